@@ -25,18 +25,18 @@ GOOD_COMPASS = 0.8
 
 
 def curve_line(name: str) -> str:
-    """The learning curve that is beside a card."""
+    """Return the learning curve that is beside a card."""
     return f"![Mean return of the last 100 episodes against environment steps]({name}.svg)"
 
 
 def evaluation_cells(result: Mapping[str, Any]) -> list[str]:
-    """Mean return, standard error, interval and episodes of an evaluation."""
+    """Return the mean return, standard error, interval and episodes of an evaluation."""
     numbers = (f"{result['mean']:.2f}", f"{result['standard_error']:.2f}")
     return [*numbers, interval_text(result), str(result["episodes"])]
 
 
 def rounded(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The numbers of an evaluation on the card."""
+    """Return the numbers of an evaluation on the card."""
     low, high = result["interval"]
     return {
         "episodes": result["episodes"],
@@ -48,7 +48,7 @@ def rounded(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_facts(report: SanityReport) -> dict[str, Any]:
-    """What the card says of saliency methods: numbers with four digits."""
+    """Return what the card says of saliency methods: numbers with four digits."""
 
     def short(value: Any) -> Any:
         if isinstance(value, dict):
@@ -62,7 +62,7 @@ def check_facts(report: SanityReport) -> dict[str, Any]:
 
 
 def check_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
-    """The section of the card on saliency methods; empty without it."""
+    """Return the section of the card on saliency methods; empty without it."""
     if facts is None:
         return []
     methods = [MethodReport.from_dict(one) for one in facts["methods"]]
@@ -123,7 +123,7 @@ def _names(methods: Sequence[MethodReport]) -> str:
 
 
 def simulator_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
-    """The section of the card on the agent's simulator; empty without one."""
+    """Return the section of the card on the agent's simulator; empty without one."""
     if facts is None:
         return []
     quality, fit = facts["quality"], facts["fit"]
@@ -151,7 +151,7 @@ def simulator_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
 
 
 def _simulator_checks(quality: Mapping[str, Any], errors: Mapping[str, np.ndarray]) -> Iterator[tuple[bool, str]]:
-    """Whether a simulator passes each check, and the finding in words."""
+    """Yield whether a simulator passes each check, and the finding in words."""
     horizons = range(2, min(10, len(errors["prior"])) + 1)
     better = [h for h in horizons if errors["prior"][h - 1] < errors["last_frame"][h - 1]]
     yield (
@@ -194,7 +194,7 @@ def signed_interval(interval: Sequence[float]) -> str:
 
 
 def command(options: Mapping[str, Any], name: str, timesteps: int) -> str:
-    """The call of `rl_clarity.train` with these options, without default values."""
+    """Return the call of `rl_clarity.train` with these options, without default values."""
     defaults = {field.name: field.default for field in dataclasses.fields(TrainOptions)}
     defaults["lambda"] = defaults.pop("lambda_")
     changed = {key: value for key, value in options.items() if key in defaults and value != defaults[key]}

@@ -18,7 +18,7 @@ def tracked_files() -> list[Path]:
 
 
 def machine_paths(path: Path) -> list[str]:
-    """`file:line: path` of each path in a text file."""
+    """Return `file:line: path` of each path in a text file."""
     content = path.read_bytes()
     if b"\0" in content:
         return []

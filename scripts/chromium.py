@@ -29,7 +29,7 @@ FLAGS = (
 
 
 def find_chromium() -> Path | None:
-    """Path of the Chromium that RL_CLARITY_CHROMIUM names (empty: none), else of the first that is found."""
+    """Return the path of the Chromium that RL_CLARITY_CHROMIUM names (empty: none), else of the first that is found."""
     path = os.environ.get("RL_CLARITY_CHROMIUM")
     if path is None:
         return next(_candidates(), None)
@@ -39,7 +39,7 @@ def find_chromium() -> Path | None:
 
 
 def starts(program: Path) -> bool:
-    """Whether the program can show a page from a file, which a confined one (a snap) may not be allowed to read."""
+    """Return whether the program can show a page from a file, which a confined one (a snap) may not be allowed to read."""
     with tempfile.TemporaryDirectory() as directory:
         page = Path(directory) / "page.html"
         page.write_text("<p id='shown'></p>")
@@ -52,7 +52,7 @@ def starts(program: Path) -> bool:
 
 
 def find_or_install() -> Path | None:
-    """Path of a Chromium that starts, after installing it if necessary."""
+    """Return the path of a Chromium that starts, after installing it if necessary."""
     for install in (None, _install_system_package, _install_playwright_build):
         if install is not None:
             install()
@@ -73,7 +73,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _playwright_build() -> Path | None:
-    """Path of Playwright's build, if it has been downloaded."""
+    """Return the path of Playwright's build, if it has been downloaded."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:

@@ -10,7 +10,9 @@ LEFT, RIGHT, TOP, BOTTOM = 50, 16, 16, 44
 
 
 def curve(steps: Sequence[int], returns: Sequence[float], *, reference: float, shipped: int) -> str:
-    """Mean return against environment steps; a dashed line at a random policy's, a dot at the shipped checkpoint."""
+    """Return the mean return against environment steps; a dashed line at a random policy's, a dot at the shipped
+    checkpoint.
+    """
     points = [(x, y) for x, y in zip(steps, returns, strict=True) if not math.isnan(y)]
     largest_x, largest_y = max(x for x, _ in points), max(max(y for _, y in points), reference) * 1.08
     lowest_y = min(0.0, min(y for _, y in points))

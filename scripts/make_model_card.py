@@ -142,7 +142,7 @@ def write_half_precision(checkpoint: Path, target: Path) -> None:
 
 
 def evaluate_agent(checkpoint: Path, rows: Sequence[Mapping[str, str]], episodes: int) -> dict[str, Any]:
-    """Facts of the card."""
+    """Return the facts of the card."""
     content = read(checkpoint)
     own = content.metadata.get("untrusted")  # the environment's module: the checkpoint is that of whoever runs this
     evaluations = evaluate(checkpoint, metadata=own, episodes=episodes, seed=SEED, random=True)
@@ -160,7 +160,7 @@ def evaluate_agent(checkpoint: Path, rows: Sequence[Mapping[str, str]], episodes
 
 
 def ablation_facts(report: AblationReport, note: str) -> dict[str, Any]:
-    """What the card says of ablation in play."""
+    """Return what the card says of ablation in play."""
     kept = ("unedited", "ablated", "difference", "interval", "corrected_interval", "adjusted_p")
 
     def numbers(one: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def ablation_facts(report: AblationReport, note: str) -> dict[str, Any]:
 
 
 def stages(save_dir: Path, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Stages of the training with different options, as far as checkpoints were kept (`save_all`)."""
+    """Return the stages of the training with different options, as far as checkpoints were kept (`save_all`)."""
     kept = [(trained_timesteps(path), dict(read(path).metadata)) for path in save_dir.glob("checkpoint-*.jd")]
     before = sorted((pair for pair in kept if pair[0] < facts["timesteps"]), key=lambda pair: pair[0])
     result: list[dict[str, Any]] = []
@@ -200,17 +200,17 @@ def stages(save_dir: Path, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def read_joblib(path: Path) -> Any:
-    """Content of a checkpoint that `train` wrote."""
+    """Return the content of a checkpoint that `train` wrote."""
     return safe_joblib.load(path, Budget.for_file(path.stat().st_size))
 
 
 def trained_timesteps(checkpoint: Path) -> int:
-    """Environment steps that a checkpoint was trained for."""
+    """Return environment steps that a checkpoint was trained for."""
     return int(read_joblib(checkpoint)["extra"]["timesteps"])
 
 
 def card(name: str, facts: Mapping[str, Any]) -> str:
-    """The card of an agent."""
+    """Return the card of an agent."""
     args = facts["args"]
     episodes = facts["returns"][TRAINING]["episodes"]
     lines = [
@@ -253,7 +253,7 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
 
 
 def ablation_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
-    """The section of the card on ablation in play; empty without it."""
+    """Return the section of the card on ablation in play; empty without it."""
     if facts is None:
         return []
     layer, rows = facts["layer"], facts["rows"]
@@ -304,7 +304,7 @@ def ablation_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
 
 
 def _shares(actions: Mapping[str, Any]) -> str:
-    """Shares of steps, the largest differences first."""
+    """Return the shares of steps, the largest differences first."""
     order = sorted(actions.items(), key=lambda item: -abs(item[1]["difference"]))
     return ", ".join(f"{label} in {one['ablated']:.1%} of its steps ({one['unedited']:.1%})" for label, one in order)
 

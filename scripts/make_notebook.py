@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def notebook() -> Any:
-    """The notebook without outputs. In the source, `# %%` begins a code cell, `# %% [markdown]` a text cell."""
+    """Return the notebook without outputs. In the source, `# %%` begins a code cell, `# %% [markdown]` a text cell."""
     cells = []
     parts = re.split(r"^# %%(.*)\n", SOURCE.read_text(encoding="utf-8"), flags=re.MULTILINE)
     for kind, text in zip(parts[1::2], parts[2::2], strict=True):

@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def document() -> str:
-    """The whole of docs/options.md."""
+    """Return the whole of docs/options.md."""
     observations = ORIGINAL["observations_kwargs"]
     parts = [
         HEAD,
@@ -62,7 +62,7 @@ def document() -> str:
 
 
 def title(options: type) -> str:
-    """The class's docstring, as part of a heading."""
+    """Return the class's docstring, as part of a heading."""
     text = (options.__doc__ or "").split(".")[0]
     return text[0].lower() + text[1:]
 
@@ -73,7 +73,7 @@ def section(
     original: Mapping[str, Any] | None = None,
     title_of: Mapping[str, str] | None = None,
 ) -> str:
-    """A heading and a table of the class's fields."""
+    """Return a heading and a table of the class's fields."""
     fields = [field.name for field in dataclasses.fields(options)]
     texts, names = field_texts(options), title_of or {}
     changed = {name: value for name, value in (original or {}).items() if name in fields}
@@ -89,7 +89,7 @@ def section(
 
 
 def field_texts(options: type) -> dict[str, str]:
-    """Docstrings of the fields of a class."""
+    """Return the docstrings of the fields of a class."""
     body = ast.parse(inspect.getsource(options)).body[0]
     assert isinstance(body, ast.ClassDef)
     texts = {}
@@ -107,7 +107,7 @@ def field_default(field: dataclasses.Field[Any]) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A default value as Markdown; options classes have sections of their own."""
+    """Return a default value as Markdown; options classes have sections of their own."""
     if dataclasses.is_dataclass(value):
         return "see below"
     if isinstance(value, tuple):

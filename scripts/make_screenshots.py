@@ -122,7 +122,7 @@ def take_agent(browser: Browser, directory: Path) -> None:
 
 
 def position(results: Results) -> dict[str, Any]:
-    """The frame of the screenshots: the first bookmark of high advantage."""
+    """Return the frame of the screenshots: the first bookmark of high advantage."""
     bookmark = results.section("trajectories")["bookmarks"]["high"][0]
     outputs = [output["id"] for output in results.section("attribution")["outputs"] if output["kind"] == "action"]
     slugs = [layer["slug"] for layer in results.section("attribution")["layers"]]

@@ -48,13 +48,13 @@ def main() -> None:
 
 
 def documents() -> dict[Path, str]:
-    """The text of each file."""
+    """Return the text of each file."""
     reference = TABLE.sub(_table, REFERENCE.read_text(encoding="utf-8"))
     return {PYTHON: python_types(), TYPESCRIPT: typescript_types(), REFERENCE: reference}
 
 
 def section_classes() -> list[type[SectionData]]:
-    """The classes of all sections of the package, one for each kind, and of the generic panels."""
+    """Return the classes of all sections of the package, one for each kind, and of the generic panels."""
     sections: dict[str, type[SectionData]] = {}
     for name in ANALYSES:
         for section in ANALYSES.get(name).Sections:
@@ -63,12 +63,12 @@ def section_classes() -> list[type[SectionData]]:
 
 
 def described_classes() -> dict[str, type[SectionData]]:
-    """The classes that the reference may describe, by name."""
+    """Return the classes that the reference may describe, by name."""
     return {_name(kind): kind for kind in (*section_classes(), ListedTrajectoriesSection, *PANELS.values())}
 
 
 def nested(kinds: Iterable[type]) -> list[type]:
-    """Dataclasses, and those of their fields, each after those that it refers to."""
+    """Return dataclasses, and those of their fields, each after those that it refers to."""
     ordered: dict[type, None] = {}
 
     def visit(hint: object) -> None:
@@ -85,13 +85,13 @@ def nested(kinds: Iterable[type]) -> list[type]:
 
 
 def texts(kind: type) -> dict[str, str]:
-    """The documentation of the fields of a dataclass, and of those that it is derived from."""
+    """Return the documentation of the fields of a dataclass, and of those that it is derived from."""
     bases = [base for base in reversed(kind.__mro__) if "__dataclass_fields__" in vars(base)]
     return {name: text for base in bases for name, text in field_texts(base).items()}
 
 
 def summary(kind: type) -> str:
-    """The docstring of a class as a single line."""
+    """Return the docstring of a class as a single line."""
     return " ".join((kind.__doc__ or "").split())
 
 
@@ -99,7 +99,7 @@ def summary(kind: type) -> str:
 
 
 def python_types() -> str:
-    """A TypedDict for each dataclass."""
+    """Return a TypedDict for each dataclass."""
     sections = section_classes()
     types = "\n\n".join(_typed_dict(kind) for kind in nested(sections))
     entries = "".join(f'    "{section.kind}": {section.__name__},\n' for section in sections)
@@ -125,7 +125,7 @@ def _python_entry(kind: type, key: Key) -> str:
 
 
 def _present(hint: object) -> object:
-    """The type of a key where it is present: not None."""
+    """Return the type of a key where it is present: not None."""
     kinds = [one for one in alternatives(hint) if one is not type(None)]
     return kinds[0] if len(kinds) == 1 else hint
 
@@ -151,7 +151,7 @@ def _name(kind: object) -> str:
 
 
 def typescript_types() -> str:
-    """An interface for each dataclass, and the union of all sections."""
+    """Return an interface for each dataclass, and the union of all sections."""
     sections, panels = section_classes(), PANELS.values()
     kinds = nested([*sections, ListedTrajectoriesSection, *panels, AgentInfo, RecordingInfo, ProvenanceGroup, Note])
     members = [
@@ -208,7 +208,7 @@ def _typescript(hint: object) -> str:
 
 
 def _table(match: re.Match[str]) -> str:
-    """The keys of a section, and of the objects in it that are not described before."""
+    """Return the keys of a section, and of the objects in it that are not described before."""
     head, name, end = match.groups()
     section = described_classes()[name]
     parts = [_rows(section, ""), *(_rows(kind, f"`{_name(kind)}`: {summary(kind)}") for kind in described(section))]
@@ -216,7 +216,9 @@ def _table(match: re.Match[str]) -> str:
 
 
 def described(section: type[SectionData]) -> list[type]:
-    """The dataclasses in a section, in the order of its keys, without those of sections that are described before."""
+    """Return the dataclasses in a section, in the order of its keys, without those of sections that are described
+    before.
+    """
     before: set[type] = set()
     for _, name, _ in TABLE.findall(REFERENCE.read_text(encoding="utf-8")):
         if name == section.__name__:

@@ -143,7 +143,7 @@ def write_facts(models: Path, name: str, facts: Mapping[str, Any]) -> None:
 
 
 def select(save_dir: Path, count: int) -> list[Path]:
-    """Checkpoints at even distances in training, the first and the last among them."""
+    """Return checkpoints at even distances in training, the first and the last among them."""
     kept = sorted(save_dir.glob("checkpoint-*.jd"), key=trained_timesteps)
     if not MIN_COUNT <= count <= len(kept):
         raise SystemExit(f"{save_dir} has {len(kept)} checkpoints; --count {count} must be from {MIN_COUNT} to that")
@@ -151,7 +151,7 @@ def select(save_dir: Path, count: int) -> list[Path]:
 
 
 def evaluate_checkpoint(path: Path, episodes: int, *, random: bool) -> dict[str, Any]:
-    """The entry of a checkpoint in the card, with the return of a random policy in the last one."""
+    """Return the entry of a checkpoint in the card, with the return of a random policy in the last one."""
     own = read(path).metadata.get("untrusted")  # the environment's module: the checkpoint is that of whoever runs this
     evaluations = evaluate(path, metadata=own, episodes=episodes, seed=SEED, unseen=False, random=random)
     entry = {"name": path.stem, "timesteps": trained_timesteps(path), **rounded(summary(evaluations[AGENT]))}
@@ -159,7 +159,7 @@ def evaluate_checkpoint(path: Path, episodes: int, *, random: bool) -> dict[str,
 
 
 def card(name: str, facts: Mapping[str, Any]) -> str:
-    """The card of a series."""
+    """Return the card of a series."""
     args, checkpoints = facts["args"], facts["checkpoints"]
     random = {"name": "random policy", **checkpoints[-1]["random"]}
     lines = [

@@ -74,7 +74,7 @@ def train_simulator(name: str, directory: Path, episodes: int, **fit: Any) -> An
 
 
 def recorded(name: str, directory: Path, episodes: int, seed: int) -> Recording:
-    """The recording in a directory, which is made if there is none; an unfinished one is made again."""
+    """Return the recording in a directory, which is made if there is none; an unfinished one is made again."""
     if not directory.exists():
         unfinished = directory.with_name(f".{directory.name}{UNFINISHED}")
         shutil.rmtree(unfinished, ignore_errors=True)

@@ -59,12 +59,12 @@ class AppliedEdits:
         return tuple(f"edit/{i}" for i, (_, edit) in enumerate(self._edits) if edit.replacements is not None)
 
     def replacements(self, observations: np.ndarray) -> dict[str, np.ndarray]:
-        """The further inputs for observations (B, ...), in the unit of the network."""
+        """Return the further inputs for observations (B, ...), in the unit of the network."""
         chosen = {f"edit/{i}": edit.choose_replacements(observations) for i, (_, edit) in enumerate(self._edits)}
         return {name: array for name, array in chosen.items() if array is not None}
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """All that defines the edits, as arrays by name."""
+        """Return all that defines the edits, as arrays by name."""
         return {
             f"edits/{i}/{site}/{name}": array
             for i, (site, edit) in enumerate(self._edits)
@@ -72,7 +72,9 @@ class AppliedEdits:
         }
 
     def functions(self, inputs: Mapping[str, Tensor], operations: Operations) -> dict[str, Function]:
-        """Functions of the values (B, *shape) of each site, in tensors, with the further inputs among `inputs`."""
+        """Return the functions of the values (B, *shape) of each site, in tensors, with the further inputs among
+        `inputs`.
+        """
 
         def function(site: str) -> Function:
             def change(values: Tensor) -> Tensor:
@@ -86,7 +88,9 @@ class AppliedEdits:
         return {site: function(site) for site, edit in self._edits if not isinstance(edit, StateEdit)}
 
     def of_state(self, values: Mapping[str, Tensor], operations: Operations = NUMPY) -> dict[str, Tensor]:
-        """The parts of the state after a step, edited, by name; they and those before the step are among `values`."""
+        """Return the parts of the state after a step, edited, by name; they and those before the step are among
+        `values`.
+        """
         after = {name: tensor for name, tensor in values.items() if name.startswith(AFTER)}
         for site, edit in self._edits:
             if not after or not isinstance(edit, StateEdit):
@@ -103,7 +107,7 @@ class AppliedEdits:
         return after
 
     def of_input(self, site: str, values: np.ndarray, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Values (B, *shape) of the input or a part of the state, edited."""
+        """Return values (B, *shape) of the input or a part of the state, edited."""
         for i, (name, edit) in enumerate(self._edits):
             if name == site:
                 values = np.asarray(edit.apply(values, inputs.get(f"edit/{i}")), np.float32)
@@ -111,7 +115,9 @@ class AppliedEdits:
 
 
 def _state_site(sites: Sequence[Site]) -> Site:
-    """The state; all parts side by side, if it has several. Raises OptionError if there is none to edit as a whole."""
+    """Return the state; all parts side by side, if it has several. Raises OptionError if there is none to edit as a
+    whole.
+    """
     parts = [site for site in sites if site.kind == "state"]
     if len(parts) == 1:
         return parts[0]

@@ -100,7 +100,8 @@ class BatchedAgent(ABC):
 
     @abstractmethod
     def _section(self, given: tuple[str, ...], wanted: tuple[str, ...], edits: Mapping[str, Function]) -> Function:
-        """A function from the tensors `given` to those `wanted`, by names of sites; the state after is `after/0`, ...
+        """Return a function from the tensors `given` to those `wanted`, by names of sites; the state after is
+        `after/0`, ...
 
         The input is in the network's own unit, observations / divisor, to which the section adds `input_scale.black`.
         `edits` are functions of the values of sites (B, *shape) in float32: where a site is computed, it has what its
@@ -109,15 +110,15 @@ class BatchedAgent(ABC):
 
     @abstractmethod
     def _bypass(self, site: str) -> tuple[str, ...]:
-        """Names of the tensors that, with the site's, determine the heads."""
+        """Return the names of the tensors that, with the site's, determine the heads."""
 
     def _linear_prefix_end(self, site: str, from_zero: bool) -> str | None:
-        """Name of the result of the linear prefix after a site; None if there is none, or it is not known."""
+        """Return the name of the result of the linear prefix after a site; None if there is none, or it is not known."""
         return None
 
     @abstractmethod
     def _network_parameters(self) -> dict[str, np.ndarray]:
-        """Copies of the network's parameters by name."""
+        """Return the copies of the network's parameters by name."""
 
     @abstractmethod
     def _assign_parameters(self, parameters: Mapping[str, np.ndarray]) -> None:
@@ -186,7 +187,7 @@ class BatchedAgent(ABC):
         self.checkpoint.save(os.fspath(path), self._edited_parameters(), notes, overwrite=overwrite)
 
     def _edited_parameters(self) -> dict[str, np.ndarray]:
-        """Parameters that edits change, by name."""
+        """Return parameters that edits change, by name."""
         if self._edits:
             raise OptionError(f"the weights of a {type(self).__name__} cannot be edited: use the agent in Python")
         return {}
@@ -359,11 +360,11 @@ class BatchedAgent(ABC):
         return {head: 1 if head == "values" else self.num_actions for head in self.heads}
 
     def _cached(self, key: Any, make: Callable[[], Any]) -> Any:
-        """What `make` returns, made once an agent: a cache on the class would keep agents alive."""
+        """Return what `make` returns, made once an agent: a cache on the class would keep agents alive."""
         return self._cache.get(key, make)
 
     def _edited(self, given: tuple[str, ...], wanted: tuple[str, ...]) -> Function:
-        """The section of the edited network: sites that are given are not edited again."""
+        """Return the section of the edited network: sites that are given are not edited again."""
         if not self._edits:
             return self._section(given, wanted, {})
         others = self._edits.names
@@ -398,7 +399,7 @@ class BatchedAgent(ABC):
     def _read(
         self, observations: np.ndarray, state: State, written: Mapping[str, np.ndarray], names: Sequence[str]
     ) -> list[np.ndarray]:
-        """Values of sites (and of the state after) at observations, with those of other sites replaced."""
+        """Return the values of sites (and of the state after) at observations, with those of other sites replaced."""
         wanted = tuple(dict.fromkeys(names))
         given = tuple(dict.fromkeys((*self._inputs, *written)))
         compute = self._compiled(given, wanted)
@@ -420,7 +421,7 @@ class BatchedAgent(ABC):
         smallest: int,
         written: Mapping[str, np.ndarray] | None = None,
     ) -> Iterator[tuple[slice, dict[str, np.ndarray]]]:
-        """Which observations; their input, state and written values, padded to `size` or a few smaller sizes.
+        """Yield which observations; their input, state and written values, padded to `size` or a few smaller sizes.
 
         Edits of the input and the state are made here, and what takes the place of activations is chosen.
         """
@@ -449,7 +450,7 @@ class BatchedAgent(ABC):
             yield rows, {name: pad(part, padded) for name, part in parts.items()}
 
     def _channels_last(self, shape: tuple[int, ...]) -> bool:
-        """Whether observations of this shape are (B, H, W, C), rather than (B, C, H, W)."""
+        """Return whether observations of this shape are (B, H, W, C), rather than (B, C, H, W)."""
         height, width, channels = self.observation_shape
         if shape[1:] == self.observation_shape:
             return True

@@ -68,7 +68,8 @@ class BatchedTail:
     def linear_path_gradients(
         self, points: Sequence[float], weights: Sequence[float], baseline: np.ndarray | None = None
     ) -> np.ndarray:
-        """The same as `path_gradients` up to rounding, with the linear prefix computed once instead of at each point.
+        """Return the same as `path_gradients` up to rounding, with the linear prefix computed once instead of at each
+        point.
 
         L2 pooling is taken to be linear along a path from 0, as it is but for its small constant.
         """
@@ -91,7 +92,7 @@ class BatchedTail:
         return self._backend.tensor(self._in_network_unit(padded))
 
     def _prefix_at_zero(self, prefix: LinearPrefix) -> Tensor:
-        """Results of the prefix (1, ...) where the path begins at 0: the same for all observations."""
+        """Return the results of the prefix (1, ...) where the path begins at 0: the same for all observations."""
         if "prefix" not in self._at_zero:
             zeros = (self._values if self._bypass else self._values[:SMALLEST_BATCH]) * 0
             results = prefix.results(zeros, *self._bypass)
@@ -109,7 +110,7 @@ class BatchedTail:
         weights: Sequence[float],
         bypass: Sequence[Tensor],
     ) -> Tensor:
-        """The weighted sum (S, n, ...) of gradients at start + point x values; rows of padding may be left out."""
+        """Return the weighted sum (S, n, ...) of gradients at start + point x values; rows of padding may be left out."""
         size, scores = len(values), self._selection.shape[1]
         together = min(size // max(self._count, 1), len(points)) if self._backend.shares_batches else 1
         total = self._backend.zeros(scores, values if together == 1 else values[: self._count])
@@ -127,7 +128,7 @@ class BatchedTail:
         return gradients if self._divisor is None else gradients * np.float32(255) / self._divisor
 
     def _results_at(self, values: Tensor, scale: float) -> np.ndarray:
-        """Results (B, n) of the heads; those at zero depend on nothing, unless tensors bypass the site."""
+        """Return results (B, n) of the heads; those at zero depend on nothing, unless tensors bypass the site."""
         if scale == 0 and not self._bypass:
             if "heads" not in self._at_zero:
                 few = values[:SMALLEST_BATCH] * 0  # of one row, the last bits depend on the number of threads

@@ -59,7 +59,7 @@ def check_behavior(agent: BatchedAgent, epsilon: float) -> None:
 
 
 def _heads(agent: BatchedAgent, frames: np.ndarray) -> dict[str, np.ndarray]:
-    """The heads (B, n) in float64; columns with infinite values, of actions that are masked, as 0."""
+    """Return the heads (B, n) in float64; columns with infinite values, of actions that are masked, as 0."""
     sites = agent.forward(frames, read=agent.heads).sites
     return {head: np.where(np.isfinite(sites[head]), sites[head], 0).astype(np.float64) for head in agent.heads}
 

@@ -20,7 +20,7 @@ WRAPPERS |= {("stable_baselines3", "BaseAlgorithm"): "rl_clarity.integrations.sb
 
 
 def has(agent: Any, name: str) -> bool:
-    """Whether the agent has a capability: an attribute of that name that is not the protocol's own placeholder."""
+    """Return whether the agent has a capability: an attribute of that name that is not the protocol's own placeholder."""
     member = getattr(type(agent), name, None)
     if member is None:
         return hasattr(agent, name)
@@ -50,27 +50,27 @@ def require(agent: Any, *names: str, for_: str) -> Any:
 
 
 def initial_state(agent: Any, n: int) -> State:
-    """The state of n environments before their first step; None for agents without a state."""
+    """Return the state of n environments before their first step; None for agents without a state."""
     return cast(Agent, agent).initial_state(n) if has(agent, "initial_state") else None
 
 
 def preprocess(agent: Any, frames: np.ndarray) -> np.ndarray:
-    """Observations for an environment's frames; the frames themselves for agents that do not preprocess."""
+    """Return observations for an environment's frames; the frames themselves for agents that do not preprocess."""
     return cast(Agent, agent).preprocess(frames) if has(agent, "preprocess") else frames
 
 
 def frame_region(agent: Any) -> FrameRegion | None:
-    """The part of an environment's frame that an observation shows; None for all of it."""
+    """Return the part of an environment's frame that an observation shows; None for all of it."""
     return cast(FrameRegion, agent.frame_region) if has(agent, "frame_region") else None
 
 
 def parameters(agent: Any) -> dict[str, np.ndarray]:
-    """The parameters that tell two agents apart; empty for agents that do not show them."""
+    """Return the parameters that tell two agents apart; empty for agents that do not show them."""
     return dict(agent.parameters()) if has(agent, "parameters") else {}
 
 
 def parallel_calls(agent: Any, threads: int | None = None) -> int:
-    """Number of threads that should call the agent at once: 1 unless it says that it can be called by more.
+    """Return the number of threads that should call the agent at once: 1 unless it says that it can be called by more.
 
     It is at most `threads`, if given.
     """
@@ -79,7 +79,7 @@ def parallel_calls(agent: Any, threads: int | None = None) -> int:
 
 
 def before_step(agent: Any, state: State, firsts: np.ndarray) -> State:
-    """The state that `agent.step(observations, state, firsts)` starts from: what attribution holds fixed.
+    """Return the state that `agent.step(observations, state, firsts)` starts from: what attribution holds fixed.
 
     Agents without `reset` start every episode in their initial state.
     """

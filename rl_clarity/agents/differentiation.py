@@ -65,7 +65,7 @@ class Backend:
         return array
 
     def zeros(self, count: int, values: Tensor) -> Tensor:
-        """A `total` to begin with: zeros (*values.shape) of `count` scores, as one array or a list."""
+        """Return a `total` to begin with: zeros (*values.shape) of `count` scores, as one array or a list."""
         return np.zeros((count, *values.shape), np.float32)
 
     @property
@@ -289,7 +289,7 @@ class TorchBackend(Backend):
 
 
 def _gradient(score: Tensor, point: Tensor) -> Tensor:
-    """Gradient of the sum of (B,); zeros where the score does not depend on the point."""
+    """Return the gradient of the sum of (B,); zeros where the score does not depend on the point."""
     import torch
 
     if not score.requires_grad:
@@ -299,7 +299,7 @@ def _gradient(score: Tensor, point: Tensor) -> Tensor:
 
 
 def keras_backend() -> Backend:
-    """The one that Keras runs on (`KERAS_BACKEND`)."""
+    """Return the one that Keras runs on (`KERAS_BACKEND`)."""
     import keras
 
     backends: dict[str, type[Backend]] = {"tensorflow": TensorFlowBackend, "jax": JaxBackend, "torch": TorchBackend}

@@ -195,7 +195,7 @@ class Ablate(Edit):
         return values - (part if self.strength == 1 else float(self.strength) * part)
 
     def _part(self, values: Tensor, operations: Operations) -> Tensor:
-        """The part (B, *shape) of the values that is ablated."""
+        """Return the part (B, *shape) of the values that is ablated."""
         shape = tuple(map(int, values.shape[1:]))
         part = values
         if self.unit is not None:
@@ -285,7 +285,7 @@ def _check_width(component: Any, site: Site) -> None:
 
 
 def _mask(positions: Positions | None, site: Site) -> np.ndarray | None:
-    """Positions of a site as a mask (h, w, 1) of 0 and 1."""
+    """Return the positions of a site as a mask (h, w, 1) of 0 and 1."""
     if positions is None:
         return None
     if len(site.shape) != 3:
@@ -307,7 +307,9 @@ def _mask(positions: Positions | None, site: Site) -> np.ndarray | None:
 
 
 def _projection(values: Tensor, components: np.ndarray, *, signed: bool, operations: Operations) -> Tensor:
-    """The nearest point (..., c) to values (..., c) of the cone of components (K, c), or of their span if `signed`."""
+    """Return the nearest point (..., c) to values (..., c) of the cone of components (K, c), or of their span if
+    `signed`.
+    """
     components = components[np.any(components != 0, axis=1)]
     if not len(components):
         return values * 0

@@ -192,7 +192,9 @@ def linear_prefix_end(graph: Graph, start: int, *, from_zero: bool) -> int | Non
 
 
 def _is_homogeneous(operation: Any) -> bool:
-    """Whether an operation of such a kind has neither weights, as a layer with an activation, nor other thresholds."""
+    """Return whether an operation of such a kind has neither weights, as a layer with an activation, nor other
+    thresholds.
+    """
     limits = [getattr(operation, name, None) for name in ("weights", "max_value", "threshold")]
     return not any(limits)
 
@@ -205,7 +207,8 @@ def _adds_negligible(tensor: Any) -> bool:
 def evaluate(
     tensors: Sequence[Any], values: Mapping[int, Any], edits: Mapping[int, Callable[[Any], Any]] | None = None
 ) -> list[Any]:
-    """Values of symbolic tensors, given those of others by their `id`: only what is between them is computed.
+    """Return the values of symbolic tensors, given those of others by their `id`: only what is between them is
+    computed.
 
     `edits` are functions of the tensors that are computed, by `id`.
     """

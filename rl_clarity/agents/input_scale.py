@@ -29,7 +29,7 @@ def input_divisor(network: Network, dtype: str) -> float:
 
 
 def scales_input(network: Network) -> bool:
-    """Whether the observations are scaled from 0..255 to about 1 before the first layer with weights.
+    """Return whether the observations are scaled from 0..255 to about 1 before the first layer with weights.
 
     A `Rescaling`, a `Normalization`, a product with or division by a constant can do it. Raises OptionError where the
     graph does not tell.
@@ -50,7 +50,7 @@ def scales_input(network: Network) -> bool:
 
 
 def _scales(node: Node) -> bool | None:
-    """True for an operation that scales 0..255, False for a layer with weights, None for others."""
+    """Return true for an operation that scales 0..255, False for a layer with weights, None for others."""
     operation = tensor_operation(node.tensors[0])
     kind = type(operation).__name__.lower()
     label = f"the model's operation {node.name!r}, a {type(operation).__name__},"

@@ -152,7 +152,7 @@ class JaxAgent(BatchedAgent):
         return heads, num_actions
 
     def _run(self, observations: Any, *states: Any) -> tuple[tuple[str, ...], list[Any], list[Any]]:
-        """Names of the heads, the heads (B, n), and the state after, for observations (B, H, W, C)."""
+        """Return the names of the heads, the heads (B, n), and the state after, for observations (B, H, W, C)."""
         import jax.numpy as jnp
 
         x = jnp.moveaxis(observations, -1, 1) if self._channels_first else jnp.asarray(observations)
@@ -163,7 +163,7 @@ class JaxAgent(BatchedAgent):
         return heads, [jnp.float32(tensor) for tensor in tensors], [jnp.float32(part) for part in after]
 
     def _program(self, batch: int) -> Program:
-        """The function's operations for a batch size: shapes in a jaxpr are constants."""
+        """Return the function's operations for a batch size: shapes in a jaxpr are constants."""
         program: Program = self._programs.get(batch, lambda: self._trace_program(batch))
         return program
 
@@ -193,7 +193,7 @@ class JaxAgent(BatchedAgent):
         return self._cached("named", self._name_tensors)
 
     def _name_tensors(self) -> tuple[dict[str, Any], list[Site]]:
-        """Numbers of tensors by name, and those of them that are results of operations for each observation."""
+        """Return the numbers of tensors by name, and those of them that are results of operations for each observation."""
         program = self._program(TRIAL_BATCH)
         after = [f"after/{i}" for i in range(len(self._states))]
         tensors = dict(
@@ -214,7 +214,7 @@ class JaxAgent(BatchedAgent):
         return tensors, operations
 
     def _transposed(self, rank: int) -> bool:
-        """Whether tensors of this rank are feature maps (B, c, h, w)."""
+        """Return whether tensors of this rank are feature maps (B, c, h, w)."""
         return rank == 4 and self._cached("channels_first", lambda: self._program(TRIAL_BATCH).channels_first)
 
     def _bypass(self, site: str) -> tuple[str, ...]:

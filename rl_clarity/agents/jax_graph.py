@@ -64,7 +64,7 @@ class Program:
         values: Mapping[int, Any],
         edits: Mapping[int, Callable[[Any], Any]] | None = None,
     ) -> list[Any]:
-        """Values of tensors, given those of others: only what is between them is computed.
+        """Return the values of tensors, given those of others: only what is between them is computed.
 
         `edits` are functions of the tensors that are computed.
         """
@@ -88,7 +88,7 @@ class Program:
         return [_value(tensor, values) for tensor in tensors]
 
     def graph(self, heads: int) -> Graph:
-        """The operations that depend on the inputs, of which the first is the observations; `heads` outputs."""
+        """Return the operations that depend on the inputs, of which the first is the observations; `heads` outputs."""
         nodes = [Node("input", "input", (tensor,), ()) for tensor in self.inputs]
         position = {tensor: i for i, tensor in enumerate(self.inputs)}
         for operation in self.operations:
@@ -141,7 +141,7 @@ class Program:
 
 
 def trace(function: Callable[..., Any], arguments: Sequence[Any]) -> Program:
-    """The operations of a function that returns a list of arrays, for arguments of these shapes and types."""
+    """Return the operations of a function that returns a list of arrays, for arguments of these shapes and types."""
     import jax
 
     closed = jax.make_jaxpr(function)(*arguments)
@@ -185,7 +185,7 @@ def trace(function: Callable[..., Any], arguments: Sequence[Any]) -> Program:
 
 
 def _kind(equation: Any) -> str:
-    """The activation, for a call of a function with its name or a maximum with 0; else the kind of operation."""
+    """Return the activation, for a call of a function with its name or a maximum with 0; else the kind of operation."""
     name = equation.primitive.name
     if name == "max" and any(hasattr(atom, "val") and np.all(atom.val == 0) for atom in equation.invars):
         return "relu"
@@ -197,7 +197,7 @@ def _kind(equation: Any) -> str:
 
 
 def _is_relu(equation: Any) -> bool:
-    """Whether an equation is max(x, 0) alone, possibly as a function."""
+    """Return whether an equation is max(x, 0) alone, possibly as a function."""
     inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
     if inner is not None:
         inner = getattr(inner, "jaxpr", inner)

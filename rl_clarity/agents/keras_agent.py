@@ -148,7 +148,7 @@ class KerasAgent(BatchedAgent):
         return self._cached("named", self._name_tensors)
 
     def _name_tensors(self) -> tuple[dict[str, Any], list[Site]]:
-        """Symbolic tensors by name, and those of them that are results of operations."""
+        """Return symbolic tensors by name, and those of them that are results of operations."""
         inputs, outputs = self.network.model.inputs, self.network.model.outputs
         after = [f"after/{i}" for i in range(len(self._states))]
         tensors = dict(zip((INPUT, *self._states, *self.heads, *after), (*inputs, *outputs), strict=True))
@@ -182,7 +182,7 @@ class KerasAgent(BatchedAgent):
         return next(name for name, other in self._named[0].items() if other is tensor)
 
     def _node(self, site: str) -> int:
-        """Index of the node that computes a site."""
+        """Return the index of the node that computes a site."""
         tensor = self._named[0][site]
         return next(i for i, node in enumerate(self._graph.nodes) if any(t is tensor for t in node.tensors))
 

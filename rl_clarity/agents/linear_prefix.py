@@ -29,7 +29,7 @@ class LinearPrefix:
 
 
 def find_linear_prefix(agent: BatchedAgent, site: str, from_zero: bool) -> LinearPrefix | None:
-    """The linear prefix after a site; None where the agent knows none, and for an edited network."""
+    """Return the linear prefix after a site; None where the agent knows none, and for an edited network."""
     end = None if agent.edits else agent._linear_prefix_end(site, from_zero)
     if end is None:
         return None

@@ -97,6 +97,6 @@ def full_name(keras_name: str) -> str:
 
 
 def snake_case(class_name: str) -> str:
-    """Keras's default name for a class: `Conv2D` is conv2d, `MaxPooling2D` max_pooling2d, `ReLU` re_lu."""
+    """Return Keras's default name for a class: `Conv2D` is conv2d, `MaxPooling2D` max_pooling2d, `ReLU` re_lu."""
     name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", class_name)
     return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()

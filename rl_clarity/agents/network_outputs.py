@@ -80,12 +80,12 @@ def check_trial(heads: Sequence[str], tensors: Sequence[Any], before: Sequence[A
 
 
 def state_parts(state: Any) -> list[Any]:
-    """The arrays of a state: none, one, or those of a list or tuple."""
+    """Return the arrays of a state: none, one, or those of a list or tuple."""
     return [] if state is None else list(state) if isinstance(state, list | tuple) else [state]
 
 
 def split_state(result: Any, *, recurrent: bool) -> tuple[Any, list[Any]]:
-    """The outputs and the state's parts: the last of several results, or the entry of a dict with such a name."""
+    """Return the outputs and the state's parts: the last of several results, or the entry of a dict with such a name."""
     if not recurrent:
         return result, []
     if isinstance(result, Mapping):
@@ -100,7 +100,7 @@ def split_state(result: Any, *, recurrent: bool) -> tuple[Any, list[Any]]:
 
 
 def named_tensors(outputs: Any) -> list[tuple[str | None, Any]]:
-    """Tensors, with their names where they have one, in the order of the outputs."""
+    """Return tensors, with their names where they have one, in the order of the outputs."""
     if isinstance(outputs, Mapping):
         return [(str(name), _tensor(item)) for name, item in outputs.items() if item is not None]
     if isinstance(outputs, list | tuple):
@@ -116,7 +116,7 @@ def named_tensors(outputs: Any) -> list[tuple[str | None, Any]]:
 
 
 def named_heads(outputs: Any, names: Sequence[str | None] | None) -> tuple[tuple[str, ...], list[Any]]:
-    """Names of the heads and their tensors (B, n); outputs that `names` calls None are left out.
+    """Return the names of the heads and their tensors (B, n); outputs that `names` calls None are left out.
 
     Raises OptionError for outputs that are not an agent's.
     """
@@ -140,7 +140,7 @@ def _find_heads(named: Sequence[tuple[str | None, Any]]) -> tuple[str, ...]:
 
 
 def _width(name: str | None, tensor: Any) -> int | None:
-    """Columns of (B, n); None for (B,)."""
+    """Return the columns of (B, n); None for (B,)."""
     shape = tuple(getattr(tensor, "shape", ()))
     if len(shape) not in (1, 2):
         what = f"of shape {shape}" if shape else f"that is a {type(tensor).__name__}"
@@ -154,5 +154,5 @@ def _width(name: str | None, tensor: Any) -> int | None:
 
 
 def _tensor(item: Any) -> Any:
-    """A tensor; the logits of a categorical distribution."""
+    """Return a tensor; the logits of a categorical distribution."""
     return item.logits if hasattr(item, "logits") and not hasattr(item, "shape") else item

@@ -54,7 +54,7 @@ NUMPY = Operations(
 
 
 def keras_operations() -> Operations:
-    """Those of the framework that Keras runs on."""
+    """Return those of the framework that Keras runs on."""
     from keras import ops
 
     return Operations(

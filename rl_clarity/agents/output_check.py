@@ -50,7 +50,7 @@ def check_outputs(agent: Agent, check: Check, error: type[ClarityError] = Option
 
 
 def _from_0_to_255(agent: Agent, observations: np.ndarray) -> np.ndarray:
-    """Observations from 0 to 255; those within the range that the network is given are its input."""
+    """Return observations from 0 to 255; those within the range that the network is given are its input."""
     scale: InputScale | None = getattr(agent, "input_scale", None)
     if scale is None or not observations.size or observations.dtype.kind not in "biuf":
         return observations

@@ -17,7 +17,8 @@ SMALLEST_BATCH, SMALLEST_GRADIENT_BATCH = 8, 16
 def select_scores(
     scores: Sequence[Score], heads: Mapping[str, int], count: int, results: Callable[[], np.ndarray]
 ) -> np.ndarray:
-    """Weights (B, S, n) of the network's n results, its heads side by side, that give S scores for B observations.
+    """Return weights (B, S, n) of the network's n results, its heads side by side, that give S scores for B
+    observations.
 
     Args:
         scores: see `protocol.Score`
@@ -44,25 +45,25 @@ def select_scores(
 
 
 def rows_of_score(score: Score, rows: slice, size: int) -> Score:
-    """The score of some of the observations: arrays of weights are cut, and padded to `size`."""
+    """Return the score of some of the observations: arrays of weights are cut, and padded to `size`."""
     if not isinstance(score, Mapping):
         return score
     return {term: w if np.ndim(w) == 0 else pad(np.asarray(w)[rows], size) for term, w in score.items()}
 
 
 def padded_size(count: int, size: int, least: int) -> int:
-    """A power of two from `least` up, at most `size`: few shapes to compile for, little waste on small batches."""
+    """Return a power of two from `least` up, at most `size`: few shapes to compile for, little waste on small batches."""
     return min(size, max(least, 1 << max(count - 1, 0).bit_length()))
 
 
 def pad(array: np.ndarray, size: int) -> np.ndarray:
-    """The array repeated to `size` rows; zeros if it is empty."""
+    """Return the array repeated to `size` rows; zeros if it is empty."""
     array = np.asarray(array)
     return array if len(array) == size else np.resize(array, (size, *array.shape[1:]))
 
 
 def _indices(score: Any) -> list[int]:
-    """The actions of an index, or of a sequence of indices."""
+    """Return the actions of an index, or of a sequence of indices."""
     try:
         array = np.asarray(score)
     except ValueError:  # sequences of several lengths
@@ -73,7 +74,7 @@ def _indices(score: Any) -> list[int]:
 
 
 def _columns(term: Any, heads: Mapping[str, int], results: Callable[[], np.ndarray]) -> list[Any]:
-    """Columns of the results, each one for all observations or one an observation."""
+    """Return the columns of the results, each one for all observations or one an observation."""
     starts = dict(zip(heads, np.cumsum([0, *heads.values()]).tolist(), strict=False))
     actions = "q_values" if "q_values" in heads else "policy_logits"
     start, num_actions = starts[actions], heads[actions]

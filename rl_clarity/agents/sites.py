@@ -29,12 +29,14 @@ ACTIVATIONS = (
 
 
 def feature_maps(sites: Sequence[Site]) -> list[Site]:
-    """Results (h, w, c) of operations: what layers are chosen from."""
+    """Return results (h, w, c) of operations: what layers are chosen from."""
     return [site for site in sites if len(site.shape) == 3 and site.kind not in ("input", "state")]
 
 
 def layer_kinds(maps: Sequence[Site]) -> tuple[str, ...]:
-    """Kinds of operation that are a network's layers: ReLUs; without ReLUs other activations, else convolutions."""
+    """Return the kinds of operation that are a network's layers: ReLUs; without ReLUs other activations, else
+    convolutions.
+    """
     kinds = {site.kind for site in maps}
     if "relu" in kinds:
         return ("relu",)
@@ -57,13 +59,13 @@ class Layer:
 
 
 def layers_of_kinds(maps: Sequence[Site], kinds: Sequence[str], bottleneck_only: bool) -> list[Layer]:
-    """Feature maps of some kinds of operation, perhaps only those after a bottleneck."""
+    """Return feature maps of some kinds of operation, perhaps only those after a bottleneck."""
     sites = [site for site in maps if site.kind in kinds and (site.after_bottleneck or not bottleneck_only)]
     return [Layer(name, site) for name, site in zip(short_names([site.name for site in sites]), sites, strict=True)]
 
 
 def default_layers(sites: Sequence[Site]) -> list[Layer]:
-    """The layers without which nothing of the observations reaches the outputs, in the order of computation.
+    """Return the layers without which nothing of the observations reaches the outputs, in the order of computation.
 
     In a network without skip connections they are its ReLUs. In a residual network they are the outputs of the residual
     blocks, `block1`, `block2`, ...: of successive ones of the same shape the last, with an activation that follows. A
@@ -100,12 +102,12 @@ def _block(site: Site, prefix: str, number: int) -> Layer:
 
 
 def layer_shapes(sites: Sequence[Site]) -> dict[str, tuple[int, ...]]:
-    """Shapes of a network's layers by short name."""
+    """Return the shapes of a network's layers by short name."""
     return {layer.name: layer.shape for layer in default_layers(sites)}
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """The names without their longest common prefix and suffix of components; a single name keeps its last one."""
+    """Return the names without their longest common prefix and suffix of components; a single name keeps its last one."""
     parts = [name.split("/") for name in names]
     if len(parts) < 2:
         return [name[-1] for name in parts]
@@ -120,7 +122,7 @@ def short_names(names: Sequence[str]) -> list[str]:
 
 
 def find_site(sites: Sequence[Site], name: str) -> Site:
-    """The site with that full name, or the feature map with that short name among those of its kind.
+    """Return the site with that full name, or the feature map with that short name among those of its kind.
 
     Raises OptionError, with the nearest name, for an unknown site.
     """

@@ -182,18 +182,18 @@ class TorchAgent(BatchedAgent):
                 )
 
     def _trial_observations(self) -> Any:
-        """A batch of noise, in the unit of the module's input."""
+        """Return a batch of noise, in the unit of the module's input."""
         noise = np.random.default_rng(0).integers(0, 256, (TRIAL, *self.observation_shape), np.uint8)
         return self._tensor(self._scaled(noise))
 
     def _trial_run(self, observations: Any) -> list[Any]:
-        """The heads for a trial's observations, from states around the initial one."""
+        """Return the heads for a trial's observations, from states around the initial one."""
         rng = np.random.default_rng(1)
         states = [part + rng.normal(0, 0.1, part.shape) for part in self.initial_state(TRIAL) or ()]
         return self._run(observations, *map(self._tensor, states))[1]
 
     def _find_trace(self) -> Trace:
-        """The calls of the module; repeated ones are merged unless that changes its outputs."""
+        """Return the calls of the module; repeated ones are merged unless that changes its outputs."""
         observations = self._trial_observations()
         with self._computing(), _torch().no_grad():
             trace = torch_calls.trace(self.module, lambda: self._trial_run(observations), TRIAL)
@@ -206,7 +206,7 @@ class TorchAgent(BatchedAgent):
         return trace
 
     def _find_front(self, call: Call) -> frozenset[Call]:
-        """Calls before another one that need not be computed again for other values of it.
+        """Return calls before another one that need not be computed again for other values of it.
 
         None, if the module keeps results in other places than those calls return.
         """
@@ -304,13 +304,13 @@ class TorchAgent(BatchedAgent):
         return lambda result: self._to_module(edit(_from_module(result)), call)
 
     def _to_module(self, values: Any, call: Call) -> Any:
-        """Values of a site, laid out as the part's own result."""
+        """Return the values of a site, laid out as the part's own result."""
         traced = self._trace.calls[call]
         values = values.permute(0, 3, 1, 2) if len(traced.shape or ()) == 4 else values
         return values.to(traced.dtype).contiguous()
 
     def _run(self, observations: Any, *states: Any) -> tuple[tuple[str, ...], list[Any], list[Any]]:
-        """Names of the heads, the heads (B, n), and the state after, for observations (B, H, W, C)."""
+        """Return the names of the heads, the heads (B, n), and the state after, for observations (B, H, W, C)."""
         x = observations.permute(0, 3, 1, 2).contiguous() if self._channels_first else observations
         x = x + self._black if self._black else x
         x, *state = [tensor.to(self._dtype) for tensor in (x, *states)]
@@ -340,7 +340,7 @@ class _CompleteError(BaseException):
 
 
 def _from_module(result: Any) -> Any:
-    """A part's result in float32, feature maps as (B, h, w, c)."""
+    """Return a part's result in float32, feature maps as (B, h, w, c)."""
     return (result.permute(0, 2, 3, 1) if result.ndim == 4 else result).float()
 
 

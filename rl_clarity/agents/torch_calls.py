@@ -63,7 +63,7 @@ class Trace:
         return [call for call, traced in self.calls.items() if traced.shape is not None]
 
     def before(self, call: Call) -> frozenset[Call]:
-        """The outermost calls that end before a call begins, and that their results can stand for."""
+        """Return the outermost calls that end before a call begins, and that their results can stand for."""
         earlier = list(self.calls.items())[: self.calls[call].start]
         chosen = {other: traced for other, traced in earlier if traced.reusable}
         inside = {inner for traced in chosen.values() for inner in traced.inner}
@@ -208,7 +208,7 @@ def _reuse(result: Any, arguments: Arguments, in_place: bool) -> Any:
 
 
 def tensors_in(item: Any) -> Iterator[Any]:
-    """The tensors in tuples, lists and dicts."""
+    """Yield the tensors in tuples, lists and dicts."""
     if hasattr(item, "detach"):
         yield item
     elif isinstance(item, list | tuple):
@@ -220,7 +220,7 @@ def tensors_in(item: Any) -> Iterator[Any]:
 
 
 def copied(item: Any) -> Any:
-    """The same structure with copies of its tensors, which have the same gradients."""
+    """Return the same structure with copies of its tensors, which have the same gradients."""
     if hasattr(item, "detach"):
         return item.clone()
     if isinstance(item, tuple) and hasattr(item, "_fields"):
@@ -231,7 +231,7 @@ def copied(item: Any) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether two arguments are equal, tensors in all elements."""
+    """Return whether two arguments are equal, tensors in all elements."""
     if one is other:
         return True
     if type(one) is not type(other):

@@ -91,7 +91,7 @@ class _Chain(TorchDispatchMode):  # type: ignore[misc]
         self.tensors, self._first, self._open = [tensor], {_memory(tensor): 0}, True
 
     def ends_with(self, tensor: Any) -> bool:
-        """Whether a tensor is the last one of the chain, after weights."""
+        """Return whether a tensor is the last one of the chain, after weights."""
         return self._open and self._weighted and _same_view(tensor, self.tensors[-1])
 
     def stop(self, position: int = 0) -> None:
@@ -120,7 +120,7 @@ class _Chain(TorchDispatchMode):  # type: ignore[misc]
         return results
 
     def _position(self, tensor: Any) -> int:
-        """The first position of the chain at which a tensor that shares its memory may be."""
+        """Return the first position of the chain at which a tensor that shares its memory may be."""
         first = self._first[_memory(tensor)]
         return next((i for i in range(first, len(self.tensors)) if _same_view(tensor, self.tensors[i])), first)
 
@@ -137,7 +137,7 @@ class _Chain(TorchDispatchMode):  # type: ignore[misc]
                 self._first.setdefault(_memory(tensor), position - 1)
 
     def _continues(self, name: str, args: tuple[Any, ...], tensors: Sequence[Any]) -> bool:
-        """Whether an operation reads the chain's last tensor, otherwise only constants, and is linear."""
+        """Return whether an operation reads the chain's last tensor, otherwise only constants, and is linear."""
         read = [tensor for tensor in tensors if _memory(tensor) in self._first]
         if len(read) != 1 or not _same_view(read[0], self.tensors[-1]):
             return False

@@ -107,33 +107,35 @@ class Subject:
         return self.info.observation.stack
 
     def trajectory_frames(self, trajectory: int, steps: slice) -> np.ndarray:
-        """Frames (n, H, W, 1 | 3) uint8 of a trajectory: at full resolution if there are any, else the newest."""
+        """Return frames (n, H, W, 1 | 3) uint8 of a trajectory: at full resolution if there are any, else the newest."""
         full = self.trajectories.observations_full
         if full is not None:
             return np.asarray(full[trajectory, steps])
         return newest_frames(np.asarray(self.trajectories.observations[trajectory, steps]), self.stack)
 
     def observation_frames(self) -> np.ndarray:
-        """Frames (M, H, W, 1 | 3) uint8 of the extra observations, in which positions are those of the observations."""
+        """Return frames (M, H, W, 1 | 3) uint8 of the extra observations, in which positions are those of the
+        observations.
+        """
         full = self.observations.observations_full
         if full is None or not self.info.observation.aligned:
             return newest_frames(self.observations.observations, self.stack)
         return full
 
     def states(self, trajectory: int, steps: slice | np.ndarray) -> State:
-        """A recurrent agent's states before steps of a trajectory."""
+        """Return a recurrent agent's states before steps of a trajectory."""
         states = self.trajectories.states
         return None if states is None else tuple(np.asarray(part[trajectory, steps]) for part in states)
 
     def options_of(self, kind: type[OptionsT]) -> OptionsT:
-        """Options of an analysis of the page, or of another part of the page, by their class."""
+        """Return the options of an analysis of the page, or of another part of the page, by their class."""
         for options in self.analysis_options:
             if type(options) is kind:
                 return options
         return select_options(self.options, kind)
 
     def decisive(self, *kinds: type) -> dict[str, object]:
-        """Values, as JSON, of the options that are fields of these classes, for the key of a task."""
+        """Return values, as JSON, of the options that are fields of these classes, for the key of a task."""
         values = {name: value for kind in kinds for name, value in vars(self.options_of(kind)).items()}
         return {name: to_plain(values[name]) for name in sorted(values.keys() - {"action_group_fns"})}
 
@@ -201,11 +203,11 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
 
     @abstractmethod
     def tasks(self, subject: Subject, options: OptionsT) -> Iterable[Task]:
-        """The tasks to do; `task` creates one."""
+        """Return the tasks to do; `task` creates one."""
 
     @abstractmethod
     def sections(self, subject: Subject, options: OptionsT, results: Results) -> Iterable[SectionT]:
-        """The sections of the page, from the facts of finished tasks."""
+        """Return the sections of the page, from the facts of finished tasks."""
 
     def checked(self, section: SectionData) -> SectionData:
         """Return a section with the names of its files marked by their types.
@@ -218,12 +220,12 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
         return read(type(section), section, section.kind)
 
     def notes(self, options: OptionsT) -> Sequence[Note]:
-        """Paragraphs that explain the method, for its first section."""
+        """Return paragraphs that explain the method, for its first section."""
         return ()
 
     @classmethod
     def task_name(cls, *parts: object) -> str:
-        """Name of a task, or the beginning of the names of several: for `after`, and to read results."""
+        """Return the name of a task, or the beginning of the names of several: for `after`, and to read results."""
         return "/".join(map(str, (cls.kind, *parts)))
 
     def task(
@@ -234,7 +236,7 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
         inputs: object = None,
         **details: Unpack[TaskDetails],
     ) -> Task:
-        """A task of this analysis.
+        """Return a task of this analysis.
 
         `inputs` (JSON) is what decides its result beside agent, samples, code and, for an analysis that is not part of
         the package, its options. `details` are fields of `Task`: size, group, after, pieces, memory.
@@ -247,7 +249,7 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
 def describe_agent(
     agent: Agent, trajectories: Trajectories, metadata: JsonObject, options: SubjectOptions
 ) -> AgentInfo:
-    """What the page says of an agent. Raises OptionError for actions that do not fit it."""
+    """Return what the page says of an agent. Raises OptionError for actions that do not fit it."""
     kind = "action_values" if trajectories.policy_logits is None else "policy"
     combos = action_combos(agent, options.action_combos or trajectories.action_combos or metadata.get("action_combos"))
     actions = describe_actions(combos)
@@ -268,7 +270,7 @@ def describe_agent(
 
 
 def action_combos(agent: Agent, combos: Sequence[Sequence[str]] | None) -> list[Combo]:
-    """Buttons of each action, or its number. Raises OptionError for another number of actions."""
+    """Return the buttons of each action, or its number. Raises OptionError for another number of actions."""
     if not combos:
         return [(str(action),) for action in range(agent.num_actions)]
     if len(combos) != agent.num_actions:
@@ -277,7 +279,9 @@ def action_combos(agent: Agent, combos: Sequence[Sequence[str]] | None) -> list[
 
 
 def equivalent_actions(agent: Agent, groups: Sequence[Sequence[int]] | None) -> list[list[int]]:
-    """Groups of actions with the same effect. Raises OptionError for unknown actions, and for one in two groups."""
+    """Return the groups of actions with the same effect. Raises OptionError for unknown actions, and for one in two
+    groups.
+    """
     actions = [action for group in groups or () for action in group]
     if not {*actions} <= {*range(agent.num_actions)} or len({*actions}) < len(actions):
         raise OptionError(
@@ -287,7 +291,7 @@ def equivalent_actions(agent: Agent, groups: Sequence[Sequence[int]] | None) -> 
 
 
 def action_label(combo: Sequence[str]) -> str:
-    """Arrows for directions, names of other buttons, `no-op` for no button."""
+    """Return arrows for directions, names of other buttons, `no-op` for no button."""
     directions = frozenset(combo) & frozenset(DIRECTIONS)
     arrows = ARROWS.get(directions) or "".join(ARROWS[frozenset([button])] for button in combo if button in DIRECTIONS)
     others = [button for button in combo if button not in DIRECTIONS]
@@ -295,7 +299,7 @@ def action_label(combo: Sequence[str]) -> str:
 
 
 def describe_actions(combos: Sequence[Combo]) -> list[ActionInfo]:
-    """Label and color of each action, from its buttons."""
+    """Return the label and color of each action, from its buttons."""
     colors = action_colors(len(combos))
     return [ActionInfo(action_label(combo), combo, color) for combo, color in zip(combos, colors, strict=True)]
 
@@ -308,7 +312,9 @@ def action_groups(combos: Sequence[Sequence[str]], predicates: Sequence[Callable
 def describe_groups(
     actions: Sequence[ActionInfo], predicates: Sequence[Callable[[Sequence[str]], bool]] | None = None
 ) -> tuple[ActionGroup, ...]:
-    """Groups of actions that predicates on their buttons select; by default those of each direction, and of none."""
+    """Return the groups of actions that predicates on their buttons select; by default those of each direction, and of
+    none.
+    """
     labels = [""] * len(predicates or ())
     if predicates is None:
         labels = [*(f"any {ARROWS[frozenset([button])]}" for button in DIRECTIONS), "no direction"]
@@ -337,7 +343,7 @@ def _observation(agent: Agent, trajectories: Trajectories, metadata: JsonObject)
 
 
 def _same_view(observations: np.ndarray, frames: np.ndarray, stack: int, region: FrameRegion | None) -> bool:
-    """Whether a region of rendered frames shows what the observations show, at the same positions.
+    """Return whether a region of rendered frames shows what the observations show, at the same positions.
 
     An environment may render a map of the whole level beside what the agent sees. Frames that show the same view
     correlate with the observations once they are reduced to their size; some spread-out frames are compared.

@@ -202,12 +202,14 @@ def chunk_name(options: AblationOptions, layer: PageLayer, trajectory: int) -> C
 
 
 def read_changes(subject: Subject, layer: PageLayer, trajectory: int) -> dict[str, np.ndarray]:
-    """The ablated frames of a trajectory, and the changes of its outputs there; docs/page-format.md has the names."""
+    """Return the ablated frames of a trajectory, and the changes of its outputs there; docs/page-format.md has the
+    names.
+    """
     return subject.files.read_chunk(chunk_name(subject.options_of(AblationOptions), layer, trajectory))
 
 
 def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> AblatedLayer:
-    """What the section says of a layer; the numbers are absent until all trajectories are finished."""
+    """Return what the section says of a layer; the numbers are absent until all trajectories are finished."""
     options, trajectories = subject.options_of(AblationOptions), range(len(subject.trajectories.actions))
     entry = AblatedLayer([chunk_name(options, layer, trajectory) for trajectory in trajectories])
     analyses = (AblationAnalysis, AttributionAnalysis)
@@ -230,7 +232,8 @@ def _summary(subject: Subject, layer: PageLayer, output: str) -> AblationSummary
 
 
 def summarize(changes: np.ndarray, attribution: np.ndarray) -> AblationSummary:
-    """Mean, mean absolute value, and correlation of changes (n, K) by ablation with attribution (n, K) to features.
+    """Return mean, mean absolute value, and correlation of changes (n, K) by ablation with attribution (n, K) to
+    features.
 
     The correlation is that of the negative change: 1 where frames lose in proportion to what attribution says is due to
     the feature. It is 0 where either is constant.

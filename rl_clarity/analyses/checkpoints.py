@@ -227,19 +227,19 @@ def _checkpoints(subject: Subject) -> Sequence[Subject]:
 
 
 def _reference(subject: Subject) -> tuple[Subject, int]:
-    """The subject whose trajectory is shown to all, and the index of the trajectory."""
+    """Return the subject whose trajectory is shown to all, and the index of the trajectory."""
     options = subject.options_of(ReferenceOptions)
     number = options.reference_checkpoint or len(subject.subjects)
     return subject.subjects[number - 1], options.reference_episode - 1
 
 
 def shown_name(number: int) -> str:
-    """Name of the chunk of what a checkpoint, counted from 1, computes from the reference trajectory."""
+    """Return the name of the chunk of what a checkpoint, counted from 1, computes from the reference trajectory."""
     return f"training/shown-{number}.js"
 
 
 def binned_curve(steps: np.ndarray, returns: np.ndarray, points: int = POINTS) -> dict[str, np.ndarray]:
-    """The learning curve as the page shows it: mean, lowest and highest return (n,) in equal parts of training."""
+    """Return the learning curve as the page shows it: mean, lowest and highest return (n,) in equal parts of training."""
     span = float(steps[-1] - steps[0]) or 1.0
     bins = np.minimum(((steps - steps[0]) / span * points).astype(int), points - 1)
     starts = np.flatnonzero(np.diff(bins, prepend=-1))
@@ -254,20 +254,20 @@ def binned_curve(steps: np.ndarray, returns: np.ndarray, points: int = POINTS) -
 
 
 def jensen_shannon(policies: np.ndarray) -> np.ndarray:
-    """Jensen-Shannon divergence (T,) in nats of C distributions at each step (C, T, A) (Lin 1991)."""
+    """Return the Jensen-Shannon divergence (T,) in nats of C distributions at each step (C, T, A) (Lin 1991)."""
     divergence: np.ndarray = entropy(policies.mean(axis=0)) - entropy(policies).mean(axis=0)
     return np.maximum(divergence, 0)
 
 
 def entropy(probabilities: np.ndarray) -> np.ndarray:
-    """Entropy (...) in nats of distributions (..., A)."""
+    """Return the entropy (...) in nats of distributions (..., A)."""
     logarithms = np.log(np.where(probabilities > 0, probabilities, 1))
     result: np.ndarray = -(probabilities * logarithms).sum(axis=-1)
     return result
 
 
 def map_correlation(maps: np.ndarray, others: np.ndarray) -> float | None:
-    """Mean correlation of maps (m, gh, gw) with others, frame by frame; None if all are constant."""
+    """Return the mean correlation of maps (m, gh, gw) with others, frame by frame; None if all are constant."""
     flat, other = (one.reshape(len(one), -1).astype(np.float64) for one in (maps, others))
     flat, other = (one - one.mean(axis=1, keepdims=True) for one in (flat, other))
     norms = np.linalg.norm(flat, axis=1) * np.linalg.norm(other, axis=1)
@@ -312,7 +312,7 @@ def _show(subject: Subject, one: Subject, name: str, work: Work) -> TaskResult:
 def _follow(
     subject: Subject, observations: np.ndarray, firsts: np.ndarray, state: State
 ) -> tuple[Outputs, State, State]:
-    """Outputs at consecutive observations (T, H, W, C), the states (T, ...) before them, and the state after."""
+    """Return outputs at consecutive observations (T, H, W, C), the states (T, ...) before them, and the state after."""
     if state is None:
         return subject.agent.step(observations, None, firsts)[0], None, None
     outputs, before = [], []
@@ -366,7 +366,7 @@ def _compare(subject: Subject, work: Work) -> TaskResult:
 
 
 def _policies(shown: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray:
-    """Probabilities (C, T, A) of C checkpoints; those of the greedy policy for action values."""
+    """Return probabilities (C, T, A) of C checkpoints; those of the greedy policy for action values."""
     return np.stack(
         [
             one["probabilities"]
@@ -378,13 +378,13 @@ def _policies(shown: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray:
 
 
 def _maps(chunk: Mapping[str, np.ndarray], output: str) -> np.ndarray:
-    """Maps (m, gh, gw) of a chunk; they are not in units of saliency, which does not change their correlation."""
+    """Return maps (m, gh, gw) of a chunk; they are not in units of saliency, which does not change their correlation."""
     codes = chunk[f"codes.{output}"]
     return np.where(chunk[f"scales.{output}"][:, None, None] > 0, codes, 0)
 
 
 def _behavior(subject: Subject) -> dict[str, object]:
-    """What the agent did along its trajectories."""
+    """Return what the agent did along its trajectories."""
     played = subject.trajectories
     rows = range(len(played))
     logits = played.policy_logits
@@ -399,7 +399,7 @@ def _behavior(subject: Subject) -> dict[str, object]:
 
 
 def _own_maps(subject: Subject, trajectory: int) -> list[dict[str, np.ndarray]]:
-    """Chunks of the first method's maps along one of the agent's own trajectories."""
+    """Return the chunks of the first method's maps along one of the agent's own trajectories."""
     options = subject.options_of(SaliencyOptions)
     count = len(segments(subject.trajectories.steps(trajectory)))
     names = [chunk_name(options, options.saliency[0], trajectory, segment) for segment in range(count)]
@@ -407,7 +407,7 @@ def _own_maps(subject: Subject, trajectory: int) -> list[dict[str, np.ndarray]]:
 
 
 def _mean_totals(subject: Subject, outputs: Sequence[str]) -> dict[str, float]:
-    """Mean total of the maps along the trajectories, by output."""
+    """Return the mean total of the maps along the trajectories, by output."""
     rows = range(len(subject.trajectories) if outputs else 0)
     chunks = [chunk for trajectory in rows for chunk in _own_maps(subject, trajectory)]
     return {output: float(np.concatenate([chunk[f"totals.{output}"] for chunk in chunks]).mean()) for output in outputs}

@@ -55,7 +55,9 @@ class Atlas:
 
     @classmethod
     def collect(cls, shown: Iterable[np.ndarray], observations: int) -> Atlas:
-        """The observations, out of `observations`, that are shown: their indices, in arrays of any shape, or NONE."""
+        """Return the observations, out of `observations`, that are shown: their indices, in arrays of any shape, or
+        NONE.
+        """
         used = np.zeros(observations, bool)
         for one in shown:
             used[one[one != NONE]] = True
@@ -65,7 +67,7 @@ class Atlas:
         return cls(indices, cells)
 
     def find_cells(self, indices: np.ndarray) -> np.ndarray:
-        """The cells of observations, NONE for NONE."""
+        """Return the cells of observations, NONE for NONE."""
         return np.where(indices == NONE, NONE, self.cells[indices]).astype(np.int32)
 
 
@@ -181,7 +183,7 @@ def write_atlas(files: PageFiles, subdirectory: str, atlas: Atlas, frames: np.nd
 
 
 def atlas_origins(atlas: Atlas, trajectory_frames: np.ndarray | None) -> list[tuple[int, int] | None]:
-    """Trajectory and frame of each cell's observation; None where it is from no trajectory."""
+    """Return trajectory and frame of each cell's observation; None where it is from no trajectory."""
     if trajectory_frames is None:
         return [None] * len(atlas.indices)
     places = trajectory_frames[atlas.indices].tolist()
@@ -189,7 +191,7 @@ def atlas_origins(atlas: Atlas, trajectory_frames: np.ndarray | None) -> list[tu
 
 
 def grid_arrays(grids: Mapping[float, Sequence[Examples]], atlas: Atlas) -> dict[str, np.ndarray]:
-    """A layer's grids, one per channel for each density, as the chunk of examples has them."""
+    """Return a layer's grids, one per channel for each density, as the chunk of examples has them."""
     arrays: dict[str, np.ndarray] = {}
     for density, by_channel in grids.items():
         key = number_text(density)
@@ -200,7 +202,7 @@ def grid_arrays(grids: Mapping[float, Sequence[Examples]], atlas: Atlas) -> dict
 
 
 def example_arrays(facts: FeatureFacts, atlas: Atlas) -> dict[str, np.ndarray]:
-    """Examples by strength, histograms and overlap, as the chunk of examples has them."""
+    """Return examples by strength, histograms and overlap, as the chunk of examples has them."""
     arrays = {"histogram": facts.histogram, "overlap": facts.overlap.astype(np.float32)}
     for name, one in facts.examples.items():
         arrays[name] = np.stack([atlas.find_cells(one.places[..., 0]), one.places[..., 1]], axis=-1).astype(np.int32)
@@ -211,7 +213,7 @@ def example_arrays(facts: FeatureFacts, atlas: Atlas) -> dict[str, np.ndarray]:
 def effect_arrays(
     output: str, totals: Sequence[np.ndarray], peaks: Sequence[np.ndarray], firsts: Sequence[np.ndarray] | np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Examples by effect on an output, and a histogram of it, as the chunk of examples has them.
+    """Return examples by effect on an output, and a histogram of it, as the chunk of examples has them.
 
     Arguments are those of `frames_by_effect`.
     """
@@ -223,7 +225,7 @@ def effect_arrays(
 
 
 def examples_meta(features: FeatureOptions, options: ExampleOptions, layer: PageLayer) -> dict[str, object]:
-    """What the header of a layer's chunk of examples says."""
+    """Return what the header of a layer's chunk of examples says."""
     density, densities = options.vis_subdiv_mult_default, features.vis_subdiv_mults
     if density is None:
         enough = [one for one in densities if min(grid_shape(layer.shape[:2], one)) >= FEWEST]

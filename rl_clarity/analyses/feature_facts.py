@@ -17,7 +17,7 @@ from rl_clarity.visualization.feature_facts import FeatureFacts, Selection
 
 
 def observation_episodes(subject: Subject) -> np.ndarray:
-    """Numbers (M,) of the episodes that the extra observations are from.
+    """Return numbers (M,) of the episodes that the extra observations are from.
 
     Observations of unknown origin count as from different episodes.
     """
@@ -35,7 +35,7 @@ def observation_episodes(subject: Subject) -> np.ndarray:
 
 
 def measure_receptive_field(subject: Subject, layer: PageLayer, batch: int) -> ReceptiveField:
-    """The layer's receptive field at a few of the extra observations, as the page's section has it."""
+    """Return the layer's receptive field at a few of the extra observations, as the page's section has it."""
     observations = subject.observations.observations
     chosen = np.unique(np.linspace(0, len(observations) - 1, IMAGES).round().astype(int))
     state, seen = states_of(subject, chosen), np.asarray(observations[chosen])
@@ -43,7 +43,7 @@ def measure_receptive_field(subject: Subject, layer: PageLayer, batch: int) -> R
 
 
 def describe_features(facts: FeatureFacts, features: LayerFeatures) -> list[FeatureStatistics]:
-    """What the page's section says of each feature, as it was fitted."""
+    """Return what the page's section says of each feature, as it was fitted."""
     assert features.stability is not None
     assert features.errors is not None
     return [
@@ -75,7 +75,7 @@ def write_facts(files: PageFiles, layer: PageLayer, facts: FeatureFacts) -> str:
 
 
 def load_facts(files: PageFiles, layer: PageLayer) -> FeatureFacts:
-    """The facts that `write_facts` kept."""
+    """Return the facts that `write_facts` kept."""
     with np.load(io.BytesIO(files.directory.read(facts_name(layer)))) as arrays:
         names = [name.removeprefix("examples.") for name in arrays if name.startswith("examples.")]
         examples = {name: Selection(arrays[f"examples.{name}"], arrays[f"strengths.{name}"]) for name in names}

@@ -82,7 +82,7 @@ def divide_observations(options: ReductionOptions, count: int) -> tuple[np.ndarr
 
 
 def _spread(indices: np.ndarray, count: int) -> np.ndarray:
-    """At most so many of them, evenly spread."""
+    """Return at most so many of them, evenly spread."""
     return indices[np.linspace(0, len(indices) - 1, min(len(indices), count)).round().astype(int)]
 
 
@@ -158,7 +158,7 @@ def fit_reduction(
 
 
 def _mean_activations(subject: Subject, layer: PageLayer, chosen: np.ndarray, batch: int) -> np.ndarray:
-    """Mean (1, h, w, c) over observations."""
+    """Return the mean (1, h, w, c) over observations."""
     total = np.zeros((1, *layer.shape))
     for part in slices(len(chosen), batch):
         observations, states = subject.observations.observations[chosen[part]], states_of(subject, chosen[part])
@@ -168,7 +168,7 @@ def _mean_activations(subject: Subject, layer: PageLayer, chosen: np.ndarray, ba
 
 
 def _some_positions(attribution: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Attribution (n, count, c) at random positions of each observation; at all, where there are fewer.
+    """Return attribution (n, count, c) at random positions of each observation; at all, where there are fewer.
 
     The fit draws far fewer rows than a layer has: so many to draw from are as good, and bound the memory.
     """
@@ -198,13 +198,15 @@ def _attribution(subject: Subject, layer: PageLayer, chosen: np.ndarray, baselin
 
 
 def states_of(subject: Subject, chosen: slice | np.ndarray) -> State:
-    """Recurrent states before some of the extra observations."""
+    """Return recurrent states before some of the extra observations."""
     states = subject.observations.states
     return None if states is None else tuple(np.asarray(part[chosen]) for part in states)
 
 
 def _sides(attribution: Attribution) -> np.ndarray:
-    """Sums of magnitudes (2, 2) where activations are above and below 0: of the attribution, and of the activations."""
+    """Return the sums of magnitudes (2, 2) where activations are above and below 0: of the attribution, and of the
+    activations.
+    """
     if attribution.activations.min() >= 0:
         return np.zeros((2, 2))
     sides = [attribution.activations > 0, attribution.activations < 0]
@@ -226,10 +228,10 @@ def _side_weights(sums: np.ndarray) -> tuple[float, float]:
 
 
 def fitted_on(options: ReductionOptions, count: int) -> int:
-    """Number of observations that the reduction is fitted to."""
+    """Return the number of observations that the reduction is fitted to."""
     return len(divide_observations(options, count)[0])
 
 
 def measured_on(options: ReductionOptions, count: int) -> int:
-    """Number of held-out observations on which the error is measured."""
+    """Return the number of held-out observations on which the error is measured."""
     return min(ERROR_OBSERVATIONS, math.ceil(count * options.nmf_held_out))

@@ -54,7 +54,7 @@ def check_feature_names(options: FeatureNameOptions, layers: Sequence[PageLayer]
 
 
 def layer_feature_names(options: FeatureNameOptions, layer: PageLayer) -> list[str | None]:
-    """The name of each of a layer's features (K), None for those without one."""
+    """Return the name of each of a layer's features (K), None for those without one."""
     given: dict[int, str] = {}
     for key in options.feature_names.keys() & _keys(layer):
         given |= {int(number): name for number, name in options.feature_names[key].items()}

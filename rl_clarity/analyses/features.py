@@ -182,19 +182,19 @@ class FeaturesAnalysis(Analysis[FeatureOptions, FeaturesSection]):
 
 
 def feature_layers(subject: Subject) -> list[PageLayer]:
-    """The layers that have features: all but the input."""
+    """Return the layers that have features: all but the input."""
     return [layer for layer in page_layers(subject.agent, subject.options) if not layer.is_input]
 
 
 def reduction_inputs(subject: Subject) -> list[object]:
-    """What decides the channel reduction, beside agent and samples."""
+    """Return what decides the channel reduction, beside agent and samples."""
     shared = {name: getattr(subject.options, name) for name in ("seed", "batch_size")}
     rule = subject.options_of(ReductionOptions).attr_quadrature
     return [subject.decisive(ReductionOptions), shared, RULES.source(rule)]
 
 
 def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> LayerFeaturesEntry:
-    """What the section says of a layer's features; what is not finished yet is left out."""
+    """Return what the section says of a layer's features; what is not finished yet is left out."""
     layer = finished_layer(layer, results)
     options, examples, channels = subject.options_of(FeatureOptions), subject.options_of(ExampleOptions), layer.channels
     names = layer_feature_names(subject.options_of(FeatureNameOptions), layer)
@@ -300,18 +300,18 @@ def find_features(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
 
 
 def fitted_layer(layer: PageLayer, features: LayerFeatures) -> PageLayer:
-    """The layer with as many features as were fitted, which `nmf_features="auto"` decides."""
+    """Return the layer with as many features as were fitted, which `nmf_features="auto"` decides."""
     return dataclasses.replace(layer, channels=len(features.reduction.components))
 
 
 def finished_layer(layer: PageLayer, results: Results) -> PageLayer:
-    """The same from the facts of finished tasks, for what the page says of a layer."""
+    """Return the same from the facts of finished tasks, for what the page says of a layer."""
     facts = results.get(f"features/{layer.name}")
     return layer if facts is None else dataclasses.replace(layer, channels=facts["features"])
 
 
 def load_features(files: PageFiles, layer: PageLayer) -> LayerFeatures:
-    """The results of `find_features`."""
+    """Return the results of `find_features`."""
     with np.load(io.BytesIO(files.directory.read(_data_name(layer)))) as arrays:
         held_out = float(arrays["error_held_out"])
         grids = {}
@@ -358,7 +358,7 @@ def _pack(features: LayerFeatures) -> bytes:
 def _reduced_activations(
     subject: Subject, layer: PageLayer, features: LayerFeatures, batch: int, report: Report
 ) -> Spool:
-    """A row (M, h, w) for each feature: its strength."""
+    """Return a row (M, h, w) for each feature: its strength."""
     observations = subject.observations.observations
     reduced = Spool(len(observations), layer.shape[:2])
     parts = slices(len(observations), min(subject.options.batch_size, batch))
@@ -374,7 +374,7 @@ def _reduced_activations(
 
 
 def _choose_examples(options: FeatureOptions, activations: np.ndarray) -> tuple[list[Examples], Examples]:
-    """The grids of a channel with such activations (M, h, w), and its thumbnail."""
+    """Return the grids of a channel with such activations (M, h, w), and its thumbnail."""
     grids = dataset_grids(activations, options.vis_subdiv_mults)
     return grids, thumbnail(activations, options.vis_thumbnail_num_mult)
 
@@ -411,7 +411,7 @@ def write_optimized_images(
 
 
 def _held_bytes(layer: PageLayer, observations: int, fitted: int) -> float:
-    """Memory beside a batch: rows of the fit, then the activations of a few channels; more is on disk."""
+    """Return memory beside a batch: rows of the fit, then the activations of a few channels; more is on disk."""
     positions = math.prod(layer.shape[:2])
     rows = 4 * layer.shape[2] * min(FIT_POSITIONS, fitted * positions)
     channel = 4 * positions * observations  # as computed, and padded

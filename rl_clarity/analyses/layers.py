@@ -129,7 +129,7 @@ class PageLayer:
 
 
 def page_layers(agent: Agent, page: SubjectOptions) -> tuple[PageLayer, ...]:
-    """The layers of a page with such options. Raises OptionError where the options select none."""
+    """Return the layers of a page with such options. Raises OptionError where the options select none."""
     options, most = select_options(page, LayersOptions), select_options(page, ReductionOptions).nmf_features
     chosen = choose_layers(agent, **asdict(options.layer_kwargs))
     names = [layer.name for layer in chosen]
@@ -152,7 +152,7 @@ def page_layers(agent: Agent, page: SubjectOptions) -> tuple[PageLayer, ...]:
 
 
 def _labels(layers: Sequence[Layer]) -> list[str | None]:
-    """The label that a layer has; else kind, short name and channels of layers whose name ends with a number.
+    """Return the label that a layer has; else kind, short name and channels of layers whose name ends with a number.
 
     Those are layers of a `torch.nn.Sequential`. A part of a module that is called twice is named `features.1`, then
     `features.1_1`.
@@ -167,7 +167,7 @@ def _labels(layers: Sequence[Layer]) -> list[str | None]:
 
 
 def gradient_bytes(agent: Agent, shape: Sequence[int], scores: int) -> int:
-    """Memory that one frame takes while scores are differentiated with respect to a layer of a shape (h, w, c).
+    """Return memory that one frame takes while scores are differentiated with respect to a layer of a shape (h, w, c).
 
     It is that of a frame in each of the batches that the agent computes at once.
 
@@ -179,7 +179,7 @@ def gradient_bytes(agent: Agent, shape: Sequence[int], scores: int) -> int:
 
 
 def parallel_tasks(agent: Agent, outputs: int) -> int:
-    """Tasks that run at once while so many outputs are attributed.
+    """Return tasks that run at once while so many outputs are attributed.
 
     One more than should call the agent at once, as one of them prepares or writes; not with several outputs, which take
     much memory.
@@ -189,13 +189,13 @@ def parallel_tasks(agent: Agent, outputs: int) -> int:
 
 
 def task_size(layer: PageLayer, frames: int) -> float:
-    """Relative amount of work on frames of a layer."""
+    """Return the relative amount of work on frames of a layer."""
     height, width, depth = layer.shape
     return frames * (300 + height * width * depth / 64)
 
 
 def sample_frames(sample: Subject, count: int) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
-    """Observations (n, H, W, C) of a sample's first trajectory, at most `count`, and the states before them."""
+    """Return observations (n, H, W, C) of a sample's first trajectory, at most `count`, and the states before them."""
     steps = slice(0, min(count, sample.trajectories.actions.shape[1]))
     return np.asarray(sample.trajectories.observations[0, steps]), sample.states(0, steps)
 
@@ -210,7 +210,7 @@ def gradient_piece(
     *,
     linear_prefix: bool,
 ) -> tuple[Piece, Callable[[], np.ndarray]]:
-    """The part of a forecast that integrates gradients of so many frames, and the attribution it computes.
+    """Return the part of a forecast that integrates gradients of so many frames, and the attribution it computes.
 
     The latter is a function that returns that of the first score, (n, h, w, c), at a single point.
     """

@@ -56,7 +56,7 @@ def receptive_field(
 def _extent(
     agent: Agent, site: str, observations: np.ndarray, state: State, axis: int, batch: int, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Full and effective extent along an axis of the observations."""
+    """Return the full and effective extent along an axis of the observations."""
     size = observations.shape[axis]
     edges = np.unique(np.linspace(0, size, min(size, LINES) + 1).round().astype(int))  # of the stripes
     influence = _influence(agent, site, observations, state, axis, edges, batch, rng)  # (stripes, positions)
@@ -82,7 +82,9 @@ def _influence(
     batch: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Absolute change (stripes, positions along the axis), summed over the rest, as each stripe becomes noise."""
+    """Return the absolute change (stripes, positions along the axis), summed over the rest, as each stripe becomes
+    noise.
+    """
     total: np.ndarray | None = None
     for index in range(len(observations)):
         original = observations[index : index + 1]

@@ -143,7 +143,7 @@ class Source:
 
 
 def find_source(agent: Agent | None, layer: str | None, observations: np.ndarray, state: State) -> Source:
-    """The layer of that name; without one the recurrent state, if there is one, else the last dense layer.
+    """Return the layer of that name; without one the recurrent state, if there is one, else the last dense layer.
 
     That is the last dense layer that the policy's logits, or the action values, depend on. A network without dense
     layers is mapped by its last feature map. `observations` (B, H, W, C) are a few, to find out what depends on what.
@@ -171,7 +171,7 @@ def _last_dense(agent: Agent, observations: np.ndarray, state: State) -> Site:
 
 
 def map_colors(played: Trajectories, advantages: np.ndarray | None, row: int = 0) -> dict[str, np.ndarray]:
-    """What the points of a trajectory can be colored by, each (T,); `advantages` (T,) of its steps, if known."""
+    """Return what the points of a trajectory can be colored by, each (T,); `advantages` (T,) of its steps, if known."""
     rewards = np.asarray(played.rewards[row], np.float64)
     firsts = np.asarray(played.firsts[row], bool)
     steps = np.arange(len(rewards))
@@ -197,7 +197,7 @@ def map_colors(played: Trajectories, advantages: np.ndarray | None, row: int = 0
 
 
 def color_entries(keys: Iterable[str], names: Mapping[str, Sequence[str]]) -> list[MapColor]:
-    """What the section says of colors; those with names of their values are categories."""
+    """Return what the section says of colors; those with names of their values are categories."""
     present = set(keys)
     return [
         MapColor(key, label, "category" if key in names else "number", names.get(key))
@@ -207,14 +207,14 @@ def color_entries(keys: Iterable[str], names: Mapping[str, Sequence[str]]) -> li
 
 
 def map_arrays(positions: np.ndarray, colors: Mapping[str, np.ndarray], **places: np.ndarray) -> dict[str, np.ndarray]:
-    """Arrays of a chunk of points (n, 2) or (n, 3); docs/page-format.md describes them."""
+    """Return the arrays of a chunk of points (n, 2) or (n, 3); docs/page-format.md describes them."""
     arrays = dict(zip("xyz", positions.T, strict=False)) | places
     arrays |= {f"color.{key}": colors[key] for key in LABELS if key in colors}
     return {key: np.asarray(values, np.int32 if key in INTEGERS else np.float32) for key, values in arrays.items()}
 
 
 def map_entry(source: Source, method: str, chunk: str, perplexity: float, fitted_on: int) -> MapEntry:
-    """What the section says of a map."""
+    """Return what the section says of a map."""
     known = perplexity if method == "tsne" else None
     return MapEntry(source.name, source.label, method, ChunkName(chunk), known, fitted_on)
 
@@ -249,7 +249,7 @@ class StateMapAnalysis(Analysis[StateMapOptions, StateMapSection]):
 
 
 def mapped_steps(played: Trajectories) -> list[range]:
-    """Steps of each trajectory that the map shows."""
+    """Return the steps of each trajectory that the map shows."""
     lengths = [played.steps(one) for one in range(len(played))]
     every = math.ceil(sum(lengths) / MOST_POINTS)
     return [range(0, length, every) for length in lengths]

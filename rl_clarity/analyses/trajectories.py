@@ -210,13 +210,13 @@ SHEETS = FrameSheets(FILM_COLUMNS)
 
 
 def scrub_images(frame_size: tuple[int, int], scrub_range: tuple[float, float]) -> Scrub:
-    """The sizes of filmstrips of frames of a height and width."""
+    """Return the sizes of filmstrips of frames of a height and width."""
     height, width, _ = filmstrips(np.zeros((1, *frame_size, 1), np.uint8), scrub_range).shape
     return Scrub(SCRUB_STEPS, height, width)
 
 
 def discounts(subject: Subject) -> tuple[float, float]:
-    """Gamma and lambda of the advantages: options, else metadata, else defaults."""
+    """Return gamma and lambda of the advantages: options, else metadata, else defaults."""
     options, (gamma, lam) = subject.options_of(AdvantageOptions), recorded_discounts(subject.metadata)
     return (
         gamma if options.gae_gamma is None else float(options.gae_gamma),
@@ -225,13 +225,13 @@ def discounts(subject: Subject) -> tuple[float, float]:
 
 
 def recorded_discounts(metadata: JsonObject) -> tuple[float, float]:
-    """Gamma and lambda in the metadata of an agent or a recording, or their defaults."""
+    """Return gamma and lambda in the metadata of an agent or a recording, or their defaults."""
     gamma, lam = metadata.get("gamma"), metadata.get("lambda")
     return GAMMA if gamma is None else float(gamma), LAMBDA if lam is None else float(lam)
 
 
 def compute_advantages(subject: Subject) -> list[np.ndarray | None]:
-    """Advantages (T,) of the actions taken, of each trajectory; None for an agent without a value."""
+    """Return advantages (T,) of the actions taken, of each trajectory; None for an agent without a value."""
     played, factors = subject.trajectories, discounts(subject)
     estimated = (estimates.compute_advantages(played.select(one), *factors) for one in range(len(played)))
     return [None if advantages is None else advantages[0] for advantages in estimated]
@@ -264,7 +264,9 @@ def write_trajectory(
 def compute_series(
     played: Trajectories, trajectory: int, advantages: np.ndarray | None, groups: Sequence[Sequence[int]]
 ) -> Series:
-    """The numbers along a trajectory; probabilities of an agent with action values are those of its greedy policy."""
+    """Return the numbers along a trajectory; probabilities of an agent with action values are those of its greedy
+    policy.
+    """
     actions = played.actions[trajectory]
     logits = probabilities = sums = None
     if played.policy_logits is not None:
@@ -289,7 +291,7 @@ def compute_series(
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Probabilities (..., A) of logits."""
+    """Return probabilities (..., A) of logits."""
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
     probabilities: np.ndarray = weights / weights.sum(axis=-1, keepdims=True)
     return probabilities
@@ -303,7 +305,7 @@ SERIES_TYPES = {
 
 
 def series_arrays(series: Series) -> dict[str, np.ndarray | bytes]:
-    """The numbers along a trajectory, as the chunk contains them."""
+    """Return the numbers along a trajectory, as the chunk contains them."""
     arrays = {name: getattr(series, name) for name in SERIES_TYPES}
     return {name: array.astype(SERIES_TYPES[name]) for name, array in arrays.items() if array is not None}
 
@@ -311,7 +313,7 @@ def series_arrays(series: Series) -> dict[str, np.ndarray | bytes]:
 def frame_arrays(
     frames: np.ndarray, stacks: np.ndarray | None = None, workers: int = 1
 ) -> dict[str, np.ndarray | bytes]:
-    """Frames (n, H, W, 1 | 3) uint8 of a segment, as the chunk contains them.
+    """Return frames (n, H, W, 1 | 3) uint8 of a segment, as the chunk contains them.
 
     `stacks` (n, H, W', 1 | 3) are all frames of stacked observations side by side; `workers` threads encode.
     """
@@ -354,7 +356,7 @@ def trajectory_entry(options: TrajectoryPageOptions, trajectory: int, steps: int
 
 
 def episode_entries(played: Trajectories, trajectory: int) -> list[EpisodeSummary]:
-    """The episodes of a trajectory.
+    """Return the episodes of a trajectory.
 
     An end is `done`, `time limit`, `ended` where the reason is not recorded, or `cut`: the recording stops before it.
     """
@@ -372,7 +374,7 @@ def episode_entries(played: Trajectories, trajectory: int) -> list[EpisodeSummar
 
 
 def _end(played: Trajectories, trajectory: int, step: int) -> Literal["done", "time limit", "ended", "cut"]:
-    """Why the episode of a step ended after it, if it did."""
+    """Return why the episode of a step ended after it, if it did."""
     truncated = played.truncated is not None and bool(played.truncated[trajectory, step])
     if played.dones is not None:
         ended = bool(played.dones[trajectory, step])

@@ -22,7 +22,7 @@ WINDOWS_LOCK_OFFSET = 2**30
 
 
 def local_path(place: str) -> Path | None:
-    """The path of a local file, given as a path or `file://...`; None for other addresses."""
+    """Return the path of a local file, given as a path or `file://...`; None for other addresses."""
     if place.startswith("file://"):
         return Path(url2pathname(urlsplit(place).path))
     return None if "://" in place else Path(place)

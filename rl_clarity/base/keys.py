@@ -33,17 +33,17 @@ version = cache(importlib.metadata.version)
 
 
 def cache_key(value: Any) -> str:
-    """SHA-256 of a value that `to_plain` converts; equal values have equal keys."""
+    """Return the SHA-256 of a value that `to_plain` converts; equal values have equal keys."""
     return hashlib.sha256(as_json(value).encode()).hexdigest()
 
 
 def as_json(value: Any) -> str:
-    """Compact JSON with sorted keys of a value that `to_plain` converts."""
+    """Return compact JSON with sorted keys of a value that `to_plain` converts."""
     return json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"))
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of this package and of the installed packages that compute."""
+    """Return the versions of this package and of the installed packages that compute."""
     versions = {"rl-clarity": rl_clarity.__version__}
     for package in COMPUTING:
         with contextlib.suppress(PackageNotFoundError):
@@ -52,7 +52,7 @@ def package_versions() -> dict[str, str]:
 
 
 def code_version() -> str:
-    """Hash of the package's Python sources, the versions of computing packages and the Keras backend.
+    """Return the hash of the package's Python sources, the versions of computing packages and the Keras backend.
 
     Plug-ins are not part of it: a key includes `Registry.source(name)` for each plug-in that its result depends on.
     """
@@ -66,7 +66,7 @@ def code_version() -> str:
 
 @cache
 def _sources() -> bytes:
-    """Hash of the package's Python sources, which are read once in a process."""
+    """Return the hash of the package's Python sources, which are read once in a process."""
     root = Path(rl_clarity.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):

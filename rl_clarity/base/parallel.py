@@ -22,7 +22,7 @@ class SharedProgress:
         self._stopped = False
 
     def of(self, index: int) -> Report:
-        """The report of one task, which raises StoppedError after `stop`."""
+        """Return the report of one task, which raises StoppedError after `stop`."""
 
         def update(share: float) -> None:
             if self._stopped:

@@ -101,7 +101,7 @@ def check_arguments(function: Function) -> Function:
 
 
 def _hints(function: Callable[..., Any], signature: inspect.Signature) -> dict[str, Any]:
-    """The type hints of a function; Any for those whose names exist for type checkers only."""
+    """Return the type hints of a function; Any for those whose names exist for type checkers only."""
     hints = {}
     for name, parameter in signature.parameters.items():
         hints[name] = Any if parameter.annotation is parameter.empty else parameter.annotation
@@ -114,7 +114,7 @@ def _hints(function: Callable[..., Any], signature: inspect.Signature) -> dict[s
 
 
 def _mismatch(value: Any, hint: Any) -> str | None:
-    """What a value must be, if it is not what a type hint says."""
+    """Return what a value must be, if it is not what a type hint says."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         is_path = any(one is Path or get_origin(one) is os.PathLike for one in arguments)  # which may be a string
@@ -167,7 +167,7 @@ def _short(value: Any) -> str:
 
 
 def path_text(value: Any, name: str) -> str:
-    """A path or address as text; raises OptionError, with the argument's name, for other types."""
+    """Return a path or address as text; raises OptionError, with the argument's name, for other types."""
     try:
         text = os.fspath(value)
     except TypeError:
@@ -192,7 +192,7 @@ def check_option(options: Any, name: str, valid: bool, requirement: str) -> None
 
 
 def unknown_option(name: str, known: Sequence[str]) -> OptionError:
-    """The error for a key that is not among `known`."""
+    """Return the error for a key that is not among `known`."""
     if name in REPLACED:
         return OptionError(f"unknown option {name!r}: {REPLACED[name]}")
     near = difflib.get_close_matches(name.split(".")[-1], known, n=1, cutoff=0.6)

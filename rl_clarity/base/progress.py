@@ -44,7 +44,7 @@ def subrange(report: Report, start: float, end: float) -> Report:
 
 
 def duration(seconds: float) -> str:
-    """A duration for people: `40 s`, `12 min`, `3.5 h`, `9 days`."""
+    """Return a duration for people: `40 s`, `12 min`, `3.5 h`, `9 days`."""
     if seconds < 100:
         return f"{max(1, round(seconds))} s"
     if seconds < 6000:

@@ -23,7 +23,8 @@ ADDRESS_SPACE = {"tensorflow": 2.5e9, "jax": 1.6e9, "torch": 1.6e9}
 
 
 def keras_backend() -> str:
-    """Name of the backend that Keras runs on: KERAS_BACKEND if it is set, else the first of `BACKENDS` installed.
+    """Return the name of the backend that Keras runs on: KERAS_BACKEND if it is set, else the first of `BACKENDS`
+    installed.
 
     Raises DependencyError, with the command that installs them, where Keras or its backend is missing.
     """

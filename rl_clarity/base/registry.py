@@ -79,16 +79,16 @@ class Registry(Generic[T]):
             return None
 
     def names(self) -> tuple[str, ...]:
-        """Names of all entries: built-in ones, those that `register` added, plug-ins."""
+        """Return the names of all entries: built-in ones, those that `register` added, plug-ins."""
         return tuple(dict.fromkeys((*self._builtin, *self._registered, *self.plugins())))
 
     def plugins(self) -> tuple[str, ...]:
-        """Names of the entries of installed packages."""
+        """Return the names of the entries of installed packages."""
         known = {*self._builtin, *self._registered}
         return tuple(point.name for point in self._entry_points() if point.name not in known)
 
     def added(self) -> tuple[str, ...]:
-        """Names of the entries that are not built-in."""
+        """Return the names of the entries that are not built-in."""
         return tuple(name for name in self.names() if name not in self._builtin)
 
     def __contains__(self, name: object) -> bool:
@@ -98,7 +98,7 @@ class Registry(Generic[T]):
         return iter(self.names())
 
     def source(self, name: str) -> str:
-        """Hash of the code behind an entry, for cache keys; "" for a built-in entry that was not replaced.
+        """Return the hash of the code behind an entry, for cache keys; "" for a built-in entry that was not replaced.
 
         The hash covers the files that define the object, or, without files (a notebook, `exec`), its compiled code,
         and the functions and plain values that it refers to. It is the same in every process.
@@ -144,7 +144,7 @@ class Registry(Generic[T]):
 
 
 def source_hash(value: Any) -> str:
-    """Hash of a function or another object, and of the code behind it; see `Registry.source`."""
+    """Return the hash of a function or another object, and of the code behind it; see `Registry.source`."""
     digest = hashlib.sha256()
     for part in _parts(value, {}):
         digest.update(part.encode("utf-8", "backslashreplace") + b"\0")
@@ -153,12 +153,12 @@ def source_hash(value: Any) -> str:
 
 @functools.lru_cache
 def _entry_points(group: str, path: tuple[str, ...]) -> Iterable[EntryPoint]:
-    """Entry points of the packages on `path`, which is `sys.path`: searching it takes milliseconds."""
+    """Return the entry points of the packages on `path`, which is `sys.path`: searching it takes milliseconds."""
     return entry_points(group=group)
 
 
 def _parts(value: Any, seen: dict[int, Any]) -> Iterator[str]:
-    """Strings that together change whenever a value, or the code behind it, does."""
+    """Yield strings that together change whenever a value, or the code behind it, does."""
     if isinstance(value, PLAIN):
         yield f"{type(value).__name__} {value!r}"
         return
@@ -222,6 +222,6 @@ def _class_parts(value: type, seen: dict[int, Any]) -> Iterator[str]:
 
 
 def _file_parts(path: str | None) -> Iterator[str]:
-    """Hash of a source file; none for the package's own, which the hash of the package covers."""
+    """Yield the hash of a source file; none for the package's own, which the hash of the package covers."""
     if path is not None and not Path(path).resolve().is_relative_to(PACKAGE):
         yield hashlib.sha256(Path(path).read_bytes()).hexdigest()

@@ -12,12 +12,12 @@ SAMPLES_FOLDER = "rl-clarity"
 
 
 def models_directory() -> Path:
-    """Directory of the included agents."""
+    """Return the directory of the included agents."""
     return _directory("_models", "models")
 
 
 def svelte_source_directory() -> Path:
-    """Directory of the page's Svelte sources."""
+    """Return the directory of the page's Svelte sources."""
     return _directory("_svelte_src", "svelte_src")
 
 

@@ -72,7 +72,7 @@ def _pair(interval: np.ndarray) -> tuple[float, float]:
 
 
 def bootstrap_interval(values: np.ndarray, rng: np.random.Generator) -> Interval:
-    """Percentile bootstrap of the mean of values (n,)."""
+    """Return the percentile bootstrap of the mean of values (n,)."""
     values = np.asarray(values, np.float64)
     means = np.concatenate(list(_resampled_means(values[:, None], RESAMPLES, rng)))
     low, high = _quantiles(means, LEVEL)[0].tolist()

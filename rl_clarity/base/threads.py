@@ -20,7 +20,7 @@ _ARENA_MAX = -8
 
 
 def thread_count() -> int:
-    """Number of threads that this process may use, also while `single_threaded` limits its linear algebra."""
+    """Return the number of threads that this process may use, also while `single_threaded` limits its linear algebra."""
     return single_threaded.otherwise() or _current_threads()
 
 
@@ -76,7 +76,7 @@ class _SingleThreaded:
         self._threads = 0
 
     def otherwise(self) -> int:
-        """Number of threads without the limit; 0 while there is none."""
+        """Return the number of threads without the limit; 0 while there is none."""
         with self._lock:
             return self._threads if self._users else 0
 

@@ -137,7 +137,7 @@ class AtariEnvironment:
         self._games.clear()
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        """State of the games, for `restore` of environments made with the same arguments."""
+        """Return the state of the games, for `restore` of environments made with the same arguments."""
         return {f"{i}/{name}": part for i, game in enumerate(self._games) for name, part in game.snapshot().items()}
 
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
@@ -227,7 +227,7 @@ class _Game:
         return new_game
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        """State of the emulator, the screen, and the random numbers of both the emulator and this class."""
+        """Return the state of the emulator, the screen, and the random numbers of both the emulator and this class."""
         emulator = np.frombuffer(self._ale.cloneState(include_rng=True).serialize(), np.uint8)
         return {"emulator": emulator, "screen": self.screen, "rng": generator_state(self._rng)}
 
@@ -259,7 +259,7 @@ def _ale() -> Any:
 
 
 def gray(frames: np.ndarray) -> np.ndarray:
-    """Luma (..., H, W) uint8 of RGB frames (..., H, W, 3) uint8 by ITU-R BT.601, rounded as OpenCV does."""
+    """Return luma (..., H, W) uint8 of RGB frames (..., H, W, 3) uint8 by ITU-R BT.601, rounded as OpenCV does."""
     red, green, blue = (frames[..., channel].astype(np.uint32) for channel in range(3))
     return ((red * 9798 + green * 19235 + blue * 3735 + (1 << 14)) >> 15).astype(np.uint8)
 
@@ -274,7 +274,7 @@ def area_resize(frames: np.ndarray, height: int = SIZE, width: int = SIZE) -> np
 
 @functools.cache
 def area_weights(size: int, smaller: int) -> np.ndarray:
-    """Weights (smaller, size) float32: the share of each of the `size` pixels in each of the `smaller` ones."""
+    """Return weights (smaller, size) float32: the share of each of the `size` pixels in each of the `smaller` ones."""
     edges = np.arange(smaller + 1) * (size / smaller)
     pixels = np.arange(size)
     overlap = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
@@ -282,5 +282,5 @@ def area_weights(size: int, smaller: int) -> np.ndarray:
 
 
 def preprocess(frames: np.ndarray) -> np.ndarray:
-    """Observations (..., 84, 84, 1) uint8 from RGB frames (..., H, W, 3) uint8."""
+    """Return observations (..., 84, 84, 1) uint8 from RGB frames (..., H, W, 3) uint8."""
     return area_resize(gray(frames))[..., None]

@@ -166,14 +166,16 @@ def discrete_actions(space: gymnasium.Space[Any]) -> tuple[int, int]:
 
 
 def action_combos(environment: gymnasium.Env[Any, Any] | None, num_actions: int) -> tuple[Combo, ...]:
-    """Buttons of the actions, from the environment's `get_action_meanings` or `actions`; else their numbers."""
+    """Return the buttons of the actions, from the environment's `get_action_meanings` or `actions`; else their numbers."""
     unwrapped = getattr(environment, "unwrapped", None)
     meanings: Callable[[], Sequence[str]] | None = getattr(unwrapped, "get_action_meanings", None)
     return named_combos(getattr(unwrapped, "actions", None) if meanings is None else meanings(), num_actions)
 
 
 def named_combos(names: Any, num_actions: int) -> tuple[Combo, ...]:
-    """Buttons of the actions from their names, or from an IntEnum of actions, as MiniGrid has; else their numbers."""
+    """Return the buttons of the actions from their names, or from an IntEnum of actions, as MiniGrid has; else their
+    numbers.
+    """
     if isinstance(names, type) and issubclass(names, enum.IntEnum):
         names = [action.name for action in sorted(names)] if set(names) == {*range(num_actions)} else ()
     is_complete = isinstance(names, Sequence) and len(names) == num_actions
@@ -181,7 +183,7 @@ def named_combos(names: Any, num_actions: int) -> tuple[Combo, ...]:
 
 
 def to_rewards(values: Any) -> np.ndarray:
-    """Rewards (N,) float32 of N environments; raises SamplesError for complex numbers, texts and the like."""
+    """Return rewards (N,) float32 of N environments; raises SamplesError for complex numbers, texts and the like."""
     rewards = np.asarray(values)
     if rewards.dtype.kind not in "biuf":
         raise SamplesError(f"the environment returns the rewards {rewards}; they must be real numbers")

@@ -76,7 +76,7 @@ class ActionHints(Wrapper):
         return actions.astype(np.int64)
 
     def _painted(self, observations: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """Observations (N, H, W, C) with bars; the bright one is that of `actions`, or a random one."""
+        """Return observations (N, H, W, C) with bars; the bright one is that of `actions`, or a random one."""
         if self._random:
             actions = self._rng.integers(self.num_actions, size=len(actions))
         painted = observations.copy()

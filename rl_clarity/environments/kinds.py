@@ -39,7 +39,7 @@ class EnvironmentSpec:
     reward_scale: float = 1.0
 
     def metadata(self) -> dict[str, Any]:
-        """Metadata from which `spec_from_metadata` returns this specification."""
+        """Return the metadata from which `spec_from_metadata` returns this specification."""
         return {
             "env_kind": self.kind,
             "env_name": self.name,
@@ -82,7 +82,7 @@ class EnvironmentKind:
     """Whether environments behave the same while others are stepped in another thread."""
 
     def option_names(self) -> tuple[str, ...]:
-        """Names of the options that are read from metadata."""
+        """Return the names of the options that are read from metadata."""
         return tuple(
             option.name for option in dataclasses.fields(self.options) if not option.metadata.get("caller_only")
         )
@@ -198,7 +198,7 @@ def check_environment(metadata: Mapping[str, Any]) -> None:
 
 
 def override_name(metadata: Mapping[str, Any], env_name: str | None) -> dict[str, Any]:
-    """Metadata that override a checkpoint's, and name the environment to play, unless `env_name` is None.
+    """Return the metadata that override a checkpoint's, and name the environment to play, unless `env_name` is None.
 
     Raises OptionError if the metadata name another one.
     """
@@ -243,21 +243,21 @@ def _check_trusted(metadata: Mapping[str, Any], names: Collection[str]) -> None:
 
 
 def frame_shape(metadata: Mapping[str, Any]) -> tuple[int, int, int] | None:
-    """(H, W, C) of one frame in the environments of this metadata; None if their kind does not determine it."""
+    """Return (H, W, C) of one frame in the environments of this metadata; None if their kind does not determine it."""
     name = metadata.get("env_kind")
     kind = KINDS.find(name) if isinstance(name, str) else None
     return None if kind is None else kind.frame_shape
 
 
 def option_names(metadata: Mapping[str, Any]) -> set[str]:
-    """Names of options that metadata may have: those of the built-in kinds, and of the metadata's own kind."""
+    """Return the names of options that metadata may have: those of the built-in kinds, and of the metadata's own kind."""
     added, kind = KINDS.added(), metadata.get("env_kind")
     kinds = [KINDS.find(name) for name in KINDS if name not in added or name == kind]
     return {*_names(CommonOptions), *(name for kind in kinds if kind is not None for name in kind.option_names())}
 
 
 def source_key(spec: EnvironmentSpec) -> str:
-    """Hash of the kind's code, for cache keys; "" for the package's own kinds."""
+    """Return the hash of the kind's code, for cache keys; "" for the package's own kinds."""
     return KINDS.source(spec.kind)
 
 

@@ -82,5 +82,5 @@ class ObservedValues:
 
 
 def _usual_range(low: float, high: float) -> tuple[float, float]:
-    """The usual range that contains some values, or the values' own."""
+    """Return the usual range that contains some values, or the values' own."""
     return next(((a, b) for a, b in ((0, 1), (-1, 1), (0, 255)) if a <= low and high <= b), (low, high))

@@ -103,7 +103,7 @@ class ProcgenOptions:
             )
 
     def arguments(self, game: str) -> dict[str, Any]:
-        """Arguments for Procgen; raises EnvironmentSetupError for a game without this distribution mode."""
+        """Return arguments for Procgen; raises EnvironmentSetupError for a game without this distribution mode."""
         mode = self.distribution_mode
         if game not in GAMES_WITH_MODE[mode]:
             modes = [other for other, games in GAMES_WITH_MODE.items() if game in games]
@@ -115,7 +115,7 @@ class ProcgenOptions:
 
 
 def timeout(game: str, distribution_mode: str = "hard") -> int:
-    """Steps after which Procgen ends an episode of a game, from the games' sources."""
+    """Return steps after which Procgen ends an episode of a game, from the games' sources."""
     if game == "jumper" and distribution_mode == "memory":
         return 2000
     return _TIMEOUTS.get(game, 1000)
@@ -215,7 +215,7 @@ class ProcgenEnvironment:
         return self.game == "coinrun" and not self._arguments["use_generated_assets"]
 
     def _get_state(self, index: int) -> bytes:
-        """Saved state of one environment; Procgen's own method saves those of all."""
+        """Return saved state of one environment; Procgen's own method saves those of all."""
         buffer = self._state_buffer
         length = self._env.call_c_func("get_state", index, buffer, len(buffer))
         return bytes(self._env._ffi.buffer(buffer, length))
@@ -241,7 +241,7 @@ class ProcgenEnvironment:
         return frames
 
     def level_seeds(self) -> np.ndarray:
-        """Seeds (N,) of the levels that are played."""
+        """Return seeds (N,) of the levels that are played."""
         return np.array([info["level_seed"] for info in self._env.get_info()])
 
     def close(self) -> None:
@@ -263,7 +263,7 @@ class ResumableProcgenEnvironment(ProcgenEnvironment):
     """N environments whose state can be saved and restored."""
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        """State of the games, for `restore` of environments made with the same arguments."""
+        """Return the state of the games, for `restore` of environments made with the same arguments."""
         states = [np.frombuffer(state, np.uint8) for state in self._env.get_state()]
         sizes = np.array([len(state) for state in states])
         return {"states": np.concatenate(states), "sizes": sizes, "steps": self._steps.copy()}

@@ -66,7 +66,7 @@ def read_state(data: bytes) -> GameState:
 
 
 def what_killed(data: bytes) -> str:
-    """What killed the player of CoinRun: `saw`, `enemy` or `lava`, from the state before its last step.
+    """Return what killed the player of CoinRun: `saw`, `enemy` or `lava`, from the state before its last step.
 
     It is what the player was closest to touching, since it moves by less than two cells in a step.
     """

@@ -56,7 +56,8 @@ class VectorEnvironment(Protocol):
     def step(self, actions: np.ndarray) -> Step: ...
 
     def render(self) -> np.ndarray:
-        """Images of human scale (N, H', W', 3) uint8 of the current states, if made with `full_resolution=True`.
+        """Return the images of human scale (N, H', W', 3) uint8 of the current states, if made with
+        `full_resolution=True`.
 
         Separate from `step`, as one image can cost as much as many steps.
         """
@@ -70,7 +71,7 @@ class Resumable(Protocol):
     """An environment whose state can be saved and restored, so that training resumes exactly."""
 
     def snapshot(self) -> dict[str, np.ndarray] | None:
-        """State of the environments as plain arrays; None if they cannot be restored."""
+        """Return the state of the environments as plain arrays; None if they cannot be restored."""
         ...
 
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
@@ -79,7 +80,7 @@ class Resumable(Protocol):
 
 
 def snapshot(environment: VectorEnvironment) -> dict[str, np.ndarray] | None:
-    """State of environments; None if they cannot be restored."""
+    """Return the state of environments; None if they cannot be restored."""
     return environment.snapshot() if isinstance(environment, Resumable) else None
 
 
@@ -98,7 +99,7 @@ class HasLevels(Protocol):
     """An environment that says which levels it plays."""
 
     def level_seeds(self) -> np.ndarray:
-        """Seeds (N,) of the levels that are played."""
+        """Return seeds (N,) of the levels that are played."""
         ...
 
 
@@ -112,7 +113,9 @@ class WatchesEnds(Protocol):
 
 
 def combo_from_meaning(meaning: str) -> Combo:
-    """Buttons of one action: `UPRIGHTFIRE` is ("UP", "RIGHT", "FIRE"), `NOOP` is (), other words are one button."""
+    """Return the buttons of one action: `UPRIGHTFIRE` is ("UP", "RIGHT", "FIRE"), `NOOP` is (), other words are one
+    button.
+    """
     if meaning.upper() in ("NOOP", ""):
         return ()
     buttons = tuple(_BUTTONS.findall(meaning.upper()))
@@ -120,5 +123,5 @@ def combo_from_meaning(meaning: str) -> Combo:
 
 
 def numbered_combos(num_actions: int) -> tuple[Combo, ...]:
-    """Labels of actions without known meanings: ("0",), ("1",), ..."""
+    """Return the labels of actions without known meanings: ("0",), ("1",), ..."""
     return tuple((str(action),) for action in range(num_actions))

@@ -57,7 +57,7 @@ class Wrapper:
         self._restore_state(snapshot)
 
     def _state(self) -> dict[str, np.ndarray]:
-        """The wrapper's own state."""
+        """Return the wrapper's own state."""
         return {}
 
     def _restore_state(self, state: Mapping[str, np.ndarray]) -> None:
@@ -65,13 +65,13 @@ class Wrapper:
 
 
 def level_seeds(environment: VectorEnvironment) -> np.ndarray | None:
-    """Seeds (N,) of the levels that are played; None if the environment does not say."""
+    """Return seeds (N,) of the levels that are played; None if the environment does not say."""
     inner = unwrapped(environment)
     return inner.level_seeds() if isinstance(inner, HasLevels) else None
 
 
 def image_layout_of(environment: VectorEnvironment) -> ImageLayout | None:
-    """How observations are converted; None for environments that return uint8 images."""
+    """Return how observations are converted; None for environments that return uint8 images."""
     inner = unwrapped(environment)
     return inner.layout if isinstance(inner, HasImageLayout) else None
 
@@ -91,7 +91,7 @@ def watch_ends(environment: VectorEnvironment, watched: np.ndarray) -> None:
 
 
 def unwrapped(environment: VectorEnvironment) -> VectorEnvironment:
-    """The environment inside all wrappers."""
+    """Return the environment inside all wrappers."""
     while isinstance(environment, Wrapper):
         environment = environment.environment
     return environment
@@ -178,7 +178,7 @@ class FrameStack(Wrapper):
 
 
 def generator_state(rng: np.random.Generator) -> np.ndarray:
-    """State of a generator, as bytes."""
+    """Return the state of a generator, as bytes."""
     return np.frombuffer(json.dumps(rng.bit_generator.state).encode(), np.uint8)
 
 

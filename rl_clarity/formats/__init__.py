@@ -66,7 +66,9 @@ def _read(file: CheckpointFile) -> Checkpoint:
 
 
 def _recognizes(name: str, file: CheckpointFile) -> bool:
-    """Whether a format recognizes a file. One of a plug-in that fails does not: the file may be of another format."""
+    """Return whether a format recognizes a file. One of a plug-in that fails does not: the file may be of another
+    format.
+    """
     try:
         format_ = FORMATS.find(name)
         return format_ is not None and format_.recognize(file)
@@ -143,7 +145,7 @@ def checkpoint_of(agent: Any, **metadata: Any) -> Checkpoint:
 
 
 def source_key(checkpoint: Checkpoint) -> str:
-    """Hash of what builds the agent besides the file, for cache keys.
+    """Return the hash of what builds the agent besides the file, for cache keys.
 
     These are metadata, and the code of format and network unless it is the package's own; "" if there is none.
     """

@@ -46,7 +46,7 @@ class Architecture:
 
 
 def clear(builder: NetworkBuilder, x: Any, options: Mapping[str, Any]) -> Any:
-    """Five wide convolutions with L2 pooling, made to be interpreted (Understanding RL Vision, 2020)."""
+    """Return five wide convolutions with L2 pooling, made to be interpreted (Understanding RL Vision, 2020)."""
     import keras
 
     for name, filters, size, pooled in CLEAR_CONVOLUTIONS:
@@ -66,14 +66,14 @@ def clear(builder: NetworkBuilder, x: Any, options: Mapping[str, Any]) -> Any:
 
 
 def l2_pool(x: Any) -> Any:
-    """Root of the mean square over 2 x 2 positions; the small constant keeps its gradient finite at 0."""
+    """Return the root of the mean square over 2 x 2 positions; the small constant keeps its gradient finite at 0."""
     from keras import ops
 
     return ops.sqrt(ops.average_pool(ops.square(x), 2, strides=2, padding="same") + 1e-8)
 
 
 def nature(builder: NetworkBuilder, x: Any, options: Mapping[str, Any]) -> Any:
-    """Three convolutions (Mnih et al., 2015)."""
+    """Return three convolutions (Mnih et al., 2015)."""
     import keras
 
     gain = 2**0.5
@@ -99,7 +99,7 @@ def nature(builder: NetworkBuilder, x: Any, options: Mapping[str, Any]) -> Any:
 
 
 def impala(builder: NetworkBuilder, x: Any, options: Mapping[str, Any]) -> Any:
-    """Residual blocks as in IMPALA (Espeholt et al., 2018), https://arxiv.org/abs/1802.01561."""
+    """Return residual blocks as in IMPALA (Espeholt et al., 2018), https://arxiv.org/abs/1802.01561."""
     import keras
 
     layers, relus = 0, 0  # TensorFlow 1 numbers operations in the order of construction
@@ -131,7 +131,7 @@ def impala(builder: NetworkBuilder, x: Any, options: Mapping[str, Any]) -> Any:
 
 
 def impala_depths(stack_channels: Any) -> list[int]:
-    """Channels of each block, from "16_32_32" or a sequence of numbers."""
+    """Return the channels of each block, from "16_32_32" or a sequence of numbers."""
     parts = stack_channels.split("_") if isinstance(stack_channels, str) else list(stack_channels)
     if not 1 <= len(parts) <= MAX_BLOCKS:
         raise CheckpointError(f"stack_channels={stack_channels!r} must have 1 to {MAX_BLOCKS} blocks, as in '16_32_32'")
@@ -149,7 +149,7 @@ def _size(name: str, value: Any) -> int:
 
 
 def lstm(builder: NetworkBuilder, x: Any, units: int = LSTM_UNITS) -> tuple[Any, list[StatePart]]:
-    """One step of Baselines' LSTM: its output (B, units), and the states c and h, which start at zero.
+    """Return one step of Baselines' LSTM: its output (B, units), and the states c and h, which start at zero.
 
     `i, f, o, u = split(x wx + h wh + b)`, `c' = sigmoid(f) c + sigmoid(i) tanh(u)`, `h' = sigmoid(o) tanh(c')`.
     """
@@ -176,7 +176,7 @@ def lstm(builder: NetworkBuilder, x: Any, units: int = LSTM_UNITS) -> tuple[Any,
 
 
 def gru(builder: NetworkBuilder, x: Any, units: int) -> tuple[Any, list[StatePart]]:
-    """One step of PyTorch's GRU: its output (B, units), and the state h, whose initial value is a parameter.
+    """Return one step of PyTorch's GRU: its output (B, units), and the state h, whose initial value is a parameter.
 
     `r, z, n = split(x wx + bx)`, `r', z', n' = split(h wh + bh)`, `u = sigmoid(z + z')`,
     `h' = (1 - u) tanh(n + sigmoid(r + r') n') + u h`.
@@ -208,7 +208,9 @@ def gru(builder: NetworkBuilder, x: Any, units: int) -> tuple[Any, list[StatePar
 
 
 def observed_gates(model: Any) -> Any:
-    """The part of the recurrent layer's gates that depends on the observation, x wx + b: a symbolic tensor (B, n)."""
+    """Return the part of the recurrent layer's gates that depends on the observation, x wx + b: a symbolic tensor (B,
+    n).
+    """
     names = {keras_name(f"{scope}/x") for scope in (LSTM_SCOPE, GRU_SCOPE)}
     return next(layer.output for layer in model.layers if layer.name in names)
 

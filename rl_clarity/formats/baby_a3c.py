@@ -70,7 +70,7 @@ class BabyA3CAgent(KerasAgent):
     frame_region = (ROWS.start / SCREEN_HEIGHT, 0.0, ROWS.stop / SCREEN_HEIGHT, 1.0)
 
     def preprocess(self, frames: np.ndarray) -> np.ndarray:
-        """Observations (B, 80, 80, 1) float32 of screens (B, 210, 160, 3) uint8."""
+        """Return observations (B, 80, 80, 1) float32 of screens (B, 210, 160, 3) uint8."""
         return np.stack([_preprocess(frame) for frame in frames])
 
     def _check_range(self, observations: np.ndarray) -> None:
@@ -92,7 +92,7 @@ FORMAT = Format("baby-a3c (.tar)", recognize, read, build_agent)
 
 
 def _preprocess(frame: np.ndarray) -> np.ndarray:
-    """Rows 35 to 194, mean of the colors, stretched to 0..255, halved: SciPy's `imresize`, which was removed."""
+    """Return rows 35 to 194, mean of the colors, stretched to 0..255, halved: SciPy's `imresize`, which was removed."""
     from PIL import Image
 
     gray = frame[ROWS].mean(axis=2)

@@ -100,7 +100,7 @@ def read(file: CheckpointFile) -> Checkpoint:
 
 
 def script(tensors: Mapping[str, Any]) -> str | None:
-    """Name of the script whose agent has these tensors."""
+    """Return the name of the script whose agent has these tensors."""
     if "network.0.conv.weight" in tensors and "actor.weight" in tensors:
         return "ppo_procgen"
     if "network.0.weight" not in tensors or "network.7.weight" not in tensors:
@@ -111,7 +111,7 @@ def script(tensors: Mapping[str, Any]) -> str | None:
 
 
 def ppo_atari(parameters: Parameters, observation_shape: tuple[int, int, int], activation: str = "relu") -> Network:
-    """Nature's body, an LSTM if the parameters have one, dense heads."""
+    """Return Nature's body, an LSTM if the parameters have one, dense heads."""
     layers = TorchLayers(parameters, activation)
     observations = layers.builder.input(observation_shape, "observations")
     x = layers.activate(layers.dense(nature(layers, observations, "network"), "network.7"), "network.7")
@@ -122,7 +122,7 @@ def ppo_atari(parameters: Parameters, observation_shape: tuple[int, int, int], a
 
 
 def ppo_procgen(parameters: Parameters, observation_shape: tuple[int, int, int], activation: str = "relu") -> Network:
-    """IMPALA's body and dense heads. The script flattens before the last activation, with the same result."""
+    """Return IMPALA's body and dense heads. The script flattens before the last activation, with the same result."""
     layers = TorchLayers(parameters, activation)
     observations = layers.builder.input(observation_shape, "observations")
     x = impala(layers, observations, BLOCK_NAMES)
@@ -131,7 +131,7 @@ def ppo_procgen(parameters: Parameters, observation_shape: tuple[int, int, int],
 
 
 def dqn_atari(parameters: Parameters, observation_shape: tuple[int, int, int], activation: str = "relu") -> Network:
-    """Nature's body and action values."""
+    """Return Nature's body and action values."""
     layers = TorchLayers(parameters, activation)
     observations = layers.builder.input(observation_shape, "observations")
     x = layers.activate(layers.dense(nature(layers, observations, "network"), "network.7"), "network.7")

@@ -25,12 +25,12 @@ SUFFIX = ".jd"
 
 
 def names() -> list[str]:
-    """Names of the included agents."""
+    """Return the names of the included agents."""
     return sorted(path.stem for path in models_directory().glob(f"*{SUFFIX}"))
 
 
 def series_names() -> list[str]:
-    """Names of the included series of checkpoints of one training."""
+    """Return the names of the included series of checkpoints of one training."""
     return sorted({path.parent.name for path in _series_checkpoints()})
 
 

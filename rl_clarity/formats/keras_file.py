@@ -94,7 +94,7 @@ def _read_weights(data: bytes, budget: Budget) -> dict[str, np.ndarray]:
 
 
 def _datasets(group: Any, path: str, depth: int, seen: set[int], budget: Budget) -> Iterator[tuple[str, Any]]:
-    """Datasets by path, except the seeds of noise layers.
+    """Yield datasets by path, except the seeds of noise layers.
 
     Links that lead outside the file are refused, and second links to one place: a few groups can have any number of
     paths.
@@ -167,7 +167,7 @@ def _input_layer(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _input(config: Mapping[str, Any]) -> tuple[tuple[int, int, int], str]:
-    """Shape (H, W, C) and name of the input."""
+    """Return the shape (H, W, C) and name of the input."""
     options = _input_layer(config)["config"]
     shape = (options.get("batch_shape") or options.get("batch_input_shape"))[1:]
     if len(shape) != 3 or not all(type(n) is int and 1 <= n <= MAX_SIDE for n in shape):
@@ -308,7 +308,7 @@ class _Layer:
 
 
 def _tensors_in(arguments: Any) -> list[Any]:
-    """Places (layer, node, output) of the tensors in the arguments of a call."""
+    """Return places (layer, node, output) of the tensors in the arguments of a call."""
     if isinstance(arguments, dict):
         return [arguments["config"]["keras_history"]] if arguments.get("class_name") == TENSOR else []
     return [place for item in arguments for place in _tensors_in(item)] if isinstance(arguments, list) else []
@@ -322,7 +322,7 @@ def _check_call(name: str, node: Mapping[str, Any]) -> None:
 
 
 def _places(tensors: Any) -> dict[str, tuple[str, int, int]]:
-    """Tensors by name, from a config's inputs or outputs: one place, or a list or dict of places."""
+    """Return tensors by name, from a config's inputs or outputs: one place, or a list or dict of places."""
     if isinstance(tensors, dict):
         return {key: tuple(place) for key, place in tensors.items()}
     places = [tensors] if isinstance(tensors[0], str) else tensors

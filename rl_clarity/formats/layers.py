@@ -62,7 +62,7 @@ class NetworkBuilder:
         initializer: Any = "glorot_uniform",
         stored_bias_shape: tuple[int, ...] | None = None,
     ) -> Any:
-        """Convolution and bias; `kernel` and `bias` name the stored tensors."""
+        """Return convolution and bias; `kernel` and `bias` name the stored tensors."""
         import keras
 
         self.expect(kernel, (size, size, int(x.shape[-1]), filters))
@@ -83,7 +83,7 @@ class NetworkBuilder:
     def dense(
         self, x: Any, units: int, name: str, *, kernel: str, bias: str, initializer: Any = "glorot_uniform"
     ) -> Any:
-        """Matrix product and bias; `kernel` and `bias` name the stored tensors."""
+        """Return the matrix product and bias; `kernel` and `bias` name the stored tensors."""
         import keras
 
         self.expect(kernel, (int(x.shape[-1]), units))

@@ -33,12 +33,12 @@ SIMILARITY = 0.8
 
 
 def is_integer(value: Any, largest: int) -> bool:
-    """Whether a value is a number from 1 to `largest` without a fraction."""
+    """Return whether a value is a number from 1 to `largest` without a fraction."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value <= largest and value % 1 == 0
 
 
 def is_number(value: Any, low: float, high: float) -> bool:
-    """Whether a value is a number in a range, and not NaN."""
+    """Return whether a value is a number in a range, and not NaN."""
     return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 
 
@@ -145,7 +145,9 @@ def find_problem(name: str, value: Any, schema: Schema, path: str = "") -> str |
 
 
 def is_plain(value: Any, depth: int = 0) -> bool:
-    """Whether texts are Unicode, integers not too large, and containers small; values of other types are accepted."""
+    """Return whether texts are Unicode, integers not too large, and containers small; values of other types are
+    accepted.
+    """
     if isinstance(value, str):
         return len(value) <= MAX_CONTENT and not any("\ud800" <= char <= "\udfff" for char in value)
     if isinstance(value, int):

@@ -39,7 +39,7 @@ def load(path: Path, budget: Budget) -> Any:
 
 
 def is_joblib(head: bytes) -> bool:
-    """Whether these may be the first bytes of a joblib file: a pickle of protocol 2 or later, or compressed."""
+    """Return whether these may be the first bytes of a joblib file: a pickle of protocol 2 or later, or compressed."""
     return (head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")) or decompressor(head) is not None
 
 

@@ -144,7 +144,7 @@ def _check_policy(data: Mapping[str, Any], options: Mapping[str, Any], budget: B
 
 
 def _policy_class(value: Any, budget: Budget) -> str:
-    """Full name of the policy class, which its pickle refers to; nothing is imported."""
+    """Return the full name of the policy class, which its pickle refers to; nothing is imported."""
     pickled = base64.b64decode(str(_field(value, ":serialized:")))
     try:
         return str(safe_pickle.load(BoundedReader(io.BytesIO(pickled), len(pickled), budget), POLICIES).value)
@@ -156,7 +156,7 @@ def _policy_class(value: Any, budget: Budget) -> str:
 
 
 def _class_name(text: Any) -> str:
-    """Full name from the text of a class, `<class 'torch.nn.modules.activation.ReLU'>`."""
+    """Return the full name from the text of a class, `<class 'torch.nn.modules.activation.ReLU'>`."""
     match = re.fullmatch(r"<class '(.*)'>", str(text))
     return match[1] if match else str(text)
 
@@ -174,7 +174,7 @@ def _network(parameters: Mapping[str, Any]) -> str:
 
 
 def _observation_shape(parameters: Mapping[str, Any], space: Any) -> list[int]:
-    """(H, W, C); the file has (C, H, W), or nothing in the oldest versions, which were made for Atari's 84 x 84."""
+    """Return (H, W, C); the file has (C, H, W), or nothing in the oldest versions, which were made for Atari's 84 x 84."""
     shape = _field(space, "_shape")
     if shape is None:
         kernel = next(array for name, array in parameters.items() if name.endswith("cnn.0.weight"))
@@ -186,7 +186,8 @@ def _observation_shape(parameters: Mapping[str, Any], space: Any) -> list[int]:
 
 
 def _scale(space: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """How the network's input follows from observations from 0 to 255, as the library's `preprocess_obs` decides.
+    """Return how the network's input follows from observations from 0 to 255, as the library's `preprocess_obs`
+    decides.
 
     It divides uint8 from 0 to 255 by 255, unless told not to, and passes on everything else. `value_range` is what 0
     and 255 stand for: the bounds of the space, except that integers of one byte stand for themselves.
@@ -201,7 +202,7 @@ def _scale(space: Any, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _bounds(space: Any, name: str, choose: Any) -> float | None:
-    """The least or greatest of the numbers that NumPy printed, without those that it left out for brevity."""
+    """Return the least or greatest of the numbers that NumPy printed, without those that it left out for brevity."""
     text = _field(space, name)
     if text is None:
         return None
@@ -209,7 +210,7 @@ def _bounds(space: Any, name: str, choose: Any) -> float | None:
 
 
 def _value_range(recorded: Any, metadata: Mapping[str, Any]) -> tuple[float, float]:
-    """What 0 and 255 stand for; raises CheckpointError where the file does not say."""
+    """Return what 0 and 255 stand for; raises CheckpointError where the file does not say."""
     value_range = metadata.get("value_range") or recorded
     if value_range is None:
         raise CheckpointError(
@@ -263,7 +264,9 @@ def actor_critic(
     activation: str = "tanh",
     offset: float = 0,
 ) -> Network:
-    """PPO's, A2C's or RecurrentPPO's network. `activation` is that of `net_arch`, `offset` is added to its input."""
+    """Return PPO's, A2C's or RecurrentPPO's network. `activation` is that of `net_arch`, `offset` is added to its
+    input.
+    """
     parameters, policy_body, value_body = _bodies(parameters)
     layers = TorchLayers(parameters)
     observations = layers.builder.input(observation_shape, "observations")
@@ -285,7 +288,7 @@ def q_network(
     activation: str = "relu",
     offset: float = 0,
 ) -> Network:
-    """DQN's online network; the target network, an older copy, is left out."""
+    """Return DQN's online network; the target network, an older copy, is left out."""
     layers = TorchLayers({name: array for name, array in parameters.items() if not name.startswith("q_net_target.")})
     observations = layers.builder.input(observation_shape, "observations")
     x = _features(layers, _shifted(observations, offset), f"q_net.{SHARED}")
@@ -320,7 +323,7 @@ def _features(layers: TorchLayers, x: Any, body: str) -> Any:
 
 
 def _recurrent(layers: TorchLayers, policy: Any, value: Any) -> tuple[Any, Any, list[StatePart]]:
-    """LSTMs of RecurrentPPO: one each for policy and value, one for both, or none for the value."""
+    """Return the LSTMs of RecurrentPPO: one each for policy and value, one for both, or none for the value."""
     if not layers.uses("lstm_actor"):
         return policy, value, []
     policy, states = _lstm(layers, policy, "lstm_actor")
@@ -343,7 +346,7 @@ def _lstm(layers: TorchLayers, x: Any, name: str) -> tuple[Any, list[StatePart]]
 def _dense_layers(
     layers: TorchLayers, x: Any, prefix: str, activation: str, indices: Sequence[int] | None = None
 ) -> Any:
-    """Dense layers, each followed by the activation; by default all layers of a `Sequential`."""
+    """Return dense layers, each followed by the activation; by default all layers of a `Sequential`."""
     for i in _indices(layers, prefix) if indices is None else indices:
         name = f"{prefix}.{i}"
         x = layers.activate(layers.dense(x, name), name, activation)
@@ -351,5 +354,5 @@ def _dense_layers(
 
 
 def _indices(layers: TorchLayers, prefix: str) -> list[int]:
-    """Indices of the dense layers in a `Sequential`."""
+    """Return the indices of the dense layers in a `Sequential`."""
     return [i for i in range(2 * MAX_LAYERS) if layers.has(f"{prefix}.{i}")]

@@ -111,7 +111,7 @@ def is_torch_stream(head: bytes) -> bool:
 
 
 def is_torch_archive(members: Iterable[str]) -> bool:
-    """Whether a zip file with these members was written by `torch.save`."""
+    """Return whether a zip file with these members was written by `torch.save`."""
     return _prefix(members) is not None
 
 
@@ -147,7 +147,7 @@ def _has_only_tensors(group: Any) -> bool:
 
 
 def _prefix(members: Iterable[str]) -> str | None:
-    """The folder inside the archive."""
+    """Return the folder inside the archive."""
     folders = [posixpath.dirname(name) for name in members if posixpath.basename(name) == "data.pkl"]
     return folders[0] + "/" if len(folders) == 1 and folders[0] else None
 

@@ -45,11 +45,11 @@ class TorchLayers:
         self._activation = activation
 
     def has(self, name: str) -> bool:
-        """Whether the state dict has a layer or tensor of this name."""
+        """Return whether the state dict has a layer or tensor of this name."""
         return name in self.parameters or f"{name}.weight" in self.parameters
 
     def uses(self, part: str) -> bool:
-        """Whether the state dict has tensors of this part of the network."""
+        """Return whether the state dict has tensors of this part of the network."""
         return any(name.startswith(f"{part}.") for name in self.parameters)
 
     def size(self, tensor: str, axis: int = 0) -> int:
@@ -65,7 +65,7 @@ class TorchLayers:
         return int(shape[axis])
 
     def conv(self, x: Any, name: str, *, size: int, strides: int = 1, padding: int = 0) -> Any:
-        """Convolution with a square kernel, bias, and `padding` zeros on every side."""
+        """Return convolution with a square kernel, bias, and `padding` zeros on every side."""
         import keras
 
         kernel, bias = f"{name}.weight", f"{name}.bias"
@@ -84,7 +84,7 @@ class TorchLayers:
         return y
 
     def max_pool(self, x: Any, *, size: int, strides: int, padding: int) -> Any:
-        """Maximum over windows of positions, without the padding."""
+        """Return the maximum over windows of positions, without the padding."""
         import keras
 
         around = (padding, padding)
@@ -92,7 +92,7 @@ class TorchLayers:
         return keras.layers.MaxPooling2D(size, strides=strides, padding="valid")(x)
 
     def dense(self, x: Any, name: str) -> Any:
-        """Matrix product and bias; feature maps are flattened in PyTorch's order: channels, rows, columns."""
+        """Return the matrix product and bias; feature maps are flattened in PyTorch's order: channels, rows, columns."""
         kernel = f"{name}.weight"
         return self._product(x, name, kernel, f"{name}.bias", self.size(kernel))
 
@@ -104,7 +104,7 @@ class TorchLayers:
         return keras.layers.Activation(kind, name=_name(f"{part}.{kind}{index}"))(x)
 
     def lstm(self, x: Any, name: str, suffix: str = "_l0") -> tuple[Any, list[StatePart]]:
-        """One step of an LSTM: its output (B, H), and the states h and c, which start at zero."""
+        """Return one step of an LSTM: its output (B, H), and the states h and c, which start at zero."""
         from keras import ops
 
         size = self.size(f"{name}.weight_hh{suffix}", axis=1)
@@ -117,7 +117,7 @@ class TorchLayers:
         return h_after, [(h, h_after, zeros), (c, c_after, zeros)]
 
     def gru(self, x: Any, name: str, suffix: str = "_l0") -> tuple[Any, list[StatePart]]:
-        """One step of a GRU: its output (B, H), and the state h, which starts at zero."""
+        """Return one step of a GRU: its output (B, H), and the state h, which starts at zero."""
         from keras import ops
 
         size = self.size(f"{name}.weight_hh{suffix}", axis=1)
@@ -160,12 +160,12 @@ class TorchLayers:
 
 
 def _name(name: str) -> str:
-    """Name of the operation for a submodule."""
+    """Return the name of the operation for a submodule."""
     return keras_name(name.replace(".", "/"))
 
 
 def nature(layers: TorchLayers, x: Any, prefix: str) -> Any:
-    """The convolutions of Mnih et al. (2015), in a `Sequential` with activations: feature maps (B, h, w, c)."""
+    """Return the convolutions of Mnih et al. (2015), in a `Sequential` with activations: feature maps (B, h, w, c)."""
     for i, (size, strides) in enumerate(NATURE):
         name = f"{prefix}.{2 * i}"
         x = layers.activate(layers.conv(x, name, size=size, strides=strides), name)
@@ -184,7 +184,7 @@ class ImpalaNames:
 
 
 def impala(layers: TorchLayers, x: Any, names: ImpalaNames) -> Any:
-    """Blocks of a convolution, a maximum over 3 x 3 positions, and residuals: feature maps (B, h, w, c).
+    """Return the blocks of a convolution, a maximum over 3 x 3 positions, and residuals: feature maps (B, h, w, c).
 
     IMPALA (Espeholt et al., 2018), https://arxiv.org/abs/1802.01561. The state dict determines the number of blocks.
     """
@@ -208,7 +208,7 @@ def impala(layers: TorchLayers, x: Any, names: ImpalaNames) -> Any:
 
 
 def observation_shape(checkpoint: Checkpoint, kernel: str, side: int) -> tuple[int, int, int]:
-    """(H, W, C) of the input: `observation_shape` of the metadata, or a square with the channels of `kernel`."""
+    """Return (H, W, C) of the input: `observation_shape` of the metadata, or a square with the channels of `kernel`."""
     override = checkpoint.metadata.get("observation_shape")
     if override is not None:
         height, width, channels = map(int, override)

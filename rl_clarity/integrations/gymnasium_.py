@@ -91,7 +91,7 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().close()
 
     def _shown(self, observation: Any) -> dict[str, Any]:
-        """Observation and frame before the next step, if it may be recorded."""
+        """Return observation and frame before the next step, if it may be recorded."""
         if not self.recorder.recording:
             return {}
         try:

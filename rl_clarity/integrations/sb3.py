@@ -201,7 +201,7 @@ class SB3Environment:
 
 
 def action_combos(venv: Any, num_actions: int) -> tuple[Combo, ...]:
-    """Buttons of the actions of a `VecEnv`."""
+    """Return the buttons of the actions of a `VecEnv`."""
     if venv.has_attr("get_action_meanings"):
         names = venv.env_method("get_action_meanings")[0]
     else:
@@ -237,7 +237,7 @@ def _layout(model: Any, channels_first: bool | None, value_range: tuple[float, f
 
 
 def _observations(images: Any, layout: ImageLayout, shape: tuple[int, ...]) -> Any:
-    """Observations (B, *shape) of a model for a tensor of images (B, H, W, C) from 0 to 255."""
+    """Return observations (B, *shape) of a model for a tensor of images (B, H, W, C) from 0 to 255."""
     ordered = images.reshape(len(images), *(shape[axis] for axis in layout.axes))
     observations = ordered.permute(0, *(int(axis) + 1 for axis in np.argsort(layout.axes))).contiguous()
     return observations if layout.is_uint8 else observations * ((layout.high - layout.low) / 255) + layout.low
@@ -289,13 +289,13 @@ def _recurrent_actor_critic(policy: Any, x: Any, state: Any) -> dict[str, Any]:
 
 
 def _lstm(lstm: Any, features: Any, state: Any) -> tuple[Any, tuple[Any, ...]]:
-    """One step (B, n) of an LSTM, whose state has the batch as its first axis here."""
+    """Return one step (B, n) of an LSTM, whose state has the batch as its first axis here."""
     result, after = lstm(features[None], tuple(part.transpose(0, 1).contiguous() for part in state))
     return result[0], tuple(part.transpose(0, 1) for part in after)
 
 
 def model_metadata(model: Any, layout: ImageLayout | None) -> dict[str, Any]:
-    """What a model knows of its environment and training; `layout` is that of its images."""
+    """Return what a model knows of its environment and training; `layout` is that of its images."""
     channels = 1 if layout is None else layout.shape[2]
     frames = 1 if channels in (1, 3) else channels // 3 if channels % 3 == 0 else channels
     metadata = {"library": "stable-baselines3", "network": type(model.policy).__name__, "frame_stack": frames}

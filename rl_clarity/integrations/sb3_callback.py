@@ -103,7 +103,7 @@ class RecorderCallback(BaseCallback):
         self._rendered = self._render()
 
     def _recorded(self, infos: Any, truncated: np.ndarray) -> dict[str, Any]:
-        """Arguments of `Recorder.add` that are only needed where an episode is recorded, by environment."""
+        """Return the arguments of `Recorder.add` that are only needed where an episode is recorded, by environment."""
         rows = self._envs
         last = {env: infos[env]["terminal_observation"] for env in rows if "terminal_observation" in infos[env]}
         observations = np.asarray(self.model._last_obs)[rows]
@@ -130,7 +130,7 @@ class RecorderCallback(BaseCallback):
         return result
 
     def _outputs(self, observations: np.ndarray, state: Any) -> dict[str, Any]:
-        """Outputs of the network, by their names in `Recorder.add`; `state` is that after the step."""
+        """Return the outputs of the network, by their names in `Recorder.add`; `state` is that after the step."""
         if self._network is None:
             return {}
         import torch
@@ -145,7 +145,7 @@ class RecorderCallback(BaseCallback):
         return result
 
     def _state(self) -> tuple[Any, ...] | None:
-        """Parts (rows, layers, units) of the recurrent states before the step, reset where an episode begins."""
+        """Return parts (rows, layers, units) of the recurrent states before the step, reset where an episode begins."""
         if not self._is_recurrent:
             return None
         before, begins = self.model._last_lstm_states, self.locals["episode_starts"]
@@ -160,7 +160,7 @@ class RecorderCallback(BaseCallback):
         return np.array(observations) if self._layout is None else self._layout.convert(observations)
 
     def _render(self) -> dict[int, np.ndarray] | None:
-        """Frames of the states before the next step; None where it will not be recorded."""
+        """Return the frames of the states before the next step; None where it will not be recorded."""
         if not self._frames or self.recorder is None or not self.recorder.recording:
             return None
         return self._by_env(self.training_env.env_method("render", indices=self._envs))
@@ -194,7 +194,7 @@ class _Monitors:
         self._remember()
 
     def rewards(self, rewards: np.ndarray) -> np.ndarray:
-        """The game's own rewards (N,) of a step, after which environments may have been reset."""
+        """Return the game's own rewards (N,) of a step, after which environments may have been reset."""
         result = np.array(rewards, np.float64)
         for row, (counted, before) in self._counted.items():
             result[row] = sum(counted[before:])
@@ -207,7 +207,7 @@ class _Monitors:
 
 
 def _monitor(environment: Any) -> Any:
-    """The `Monitor` among the wrappers of an environment, if there is one."""
+    """Return the `Monitor` among the wrappers of an environment, if there is one."""
     while not isinstance(environment, Monitor):
         if not hasattr(environment, "env"):
             return None

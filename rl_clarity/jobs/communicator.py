@@ -42,11 +42,11 @@ class Communicator(Protocol):
         ...
 
     def all_gather(self, value: Any) -> list[Any]:
-        """Every rank's value, in their order, on every rank."""
+        """Return every rank's value, in their order, on every rank."""
         ...
 
     def average(self, array: np.ndarray) -> np.ndarray:
-        """Mean of an array over the ranks, the same bits on each."""
+        """Return the mean of an array over the ranks, the same bits on each."""
         ...
 
     def neighbours(self, value: Any) -> tuple[int, list[Any]]:
@@ -56,7 +56,7 @@ class Communicator(Protocol):
     def barrier(self) -> None: ...
 
     def counter(self) -> AbstractContextManager[Callable[[], int]]:
-        """A function that returns 0, 1, 2, ..., each once over all ranks. All ranks enter and leave together."""
+        """Return a function that returns 0, 1, 2, ..., each once over all ranks. All ranks enter and leave together."""
         ...
 
     def fail(self, error: BaseException, what: str) -> None:
@@ -178,7 +178,7 @@ def _describe(error: BaseException, what: str) -> str:
 
 
 def communicator() -> Communicator:
-    """The MPI ranks if a launcher started this process, else this process alone."""
+    """Return the MPI ranks if a launcher started this process, else this process alone."""
     if not any(name in os.environ for name in LAUNCHERS):
         return SingleProcess()
     try:

@@ -32,7 +32,7 @@ class Checksum(NamedTuple):
 
     @classmethod
     def of(cls, data: bytes) -> Checksum:
-        """The checksum of a file that contains `data`."""
+        """Return the checksum of a file that contains `data`."""
         return cls(len(data), hashlib.sha256(data).hexdigest())
 
 
@@ -49,7 +49,7 @@ class Directory(Protocol):
         ...
 
     def read(self, name: str) -> bytes:
-        """The file's bytes; raises FileNotFoundError if it does not exist."""
+        """Return the file's bytes; raises FileNotFoundError if it does not exist."""
         ...
 
     def remove(self, name: str) -> None:
@@ -57,31 +57,33 @@ class Directory(Protocol):
         ...
 
     def names(self) -> Set[str]:
-        """Names of all files that are completely written."""
+        """Return the names of all files that are completely written."""
         ...
 
     def sizes(self) -> Mapping[str, int]:
-        """Sizes in bytes of all files that are completely written, by name."""
+        """Return sizes in bytes of all files that are completely written, by name."""
         ...
 
     def links(self) -> Set[str]:
-        """Names of the symbolic links in the directory: nothing is written or removed through them."""
+        """Return the names of the symbolic links in the directory: nothing is written or removed through them."""
         ...
 
     def checksum(self, name: str) -> Checksum:
-        """Checksum of what was last written to a file through this object, or else of what the file contains now."""
+        """Return the checksum of what was last written to a file through this object, or else of what the file contains
+        now.
+        """
         ...
 
 
 def open_directory(location: str | os.PathLike[str]) -> Directory:
-    """The directory at a path, or at an address such as `s3://bucket/page`."""
+    """Return the directory at a path, or at an address such as `s3://bucket/page`."""
     text = os.fspath(location)
     path = local_path(text)
     return RemoteDirectory(text) if path is None else LocalDirectory(path)
 
 
 def is_name(name: str) -> bool:
-    """Whether a file may have this name: it stays inside the directory and needs no quoting."""
+    """Return whether a file may have this name: it stays inside the directory and needs no quoting."""
     parts = name.split("/")
     return bool(_NAME.fullmatch(name)) and not any(part in ("", ".", "..") for part in parts)
 
@@ -141,7 +143,7 @@ class LocalDirectory:
         return self.path / _checked(name)
 
     def _link(self, target: Path) -> Path | None:
-        """The symbolic link that a path inside the directory is or leads through, if any."""
+        """Return the symbolic link that a path inside the directory is or leads through, if any."""
         folders = target.parents[: len(target.relative_to(self.path).parts) - 1]
         return next((path for path in (target, *folders) if path.is_symlink()), None)
 
@@ -206,7 +208,9 @@ class RemoteDirectory:
         return f"{self._root}/{_checked(name)}"
 
     def _content_type(self, name: str) -> dict[str, Any]:
-        """The keyword that sets the content type; without it browsers would download the page instead of showing it."""
+        """Return the keyword that sets the content type; without it browsers would download the page instead of showing
+        it.
+        """
         keyword = _TYPE_KEYWORDS.get(self._protocol)
         suffix = PurePosixPath(name).suffix
         content_type = _TYPES.get(suffix) or mimetypes.guess_type(name)[0]

@@ -172,7 +172,7 @@ def open_job(team: Team, directory: Directory, forecast: Forecast | None) -> Ite
 
 
 def _earlier_runs(directory: Directory) -> list[Any]:
-    """Runs that are in the log; none if the file has another format."""
+    """Return runs that are in the log; none if the file has another format."""
     try:
         runs = json.loads(directory.read(RUN_LOG))["runs"]
         return runs if isinstance(runs, list) else []

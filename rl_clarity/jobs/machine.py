@@ -33,7 +33,7 @@ class Share:
     """Environment variables to set before TensorFlow or JAX is imported."""
 
     def memory(self) -> int:
-        """Bytes that this rank can allocate in addition; call it after everything large is imported."""
+        """Return bytes that this rank can allocate in addition; call it after everything large is imported."""
         return available_memory() // self.neighbours
 
 
@@ -53,7 +53,7 @@ def take_share(ranks: Communicator) -> Share:
 
 
 def compute_share(index: int, neighbours: Sequence[Sequence[int]], gpus: int, environment: Mapping[str, str]) -> Share:
-    """The share of rank `index` on a machine, given the cores that each rank there may run on."""
+    """Return the share of rank `index` on a machine, given the cores that each rank there may run on."""
     count, mine = len(neighbours), neighbours[index]
     competing = sum(1 for cores in neighbours if set(cores) & set(mine))  # a launcher may bind ranks to cores
     threads = max(1, len(mine) // competing)
@@ -70,7 +70,7 @@ def compute_share(index: int, neighbours: Sequence[Sequence[int]], gpus: int, en
 
 
 def choose_device(index: int, count: int, devices: Sequence[str]) -> str | None:
-    """The GPU of one of `count` ranks on a machine, round robin; None where there is no choice.
+    """Return the GPU of one of `count` ranks on a machine, round robin; None where there is no choice.
 
     A launcher that assigns GPUs to ranks shows one device to each.
     """
@@ -78,7 +78,7 @@ def choose_device(index: int, count: int, devices: Sequence[str]) -> str | None:
 
 
 def gpu_count(root: Path = Path("/")) -> int:
-    """Number of NVIDIA GPUs according to the driver; 0 without one."""
+    """Return the number of NVIDIA GPUs according to the driver; 0 without one."""
     try:
         return sum(1 for _ in (root / "proc/driver/nvidia/gpus").iterdir())
     except OSError:
@@ -86,7 +86,7 @@ def gpu_count(root: Path = Path("/")) -> int:
 
 
 def computes_in_bfloat16(root: Path = Path("/")) -> bool:
-    """Whether the processor has instructions for products of bfloat16; False where the system does not say."""
+    """Return whether the processor has instructions for products of bfloat16; False where the system does not say."""
     try:
         flags = re.search(r"^flags\s*:(.*)$", (root / "proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
@@ -95,7 +95,7 @@ def computes_in_bfloat16(root: Path = Path("/")) -> bool:
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Bytes that this process can still allocate under the limits of machine, control groups and process.
+    """Return bytes that this process can still allocate under the limits of machine, control groups and process.
 
     `root` is the directory that contains `proc` and `sys`.
     """
@@ -103,7 +103,7 @@ def available_memory(root: Path = Path("/")) -> int:
 
 
 def peak_memory() -> int:
-    """Peak resident memory of this process, in bytes; 0 where the system does not say (Windows)."""
+    """Return the peak resident memory of this process, in bytes; 0 where the system does not say (Windows)."""
     resource = _resource()
     if resource is None:
         return 0
@@ -133,7 +133,7 @@ def _machine_memory(root: Path) -> float:
 
 
 def _cgroup_memory(root: Path) -> Iterator[float]:
-    """What is left below the limits of control groups of both versions; the page cache of files can be reclaimed."""
+    """Yield what is left below the limits of control groups of both versions; the page cache of files can be reclaimed."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -168,7 +168,7 @@ def _cgroup_and_parents(base: Path, path: str) -> Iterator[Path]:
 
 
 def _rlimit_memory(root: Path) -> Iterator[float]:
-    """What is left below `ulimit -v` and `ulimit -d`."""
+    """Yield what is left below `ulimit -v` and `ulimit -d`."""
     resource = _resource()
     if resource is None:
         return
@@ -182,7 +182,7 @@ def _rlimit_memory(root: Path) -> Iterator[float]:
 
 
 def _resource() -> Any:
-    """The module `resource`; None on Windows, which does not have it."""
+    """Return the module `resource`; None on Windows, which does not have it."""
     try:
         return importlib.import_module("resource")
     except ImportError:
@@ -190,7 +190,7 @@ def _resource() -> Any:
 
 
 def _fields(path: Path) -> dict[str, float]:
-    """Numbers by name, from lines such as `MemAvailable: 123 kB` or `inactive_file 123`."""
+    """Return numbers by name, from lines such as `MemAvailable: 123 kB` or `inactive_file 123`."""
     numbers = {}
     for line in path.read_text().splitlines():
         name, _, rest = line.replace(":", " ").partition(" ")

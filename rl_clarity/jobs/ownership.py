@@ -82,12 +82,12 @@ def release(directory: Directory) -> None:
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
-    """Whether a name matches any of the patterns, whose `*` also matches `/`."""
+    """Return whether a name matches any of the patterns, whose `*` also matches `/`."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _reaches(pattern: str, link: str) -> bool:
-    """Whether a name that matches the pattern may be the link or below it."""
+    """Return whether a name that matches the pattern may be the link or below it."""
     return fnmatchcase(link, pattern) or pattern.startswith(f"{link}/")
 
 

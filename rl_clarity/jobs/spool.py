@@ -34,7 +34,7 @@ class Spool:
             ) from error
 
     def get(self, row: int, start: int = 0, stop: int | None = None) -> np.ndarray:
-        """A row's values (stop - start, *shape), which must all have been put."""
+        """Return a row's values (stop - start, *shape), which must all have been put."""
         stop = self._length if stop is None else stop
         self._file.seek(self._offset(row, start))
         data = self._file.read(self._offset(row, stop) - self._offset(row, start))

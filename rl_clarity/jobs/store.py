@@ -43,7 +43,7 @@ class WorkStore:
         self._sizes = {name: size for name, size in self._files.sizes().items() if name not in self._damaged}
 
     def finished(self, name: str, key: str) -> dict[str, Any] | None:
-        """Facts of a finished task, or None if it must be done."""
+        """Return the facts of a finished task, or None if it must be done."""
         try:
             entry = json.loads(self._files.read(_entry(name)))
             current = entry["key"] == key and all(
@@ -55,7 +55,9 @@ class WorkStore:
         return facts if current else None
 
     def written(self, tasks: Iterable[str] | None = None) -> dict[str, Checksum]:
-        """Checksums of the files and entries of all finished tasks, or of the given ones, whatever their keys."""
+        """Return the checksums of the files and entries of all finished tasks, or of the given ones, whatever their
+        keys.
+        """
         entries = self._sizes if tasks is None else map(_entry, tasks)
         written: dict[str, Checksum] = {}
         for entry in entries:
@@ -67,12 +69,16 @@ class WorkStore:
         return written
 
     def damaged(self) -> set[str]:
-        """Names of the files of finished tasks whose content has changed since they were written; reads all files."""
+        """Return the names of the files of finished tasks whose content has changed since they were written; reads all
+        files.
+        """
         present = ((name, checksum) for name, checksum in self.written().items() if name in self._sizes)
         return {name for name, checksum in present if Checksum.of(self._files.read(name)) != checksum}
 
     def entries(self) -> dict[str, dict[str, Any]]:
-        """Facts of all finished tasks by name, whatever their keys, and their files: `{"facts": ..., "files": ...}`."""
+        """Return the facts of all finished tasks by name, whatever their keys, and their files: `{"facts": ...,
+        "files": ...}`.
+        """
         entries = {}
         for file in self._sizes:
             if _ENTRY.fullmatch(file):
@@ -125,7 +131,7 @@ def locked(location: str) -> Iterator[None]:
 
 
 def _lock(path: Path) -> TextIO:
-    """The open lock file, locked if the file system supports locks."""
+    """Return the open lock file, locked if the file system supports locks."""
     while True:
         try:
             lock = lock_file(path)

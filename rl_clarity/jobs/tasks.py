@@ -104,7 +104,7 @@ class Task:
         return cache_key([self.name, self.inputs])
 
     def batch(self, memory: int) -> int:
-        """Frames, a power of two, that are processed at once in `memory` bytes.
+        """Return frames, a power of two, that are processed at once in `memory` bytes.
 
         Raises ClarityError where memory is too short for a single frame.
         """
@@ -133,12 +133,12 @@ def guarded(run: Callable[[Work], TaskResult], work: Work) -> TaskResult:
 
 
 def slices(count: int, size: int) -> Iterator[slice]:
-    """Consecutive slices of `size` that cover `count` items; the last may be shorter."""
+    """Return consecutive slices of `size` that cover `count` items; the last may be shorter."""
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
 def waves(tasks: Sequence[Task]) -> list[list[Task]]:
-    """The tasks in groups, each of which depends on earlier groups only."""
+    """Return the tasks in groups, each of which depends on earlier groups only."""
     waiting, ordered = list(tasks), []
     while waiting:
         ready = [

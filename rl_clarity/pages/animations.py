@@ -15,14 +15,14 @@ MILLISECONDS = 100
 
 
 def first_difference(first: np.ndarray, second: np.ndarray) -> int:
-    """The first step at which two sequences of actions differ; their common length if none does."""
+    """Return the first step at which two sequences of actions differ; their common length if none does."""
     common = min(len(first), len(second))
     different = np.flatnonzero(first[:common] != second[:common])
     return int(different[0]) if len(different) else common - 1
 
 
 def side_by_side(left: np.ndarray, right: np.ndarray, moment: int) -> np.ndarray:
-    """Frames (n, H, W, C) of two episodes around a moment, side by side: (m, H, 2 W + GAP, C).
+    """Return frames (n, H, W, C) of two episodes around a moment, side by side: (m, H, 2 W + GAP, C).
 
     The episode that ends first keeps its last frame.
     """
@@ -33,7 +33,7 @@ def side_by_side(left: np.ndarray, right: np.ndarray, moment: int) -> np.ndarray
 
 
 def animated_png(frames: np.ndarray) -> bytes:
-    """An animated PNG file of frames (n, H, W, 1 | 3) uint8, which repeats without end."""
+    """Return an animated PNG file of frames (n, H, W, 1 | 3) uint8, which repeats without end."""
     from PIL import Image
 
     images = [Image.fromarray(frame[..., 0] if frame.shape[-1] == 1 else frame) for frame in frames]

@@ -76,7 +76,7 @@ class _Part:
         return [self._in_folder(task) for task in tasks] if self.folder else tasks
 
     def sections(self, results: Results, *, complete: bool) -> list[Section]:
-        """Sections from the facts of finished tasks: of all, if the page is `complete`."""
+        """Return sections from the facts of finished tasks: of all, if the page is `complete`."""
         own = _OwnResults(results, self.folder) if self.folder else results
         place = {"agent": self.subject.info.id, "recording": self.recording, "folder": self.folder}
         sections = []
@@ -118,7 +118,7 @@ class _OwnResults(Mapping[str, Mapping[str, Any]]):
 
 
 def _name_in(folder: str, name: str) -> str:
-    """A task's name on a page of several agents: `saliency/agent-2/1` for `saliency/1`."""
+    """Return a task's name on a page of several agents: `saliency/agent-2/1` for `saliency/1`."""
     stage, slash, rest = name.partition("/")
     return f"{stage}/{folder}{slash}{rest}"
 
@@ -184,7 +184,7 @@ class PageBuilder:
         return replace(expected, notes=(*expected.notes, *(f"Note: {note}." for note in dict.fromkeys(notes))))
 
     def _collect(self, job: Job, recordings: Directory, memory: int) -> list[Samples]:
-        """The samples of all members; what must be recorded first is shared by the ranks."""
+        """Return the samples of all members; what must be recorded first is shared by the ranks."""
         sources = [member.source for member in self._members]
         tasks = [task for source in sources for task in source.tasks(recordings)]
         results = job.run(tasks, WorkStore(recordings), memory)
@@ -206,14 +206,14 @@ class PageBuilder:
             job.team.ranks.barrier()
 
     def _folders(self) -> list[str]:
-        """The folders that all analyses write into."""
+        """Return the folders that all analyses write into."""
         agents = [_agent_folder(number, len(self._members)) for number in range(1, len(self._members) + 1)]
         own = [folder for analysis, options in self._analyses for folder in analysis.folders(options)]
         joint = [folder for analysis, options in self._joint for folder in analysis.folders(options)]
         return [path_in(agent, folder) for agent in agents for folder in own] + joint
 
     def _parts(self, output: PageOutput, samples: Sequence[Samples]) -> list[_Part]:
-        """The analyses of each member, and those of all together, whose subject is the last one."""
+        """Return the analyses of each member, and those of all together, whose subject is the last one."""
         files = output.files
         parts = []
         for number, (member, one) in enumerate(zip(self._members, samples, strict=True), start=1):
@@ -243,7 +243,7 @@ class PageBuilder:
         return parts
 
     def _manifest(self, parts: Sequence[_Part], page_id: str, results: Results, *, complete: bool = False) -> Manifest:
-        """The manifest from the facts of finished tasks: of all, if the page is `complete`."""
+        """Return the manifest from the facts of finished tasks: of all, if the page is `complete`."""
         options = self._options
         subjects = [part.subject for part in parts[: len(self._members)]]
         metadata = subjects[0].metadata
@@ -270,7 +270,7 @@ class PageBuilder:
 
 
 def decisive(options: AnyOptions) -> Decisive:
-    """What decides the page beside agents and samples, as a function of the buttons of each action."""
+    """Return what decides the page beside agents and samples, as a function of the buttons of each action."""
     values = {name: value for name, value in options_as_data(options).items() if name not in NOT_DECISIVE}
     # Predicates have no value: they stand for the groups that they select.
     predicates = options.action_group_fns
@@ -283,7 +283,7 @@ def decisive(options: AnyOptions) -> Decisive:
 
 
 def _playing_cost(previews: Sequence[Preview], ranks: int) -> Cost:
-    """Time and space that collecting samples takes, where ranks share what is recorded for several agents."""
+    """Return the time and space that collecting samples takes, where ranks share what is recorded for several agents."""
     shared = [preview.seconds for preview in previews if preview.shared]
     alone = [preview.seconds for preview in previews if not preview.shared]
     seconds = sum(alone) + sum(shared) / max(1, min(ranks, len(shared)))
@@ -291,7 +291,7 @@ def _playing_cost(previews: Sequence[Preview], ranks: int) -> Cost:
 
 
 def _agent_folder(number: int, count: int) -> str:
-    """Folder of the files of an agent; a page of one agent has none."""
+    """Return the folder of the files of an agent; a page of one agent has none."""
     return f"agent-{number}" if count > 1 else ""
 
 
@@ -300,17 +300,17 @@ def _tasks(parts: Sequence[_Part]) -> list[Task]:
 
 
 def _agent_kinds(options: AnyOptions) -> list[str]:
-    """Kinds of the analyses of each agent, in order."""
+    """Return the kinds of the analyses of each agent, in order."""
     return list(dict.fromkeys([*PAGE_KINDS.get(options.page_kind).analyses, *options.analyses]))
 
 
 def _kinds(options: AnyOptions) -> list[str]:
-    """Kinds of the page's analyses, in order."""
+    """Return the kinds of the page's analyses, in order."""
     return [*_agent_kinds(options), *PAGE_KINDS.get(options.page_kind).joint]
 
 
 def _analyses(options: AnyOptions, kinds: Sequence[str]) -> list[tuple[Analysis[Any, SectionData], Any]]:
-    """Analyses, and the options of each: those of the page for built-in ones, its own for others."""
+    """Return analyses, and the options of each: those of the page for built-in ones, its own for others."""
     analyses: list[tuple[Analysis[Any, SectionData], Any]] = []
     for kind in kinds:
         analysis = ANALYSES.get(kind)()
@@ -323,7 +323,7 @@ def _analyses(options: AnyOptions, kinds: Sequence[str]) -> list[tuple[Analysis[
 
 
 def _plugin_keys(options: AnyOptions) -> dict[str, str]:
-    """A hash of code and options of each analysis, and of the quadrature rule, that is not part of the package.
+    """Return a hash of code and options of each analysis, and of the quadrature rule, that is not part of the package.
 
     Options that `analyses` gives to an analysis of the package are hashed, too.
     """
@@ -337,7 +337,7 @@ def _plugin_keys(options: AnyOptions) -> dict[str, str]:
 def _provenance(
     subjects: Sequence[Subject], checkpoints: Sequence[Checkpoint | None], page: AnyOptions
 ) -> list[ProvenanceGroup]:
-    """Groups of facts about what made the page."""
+    """Return the groups of facts about what made the page."""
     groups, subject = [], subjects[-1]
     for number, checkpoint in enumerate(checkpoints, start=1):
         if checkpoint is not None:

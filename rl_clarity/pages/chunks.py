@@ -47,11 +47,11 @@ class Chunk:
     payload: bytes
 
     def script(self) -> bytes:
-        """Content of the file beside the page."""
+        """Return the content of the file beside the page."""
         return f'{_CALL}({json.dumps(self.name)}, {self.header}, "{self._base64()}");\n'.encode("ascii")
 
     def embedded(self) -> str:
-        """The element in a single-file page."""
+        """Return the element in a single-file page."""
         return f'<script type="text/plain" data-chunk="{self.name}">{self.header}\n{self._base64()}</script>'
 
     def _base64(self) -> str:
@@ -79,7 +79,7 @@ def encode_chunk(
 
 
 def decode_chunk(chunk: Chunk) -> dict[str, np.ndarray]:
-    """The arrays of a chunk; `bytes` as uint8.
+    """Return the arrays of a chunk; `bytes` as uint8.
 
     Raises ClarityError if the stream does not match the header, or unpacks to more than the chunks of a page do.
     """
@@ -158,19 +158,19 @@ def _delta(array: np.ndarray) -> np.ndarray:
 
 
 def _planes(array: np.ndarray) -> bytes:
-    """The bytes of an array, one index of the last axis after another if it has more than two axes."""
+    """Return the bytes of an array, one index of the last axis after another if it has more than two axes."""
     return (np.moveaxis(array, -1, 0) if array.ndim > 2 else array).tobytes()
 
 
 def _delta_helps(array: np.ndarray) -> bool:
-    """Whether bytes are smaller as differences, judged by a few entries from the middle."""
+    """Return whether bytes are smaller as differences, judged by a few entries from the middle."""
     middle = max(0, len(array) - _SAMPLE_ENTRIES) // 2
     few = np.ascontiguousarray(array[middle : middle + _SAMPLE_ENTRIES])
     return len(few) > 1 and _smallest(_planes(_delta(few)[1:]))[0] < _smallest(_planes(few[1:]))[0]
 
 
 def _smallest(data: bytes) -> tuple[int, int]:
-    """Size and index of the better of two strategies: run lengths (four times as fast), or matches."""
+    """Return the size and index of the better of two strategies: run lengths (four times as fast), or matches."""
     strategies = (zlib.Z_RLE, zlib.Z_DEFAULT_STRATEGY)
     return min((len(_compress(data, _LEVEL, strategy)), order) for order, strategy in enumerate(strategies))
 

@@ -63,7 +63,7 @@ class Bundle:
 
 
 def compiled_bundle(kind: str) -> Bundle:
-    """The compiled page of a kind; raises OutputError if it is missing."""
+    """Return the compiled page of a kind; raises OutputError if it is missing."""
     path = COMPILED / f"{_script_name(kind)}.js"
     try:
         return Bundle(path.read_text("utf-8"))
@@ -162,7 +162,7 @@ def write_index(directory: Directory, name: str, manifest: JsonObject, bundle: B
 
 
 def read_manifest(document: bytes) -> dict[str, Any]:
-    """The manifest of a page as dicts; raises ClarityError if it is missing, damaged or of another version."""
+    """Return the manifest of a page as dicts; raises ClarityError if it is missing, damaged or of another version."""
     match = _MANIFEST.search(document)
     if match is None:
         raise ClarityError("not a page of rl-clarity: the file contains no manifest")
@@ -181,13 +181,15 @@ def read_manifest(document: bytes) -> dict[str, Any]:
 
 
 def is_intact(document: bytes) -> bool:
-    """Whether a document is as it was written, by the hash in its last line."""
+    """Return whether a document is as it was written, by the hash in its last line."""
     content, newline, seal = document.rstrip(b"\n").rpartition(b"\n")
     return seal + b"\n" == _seal(hashlib.sha256(content + newline))
 
 
 def read_checksums(directory: Directory, document: bytes = b"") -> dict[str, Checksum]:
-    """Checksums of a finished page's files, which a single-file page's document contains; empty if there are none."""
+    """Return the checksums of a finished page's files, which a single-file page's document contains; empty if there are
+    none.
+    """
     match = _FILES.search(document)
     try:
         files = json.loads(match[1] if match else directory.read(FILES))
@@ -197,7 +199,7 @@ def read_checksums(directory: Directory, document: bytes = b"") -> dict[str, Che
 
 
 def embedded_files(document: bytes) -> dict[tuple[str, str], str]:
-    """Text of the files that a single-file page embeds, by kind (`chunk`, `image`) and name."""
+    """Return the text of the files that a single-file page embeds, by kind (`chunk`, `image`) and name."""
     files = {}
     for match in _EMBEDDED.finditer(document):
         end = document.find(_END, match.end())
@@ -250,7 +252,7 @@ def _embedded(manifest: JsonObject, data: Directory, missing: set[str]) -> Itera
 
 
 def _sealed(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """The parts of a document, and a last line with their hash."""
+    """Yield the parts of a document, and a last line with their hash."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
@@ -263,7 +265,7 @@ def _seal(digest: hashlib._Hash) -> bytes:
 
 
 def _policy(inline_scripts: Sequence[str], frames: str) -> str:
-    """A content security policy that lets the page load nothing from elsewhere; `frames`: what it may embed."""
+    """Return a content security policy that lets the page load nothing from elsewhere; `frames`: what it may embed."""
     hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in inline_scripts)
     return (
         f"default-src 'none'; script-src 'self' {hashes}; style-src 'unsafe-inline'; img-src 'self' data: blob:; "
@@ -276,7 +278,7 @@ def _sha256(text: str) -> str:
 
 
 def _inside_script(code: str) -> str:
-    """Code that neither ends its element nor changes when HTML is parsed.
+    """Return the code that neither ends its element nor changes when HTML is parsed.
 
     What would end the element can occur only in strings and regular expressions, where an escape means the same.
     """

@@ -110,7 +110,7 @@ def _results(page: Page | Results | str | os.PathLike[str]) -> Results:
 
 
 def _steps(frames: Steps, count: int) -> Sequence[int]:
-    """Valid steps, at least one."""
+    """Return valid steps, at least one."""
     if frames is None:
         return range(count)
     try:
@@ -126,7 +126,7 @@ def _steps(frames: Steps, count: int) -> Sequence[int]:
 
 
 def _layer_and_output(results: Results, layer: str | None, output: str | None) -> tuple[str, str]:
-    """Layer and output; the page's first by default."""
+    """Return the layer and output; the page's first by default."""
     entry = results.layer(layer)
     outputs = list(entry["attribution"])
     chosen = next((name for name in results.outputs if name in outputs), "") if output is None else output
@@ -156,7 +156,7 @@ def _check_channel(results: Results, selection: Selection) -> None:
 
 
 def _images(results: Results, selection: Selection, steps: Sequence[int]) -> np.ndarray:
-    """The observation and its attribution side by side, for each of the steps: (n, H, W, 3) uint8."""
+    """Return the observation and its attribution side by side, for each of the steps: (n, H, W, 3) uint8."""
     shown = _enlarged(results.frames(selection.trajectory, steps))
     panels = [np.broadcast_to(shown, (*shown.shape[:3], 3))]
     if selection.directions:
@@ -176,7 +176,7 @@ def _images(results: Results, selection: Selection, steps: Sequence[int]) -> np.
 
 
 def _enlarged(frames: np.ndarray) -> np.ndarray:
-    """Small frames with every pixel repeated."""
+    """Return small frames with every pixel repeated."""
     times = max(1, _SIDE // max(frames.shape[1:3]))
     return frames.repeat(times, axis=1).repeat(times, axis=2)
 
@@ -213,7 +213,7 @@ def _npz(results: Results, selection: Selection, suffix: str) -> bytes:
 
 
 def timeline_csv(results: Results, trajectory: int, steps: Sequence[int], layer: str, output: str) -> str:
-    """A table with the columns of the page's own (`timelineCsv` in svelte_src), and a row per step.
+    """Return a table with the columns of the page's own (`timelineCsv` in svelte_src), and a row per step.
 
     Trajectory and frame are counted from 1, as on the page; actions are labels; totals are sums over positions of the
     positive and of the negative part of each feature, in units of attribution; `Results.decomposition` explains the
@@ -231,7 +231,7 @@ def timeline_csv(results: Results, trajectory: int, steps: Sequence[int], layer:
 
 
 def _columns(results: Results, trajectory: int, layer: str, output: str) -> list[tuple[str, Column]]:
-    """Names and numbers (T,); several columns may have the same name, as several actions may."""
+    """Return names and numbers (T,); several columns may have the same name, as several actions may."""
     series = results.series(trajectory)
     labels = [action["label"] for action in results.manifest["agents"][0]["actions"]]
     columns: list[tuple[str, Column]] = [
@@ -254,7 +254,7 @@ def _name(output: OutputInfo) -> str:
 
 
 def _numbers(series: Mapping[str, np.ndarray], output: OutputInfo) -> np.ndarray | None:
-    """An output along the trajectory; None if the page does not have it."""
+    """Return an output along the trajectory; None if the page does not have it."""
     kind = output["kind"]
     values = series.get({"value": "values", "group": "groups"}.get(kind, "logits"))
     if values is None or kind == "value":
@@ -284,7 +284,7 @@ def _totals(results: Results, trajectory: int, layer: str, output: str) -> list[
 
 
 def _named(names: Sequence[str], values: np.ndarray) -> list[tuple[str, np.ndarray]]:
-    """Columns (T,) of an array (T, n)."""
+    """Return columns (T,) of an array (T, n)."""
     return [(name, values[:, index]) for index, name in enumerate(names)]
 
 

@@ -55,7 +55,7 @@ class PageFiles:
         self._write(name, replace(chunk, name=name).script())
 
     def read_chunk(self, name: str) -> dict[str, np.ndarray]:
-        """The arrays of the chunk of that name."""
+        """Return the arrays of the chunk of that name."""
         return decode_chunk(parse_script(self.directory.read(path_in(self.folder, name)), name))
 
     def write_file(self, name: str, data: bytes) -> None:
@@ -63,7 +63,7 @@ class PageFiles:
         self._write(path_in(self.folder, name), data)
 
     def read_file(self, name: str) -> bytes:
-        """The content of a file that `write_file` wrote."""
+        """Return the content of a file that `write_file` wrote."""
         return self.directory.read(path_in(self.folder, name))
 
     def write_image(self, name: str, image: np.ndarray) -> None:
@@ -80,12 +80,14 @@ class PageFiles:
 
 
 def segments(steps: int, length: int = SEGMENT) -> list[range]:
-    """Consecutive ranges of steps of at most `length`."""
+    """Return consecutive ranges of steps of at most `length`."""
     return [range(start, min(steps, start + length)) for start in range(0, steps, length)]
 
 
 def path_in(subdirectory: str, name: str) -> str:
-    """Name of a file in one of the subdirectories that options name; `""` and `/` are the page's own directory."""
+    """Return the name of a file in one of the subdirectories that options name; `""` and `/` are the page's own
+    directory.
+    """
     subdirectory = subdirectory.strip("/")
     return f"{subdirectory}/{name}" if subdirectory else name
 
@@ -100,7 +102,7 @@ def check_subdirectories(options: object) -> None:
 
 
 def slugs(names: Sequence[str]) -> list[str]:
-    """Names that file systems and addresses accept, all different even if case is ignored."""
+    """Return names that file systems and addresses accept, all different even if case is ignored."""
     taken: set[str] = set()
     chosen = []
     for name in names:
@@ -115,5 +117,5 @@ def slugs(names: Sequence[str]) -> list[str]:
 
 
 def number_text(number: float) -> str:
-    """A density or zoom as file names contain it: 0.25, 1, 2."""
+    """Return a density or zoom as file names contain it: 0.25, 1, 2."""
     return f"{number:g}"

@@ -27,7 +27,7 @@ _STRIP_HEIGHT = 128
 
 
 def encode_png(image: np.ndarray) -> bytes:
-    """PNG file of an image (H, W, 1 | 3 | 4) uint8: gray, RGB or RGBA; the same image gives the same bytes."""
+    """Return the PNG file of an image (H, W, 1 | 3 | 4) uint8: gray, RGB or RGBA; the same image gives the same bytes."""
     height, width, channels = _checked(image).shape
     level = _LEVEL if image.size <= _LARGE else _LARGE_LEVEL
     header = struct.pack(">IIBBBBB", width, height, 8, _COLOR_TYPES[channels], 0, 0, 0)
@@ -37,7 +37,7 @@ def encode_png(image: np.ndarray) -> bytes:
 
 
 def encode_pngs(images: Iterable[np.ndarray], workers: int = 1) -> list[bytes]:
-    """PNG file of each image, encoded by several threads: deflate releases the interpreter lock."""
+    """Return the PNG file of each image, encoded by several threads: deflate releases the interpreter lock."""
     if workers == 1:
         return [encode_png(image) for image in images]
     with ThreadPoolExecutor(workers) as pool:
@@ -45,7 +45,9 @@ def encode_pngs(images: Iterable[np.ndarray], workers: int = 1) -> list[bytes]:
 
 
 def decode_png(name: str, data: bytes) -> np.ndarray:
-    """The image (H, W, 1 | 3 | 4) uint8 in a PNG file; raises ClarityError, with the file's name, if it is damaged."""
+    """Return the image (H, W, 1 | 3 | 4) uint8 in a PNG file; raises ClarityError, with the file's name, if it is
+    damaged.
+    """
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -63,12 +65,12 @@ def decode_png(name: str, data: bytes) -> np.ndarray:
 
 
 def to_bytes(image: np.ndarray) -> np.ndarray:
-    """An image in 0..1, colors clipped, as uint8."""
+    """Return an image in 0..1, colors clipped, as uint8."""
     return np.round(np.clip(image, 0, 1) * 255).astype(np.uint8)
 
 
 def sheet(images: np.ndarray | Sequence[np.ndarray], columns: int) -> np.ndarray:
-    """Images (n, H, W, C) in rows of `columns`, as one image; unused cells are 0."""
+    """Return images (n, H, W, C) in rows of `columns`, as one image; unused cells are 0."""
     images = np.asarray(images)
     count, height, width, channels = images.shape
     columns = max(1, min(columns, count))
@@ -80,12 +82,12 @@ def sheet(images: np.ndarray | Sequence[np.ndarray], columns: int) -> np.ndarray
 
 
 def newest_frames(observations: np.ndarray, stack: int = 1) -> np.ndarray:
-    """The newest frame (n, H, W, 1 or 3) of observations (n, H, W, C) of `stack` frames each, newest last."""
+    """Return the newest frame (n, H, W, 1 or 3) of observations (n, H, W, C) of `stack` frames each, newest last."""
     return _shown(observations[..., -_colors(observations, stack) :])
 
 
 def frames_side_by_side(observations: np.ndarray, stack: int) -> np.ndarray:
-    """All frames of stacked observations (n, H, W, C) side by side, oldest first: (n, H, stack * W, 1 or 3)."""
+    """Return all frames of stacked observations (n, H, W, C) side by side, oldest first: (n, H, stack * W, 1 or 3)."""
     colors = _colors(observations, stack)
     return np.concatenate(
         [_shown(observations[..., index * colors : (index + 1) * colors]) for index in range(stack)], axis=2
@@ -93,7 +95,8 @@ def frames_side_by_side(observations: np.ndarray, stack: int) -> np.ndarray:
 
 
 def filmstrips(frames: np.ndarray, scrub_range: tuple[float, float]) -> np.ndarray:
-    """Columns of frames (n, H, W, C) between two fractions of the width, side by side in time: (h, n * w, C).
+    """Return the columns of frames (n, H, W, C) between two fractions of the width, side by side in time: (h, n * w,
+    C).
 
     Frames taller than 128 pixels are subsampled.
     """
@@ -116,7 +119,7 @@ def _checked(image: np.ndarray) -> np.ndarray:
 
 
 def _scanlines(image: np.ndarray) -> Iterator[bytes]:
-    """Rows preceded by the number of their filter: unfiltered, then as differences from the pixel to the left."""
+    """Yield rows preceded by the number of their filter: unfiltered, then as differences from the pixel to the left."""
     height, width, channels = image.shape
     rows = np.empty((height, 1 + width * channels), np.uint8)
     rows[:, 0], rows[:, 1:] = _UNFILTERED, image.reshape(height, -1)
@@ -142,7 +145,7 @@ def _colors(observations: np.ndarray, stack: int) -> int:
 
 
 def _shown(frames: np.ndarray) -> np.ndarray:
-    """Frames as gray or RGB: a fourth channel (alpha) is dropped, other numbers of channels are averaged."""
+    """Return frames as gray or RGB: a fourth channel (alpha) is dropped, other numbers of channels are averaged."""
     channels = frames.shape[-1]
     if channels in (1, 3):
         return frames

@@ -108,7 +108,7 @@ class Manifest:
     version: int = field(default=VERSION, init=False)
 
     def to_dict(self) -> dict[str, Any]:
-        """The manifest as dicts and lists, without fields that are None."""
+        """Return the manifest as dicts and lists, without fields that are None."""
         manifest: dict[str, Any] = as_dicts(dataclasses.replace(self, sections=()))
         return manifest | {"sections": [section.to_dict() for section in self.sections]}
 
@@ -174,7 +174,7 @@ class ViewOptions:
                 raise unknown_option(f"graph_colors.{key}", GRAPHS)
 
     def view(self) -> dict[str, object]:
-        """The manifest's `view`."""
+        """Return the manifest's `view`."""
         view = {one.name: getattr(self, one.name) for one in dataclasses.fields(ViewOptions)}
         view["single_channels"] = view.pop("attr_single_channels")
         return {**view, "graph_colors": {**ViewOptions().graph_colors, **self.graph_colors}}
@@ -184,7 +184,7 @@ VIEW_LENGTHS = tuple(name for name in ViewOptions.__dataclass_fields__ if name.e
 
 
 def file_names(value: object, kind: type = str) -> Iterator[str]:
-    """All file names of a kind (`ChunkName`, `ImageName`) in a section's data, or in a manifest as dicts."""
+    """Yield all file names of a kind (`ChunkName`, `ImageName`) in a section's data, or in a manifest as dicts."""
     if isinstance(value, ChunkName | ImageName):
         if isinstance(value, kind):
             yield value
@@ -200,7 +200,7 @@ def file_names(value: object, kind: type = str) -> Iterator[str]:
 
 
 def without_extra_images(value: Any) -> Any:
-    """The manifest without the images that the page does not show, and without the mappings that held them."""
+    """Return the manifest without the images that the page does not show, and without the mappings that held them."""
     if isinstance(value, Mapping):
         fields = {key: without_extra_images(item) for key, item in value.items()}
         return {key: item for key, item in fields.items() if item or not value[key]}
@@ -211,14 +211,14 @@ def without_extra_images(value: Any) -> Any:
 
 
 def provenance_group(name: str, facts: Mapping[str, object]) -> ProvenanceGroup:
-    """Facts as the page lists them: text, or JSON for other values; None is left out."""
+    """Return facts as the page lists them: text, or JSON for other values; None is left out."""
     items = [(key, value) for key, value in facts.items() if value is not None]
     texts = [value if isinstance(value, str) else json.dumps(to_plain(value), sort_keys=True) for _, value in items]
     return ProvenanceGroup(name, [(key, text) for (key, _), text in zip(items, texts, strict=True)])
 
 
 def section_data(manifest: JsonObject, kind: str) -> dict[str, Any]:
-    """Data of the first section of a kind, in a manifest as dicts; raises ClarityError if there is none."""
+    """Return the data of the first section of a kind, in a manifest as dicts; raises ClarityError if there is none."""
     for section in manifest["sections"]:
         if section["kind"] == kind:
             data: dict[str, Any] = section["data"]

@@ -93,7 +93,7 @@ class PageOutput:
     """Files of finished tasks whose content has changed; known on rank 0, and only with `overwrite`."""
 
     def page_id(self, combos: Sequence[Sequence[str]]) -> str:
-        """Hash of everything that decides the page of an agent whose actions press these buttons."""
+        """Return the hash of everything that decides the page of an agent whose actions press these buttons."""
         return cache_key([self.key, self.decisive(combos)])
 
     @property
@@ -107,7 +107,7 @@ class PageOutput:
         return WorkStore(self.data, self.damaged)
 
     def page(self) -> Page:
-        """What `run` and `generate` return."""
+        """Return what `run` and `generate` return."""
         return _page(self.directory)
 
     def begin(self, page_id: str) -> None:
@@ -147,7 +147,9 @@ class PageOutput:
             self._remove_parts()
 
     def updater(self, manifest: Callable[[Results], Manifest], tasks: Sequence[Task]) -> Callable[[], None]:
-        """A function that writes the unfinished page, as far as its tasks are finished, when enough time has passed."""
+        """Return a function that writes the unfinished page, as far as its tasks are finished, when enough time has
+        passed.
+        """
         store, due = self.store, 0.0
 
         def update() -> None:
@@ -192,7 +194,7 @@ def open_output(
     folders: Iterable[str],
     ranks: Communicator,
 ) -> PageOutput:
-    """The output directory, if the page may be written there; all ranks call it together.
+    """Return the output directory, if the page may be written there; all ranks call it together.
 
     `made_from` (JSON) stands for agent and samples; the page's files are in `folders`. Raises OutputError if the
     directory cannot be written, or holds another page or other files that must not be replaced.
@@ -224,7 +226,7 @@ def finished_page(
     decisive: Decisive,
     ranks: Communicator,
 ) -> Page | None:
-    """The existing page, if nothing is left to do.
+    """Return the existing page, if nothing is left to do.
 
     `made_from` is as for `open_output`, as a function of the page's number of actions.
     """
@@ -265,7 +267,7 @@ def _check_page(directory: Directory, overwrite: bool, page_id: str | None) -> N
 
 
 def _is_finished(directory: Directory, page_id: str, options: OutputOptions) -> bool:
-    """Whether the page is complete: by the sizes of its files, with `overwrite` by their contents."""
+    """Return whether the page is complete: by the sizes of its files, with `overwrite` by their contents."""
     try:
         document = directory.read(PAGE)
         manifest = read_manifest(document)
@@ -297,7 +299,7 @@ def _check_writable(path: Path) -> None:
 
 
 def _manifest(directory: Directory) -> JsonObject:
-    """Manifest of the existing page; empty if there is none."""
+    """Return the manifest of the existing page; empty if there is none."""
     try:
         return read_manifest(directory.read(PAGE))
     except (OSError, ClarityError):
@@ -305,7 +307,7 @@ def _manifest(directory: Directory) -> JsonObject:
 
 
 def _combos(directory: Directory) -> list[list[str]]:
-    """Buttons of each action of the existing page; empty if there is none."""
+    """Return the buttons of each action of the existing page; empty if there is none."""
     try:
         return [list(map(str, action["combo"])) for action in _manifest(directory)["agents"][0]["actions"]]
     except (KeyError, IndexError, TypeError):
@@ -313,7 +315,7 @@ def _combos(directory: Directory) -> list[list[str]]:
 
 
 def _own_names(directory: Directory) -> set[str]:
-    """Names of the files that earlier runs have written, as far as these are finished."""
+    """Return the names of the files that earlier runs have written, as far as these are finished."""
     names = {*_read_names(directory, LEFTOVERS), *read_checksums(directory), *WorkStore(directory).written()}
     if names or _manifest(directory):
         names |= {PAGE, SCRIPT, FILES, RUN_LOG}

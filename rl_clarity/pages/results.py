@@ -124,14 +124,14 @@ def open_results(directory: str | os.PathLike[str]) -> Results:
 
 
 def locate(page: str | os.PathLike[str]) -> tuple[Directory, str]:
-    """The directory of a page, and the name of its document there, from the path or address of either."""
+    """Return the directory of a page, and the name of its document there, from the path or address of either."""
     text = path_text(page, "page")
     location, name = os.path.split(text) if text.endswith(".html") else (text, PAGE)
     return open_directory(location or "."), name
 
 
 def read_document(directory: Directory, name: str) -> bytes:
-    """The bytes of a page's document; raises ClarityError if it does not exist."""
+    """Return the bytes of a page's document; raises ClarityError if it does not exist."""
     try:
         return directory.read(name)
     except (FileNotFoundError, NotADirectoryError):
@@ -150,7 +150,7 @@ class Page:
         webbrowser.open(self.path if isinstance(self.path, str) else self.path.absolute().as_uri())
 
     def results(self) -> Results:
-        """The page's arrays."""
+        """Return the page's arrays."""
         return open_results(self.path)
 
     def _repr_html_(self) -> str:
@@ -174,14 +174,16 @@ class Results:
         self._embedded = embedded_files(document)
 
     def section(self, kind: str) -> dict[str, Any]:
-        """Data of the section of a kind, as docs/page-format.md describes it.
+        """Return the data of the section of a kind, as docs/page-format.md describes it.
 
         Raises ClarityError if the page has none.
         """
         return section_data(self.manifest, kind)
 
     def each_agent(self) -> Iterator[Results]:
-        """Results of each agent of the page, such as the checkpoints of a training: all but the others' sections."""
+        """Yield the results of each agent of the page, such as the checkpoints of a training: all but the others'
+        sections.
+        """
         for agent in self.manifest["agents"]:
             own = copy.copy(self)
             sections = [section for section in self.manifest["sections"] if section.get("agent") == agent["id"]]
@@ -189,7 +191,7 @@ class Results:
             yield own
 
     def _data(self, form: type[Data]) -> Data:
-        """Data of the section that has a form; raises ClarityError if the page has none."""
+        """Return the data of the section that has a form; raises ClarityError if the page has none."""
         return cast(Data, section_data(self.manifest, KINDS[form]))
 
     def _has(self, kind: str) -> bool:
@@ -212,7 +214,7 @@ class Results:
         return [output["id"] for output in self._data(AttributionSection)["outputs"]]
 
     def layer(self, name: str | None = None) -> JsonObject:
-        """What the manifest says about a layer, by default the first.
+        """Return what the manifest says about a layer, by default the first.
 
         Its entry in the section of features is under `features`, or None.
         """
@@ -229,13 +231,13 @@ class Results:
         return self._data(FeaturesSection)["layers"].get(layer["slug"]) if self._has("features") else None
 
     def feature_names(self, layer: str) -> dict[int, str]:
-        """Names of a layer's features that `feature_names` gave, by number, counted from 1 as on the page."""
+        """Return the names of a layer's features that `feature_names` gave, by number, counted from 1 as on the page."""
         entry = self._features(self._layer(layer))
         names = [] if entry is None else entry.get("names", [])
         return {number: name for number, name in enumerate(names, start=1) if name}
 
     def trajectory(self, trajectory: int) -> JsonObject:
-        """What the manifest says about a trajectory, counted from 0."""
+        """Return what the manifest says about a trajectory, counted from 0."""
         return dict(self._trajectory(trajectory))
 
     def _trajectory(self, trajectory: int) -> TrajectoryEntry:
@@ -245,18 +247,18 @@ class Results:
         return entries[trajectory]
 
     def series(self, trajectory: int) -> dict[str, np.ndarray]:
-        """Numbers along a trajectory by name: actions, rewards, firsts, advantages, values, probabilities, ..."""
+        """Return numbers along a trajectory by name: actions, rewards, firsts, advantages, values, probabilities, ..."""
         return self.chunk(self._trajectory(trajectory)["series"])
 
     def frames(self, trajectory: int, steps: Steps = None) -> np.ndarray:
-        """Frames (n, H, W, 1 | 3) uint8 as the page shows them."""
+        """Return frames (n, H, W, 1 | 3) uint8 as the page shows them."""
         names = self._trajectory(trajectory)["frames"]
         return np.stack([decode_png(part.name, part.png(at)) for part, at in self._at(trajectory, names, steps)])
 
     def attribution(
         self, layer: str, trajectory: int, output: str = "value", steps: Steps = None
     ) -> ReducedAttribution:
-        """Attribution of an output to a layer's reduced channels."""
+        """Return the attribution of an output to a layer's reduced channels."""
         entry = self._layer(layer)
         self._trajectory(trajectory)
         parts = np.stack([self._attribution(entry, trajectory, part, steps) for part in self._parts(entry, output)])
@@ -267,7 +269,9 @@ class Results:
         return ReducedAttribution(values[..., :count], residual, scale, np.array(entry["hues"], np.float32))
 
     def _parts(self, layer: LayerEntry, output: str) -> list[str]:
-        """The outputs whose attribution is stored that an output is the sum of: itself, or the actions of a group."""
+        """Return the outputs whose attribution is stored that an output is the sum of: itself, or the actions of a
+        group.
+        """
         stored = layer["attribution"]
         (group,) = [one.get("group") for one in self._data(AttributionSection)["outputs"] if one["id"] == output] or [
             None
@@ -279,13 +283,13 @@ class Results:
         return parts
 
     def _attribution(self, layer: LayerEntry, trajectory: int, output: str, steps: Steps) -> np.ndarray:
-        """Stored attribution (n, h, w, K + 1); of the input (n, H, W, C)."""
+        """Return stored attribution (n, h, w, K + 1); of the input (n, H, W, C)."""
         places = self._at(trajectory, layer["attribution"][output][trajectory], steps)
         parts = [(part.entry("codes", at), part.entry("scales", at)) for part, at in places]
         return dequantize(np.stack([codes for codes, _ in parts]), np.array([scale for _, scale in parts]))
 
     def totals(self, layer: str, trajectory: int) -> dict[str, Totals]:
-        """Totals along a trajectory, by output."""
+        """Return totals along a trajectory, by output."""
         self._trajectory(trajectory)
         arrays = self.chunk(self._layer(layer)["totals"][trajectory])
         outputs = [key.partition(".")[2] for key in arrays if key.startswith("totals.")]
@@ -322,7 +326,7 @@ class Results:
         return terms
 
     def saliency(self, trajectory: int, method: str = "perturbation", output: str = "policy") -> SaliencyMaps:
-        """Saliency maps of an output along a trajectory.
+        """Return saliency maps of an output along a trajectory.
 
         Raises OptionError for an unknown trajectory, method or output; ClarityError for a page without saliency.
         """
@@ -342,7 +346,7 @@ class Results:
         return SaliencyMaps(steps, values, totals, np.array(centers["rows"]), np.array(centers["columns"]))
 
     def state_map(self, method: str = "tsne") -> StateMap:
-        """The map of the agent's states, with `run(..., state_map=True)`.
+        """Return the map of the agent's states, with `run(..., state_map=True)`.
 
         Raises OptionError for a method that the page does not have; ClarityError for a page without a map.
         """
@@ -381,7 +385,7 @@ class Results:
     stretch = RenamedAttribute("window")
 
     def layer_facts(self, layer: str) -> dict[str, Any]:
-        """What the features of a layer account for, and what they are worth.
+        """Return what the features of a layer account for, and what they are worth.
 
         - `variance_share` {output: share}: of the output's variance over frames, by features and residual together
           (1 - var(output - features - residual) / var(output); None if the output does not vary)
@@ -409,7 +413,7 @@ class Results:
         }
 
     def features(self, layer: str) -> dict[str, np.ndarray]:
-        """Dataset examples of a layer's channels, as docs/page-format.md names them; empty for the input layer."""
+        """Return dataset examples of a layer's channels, as docs/page-format.md names them; empty for the input layer."""
         entry = self._features(self._layer(layer))
         return {} if entry is None else self.chunk(entry["chunk"])
 
@@ -426,16 +430,16 @@ class Results:
         return ChannelReduction(arrays["components"])
 
     def features_meta(self, layer: str) -> dict[str, Any]:
-        """Densities and zooms of a layer's dataset examples; empty for the input layer."""
+        """Return densities and zooms of a layer's dataset examples; empty for the input layer."""
         entry = self._features(self._layer(layer))
         return {} if entry is None else dict(json.loads(self._chunk(entry["chunk"]).header).get("meta", {}))
 
     def chunk(self, name: str) -> dict[str, np.ndarray]:
-        """The arrays of the chunk of that name."""
+        """Return the arrays of the chunk of that name."""
         return decode_chunk(self._chunk(name))
 
     def image(self, name: str) -> np.ndarray:
-        """The image (H, W, 1 | 3 | 4) uint8 of that name."""
+        """Return the image (H, W, 1 | 3 | 4) uint8 of that name."""
         text = self._embedded.get(("image", name))
         if text is None:
             return decode_png(name, self._read(name))

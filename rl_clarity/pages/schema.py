@@ -40,7 +40,7 @@ class Key:
 
 @functools.cache
 def keys(kind: type) -> tuple[Key, ...]:
-    """The keys of the objects that a dataclass, or a TypedDict, stands for."""
+    """Return the keys of the objects that a dataclass, or a TypedDict, stands for."""
     hints = get_type_hints(kind, include_extras=True)
     if is_typeddict(kind):
         return tuple(
@@ -53,17 +53,17 @@ def keys(kind: type) -> tuple[Key, ...]:
 
 
 def _present(hint: object) -> object:
-    """The type of a key where it is present."""
+    """Return the type of a key where it is present."""
     return get_args(hint)[0] if get_origin(hint) is NotRequired else hint
 
 
 def is_object(hint: object) -> bool:
-    """Whether a type hint is a dataclass or a TypedDict."""
+    """Return whether a type hint is a dataclass or a TypedDict."""
     return isinstance(hint, type) and (dataclasses.is_dataclass(hint) or is_typeddict(hint))
 
 
 def alternatives(hint: object) -> tuple[Any, ...]:
-    """The types of a union; the type itself if it is none."""
+    """Return the types of a union; the type itself if it is none."""
     return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
@@ -83,7 +83,7 @@ def check_hints(kind: type) -> None:
 
 
 def as_dicts(value: Any) -> Any:
-    """Dicts and lists of dataclasses, sorted by key; file names keep their types."""
+    """Return dicts and lists of dataclasses, sorted by key; file names keep their types."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         pairs = ((key, getattr(value, key.attribute)) for key in sorted(keys(type(value)), key=lambda key: key.name))
         return {key.name: as_dicts(item) for key, item in pairs if item is not None or key.required}
@@ -153,7 +153,7 @@ def _has_default(kind: type, key: Key) -> bool:
 
 
 def _read_union(value: object, options: Sequence[object], where: str) -> object:
-    """The value as the first type of a union that it fits; the error is that of the first type."""
+    """Return the value as the first type of a union that it fits; the error is that of the first type."""
     errors = []
     for option in sorted(options, key=lambda option: option is type(None)):
         try:

@@ -67,7 +67,7 @@ class Section:
         return self.data.module
 
     def to_dict(self) -> dict[str, object]:
-        """The section as dicts and lists, as the manifest contains it; `None` and no notes are left out."""
+        """Return the section as dicts and lists, as the manifest contains it; `None` and no notes are left out."""
         data = as_dicts(self.data)
         section = {
             "agent": self.agent,
@@ -83,7 +83,7 @@ class Section:
 
 
 def _in_folder(value: object, folder: str) -> object:
-    """Dicts and lists with the names of files in a folder."""
+    """Return dicts and lists with the names of files in a folder."""
     if isinstance(value, ChunkName | ImageName):
         return type(value)(f"{folder}/{value}")
     if isinstance(value, Mapping):

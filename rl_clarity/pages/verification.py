@@ -40,7 +40,7 @@ class Verification:
     """Files that are not part of the page."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """The kind of each problem, such as `missing`, and the name of the file."""
+        """Yield the kind of each problem, such as `missing`, and the name of the file."""
         for kind in ("missing", "damaged", "changed", "extra"):
             for name in getattr(self, kind):
                 yield kind, name
@@ -88,7 +88,7 @@ def verify(page: str | os.PathLike[str]) -> Verification:
 
 
 def _decoded(kind: str, name: str, text: str) -> bytes:
-    """The file that a single-file page embeds; empty if it cannot be decoded."""
+    """Return the file that a single-file page embeds; empty if it cannot be decoded."""
     try:
         return parse_embedded(name, text).script() if kind == "chunk" else base64.b64decode(text, validate=True)
     except ValueError:

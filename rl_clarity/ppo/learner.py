@@ -51,12 +51,12 @@ class Minibatch:
 
 
 def normalize(advantages: np.ndarray) -> np.ndarray:
-    """Advantages of a minibatch with mean 0 and standard deviation 1."""
+    """Return the advantages of a minibatch with mean 0 and standard deviation 1."""
     return ((advantages - advantages.mean()) / (advantages.std() + 1e-8)).astype(np.float32)
 
 
 def ppo_loss(logits: Tensor, values: Tensor, batch: Minibatch, options: LossOptions) -> tuple[Tensor, Tensor]:
-    """Loss and `STATISTICS` (5,) of logits (B, A) and values (B,), weighted sums over the batch.
+    """Return the loss and `STATISTICS` (5,) of logits (B, A) and values (B,), weighted sums over the batch.
 
     policy: max(-A r, -A clip(r)) with r = pi / pi_old; value: 1/2 max((v - R)^2, (v_clipped - R)^2), as in PPO2 of
     OpenAI Baselines (Schulman et al. 2017, https://arxiv.org/abs/1707.06347).
@@ -122,12 +122,12 @@ class Learner:
         self._add_gradient = tf.function(self._trace_gradient)
 
     def initial_state(self, n: int) -> Arrays:
-        """Recurrent state before the first step of n environments; () for networks without one."""
+        """Return recurrent state before the first step of n environments; () for networks without one."""
         parts = () if self._recurrence is None else self._recurrence.initial
         return tuple(np.repeat(np.asarray(part)[None], n, axis=0) for part in parts)
 
     def act(self, observations: np.ndarray, firsts: np.ndarray, state: Arrays) -> tuple[np.ndarray, np.ndarray, Arrays]:
-        """Policy logits (N, A), values (N,) of observations (N, H, W, C) uint8, and the next state.
+        """Return policy logits (N, A), values (N,) of observations (N, H, W, C) uint8, and the next state.
 
         The state is reset where `firsts` (N,).
         """
@@ -148,7 +148,7 @@ class Learner:
         return statistics, norm
 
     def state(self) -> dict[str, np.ndarray]:
-        """Parameters and the optimizer's moments."""
+        """Return parameters and the optimizer's moments."""
         parameters = {f"parameters/{name}": array for name, array in self.network.parameters().items()}
         return parameters | {f"adam/{name}": array for name, array in self.optimizer.state().items()}
 
@@ -199,12 +199,12 @@ class Recurrence:
         self._heads = keras.Model(after[-1], heads)  # they read the last part of the state, the output
 
     def step(self, observations: Tensor, firsts: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Logits (N, A), values (N,) and the next state, of scaled observations (N, H, W, C)."""
+        """Return logits (N, A), values (N,) and the next state, of scaled observations (N, H, W, C)."""
         logits, values, *after = self._model([observations, *self._reset(firsts, state)], training=False)
         return logits, values[:, 0], tuple(after)
 
     def unroll(self, observations: Tensor, firsts: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        """Logits (S * T, A) and values (S * T,) of S sequences of T steps, each from its state."""
+        """Return logits (S * T, A) and values (S * T,) of S sequences of T steps, each from its state."""
         import tensorflow as tf
 
         def step(before: tuple[Tensor, ...], inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:

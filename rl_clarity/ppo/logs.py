@@ -57,7 +57,7 @@ class CsvLog:
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
-    """Rows of a CSV file, without an incomplete last one."""
+    """Return the rows of a CSV file, without an incomplete last one."""
     with path.open(newline="") as file:
         return [row for row in csv.DictReader(file) if None not in row.values() and None not in row]
 

@@ -168,11 +168,11 @@ class TrainOptions:
         return max(1, int(self.timesteps_per_proc) // self.steps_per_update)
 
     def environment(self) -> EnvironmentSpec:
-        """The environments to train in. Rewards are scaled by training itself, so that reported returns are not."""
+        """Return the environments to train in. Rewards are scaled by training itself, so that reported returns are not."""
         return replace(spec_from_metadata(self.checkpoint_args()), reward_scale=1.0)
 
     def checkpoint_args(self) -> dict[str, Any]:
-        """The checkpoint's metadata, with the names of understanding-rl-vision."""
+        """Return the checkpoint's metadata, with the names of understanding-rl-vision."""
         args = {key: value for key, value in asdict(self).items() if value is not None}
         args["lambda"] = args.pop("lambda_")
         args["library"] = "baselines"
@@ -200,6 +200,6 @@ def train_options(kwargs: Mapping[str, Any]) -> TrainOptions:
 
 
 def _game(env_id: str) -> str:
-    """Name in a Gym id of Procgen: `coinrun` in `procgen:procgen-coinrun-v0`."""
+    """Return the name in a Gym id of Procgen: `coinrun` in `procgen:procgen-coinrun-v0`."""
     name = env_id.removeprefix("procgen:").removeprefix("procgen-")
     return name.rpartition("-v")[0] or name

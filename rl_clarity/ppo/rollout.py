@@ -88,7 +88,7 @@ class Timer:
             self._seconds[name] += time.perf_counter() - start
 
     def take(self) -> dict[str, float]:
-        """Seconds by name since the last call."""
+        """Return seconds by name since the last call."""
         seconds = dict(self._seconds)
         self._seconds.clear()
         return seconds
@@ -98,7 +98,7 @@ class Policy(Protocol):
     def initial_state(self, n: int) -> Arrays: ...
 
     def act(self, observations: np.ndarray, firsts: np.ndarray, state: Arrays) -> tuple[np.ndarray, np.ndarray, Arrays]:
-        """Policy logits (N, A), values (N,) and the next state; the given state is reset where `firsts` (N,)."""
+        """Return policy logits (N, A), values (N,) and the next state; the given state is reset where `firsts` (N,)."""
         ...
 
 
@@ -151,7 +151,7 @@ class Runner:
         self._lengths = np.zeros(environment.num_envs, np.int64)
 
     def state(self) -> dict[str, np.ndarray]:
-        """The state of play; empty for environments that cannot be restored."""
+        """Return the state of play; empty for environments that cannot be restored."""
         inside = snapshot(self._environment)
         if inside is None:
             return {}
@@ -229,7 +229,7 @@ class Runner:
     def _final_values(
         self, policy: Policy, observations: Mapping[int, np.ndarray], state: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Which environments (N,) have a final observation, and its values (N,)."""
+        """Return which environments (N,) have a final observation, and its values (N,)."""
         batch = np.zeros((self._environment.num_envs, *self._environment.observation_shape), np.uint8)
         present = np.zeros(self._environment.num_envs, bool)
         for i, observation in observations.items():
@@ -255,10 +255,10 @@ def sample(logits: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np
 
 
 def advantages(rollout: Rollout, gamma: float, lam: float) -> np.ndarray:
-    """Advantages (T, N) of the actions, bootstrapped from `last_values`."""
+    """Return advantages (T, N) of the actions, bootstrapped from `last_values`."""
 
     def extended(array: np.ndarray, last: np.ndarray | float = 0) -> np.ndarray:
-        """The array as (N, T + 1), with the step after the last one."""
+        """Return the array as (N, T + 1), with the step after the last one."""
         return np.concatenate([array, np.broadcast_to(np.asarray(last, array.dtype), array[:1].shape)]).T
 
     estimated = generalized_advantage_estimation(

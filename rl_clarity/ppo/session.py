@@ -127,7 +127,7 @@ class _Saver:
         self._saved = trainer.updates
 
     def is_due(self) -> bool:
-        """Whether the interval has passed, or training ends."""
+        """Return whether the interval has passed, or training ends."""
         options, updates = self._trainer.options, self._trainer.updates
         return updates == options.num_updates or (options.save_interval > 0 and updates % options.save_interval == 0)
 
@@ -145,7 +145,7 @@ class _Saver:
         self._saved, self._unsaved = self._unsaved.values["updates"], None
 
     def hint(self) -> str:
-        """What an interruption leaves, for the user."""
+        """Return what an interruption leaves, for the user."""
         if self._save_dir is None:
             return "nothing is saved without save_dir"
         if not (self._save_dir / STATE).exists():
@@ -177,7 +177,7 @@ def _locked(save_dir: Path) -> Iterator[None]:
 
 
 def _saved_state(save_dir: Path, options: TrainOptions, overwrite: bool) -> TrainingState | None:
-    """The state to resume from, or None to start."""
+    """Return the state to resume from, or None to start."""
     path = save_dir / STATE
     if not path.exists():
         if (save_dir / CHECKPOINT).exists() and not overwrite:
@@ -207,7 +207,7 @@ def _saved_state(save_dir: Path, options: TrainOptions, overwrite: bool) -> Trai
 
 
 def _logs(stack: ExitStack, save_dir: Path | None, trainer: Trainer) -> list[Log]:
-    """Progress on the terminal, and log files in `save_dir`."""
+    """Return progress on the terminal, and log files in `save_dir`."""
     total = trainer.options.num_updates * trainer.options.steps_per_update
     logs: list[Log] = [stack.enter_context(ProgressLog(total, trainer.timesteps))]
     if save_dir is not None:

@@ -62,7 +62,7 @@ class TrainingState:
     values: Mapping[str, Any]
 
     def part(self, prefix: str) -> dict[str, np.ndarray]:
-        """The arrays whose names begin with `prefix/`, by the rest of their names."""
+        """Return the arrays whose names begin with `prefix/`, by the rest of their names."""
         start = f"{prefix}/"
         return {name.removeprefix(start): array for name, array in self.arrays.items() if name.startswith(start)}
 
@@ -189,7 +189,7 @@ class Trainer:
         }
 
     def state(self) -> TrainingState:
-        """The state of all ranks, on every rank."""
+        """Return the state of all ranks, on every rank."""
         own = {f"rewards/{name}": array for name, array in self.rewards.state().items()}
         own |= {f"player/{name}": array for name, array in self.runner.state().items()}
         arrays = {f"learner/{name}": array for name, array in self.learner.state().items()}
@@ -261,7 +261,7 @@ class Trainer:
 
 
 def scale_values(parameters: Mapping[str, np.ndarray], unit: float) -> dict[str, np.ndarray]:
-    """Parameters of the same network with values multiplied by `unit`.
+    """Return the parameters of the same network with values multiplied by `unit`.
 
     An agent that learned from normalized rewards predicts normalized returns; explanations compare its values with the
     environment's own rewards. The value is a linear function of the last features, so its head can be scaled.
@@ -300,11 +300,13 @@ def minibatches(
 
 
 def explained_variance(values: np.ndarray, returns: np.ndarray) -> float:
-    """Fraction of the returns' variance that the values explain; NaN without variance."""
+    """Return the fraction of the returns' variance that the values explain; NaN without variance."""
     variance = float(np.var(returns))
     return float("nan") if variance == 0 else 1 - float(np.var(returns - values)) / variance
 
 
 def environment_seed(options: TrainOptions, updates: int, rank: int = 0) -> int:
-    """Seed of environments made after some updates, so that environments that cannot be restored get new levels."""
+    """Return the seed of environments made after some updates, so that environments that cannot be restored get new
+    levels.
+    """
     return int(np.random.SeedSequence([options.seed, 2, updates, rank]).generate_state(1)[0] % 2**31)

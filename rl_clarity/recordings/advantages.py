@@ -67,13 +67,15 @@ def generalized_advantage_estimation(
 
 
 def dones_from_firsts(firsts: np.ndarray) -> np.ndarray:
-    """Whether an episode ended after each step (N, T), from the first steps of episodes; False for the last step."""
+    """Return whether an episode ended after each step (N, T), from the first steps of episodes; False for the last
+    step.
+    """
     firsts = np.asarray(firsts, bool)
     return np.concatenate([firsts[:, 1:], np.zeros_like(firsts[:, :1])], axis=1)
 
 
 def firsts_from_dones(dones: np.ndarray) -> np.ndarray:
-    """First steps of episodes (N, T): the very first step, and each step after one that ended an episode."""
+    """Return the first steps of episodes (N, T): the very first step, and each step after one that ended an episode."""
     return np.concatenate([np.ones_like(dones[:, :1]), dones[:, :-1]], axis=1)
 
 

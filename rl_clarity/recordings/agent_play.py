@@ -111,7 +111,7 @@ def play_and_record(
 
 
 def _values(transition: Transition, agent: Player, choice: ActionChoice, reward_scale: float) -> dict[str, Any]:
-    """Arguments of `Recorder.add` for one step."""
+    """Return the arguments of `Recorder.add` for one step."""
     outputs, result = transition.outputs, transition.result
     final = result.final_observations
     return {

@@ -50,7 +50,7 @@ class Agreement:
 
 
 def join_agreements(parts: Iterable[Agreement]) -> Agreement:
-    """The agreement in several episodes."""
+    """Return the agreement in several episodes."""
     parts = list(parts)
     return Agreement(
         sum(part.steps for part in parts),
@@ -81,7 +81,9 @@ def check_player(agent: Agent, recording: Recording, *, other_agent: bool) -> Ag
 
 
 def describe_recording(agent: Agent, recording: Recording, *, other_agent: bool) -> dict[str, Any]:
-    """What the provenance of a page says of the recording that it explains; raises OptionError as `check_player`."""
+    """Return what the provenance of a page says of the recording that it explains; raises OptionError as
+    `check_player`.
+    """
     return {"episodes": len(recording), "outputs": str(check_player(agent, recording, other_agent=other_agent))}
 
 
@@ -130,7 +132,7 @@ def output_differences(agent: Agent, episode: Episode, steps: np.ndarray, states
 
 
 def episode_states(agent: Agent, episode: Episode, stop: int | None = None) -> State:
-    """The states before each step of an episode: those that were recorded, in the shapes of the agent's own.
+    """Return the states before each step of an episode: those that were recorded, in the shapes of the agent's own.
 
     If they do not fit the agent, or were not recorded, the agent follows the observations. None without a state.
 
@@ -156,12 +158,12 @@ def episode_states(agent: Agent, episode: Episode, stop: int | None = None) -> S
 
 
 def state_rows(states: State, rows: Any) -> State:
-    """The states of some steps."""
+    """Return the states of some steps."""
     return None if states is None else tuple(part[rows] for part in states)
 
 
 def _recorded_states(agent: Agent, episode: Episode) -> tuple[Any, ...] | None:
-    """The recorded parts of an episode's states, if they have the sizes of the agent's own."""
+    """Return the recorded parts of an episode's states, if they have the sizes of the agent's own."""
     recorded, initial = episode.states, initial_state(agent, 1)
     if recorded is None or initial is None:
         return None
@@ -170,13 +172,13 @@ def _recorded_states(agent: Agent, episode: Episode) -> tuple[Any, ...] | None:
 
 
 def _rows(values: Any) -> np.ndarray:
-    """Outputs (T, n) of any shape (T, ...)."""
+    """Return outputs (T, n) of any shape (T, ...)."""
     array = np.asarray(values, np.float64)
     return array.reshape(len(array), -1)
 
 
 def _difference(name: str, actual: np.ndarray, recorded: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """Differences (n,) of an output (n, k) from its recorded values (T, k) at some steps (n,)."""
+    """Return differences (n,) of an output (n, k) from its recorded values (T, k) at some steps (n,)."""
     if actual.shape[1] != recorded.shape[1]:
         return np.full(len(actual), np.inf)
     known = np.isfinite(recorded) & (recorded > MASKED)
@@ -192,10 +194,10 @@ def _difference(name: str, actual: np.ndarray, recorded: np.ndarray, steps: np.n
 
 
 def _means(values: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Means (n, 1) of the known values of each row."""
+    """Return means (n, 1) of the known values of each row."""
     return np.asarray(np.where(known, values, 0).sum(1, keepdims=True) / np.maximum(known.sum(1, keepdims=True), 1))
 
 
 def _spread(count: int, most: int) -> np.ndarray:
-    """At most so many of `count` indices, at even distances, with the first."""
+    """Return at most so many of `count` indices, at even distances, with the first."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(int))

@@ -190,7 +190,7 @@ def _check_firsts(firsts: np.ndarray, expected: np.ndarray, name: str, *, exact:
 
 
 def _reproduces(agent: Agent, trajectories: Trajectories) -> bool:
-    """Whether the agent computes the same outputs as saved, on some frames and from the saved states."""
+    """Return whether the agent computes the same outputs as saved, on some frames and from the saved states."""
     saved = {name: array for name, array in to_arrays(trajectories).items() if name in OUTPUTS}
     if not saved or (trajectories.states is None) != (initial_state(agent, 1) is None):
         return False
@@ -214,7 +214,7 @@ def _compute_outputs(agent: Agent, trajectories: Trajectories) -> Outputs:
 
 
 def _spread_steps(trajectories: Trajectories) -> tuple[np.ndarray, ...]:
-    """Indices (trajectory, step) of evenly spaced frames."""
+    """Return indices (trajectory, step) of evenly spaced frames."""
     count = trajectories.actions.size
     frames = np.linspace(0, count - 1, min(COMPARED_FRAMES, count)).astype(int)
     return np.unravel_index(frames, trajectories.actions.shape)

@@ -145,7 +145,7 @@ def _lengths(recording: Recording) -> np.ndarray:
 def _concatenate(
     recording: Recording, begins: np.ndarray, lengths: np.ndarray, first: int, steps: int
 ) -> dict[str, np.ndarray]:
-    """Fields (T, ...) of consecutive steps, by their names in `Trajectories`."""
+    """Return fields (T, ...) of consecutive steps, by their names in `Trajectories`."""
     parts = []
     index = int(np.searchsorted(begins, first, side="right")) - 1
     while steps:
@@ -175,7 +175,9 @@ def _without_outputs(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _flags(episode: Episode, rows: slice) -> dict[str, np.ndarray]:
-    """Firsts, truncations, and values of states after truncation; an episode that was stopped counts as truncated."""
+    """Return firsts, truncations, and values of states after truncation; an episode that was stopped counts as
+    truncated.
+    """
     dones, truncated = np.zeros((2, len(episode)), bool)
     final_values = np.zeros(len(episode), np.float32)
     dones[-1] = episode.end in (DONE, TIME_LIMIT)
@@ -190,7 +192,7 @@ def _flags(episode: Episode, rows: slice) -> dict[str, np.ndarray]:
 
 
 def _common(parts: Sequence[dict[str, np.ndarray]]) -> list[str]:
-    """Names of the arrays that all parts have."""
+    """Return the names of the arrays that all parts have."""
     return [name for name in parts[0] if all(name in part for part in parts)]
 
 

@@ -45,7 +45,7 @@ class EpisodeBuffer:
         self._count += 1
 
     def last(self, name: str) -> Any:
-        """The value of a field at the last step."""
+        """Return the value of a field at the last step."""
         return self._sets[0][name][self._count - 1]
 
     def finish(self, result: Mapping[str, Any], final: Mapping[str, np.ndarray]) -> None:

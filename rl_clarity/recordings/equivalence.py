@@ -49,7 +49,7 @@ def find_equivalent_actions(
 
 
 def _outcome(environment: VectorEnvironment, action: int) -> bytes:
-    """Observations, rewards and ends of episodes while all environments repeat an action, as bytes."""
+    """Return observations, rewards and ends of episodes while all environments repeat an action, as bytes."""
     actions = np.full(environment.num_envs, action)
     return b"".join(_bytes(environment.step(actions)) for _ in range(REPEATS))
 

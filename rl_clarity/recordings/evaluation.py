@@ -59,7 +59,7 @@ class Evaluation:
     def bootstrap_interval(
         self, rng: np.random.Generator, *, confidence: float = 0.95, resamples: int = 10_000
     ) -> tuple[float, float]:
-        """Percentile bootstrap interval of the mean."""
+        """Return the percentile bootstrap interval of the mean."""
         indices = rng.integers(len(self.returns), size=(resamples, len(self.returns)))
         means = self.returns[indices].mean(axis=1)
         low, high = np.quantile(means, [(1 - confidence) / 2, (1 + confidence) / 2])
@@ -73,7 +73,7 @@ def choose_num_envs(episodes: int, most: int = MAX_ENVIRONMENTS) -> int:
 
 
 def shares(count: int, num_envs: int) -> np.ndarray:
-    """How many of `count` episodes or steps each environment plays (N,); the first ones play the remainder."""
+    """Return how many of `count` episodes or steps each environment plays (N,); the first ones play the remainder."""
     return count // num_envs + (np.arange(num_envs) < count % num_envs)
 
 
@@ -186,7 +186,7 @@ def _opened(env: Any, options: EvaluationOptions) -> Iterator[VectorEnvironment]
 
 
 def known_cause(info: Mapping[str, Any], frames: np.ndarray) -> str:
-    """What the environment says, else `time limit` or `end of episode`."""
+    """Return what the environment says, else `time limit` or `end of episode`."""
     return str(info.get("cause") or ("time limit" if info["truncated"] else "end of episode"))
 
 

@@ -60,12 +60,12 @@ UNKNOWN = -(2**63)
 
 
 def data_file(number: int) -> str:
-    """Name of a data file."""
+    """Return the name of a data file."""
     return f"data-{number:05}.bin"
 
 
 def encode_episode(facts: Mapping[str, Any]) -> bytes:
-    """A record of `episodes.bin`. Missing facts, or those that are None, are unknown."""
+    """Return a record of `episodes.bin`. Missing facts, or those that are None, are unknown."""
     record = np.zeros(1, EPISODE)
     for name in EPISODE.names or ():
         value = facts.get(name)
@@ -105,7 +105,7 @@ def decode_episodes(data: bytes, file: str) -> np.ndarray:
 
 
 def episode_rows(episodes: np.ndarray) -> list[dict[str, Any]]:
-    """A dictionary for each episode; unknown integers are None."""
+    """Return a dictionary for each episode; unknown integers are None."""
     names = [name for name in EPISODE.names or () if name != "checksum"]
     columns: list[list[Any]] = []
     for name in names:
@@ -119,7 +119,8 @@ def episode_rows(episodes: np.ndarray) -> list[dict[str, Any]]:
 
 
 def latest_blocks(records: np.ndarray) -> np.ndarray:
-    """Records of blocks in the order of episodes and steps; of those of the same steps, the last one written.
+    """Return the records of blocks in the order of episodes and steps; of those of the same steps, the last one
+    written.
 
     The writer copies blocks to another file when it removes episodes.
     """
@@ -129,7 +130,7 @@ def latest_blocks(records: np.ndarray) -> np.ndarray:
 
 
 def complete_records(data: bytes, dtype: np.dtype) -> bytes:
-    """The records of a file without a last one that is incomplete: its writer, or the machine, was stopped.
+    """Return the records of a file without a last one that is incomplete: its writer, or the machine, was stopped.
 
     If the machine was, the last write may also have zeros in place of its end, or of all of it.
     """

@@ -63,7 +63,7 @@ def new_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def encode_metadata(metadata: Mapping[str, Any]) -> bytes:
-    """Content of `recording.json`."""
+    """Return the content of `recording.json`."""
     return (json.dumps({**metadata, "format": FORMAT, "version": VERSION}, indent=1, sort_keys=True) + "\n").encode()
 
 

@@ -29,7 +29,7 @@ DATA = "data"
 
 
 def find_dataset(location: Path) -> Path | None:
-    """The folder of a dataset's files: the location, or `data` in it; None if there is none."""
+    """Return the folder of a dataset's files: the location, or `data` in it; None if there is none."""
     folders = (location, location / DATA)
     return next((folder for folder in folders if (folder / METADATA).is_file()), None)
 
@@ -164,7 +164,7 @@ def _import_minari() -> Any:
 
 
 def _image_space(space: gymnasium.Space[Any]) -> tuple[str | None, gymnasium.Space[Any]]:
-    """The space of images, and its key in a dictionary."""
+    """Return the space of images, and its key in a dictionary."""
     import gymnasium
 
     if not isinstance(space, gymnasium.spaces.Dict):
@@ -176,7 +176,7 @@ def _image_space(space: gymnasium.Space[Any]) -> tuple[str | None, gymnasium.Spa
 
 
 def _numbers(infos: Any, steps: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Arrays of numbers among a dataset's infos."""
+    """Yield the arrays of numbers among a dataset's infos."""
     for name, values in (infos or {}).items():
         if isinstance(values, np.ndarray) and values.dtype.kind in "biuf" and len(values) >= steps:
             yield name, values

@@ -69,7 +69,7 @@ class ObservationsOptions:
         check_minimum(self, 1, "num_envs", "num_obs", "obs_every")
 
     def resolved(self) -> ObservationsOptions:
-        """These options with what is chosen by default on this machine."""
+        """Return these options with what is chosen by default on this machine."""
         if self.bfloat16 is not None:
             return self
         fast = computes_in_bfloat16() and not gpu_count()

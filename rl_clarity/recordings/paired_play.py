@@ -78,7 +78,8 @@ class Block:
 
 
 def environment_of(agent: Agent) -> EnvironmentSpec:
-    """The environment that an agent's metadata name, with whole games and the game's own rewards, as `evaluate` plays.
+    """Return the environment that an agent's metadata name, with whole games and the game's own rewards, as `evaluate`
+    plays.
 
     Raises EnvironmentSetupError if they name none.
     """
@@ -87,6 +88,6 @@ def environment_of(agent: Agent) -> EnvironmentSpec:
 
 
 def blocks(spec: EnvironmentSpec, episodes: int, size: int, seed: int) -> list[Block]:
-    """All episodes in blocks of `size`; the last one may be smaller."""
+    """Return all episodes in blocks of `size`; the last one may be smaller."""
     starts = range(0, episodes, size)
     return [Block(spec, number, min(size, episodes - start), seed) for number, start in enumerate(starts)]

@@ -406,7 +406,7 @@ class _Slot:
         """Of observations that are images, whose values it watches."""
 
     def images(self, observation: np.ndarray, value_range: tuple[float, float] | None) -> np.ndarray:
-        """An observation as it is stored: images (H, W, C) of uint8, or of a range that is given, as uint8."""
+        """Return an observation as it is stored: images (H, W, C) of uint8, or of a range that is given, as uint8."""
         if observation.ndim != 3 or (observation.dtype != np.uint8 and value_range is None):
             return observation
         if self.layout is None:
@@ -418,7 +418,7 @@ class _Slot:
 
 
 def _location(directory: str | os.PathLike[str], name: str | None) -> str:
-    """Where the recording is; see `Recorder`."""
+    """Return where the recording is; see `Recorder`."""
     place = path_text(directory, "directory").rstrip("/")
     if name is None or RecordingFiles(place).exists(METADATA):
         return place
@@ -441,7 +441,7 @@ def _check_first_step(arrays: Mapping[str, np.ndarray], combos: Sequence[Any] | 
 
 
 def _parts(name: str, state: Any) -> dict[str, Any]:
-    """The parts of a state by name."""
+    """Return the parts of a state by name."""
     if state is None:
         return {}
     parts = state if isinstance(state, tuple | list) else (state,)
@@ -449,12 +449,12 @@ def _parts(name: str, state: Any) -> dict[str, Any]:
 
 
 def _item(value: Any, index: int | None) -> Any:
-    """The value of one of several environments, or of the only one (None)."""
+    """Return the value of one of several environments, or of the only one (None)."""
     return value if index is None else value[index]
 
 
 def _final_arrays(final: Mapping[str, Any], index: int | None) -> dict[str, np.ndarray]:
-    """Arrays of one row by name, where there are any for this environment."""
+    """Return the arrays of one row by name, where there are any for this environment."""
     values = {"final_observation": _final(final["observation"], index), "final_value": _final(final["value"], index)}
     if final["state"] is not None:
         parts = final["state"] if isinstance(final["state"], tuple | list) else (final["state"],)

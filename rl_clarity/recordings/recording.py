@@ -50,16 +50,16 @@ class Recording(ABC):
 
     @abstractmethod
     def table(self) -> list[dict[str, Any]]:
-        """A row for each episode: `episode`, `number`, `environment`, `seed`, `level_seed`, `start_step`,
+        """Return a row for each episode: `episode`, `number`, `environment`, `seed`, `level_seed`, `start_step`,
         `start_time` (seconds since 1970), `training_step`, `agent`, `end`, `steps` and `return`; None where unknown.
         """
 
     def listing(self) -> list[tuple[dict[str, Any], str | None]]:
-        """Rows as in `table`, each with the reason why the episode is damaged, or None."""
+        """Return rows as in `table`, each with the reason why the episode is damaged, or None."""
         return [(row, None) for row in self.table()]
 
     def checkpoint(self, episode: Episode) -> str | None:
-        """Path or address of the checkpoint that an episode began with; None if there is none."""
+        """Return the path or address of the checkpoint that an episode began with; None if there is none."""
         return None
 
     def to_trajectories(self, count: int | None = None, max_steps: int = 512) -> Trajectories:
@@ -163,7 +163,7 @@ class StoredRecording(Recording):
         return rows
 
     def episode(self, index: int, steps: int | None = None) -> Episode:
-        """The episode with an index, which is its position if no episode was removed.
+        """Return the episode with an index, which is its position if no episode was removed.
 
         Args:
             index: `episode` in its row.
@@ -181,7 +181,7 @@ class StoredRecording(Recording):
         return Episode({**row, "steps": steps, "end": GOING}, self._arrays(index, steps, part=True))
 
     def _missing(self) -> dict[int, str]:
-        """Why episodes are damaged, by index: blocks that are not listed, or that are not in the data files."""
+        """Return why episodes are damaged, by index: blocks that are not listed, or that are not in the data files."""
         blocks, problems = self._blocks, dict[int, str]()
         for number in np.unique(blocks["file"]).tolist():
             name = data_file(number)
@@ -215,7 +215,7 @@ class StoredRecording(Recording):
         return Episode(row, self._arrays(row["episode"], row["steps"]))
 
     def _arrays(self, index: int, steps: int, *, part: bool = False) -> dict[str, Field]:
-        """Fields of an episode; with `part`, of its first steps, as they were when there were no more."""
+        """Return the fields of an episode; with `part`, of its first steps, as they were when there were no more."""
         records = self._blocks[self._bounds[index] : self._bounds[index + 1]]
         starts = np.cumsum(records["steps"], dtype=np.int64) - records["steps"]
         if part:
@@ -255,7 +255,7 @@ def open_recording(location: str | os.PathLike[str]) -> Recording:
 
 
 def is_recording(location: str | os.PathLike[str]) -> bool:
-    """Whether there is a recording or a Minari dataset."""
+    """Return whether there is a recording or a Minari dataset."""
     from rl_clarity.recordings.minari_ import find_dataset
 
     path = local_path(os.fspath(location))

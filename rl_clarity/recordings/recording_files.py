@@ -27,23 +27,25 @@ class RecordingFiles:
         self.is_local = local_path(self.location) is not None
 
     def path(self, name: str) -> str:
-        """Path or address of a file, for messages."""
+        """Return the path or address of a file, for messages."""
         return f"{self.location}/{name}"
 
     def exists(self, name: str) -> bool:
-        """Whether there is a file of this name."""
+        """Return whether there is a file of this name."""
         try:
             return self.size(name) >= 0
         except FileNotFoundError:
             return False
 
     def size(self, name: str) -> int:
-        """Bytes of a file; raises FileNotFoundError if it does not exist, SamplesError if it is no regular file."""
+        """Return the bytes of a file; raises FileNotFoundError if it does not exist, SamplesError if it is no regular
+        file.
+        """
         return int(self._info(name)["size"])
 
     def state(self, name: str) -> tuple[Any, ...] | None:
-        """A value that changes whenever a file does; None if it does not exist. Its second item is the time of the last
-        change in seconds since 1970, where it is known.
+        """Return a value that changes whenever a file does; None if it does not exist. Its second item is the time of
+        the last change in seconds since 1970, where it is known.
         """
         try:
             info = self._info(name)
@@ -64,7 +66,7 @@ class RecordingFiles:
         return info
 
     def read(self, name: str, start: int, end: int) -> bytes:
-        """Bytes from `start` to `end`; raises SamplesError if the file does not have them."""
+        """Return bytes from `start` to `end`; raises SamplesError if the file does not have them."""
         try:
             data = self._read(f"{self._root}/{name}", start, end) if end > start else b""
         except Exception as error:
@@ -81,7 +83,7 @@ class RecordingFiles:
             return bytes(file.read(end - start))
 
     def names(self, folder: str) -> list[str]:
-        """Sorted names of what is in a folder; none if it does not exist."""
+        """Return sorted names of what is in a folder; none if it does not exist."""
         try:
             self._files.invalidate_cache()
             paths = self._files.ls(f"{self._root}/{folder}", detail=False)
@@ -92,7 +94,7 @@ class RecordingFiles:
         return sorted(str(path).rstrip("/").rpartition("/")[2] for path in paths)
 
     def metadata(self) -> dict[str, Any]:
-        """The recording's metadata."""
+        """Return the recording's metadata."""
         try:
             size = self.size(METADATA)
         except FileNotFoundError:
@@ -102,7 +104,7 @@ class RecordingFiles:
         return decode_metadata(self.read(METADATA, 0, size), self.path(METADATA))
 
     def read_from(self, name: str, start: int) -> bytes:
-        """Bytes from `start` to the file's end; empty if it does not exist."""
+        """Return bytes from `start` to the file's end; empty if it does not exist."""
         try:
             return self.read(name, start, max(start, self.size(name)))
         except FileNotFoundError:

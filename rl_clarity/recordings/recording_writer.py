@@ -323,5 +323,5 @@ class RecordingWriter:
 
 
 def _sizes(blocks: np.ndarray) -> np.ndarray:
-    """Bytes of each block."""
+    """Return the bytes of each block."""
     return blocks["header"].astype(np.int64) + blocks["data"]

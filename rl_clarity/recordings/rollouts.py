@@ -95,11 +95,13 @@ class ActionChoice:
         check_option(self, "action_noise", 0 <= self.action_noise <= 1, "must be a probability from 0 to 1")
 
     def is_random(self, outputs: Outputs) -> bool:
-        """Whether the outputs leave a choice."""
+        """Return whether the outputs leave a choice."""
         return self.action_noise > 0 or not (self.greedy or outputs.policy_logits is None)
 
     def weights(self, outputs: Outputs, masks: np.ndarray | None = None) -> np.ndarray:
-        """Weights (B, A), proportional to the probabilities of actions; `masks` (B, A) are true for valid actions."""
+        """Return weights (B, A), proportional to the probabilities of actions; `masks` (B, A) are true for valid
+        actions.
+        """
         scores = outputs.q_values if outputs.policy_logits is None else outputs.policy_logits
         if scores is None:
             raise ValueError("an agent's outputs must have policy_logits or q_values")
@@ -115,7 +117,8 @@ class ActionChoice:
         return (1 - self.action_noise) * probabilities + self.action_noise * uniform
 
     def behavior_logits(self, outputs: Outputs, masks: np.ndarray | None = None) -> np.ndarray | None:
-        """Logarithms (B, A) float32 of the probabilities of actions; None for the policy's own, and without a choice.
+        """Return logarithms (B, A) float32 of the probabilities of actions; None for the policy's own, and without a
+        choice.
 
         Those of invalid actions are -inf.
         """
@@ -291,7 +294,7 @@ def _check_range(agent: Player, layout: ImageLayout | None) -> None:
 def _step_active(
     agent: Player, observations: np.ndarray, state: State, firsts: np.ndarray, active: np.ndarray | None
 ) -> tuple[Outputs, State]:
-    """The agent's step in active environments; outputs of the others are 0, and their states stay."""
+    """Return the agent's step in active environments; outputs of the others are 0, and their states stay."""
     if active is None or active.all():
         return agent.step(observations, state, firsts)
     rows = np.flatnonzero(active)
@@ -338,7 +341,9 @@ def observe(agent: Player, frames: np.ndarray) -> np.ndarray:
 
 
 def _final_values(agent: Player, result: Step, state: State) -> np.ndarray:
-    """Values (N,) of the final observations of truncated episodes; 0 elsewhere, and where there is no observation."""
+    """Return values (N,) of the final observations of truncated episodes; 0 elsewhere, and where there is no
+    observation.
+    """
     values = np.zeros(len(result.firsts), np.float32)
     environments = [i for i in result.final_observations if result.truncated[i]]
     if environments:
@@ -354,7 +359,7 @@ def _final_values(agent: Player, result: Step, state: State) -> np.ndarray:
 
 
 def _records(transitions: Iterator[Transition]) -> Generator[Record, None, None]:
-    """Records without idle steps: environments without idle steps wait for the others."""
+    """Yield records without idle steps: environments without idle steps wait for the others."""
     queues: list[deque[Record]] = []
     for transition in transitions:
         record, idle = _to_record(transition), transition.result.idle

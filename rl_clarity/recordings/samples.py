@@ -65,12 +65,12 @@ class Trajectories:
         return len(self.actions)
 
     def steps(self, trajectory: int) -> int:
-        """Number of steps of a trajectory."""
+        """Return the number of steps of a trajectory."""
         actions: Any = self.actions
         return actions.row_length(trajectory) if isinstance(actions, RaggedArray) else actions.shape[1]
 
     def select(self, trajectory: int) -> Trajectories:
-        """One of the trajectories, (1, T)."""
+        """Return one of the trajectories, (1, T)."""
         rows = slice(trajectory, trajectory + 1)
         arrays = {name: array[rows] for name, array in to_arrays(self).items()}
         return dataclasses.replace(from_arrays(Trajectories, arrays), action_combos=self.action_combos)
@@ -89,7 +89,7 @@ class Observations:
 
     @classmethod
     def none(cls, shape: Sequence[int]) -> Observations:
-        """No extra observations of shape (H, W, C), for kinds of pages without them."""
+        """Return no extra observations of shape (H, W, C), for kinds of pages without them."""
         return cls(np.zeros((0, *shape), np.uint8))
 
 

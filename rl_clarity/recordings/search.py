@@ -49,7 +49,7 @@ def find_recordings(location: str | os.PathLike[str], *, follow_links: bool = Fa
 
 
 def recordings_at(location: str | os.PathLike[str]) -> list[str]:
-    """The location, if it is a recording, else the recordings of the log directory that it may be."""
+    """Return the location, if it is a recording, else the recordings of the log directory that it may be."""
     files = RecordingFiles(location)
     if files.exists(METADATA):
         return [files.location]
@@ -57,7 +57,7 @@ def recordings_at(location: str | os.PathLike[str]) -> list[str]:
 
 
 def _may_be(files: RecordingFiles, name: str) -> bool:
-    """Whether there is a recording in a folder, even one that cannot be read."""
+    """Return whether there is a recording in a folder, even one that cannot be read."""
     try:
         return files.exists(f"{name}/{METADATA}")
     except SamplesError:
@@ -93,7 +93,7 @@ class _Search:
                     yield from self._visit(path, root)
 
     def _visit(self, path: Path, root: Path) -> Iterator[FoundRecording]:
-        """A folder: it is a recording, or is searched later."""
+        """Yield a folder: it is a recording, or is searched later."""
         metadata = path / METADATA
         if path.parent.parts[-2:] != PurePosixPath(PLUGIN).parts:
             self._pending.append((path, root))
@@ -103,7 +103,7 @@ class _Search:
             yield FoundRecording(str(path), str(root))
 
     def _link(self, path: Path, root: Path) -> Iterator[FoundRecording]:
-        """A link, which may lead to runs, or to a recording."""
+        """Yield a link, which may lead to runs, or to a recording."""
         try:
             target = path.resolve(strict=True)
         except (OSError, RuntimeError):  # the latter for links in a circle
@@ -131,7 +131,7 @@ def _describe_link(path: Path) -> str:
 
 
 def _is_there(path: Path) -> bool:
-    """Whether there is something at a path, even if that cannot be looked at."""
+    """Return whether there is something at a path, even if that cannot be looked at."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):

@@ -43,7 +43,7 @@ class Block:
         return list(self._stored)
 
     def is_intact(self) -> bool:
-        """Whether all arrays can be read. That of the last write may not, if the machine was stopped."""
+        """Return whether all arrays can be read. That of the last write may not, if the machine was stopped."""
         try:
             for name in self.names:
                 self.read(name)
@@ -52,7 +52,7 @@ class Block:
         return True
 
     def stored(self, name: str) -> StoredArray:
-        """The array of a name, as the header describes it."""
+        """Return the array of a name, as the header describes it."""
         if name not in self._stored:
             raise SamplesError(f"{self.file} is damaged at byte {self._offset}: {name} is missing")
         return self._stored[name]
@@ -65,7 +65,8 @@ class Block:
 
 
 def intact_blocks(files: RecordingFiles, records: np.ndarray) -> np.ndarray:
-    """Records of blocks in the order of writing, without the last ones if their blocks did not reach the disk.
+    """Return the records of blocks in the order of writing, without the last ones if their blocks did not reach the
+    disk.
 
     Blocks at an address are uploaded before the records that list them, and not checked.
     """

@@ -92,7 +92,7 @@ def verify_recording(location: str | os.PathLike[str]) -> RecordingVerification:
 
 
 def _unlisted(files: RecordingFiles) -> dict[int, str]:
-    """Why episodes are damaged that have blocks, but are not listed."""
+    """Return why episodes are damaged that have blocks, but are not listed."""
     count = len(decode_episodes(files.read_from(EPISODES, 0), files.path(EPISODES)))
     blocks = np.frombuffer(complete_records(files.read_from(BLOCKS, 0), BLOCK), BLOCK)
     unlisted = np.unique(blocks["episode"][blocks["episode"] >= count]).tolist()
@@ -135,7 +135,7 @@ def repair_recording(location: str | os.PathLike[str]) -> RecordingVerification:
 
 
 def _find_episodes(data: bytes) -> np.ndarray:
-    """Records of `episodes.bin` with a correct checksum, wherever they begin."""
+    """Return the records of `episodes.bin` with a correct checksum, wherever they begin."""
     size, position, found = EPISODE.itemsize, 0, []
     while position + size <= len(data):
         record = data[position : position + size]
@@ -148,7 +148,7 @@ def _find_episodes(data: bytes) -> np.ndarray:
 
 
 def _find_blocks(files: RecordingFiles, folder: Path) -> np.ndarray:
-    """Records of all blocks that can be read, in the order of writing."""
+    """Return the records of all blocks that can be read, in the order of writing."""
     found = []
     for path in sorted(folder.glob("data-*.bin")):
         number = path.stem.partition("-")[2]
@@ -165,7 +165,7 @@ def _find_blocks(files: RecordingFiles, folder: Path) -> np.ndarray:
 
 
 def _scan(data: mmap.mmap, number: int) -> Iterator[np.ndarray]:
-    """Records (1,) of what seem to be blocks of a data file."""
+    """Yield records (1,) of what seem to be blocks of a data file."""
     position = data.find(MAGIC)
     while position >= 0:
         _, size, checksum = PREFIX.unpack(data[position : position + PREFIX.size].ljust(PREFIX.size, b"\0"))

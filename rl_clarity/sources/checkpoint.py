@@ -121,7 +121,9 @@ class CheckpointSource(Source):
         return Samples(trajectories, observations, metadata)
 
     def preview(self, recordings: Directory) -> Preview:
-        """A few of the saved samples; if they are not up to date, a few steps that are collected for the preview."""
+        """Return a few of the saved samples; if they are not up to date, a few steps that are collected for the
+        preview.
+        """
         if self.spec is None or self.up_to_date:
             samples = self.load()
             return preview_samples(samples.trajectories, samples.observations, samples.metadata)
@@ -278,7 +280,7 @@ def _compute_keys(checkpoint: Checkpoint, spec: EnvironmentSpec, plan: SamplingP
 
 
 def _saved_keys(paths: SamplePaths) -> tuple[str | None, str | None]:
-    """Keys of the saved trajectories and observations, None for those that are missing."""
+    """Return the keys of the saved trajectories and observations, None for those that are missing."""
     return _saved_key(paths.trajectories), _saved_key(paths.observations)
 
 
@@ -311,7 +313,7 @@ def _collect(source: CheckpointSource, spec: EnvironmentSpec) -> None:
 
 
 def _description(spec: EnvironmentSpec, plan: SamplingPlan) -> JsonObject:
-    """Metadata of samples that are known before they are collected."""
+    """Return the metadata of samples that are known before they are collected."""
     return {"environment": asdict(spec), "sampling": asdict(plan)}
 
 

@@ -79,7 +79,9 @@ def _read_text(path: Path) -> str:
 
 
 def _rows(text: str) -> tuple[list[str], list[list[str]], list[int]]:
-    """Header of CSV text, its complete rows without spaces around the values, and the lines that they end at."""
+    """Return the header of CSV text, its complete rows without spaces around the values, and the lines that they end
+    at.
+    """
     reader = csv.reader(io.StringIO(text))
     header: list[str] = next((row for row in reader if row), [])
     rows = [([cell.strip() for cell in row], reader.line_num) for row in reader if len(row) == len(header)]
@@ -116,7 +118,9 @@ def _read_columns(path: Path, text: str, columns: tuple[str, str] | None) -> Cur
 
 
 def _read_monitor(path: Path, text: str) -> tuple[np.ndarray, np.ndarray]:
-    """Steps and mean returns of `monitor.csv`, which has a row for each episode: return `r`, length `l`, time `t`."""
+    """Return steps and mean returns of `monitor.csv`, which has a row for each episode: return `r`, length `l`, time
+    `t`.
+    """
     header, rows, lines = _rows(text.partition("\n")[2])
     if not {"r", "l"} <= set(header):
         raise ClarityError("the log begins like monitor.csv of Stable-Baselines3, but has no columns r and l")
@@ -148,7 +152,7 @@ def _read_events(path: Path, tag: str | None) -> tuple[Sequence[float], Sequence
 
 
 def _numbers(texts: Sequence[str]) -> np.ndarray:
-    """Numbers (n,) float64; NaN for other text."""
+    """Return numbers (n,) float64; NaN for other text."""
     return np.array([_number(text) for text in texts], np.float64)
 
 

@@ -127,7 +127,7 @@ def add_observations(
 
 
 def recorded_step_bytes(trajectories: Trajectories) -> float:
-    """Bytes that a step takes in a recording, from a block of the first steps."""
+    """Return bytes that a step takes in a recording, from a block of the first steps."""
     arrays = {name: np.asarray(array[0, :MAX_STEPS]) for name, array in to_arrays(trajectories).items()}
     header, data = encode_block(0, 0, arrays, {})
     return (len(header) + len(data)) / len(arrays["actions"])
@@ -159,7 +159,7 @@ def _map(samples: SamplesT, function: Callable[[np.ndarray], np.ndarray]) -> Sam
 
 
 def _item_bytes(samples: Trajectories | Observations, axes: int) -> int:
-    """Bytes of one item of all arrays, without their first axes."""
+    """Return the bytes of one item of all arrays, without their first axes."""
     return sum(
         int(np.prod(array.shape[axes:], dtype=np.int64)) * array.itemsize for array in to_arrays(samples).values()
     )

@@ -74,7 +74,7 @@ class RecordedPlay(Source):
         return self._samples(recordings, results[self._task(recordings).name])
 
     def preview(self, recordings: Directory) -> Preview:
-        """The recording, if it is finished; else a few steps."""
+        """Return the recording, if it is finished; else a few steps."""
         task = self._task(recordings)
         facts = WorkStore(recordings).finished(task.name, task.key)
         if facts is not None:
@@ -128,7 +128,7 @@ class RecordedPlay(Source):
 
 
 def play_identity(checkpoint: Checkpoint, num_actions: int, play: Mapping[str, object], seed: int) -> list[object]:
-    """JSON value that identifies a checkpoint and its play, without building the agent."""
+    """Return JSON value that identifies a checkpoint and its play, without building the agent."""
     spec = spec_from_metadata(checkpoint.metadata, num_actions=num_actions)
     sources = [formats.source_key(checkpoint), environments.source_key(spec)]
     return [checkpoint.sha256, checkpoint.metadata, dataclasses.asdict(spec), sources, play, seed]

@@ -82,7 +82,7 @@ def read_series(
 def find_curve(
     series: Sequence[SeriesCheckpoint], log: str | os.PathLike[str] | None, columns: tuple[str, str] | None
 ) -> tuple[Curve, str] | None:
-    """The learning curve in a log, and the log's name; by default that of a known log beside the checkpoints.
+    """Return the learning curve in a log, and the log's name; by default that of a known log beside the checkpoints.
 
     Raises ClarityError, or OptionError for unknown columns, for a log that is given and cannot be read.
     """
@@ -100,7 +100,7 @@ def find_curve(
 
 
 def _expand(text: str) -> list[Path] | None:
-    """Files of a folder or pattern, by the numbers in their names; None for a single checkpoint."""
+    """Return the files of a folder or pattern, by the numbers in their names; None for a single checkpoint."""
     if local_path(text) is None:
         return None
     path = models.resolve(text)
@@ -118,7 +118,7 @@ def _expand(text: str) -> list[Path] | None:
 
 
 def _natural(name: str) -> tuple[bool, list[Any]]:
-    """Order of names: numbers by their value; names without a number, which are copies of the newest, last."""
+    """Return the order of names: numbers by their value; names without a number, which are copies of the newest, last."""
     parts = re.split(r"(\d+)", name)
     return len(parts) == 1, [int(part) if part.isdigit() else part for part in parts]
 
@@ -135,7 +135,7 @@ def _read(path: Path, metadata: Mapping[str, Any], steps_per_number: float | Non
 
 
 def _content(checkpoint: Checkpoint) -> str:
-    """Hash of what a checkpoint computes: copies may differ in their time of writing."""
+    """Return the hash of what a checkpoint computes: copies may differ in their time of writing."""
     digest = hashlib.sha256(checkpoint.network.encode())
     for name, array in sorted(checkpoint.parameters.items()):
         digest.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
@@ -157,13 +157,13 @@ def _check_environments(series: Sequence[SeriesCheckpoint]) -> None:
 
 
 def _environment(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What must be the same for all checkpoints of a series."""
+    """Return what must be the same for all checkpoints of a series."""
     spec = spec_from_metadata(checkpoint.metadata)
     return {"env_kind": spec.kind, "env_name": spec.name.lower(), **spec.options}
 
 
 def _with_names(series: Sequence[SeriesCheckpoint]) -> list[SeriesCheckpoint]:
-    """Files of the same name in different folders are called FOLDER/NAME."""
+    """Return the files of the same name in different folders are called FOLDER/NAME."""
     names = [one.name for one in series]
     return [
         replace(one, name=f"{one.checkpoint.path.parent.name}/{one.name}") if names.count(one.name) > 1 else one

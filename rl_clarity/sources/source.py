@@ -43,15 +43,15 @@ class Source(ABC):
 
     @abstractmethod
     def preview(self, recordings: Directory) -> Preview:
-        """A few of the samples, to plan the page and to measure its cost; `recordings` as for `samples`."""
+        """Return a few of the samples, to plan the page and to measure its cost; `recordings` as for `samples`."""
 
     def tasks(self, recordings: Directory) -> list[Task]:
-        """Tasks that record what is missing; the ranks share those of all sources of a page."""
+        """Return tasks that record what is missing; the ranks share those of all sources of a page."""
         return []
 
     @abstractmethod
     def samples(self, recordings: Directory, job: Job, results: Results) -> Samples:
-        """The samples, which all ranks load together.
+        """Return the samples, which all ranks load together.
 
         Args:
             recordings: Directory for recordings that are made for the page.
@@ -61,5 +61,5 @@ class Source(ABC):
 
 
 def checkpoint_metadata(checkpoint: Checkpoint) -> JsonObject:
-    """Metadata of samples that their agent's checkpoint knows."""
+    """Return the metadata of samples that their agent's checkpoint knows."""
     return {"network": checkpoint.network, **checkpoint.metadata}

@@ -200,7 +200,7 @@ def analyze_states(
 
 
 def combined_facts(facts: Mapping[str, Any], parts: Iterable[Part]) -> dict[str, Any]:
-    """The facts of an analysis, from those of its fit and of its parts."""
+    """Return the facts of an analysis, from those of its fit and of its parts."""
     combined: dict[str, Any] = {**facts, "skipped": {}}
     for part in parts:
         combined |= part.facts

@@ -100,7 +100,9 @@ def _has_value(agent: Agent) -> bool:
 
 
 def _examples(data: StateData, values: np.ndarray, wanted: float) -> np.ndarray:
-    """Rows (8,) of the steps whose values are nearest to `wanted`, each of another episode, among the nearest 1 %."""
+    """Return rows (8,) of the steps whose values are nearest to `wanted`, each of another episode, among the nearest 1
+    %.
+    """
     distance = np.abs(values - wanted)
     count = max(EXAMPLES, round(TAIL * len(values)))
     nearest = np.argpartition(distance, min(count, len(values)) - 1)[:count]
@@ -116,7 +118,9 @@ def _cosines(vectors: np.ndarray) -> np.ndarray:
 
 
 def _correlations(centered: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Pearson's correlation (D, M) of centered coordinates (n, D) with other numbers (n, M); 0 for constant ones."""
+    """Return Pearson's correlation (D, M) of centered coordinates (n, D) with other numbers (n, M); 0 for constant
+    ones.
+    """
     others = others - others.mean(axis=0)
     products = centered.T @ others / len(others)
     deviations = np.outer(centered.std(axis=0), others.std(axis=0))
@@ -124,7 +128,7 @@ def _correlations(centered: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def _autocorrelation(data: StateData, centered: np.ndarray, lag: int) -> np.ndarray:
-    """(D,) correlation of coordinates with themselves `lag` steps later in an episode; NaN without such steps."""
+    """Return (D,) correlation of coordinates with themselves `lag` steps later in an episode; NaN without such steps."""
     later = np.flatnonzero(data.time >= lag)
     if not len(later):
         return np.full(centered.shape[1], np.nan)

@@ -92,7 +92,7 @@ def find_clusters(
 
 
 def _ordered(labels: np.ndarray) -> np.ndarray:
-    """Labels with the largest cluster first."""
+    """Return labels with the largest cluster first."""
     kept = labels[labels != NOISE]
     if not len(kept):
         return np.full(len(labels), NOISE, np.int32)
@@ -162,7 +162,7 @@ def _hmm(points: np.ndarray, count: int, seed: int, starts: np.ndarray) -> np.nd
 
 
 def _nearest(points: np.ndarray, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Labels of all points: those of the fitted ones, `rows`, and of the others' nearest fitted one."""
+    """Return the labels of all points: those of the fitted ones, `rows`, and of the others' nearest fitted one."""
     from sklearn.neighbors import KNeighborsClassifier
 
     if len(rows) == len(points):

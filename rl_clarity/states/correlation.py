@@ -135,7 +135,7 @@ def _checked(s: np.ndarray, lags: Sequence[int], by: Any) -> tuple[np.ndarray, n
 
 
 def _moments(values: np.ndarray, lag: int, labels: np.ndarray | None, group: Any) -> np.ndarray:
-    """Sums over the pairs of each sequence (N, 1 + 4 D + D D): count, sums, squares, products.
+    """Return sums over the pairs of each sequence (N, 1 + 4 D + D D): count, sums, squares, products.
 
     Values are standardized over all sequences first, so that sums of squares keep their precision; those that do not
     vary are 0.
@@ -154,7 +154,7 @@ def _moments(values: np.ndarray, lag: int, labels: np.ndarray | None, group: Any
 
 
 def _correlation(moments: np.ndarray) -> np.ndarray:
-    """The correlations (D, D) of summed moments (1 + 4 D + D D,)."""
+    """Return the correlations (D, D) of summed moments (1 + 4 D + D D,)."""
     dimensions = round((len(moments) + 3) ** 0.5) - 2
     count, rest = moments[0], moments[1:]
     if count < 2:

@@ -150,7 +150,9 @@ def _measures(parts: Sequence[Evaluation], causes: Sequence[str]) -> np.ndarray:
 
 
 def _visited_clusters(analysis: StateAnalysis) -> tuple[list[int], Measure]:
-    """Labels (K,) of clusters, and a function that says for each environment which of them its state is in, (N, K)."""
+    """Return labels (K,) of clusters, and a function that says for each environment which of them its state is in, (N,
+    K).
+    """
     from sklearn.neighbors import KNeighborsClassifier
 
     options = analysis.facts["options"]

@@ -88,7 +88,7 @@ def memory_gradients(
 
 
 def _way(observations: np.ndarray, baseline: np.ndarray | None, points: int) -> list[np.ndarray]:
-    """Observations (B, ...) uint8 at the middles of equal parts of the way from the baseline, if there is one."""
+    """Return observations (B, ...) uint8 at the middles of equal parts of the way from the baseline, if there is one."""
     if baseline is None:
         return [observations]
     start = baseline.astype(np.float32)

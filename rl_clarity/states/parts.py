@@ -65,12 +65,12 @@ class FittedStates:
         return self.agent if is_whole else None
 
     def arrays(self) -> Arrays:
-        """`coordinates`, `episode`, `time`, and `cluster.METHOD`."""
+        """Return `coordinates`, `episode`, `time`, and `cluster.METHOD`."""
         arrays = {"coordinates": self.coordinates, "episode": self.data.episode, "time": self.data.time}
         return arrays | {f"cluster.{method}": one.labels for method, one in self.clusters.items()}
 
     def facts(self) -> dict[str, Any]:
-        """What an analysis says of the recording, the options and the clusters, as JSON."""
+        """Return what an analysis says of the recording, the options and the clusters, as JSON."""
         facts = {
             "recording": self.data.recording.location,
             "steps": len(self.data),
@@ -159,12 +159,12 @@ def _maps(fitted: FittedStates) -> Part:
 
 
 def map_perplexity(points: int) -> float:
-    """The perplexity of a map by t-SNE of this many points."""
+    """Return the perplexity of a map by t-SNE of this many points."""
     return usable_perplexity(PERPLEXITY, min(points, 5000))
 
 
 def _causes(fitted: FittedStates) -> Part:
-    """Correlation and influence over time, of all steps and by cluster, and how far they agree."""
+    """Return the correlation and influence over time, of all steps and by cluster, and how far they agree."""
     options, data, labels = fitted.options, fitted.data, fitted.labels
     lags = tuple(lag for lag in options.lags if lag < min(LONGEST, int(data.length.max())))
     if lags != options.lags:

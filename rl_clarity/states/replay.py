@@ -134,7 +134,7 @@ def _other_episodes(data: StateData, rows: np.ndarray, rng: np.random.Generator)
 
 
 def _differences(plain: Sequence[Outputs], others: Sequence[Outputs]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Differences (K, n) of the policy and of the value, and whether the most likely action is the same."""
+    """Return differences (K, n) of the policy and of the value, and whether the most likely action is the same."""
     policies, values, same = [], [], []
     for before, after in zip(plain, others, strict=True):
         policies.append(_each(_policy_difference, before, after))
@@ -164,7 +164,7 @@ def _policy_difference(before: np.ndarray, after: np.ndarray) -> np.ndarray:
 
 
 def _intervals(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Percentile bootstrap intervals (C, K, 2) of the means of (C, K, n)."""
+    """Return the percentile bootstrap intervals (C, K, 2) of the means of (C, K, n)."""
     count = values.shape[2]
     weights = rng.multinomial(count, np.full(count, 1 / count), size=RESAMPLES) / count  # (R, n)
     means = values @ weights.T  # (C, K, R)

@@ -62,7 +62,7 @@ def _grid(surface: _Surface, top_fraction: float) -> Examples:
 
 
 def grid_shape(layer: tuple[int, int], subdiv_mult: float) -> tuple[int, int]:
-    """Rows and columns of `dataset_grid` for a layer of (h, w)."""
+    """Return rows and columns of `dataset_grid` for a layer of (h, w)."""
     height, width = (len(_zoomed_positions(size, subdiv_mult)) for size in layer)
     return height, width
 
@@ -95,7 +95,7 @@ def thumbnail(activations: np.ndarray, num_mult: int = 4) -> Examples:
 
 
 def _values_of(activations: np.ndarray, part: np.ndarray) -> Values:
-    """Values (n, positions) of cells that are some of the observations."""
+    """Return values (n, positions) of cells that are some of the observations."""
     return lambda cells: np.asarray(activations[part[cells]])
 
 

@@ -166,7 +166,7 @@ def _middle(values: np.ndarray) -> np.ndarray:
 def _observations(
     peaks: np.ndarray, places: np.ndarray, episodes: np.ndarray, order: Callable[[np.ndarray], np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Observations and positions (K, n, 2), strongest first, and their strengths (K, n)."""
+    """Return observations and positions (K, n, 2), strongest first, and their strengths (K, n)."""
     chosen_places = np.full((len(peaks), EXAMPLES, 2), NONE, np.int32)
     strengths = np.zeros((len(peaks), EXAMPLES), np.float32)
     for k, row in enumerate(peaks):
@@ -193,7 +193,7 @@ def _overlap(activations: Callable[[int], np.ndarray], peaks: np.ndarray, places
 
 
 def _strongest_near(values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """The strongest of values (n, h, w) around a position of each (n,)."""
+    """Return the strongest of values (n, h, w) around a position of each (n,)."""
     height, width = values.shape[1:]
     vertical, horizontal = (
         np.abs(np.arange(size) - at[:, None]) <= max(1, size // NEAR) for size, at in ((height, rows), (width, columns))

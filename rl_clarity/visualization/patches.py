@@ -63,7 +63,9 @@ class _Patches:
 
     @classmethod
     def of_grid(cls, examples: Examples, size: tuple[int, int], layer: tuple[int, int], expand_mult: float) -> _Patches:
-        """Patches of a grid: those of a row of cells share their rows of pixels, so sizes may differ by rounding."""
+        """Return the patches of a grid: those of a row of cells share their rows of pixels, so sizes may differ by
+        rounding.
+        """
         unit, padding = _units(size, layer, expand_mult)
         first = np.round((examples.centers - expand_mult / 2) * unit).astype(int)
         last = np.round((examples.centers + expand_mult / 2) * unit).astype(int)
@@ -74,7 +76,7 @@ class _Patches:
     def of_one_size(
         cls, examples: Examples, size: tuple[int, int], layer: tuple[int, int], expand_mult: float
     ) -> _Patches:
-        """Patches anywhere, all of the same size."""
+        """Return patches anywhere, all of the same size."""
         unit, padding = _units(size, layer, expand_mult)
         first = np.round((examples.centers - expand_mult / 2) * unit).astype(int)
         extent = np.round(expand_mult * unit).astype(int)

@@ -21,13 +21,13 @@ _PARTS = 16
 
 
 def written_codes() -> np.ndarray:
-    """Magnitudes of the codes that are written: those of equal steps, then all others."""
+    """Return the magnitudes of the codes that are written: those of equal steps, then all others."""
     equal = np.rint(SMALLEST * np.sqrt(np.arange(STEPS + 1)))
     return np.concatenate([equal, np.arange(equal[-1] + 1, LEVELS + 1)]).astype(np.int8)
 
 
 def _nearest_codes() -> np.ndarray:
-    """The written code of the nearest value, for each part of a code."""
+    """Return the written code of the nearest value, for each part of a code."""
     codes, roots = written_codes(), np.arange(LEVELS * _PARTS + 1) / _PARTS
     return codes[np.abs(roots[:, None] ** 2 - codes.astype(float) ** 2).argmin(axis=1)]
 

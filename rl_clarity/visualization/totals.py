@@ -25,7 +25,9 @@ def channel_totals(channels: np.ndarray, residual: np.ndarray | None = None) -> 
 
 
 def magnitudes(totals: np.ndarray) -> list[float]:
-    """Sums of magnitudes over frames and positions of totals (T, K + 1, 2): of the features, and of all parts."""
+    """Return the sums of magnitudes over frames and positions of totals (T, K + 1, 2): of the features, and of all
+    parts.
+    """
     by_part = np.abs(totals).sum(axis=(0, 2), dtype=np.float64)
     return [float(by_part[:-1].sum()), float(by_part.sum())]
 

@@ -20,7 +20,7 @@ FPS = 8
 
 
 def clip_frames(batch: Batch, rollouts: Rollouts) -> np.ndarray:
-    """Frames (T, rows, columns, 1 or 3) uint8: a row of images for each window, with `COLUMNS` side by side.
+    """Return frames (T, rows, columns, 1 or 3) uint8: a row of images for each window, with `COLUMNS` side by side.
 
     Frames after the end of an episode are gray.
     """

@@ -112,7 +112,7 @@ def deletion_test(
 
 
 def _block_sums(values: np.ndarray, block: int) -> np.ndarray:
-    """Sums (B, T x rows x columns) over blocks of values (B, T, H, W, C)."""
+    """Return sums (B, T x rows x columns) over blocks of values (B, T, H, W, C)."""
     summed = values.sum(axis=-1)
     for axis in (2, 3):
         summed = np.add.reduceat(summed, np.arange(0, summed.shape[axis], block), axis=axis)

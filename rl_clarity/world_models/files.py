@@ -121,7 +121,7 @@ def _header(file: Path, header: Any) -> dict[str, Any]:
 
 
 def _size(file: Path, values: Mapping[str, Any]) -> Size:
-    """Widths from a file, each of them in a range that shapes can be computed for."""
+    """Return widths from a file, each of them in a range that shapes can be computed for."""
     names = {field.name for field in fields(Size)}
     numbers = [n for value in values.values() for n in (value if isinstance(value, list) else [value])]
     if set(values) != names or not all(type(n) is int and 1 <= n <= MAX_WIDTH for n in numbers):

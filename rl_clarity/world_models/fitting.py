@@ -159,7 +159,7 @@ class Fitter:
         return np.array([*losses, norm])
 
     def simulator(self) -> Simulator:
-        """The simulator as it is now."""
+        """Return the simulator as it is now."""
         facts = {"fit": asdict(self.options), "fitted_steps": self.steps, **self._facts}
         return Simulator(self.agent, self.world, facts)
 
@@ -170,7 +170,7 @@ class Fitter:
         return clip_frames(batch, follow(self.simulator(), batch))
 
     def state(self) -> TrainingState:
-        """Everything that the next step depends on."""
+        """Return everything that the next step depends on."""
         arrays = {f"world/{name}": array for name, array in self.world.parameters().items()}
         arrays |= {f"adam/{name}": array for name, array in self._adam.state().items()}
         arrays["log"] = np.array([*self._sums, self._count])

@@ -177,7 +177,7 @@ def simulated_influence(
 
 
 def target_value(simulation: Simulation, target: Target, at: int) -> Tensor:
-    """A target (B,) at a step of a simulation, as a tensor."""
+    """Return a target (B,) at a step of a simulation, as a tensor."""
     import tensorflow as tf
 
     step = simulation.steps[at]
@@ -195,7 +195,7 @@ def target_value(simulation: Simulation, target: Target, at: int) -> Tensor:
 
 
 def flat_state(state: Sequence[Tensor]) -> Tensor:
-    """The parts (B, ...) of an agent's state side by side, (B, H)."""
+    """Return the parts (B, ...) of an agent's state side by side, (B, H)."""
     import tensorflow as tf
 
     return tf.concat([tf.reshape(part, (part.shape[0], -1)) for part in state], axis=1)
@@ -223,7 +223,7 @@ def check_target(simulator: Simulator, target: Target, at: int) -> None:
 
 
 def _noisy(simulator: Simulator, starts: Any, begin: Start, noise: float, rng: np.random.Generator, seed: int) -> Start:
-    """A start whose latent has noise; the agent's state follows, unless the caller's `Start` has it."""
+    """Return a start whose latent has noise; the agent's state follows, unless the caller's `Start` has it."""
     if noise == 0:
         return begin
     if begin.latent is None:
@@ -248,7 +248,7 @@ def _tape(start: Start) -> Iterator[Any]:
 
 
 def _gradients(tape: Any, value: Tensor, simulation: Simulation) -> list[np.ndarray]:
-    """Gradients (B, t + 1, ...) of (B,) with respect to frames, world states and the parts of the agent's state."""
+    """Return gradients (B, t + 1, ...) of (B,) with respect to frames, world states and the parts of the agent's state."""
     steps = simulation.steps
     sources = [[step.frame for step in steps], [step.deterministic for step in steps], [s.stochastic for s in steps]]
     sources += [[step.state[i] for step in steps] for i in range(len(steps[0].state))]

@@ -103,7 +103,7 @@ def interpolate_latents(first: np.ndarray, second: np.ndarray, count: int) -> np
 def _climb(
     simulator: Simulator, target: Target, latents: np.ndarray, at: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The target (B,) and its gradient (B, n) with respect to latents."""
+    """Return the target (B,) and its gradient (B, n) with respect to latents."""
     import tensorflow as tf
 
     point = tf.constant(latents, tf.float32)

@@ -106,7 +106,7 @@ def simulator_losses(
 
 
 def total_loss(losses: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
-    """The weighted sum of the losses; those of weight 0 are left out."""
+    """Return the weighted sum of the losses; those of weight 0 are left out."""
     return sum(weights[name] * loss for name, loss in losses.items() if weights[name])
 
 
@@ -123,7 +123,7 @@ def uniformity(latent: Tensor) -> Tensor:
 
 
 def divergence(q: Tensor, p: Tensor) -> Tensor:
-    """KL(q || p) (...,) of independent categorical variables with logits (..., V, K), summed over variables."""
+    """Return KL(q || p) (...,) of independent categorical variables with logits (..., V, K), summed over variables."""
     from keras import ops
 
     log_q, log_p = ops.log_softmax(q, axis=-1), ops.log_softmax(p, axis=-1)
@@ -131,7 +131,7 @@ def divergence(q: Tensor, p: Tensor) -> Tensor:
 
 
 def _balanced_divergence(world: WorldModel, q: Tensor, p: Tensor, balance: float) -> Tensor:
-    """(B, T)."""
+    """Return (B, T)."""
     from keras import ops
 
     shape = (-1, int(q.shape[1]), world.size.variables, world.size.classes)
@@ -142,7 +142,7 @@ def _balanced_divergence(world: WorldModel, q: Tensor, p: Tensor, balance: float
 def _observe(
     world: WorldModel, latent: Tensor, encoded: Tensor, actions: Tensor, noise: Tensor
 ) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor]:
-    """States (B, T, ...) of the world that sees encoded frames (B, T, E) after actions (B, T or more, A).
+    """Return states (B, T, ...) of the world that sees encoded frames (B, T, E) after actions (B, T or more, A).
 
     Also the logits (B, T, V x K) of the posterior, and the first deterministic state.
     """
@@ -168,7 +168,7 @@ def _seen(
     decoded: Tensor,
     true: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """What the agent makes of decoded and of true frames, (B T, S): its state after, or else its outputs."""
+    """Return what the agent makes of decoded and of true frames, (B T, S): its state after, or else its outputs."""
     from keras import ops
 
     if batch.states.shape[-1]:
@@ -187,7 +187,7 @@ def _by_step(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 
 def _flat(x: Any) -> Tensor:
-    """(B, T, ...) as (B T, ...)."""
+    """Return (B, T, ...) as (B T, ...)."""
     from keras import ops
 
     return ops.reshape(x, (-1, *x.shape[2:]))

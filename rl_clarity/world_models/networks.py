@@ -109,7 +109,9 @@ class WorldModel:
         return ops.elu(self._dense(x, self.size.hidden, "encoder/features"))
 
     def latent(self, encoded: Tensor) -> Tensor:
-        """The latent b (B, n), of length 1, of a few encoded frames (B, T, E): a GRU over them, then a dense layer."""
+        """Return the latent b (B, n), of length 1, of a few encoded frames (B, T, E): a GRU over them, then a dense
+        layer.
+        """
         from keras import ops
 
         state = ops.zeros_like(encoded[:, 0])
@@ -118,7 +120,7 @@ class WorldModel:
         return normalized(self._dense(state, self.size.latent, "latent/out"))
 
     def first(self, latent: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """The first state of the world: d (B, D), and z (B, V x K) sampled with Gumbel noise (B, V, K)."""
+        """Return the first state of the world: d (B, D), and z (B, V x K) sampled with Gumbel noise (B, V, K)."""
         from keras import ops
 
         x = ops.elu(self._dense(latent, self.size.hidden, "first/hidden"))
@@ -126,7 +128,7 @@ class WorldModel:
         return deterministic, self.sample(self._dense(x, self.stochastic, "first/stochastic"), noise)
 
     def first_of_agent(self, latent: Tensor) -> tuple[Tensor, Tensor]:
-        """The agent's first state (B, S), and logits (B, A) of its last action."""
+        """Return the agent's first state (B, S), and logits (B, A) of its last action."""
         from keras import ops
 
         x = ops.elu(self._dense(latent, self.size.hidden, "first/agent"))
@@ -134,7 +136,7 @@ class WorldModel:
         return state, self._dense(x, self.num_actions, "first/action")
 
     def transition(self, deterministic: Tensor, stochastic: Tensor, action: Tensor) -> Tensor:
-        """The next d (B, D), after an action (B, A), one-hot: a GRU with layer normalization."""
+        """Return the next d (B, D), after an action (B, A), one-hot: a GRU with layer normalization."""
         from keras import ops
 
         x = ops.concatenate([stochastic, action], axis=-1)
@@ -142,14 +144,14 @@ class WorldModel:
         return self._gru(x, deterministic, "transition/gru")
 
     def prior(self, deterministic: Tensor) -> Tensor:
-        """Logits (N, V x K) of z, from d alone."""
+        """Return logits (N, V x K) of z, from d alone."""
         from keras import ops
 
         x = ops.elu(self._dense(deterministic, self.size.hidden, "prior/hidden"))
         return self._dense(x, self.stochastic, "prior/out")
 
     def posterior(self, deterministic: Tensor, encoded: Tensor) -> Tensor:
-        """Logits (N, V x K) of z, from d and the encoded frame (N, E)."""
+        """Return logits (N, V x K) of z, from d and the encoded frame (N, E)."""
         from keras import ops
 
         x = ops.concatenate([deterministic, encoded], axis=-1)
@@ -157,7 +159,8 @@ class WorldModel:
         return self._dense(x, self.stochastic, "posterior/out")
 
     def sample(self, logits: Tensor, noise: Tensor) -> Tensor:
-        """One-hot samples (N, V x K) with Gumbel noise (N, V, K), or modes with zeros; the gradient is the softmax's.
+        """Return one-hot samples (N, V x K) with Gumbel noise (N, V, K), or modes with zeros; the gradient is the
+        softmax's.
 
         Straight-through gradients: Bengio et al. 2013, https://arxiv.org/abs/1308.3432.
         """
@@ -167,7 +170,7 @@ class WorldModel:
         return ops.reshape(straight_through(parts, noise), (-1, self.stochastic))
 
     def decode(self, deterministic: Tensor, stochastic: Tensor) -> Tensor:
-        """Frames (N, H, W, C), about 0..1."""
+        """Return frames (N, H, W, C), about 0..1."""
         from keras import ops
 
         height, width, colors = self.observation_shape
@@ -184,7 +187,7 @@ class WorldModel:
         return x[:, :height, :width] + 0.5
 
     def outcome(self, deterministic: Tensor, stochastic: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
-        """Reward (N,) of an action (N, A), and the logit (N,) that the episode ends with it."""
+        """Return the reward (N,) of an action (N, A), and the logit (N,) that the episode ends with it."""
         from keras import ops
 
         x = ops.concatenate([deterministic, stochastic, action], axis=-1)
@@ -252,7 +255,7 @@ class WorldModel:
         return x + self._conv(ops.elu(y), channels, 3, f"{name}/residual/1")
 
     def _gru(self, x: Tensor, state: Tensor, name: str) -> Tensor:
-        """A GRU whose gates are normalized over their units (Ba et al. 2016, https://arxiv.org/abs/1607.06450).
+        """Return a GRU whose gates are normalized over their units (Ba et al. 2016, https://arxiv.org/abs/1607.06450).
 
         The update gate starts low (bias -1), so that a new network remembers.
         """
@@ -269,14 +272,15 @@ class WorldModel:
 
 
 def normalized(latent: Tensor) -> Tensor:
-    """Vectors (..., n) scaled to length 1."""
+    """Return vectors (..., n) scaled to length 1."""
     from keras import ops
 
     return latent * ops.rsqrt(ops.sum(ops.square(latent), axis=-1, keepdims=True) + 1e-12)
 
 
 def straight_through(logits: Tensor, noise: Tensor) -> Tensor:
-    """One-hot vectors (..., K) of the largest of logits + noise; their gradient is that of the softmax of the logits.
+    """Return one-hot vectors (..., K) of the largest of logits + noise; their gradient is that of the softmax of the
+    logits.
 
     With Gumbel noise they are samples of the softmax, with zeros its mode.
     """
@@ -288,5 +292,5 @@ def straight_through(logits: Tensor, noise: Tensor) -> Tensor:
 
 
 def gumbel(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Gumbel noise, float32: the largest of logits plus noise is a sample of their softmax."""
+    """Return Gumbel noise, float32: the largest of logits plus noise is a sample of their softmax."""
     return rng.gumbel(size=shape).astype(np.float32)

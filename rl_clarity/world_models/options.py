@@ -113,7 +113,7 @@ class FitOptions:
         return {name: float(getattr(self, name)) for name in LOSSES}
 
     def fixed(self) -> dict[str, Any]:
-        """The options that must stay the same when training is resumed."""
+        """Return the options that must stay the same when training is resumed."""
         return {name: value for name, value in asdict(self).items() if name not in CHANGEABLE}
 
 

@@ -72,7 +72,7 @@ class Quality:
     """Of saliency through time of the value; None for an agent without one."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return to_plain(self, finite=True)
 
     def __str__(self) -> str:
@@ -196,7 +196,7 @@ def action_compass(
 
 
 def scene_displacement(frames: np.ndarray) -> np.ndarray:
-    """Displacement (B, 2) of an agent that the view is centered on: the scene moves the other way.
+    """Return the displacement (B, 2) of an agent that the view is centered on: the scene moves the other way.
 
     The shift between successive frames (B, T, H, W, C) is the one with the least mean squared difference where they
     overlap, of at most `REACH` pixels, refined by a parabola through its neighbors (block matching). It also works on
@@ -219,12 +219,14 @@ def scene_displacement(frames: np.ndarray) -> np.ndarray:
 
 
 def _overlaps(shift: int, size: int) -> tuple[slice, slice]:
-    """Where an axis before and after a shift shows the same."""
+    """Return where an axis before and after a shift shows the same."""
     return slice(max(0, -shift), size - max(0, shift)), slice(max(0, shift), size - max(0, -shift))
 
 
 def _refined(errors: np.ndarray, best: np.ndarray) -> np.ndarray:
-    """Where parabolas through the least errors (S, S, n) and their neighbors are least: (2, n), from -0.5 to 0.5."""
+    """Return where parabolas through the least errors (S, S, n) and their neighbors are least: (2, n), from -0.5 to
+    0.5.
+    """
     last = len(errors) - 1
     inner = np.clip(best, 1, last - 1)
     each = np.arange(best.shape[1])
@@ -237,7 +239,8 @@ def _refined(errors: np.ndarray, best: np.ndarray) -> np.ndarray:
 
 
 def two_sample_auc(first: np.ndarray, second: np.ndarray, mask: np.ndarray) -> float:
-    """Area under the ROC curve of a logistic regression that tells two samples (N, T, S) apart, where `mask` (N, T).
+    """Return the area under the ROC curve of a logistic regression that tells two samples (N, T, S) apart, where `mask`
+    (N, T).
 
     It is cross-validated, and rows of the same number N are in the same fold. NaN if there is nothing to tell apart.
     """
@@ -261,7 +264,9 @@ def two_sample_auc(first: np.ndarray, second: np.ndarray, mask: np.ndarray) -> f
 
 
 def coverage(latents: np.ndarray, random: np.ndarray) -> float:
-    """Share of random points (M, n) that are at most as far from a latent (N, n) as 95 % of these from the next one."""
+    """Return the share of random points (M, n) that are at most as far from a latent (N, n) as 95 % of these from the
+    next one.
+    """
     if len(latents) < 2:
         return float("nan")
     between = latents @ latents.T
@@ -271,7 +276,7 @@ def coverage(latents: np.ndarray, random: np.ndarray) -> float:
 
 
 def participation_ratio(latents: np.ndarray) -> float:
-    """(sum of eigenvalues)^2 / sum of squares of the covariance of latents (N, n): from 1 to n."""
+    """Return the (sum of eigenvalues)^2 / sum of squares of the covariance of latents (N, n): from 1 to n."""
     values = np.linalg.eigvalsh(np.atleast_2d(np.cov(latents, rowvar=False))) if len(latents) > 1 else np.zeros(1)
     total = float(np.square(values).sum())
     return float(values.sum() ** 2 / total) if total else float("nan")
@@ -283,7 +288,7 @@ def _truth(batch: Batch) -> dict[str, np.ndarray]:
 
 
 def _predicted(simulation: Simulation) -> dict[str, np.ndarray]:
-    """Frames, rewards, and the agent's state after each step, (B, T, S)."""
+    """Return frames, rewards, and the agent's state after each step, (B, T, S)."""
     frames = simulation.frames
     after = [[np.reshape(part, (len(frames), -1)) for part in step.after] for step in simulation.steps]
     states = [np.concatenate(parts, axis=1) if parts else np.zeros((len(frames), 0), np.float32) for parts in after]
@@ -302,7 +307,7 @@ def _baselines(batch: Batch, means: Mapping[str, np.ndarray]) -> dict[str, dict[
 
 
 def _means(batches: Sequence[Batch]) -> dict[str, np.ndarray]:
-    """Means over all steps of all windows, up to the ends of episodes."""
+    """Return means over all steps of all windows, up to the ends of episodes."""
     count = sum(batch.mask.sum() for batch in batches)
     totals: dict[str, Any] = dict.fromkeys(KINDS, 0.0)
     for batch in batches:
@@ -312,7 +317,7 @@ def _means(batches: Sequence[Batch]) -> dict[str, np.ndarray]:
 
 
 def _band(errors: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Mean and percentiles over windows, (3, T), of errors (N, T) where the mask is 1."""
+    """Return the mean and percentiles over windows, (3, T), of errors (N, T) where the mask is 1."""
     result = np.full((3, errors.shape[1]), np.nan)
     for t in range(errors.shape[1]):
         values = errors[mask[:, t] > 0, t]

@@ -41,7 +41,7 @@ class Start:
         return int(self.deterministic.shape[0])
 
     def tensors(self) -> list[Tensor]:
-        """All parts that a simulation depends on."""
+        """Return all parts that a simulation depends on."""
         return [self.deterministic, self.stochastic, *self.state, self.action]
 
 
@@ -147,7 +147,9 @@ class Simulator:
         return Start(deterministic, stochastic, parts, last, latent)
 
     def one_hot(self, actions: np.ndarray, shape: tuple[int, ...]) -> Tensor:
-        """Actions of this shape as vectors (*shape, A); raises OptionError for other arrays and unknown actions."""
+        """Return the actions of this shape as vectors (*shape, A); raises OptionError for other arrays and unknown
+        actions.
+        """
         import tensorflow as tf
 
         actions = np.asarray(actions)
@@ -160,7 +162,7 @@ class Simulator:
         return tf.one_hot(actions, self.world.num_actions)
 
     def split_state(self, flat: Tensor) -> list[Tensor]:
-        """The parts of the agent's state, from one vector (N, S)."""
+        """Return the parts of the agent's state, from one vector (N, S)."""
         return split_state(self.agent, flat)
 
     def _noise(self, rng: np.random.Generator, count: int, sample: bool) -> np.ndarray:
@@ -170,7 +172,7 @@ class Simulator:
     def _trace_world(
         self, deterministic: Tensor, stochastic: Tensor, action: Tensor, noise: Tensor, encoded: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The next state of the world, its prior, and the decoded frame."""
+        """Return the next state of the world, its prior, and the decoded frame."""
         deterministic = self.world.transition(deterministic, stochastic, action)
         prior = self.world.prior(deterministic)
         logits = prior if encoded is None else self.world.posterior(deterministic, encoded)
@@ -190,7 +192,7 @@ def check_agent(agent: Any) -> KerasAgent:
 
 
 def split_state(agent: KerasAgent, flat: Tensor) -> list[Tensor]:
-    """The parts (N, ...) of the agent's state, from one vector (N, S)."""
+    """Return the parts (N, ...) of the agent's state, from one vector (N, S)."""
     from keras import ops
 
     shapes = [part.shape[1:] for part in agent.initial_state(1) or ()]
@@ -202,7 +204,7 @@ def split_state(agent: KerasAgent, flat: Tensor) -> list[Tensor]:
 
 
 def agent_fingerprint(agent: KerasAgent) -> str:
-    """SHA-256 of the parameters of the agent's network in its order, without its edits.
+    """Return the SHA-256 of the parameters of the agent's network in its order, without its edits.
 
     Names are left out, because Keras numbers the layers that a process makes, and seeds of layers are random.
     """
@@ -214,6 +216,6 @@ def agent_fingerprint(agent: KerasAgent) -> str:
 
 
 def new_world(agent: KerasAgent, size: Any, seed: int = 0, *, shapes_only: bool = False) -> WorldModel:
-    """A new world model for an agent's observations, actions and state."""
+    """Return a new world model for an agent's observations, actions and state."""
     state_size = sum(int(part[0].size) for part in agent.initial_state(1) or ())
     return WorldModel(size, agent.observation_shape, agent.num_actions, state_size, seed, shapes_only=shapes_only)

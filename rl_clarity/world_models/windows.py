@@ -54,22 +54,22 @@ class Windows:
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def batch(self, rng: np.random.Generator, size: int) -> Batch:
-        """Random windows, independent of each other."""
+        """Return random windows, independent of each other."""
         return self.read(np.sort(rng.integers(len(self), size=size)))  # neighbors are in the same blocks
 
     def read(self, numbers: Sequence[int] | np.ndarray) -> Batch:
-        """The windows of these numbers, from 0 to `len(self) - 1`, in the order of episodes and steps."""
+        """Return the windows of these numbers, from 0 to `len(self) - 1`, in the order of episodes and steps."""
         episodes, starts = self.places(numbers)
         parts = [self._window(self.recording[int(e)], int(t)) for e, t in zip(episodes, starts, strict=True)]
         return Batch(*(np.stack(arrays) for arrays in zip(*parts, strict=True)))
 
     def complete(self) -> np.ndarray:
-        """Numbers of the windows that do not reach the end of their episode."""
+        """Return the numbers of the windows that do not reach the end of their episode."""
         starts = np.arange(len(self)) - np.repeat(self._ends - self._counts, self._counts)
         return np.flatnonzero(np.repeat(self._counts, self._counts) - starts >= self.horizon)
 
     def places(self, numbers: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Positions of episodes in the recording, and first steps in them, of the windows of these numbers."""
+        """Return the positions of episodes in the recording, and first steps in them, of the windows of these numbers."""
         episodes = np.searchsorted(self._ends, numbers, side="right")
         return episodes, np.asarray(numbers) - (self._ends - self._counts)[episodes]
 
@@ -94,7 +94,9 @@ class Windows:
         )
 
     def _states(self, episode: Episode, first: int, stop: int) -> np.ndarray:
-        """The agent's state before each step and after the last one, where it is recorded: (count + 1 or count, S)."""
+        """Return the agent's state before each step and after the last one, where it is recorded: (count + 1 or count,
+        S).
+        """
         if not self._state_shapes:
             return np.zeros((stop - first + 1, 0), np.float32)
         after = episode.final_states if stop == len(episode) else None
@@ -126,5 +128,5 @@ class Windows:
 
 
 def _padded(array: np.ndarray, length: int) -> Any:
-    """The array with zeros after its last row."""
+    """Return the array with zeros after its last row."""
     return np.concatenate([array, np.zeros((length - len(array), *array.shape[1:]), array.dtype)])

@@ -129,7 +129,7 @@ class AttributionAnalysis(Analysis[AttributionOptions, AttributionSection]):
 
 
 def attributed_outputs(subject: Subject) -> list[OutputInfo]:
-    """The outputs that are attributed, in order."""
+    """Return the outputs that are attributed, in order."""
     if subject.info.has_value:
         outputs = [OutputInfo("value", "value", "value function")]
     else:
@@ -143,13 +143,14 @@ def attributed_outputs(subject: Subject) -> list[OutputInfo]:
 
 
 def scores_to_compute(subject: Subject) -> list[Score]:
-    """The scores to differentiate; groups are sums of them."""
+    """Return the scores to differentiate; groups are sums of them."""
     outputs = [output for output in attributed_outputs(subject) if output.kind != "group"]
     return [output.kind if output.action is None else output.action for output in outputs]
 
 
 def held_scores(subject: Subject) -> int:
-    """Scores whose gradients are held together, including what paths in reduced channels take, counted in scores.
+    """Return scores whose gradients are held together, including what paths in reduced channels take, counted in
+    scores.
 
     Paths are followed in float64, and so is each score's sum along them: half as much as its gradients take.
     """
@@ -158,7 +159,7 @@ def held_scores(subject: Subject) -> int:
 
 
 def attribution_inputs(subject: Subject) -> list[object]:
-    """What decides attribution, beside agent and samples."""
+    """Return what decides attribution, beside agent and samples."""
     groups = subject.info.action_groups
     outputs = [
         (output.id, None if output.group is None else groups[output.group].actions)
@@ -235,7 +236,7 @@ def explain(
     batch: int,
     baseline: Baseline = "zero-layer",
 ) -> dict[str, Attributed]:
-    """Each output's attribution on a segment's frames, by the output's id, `batch` frames at a time."""
+    """Return each output's attribution on a segment's frames, by the output's id, `batch` frames at a time."""
     if subject.options_of(AttributionOptions).attr_max_paths is not None:
         batch = min(batch, PATH_FRAMES)
     parts = []
@@ -317,7 +318,7 @@ def _explain_batch(
 
 
 def score_rows(subject: Subject) -> dict[str, list[int]]:
-    """Which of the computed scores an output is the sum of: a group's are those of its actions."""
+    """Return which of the computed scores an output is the sum of: a group's are those of its actions."""
     outputs = attributed_outputs(subject)
     row = {output.id: i for i, output in enumerate(output for output in outputs if output.kind != "group")}
     groups = subject.info.action_groups
@@ -330,7 +331,7 @@ def score_rows(subject: Subject) -> dict[str, list[int]]:
 
 
 def sum_rows(values: Sequence[np.ndarray] | np.ndarray, rows: Sequence[int]) -> np.ndarray:
-    """Sum of some of the `values` of S scores; the same array for a single one."""
+    """Return the sum of some of the `values` of S scores; the same array for a single one."""
     return functools.reduce(np.add, (values[row] for row in rows))
 
 
@@ -340,7 +341,9 @@ def _join(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
 
 
 def _limits(subject: Subject, attributed: Mapping[str, Attributed]) -> dict[str, float]:
-    """What has full opacity on a segment, by output, and by action less the policy's mean (`action-0-less-mean`)."""
+    """Return what has full opacity on a segment, by output, and by action less the policy's mean
+    (`action-0-less-mean`).
+    """
     limits = {output: full_scale(one.channels, one.residual) for output, one in attributed.items()}
     actions = [one for output, one in attributed.items() if output.startswith("action-")]
     if subject.info.kind != "policy" or not actions or actions[0].gap is None:

@@ -76,7 +76,7 @@ def deletion_area(
 
 
 def pixel_ranks(maps: np.ndarray) -> np.ndarray:
-    """Rank of each pixel (B, H, W), 0 for the largest value; ties in the order of rows and columns."""
+    """Return the rank of each pixel (B, H, W), 0 for the largest value; ties in the order of rows and columns."""
     flat = np.reshape(maps, (len(maps), -1))
     order = np.argsort(-flat, axis=1, kind="stable")
     ranks = np.empty_like(order)
@@ -85,12 +85,12 @@ def pixel_ranks(maps: np.ndarray) -> np.ndarray:
 
 
 def random_maps(shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
-    """Maps (B, H, W) that give a random order."""
+    """Return maps (B, H, W) that give a random order."""
     return rng.random(tuple(shape), np.float32)
 
 
 def center_maps(shape: Sequence[int]) -> np.ndarray:
-    """Maps (B, H, W) that give the order of the distance from the center of the frame."""
+    """Return maps (B, H, W) that give the order of the distance from the center of the frame."""
     count, height, width = shape
     rows, columns = np.ogrid[:height, :width]
     distance = np.hypot(rows - (height - 1) / 2, columns - (width - 1) / 2)

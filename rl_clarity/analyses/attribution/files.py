@@ -134,7 +134,9 @@ def totals_name(options: AttributionOptions, layer: PageLayer, trajectory: int) 
 
 
 def attribution_chunk(name: str, channels: np.ndarray, residual: np.ndarray | None = None) -> Chunk:
-    """A segment's reduced attribution (n, h, w, K) and residual (n, h, w, 1), in units of attribution, as a chunk."""
+    """Return a segment's reduced attribution (n, h, w, K) and residual (n, h, w, 1), in units of attribution, as a
+    chunk.
+    """
     codes, scales = quantize(channels if residual is None else np.concatenate([channels, residual], axis=-1))
     return encode_chunk(name, {"codes": codes, "scales": scales})
 
@@ -148,7 +150,7 @@ def write_totals(files: PageFiles, name: str, sums: Mapping[str, np.ndarray]) ->
 def read_totals(
     subject: Subject, layer: PageLayer, trajectory: int, part: Literal["totals", "peak"] = "totals"
 ) -> dict[str, np.ndarray]:
-    """Totals (T, K + 1, 2), or positions of peaks (T, K, 2), along a trajectory, by output."""
+    """Return totals (T, K + 1, 2), or positions of peaks (T, K, 2), along a trajectory, by output."""
     arrays = _read_sums(subject, layer, trajectory)
     return {key.partition(".")[2]: values for key, values in arrays.items() if key.startswith(f"{part}.")}
 
@@ -168,7 +170,7 @@ def _variance_share(sums: Sequence[Mapping[str, np.ndarray]], output: str) -> fl
 
 
 def layer_entry(subject: Subject, layer: PageLayer, outputs: Sequence[OutputInfo], results: Results) -> LayerEntry:
-    """What the section says of a layer; scales and effects that are not known yet are 1 and absent."""
+    """Return what the section says of a layer; scales and effects that are not known yet are 1 and absent."""
     layer = layer if layer.is_input else finished_layer(layer, results)
     options, trajectories = subject.options_of(AttributionOptions), range(len(subject.trajectories.actions))
     facts = [results.get(f"attribution/{layer.name}/{trajectory + 1}") for trajectory in trajectories]
@@ -223,7 +225,7 @@ def layer_entry(subject: Subject, layer: PageLayer, outputs: Sequence[OutputInfo
 
 
 def _by_segment(subject: Subject, name: Callable[[int, int], Name]) -> list[list[Name]]:
-    """A name for each segment of each trajectory."""
+    """Return a name for each segment of each trajectory."""
     count, steps = subject.trajectories.actions.shape
     return [[name(trajectory, segment) for segment in range(len(segments(steps)))] for trajectory in range(count)]
 
@@ -241,7 +243,7 @@ def selections(channels: int, residual: bool) -> Iterator[tuple[str, Direction, 
 def rendered_name(
     options: AttributionOptions, layer: PageLayer, output: str, selection: str, trajectory: int, segment: int
 ) -> ExtraImageName:
-    """Name of a segment's rendered images."""
+    """Return the name of a segment's rendered images."""
     name = f"{layer.slug}/{trajectory + 1}/{output}-{selection}-{segment + 1}.png"
     return ExtraImageName(path_in(options.attribution_subdir, name))
 
@@ -249,6 +251,6 @@ def rendered_name(
 def rendered_scrub_name(
     options: AttributionOptions, layer: PageLayer, output: str, selection: str, trajectory: int, segment: int
 ) -> ExtraImageName:
-    """Name of their filmstrip."""
+    """Return the name of their filmstrip."""
     name = f"{layer.slug}/{trajectory + 1}/scrub-{output}-{selection}-{segment + 1}.png"
     return ExtraImageName(path_in(options.attribution_scrub_subdir, name))

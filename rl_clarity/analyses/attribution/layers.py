@@ -86,6 +86,6 @@ def choose_layers(
 
 
 def _kinds(sites: Sequence[Site], words: Sequence[str]) -> Sequence[str]:
-    """Kinds of operation in lower case; ReLUs stand for other activations in a network that has none."""
+    """Return the kinds of operation in lower case; ReLUs stand for other activations in a network that has none."""
     maps, kinds = feature_maps(sites), [word.lower() for word in words]
     return layer_kinds(maps) if "relu" in kinds and not any(site.kind in kinds for site in maps) else kinds

@@ -37,6 +37,6 @@ def scores_without_memory(
 
 
 def _heads(outputs: Outputs) -> dict[str, np.ndarray]:
-    """An agent's outputs by head, each (B, n)."""
+    """Return an agent's outputs by head, each (B, n)."""
     heads = {"policy_logits": outputs.policy_logits, "values": outputs.values, "q_values": outputs.q_values}
     return {name: head.reshape(len(head), -1) for name, head in heads.items() if head is not None}

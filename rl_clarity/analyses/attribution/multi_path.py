@@ -131,7 +131,7 @@ def multi_path_attributions(
 
 
 def _draw_halves(channels: int, count: int | None, rng: np.random.Generator | None) -> list[tuple[int, ...]]:
-    """The channels that move early on each path, for all paths or for `count` random ones."""
+    """Return the channels that move early on each path, for all paths or for `count` random ones."""
     early_halves = list(_early_halves(channels))
     if count is None or count >= len(early_halves):
         return early_halves
@@ -140,7 +140,7 @@ def _draw_halves(channels: int, count: int | None, rng: np.random.Generator | No
 
 
 def _early_halves(channels: int) -> Iterator[tuple[int, ...]]:
-    """The channels that move early, one tuple per path; each split gives two paths, the halves exchanged."""
+    """Yield the channels that move early, one tuple per path; each split gives two paths, the halves exchanged."""
     half = channels // 2
     for chosen in combinations(range(channels), half):
         if channels % 2 == 0 and 0 not in chosen:

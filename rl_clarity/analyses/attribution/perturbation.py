@@ -56,7 +56,7 @@ class PerturbationGrid:
         blur_sigma: float = 3,
         pixels: bool = False,
     ) -> PerturbationGrid:
-        """The grid of observations of H x W pixels.
+        """Return the grid of observations of H x W pixels.
 
         Sizes are in pixels of an observation 80 pixels high, and scale with the height; with `pixels`, they are taken
         as they are. Raises OptionError for sizes that are not above 0.
@@ -80,13 +80,15 @@ class PerturbationGrid:
         return _masks(self)
 
     def blurred(self, images: np.ndarray) -> np.ndarray:
-        """Images (B, H, W, C) with each channel, of each stacked frame, blurred by itself."""
+        """Return images (B, H, W, C) with each channel, of each stacked frame, blurred by itself."""
         from scipy.ndimage import gaussian_filter
 
         return np.asarray(gaussian_filter(images, (0, self.blur_sigma, self.blur_sigma, 0)), np.float32)
 
     def upsample(self, maps: np.ndarray) -> np.ndarray:
-        """Maps (..., gh, gw) at every pixel (..., H, W) float32: bilinear between centers, constant beyond the last."""
+        """Return maps (..., gh, gw) at every pixel (..., H, W) float32: bilinear between centers, constant beyond the
+        last.
+        """
         rows, columns = (self._weights(size, count) for size, count in zip(self._size, self.shape, strict=True))
         return np.asarray(np.einsum("hi,...ij,wj->...hw", rows, maps, columns, optimize=True), np.float32)
 
@@ -95,7 +97,7 @@ class PerturbationGrid:
         return self.height, self.width
 
     def _weights(self, size: int, count: int) -> np.ndarray:
-        """Weights (size, count) of the centers for each pixel along an axis."""
+        """Return weights (size, count) of the centers for each pixel along an axis."""
         position = np.minimum(np.arange(size) / self.stride, count - 1)
         return np.maximum(0, 1 - np.abs(position[:, None] - np.arange(count)))
 
@@ -165,7 +167,7 @@ def perturbation_saliency(
 def _perturbed_results(
     agent: Agent, observations: np.ndarray, images: np.ndarray, state: State, grid: PerturbationGrid, mode: str
 ) -> Iterator[np.ndarray]:
-    """Heads at the perturbed images, one after another: for each observation, all masks."""
+    """Yield heads at the perturbed images, one after another: for each observation, all masks."""
     change = (grid.blurred(images) - images).reshape(len(images), -1)
     masks = np.repeat(grid.masks.reshape(len(grid.masks), -1), images.shape[-1], axis=1)  # (P, H * W * C)
     if mode == "searchlight":

@@ -17,23 +17,23 @@ GRADING = 1.75
 
 
 def riemann(steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """The right Riemann sum of the original: i / n, each with weight 1 / n. Its error falls like 1 / n."""
+    """Return the right Riemann sum of the original: i / n, each with weight 1 / n. Its error falls like 1 / n."""
     return np.arange(1, steps + 1) / steps, np.full(steps, 1 / steps)
 
 
 def midpoint(steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """The midpoint rule."""
+    """Return the midpoint rule."""
     return (np.arange(steps) + 0.5) / steps, np.full(steps, 1 / steps)
 
 
 def gauss_legendre(steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Gauss-Legendre: exact for polynomials of degree 2 n - 1, so few points suffice where gradients are smooth."""
+    """Return Gauss-Legendre: exact for polynomials of degree 2 n - 1, so few points suffice where gradients are smooth."""
     points, weights = np.polynomial.legendre.leggauss(steps)
     return (points + 1) / 2, weights / 2
 
 
 def graded_midpoint(steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Midpoints of intervals that grow with the distance from 0.
+    """Return the midpoints of intervals that grow with the distance from 0.
 
     The gradient of a ReLU network jumps, mostly near 0, where its biases decide: a rule with more points there is more
     accurate than one for smooth functions. `python -m benchmarks.accuracy` compares them.

@@ -31,12 +31,12 @@ def as_outputs(output: SaliencyOutputs) -> list[SaliencyOutput]:
 
 
 def unlisted(values: np.ndarray, output: SaliencyOutputs) -> np.ndarray:
-    """Values (S, B, ...) for a list of outputs, (B, ...) for a single one."""
+    """Return values (S, B, ...) for a list of outputs, (B, ...) for a single one."""
     return values if isinstance(output, list) else values[0]
 
 
 def head_columns(outputs: Outputs) -> tuple[np.ndarray, dict[str, int]]:
-    """Heads side by side (B, n), and the columns of each."""
+    """Return heads side by side (B, n), and the columns of each."""
     if outputs.q_values is not None:
         return outputs.q_values, {"q_values": outputs.q_values.shape[1]}
     assert outputs.policy_logits is not None
@@ -48,7 +48,7 @@ def head_columns(outputs: Outputs) -> tuple[np.ndarray, dict[str, int]]:
 
 
 def network_input(agent: Agent, observations: np.ndarray, state: State = None) -> np.ndarray:
-    """The values (B, H, W, C) of the site "input", observations / 255 in float32.
+    """Return the values (B, H, W, C) of the site "input", observations / 255 in float32.
 
     Raises OptionError for an object that is not such an agent, SamplesError for observations of another shape or range.
     """
@@ -57,17 +57,19 @@ def network_input(agent: Agent, observations: np.ndarray, state: State = None) -
 
 
 def results_at(agent: Agent, observations: np.ndarray, images: np.ndarray, state: State) -> np.ndarray:
-    """Heads (B, n) at images (B, H, W, C), which replace the network's input at the observations."""
+    """Return heads (B, n) at images (B, H, W, C), which replace the network's input at the observations."""
     return head_columns(agent.forward(observations, state, write={INPUT: images}))[0]
 
 
 def logit_score(logits: np.ndarray) -> Score:
-    """The score whose gradient is that of 1/2 |logits|^2 at these logits (B, A)."""
+    """Return the score whose gradient is that of 1/2 |logits|^2 at these logits (B, A)."""
     return {action: logits[:, action] for action in range(logits.shape[1])}
 
 
 def best_action_score(results: np.ndarray, columns: dict[str, int]) -> Score:
-    """The score that is the logit (or action value) of the best action at each observation, from its heads (B, n)."""
+    """Return the score that is the logit (or action value) of the best action at each observation, from its heads (B,
+    n).
+    """
     best = results[:, : next(iter(columns.values()))].argmax(axis=1)
     return {action: (best == action).astype(np.float32) for action in np.unique(best).tolist()}
 
@@ -79,7 +81,7 @@ def linear_scores(
     state: State = None,
     images: np.ndarray | None = None,
 ) -> list[Score]:
-    """Scores that gradients of outputs can be taken of; "policy" is weighted by the logits at the observations.
+    """Return scores that gradients of outputs can be taken of; "policy" is weighted by the logits at the observations.
 
     `images` (B, H, W, C) replace the network's input. The network is only evaluated for "policy" and "greedy".
     """
@@ -109,7 +111,7 @@ def output_differences(
     *,
     signed: bool,
 ) -> np.ndarray:
-    """How much P perturbations of each observation change outputs, (S, B, P).
+    """Return how much P perturbations of each observation change outputs, (S, B, P).
 
     Args:
         outputs: S outputs

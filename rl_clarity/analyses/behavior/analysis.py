@@ -166,13 +166,13 @@ class BehaviorAnalysis(Analysis[BehaviorOptions, BehaviorSection]):
 
 
 def _layers(subject: Subject) -> list[PageLayer]:
-    """The layers whose features are ablated."""
+    """Return the layers whose features are ablated."""
     chosen = subject.options_of(BehaviorOptions).causal_layers
     return [layer for layer in feature_layers(subject) if chosen is None or layer.name in chosen]
 
 
 def _own_inputs(subject: Subject) -> list[object]:
-    """What decides the episodes of the agent itself."""
+    """Return what decides the episodes of the agent itself."""
     options = subject.options_of(BehaviorOptions)
     cause = None if options.causal_cause is None else source_hash(options.causal_cause)
     return [to_plain(environment_of(subject.agent)), subject.options.seed, options.causal_max_steps, cause]
@@ -285,7 +285,7 @@ def _compare_task(subject: Subject, layers: Sequence[PageLayer], work: Work) -> 
 
 
 def _on_frames(subject: Subject, layer: PageLayer, feature: int) -> tuple[float, float | None]:
-    """Mean attribution of the first output to a feature, and the output's mean change when it is ablated."""
+    """Return the mean attribution of the first output to a feature, and the output's mean change when it is ablated."""
     output, trajectories = attributed_outputs(subject)[0].id, range(len(subject.trajectories.actions))
     effects = mean_effects([read_totals(subject, layer, t)[output] for t in trajectories])
     change = None
@@ -296,12 +296,12 @@ def _on_frames(subject: Subject, layer: PageLayer, feature: int) -> tuple[float,
 
 
 def _unique(labels: Sequence[str]) -> list[str]:
-    """Labels of actions, with the action's number where several have the same."""
+    """Return the labels of actions, with the action's number where several have the same."""
     return [label if list(labels).count(label) == 1 else f"{label} ({i})" for i, label in enumerate(labels)]
 
 
 def flat_rows(rows: Sequence[BehaviorRow]) -> list[dict[str, object]]:
-    """The report with one value a column: a row for each feature and measure."""
+    """Return the report with one value a column: a row for each feature and measure."""
     flat: list[dict[str, object]] = []
     for row in rows:
         measures = {

@@ -57,7 +57,7 @@ class InterventionOptions:
         check_option(self, "swap_directions_to", paired, f"must have as many entries as swap_directions_from={sources}")
 
     def swaps(self) -> dict[int, int | None]:
-        """What is exchanged or collapsed."""
+        """Return what is exchanged or collapsed."""
         return dict(zip(self.swap_directions_from, self.swap_directions_to, strict=True))
 
 

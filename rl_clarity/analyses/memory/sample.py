@@ -48,7 +48,7 @@ class SampleRecording(Recording):
 
 
 def sample_states(sample: Subject) -> FittedStates:
-    """The states of a `SampleRecording`, with directions and clusters that took no time to fit."""
+    """Return the states of a `SampleRecording`, with directions and clusters that took no time to fit."""
     options = sample.options_of(StateOptions)
     data = read_states(SampleRecording(sample))
     units = data.states.shape[1]
@@ -59,7 +59,7 @@ def sample_states(sample: Subject) -> FittedStates:
 
 
 def random_states(sample: Subject, count: int) -> FittedStates:
-    """The same with random states of a single episode, in which fits find what differs."""
+    """Return the same with random states of a single episode, in which fits find what differs."""
     fitted = sample_states(sample)
     data: StateData = fitted.data
     count = max(count, fitted.options.clusters + 1)

@@ -91,12 +91,12 @@ METHODS = {"pca": "PCA", "ica": "ICA", "nmf": "NMF", "nmf_positive": "NMF", "uni
 
 
 def direction_names(directions: Directions) -> list[str]:
-    """Names of directions as the page shows them: `ICA 1`, `ICA 2`, ..."""
+    """Return the names of directions as the page shows them: `ICA 1`, `ICA 2`, ..."""
     return [f"{METHODS.get(directions.method, directions.method)} {number + 1}" for number in range(len(directions))]
 
 
 def memory_source(subject: Subject) -> MemorySource:
-    """What a page is made from; raises OptionError for a page that was not made by `explain_memory`."""
+    """Return what a page is made from; raises OptionError for a page that was not made by `explain_memory`."""
     if SIMULATOR not in subject.metadata:
         raise OptionError("pages about memory are made by explain_memory (rl-clarity memory)")
     return MemorySource(subject.recording, subject.metadata[SIMULATOR])
@@ -108,7 +108,7 @@ def read_fit(subject: Subject) -> StateAnalysis:
 
 
 def fitted_states(subject: Subject) -> FittedStates:
-    """The states of the recording with the directions and clusters of the first task."""
+    """Return the states of the recording with the directions and clusters of the first task."""
     analysis = read_fit(subject)
     clusters = {
         one["method"]: Clusters(one["method"], analysis.arrays[f"cluster.{one['method']}"], one["agreement"])
@@ -119,7 +119,7 @@ def fitted_states(subject: Subject) -> FittedStates:
 
 
 def places(fitted: FittedStates, rows: np.ndarray) -> np.ndarray:
-    """Trajectories and frames (..., 2) int32 of rows (...) of the states; -1 for -1.
+    """Return trajectories and frames (..., 2) int32 of rows (...) of the states; -1 for -1.
 
     Trajectories are the episodes that have steps, in order.
     """

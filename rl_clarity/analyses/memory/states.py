@@ -240,7 +240,7 @@ def _write_part(subject: Subject, name: str, work: Work) -> TaskResult:
 
 
 def _influence_through_world(source: MemorySource, fitted: FittedStates) -> Arrays:
-    """Influence through memory and world, if there is a simulator and an episode is long enough."""
+    """Return influence through memory and world, if there is a simulator and an episode is long enough."""
     options = fitted.options
     if source.simulator is None or fitted.data.length.max() < source.context + max(options.lags):
         return {}

@@ -285,7 +285,7 @@ def _write_chunks(
 def window_gradients(
     subject: Subject, fitted: FittedStates, windows: Sequence[WindowChoice], steps: int, baseline: np.ndarray
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Gradients of the targets of windows of the same number of steps and targets, by path.
+    """Return the gradients of the targets of windows of the same number of steps and targets, by path.
 
     With respect to frames (G, B, n, height, width, channels) from 0 to 1, and states (G, B, n, H).
     """
@@ -319,7 +319,7 @@ def _simulated(
     *,
     through_world: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same in simulations that start from the recorded frames before the window, in which the agent acts."""
+    """Return the same in simulations that start from the recorded frames before the window, in which the agent acts."""
     import tensorflow as tf
 
     simulator, context = source.required_simulator, source.context
@@ -358,7 +358,7 @@ def _directions(window: WindowChoice) -> list[int]:
 def window_arrays(
     fitted: FittedStates, path: str, row: int, frames: np.ndarray, states: np.ndarray, baseline: np.ndarray, grid: int
 ) -> dict[str, np.ndarray]:
-    """Arrays of a chunk from gradients with respect to frames (G, n, h, w, C) and states (G, n, H).
+    """Return the arrays of a chunk from gradients with respect to frames (G, n, h, w, C) and states (G, n, H).
 
     Both are multiplied with what they are gradients of: frames from 0 to 1, less the mean frame of the recording, and
     centered coordinates.
@@ -378,7 +378,7 @@ def window_arrays(
 
 
 def _cells(maps: np.ndarray, grid: int) -> np.ndarray:
-    """Sums of maps (..., h, w) over the cells of a grid of at most that many rows and columns."""
+    """Return the sums of maps (..., h, w) over the cells of a grid of at most that many rows and columns."""
     for axis in (-2, -1):
         size = maps.shape[axis]
         edges = np.linspace(0, size, min(grid, size) + 1).astype(int)[:-1]
