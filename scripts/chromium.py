@@ -39,7 +39,7 @@ def find_chromium() -> Path | None:
 
 
 def starts(program: Path) -> bool:
-    """Return whether the program can show a page from a file, which a confined one (a snap) may not be allowed to read."""
+    """Return whether the program can open a page from a file; confined programs (snaps) may not be allowed to."""
     with tempfile.TemporaryDirectory() as directory:
         page = Path(directory) / "page.html"
         page.write_text("<p id='shown'></p>")

@@ -113,7 +113,9 @@ class BatchedAgent(ABC):
         """Return the names of the tensors that, with the site's, determine the heads."""
 
     def _linear_prefix_end(self, site: str, from_zero: bool) -> str | None:
-        """Return the name of the result of the linear prefix after a site; None if there is none, or it is not known."""
+        """Return the name of the last result of the linear prefix after a site, or None if there is none or it is
+        unknown.
+        """
         return None
 
     @abstractmethod

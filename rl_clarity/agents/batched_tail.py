@@ -110,7 +110,9 @@ class BatchedTail:
         weights: Sequence[float],
         bypass: Sequence[Tensor],
     ) -> Tensor:
-        """Return the weighted sum (S, n, ...) of gradients at start + point x values; rows of padding may be left out."""
+        """Return the weighted sum (S, n, ...) of gradients at start + point x values, perhaps without the rows of
+        padding.
+        """
         size, scores = len(values), self._selection.shape[1]
         together = min(size // max(self._count, 1), len(points)) if self._backend.shares_batches else 1
         total = self._backend.zeros(scores, values if together == 1 else values[: self._count])

@@ -20,7 +20,9 @@ WRAPPERS |= {("stable_baselines3", "BaseAlgorithm"): "rl_clarity.integrations.sb
 
 
 def has(agent: Any, name: str) -> bool:
-    """Return whether the agent has a capability: an attribute of that name that is not the protocol's own placeholder."""
+    """Return whether the agent implements a capability, that is, has more than the protocol's placeholder of
+    that name.
+    """
     member = getattr(type(agent), name, None)
     if member is None:
         return hasattr(agent, name)

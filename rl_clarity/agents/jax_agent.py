@@ -193,7 +193,7 @@ class JaxAgent(BatchedAgent):
         return self._cached("named", self._name_tensors)
 
     def _name_tensors(self) -> tuple[dict[str, Any], list[Site]]:
-        """Return the numbers of tensors by name, and those of them that are results of operations for each observation."""
+        """Return the numbers of tensors by name, and the subset that operations compute for each observation."""
         program = self._program(TRIAL_BATCH)
         after = [f"after/{i}" for i in range(len(self._states))]
         tensors = dict(

@@ -85,7 +85,7 @@ def state_parts(state: Any) -> list[Any]:
 
 
 def split_state(result: Any, *, recurrent: bool) -> tuple[Any, list[Any]]:
-    """Return the outputs and the state's parts: the last of several results, or the entry of a dict with such a name."""
+    """Return the outputs and the state, which is the last of several results or a dict's entry of such a name."""
     if not recurrent:
         return result, []
     if isinstance(result, Mapping):

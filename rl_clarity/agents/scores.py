@@ -52,7 +52,9 @@ def rows_of_score(score: Score, rows: slice, size: int) -> Score:
 
 
 def padded_size(count: int, size: int, least: int) -> int:
-    """Return a power of two from `least` up, at most `size`: few shapes to compile for, little waste on small batches."""
+    """Return the smallest power of two that is at least `least` and the number of rows, but at most `size`. Padding to
+    few sizes means few shapes to compile for.
+    """
     return min(size, max(least, 1 << max(count - 1, 0).bit_length()))
 
 

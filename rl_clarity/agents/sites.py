@@ -107,7 +107,9 @@ def layer_shapes(sites: Sequence[Site]) -> dict[str, tuple[int, ...]]:
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Return the names without their longest common prefix and suffix of components; a single name keeps its last one."""
+    """Return the names without their longest common prefix and suffix of components. A single name keeps its last
+    component.
+    """
     parts = [name.split("/") for name in names]
     if len(parts) < 2:
         return [name[-1] for name in parts]

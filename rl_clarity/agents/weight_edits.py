@@ -70,7 +70,10 @@ def weight_matrix(edit: Edit, channels: int) -> np.ndarray:
 
 
 def _kernels_that_read(graph: Graph, tensor: Any, site: str) -> list[Any]:
-    """Return kernels (.., c, n) of the convolutions and dense layers that read a tensor (.., c), and are all that does."""
+    """Return the kernels (.., c, n) of the convolutions and dense layers that read a tensor (.., c).
+
+    Raises OptionError if something else reads it.
+    """
     import keras
 
     (start,) = (i for i, node in enumerate(graph.nodes) if any(other is tensor for other in node.tensors))

@@ -107,7 +107,7 @@ class Subject:
         return self.info.observation.stack
 
     def trajectory_frames(self, trajectory: int, steps: slice) -> np.ndarray:
-        """Return frames (n, H, W, 1 | 3) uint8 of a trajectory: at full resolution if there are any, else the newest."""
+        """Return frames (n, H, W, 1 | 3) uint8 of a trajectory, at full resolution if they were recorded so."""
         full = self.trajectories.observations_full
         if full is not None:
             return np.asarray(full[trajectory, steps])

@@ -239,7 +239,7 @@ def shown_name(number: int) -> str:
 
 
 def binned_curve(steps: np.ndarray, returns: np.ndarray, points: int = POINTS) -> dict[str, np.ndarray]:
-    """Return the learning curve as the page shows it: mean, lowest and highest return (n,) in equal parts of training."""
+    """Return the mean, lowest and highest return (n,) in n equal parts of training, which the page shows as a curve."""
     span = float(steps[-1] - steps[0]) or 1.0
     bins = np.minimum(((steps - steps[0]) / span * points).astype(int), points - 1)
     starts = np.flatnonzero(np.diff(bins, prepend=-1))
@@ -378,7 +378,7 @@ def _policies(shown: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray:
 
 
 def _maps(chunk: Mapping[str, np.ndarray], output: str) -> np.ndarray:
-    """Return maps (m, gh, gw) of a chunk; they are not in units of saliency, which does not change their correlation."""
+    """Return the maps (m, gh, gw) of a chunk, in arbitrary units: they are only correlated with each other."""
     codes = chunk[f"codes.{output}"]
     return np.where(chunk[f"scales.{output}"][:, None, None] > 0, codes, 0)
 

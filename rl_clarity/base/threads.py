@@ -20,7 +20,7 @@ _ARENA_MAX = -8
 
 
 def thread_count() -> int:
-    """Return the number of threads that this process may use, also while `single_threaded` limits its linear algebra."""
+    """Return the number of threads that this process may use, ignoring the limit that `single_threaded` sets."""
     return single_threaded.otherwise() or _current_threads()
 
 

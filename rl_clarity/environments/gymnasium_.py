@@ -166,7 +166,7 @@ def discrete_actions(space: gymnasium.Space[Any]) -> tuple[int, int]:
 
 
 def action_combos(environment: gymnasium.Env[Any, Any] | None, num_actions: int) -> tuple[Combo, ...]:
-    """Return the buttons of the actions, from the environment's `get_action_meanings` or `actions`; else their numbers."""
+    """Return the buttons of the actions by the environment's `get_action_meanings` or `actions`, else their numbers."""
     unwrapped = getattr(environment, "unwrapped", None)
     meanings: Callable[[], Sequence[str]] | None = getattr(unwrapped, "get_action_meanings", None)
     return named_combos(getattr(unwrapped, "actions", None) if meanings is None else meanings(), num_actions)

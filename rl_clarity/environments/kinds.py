@@ -250,7 +250,7 @@ def frame_shape(metadata: Mapping[str, Any]) -> tuple[int, int, int] | None:
 
 
 def option_names(metadata: Mapping[str, Any]) -> set[str]:
-    """Return the names of options that metadata may have: those of the built-in kinds, and of the metadata's own kind."""
+    """Return the names of options that metadata may have: those of the built-in kinds and of the kind it names."""
     added, kind = KINDS.added(), metadata.get("env_kind")
     kinds = [KINDS.find(name) for name in KINDS if name not in added or name == kind]
     return {*_names(CommonOptions), *(name for kind in kinds if kind is not None for name in kind.option_names())}

@@ -174,7 +174,7 @@ def _network(parameters: Mapping[str, Any]) -> str:
 
 
 def _observation_shape(parameters: Mapping[str, Any], space: Any) -> list[int]:
-    """Return (H, W, C); the file has (C, H, W), or nothing in the oldest versions, which were made for Atari's 84 x 84."""
+    """Return the input shape (H, W, C). The file has (C, H, W); the oldest versions have none and assume 84 x 84."""
     shape = _field(space, "_shape")
     if shape is None:
         kernel = next(array for name, array in parameters.items() if name.endswith("cnn.0.weight"))

@@ -92,7 +92,7 @@ class TorchLayers:
         return keras.layers.MaxPooling2D(size, strides=strides, padding="valid")(x)
 
     def dense(self, x: Any, name: str) -> Any:
-        """Return the matrix product and bias; feature maps are flattened in PyTorch's order: channels, rows, columns."""
+        """Apply a dense layer. Feature maps are flattened in PyTorch's order: channels, rows, columns."""
         kernel = f"{name}.weight"
         return self._product(x, name, kernel, f"{name}.bias", self.size(kernel))
 

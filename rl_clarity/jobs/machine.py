@@ -133,7 +133,7 @@ def _machine_memory(root: Path) -> float:
 
 
 def _cgroup_memory(root: Path) -> Iterator[float]:
-    """Yield what is left below the limits of control groups of both versions; the page cache of files can be reclaimed."""
+    """Yield the free bytes under the limits of control groups (both versions); cached file pages count as free."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:

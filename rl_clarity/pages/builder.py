@@ -283,7 +283,7 @@ def decisive(options: AnyOptions) -> Decisive:
 
 
 def _playing_cost(previews: Sequence[Preview], ranks: int) -> Cost:
-    """Return the time and space that collecting samples takes, where ranks share what is recorded for several agents."""
+    """Return the time and space for collecting samples, if ranks share the recordings of several agents."""
     shared = [preview.seconds for preview in previews if preview.shared]
     alone = [preview.seconds for preview in previews if not preview.shared]
     seconds = sum(alone) + sum(shared) / max(1, min(ranks, len(shared)))

@@ -27,7 +27,7 @@ _STRIP_HEIGHT = 128
 
 
 def encode_png(image: np.ndarray) -> bytes:
-    """Return the PNG file of an image (H, W, 1 | 3 | 4) uint8: gray, RGB or RGBA; the same image gives the same bytes."""
+    """Return the PNG file of an image (H, W, 1 | 3 | 4) uint8: gray, RGB or RGBA. It is deterministic."""
     height, width, channels = _checked(image).shape
     level = _LEVEL if image.size <= _LARGE else _LARGE_LEVEL
     header = struct.pack(">IIBBBBB", width, height, 8, _COLOR_TYPES[channels], 0, 0, 0)

@@ -231,7 +231,7 @@ class Results:
         return self._data(FeaturesSection)["layers"].get(layer["slug"]) if self._has("features") else None
 
     def feature_names(self, layer: str) -> dict[int, str]:
-        """Return the names of a layer's features that `feature_names` gave, by number, counted from 1 as on the page."""
+        """Return the names of a layer's features that have one, by their number as on the page, from 1."""
         entry = self._features(self._layer(layer))
         names = [] if entry is None else entry.get("names", [])
         return {number: name for number, name in enumerate(names, start=1) if name}
@@ -247,7 +247,7 @@ class Results:
         return entries[trajectory]
 
     def series(self, trajectory: int) -> dict[str, np.ndarray]:
-        """Return numbers along a trajectory by name: actions, rewards, firsts, advantages, values, probabilities, ..."""
+        """Return arrays (T, ...) of a trajectory by name: actions, rewards, firsts, advantages, values, ..."""
         return self.chunk(self._trajectory(trajectory)["series"])
 
     def frames(self, trajectory: int, steps: Steps = None) -> np.ndarray:
@@ -413,7 +413,9 @@ class Results:
         }
 
     def features(self, layer: str) -> dict[str, np.ndarray]:
-        """Return dataset examples of a layer's channels, as docs/page-format.md names them; empty for the input layer."""
+        """Return the arrays of dataset examples of a layer's channels, which docs/page-format.md describes. The dict is
+        empty for the input layer.
+        """
         entry = self._features(self._layer(layer))
         return {} if entry is None else self.chunk(entry["chunk"])
 

@@ -168,7 +168,7 @@ class TrainOptions:
         return max(1, int(self.timesteps_per_proc) // self.steps_per_update)
 
     def environment(self) -> EnvironmentSpec:
-        """Return the environments to train in. Rewards are scaled by training itself, so that reported returns are not."""
+        """Return the environments to train in. They do not scale rewards, so that the reported returns are unscaled."""
         return replace(spec_from_metadata(self.checkpoint_args()), reward_scale=1.0)
 
     def checkpoint_args(self) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def _expand(text: str) -> list[Path] | None:
 
 
 def _natural(name: str) -> tuple[bool, list[Any]]:
-    """Return the order of names: numbers by their value; names without a number, which are copies of the newest, last."""
+    """Return a sort key for names: by their number; names without one, which are copies of the newest, come last."""
     parts = re.split(r"(\d+)", name)
     return len(parts) == 1, [int(part) if part.isdigit() else part for part in parts]
 

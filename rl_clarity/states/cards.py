@@ -128,7 +128,7 @@ def _correlations(centered: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def _autocorrelation(data: StateData, centered: np.ndarray, lag: int) -> np.ndarray:
-    """Return (D,) correlation of coordinates with themselves `lag` steps later in an episode; NaN without such steps."""
+    """Return the correlation (D,) of coordinates with themselves `lag` steps later; NaN if no episode is as long."""
     later = np.flatnonzero(data.time >= lag)
     if not len(later):
         return np.full(centered.shape[1], np.nan)

@@ -88,7 +88,7 @@ def memory_gradients(
 
 
 def _way(observations: np.ndarray, baseline: np.ndarray | None, points: int) -> list[np.ndarray]:
-    """Return observations (B, ...) uint8 at the middles of equal parts of the way from the baseline, if there is one."""
+    """Return observations at the midpoints of equal parts of the line from the baseline, if there is a baseline."""
     if baseline is None:
         return [observations]
     start = baseline.astype(np.float32)

@@ -248,7 +248,7 @@ def _tape(start: Start) -> Iterator[Any]:
 
 
 def _gradients(tape: Any, value: Tensor, simulation: Simulation) -> list[np.ndarray]:
-    """Return gradients (B, t + 1, ...) of (B,) with respect to frames, world states and the parts of the agent's state."""
+    """Return gradients (B, t + 1, ...) of values (B,) by frames, world states and parts of the agent's state."""
     steps = simulation.steps
     sources = [[step.frame for step in steps], [step.deterministic for step in steps], [s.stochastic for s in steps]]
     sources += [[step.state[i] for step in steps] for i in range(len(steps[0].state))]

@@ -69,7 +69,7 @@ class Windows:
         return np.flatnonzero(np.repeat(self._counts, self._counts) - starts >= self.horizon)
 
     def places(self, numbers: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the positions of episodes in the recording, and first steps in them, of the windows of these numbers."""
+        """Return for each window number the position of its episode in the recording, and its first step."""
         episodes = np.searchsorted(self._ends, numbers, side="right")
         return episodes, np.asarray(numbers) - (self._ends - self._counts)[episodes]
 

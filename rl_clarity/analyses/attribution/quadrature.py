@@ -27,7 +27,7 @@ def midpoint(steps: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def gauss_legendre(steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return Gauss-Legendre: exact for polynomials of degree 2 n - 1, so few points suffice where gradients are smooth."""
+    """Return points and weights of Gauss-Legendre quadrature, which is exact for polynomials of degree 2 n - 1."""
     points, weights = np.polynomial.legendre.leggauss(steps)
     return (points + 1) / 2, weights / 2
 
