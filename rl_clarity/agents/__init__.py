@@ -1,4 +1,4 @@
-"""The protocol `Agent`, and agents on Keras models and PyTorch modules."""
+"""The protocol `Agent`, and implementations of it for Keras models, PyTorch modules and JAX functions."""
 
 from rl_clarity.agents.protocol import Agent, Outputs, Score, Site, State, Tail, Tensor, Written
 

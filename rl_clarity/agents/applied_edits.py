@@ -1,4 +1,4 @@
-"""The edits of a network: where they enter its inputs and its functions."""
+"""Apply the edits of an agent inside its network: as extra inputs, and as functions of the values of sites."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ BEFORE, AFTER = f"{STATE}/", f"{STATE_AFTER}/"
 
 
 class AppliedEdits:
-    """Edits of sites, by full name, in the order in which they are made at a site.
+    """The edits of a network, by the full names of the sites that they change, in the order in which they are applied.
 
-    What takes the place of activations, for each observation (`Edit.replacements`), are further inputs of the network,
-    `edit/0`, `edit/1`, ..., by the number of the edit. Edits of the state after a step have the names `after/0`, ...,
-    or `after` for all parts of several, side by side.
+    Replacement activations (`Edit.replacements`) enter the network as extra inputs `edit/0`, `edit/1`, ..., numbered as
+    the edits. Edits of the state after a step are named `after/0`, ..., or `after` if an edit changes all parts of a
+    state at once.
     """
 
     def __init__(self, edits: Sequence[tuple[str, Edit]] = ()) -> None:
@@ -35,7 +35,7 @@ class AppliedEdits:
         return len(self._edits)
 
     def extended(self, edits: Sequence[Edit], sites: Sequence[Site]) -> AppliedEdits:
-        """Return these and further edits; those that change nothing are left out.
+        """Return these edits and further ones, without those that change nothing.
 
         Raises OptionError for an unknown layer, one that cannot be edited, and an edit that does not fit it.
         """
@@ -55,16 +55,16 @@ class AppliedEdits:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the further inputs."""
+        """Names of the extra inputs."""
         return tuple(f"edit/{i}" for i, (_, edit) in enumerate(self._edits) if edit.replacements is not None)
 
     def replacements(self, observations: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the further inputs for observations (B, ...), in the unit of the network."""
+        """Return the extra inputs for observations (B, ...), in the units of the network's input."""
         chosen = {f"edit/{i}": edit.choose_replacements(observations) for i, (_, edit) in enumerate(self._edits)}
         return {name: array for name, array in chosen.items() if array is not None}
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return all that defines the edits, as arrays by name."""
+        """Return everything that defines the edits, as arrays by name."""
         return {
             f"edits/{i}/{site}/{name}": array
             for i, (site, edit) in enumerate(self._edits)
@@ -72,8 +72,8 @@ class AppliedEdits:
         }
 
     def functions(self, inputs: Mapping[str, Tensor], operations: Operations) -> dict[str, Function]:
-        """Return the functions of the values (B, *shape) of each site, in tensors, with the further inputs among
-        `inputs`.
+        """Return a function for each edited site, from its tensor (B, *shape) to the edited tensor. `inputs` contains
+        the extra inputs.
         """
 
         def function(site: str) -> Function:
@@ -88,8 +88,8 @@ class AppliedEdits:
         return {site: function(site) for site, edit in self._edits if not isinstance(edit, StateEdit)}
 
     def of_state(self, values: Mapping[str, Tensor], operations: Operations = NUMPY) -> dict[str, Tensor]:
-        """Return the parts of the state after a step, edited, by name; they and those before the step are among
-        `values`.
+        """Return the edited parts of the state after a step, by name. `values` has the parts before and after
+        the step.
         """
         after = {name: tensor for name, tensor in values.items() if name.startswith(AFTER)}
         for site, edit in self._edits:
@@ -107,7 +107,7 @@ class AppliedEdits:
         return after
 
     def of_input(self, site: str, values: np.ndarray, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return values (B, *shape) of the input or a part of the state, edited."""
+        """Return the edited values (B, *shape) of the input or of a part of the state."""
         for i, (name, edit) in enumerate(self._edits):
             if name == site:
                 values = np.asarray(edit.apply(values, inputs.get(f"edit/{i}")), np.float32)
@@ -115,8 +115,8 @@ class AppliedEdits:
 
 
 def _state_site(sites: Sequence[Site]) -> Site:
-    """Return the state; all parts side by side, if it has several. Raises OptionError if there is none to edit as a
-    whole.
+    """Return the site of the state, with all parts side by side. Raises OptionError if the agent has no state that can
+    be edited as a whole.
     """
     parts = [site for site in sites if site.kind == "state"]
     if len(parts) == 1:

@@ -1,6 +1,7 @@
-"""What agents on any framework share: batches of few shapes, states, scores, sites that are read and written.
+"""`BatchedAgent` implements everything that agents have in common, whatever their framework.
 
-A subclass provides `_operations`, `_section` and `_bypass` in tensors; here is the protocol `Agent` in arrays.
+It pads batches, resets states, and selects scores and sites, all in arrays. A subclass provides `_operations`,
+`_section` and `_bypass`, which work on tensors.
 """
 
 from __future__ import annotations
@@ -40,8 +41,8 @@ from rl_clarity.base.threads import thread_count
 class BatchedAgent(ABC):
     """The protocol `Agent` for networks that take batches.
 
-    Batches have few shapes (the last is padded), so that a function is compiled once or twice, and the results for an
-    observation do not depend on which others it is computed with.
+    Batches are padded to few sizes, so that a function is compiled once or twice, and the result for an observation
+    does not depend on the other observations of its batch.
 
     Args:
         observation_shape: (H, W, C)
@@ -96,21 +97,20 @@ class BatchedAgent(ABC):
     @property
     @abstractmethod
     def _operations(self) -> Sequence[Site]:
-        """Results of the network's operations, in the order of computation."""
+        """The sites that the network's operations compute, in the order of computation."""
 
     @abstractmethod
     def _section(self, given: tuple[str, ...], wanted: tuple[str, ...], edits: Mapping[str, Function]) -> Function:
-        """Return a function from the tensors `given` to those `wanted`, by names of sites; the state after is
-        `after/0`, ...
+        """Return a function that computes the tensors `wanted` from the tensors `given`, both by names of sites. The
+        next state is `after/0`, ...
 
-        The input is in the network's own unit, observations / divisor, to which the section adds `input_scale.black`.
-        `edits` are functions of the values of sites (B, *shape) in float32: where a site is computed, it has what its
-        function returns.
+        The input is observations / divisor, to which the section adds `input_scale.black`. `edits` are functions by
+        site, from values (B, *shape) in float32 to the edited values that the rest of the network reads.
         """
 
     @abstractmethod
     def _bypass(self, site: str) -> tuple[str, ...]:
-        """Return the names of the tensors that, with the site's, determine the heads."""
+        """Return the names of the tensors that determine the heads together with the site."""
 
     def _linear_prefix_end(self, site: str, from_zero: bool) -> str | None:
         """Return the name of the last result of the linear prefix after a site, or None if there is none or it is
@@ -120,7 +120,7 @@ class BatchedAgent(ABC):
 
     @abstractmethod
     def _network_parameters(self) -> dict[str, np.ndarray]:
-        """Return the copies of the network's parameters by name."""
+        """Return copies of the network's parameters by name."""
 
     @abstractmethod
     def _assign_parameters(self, parameters: Mapping[str, np.ndarray]) -> None:
@@ -128,7 +128,8 @@ class BatchedAgent(ABC):
 
     @contextmanager
     def other_parameters(self, parameters: Mapping[str, np.ndarray]) -> Iterator[Self]:
-        """Within, the network has other parameters: arrays by name, as `parameters` returns them; others stay.
+        """Run the block with other parameters, arrays by name as `parameters` returns them. Parameters that are not
+        named keep their values.
 
         Raises OptionError for an unknown name, or an array of another shape.
         """
@@ -149,20 +150,20 @@ class BatchedAgent(ABC):
             self._forget_functions()
 
     def _forget_functions(self) -> None:
-        """Forget compiled functions, whose keys are tuples; the network's graph and names stay."""
+        """Discard compiled functions, whose keys are tuples; the graph and the names stay."""
         self._cache = self._cache.subset(lambda key: isinstance(key, str))
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return copies of the network's parameters by name, and of all that defines the agent's edits."""
+        """Return copies of the network's parameters, and of the arrays that define the agent's edits, by name."""
         return self._network_parameters() | self._edits.parameters()
 
     @property
     def edits(self) -> tuple[Edit, ...]:
-        """What `rl_clarity.edit` has made of the network, in the order in which it was asked for."""
+        """The edits that `rl_clarity.edit` applied, in order."""
         return tuple(edit for _, edit in self._edits)
 
     def with_edits(self, edits: Sequence[Edit]) -> Self:
-        """Return the same agent with further edits, in outputs and gradients; see `rl_clarity.edit`."""
+        """Return the agent with further edits, which also apply to its gradients; see `rl_clarity.edit`."""
         edited = copy.copy(self)
         edited._edits = self._edits.extended(edits, self.sites)
         edited._forget_functions()
@@ -171,11 +172,11 @@ class BatchedAgent(ABC):
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write the agent as a checkpoint in safetensors, with its edits in the weights.
 
-        That is possible for `Ablate(layer, component= or unit=)` with `to="zero"`, at a layer that only convolutions
-        and dense layers read: the part is projected out of their weights. The projection is the orthogonal one, that
-        of `signed=True`. It is the same as the edit for units, and for one component of a layer without negative
-        values, where max(0, projection) is the projection. Between the layer and the weights there may be pooling;
-        then pooled activations are projected, which is the same for average pooling only.
+        Only `Ablate(layer, component= or unit=)` with `to="zero"` can be saved, at a layer that only convolutions and
+        dense layers read. Their weights are multiplied by the orthogonal projection onto the complement of the ablated
+        components (`signed=True`). The result equals the edit for units, and for a single component of a layer without
+        negative values, where the coefficient max(0, a . d / |d|^2) is the orthogonal one. Pooling may lie between the
+        layer and the weights; then pooled activations are projected, which is exact for average pooling only.
 
         Raises OptionError for an agent that was not loaded from a checkpoint and for other edits and layers,
         OutputError for a path that does not end in `.safetensors` or exists without `overwrite`.
@@ -189,14 +190,14 @@ class BatchedAgent(ABC):
         self.checkpoint.save(os.fspath(path), self._edited_parameters(), notes, overwrite=overwrite)
 
     def _edited_parameters(self) -> dict[str, np.ndarray]:
-        """Return parameters that edits change, by name."""
+        """Return the parameters that the edits change, by name."""
         if self._edits:
             raise OptionError(f"the weights of a {type(self).__name__} cannot be edited: use the agent in Python")
         return {}
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        """The input, the state's parts, the results of operations and the heads, in the order of computation."""
+        """The input, the parts of the state, the results of operations and the heads, in the order of computation."""
         return self._cached("sites", self._make_sites)
 
     def _make_sites(self) -> tuple[Site, ...]:
@@ -211,9 +212,9 @@ class BatchedAgent(ABC):
 
     @property
     def parallel_calls(self) -> int:
-        """Number of threads that should call the agent at once.
+        """The number of threads that should call the agent at once.
 
-        It stays what it was at first: sizes of batches follow from it, and linear algebra is limited at times.
+        The number is determined once, because sizes of batches depend on it.
         """
         return self._cached("parallel calls", lambda: min(self._backend.parallel_calls, thread_count()))
 
@@ -222,11 +223,12 @@ class BatchedAgent(ABC):
         return tuple(np.repeat(part[None], n, axis=0) for part in self._initial_state) or None
 
     def reset(self, state: State, firsts: np.ndarray) -> State:
-        """Return the state before a step: the state after the last one, reset where episodes begin."""
+        """Return the state before a step, which is `state` except where an episode begins."""
         return reset_state(state, self.initial_state(len(firsts)), firsts)
 
     def step(self, observations: np.ndarray, state: State, firsts: np.ndarray) -> tuple[Outputs, State]:
-        """Return the outputs for observations (B, H, W, C) and the state after; reset the state where `firsts` (B,).
+        """Return the outputs for observations (B, H, W, C) and the next state. Where `firsts` (B,) is true the state is
+        reset first.
 
         Raises SamplesError for observations of another shape or range, OptionError for a state of another shape.
         """
@@ -242,7 +244,7 @@ class BatchedAgent(ABC):
         read: Sequence[str] = (),
         write: Mapping[str, Written] | None = None,
     ) -> Outputs:
-        """Return the outputs for observations (B, H, W, C) from a state, by default the initial one; see `Agent`.
+        """Return the outputs for observations (B, H, W, C) and a state, by default the initial state; see `Agent`.
 
         Raises SamplesError for observations of another shape or range, OptionError for an unknown site, and for a state
         or written values of another shape.
@@ -270,15 +272,16 @@ class BatchedAgent(ABC):
         )
 
     def preprocess(self, frames: np.ndarray) -> np.ndarray:
-        """Return observations for the environment's frames: the frames themselves."""
+        """Return the environment's frames, which are the observations."""
         return frames
 
     def site(self, name: str) -> Site:
-        """Return the site of that name, full or short; raises OptionError, with the nearest name, if unknown."""
+        """Return the site with a full or short name. Raises OptionError, with the nearest name, if it is unknown."""
         return find_site(self.sites, name)
 
     def activations(self, observations: np.ndarray, site: str, state: State = None) -> np.ndarray:
-        """Return the values (B, *shape) of a site, for observations (B, H, W, C); nothing after it is computed.
+        """Return the values (B, *shape) of a site for observations (B, H, W, C), without computing the rest of the
+        network.
 
         Raises OptionError for an unknown site, SamplesError for observations of another shape or range.
         """
@@ -287,7 +290,7 @@ class BatchedAgent(ABC):
     def tails(
         self, observations: np.ndarray, site: str, scores: Sequence[Score], state: State = None
     ) -> Iterator[BatchedTail]:
-        """Yield the network from a site to the scores, for one batch of observations after another.
+        """Yield a `Tail`, the network from a site to the scores, for each batch of observations.
 
         Raises OptionError for an unknown site or score and for a state of another shape, SamplesError for observations.
         """
@@ -311,10 +314,10 @@ class BatchedAgent(ABC):
         values: np.ndarray | None = None,
         state: State = None,
     ) -> np.ndarray:
-        """Return the gradient (S, B, *shape) of S scores with respect to a site, at its own values or others.
+        """Return the gradients (S, B, *shape) of S scores with respect to a site, at its values or at other ones.
 
-        With respect to the input it is laid out as the observations are. Raises OptionError for an unknown site or
-        score and for a state of another shape, SamplesError for observations or values of another shape.
+        Gradients with respect to the input have the layout of the observations. Raises OptionError for an unknown site
+        or score and for a state of another shape, SamplesError for observations or values of another shape.
         """
         if values is not None and len(values) != len(observations):
             raise SamplesError(f"values for {len(values)} observations are given with {len(observations)}")
@@ -327,10 +330,11 @@ class BatchedAgent(ABC):
     def gradient_of_direction(
         self, images: np.ndarray, layer: str, directions: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return how strongly images (N, H, W, C) in 0..1 excite directions (N, c) of a layer, and the gradient.
+        """Return how strongly images (N, H, W, C) in 0..1 activate directions (N, c) of a layer, and the gradient with
+        respect to the images.
 
-        The value (N,) is the mean over positions of the activations times the image's direction, from the initial
-        state; the gradient (N, H, W, C) is with respect to the images. Feature visualization climbs it.
+        The activation (N,) is the mean over positions of the dot product of activations and direction, in the initial
+        state. The gradient is (N, H, W, C). Feature visualization ascends it.
         """
         return gradient_of_direction(self, images, layer, directions)
 
@@ -341,10 +345,11 @@ class BatchedAgent(ABC):
         weights: np.ndarray,
         site: Literal["state", "input"] = "state",
     ) -> np.ndarray:
-        """Return the gradients (S, B, H) of combinations of the state after a step with respect to the state before it.
+        """Return gradients (S, B, H) of linear combinations of the next state with respect to the state.
 
         H is the number of values of all parts of the state, side by side; `weights` (B, S, H) are the S combinations.
-        With `site="input"` they are with respect to observations / 255, (S, B, height, width, channels).
+        With `site="input"` the gradients are with respect to observations / 255, and are (S, B, height, width,
+        channels).
         """
         return state_gradients(self, observations, state, weights, site)
 
@@ -358,15 +363,17 @@ class BatchedAgent(ABC):
 
     @property
     def _widths(self) -> dict[str, int]:
-        """Columns of each head."""
+        """The number of columns of each head."""
         return {head: 1 if head == "values" else self.num_actions for head in self.heads}
 
     def _cached(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return what `make` returns, made once an agent: a cache on the class would keep agents alive."""
+        """Return the value of a key, which `make` computes once per agent. (A cache on the class would keep agents
+        alive.)
+        """
         return self._cache.get(key, make)
 
     def _edited(self, given: tuple[str, ...], wanted: tuple[str, ...]) -> Function:
-        """Return the section of the edited network: sites that are given are not edited again."""
+        """Return the section of the edited network. Sites among its inputs are not edited again."""
         if not self._edits:
             return self._section(given, wanted, {})
         others = self._edits.names
@@ -401,7 +408,9 @@ class BatchedAgent(ABC):
     def _read(
         self, observations: np.ndarray, state: State, written: Mapping[str, np.ndarray], names: Sequence[str]
     ) -> list[np.ndarray]:
-        """Return the values of sites (and of the state after) at observations, with those of other sites replaced."""
+        """Return the values of sites (and of the next state) for observations, where `write` replaces the values of
+        other sites.
+        """
         wanted = tuple(dict.fromkeys(names))
         given = tuple(dict.fromkeys((*self._inputs, *written)))
         compute = self._compiled(given, wanted)
@@ -423,9 +432,9 @@ class BatchedAgent(ABC):
         smallest: int,
         written: Mapping[str, np.ndarray] | None = None,
     ) -> Iterator[tuple[slice, dict[str, np.ndarray]]]:
-        """Yield which observations; their input, state and written values, padded to `size` or a few smaller sizes.
+        """Yield batches: their rows, input, state and written values, padded to `size` or one of a few smaller sizes.
 
-        Edits of the input and the state are made here, and what takes the place of activations is chosen.
+        Edits of the input and of the state are applied here, and replacement activations are chosen.
         """
         observations = np.asarray(observations)
         if not self._channels_last(observations.shape):
@@ -443,7 +452,9 @@ class BatchedAgent(ABC):
                 parts[INPUT] = parts[INPUT] * np.float32(255) / np.float32(self._divisor)
             if self._edits:
                 parts |= self._edits.replacements(self._scaled(observations[rows]))
-                unit = self._divisor / np.float32(255)  # of the network's input; the site is observations / 255
+                unit = self._divisor / np.float32(
+                    255
+                )  # converts from the network's input to the site, which is observations / 255
                 for name in {site for site, _ in self._edits} & {INPUT, *self._states} - set(written or ()):
                     scale = unit if name == INPUT else 1
                     edited = self._edits.of_input(name, parts[name] * scale, parts) / scale
@@ -452,7 +463,7 @@ class BatchedAgent(ABC):
             yield rows, {name: pad(part, padded) for name, part in parts.items()}
 
     def _channels_last(self, shape: tuple[int, ...]) -> bool:
-        """Return whether observations of this shape are (B, H, W, C), rather than (B, C, H, W)."""
+        """Return whether observations of this shape are (B, H, W, C) and not (B, C, H, W)."""
         height, width, channels = self.observation_shape
         if shape[1:] == self.observation_shape:
             return True

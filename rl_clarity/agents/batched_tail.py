@@ -1,4 +1,4 @@
-"""The network from a site to scores on compiled functions."""
+"""`BatchedTail` evaluates the network from a site to the scores, on compiled functions."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from rl_clarity.base.errors import SamplesError
 
 
 class BatchedTail:
-    """The protocol `Tail` on compiled functions: padding is internal, sums of gradients stay on the device.
+    """The protocol `Tail` on compiled functions. It hides padding, and keeps sums of gradients on the device.
 
-    `linear_prefix` returns that of paths which begin at 0 (True) or anywhere (False); None where there is none.
+    `linear_prefix(True)` returns the linear prefix for paths that begin at 0, `linear_prefix(False)` that for all other
+    paths, or None if there is none.
     """
 
     def __init__(
@@ -38,7 +39,7 @@ class BatchedTail:
         self.rows = rows
         self._count = rows.stop - rows.start
         self._values, self._bypass = values, bypass
-        self._divisor = divisor  # of the input, None for other sites
+        self._divisor = divisor  # the network's divisor if the site is the input, else None
         self._at_zero = at_zero  # shared by all batches
         self._at_observations: np.ndarray | None = None
         size = len(values)
@@ -68,10 +69,10 @@ class BatchedTail:
     def linear_path_gradients(
         self, points: Sequence[float], weights: Sequence[float], baseline: np.ndarray | None = None
     ) -> np.ndarray:
-        """Return the same as `path_gradients` up to rounding, with the linear prefix computed once instead of at each
-        point.
+        """Return the same gradients as `path_gradients` up to rounding, but compute the linear prefix once instead of
+        at each point.
 
-        L2 pooling is taken to be linear along a path from 0, as it is but for its small constant.
+        L2 pooling counts as linear along a path from 0; its small constant is neglected.
         """
         prefix = self._linear_prefix(baseline is None)
         if prefix is None:
@@ -92,7 +93,9 @@ class BatchedTail:
         return self._backend.tensor(self._in_network_unit(padded))
 
     def _prefix_at_zero(self, prefix: LinearPrefix) -> Tensor:
-        """Return the results of the prefix (1, ...) where the path begins at 0: the same for all observations."""
+        """Return the results (1, ...) of the prefix at the start of a path from 0, which is the same for all
+        observations.
+        """
         if "prefix" not in self._at_zero:
             zeros = (self._values if self._bypass else self._values[:SMALLEST_BATCH]) * 0
             results = prefix.results(zeros, *self._bypass)
@@ -120,7 +123,7 @@ class BatchedTail:
             scale, weight = (np.asarray(part[i : i + together], np.float32) for part in (points, weights))
             if together == 1:
                 scale, weight = scale[0], weight[0]
-            else:  # several points in the rows of the batch that were only padded
+            else:  # rows of padding hold further points of the path
                 scale = np.resize(np.repeat(scale, self._count), (size, *[1] * (values.ndim - 1)))
             total = step(total, start, values, scale, weight, self._selection, *bypass)[0]
         return total
@@ -130,10 +133,14 @@ class BatchedTail:
         return gradients if self._divisor is None else gradients * np.float32(255) / self._divisor
 
     def _results_at(self, values: Tensor, scale: float) -> np.ndarray:
-        """Return results (B, n) of the heads; those at zero depend on nothing, unless tensors bypass the site."""
+        """Return the results (B, n) of the heads. At zero they are the same for all observations, unless tensors bypass
+        the site.
+        """
         if scale == 0 and not self._bypass:
             if "heads" not in self._at_zero:
-                few = values[:SMALLEST_BATCH] * 0  # of one row, the last bits depend on the number of threads
+                few = (
+                    values[:SMALLEST_BATCH] * 0
+                )  # for a batch of one row, the last bits would depend on the number of threads
                 self._at_zero["heads"] = self._backend.array(self._compute(few))[:1]
             return np.broadcast_to(self._at_zero["heads"], (len(values), self._at_zero["heads"].shape[1]))
         if values is self._values and scale == 1:

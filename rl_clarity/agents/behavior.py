@@ -1,4 +1,5 @@
-"""Check on a few images that a network can be explained: by gradients that describe it, one observation at a time.
+"""Check on a few images that a network's gradients describe its outputs, and that observations do not affect each
+other.
 
 Attribution assumes that the same observation always has the same outputs, whatever else is in the batch, and that
 gradients say how the outputs change. A network that samples, normalizes over the batch, detaches or rounds its outputs
@@ -17,13 +18,14 @@ from rl_clarity.base.errors import OptionError
 
 FRAMES = 4
 PATHS, POINTS = 2, 8
-"""Short straight lines from an image towards another, and points on each."""
+"""Number of short lines between images, and of points on each, at which gradients are compared with changes."""
 LENGTH = 0.02
-"""Length of such a line, as a fraction of the way: short, because the gradients of max pooling are rough."""
+"""Length of a line as a fraction of the distance between two images. It is short because the gradients of max pooling
+are rough."""
 DISAGREEMENT = 0.3
-"""Difference between the changes of an output and the integral of its gradient, relative to the changes."""
+"""Largest difference between the change of an output and the integral of its gradient, relative to the changes."""
 EXACT = 1e-6
-"""Outputs of less precision are too coarse for such a comparison."""
+"""Outputs of a lower precision than this are too coarse for the comparison."""
 ANYWAY = "; check=False explains the network nevertheless"
 
 
@@ -59,7 +61,7 @@ def check_behavior(agent: BatchedAgent, epsilon: float) -> None:
 
 
 def _heads(agent: BatchedAgent, frames: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the heads (B, n) in float64; columns with infinite values, of actions that are masked, as 0."""
+    """Return the heads (B, n) in float64, with 0 in columns of infinite values (masked actions)."""
     sites = agent.forward(frames, read=agent.heads).sites
     return {head: np.where(np.isfinite(sites[head]), sites[head], 0).astype(np.float64) for head in agent.heads}
 

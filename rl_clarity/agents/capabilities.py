@@ -1,4 +1,4 @@
-"""What an agent can do, asked for by name; and checks of observations and states."""
+"""Ask for an agent's capabilities by name, and check observations and states."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rl_clarity.base.errors import OptionError, SamplesError
 
 PLAYING = ("num_actions", "step")
 EXPLAINING = ("metadata", "observation_shape", "sites", "forward", "activations", "tails", "gradients")
-"""Capabilities that a page of an agent needs, beyond those that playing does."""
+"""Capabilities that an agent needs for a page, in addition to those for playing."""
 WRAPPERS = {("keras", "Layer"): "rl_clarity.KerasAgent(model)"}
 WRAPPERS |= {("torch", "Module"): "rl_clarity.TorchAgent(module, (height, width, channels))"}
 WRAPPERS |= {("flax", "Module"): "rl_clarity.JaxAgent(module.apply, parameters, (height, width, channels))"}
@@ -30,7 +30,7 @@ def has(agent: Any, name: str) -> bool:
 
 
 def require(agent: Any, *names: str, for_: str) -> Any:
-    """Return the agent if it has all of these capabilities; else raise OptionError with what is missing."""
+    """Return the agent if it has all of these capabilities; else raise OptionError, which names the missing ones."""
     if isinstance(agent, str | os.PathLike):
         path = os.fspath(agent)
         raise OptionError(f"agent={path!r} is a path or a name: load it with rl_clarity.load_agent({path!r})")
@@ -57,31 +57,30 @@ def initial_state(agent: Any, n: int) -> State:
 
 
 def preprocess(agent: Any, frames: np.ndarray) -> np.ndarray:
-    """Return observations for an environment's frames; the frames themselves for agents that do not preprocess."""
+    """Return the observations for an environment's frames, which are the frames if the agent does not preprocess."""
     return cast(Agent, agent).preprocess(frames) if has(agent, "preprocess") else frames
 
 
 def frame_region(agent: Any) -> FrameRegion | None:
-    """Return the part of an environment's frame that an observation shows; None for all of it."""
+    """Return the region of the environment's frame that an observation shows, or None for the whole frame."""
     return cast(FrameRegion, agent.frame_region) if has(agent, "frame_region") else None
 
 
 def parameters(agent: Any) -> dict[str, np.ndarray]:
-    """Return the parameters that tell two agents apart; empty for agents that do not show them."""
+    """Return the parameters that distinguish agents, or an empty dict for agents that do not expose them."""
     return dict(agent.parameters()) if has(agent, "parameters") else {}
 
 
 def parallel_calls(agent: Any, threads: int | None = None) -> int:
-    """Return the number of threads that should call the agent at once: 1 unless it says that it can be called by more.
-
-    It is at most `threads`, if given.
+    """Return the number of threads that should call the agent at once, at most `threads`. It is 1 unless the agent says
+    otherwise.
     """
     calls = int(agent.parallel_calls) if has(agent, "parallel_calls") else 1
     return calls if threads is None else min(calls, threads)
 
 
 def before_step(agent: Any, state: State, firsts: np.ndarray) -> State:
-    """Return the state that `agent.step(observations, state, firsts)` starts from: what attribution holds fixed.
+    """Return the state from which `agent.step(observations, state, firsts)` starts, which attribution holds fixed.
 
     Agents without `reset` start every episode in their initial state.
     """
@@ -91,9 +90,9 @@ def before_step(agent: Any, state: State, firsts: np.ndarray) -> State:
 
 
 def reset_state(state: State, initial: State, firsts: np.ndarray, later: State = None) -> State:
-    """Put the initial state, or `later` if it is given, where an episode begins.
+    """Replace the state where an episode begins by the initial state, or by `later` if it is given.
 
-    With `later`, an agent that has not taken a step yet keeps the initial state.
+    With `later`, an environment before its very first step keeps the initial state.
     """
     if initial is None or state is None:
         return initial
@@ -112,9 +111,9 @@ def reset_state(state: State, initial: State, firsts: np.ndarray, later: State =
 
 
 def check_observations(observations: np.ndarray, divisor: float) -> None:
-    """Raise SamplesError for observations outside 0 to 255, or that have been divided by 255 already.
+    """Raise SamplesError for observations outside 0 to 255, or observations that were already divided by 255.
 
-    A network that takes its input as it is (`divisor` 1) may be given floats of any range.
+    A network whose `divisor` is 1 takes floats of any range.
     """
     kind = observations.dtype.kind
     if observations.dtype == np.uint8 or observations.size == 0 or (kind == "f" and divisor == 1):
@@ -122,7 +121,7 @@ def check_observations(observations: np.ndarray, divisor: float) -> None:
     if kind not in "iuf":
         raise SamplesError(f"observations have the type {observations.dtype}; uint8 from 0 to 255 is needed")
     low, high = observations.min(), observations.max()
-    if not (low >= 0 and high <= 255):  # NaN is neither
+    if not (low >= 0 and high <= 255):  # written so that NaN fails
         raise SamplesError(f"observations range from {low} to {high}; uint8 from 0 to 255 is needed")
     if kind == "f" and 0 < high <= 1:
         raise SamplesError(
@@ -133,7 +132,7 @@ def check_observations(observations: np.ndarray, divisor: float) -> None:
 
 
 def check_state(state: State, initial: State) -> None:
-    """Raise OptionError for a state of other shapes than the initial state of as many environments."""
+    """Raise OptionError for a state whose shapes differ from those of the initial state."""
     if state is None:
         return
     if initial is None:

@@ -1,4 +1,4 @@
-"""Compiling and differentiating, one class for each framework that Keras runs on.
+"""Compile and differentiate functions, with a class for each framework that Keras runs on.
 
 A `tail` is a function from a site's values (and the tensors that bypass the site) to results (B, n), by default those
 of the heads. `selection` (B, S, n) holds S linear combinations of them for each observation: the scores.
@@ -21,19 +21,22 @@ GradientStep = Callable[..., tuple[Tensor, Tensor]]
 
 
 class Backend:
-    """Functions are compiled once for each shape of their arguments."""
+    """A framework that compiles and differentiates functions. Each function is compiled once per shape of its
+    arguments.
+    """
 
     shares_batches = False
-    """Whether `gradient_step` takes several points of a path in one batch: there is no shape to compile for."""
+    """Whether `gradient_step` can take several points of a path in one batch, because no compilation depends on the
+    shape."""
 
     parallel_calls = 1
     """Number of threads that should call compiled functions at once."""
 
     freezes_parameters = False
-    """Whether compiled functions hold the network's parameters as constants."""
+    """Whether compiled functions contain the network's parameters as constants."""
 
     def compile(self, function: Function) -> Function:
-        """Compile a function where the framework can; arrays in, tensors out."""
+        """Compile a function if the framework can. It takes arrays and returns tensors."""
         raise NotImplementedError
 
     def gradient_step(self, tail: Function) -> GradientStep:
@@ -44,14 +47,15 @@ class Backend:
         raise NotImplementedError
 
     def pull_back(self, function: Function) -> Function:
-        """Compile `(values, gradients, *bypass) -> gradients`, of `function(values, *bypass)`.
+        """Compile the vector-Jacobian product `(values, gradients, *bypass) -> gradients` of `function(values,
+        *bypass)`.
 
-        From gradients (S, B, ...) with respect to its result to those with respect to the values.
+        It maps gradients (S, B, ...) with respect to the function's result to gradients with respect to the values.
         """
         raise NotImplementedError
 
     def array(self, tensor: Tensor) -> np.ndarray:
-        """Copy a tensor, or the list of one for each score, from where the network is."""
+        """Copy a tensor, or a list with a tensor for each score, to the host."""
         if not isinstance(tensor, list):
             return self._to_array(tensor)
         arrays = [self._to_array(one) for one in tensor]
@@ -61,16 +65,16 @@ class Backend:
         return np.asarray(tensor)
 
     def tensor(self, array: np.ndarray) -> Tensor:
-        """Put an array where the network is."""
+        """Copy an array to the network's device."""
         return array
 
     def zeros(self, count: int, values: Tensor) -> Tensor:
-        """Return a `total` to begin with: zeros (*values.shape) of `count` scores, as one array or a list."""
+        """Return an initial `total`: zeros (*values.shape) for `count` scores, as an array or a list."""
         return np.zeros((count, *values.shape), np.float32)
 
     @property
     def operations(self) -> Operations:
-        """What edits are computed with."""
+        """The operations that edits are computed with."""
         return keras_operations()
 
     def concatenate(self, tensors: Sequence[Tensor]) -> Tensor:
@@ -88,7 +92,7 @@ class Backend:
 
 class TensorFlowBackend(Backend):
     parallel_calls = 2
-    """One uses the cores that the other leaves idle between operations, and while an operation's last part is done."""
+    """Two threads: each uses the cores that the other leaves idle."""
 
     def compile(self, function: Function) -> Function:
         import tensorflow as tf
@@ -188,11 +192,11 @@ class JaxBackend(Backend):
 
 
 class TorchBackend(Backend):
-    """`to_tensor` puts an array where the network is; Keras's own by default.
+    """The backend for PyTorch; `to_tensor` copies an array to the network's device (by default Keras's own function).
 
-    `total` is a list of one tensor per score, which keep the layout of the values. Where it has fewer rows than the
-    batch, `weight` (k,) are those of k points on a path, one after another in the batch, and are added in that order.
-    Results and gradients are computed within `computing()`.
+    `total` is a list with a tensor for each score, in the layout of the values. If it has fewer rows than the batch,
+    the batch holds k points of a path one after another, `weight` (k,) has their weights, and their gradients are added
+    in that order. Results and gradients are computed within `computing()`.
     """
 
     shares_batches = True
@@ -289,7 +293,7 @@ class TorchBackend(Backend):
 
 
 def _gradient(score: Tensor, point: Tensor) -> Tensor:
-    """Return the gradient of the sum of (B,); zeros where the score does not depend on the point."""
+    """Return the gradient of the sum of a score (B,), or zeros if the score does not depend on the point."""
     import torch
 
     if not score.requires_grad:
@@ -299,7 +303,7 @@ def _gradient(score: Tensor, point: Tensor) -> Tensor:
 
 
 def keras_backend() -> Backend:
-    """Return the one that Keras runs on (`KERAS_BACKEND`)."""
+    """Return the backend for the framework that Keras runs on (`KERAS_BACKEND`)."""
     import keras
 
     backends: dict[str, type[Backend]] = {"tensorflow": TensorFlowBackend, "jax": JaxBackend, "torch": TorchBackend}

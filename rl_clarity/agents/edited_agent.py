@@ -1,4 +1,4 @@
-"""`rl_clarity.edit`: an agent whose network is edited."""
+"""`rl_clarity.edit` returns an agent whose network is edited."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ NEEDS_GRADIENTS = ("tails", "gradients", "gradient_of_direction")
 
 
 def edit(agent: AgentT, *edits: Edit) -> AgentT:
-    """Return the agent with its activations edited, in its outputs, its gradients and in play.
+    """Return an agent whose activations are edited, in its outputs, its gradients and its play.
 
-    It is an agent like any other: `generate`, `evaluate`, `record` and `rl_clarity.edit` itself take it. Edits are made
-    in the order of computation, and those of one layer in the order in which they are given. Where a site is read,
-    differentiated or integrated over, its values are those after the edits. The agent that is given stays as it is.
+    `generate`, `evaluate`, `record` and `rl_clarity.edit` take it as any other agent. Edits are applied in the order of
+    computation, and edits of one layer in the order of the arguments. The values of a site that are read,
+    differentiated or integrated over are those after the edits. The original agent is not changed.
 
     Edits of agents with `KerasAgent`, `TorchAgent` or `JaxAgent` are part of the network's function, and differentiated
     as such. Other agents are edited through `forward(write=...)`: they play, but have no gradients.
@@ -60,7 +60,7 @@ class EditedAgent:
         return EditedAgent(self._agent, [*self.edits, *edits])
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return the agent's parameters, and all that defines the edits."""
+        """Return the parameters of the agent and the arrays that define the edits."""
         return parameters(self._agent) | self._edits.parameters()
 
     def step(self, observations: np.ndarray, state: State, firsts: np.ndarray) -> tuple[Outputs, State]:

@@ -1,12 +1,12 @@
-"""Edits: changes of a layer's activations in the forward pass, to test what a feature does.
+"""Edits change a layer's activations in the forward pass, to test what a feature does.
 
 A set of K components H (K, c) spans a cone: all their non-negative combinations. The part of an activation vector a
 that belongs to the set is the nearest point of that cone,
 
     w(a) H,  where w(a) minimizes ||a - w H||^2 over w >= 0,
 
-which is what `ChannelReduction.transform` computes: for a single component d, w = max(0, a . d / |d|^2). What is left,
-a - w(a) H, has no part of its own in the cone (Moreau's decomposition), whatever the overlap of the components: to
+which is what `ChannelReduction.transform` computes: for a single component d, w = max(0, a . d / |d|^2). The remainder
+a - w(a) H has no component in the cone (Moreau's decomposition), whatever the overlap of the components: to
 ablate a set twice is to ablate it once, and to ablate a set and then everything but it leaves zero.
 """
 
@@ -30,7 +30,7 @@ Positions = np.ndarray | Sequence[tuple[int, int]]
 SWEEPS = 60
 """Sweeps of coordinate descent that find which coefficients are 0; the others are then solved for exactly."""
 DAMPING = 1e-5
-"""Of that system, relative to its diagonal: equal components share their part."""
+"""Damping of that linear system, relative to its diagonal. With it, equal components share their coefficient."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -45,25 +45,27 @@ class Edit(ABC):
 
     @property
     def changes(self) -> bool:
-        """Whether the edit does anything: one of strength 0 is left out, so that not a bit changes."""
+        """Whether the edit has an effect. An edit of strength 0 is left out, so that results stay identical to the last
+        bit.
+        """
         return True
 
     @property
     def replacements(self) -> np.ndarray | None:
-        """What `to="resample"` draws from (N, *shape): each observation is given one of the N."""
+        """The activations (N, *shape) from which `to="resample"` draws a row for each observation."""
         return None
 
     @abstractmethod
     def apply(self, values: Tensor, replacement: Tensor | None = None, *, operations: Operations = NUMPY) -> Tensor:
-        """Return edited values (B, *shape) of the layer, for arrays or with a framework's operations for its tensors.
+        """Return edited values (B, *shape) of the layer, as arrays or as tensors of a framework.
 
-        `replacement` (B, *shape) has a row of `replacements` for each observation, where there are any.
+        `replacement` (B, *shape) has a row of `replacements` for each observation, if the edit draws any.
         """
 
     def choose_replacements(self, observations: np.ndarray) -> np.ndarray | None:
-        """Return the row of `replacements` of each observation (B, ...); a hash of its pixels and the seed chooses it.
+        """Return a row of `replacements` for each observation (B, ...), chosen by a hash of its pixels and the seed.
 
-        An observation has the same one in any batch, on any rank and in play.
+        An observation gets the same row in any batch, on any rank and in play.
         """
         if self.replacements is None:
             return None
@@ -71,7 +73,9 @@ class Edit(ABC):
         return self.replacements[rows]
 
     def describe(self) -> str:
-        """Return the edit as a line of text: its layer, and what is not the default; the shapes of arrays."""
+        """Return the edit as a line of text: its layer, the options that differ from the defaults, and the shapes of
+        arrays.
+        """
         parts = [repr(self.layer)]
         for field in dataclasses.fields(self)[1:]:
             value = getattr(self, field.name)
@@ -82,11 +86,11 @@ class Edit(ABC):
         return f"{type(self).__name__}({', '.join(parts)})"
 
     def parameters(self) -> dict[str, np.ndarray]:
-        """Return all that defines the edit, as arrays by name."""
+        """Return everything that defines the edit, as arrays by name."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         defined = {name: np.asarray(value) for name, value in values.items() if value is not None}
         kind = np.asarray(type(self).__name__)
-        # Texts as numbers: parameters are numeric arrays.
+        # Texts become numbers, because parameters are numeric arrays.
         return {
             name: np.frombuffer(str(array).encode(), np.uint8) if array.dtype.kind == "U" else array
             for name, array in {"kind": kind, **defined}.items()
@@ -94,7 +98,9 @@ class Edit(ABC):
 
 
 class StateEdit(Edit):
-    """A change of a part of the recurrent state after each step, which the next step reads; see `SwapDirections`."""
+    """A change of a part of the recurrent state after each step, before the next step reads it; see
+    `SwapDirections`.
+    """
 
     @abstractmethod
     def apply_to_state(self, before: Tensor, after: Tensor, *, operations: Operations = NUMPY) -> Tensor:
@@ -106,7 +112,7 @@ class StateEdit(Edit):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Ablate(Edit):
-    """Remove a part of a layer's activations, or set it to what it is elsewhere.
+    """Remove a part of a layer's activations, or replace it.
 
     a -> a - strength * (part(a) - replacement), where the part is chosen by `component` or `unit`, `positions` and
     `everything_but`; with none of them it is the whole layer.
@@ -117,16 +123,16 @@ class Ablate(Edit):
             part of several is computed for all of them together, because they overlap (see the module's docstring)
         unit: a channel, or several: a neuron at every position. Alternative to `component`
         positions: where, as a boolean mask (h, w) or a sequence of (row, column); by default everywhere
-        everything_but: ablate all but the part: of components, the residual and all that they do not span
-        to: what takes the part's place. "zero"; "mean", its mean over `data` at the same position; or "resample", what
-            it is in an observation of `data`. Which one is chosen from the pixels and the `seed`: the same for an
+        everything_but: ablate everything except the part; for components this includes the residual
+        to: the replacement. "zero"; "mean", the mean of the part over `data` at the same position; or "resample", the
+        part in an observation of `data`. The pixels and the `seed` choose which one, so it is the same for an
             observation in any batch, on any rank and in play
         strength: 0 changes nothing, 1 removes the whole part
-        signed: of components, remove negative coefficients, too: the part is the orthogonal projection on their span.
-            The same for one component of a layer without negative values, as after a ReLU
+        signed: also remove negative coefficients of components: the part is the orthogonal projection on their span.
+            This makes no difference for a single component of a layer without negative values, as after a ReLU
         data: activations (N, *shape) of the layer that "mean" and "resample" take their values from:
             `agent.activations(observations, layer)`
-        seed: of "resample"
+        seed: seed of the choice for "resample"
 
     Raises OptionError for options that contradict each other or are out of range.
     """
@@ -195,7 +201,7 @@ class Ablate(Edit):
         return values - (part if self.strength == 1 else float(self.strength) * part)
 
     def _part(self, values: Tensor, operations: Operations) -> Tensor:
-        """Return the part (B, *shape) of the values that is ablated."""
+        """Return the part (B, *shape) of the values that the edit ablates."""
         shape = tuple(map(int, values.shape[1:]))
         part = values
         if self.unit is not None:
@@ -210,18 +216,18 @@ class Ablate(Edit):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Steer(Edit):
-    """Add a multiple of a component to a layer's activations: make the agent "see" a feature.
+    """Add a multiple of a component to a layer's activations, which makes the agent "see" a feature.
 
     a -> a + amount * unit * component, at `positions`.
 
     Args:
         layer: short or full name of a layer, as in `Ablate`
         component: direction (c,) in the layer's channels
-        amount: how many units to add; negative amounts may lead to negative activations, also after a ReLU
+        amount: number of units to add; a negative amount can make activations negative, even after a ReLU
         positions: where, as a boolean mask (h, w) or a sequence of (row, column); by default everywhere
         data: activations (N, *shape) of the layer, `agent.activations(observations, layer)`: the unit is then the
-            standard deviation of the component's coefficient, a . d / |d|^2, over all of their positions. By default
-            it is 1: multiples of the component as it is
+            standard deviation of the component's coefficient, a . d / |d|^2, over all of their positions. Without
+            `data` the unit is the component itself
 
     Raises OptionError for a component that is not one direction, and an amount that is not finite.
     """
@@ -285,7 +291,7 @@ def _check_width(component: Any, site: Site) -> None:
 
 
 def _mask(positions: Positions | None, site: Site) -> np.ndarray | None:
-    """Return the positions of a site as a mask (h, w, 1) of 0 and 1."""
+    """Return positions of a site as a mask (h, w, 1) of 0 and 1."""
     if positions is None:
         return None
     if len(site.shape) != 3:
@@ -307,9 +313,7 @@ def _mask(positions: Positions | None, site: Site) -> np.ndarray | None:
 
 
 def _projection(values: Tensor, components: np.ndarray, *, signed: bool, operations: Operations) -> Tensor:
-    """Return the nearest point (..., c) to values (..., c) of the cone of components (K, c), or of their span if
-    `signed`.
-    """
+    """Return the projection of values (..., c) onto the cone of components (K, c), or onto their span if `signed`."""
     components = components[np.any(components != 0, axis=1)]
     if not len(components):
         return values * 0
@@ -318,7 +322,7 @@ def _projection(values: Tensor, components: np.ndarray, *, signed: bool, operati
     if signed:
         onto = np.linalg.pinv(exact)
         coefficients = operations.matmul(values, operations.constant(onto.astype(np.float32)))
-    elif np.count_nonzero(gram) == len(gram):  # orthogonal to each other
+    elif np.count_nonzero(gram) == len(gram):  # the components are orthogonal to each other
         onto = exact.T / np.diag(gram)
         coefficients = operations.relu(operations.matmul(values, operations.constant(onto.astype(np.float32))))
     else:
@@ -329,7 +333,8 @@ def _projection(values: Tensor, components: np.ndarray, *, signed: bool, operati
 def _nonnegative_coefficients(
     values: Tensor, components: np.ndarray, gram: np.ndarray, operations: Operations
 ) -> Tensor:
-    """Minimize ||a - w H||^2 over w >= 0 (..., K): coordinate descent, then exactly where w > 0.
+    """Minimize ||a - w H||^2 over w >= 0 (..., K), by coordinate descent and then exactly for the coefficients that are
+    not 0.
 
     Its gradient is that of the exact solution, because the set of zero coefficients is locally constant.
     """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def gradient_of_direction(
     agent: BatchedAgent, images: np.ndarray, layer: str, directions: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """See `BatchedAgent.gradient_of_direction`."""
+    """Implement `BatchedAgent.gradient_of_direction`."""
     name = agent.site(layer).name
     step = agent._cached(("direction", name), lambda: _compile_step(agent, name))
     values, gradients = [], []

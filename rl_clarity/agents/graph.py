@@ -1,6 +1,6 @@
 """The graph of a Keras functional model: its operations, its bottlenecks, and how to cut it at a layer.
 
-All access to private parts of Keras's graph is in this module.
+This module alone accesses private attributes of Keras's graph.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WEIGHTED = ("conv2d", "dense", "batchnormalization")
 AVERAGING = ("avgpool", "globalaveragepooling2d", "zeropadding2d", "cropping2d", "permute", "transpose")
 HOMOGENEOUS = ("relu", "leakyrelu", "maxpool", "globalmaxpooling2d")
 NEGLIGIBLE = 1e-6
-"""A constant that is added before a root to keep its gradient finite is at most this."""
+"""Largest constant that is ignored when it is added under a root, where it keeps the gradient finite."""
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,19 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """The calls of a model from observations to heads, in the order of computation."""
+    """The operations that lead from the observations of a model to its heads, in the order of computation."""
 
     nodes: tuple[Node, ...]
     source: int
-    """The node of the observations."""
+    """Index of the node of the observations."""
     sinks: tuple[int, ...]
-    """The nodes of the heads."""
+    """Indices of the nodes of the heads."""
 
 
 def model_graph(model: Any, heads: int) -> Graph:
-    """Return the graph of a model; its first input is the observations, its first `heads` outputs are the heads."""
+    """Return the graph of a model whose first input is the observations, and whose first `heads` outputs are
+    the heads.
+    """
     order: list[Node] = []
     index: dict[int, int] = {}  # id of a Keras node -> position
     used: dict[str, int] = {}
@@ -99,7 +101,7 @@ def _kind(operation: Any) -> str:
     name = type(operation).__name__.lower()
     activation = getattr(operation, "activation", None)
     if activation is not None and getattr(activation, "__name__", "linear") != "linear":
-        return str(activation.__name__).replace("_", "")  # an activation, or a layer with one
+        return str(activation.__name__).replace("_", "")  # an activation, or a layer that contains an activation
     return KINDS.get(name, name)
 
 
@@ -131,7 +133,7 @@ def node_paths(graph: Graph) -> list[tuple[bool, bool]]:
         separate = i in wide and node.kind != "conv2d"  # an activation right after its convolution
         if i not in narrow and (separate or (wide | before_bottleneck) & set(node.inputs)):
             before_bottleneck.add(i)
-    return [  # of several results none carries everything
+    return [  # if there are several results, none of them is a bottleneck
         (i not in before_bottleneck, i not in narrow or len(node.tensors) > 1) for i, node in enumerate(graph.nodes)
     ]
 
@@ -145,7 +147,7 @@ def _reachable(graph: Graph, sources: set[int], without: set[int]) -> set[int]:
 
 
 def cut(graph: Graph, layer: int) -> Sequence[Any]:
-    """Return the tensors that bypass a layer: those that the rest of the network reads besides the layer's."""
+    """Return the tensors that bypass a layer, which are the other tensors that the rest of the network reads."""
     tail = _reachable(graph, {layer}, without=set())
     needed: set[int] = set()
     pending = list(graph.sinks)
@@ -160,12 +162,13 @@ def cut(graph: Graph, layer: int) -> Sequence[Any]:
 
 
 def linear_prefix_end(graph: Graph, start: int, *, from_zero: bool) -> int | None:
-    """Return the last node of the linear prefix after `start`; see `LinearPrefix`. None if it has no weights.
+    """Return the last node of the linear prefix after `start` (see `LinearPrefix`), or None if the prefix has no
+    weights.
 
-    A single path of single results leads from `start` to it. Convolutions, dense layers, averages and rearrangements
-    map a straight line of activations to a straight line. If the line begins at 0, so do positively homogeneous
-    operations, f(r x) = r f(x) for r > 0, up to the first weights: ReLUs, max pooling, and L2 pooling, whose small
-    constant is neglected.
+    A chain of operations with one result each leads from `start` to it. Convolutions, dense layers, averages and
+    rearrangements map a straight line of activations to a straight line. If the line begins at 0, so do positively
+    homogeneous operations, f(r x) = r f(x) for r > 0, that precede the first weights: ReLUs, max pooling, and L2
+    pooling, whose small constant is neglected.
     """
     end, node = None, start
     degree = 1 if from_zero else 0  # values are proportional to r ** degree; 0 for a line with an offset
@@ -192,8 +195,8 @@ def linear_prefix_end(graph: Graph, start: int, *, from_zero: bool) -> int | Non
 
 
 def _is_homogeneous(operation: Any) -> bool:
-    """Return whether an operation of such a kind has neither weights, as a layer with an activation, nor other
-    thresholds.
+    """Return whether operations of this kind are positively homogeneous: they have no weights and no
+    threshold but 0.
     """
     limits = [getattr(operation, name, None) for name in ("weights", "max_value", "threshold")]
     return not any(limits)
@@ -207,10 +210,10 @@ def _adds_negligible(tensor: Any) -> bool:
 def evaluate(
     tensors: Sequence[Any], values: Mapping[int, Any], edits: Mapping[int, Callable[[Any], Any]] | None = None
 ) -> list[Any]:
-    """Return the values of symbolic tensors, given those of others by their `id`: only what is between them is
+    """Return the values of symbolic tensors from those of other tensors, by `id`. Only operations between them are
     computed.
 
-    `edits` are functions of the tensors that are computed, by `id`.
+    `edits` are functions that change computed tensors, by the tensors' `id`.
     """
     import keras
 
@@ -240,7 +243,7 @@ def tensor_operation(tensor: Any) -> Any:
 
 
 def value_operation(tensor: Any) -> Any:
-    """Return the operation that computes a symbolic tensor's values, before they are rearranged."""
+    """Return the operation that computes a symbolic tensor's values before they are rearranged."""
     node = _node(tensor)
     while type(node.operation).__name__.lower() in REARRANGING and len(node.input_tensors) == 1:
         node = _node(node.input_tensors[0])
@@ -248,7 +251,7 @@ def value_operation(tensor: Any) -> Any:
 
 
 def constant_arguments(tensor: Any) -> list[Any]:
-    """Return the arguments of the call that computes a symbolic tensor, except symbolic tensors and None."""
+    """Return the arguments of the call that computes a symbolic tensor, without symbolic tensors and None."""
     import keras
 
     arguments = _node(tensor).arguments
@@ -257,7 +260,9 @@ def constant_arguments(tensor: Any) -> list[Any]:
 
 
 def flatten(model: Any, inputs: Sequence[Any]) -> list[Any]:
-    """Return a model's outputs for new inputs, with nested models called layer by layer, on the same variables."""
+    """Return a model's outputs for new inputs. Nested models are replaced by their layers, which keep their
+    variables.
+    """
     import keras
 
     if isinstance(model, keras.Sequential):

@@ -15,20 +15,20 @@ PATTERNS = (
     ("values", r"v|vf|values?|critic|baseline|.*(state_?value|value|vf|critic)"),
     ("policy_logits", r"pi|logits?|actor|policy|actions?|.*(logits|policy|actor)"),
 )
-"""Patterns of names, tried in this order."""
+"""Regular expressions for names of outputs, in the order in which they are tried."""
 PROBABILITIES = ("softmax", "log_softmax", "logsoftmax")
 PROBABILITY_NAMES = r"(.*[_/.])?(probs?|probabilit(y|ies))|.*_probs?(_.*)?"
 """Names of outputs that are probabilities instead of logits."""
 ACTOR_CRITIC = {"policy_logits", "values"}
 AGENTS = (ACTOR_CRITIC, {"policy_logits"}, {"q_values"})
-"""The heads that an agent may have."""
+"""The combinations of heads that an agent may have."""
 
 
 def find_heads(names: Sequence[str | None], widths: Sequence[int | None]) -> tuple[str, ...]:
-    """Return the head of each output, from its name or else its width; the width of an output (B,) is None.
+    """Return the head that each output is, by its name or else its width (None for an output (B,)).
 
-    Two outputs are logits and a value; a single one is action values if it has such a name. Raises OptionError if it is
-    ambiguous what the outputs are.
+    Two outputs are logits and a value. A single output is action values if its name says so. Raises OptionError if the
+    outputs are ambiguous.
     """
     for name in names:
         if re.fullmatch(PROBABILITY_NAMES, (name or "").lower()):
@@ -60,7 +60,7 @@ def find_heads(names: Sequence[str | None], widths: Sequence[int | None]) -> tup
 
 
 def check_heads(heads: Sequence[str | None], count: int) -> tuple[str | None, ...]:
-    """Return a user's heads for a network with `count` outputs, None for those to leave out.
+    """Return the heads that a user named for a network with `count` outputs, with None for outputs to ignore.
 
     Raises OptionError for other combinations.
     """
@@ -77,7 +77,9 @@ def check_heads(heads: Sequence[str | None], count: int) -> tuple[str | None, ..
 
 
 def check_width(head: str, width: int | None) -> None:
-    """Raise OptionError for a value with several columns, and for logits or action values without an action axis."""
+    """Raise OptionError for a value with several columns, and for logits or action values (B,) without an axis of
+    actions.
+    """
     if head == "values" and not _is_value(width):
         raise OptionError(f"the output for the value has {width} columns; it must have one")
     if head != "values" and width is None:
@@ -85,7 +87,7 @@ def check_width(head: str, width: int | None) -> None:
 
 
 def probabilities_error(name: str, how: str) -> OptionError:
-    """Return the error for a policy's output that is probabilities."""
+    """Return the error for a network that returns probabilities instead of logits."""
     return OptionError(
         f"the output {name!r} is probabilities ({how}); use a model that returns the logits instead: "
         "keras.Model(model.input, [logits, value]), or a module whose forward has no softmax"
@@ -93,7 +95,7 @@ def probabilities_error(name: str, how: str) -> OptionError:
 
 
 def head_width(tensor: Any) -> int | None:
-    """Return the columns of an output of a Keras model; None for (B,)."""
+    """Return the number of columns of an output of a Keras model, or None for an output (B,)."""
     if len(tensor.shape) > 2:
         raise OptionError(
             f"an output of the model has the shape {tuple(tensor.shape)}; it must be (batch, n) or (batch,)"
@@ -102,7 +104,9 @@ def head_width(tensor: Any) -> int | None:
 
 
 def head_output(head: str, tensor: Any) -> Any:
-    """Return an output of a Keras model as (B, n); raises OptionError for a wide value, and for probabilities."""
+    """Return an output of a Keras model as (B, n). Raises OptionError for a value with several columns, and for
+    probabilities.
+    """
     import keras
 
     check_width(head, head_width(tensor))

@@ -1,4 +1,4 @@
-"""Decide whether a Keras network takes observations from 0 to 255, because it scales them itself, or from 0 to 1.
+"""Decide whether a Keras network takes observations from 0 to 255, which it scales by itself, or from 0 to 1.
 
 Only operations before the first layer with weights count: later normalizations scale features, not pixels.
 """
@@ -14,22 +14,22 @@ from rl_clarity.agents.network import Network
 from rl_clarity.base.errors import OptionError
 
 MAX_FACTOR = 0.1
-"""Factors below it scale 0..255 to about 1; larger ones do not."""
+"""Largest factor that counts as scaling 0..255 to about 1."""
 DIVISIONS = ("truedivide", "divide", "floordivide")
 UNKNOWN = ("lambda",)
 SCALING = ("rescaling", "normalization")
 
 
 def input_divisor(network: Network, dtype: str) -> float:
-    """Return what observations are divided by: 1 if the network's input is of integers or it scales itself, else 255.
+    """Return the divisor of observations: 1 if the network takes integers or scales its input, else 255.
 
-    Raises OptionError where the graph does not tell.
+    Raises OptionError if the graph does not show whether the network scales its input.
     """
     return 1 if "int" in dtype or scales_input(network) else 255
 
 
 def scales_input(network: Network) -> bool:
-    """Return whether the observations are scaled from 0..255 to about 1 before the first layer with weights.
+    """Return whether the network scales observations from 0..255 to about 1 before its first layer with weights.
 
     A `Rescaling`, a `Normalization`, a product with or division by a constant can do it. Raises OptionError where the
     graph does not tell.
@@ -50,7 +50,9 @@ def scales_input(network: Network) -> bool:
 
 
 def _scales(node: Node) -> bool | None:
-    """Return true for an operation that scales 0..255, False for a layer with weights, None for others."""
+    """Return True for an operation that scales 0..255 to about 1, False for a layer with weights, None for other
+    operations.
+    """
     operation = tensor_operation(node.tensors[0])
     kind = type(operation).__name__.lower()
     label = f"the model's operation {node.name!r}, a {type(operation).__name__},"
@@ -73,7 +75,7 @@ def _scales(node: Node) -> bool | None:
 
 
 def _factor(operation: Any, kind: str, node: Node) -> float | None:
-    """Return the largest factor of the operation; None if it does not multiply its input."""
+    """Return the largest factor by which the operation multiplies its input, or None if it does not."""
     if kind == "rescaling":
         return _largest(operation.scale)
     constants = constant_arguments(node.tensors[0])
@@ -93,7 +95,7 @@ def _by_factor(factor: float, label: str) -> bool | None:
 
 
 def _spread(normalization: Any) -> float:
-    """Return the smallest standard deviation that a `Normalization` divides a channel by."""
+    """Return the smallest standard deviation by which a `Normalization` divides a channel."""
     return float(np.sqrt(np.min(_array(normalization.variance)))) or 1e-30
 
 

@@ -1,4 +1,4 @@
-"""An agent whose network is a JAX function: Flax, Haiku, Equinox, or your own."""
+"""`JaxAgent` explains a network that is a JAX function, from Flax, Haiku, Equinox, or your own code."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ class JaxAgent(BatchedAgent):
             its order, with None for what to leave out; by default found by names or widths. Required for a single
             output, unless it is named as action values are
         initial_state: of a recurrent function, without the batch axis: an array or a tuple of arrays. The function is
-            then called with `(parameters, observations, state)`, an array or a tuple as here, and returns the state
-            after as the last of its results
+            then called with `(parameters, observations, state)`, an array or a tuple as here, and returns the next
+            state as the last of its results
         channels_first: whether the function takes (B, C, H, W)
         input_divisor: the function's input is the observations divided by it, in float32; 1 for a function that scales
             them itself. By default 255, unless the function scales its input once more before its first weights: then
@@ -107,7 +107,7 @@ class JaxAgent(BatchedAgent):
             check_outputs(self, check)
 
     def _network_parameters(self) -> dict[str, np.ndarray]:
-        """Return the parameters, by their paths in the pytree."""
+        """Return the parameters by their paths in the pytree."""
         import jax
 
         leaves, _ = jax.tree_util.tree_flatten_with_path(self._parameters)
@@ -121,10 +121,10 @@ class JaxAgent(BatchedAgent):
             return array if isinstance(leaf, np.ndarray) else jax.numpy.asarray(array)
 
         self._parameters = jax.tree_util.tree_map_with_path(new, self._parameters)
-        self._programs = MadeOnce()  # parameters are their constants
+        self._programs = MadeOnce()  # compiled functions contain the parameters as constants
 
     def _trial(self, *, check_scale: bool) -> tuple[tuple[str, ...], int]:
-        """Run the function once and trace it: names of its heads, and the number of actions."""
+        """Run the function once, trace it, and return the names of its heads and the number of actions."""
         observations = np.random.default_rng(0).random((TRIAL_BATCH, *self.observation_shape), np.float32)
         state = [np.repeat(part[None], TRIAL_BATCH, axis=0) for part in self._initial_state]
         try:
@@ -152,7 +152,7 @@ class JaxAgent(BatchedAgent):
         return heads, num_actions
 
     def _run(self, observations: Any, *states: Any) -> tuple[tuple[str, ...], list[Any], list[Any]]:
-        """Return the names of the heads, the heads (B, n), and the state after, for observations (B, H, W, C)."""
+        """Return the names of the heads, the heads (B, n), and the next state, for observations (B, H, W, C)."""
         import jax.numpy as jnp
 
         x = jnp.moveaxis(observations, -1, 1) if self._channels_first else jnp.asarray(observations)
@@ -163,7 +163,7 @@ class JaxAgent(BatchedAgent):
         return heads, [jnp.float32(tensor) for tensor in tensors], [jnp.float32(part) for part in after]
 
     def _program(self, batch: int) -> Program:
-        """Return the function's operations for a batch size: shapes in a jaxpr are constants."""
+        """Return the function's operations for one batch size, because a jaxpr has fixed shapes."""
         program: Program = self._programs.get(batch, lambda: self._trace_program(batch))
         return program
 
@@ -214,7 +214,7 @@ class JaxAgent(BatchedAgent):
         return tensors, operations
 
     def _transposed(self, rank: int) -> bool:
-        """Return whether tensors of this rank are feature maps (B, c, h, w)."""
+        """Return whether tensors of this rank are feature maps with the channels first, (B, c, h, w)."""
         return rank == 4 and self._cached("channels_first", lambda: self._program(TRIAL_BATCH).channels_first)
 
     def _bypass(self, site: str) -> tuple[str, ...]:

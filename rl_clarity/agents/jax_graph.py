@@ -1,6 +1,6 @@
 """The operations of a JAX function: its jaxpr, flattened, as a graph whose tensors can be read and replaced.
 
-Calls of jitted functions are inlined, except activations, whose own rules of differentiation are kept.
+Calls of jitted functions are inlined, except activations, which keep their custom derivative rules.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ INLINED = ("jit", "pjit", "closed_call", "core_call", "remat", "remat2", "checkp
 
 @dataclass(frozen=True)
 class Constant:
-    """A value that depends on neither observations nor state."""
+    """A value that depends neither on the observations nor on the state."""
 
     value: Any
 
@@ -56,7 +56,7 @@ class Program:
     inputs: tuple[int, ...]
     outputs: tuple[int | Constant, ...]
     types: Mapping[int, Any]
-    """Shape and type of each tensor."""
+    """The shape and type of each tensor."""
 
     def evaluate(
         self,
@@ -64,9 +64,9 @@ class Program:
         values: Mapping[int, Any],
         edits: Mapping[int, Callable[[Any], Any]] | None = None,
     ) -> list[Any]:
-        """Return the values of tensors, given those of others: only what is between them is computed.
+        """Return the values of tensors from those of other tensors. Only operations between them are computed.
 
-        `edits` are functions of the tensors that are computed.
+        `edits` are functions that change computed tensors.
         """
         values = dict(values)
         needed = {tensor for tensor in tensors if isinstance(tensor, int)}
@@ -88,7 +88,9 @@ class Program:
         return [_value(tensor, values) for tensor in tensors]
 
     def graph(self, heads: int) -> Graph:
-        """Return the operations that depend on the inputs, of which the first is the observations; `heads` outputs."""
+        """Return the operations that depend on the inputs as a graph with `heads` outputs. The first input is the
+        observations.
+        """
         nodes = [Node("input", "input", (tensor,), ()) for tensor in self.inputs]
         position = {tensor: i for i, tensor in enumerate(self.inputs)}
         for operation in self.operations:
@@ -101,10 +103,11 @@ class Program:
         return Graph(tuple(nodes), 0, tuple(sinks))
 
     def linear_prefix_end(self, start: int, *, from_zero: bool) -> int | None:
-        """Return the result of the linear prefix after a tensor; see `LinearPrefix`. None if it has no weights.
+        """Return the result of the linear prefix after a tensor (see `LinearPrefix`), or None if the prefix has no
+        weights.
 
-        Each of its operations alone reads the tensor before, and otherwise only constants. Up to the first weights or
-        constant that is added, a path that begins at 0 may pass ReLUs and max pooling.
+        Each operation of the prefix is the only one that reads the previous tensor, and its other inputs are constants.
+        Before the first weights, or the first constant that is added, a path from 0 may pass ReLUs and max pooling.
         """
         varying = set(self.inputs)
         for operation in self.operations:
@@ -135,13 +138,13 @@ class Program:
 
     @property
     def channels_first(self) -> bool:
-        """Whether the convolutions' results are (B, c, h, w)."""
+        """Whether convolutions return (B, c, h, w)."""
         convolutions = [op.equation.params["dimension_numbers"] for op in self.operations if op.kind == "conv2d"]
         return bool(convolutions) and all(numbers.out_spec[1] == 1 for numbers in convolutions)
 
 
 def trace(function: Callable[..., Any], arguments: Sequence[Any]) -> Program:
-    """Return the operations of a function that returns a list of arrays, for arguments of these shapes and types."""
+    """Return the operations of a function that returns a list of arrays, for arguments with these shapes and types."""
     import jax
 
     closed = jax.make_jaxpr(function)(*arguments)
@@ -185,19 +188,23 @@ def trace(function: Callable[..., Any], arguments: Sequence[Any]) -> Program:
 
 
 def _kind(equation: Any) -> str:
-    """Return the activation, for a call of a function with its name or a maximum with 0; else the kind of operation."""
+    """Return the kind of operation: an activation, for calls of a function with its name and for a maximum with 0, else
+    the primitive.
+    """
     name = equation.primitive.name
     if name == "max" and any(hasattr(atom, "val") and np.all(atom.val == 0) for atom in equation.invars):
         return "relu"
     called = equation
-    while "call_jaxpr" in called.params and len(called.params["call_jaxpr"].eqns) == 1:  # of a custom derivative
+    while (
+        "call_jaxpr" in called.params and len(called.params["call_jaxpr"].eqns) == 1
+    ):  # functions of a custom derivative
         called = called.params["call_jaxpr"].eqns[0]
     function = str(called.params.get("name", "")).replace("_", "")
     return function if function in ACTIVATIONS else KINDS.get(name, name)
 
 
 def _is_relu(equation: Any) -> bool:
-    """Return whether an equation is max(x, 0) alone, possibly as a function."""
+    """Return whether an equation computes only max(x, 0), possibly inside a function."""
     inner = equation.params.get("jaxpr", equation.params.get("call_jaxpr"))
     if inner is not None:
         inner = getattr(inner, "jaxpr", inner)

@@ -1,4 +1,4 @@
-"""An agent whose network is a Keras model, on any backend of Keras."""
+"""`KerasAgent` explains a network that is a Keras model, on any backend of Keras."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class KerasAgent(BatchedAgent):
 
     Args:
         model: a functional or sequential model from observations, and the parts of a recurrent state if there is one,
-            to a policy's logits and a value, logits alone, or action values, and then the state after. The observations
+            to a policy's logits and a value, logits alone, or action values, and then the next state. The observations
             are its only input of images, (H, W, C), or gray (H, W). Or a `Network`, whose outputs have names
         metadata: where the agent comes from: `env_name`, `gamma`, ...
         heads: what the model's outputs before the state are, `policy_logits` and `values`, `policy_logits` alone, or
@@ -103,18 +103,18 @@ class KerasAgent(BatchedAgent):
         return self._named[1]
 
     def reset(self, state: State, firsts: np.ndarray) -> State:
-        """Return the state before a step: the state after the last one, reset where episodes begin."""
+        """Return the state before a step, which is `state` except where an episode begins."""
         later, n = self.network.later_state, len(firsts)
         repeated = None if later is None else tuple(np.repeat(part[None], n, axis=0) for part in later)
         return reset_state(state, self.initial_state(n), firsts, repeated)
 
     def differentiable_step(self) -> Function:
-        """Return the edited network as a function of tensors of Keras's framework, which gradients flow through.
+        """Return the edited network as a function of tensors of Keras's framework, through which gradients flow.
 
-        It takes frames (B, H, W, C) in 0..1 and the parts of the state before, and returns a list: the heads in the
-        order of `heads`, then the parts of the state after. The network's parameters are constants for it.
+        It takes frames (B, H, W, C) in 0..1 and the parts of the state, and returns a list: the heads in the order of
+        `heads`, then the parts of the next state. It treats the network's parameters as constants.
 
-        Raises OptionError for edits that choose what takes the place of activations from a frame's pixels.
+        Raises OptionError for edits that choose replacement activations by a frame's pixels.
         """
         if self._edits.names:
             raise OptionError('an edit with to="resample" depends on exact pixels, and has no differentiable step')
@@ -130,7 +130,7 @@ class KerasAgent(BatchedAgent):
         return step
 
     def _network_parameters(self) -> dict[str, np.ndarray]:
-        """Return copies of the network's parameters, by their names in a checkpoint."""
+        """Return copies of the network's parameters by their names in a checkpoint."""
         return self.network.parameters()
 
     def _assign_parameters(self, parameters: Mapping[str, np.ndarray]) -> None:
@@ -148,7 +148,7 @@ class KerasAgent(BatchedAgent):
         return self._cached("named", self._name_tensors)
 
     def _name_tensors(self) -> tuple[dict[str, Any], list[Site]]:
-        """Return symbolic tensors by name, and those of them that are results of operations."""
+        """Return the symbolic tensors by name, and the subset that operations compute."""
         inputs, outputs = self.network.model.inputs, self.network.model.outputs
         after = [f"after/{i}" for i in range(len(self._states))]
         tensors = dict(zip((INPUT, *self._states, *self.heads, *after), (*inputs, *outputs), strict=True))
@@ -157,7 +157,7 @@ class KerasAgent(BatchedAgent):
             for i, tensor in enumerate(node.tensors):
                 name = node.name if len(node.tensors) == 1 else f"{node.name}/{i}"
                 if any(tensor is other for other in inputs) or tensors.get(name) is tensor:
-                    continue  # an input, or a head that has its operation's name
+                    continue  # an input, or a head with the name of its operation
                 while name in tensors:
                     name += "_"
                 tensors[name] = tensor
@@ -173,7 +173,7 @@ class KerasAgent(BatchedAgent):
         return tuple(names[id(tensor)] for tensor in (*siblings, *cut(self._graph, index)))
 
     def _linear_prefix_end(self, site: str, from_zero: bool) -> str | None:
-        # Inputs of 0 are not 0 for the network's first operation if black is not.
+        # If black is not 0, the first operation does not get 0 for an input of 0.
         from_zero = from_zero and not (site == INPUT and self.input_scale.black)
         end = linear_prefix_end(self._graph, self._node(site), from_zero=from_zero)
         if end is None:
@@ -207,7 +207,7 @@ class KerasAgent(BatchedAgent):
                 id(source): keras.ops.cast(array, source.dtype)
                 for source, array in zip(sources, shifted.values(), strict=True)
             }
-            # In float32 also where layers compute in half precision.
+            # Gradients are in float32 even if layers compute in half precision.
             results = [keras.ops.cast(tensor, "float32") for tensor in evaluate(targets, values, changes)]
             named = {**dict(zip(own, results, strict=True)), **({INPUT: inputs[INPUT]} if INPUT in inputs else {})}
             return [named[name] for name in wanted]

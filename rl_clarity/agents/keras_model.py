@@ -1,4 +1,4 @@
-"""Turn a user's Keras model into a `Network`: flatten nested models, identify inputs and outputs."""
+"""Convert a user's Keras model to a `Network`: flatten nested models, identify inputs and outputs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rl_clarity.base.errors import OptionError
 
 IMAGE_NAMES = r"obs.*|.*(image|frame|pixel|screen|picture).*"
 MIN_SIDE = 8
-"""Pixels; shorter axes are channels."""
+"""Shortest side of an image, in pixels; a shorter axis is taken for channels."""
 
 
 def network_from_model(
@@ -26,9 +26,9 @@ def network_from_model(
 ) -> Network:
     """Return the network of a functional or sequential model, which shares the model's variables.
 
-    Inputs are the observations, which are the only images, and the parts of a recurrent state. Outputs are the heads,
-    then the next state in the same order; in a dict of outputs, the next state has the names of the inputs. Raises
-    OptionError for other models.
+    Its inputs are the observations, which are the only images, and the parts of a recurrent state. Its outputs are the
+    heads, then the next state in the same order; in a dict of outputs, the next state has the names of the inputs.
+    Raises OptionError for other models.
     """
     import keras
 
@@ -62,12 +62,12 @@ def network_from_model(
 
 
 def input_dtype(model: Any) -> str:
-    """Return the type that the model declares for the observations."""
+    """Return the type of observations that the model declares."""
     return str(model.inputs[observations_input(model)].dtype)
 
 
 def observations_input(model: Any) -> int:
-    """Return the index of the observations among the inputs: the only image, the one with such a name, or the first."""
+    """Return the index of the observations among the inputs: the only image, the input named so, or the first one."""
     for rank in (4, 3):  # (B, H, W, C) and gray (B, H, W)
         images = [i for i, tensor in enumerate(model.inputs) if len(tensor.shape) == rank]
         named = [i for i in images if re.fullmatch(IMAGE_NAMES, _names(model)[i].lower())]
@@ -81,7 +81,7 @@ def observations_input(model: Any) -> int:
 def _arrangement(
     shape: tuple[int | None, ...], channels_first: bool | None
 ) -> tuple[tuple[int, ...], Callable[..., Any]]:
-    """Return the shape (H, W, C) of the observations, and the function that converts them to the model's input."""
+    """Return the shape (H, W, C) of the observations, and a function that converts them to the model's input."""
     import keras
 
     sides = [int(n) for n in shape if n is not None]
@@ -113,7 +113,9 @@ def _check_layers(model: Any) -> None:
 
 
 def _names(model: Any) -> list[str]:
-    """Return the names of the inputs: the keys of a dict, in the order in which Keras flattens it, or the tensors'."""
+    """Return the names of the inputs: the keys of a dict, in the order in which Keras flattens it, or the names of the
+    tensors.
+    """
     import keras
 
     if not isinstance(model, keras.Sequential) and isinstance(model.input, dict):
@@ -138,7 +140,7 @@ def _output_names(model: Any, count: int) -> list[str | None]:
 def _state_last(
     names: list[str | None], outputs: list[Any], states: Sequence[str]
 ) -> tuple[list[str | None], list[Any]]:
-    """Move the outputs with the names of the states, if all exist, to the end in the order of the states."""
+    """Move the outputs that have the names of all the states to the end, in the order of the states."""
     if not set(states) <= set(names):
         return names, outputs
     last = [names.index(name) for name in states]

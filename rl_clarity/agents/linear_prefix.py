@@ -1,4 +1,4 @@
-"""The first operations after a site, computed once for a straight path of the site's values."""
+"""Find the first operations after a site that can be computed once for a straight path of the site's values."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 class LinearPrefix:
     """The first operations after a site, which are linear along a straight path of the site's values.
 
-    Their results move along a straight line, too, and their derivative is the same at all points of the path: it is
-    applied once, to the sum of the gradients of what follows.
+    Their results move along a straight line, too, so their derivative is the same at all points of the path. It is
+    applied once, to the sum of the gradients with respect to their results.
     """
 
     results: Function
-    """From the site's values, and the tensors that bypass it, to the values after the prefix."""
+    """Computes the results of the prefix from the site's values and the tensors that bypass the site."""
     pull_back: Function
-    """From gradients with respect to the latter to those with respect to the site's values."""
+    """Converts gradients with respect to the results of the prefix to gradients with respect to the site's values."""
     functions: tuple[Function, GradientStep]
-    """The network after the prefix, compiled as the one after the site. The site's values bypass it, too."""
+    """The compiled network after the prefix. The site's values are among the tensors that bypass the prefix."""
 
 
 def find_linear_prefix(agent: BatchedAgent, site: str, from_zero: bool) -> LinearPrefix | None:
-    """Return the linear prefix after a site; None where the agent knows none, and for an edited network."""
+    """Return the linear prefix after a site, or None if the agent knows none or is edited."""
     end = None if agent.edits else agent._linear_prefix_end(site, from_zero)
     if end is None:
         return None
@@ -39,5 +39,7 @@ def find_linear_prefix(agent: BatchedAgent, site: str, from_zero: bool) -> Linea
     def results(*tensors: Tensor) -> Tensor:
         return section(*tensors)[0]
 
-    after = agent._tail((end, site, *bypass))  # with the site's values, so that it is not computed again
+    after = agent._tail(
+        (end, site, *bypass)
+    )  # together with the site's values, so that the front is not computed twice
     return LinearPrefix(backend.compile(results), backend.pull_back(results), after)

@@ -1,6 +1,7 @@
-"""A Keras model as the network of an agent: named heads, recurrent state, and tensors named as in a checkpoint.
+"""A Keras model as the network of an agent, with named heads, a recurrent state, and tensors that are named as in a
+checkpoint.
 
-Keras forbids `/` in names, TensorFlow 1 used it everywhere: the operation `ppo2_model/pi/1a/Relu` is called
+Keras forbids `/` in names, TensorFlow 1 used it everywhere. The operation `ppo2_model/pi/1a/Relu` is called
 `ppo2_model>pi>1a>Relu` in the Keras model. (PyTorch as Keras's backend forbids dots.)
 """
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 SEPARATOR = ">"
 StatePart = tuple[Any, Any, np.ndarray]
-"""Symbolic input, symbolic output and initial value of one part of a recurrent state."""
+"""The symbolic input, symbolic output and initial value of a part of a recurrent state."""
 
 
 @dataclass(frozen=True)
@@ -26,15 +27,16 @@ class Network:
     """A Keras model with named heads, and the names of its tensors in a checkpoint."""
 
     model: keras.Model
-    """Inputs: observations, then the state. Outputs: the heads, then the state after."""
+    """The Keras model. Its inputs are the observations, then the state; its outputs are the heads, then the
+    next state."""
     heads: tuple[str, ...]
     """Names of the first outputs: `policy_logits` (B, A), with or without `values` (B, 1), or `q_values` (B, A)."""
     tensors: Mapping[str, Tensor]
-    """By name in a checkpoint, in the order of construction."""
+    """The variables by name in a checkpoint, in the order of construction."""
     initial_state: tuple[np.ndarray, ...] = ()
-    """One array per state input, without the batch axis."""
+    """An array without the batch axis for each input of the state."""
     later_state: tuple[np.ndarray, ...] | None = None
-    """The state at the start of later episodes, where it differs from the initial state."""
+    """The state at the start of episodes after the first, if it differs from the initial state."""
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return copies of the parameters in the layout of a checkpoint."""
@@ -52,9 +54,10 @@ class Layout:
 
     stored_shape: tuple[int, ...]
     split: tuple[int, ...] | None = None
-    """The stored shape with some axes split; None if none is."""
+    """The stored shape with some axes split, or None if none is."""
     axes: tuple[int, ...] | None = None
-    """Axes of `split` in the order of the variable, which may merge some of them; None for the same order."""
+    """The axes of `split` in the order of the variable's axes, which may merge several, or None if the order is the
+    same."""
 
     def to_variable(self, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         split, axes = self._steps()
@@ -87,16 +90,16 @@ class Tensor:
 
 
 def keras_name(name: str) -> str:
-    """Convert the name of an operation to one that Keras accepts."""
+    """Convert the name of an operation to a name that Keras accepts."""
     return name.replace("/", SEPARATOR)
 
 
 def full_name(keras_name: str) -> str:
-    """Convert the name of a Keras operation to TensorFlow 1's."""
+    """Convert the name of a Keras operation to the name in TensorFlow 1."""
     return keras_name.replace(SEPARATOR, "/")
 
 
 def snake_case(class_name: str) -> str:
-    """Return Keras's default name for a class: `Conv2D` is conv2d, `MaxPooling2D` max_pooling2d, `ReLU` re_lu."""
+    """Return Keras's default name for a class: `conv2d` for `Conv2D`, `max_pooling2d` for `MaxPooling2D`."""
     name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", class_name)
     return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()

@@ -1,4 +1,4 @@
-"""What a function or module returns for observations: heads by name, and a state."""
+"""Interpret what a function or module returns for observations: named heads and a state."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from rl_clarity.base.errors import OptionError
 
 STATE_KEYS = ("state", "hidden", "hidden_state", "hx")
 ROUNDING = 5e-3
-"""How far from 1 the sum of probabilities may be, in half precision."""
+"""Largest difference of a sum of probabilities from 1, in half precision."""
 
 
 def checked_shape(shape: Sequence[int]) -> tuple[int, int, int]:
-    """Return (H, W, C); raise OptionError for anything else."""
+    """Return the shape (H, W, C) of observations; raise OptionError for anything else."""
     try:
         height, width, channels = map(int, shape)
     except (TypeError, ValueError):
@@ -28,7 +28,9 @@ def checked_shape(shape: Sequence[int]) -> tuple[int, int, int]:
 
 
 def check_scale(values: Any, observations: Any) -> None:
-    """Raise OptionError if observations from 0 to 1 are divided once more, to `values`, before the first weights."""
+    """Raise OptionError if the network divides observations once more before the first weights, after they were scaled
+    to 0..1.
+    """
     factor = float((values.max() - values.min()) / (observations.max() - observations.min()))
     if 0 < factor <= MAX_FACTOR:
         raise OptionError(
@@ -39,7 +41,7 @@ def check_scale(values: Any, observations: Any) -> None:
 
 
 def check_batch(heads: Sequence[Any]) -> None:
-    """Raise OptionError unless the heads of two observations have two rows."""
+    """Raise OptionError unless the heads for two observations have two rows."""
     for tensor in heads:
         if len(tensor) != 2:
             raise OptionError(
@@ -58,13 +60,13 @@ def check_state(before: Sequence[Any], after: Sequence[Any]) -> None:
 
 
 def check_logits(logits: np.ndarray) -> None:
-    """Raise OptionError if each row (B, A) is a distribution: probabilities instead of logits."""
+    """Raise OptionError if every row of the logits (B, A) is a distribution, because then they are probabilities."""
     if logits.shape[1] > 1 and np.all(logits >= 0) and np.allclose(logits.sum(axis=1), 1, atol=ROUNDING):
         raise probabilities_error("logits", "not negative, with a sum of 1")
 
 
 def check_trial(heads: Sequence[str], tensors: Sequence[Any], before: Sequence[Any], after: Sequence[Any]) -> int:
-    """Return the number of actions; raise OptionError for heads or a state that are not an agent's.
+    """Return the number of actions. Raises OptionError for heads or a state that an agent cannot have.
 
     Args:
         heads: names of the heads
@@ -80,7 +82,7 @@ def check_trial(heads: Sequence[str], tensors: Sequence[Any], before: Sequence[A
 
 
 def state_parts(state: Any) -> list[Any]:
-    """Return the arrays of a state: none, one, or those of a list or tuple."""
+    """Return the arrays of a state: none, a single one, or the elements of a list or tuple."""
     return [] if state is None else list(state) if isinstance(state, list | tuple) else [state]
 
 
@@ -100,7 +102,7 @@ def split_state(result: Any, *, recurrent: bool) -> tuple[Any, list[Any]]:
 
 
 def named_tensors(outputs: Any) -> list[tuple[str | None, Any]]:
-    """Return tensors, with their names where they have one, in the order of the outputs."""
+    """Return the tensors in the order of the outputs, each with its name or None."""
     if isinstance(outputs, Mapping):
         return [(str(name), _tensor(item)) for name, item in outputs.items() if item is not None]
     if isinstance(outputs, list | tuple):
@@ -116,9 +118,9 @@ def named_tensors(outputs: Any) -> list[tuple[str | None, Any]]:
 
 
 def named_heads(outputs: Any, names: Sequence[str | None] | None) -> tuple[tuple[str, ...], list[Any]]:
-    """Return the names of the heads and their tensors (B, n); outputs that `names` calls None are left out.
+    """Return the names of the heads and their tensors (B, n), without outputs whose name in `names` is None.
 
-    Raises OptionError for outputs that are not an agent's.
+    Raises OptionError for outputs that an agent cannot have.
     """
     named = named_tensors(outputs)
     chosen: Sequence[str | None] = _find_heads(named) if names is None else check_heads(names, len(named))
@@ -140,7 +142,7 @@ def _find_heads(named: Sequence[tuple[str | None, Any]]) -> tuple[str, ...]:
 
 
 def _width(name: str | None, tensor: Any) -> int | None:
-    """Return the columns of (B, n); None for (B,)."""
+    """Return the number of columns of (B, n), or None for (B,)."""
     shape = tuple(getattr(tensor, "shape", ()))
     if len(shape) not in (1, 2):
         what = f"of shape {shape}" if shape else f"that is a {type(tensor).__name__}"
@@ -154,5 +156,5 @@ def _width(name: str | None, tensor: Any) -> int | None:
 
 
 def _tensor(item: Any) -> Any:
-    """Return a tensor; the logits of a categorical distribution."""
+    """Return a tensor; for a categorical distribution, its logits."""
     return item.logits if hasattr(item, "logits") and not hasattr(item, "shape") else item

@@ -1,4 +1,4 @@
-"""Values that are made once, also where several threads ask for them at the same time."""
+"""Cache values so that each is made once, even if several threads ask for it at the same time."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 
 class MadeOnce:
-    """Values by key, each of which one thread makes while others that ask for it wait.
+    """A cache whose values are made by one thread each, while other threads that ask for the same value wait.
 
-    Each key has a lock of its own: values that need one another, in whatever order, are made without a deadlock.
+    Each key has its own lock, so values whose computations need each other cannot deadlock.
     """
 
     def __init__(self) -> None:
@@ -18,7 +18,7 @@ class MadeOnce:
         self._locks: dict[Hashable, threading.RLock] = {}
 
     def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """Return the value of a key, by default what `make` returns."""
+        """Return the value of a key, which `make` computes if it is missing."""
         if key not in self._values:
             with self._locks.setdefault(key, threading.RLock()):
                 if key not in self._values:
@@ -26,7 +26,7 @@ class MadeOnce:
         return self._values[key]
 
     def subset(self, keep: Callable[[Hashable], bool]) -> MadeOnce:
-        """Return those of the values that have been made so far and whose keys satisfy `keep`."""
+        """Return the values that have been made so far and whose keys satisfy `keep`."""
         result = MadeOnce()
         result._values = {key: value for key, value in list(self._values.items()) if keep(key)}
         return result

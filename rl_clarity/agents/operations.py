@@ -1,4 +1,4 @@
-"""The operations on tensors that edits are written in, for NumPy and for each framework that computes a network."""
+"""The tensor operations that edits use, for NumPy and for each framework that computes a network."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Body = Callable[[int, tuple[Tensor, ...]], tuple[Tensor, ...]]
 
 @dataclass(frozen=True)
 class Operations:
-    """Functions of one framework; all but `constant` take and return its tensors."""
+    """The tensor functions of a framework. All but `constant` take and return its tensors."""
 
     constant: Callable[[np.ndarray], Tensor]
-    """An array as a tensor, where the network is."""
+    """Convert an array to a tensor on the network's device."""
     matmul: Callable[[Tensor, Tensor], Tensor]
     relu: Callable[[Tensor], Tensor]
     sign: Callable[[Tensor], Tensor]
@@ -29,7 +29,7 @@ class Operations:
     solve: Callable[[Tensor, Tensor], Tensor]
     """Solve linear systems (..., K, K) for right-hand sides (..., K, 1)."""
     fixed: Callable[[Tensor], Tensor]
-    """The same tensor, through which no gradient flows."""
+    """Stop the gradient of a tensor."""
     repeat: Callable[[int, Body, tuple[Tensor, ...]], tuple[Tensor, ...]]
     """`repeat(n, body, values)` calls `values = body(i, values)` n times."""
 
@@ -54,7 +54,7 @@ NUMPY = Operations(
 
 
 def keras_operations() -> Operations:
-    """Return those of the framework that Keras runs on."""
+    """Return the operations of the framework that Keras runs on."""
     from keras import ops
 
     return Operations(

@@ -1,4 +1,4 @@
-"""Compare an agent's outputs with those that its network's own program computed."""
+"""Compare an agent's outputs with those that the network's original program computed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from rl_clarity.base.errors import ClarityError, OptionError
 
 Check = Mapping[str, Any] | str | os.PathLike[str]
 OUTPUTS = {"logits": "policy_logits", "values": "values", "q_values": "q_values"}
-"""Names of arrays to compare, and of the agent's outputs."""
+"""Names of the arrays that are compared, and of the agent's outputs."""
 TOLERANCE = 1e-3
-"""Share of the largest output: more than GPUs' rounding, less than another activation function."""
+"""Tolerance as a share of the largest output: above the rounding of GPUs, below the effect of another activation
+function."""
 
 
 def check_outputs(agent: Agent, check: Check, error: type[ClarityError] = OptionError) -> None:
-    """Raise `error` if an agent's outputs are not those that `check` has.
+    """Raise `error` if the agent's outputs differ from those in `check`.
 
     Args:
         agent: an agent as it was built.
@@ -50,7 +51,7 @@ def check_outputs(agent: Agent, check: Check, error: type[ClarityError] = Option
 
 
 def _from_0_to_255(agent: Agent, observations: np.ndarray) -> np.ndarray:
-    """Return observations from 0 to 255; those within the range that the network is given are its input."""
+    """Return observations from 0 to 255. Observations within the network's own range are converted from it."""
     scale: InputScale | None = getattr(agent, "input_scale", None)
     if scale is None or not observations.size or observations.dtype.kind not in "biuf":
         return observations
@@ -76,7 +77,7 @@ def _compare(agent: Agent, name: str, actual: np.ndarray, expected: np.ndarray, 
     if name == "logits":
         actual, expected = (array - array.mean(axis=1, keepdims=True) for array in (actual, expected))
     deviation, largest = float(np.abs(actual - expected).max()), float(np.abs(expected).max())
-    if not deviation <= TOLERANCE * largest:  # NaN is neither
+    if not deviation <= TOLERANCE * largest:  # written so that NaN fails
         read_with = [
             f"{key}={agent.metadata[key]!r}" for key in ("activation", "input_divisor") if key in agent.metadata
         ]

@@ -1,4 +1,4 @@
-"""What analyses need from an agent.
+"""The protocol `Agent`: what analyses need from an agent.
 
 An agent maps observations (and, if it is recurrent, a state) to outputs. Its *sites* are the named tensors of its
 network, which can be read, replaced and differentiated. An agent knows no file format, environment or analysis.
@@ -30,7 +30,7 @@ or weights by "value" or action index (a linear combination; each weight is a nu
 per observation)."""
 
 Written: TypeAlias = np.ndarray | Callable[[np.ndarray], np.ndarray]
-"""Values (B, *shape) that replace those of a site, or a function that computes them from the site's own."""
+"""Values (B, *shape) that replace those of a site, or a function that computes them from the site's values."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,12 @@ class Site:
     kind: str
     """`input`, `state`, `head`, or the kind of operation in lower case: `relu`, `conv2d`, `maxpool`, `dense`, ..."""
     shape: tuple[int, ...]
-    """Without the batch axis. Feature maps are (h, w, c)."""
+    """Shape without the batch axis; (h, w, c) for feature maps."""
     after_bottleneck: bool = True
-    """Every path from an earlier convolution passes through a bottleneck of the network."""
+    """Whether every path from an earlier convolution passes through a bottleneck of the network."""
     bypassed: bool = False
-    """A path from the observations to the heads avoids it, such as the skip connection of a residual block."""
+    """Whether some path from the observations to the heads avoids the site, such as the skip connection of a residual
+    block."""
 
 
 @dataclass(frozen=True)
@@ -62,20 +63,22 @@ class Outputs:
     values: np.ndarray | None = None  # (B,) float32
     q_values: np.ndarray | None = None  # (B, A) float32
     sites: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """What `forward(read=...)` asked for, by the names it used: (B, *shape) float32."""
+    """Values (B, *shape) float32 of the sites that `forward(read=...)` names."""
     state: State = None
     """The state after the step."""
 
 
 class Tail(Protocol):
-    """The network from a site to S scores, for a batch of n observations, at any values of the site.
+    """The network from a site to S scores for a batch of n observations, which can be evaluated at any values of the
+    site.
 
-    Tensors that bypass the site keep their values at the observations. `values=None` stands for the site's own.
+    Tensors that bypass the site keep their values at the observations. `values=None` stands for the site's values
+    there.
     """
 
     @property
     def rows(self) -> slice:
-        """Which of all observations the batch holds."""
+        """Indices of the batch among all observations."""
         ...
 
     @property
@@ -96,7 +99,7 @@ class Tail(Protocol):
     ) -> np.ndarray:
         """Return the weighted sum (S, n, *shape) of the gradients at points of a straight line.
 
-        Point 0 is the baseline (n or 1, *shape), by default 0; point 1 is the site's own values.
+        Point 0 is the baseline (n or 1, *shape), by default 0. Point 1 is the site's values at the observations.
         """
         ...
 
@@ -126,7 +129,7 @@ class Agent(Protocol):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Where the agent comes from: `env_name`, `gamma`, ...; may be empty."""
+        """Where the agent comes from: `env_name`, `gamma`, ... The dict may be empty."""
         ...
 
     @property
@@ -160,9 +163,9 @@ class Agent(Protocol):
     ) -> Outputs:
         """Return the outputs for `observations` (B, H, W, C) from `state`, by default the initial state.
 
-        Observations are uint8 from 0 to 255; an agent may take floats of that range, too. `read` names sites whose
-        values `outputs.sites` holds; `write` replaces or edits the values of sites, in the order of computation, before
-        anything that depends on them is computed.
+        Observations are uint8 from 0 to 255; an agent may also take floats of that range. `read` names sites whose
+        values are returned in `outputs.sites`. `write` replaces or edits the values of sites, in the order of
+        computation, before anything that depends on them is computed.
         """
         ...
 
@@ -174,13 +177,13 @@ class Agent(Protocol):
         ...
 
     def activations(self, observations: np.ndarray, site: str, state: State = None) -> np.ndarray:
-        """Return the values (B, *shape) of a site; nothing after it is computed."""
+        """Return the values (B, *shape) of a site, without computing the rest of the network."""
         ...
 
     def tails(
         self, observations: np.ndarray, site: str, scores: Sequence[Score], state: State = None
     ) -> Iterator[Tail]:
-        """Yield the network from a site to the scores, for one batch of observations after another.
+        """Yield a `Tail`, the network from a site to the scores, for each batch of observations.
 
         The network up to the site is evaluated once per batch; each further point costs one pass of the tail.
         """

@@ -45,7 +45,7 @@ def select_scores(
 
 
 def rows_of_score(score: Score, rows: slice, size: int) -> Score:
-    """Return the score of some of the observations: arrays of weights are cut, and padded to `size`."""
+    """Return the score for some of the observations, with arrays of weights sliced and padded to `size`."""
     if not isinstance(score, Mapping):
         return score
     return {term: w if np.ndim(w) == 0 else pad(np.asarray(w)[rows], size) for term, w in score.items()}
@@ -59,16 +59,16 @@ def padded_size(count: int, size: int, least: int) -> int:
 
 
 def pad(array: np.ndarray, size: int) -> np.ndarray:
-    """Return the array repeated to `size` rows; zeros if it is empty."""
+    """Return the array padded to `size` rows by repeating it, or with zeros if it is empty."""
     array = np.asarray(array)
     return array if len(array) == size else np.resize(array, (size, *array.shape[1:]))
 
 
 def _indices(score: Any) -> list[int]:
-    """Return the actions of an index, or of a sequence of indices."""
+    """Return the action indices of a score that is an index or a sequence of indices."""
     try:
         array = np.asarray(score)
-    except ValueError:  # sequences of several lengths
+    except ValueError:  # numpy refuses sequences of different lengths
         array = np.asarray(None)
     if array.dtype.kind not in "iu" or array.ndim > 1 or array.size == 0:
         raise OptionError(f"output {score!r} is not 'value', an action's index or a sequence of indices")
@@ -76,7 +76,7 @@ def _indices(score: Any) -> list[int]:
 
 
 def _columns(term: Any, heads: Mapping[str, int], results: Callable[[], np.ndarray]) -> list[Any]:
-    """Return the columns of the results, each one for all observations or one an observation."""
+    """Return the columns of the results, each given as one index for all observations or an index per observation."""
     starts = dict(zip(heads, np.cumsum([0, *heads.values()]).tolist(), strict=False))
     actions = "q_values" if "q_values" in heads else "policy_logits"
     start, num_actions = starts[actions], heads[actions]

@@ -1,4 +1,4 @@
-"""Names of sites: full as TensorFlow 1 wrote them, short for people; which sites are an agent's layers."""
+"""Name the sites of a network (full names as in TensorFlow 1, short names for people), and choose its layers."""
 
 from __future__ import annotations
 
@@ -29,14 +29,12 @@ ACTIVATIONS = (
 
 
 def feature_maps(sites: Sequence[Site]) -> list[Site]:
-    """Return results (h, w, c) of operations: what layers are chosen from."""
+    """Return the results (h, w, c) of operations, from which layers are chosen."""
     return [site for site in sites if len(site.shape) == 3 and site.kind not in ("input", "state")]
 
 
 def layer_kinds(maps: Sequence[Site]) -> tuple[str, ...]:
-    """Return the kinds of operation that are a network's layers: ReLUs; without ReLUs other activations, else
-    convolutions.
-    """
+    """Return the kinds of operation that count as layers: ReLUs, else other activations, else convolutions."""
     kinds = {site.kind for site in maps}
     if "relu" in kinds:
         return ("relu",)
@@ -45,7 +43,7 @@ def layer_kinds(maps: Sequence[Site]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Layer:
-    """A chosen layer: its short name, its site, and what people call it instead of the name, where that differs."""
+    """A chosen layer: its short name, its site, and a label for people if it differs from the name."""
 
     name: str
     site: Site
@@ -59,22 +57,23 @@ class Layer:
 
 
 def layers_of_kinds(maps: Sequence[Site], kinds: Sequence[str], bottleneck_only: bool) -> list[Layer]:
-    """Return feature maps of some kinds of operation, perhaps only those after a bottleneck."""
+    """Return the feature maps that operations of these kinds compute, optionally only those after a bottleneck."""
     sites = [site for site in maps if site.kind in kinds and (site.after_bottleneck or not bottleneck_only)]
     return [Layer(name, site) for name, site in zip(short_names([site.name for site in sites]), sites, strict=True)]
 
 
 def default_layers(sites: Sequence[Site]) -> list[Layer]:
-    """Return the layers without which nothing of the observations reaches the outputs, in the order of computation.
+    """Return the layers through which every path from the observations to the outputs passes, in the order of
+    computation.
 
     In a network without skip connections they are its ReLUs. In a residual network they are the outputs of the residual
-    blocks, `block1`, `block2`, ...: of successive ones of the same shape the last, with an activation that follows. A
-    network that has neither gets its ReLUs after a bottleneck.
+    blocks `block1`, `block2`, ..., including an activation that follows; of consecutive blocks of the same shape, the
+    last. A network that has neither gets its ReLUs after a bottleneck.
     """
     maps = feature_maps(sites)
     kinds = layer_kinds(maps)
     plain = layers_of_kinds(maps, kinds, bottleneck_only=True)
-    chosen: list[tuple[Site, bool]] = []  # and whether it is a residual block's
+    chosen: list[tuple[Site, bool]] = []  # each with whether it is the output of a residual block
     skipped = in_block = False
     for site in maps:
         if site.bypassed:
@@ -124,12 +123,12 @@ def short_names(names: Sequence[str]) -> list[str]:
 
 
 def find_site(sites: Sequence[Site], name: str) -> Site:
-    """Return the site with that full name, or the feature map with that short name among those of its kind.
+    """Return the site with a full name, or the feature map with a short name.
 
     Raises OptionError, with the nearest name, for an unknown site.
     """
     for site in sites:
-        if name in (site.name, site.name.replace("/", ".")):  # PyTorch's names have dots
+        if name in (site.name, site.name.replace("/", ".")):  # names in PyTorch have dots
             return site
     defaults = default_layers(sites)
     for layer in defaults:
@@ -137,12 +136,13 @@ def find_site(sites: Sequence[Site], name: str) -> Site:
             return layer.site
     maps = feature_maps(sites)
     shown = layer_kinds(maps)
-    for kind in sorted({site.kind for site in maps}, key=lambda kind: (kind not in shown, kind)):  # layers first
+    # layers take precedence
+    for kind in sorted({site.kind for site in maps}, key=lambda kind: (kind not in shown, kind)):
         for bottleneck_only in (False, True):
             for layer in layers_of_kinds(maps, [kind], bottleneck_only):
                 if layer.name == name:
                     return layer.site
-    for candidates in (maps, sites):  # a component of one name only
+    for candidates in (maps, sites):  # skip components that only one name has
         inside = [site for site in candidates if f"/{name}/" in f"/{site.name}/"]
         if len(inside) == 1:
             return inside[0]

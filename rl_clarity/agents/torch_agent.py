@@ -1,4 +1,4 @@
-"""An agent whose network is any PyTorch module."""
+"""`TorchAgent` explains a network that is a PyTorch module."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from rl_clarity.base.errors import OptionError
 
 Forward = Callable[[Any, Any, Any], Any]
 TRIAL = 4
-"""Observations of the runs that find out how a module works."""
+"""Number of observations in the trial runs that analyze a module."""
 FRONT = "before/"
-"""Prefix of the results of calls before a site, which its tails need."""
+"""Prefix of the keys of results that precede a site and that its tails need."""
 
 
 class TorchAgent(BatchedAgent):
     """The protocol `Agent` for a `torch.nn.Module`.
 
-    Sites are the results of the module's parts, by the names of `module.named_modules()`; feature maps are those of
-    shape (B, C, h, w). What a module computes between its parts (`torch.relu(x)`) has no name and is not a site.
-    The module computes in evaluation mode, called by one thread at a time; after each call its parts are in the mode
-    (`training`) that they were in, so it can be explained between two steps of training. It computes in its own
-    precision; results are converted to float32.
+    Sites are the results of submodules, by the names of `module.named_modules()`; feature maps are those of shape
+    (B, C, h, w). What a module computes between its submodules (`torch.relu(x)`) has no name and is not a site. The
+    module runs in evaluation mode, in one thread at a time. After each call its submodules return to their mode
+    (`training`), so a module can be explained between two steps of training. It runs in its own precision; results are
+    converted to float32.
 
     Observations are (B, H, W, C), or the same with the channels first, from 0 to 255: uint8, or other numbers of that
     range. Those that reach only from 0 to 1 are refused, except where `input_divisor` is 1.
@@ -47,16 +47,16 @@ class TorchAgent(BatchedAgent):
         observation_shape: (H, W, C) of one observation
         metadata: where the agent comes from: `env_name`, `gamma`, ...
         heads: names of the module's outputs, `policy_logits` and `values`, `policy_logits` alone, or `q_values`, in its
-            order, with None for what to leave out; by default found by names or widths. Required for a single output,
-            unless it is named as action values are
+            order, with None for what to leave out; by default identified by names or widths. Required for a single
+            output, unless its name says that it is action values
         initial_state: of a recurrent module, without the batch axis: an array or a tuple of arrays. The module is then
-            called with the observations and the state, a tensor or a tuple as here, and returns the state after as the
+            called with the observations and the state, a tensor or a tuple as here, and returns the next state as the
             last of its results
         forward: `forward(module, observations, state)`, for modules with another signature
         channels_first: whether the module takes (B, C, H, W), as most do, or (B, H, W, C)
         input_divisor: the module's input is the observations divided by it, in float32; 1 for a module that scales them
-            itself. By default 255, unless the module scales its input once more before its first part with weights:
-            then it must be given
+            itself. By default 255, unless the module scales its input once more before its first submodule with
+            weights: then this argument is required
         value_range: in place of `input_divisor`: what the module is given for observations of 0 and 255, as (-1, 1)
         device: where to compute; where the module's parameters are if not given
         batch_size: observations per forward pass
@@ -66,7 +66,7 @@ class TorchAgent(BatchedAgent):
             of an `.npz` file: `observations` of your own loop, from 0 to 255 or as the module is given them, and what
             it computed: `logits` (B, A), `values` (B,) or `q_values` (B, A)
 
-    Raises OptionError for a module that returns anything else, cannot be run, or has parts that cannot be hooked.
+    Raises OptionError for a module that returns anything else, cannot be run, or has submodules that cannot be hooked.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class TorchAgent(BatchedAgent):
             check_outputs(self, check)
 
     def _trial(self, shape: tuple[int, int, int]) -> tuple[tuple[str, ...], int]:
-        """Run the module once: names of its heads, and the number of actions."""
+        """Run the module once, and return the names of its heads and the number of actions."""
         observations = np.random.default_rng(0).random((2, *shape), np.float32)
         with torch_checks.explained(shape), self._computing(), _torch().no_grad():
             state = [self._tensor(np.repeat(part[None], 2, axis=0)) for part in self._initial_state]
@@ -141,7 +141,7 @@ class TorchAgent(BatchedAgent):
 
     @property
     def _calls(self) -> dict[str, tuple[Call, Site]]:
-        """Calls of the module's parts, by name of their site."""
+        """The calls of submodules, by the names of their sites."""
         return self._cached("calls", self._find_calls)
 
     @property
@@ -162,7 +162,7 @@ class TorchAgent(BatchedAgent):
         return calls
 
     def _warn_of_unreached_heads(self) -> None:
-        """Warn of layers that have no effect on one of the heads, because it is computed beside them."""
+        """Warn of layers that have no effect on one of the heads, because other submodules compute it."""
         with self._computing(), _torch().enable_grad():
             unreached = torch_paths.unreached_heads(
                 self.module, self._trace, self._trial_run, self._trial_observations()
@@ -182,18 +182,18 @@ class TorchAgent(BatchedAgent):
                 )
 
     def _trial_observations(self) -> Any:
-        """Return a batch of noise, in the unit of the module's input."""
+        """Return a batch of noise, in the units of the module's input."""
         noise = np.random.default_rng(0).integers(0, 256, (TRIAL, *self.observation_shape), np.uint8)
         return self._tensor(self._scaled(noise))
 
     def _trial_run(self, observations: Any) -> list[Any]:
-        """Return the heads for a trial's observations, from states around the initial one."""
+        """Return the heads for the trial observations, from states near the initial state."""
         rng = np.random.default_rng(1)
         states = [part + rng.normal(0, 0.1, part.shape) for part in self.initial_state(TRIAL) or ()]
         return self._run(observations, *map(self._tensor, states))[1]
 
     def _find_trace(self) -> Trace:
-        """Return the calls of the module; repeated ones are merged unless that changes its outputs."""
+        """Return the calls of submodules in a trial run. Repeated calls are merged unless that changes the outputs."""
         observations = self._trial_observations()
         with self._computing(), _torch().no_grad():
             trace = torch_calls.trace(self.module, lambda: self._trial_run(observations), TRIAL)
@@ -206,9 +206,9 @@ class TorchAgent(BatchedAgent):
         return trace
 
     def _find_front(self, call: Call) -> frozenset[Call]:
-        """Return calls before another one that need not be computed again for other values of it.
+        """Return the calls before a site whose results can be reused when the site's values change.
 
-        None, if the module keeps results in other places than those calls return.
+        Return None if the module passes results on in other ways than by the return values of those calls.
         """
         front, observations = self._trace.before(call), self._trial_observations()
         results: dict[Call, Any] = {}
@@ -251,7 +251,7 @@ class TorchAgent(BatchedAgent):
         try:
             with self._computing(), _torch().enable_grad():
                 end = linear_prefix_end(self.module, self._trace, start, run, observations, from_zero=from_zero)
-        except Exception:  # a module may be unable to run while its operations are followed
+        except Exception:  # some modules fail while their operations are traced
             return None
         return next((name for name, (call, _) in self._calls.items() if call == end), None)
 
@@ -265,7 +265,7 @@ class TorchAgent(BatchedAgent):
             front = self._cached(kept, lambda: self._find_front(call))
         changes = {self._calls[name][0]: self._edited_call(name, edit) for name, edit in edits.items()}
         reading = {*wanted_calls, *(front if kept in wanted else ())} - set(given_calls)
-        complete = {*given, *self._calls, INPUT, kept}.issuperset(wanted)  # without the module's outputs
+        complete = {*given, *self._calls, INPUT, kept}.issuperset(wanted)  # stop before the module's outputs
 
         def run(*tensors: Any) -> list[Any]:
             values = dict(zip(given, tensors, strict=True))
@@ -304,13 +304,13 @@ class TorchAgent(BatchedAgent):
         return lambda result: self._to_module(edit(_from_module(result)), call)
 
     def _to_module(self, values: Any, call: Call) -> Any:
-        """Return the values of a site, laid out as the part's own result."""
+        """Return the values of a site in the layout of the submodule's result."""
         traced = self._trace.calls[call]
         values = values.permute(0, 3, 1, 2) if len(traced.shape or ()) == 4 else values
         return values.to(traced.dtype).contiguous()
 
     def _run(self, observations: Any, *states: Any) -> tuple[tuple[str, ...], list[Any], list[Any]]:
-        """Return the names of the heads, the heads (B, n), and the state after, for observations (B, H, W, C)."""
+        """Return the names of the heads, the heads (B, n), and the next state, for observations (B, H, W, C)."""
         x = observations.permute(0, 3, 1, 2).contiguous() if self._channels_first else observations
         x = x + self._black if self._black else x
         x, *state = [tensor.to(self._dtype) for tensor in (x, *states)]
@@ -322,7 +322,7 @@ class TorchAgent(BatchedAgent):
         return heads, [tensor.float() for tensor in tensors], [part.float() for part in after]
 
     def _tensor(self, array: Any) -> Any:
-        if isinstance(array, dict):  # results before a site
+        if isinstance(array, dict):  # results of the front
             return array
         torch = _torch()
         return torch.as_tensor(array, dtype=torch.float32, device=self.device)
@@ -331,16 +331,17 @@ class TorchAgent(BatchedAgent):
         return torch_mode.computing(self.module)
 
     def _cached(self, key: Any, make: Callable[[], Any]) -> Any:
-        with torch_mode.lock:  # before the lock of the key: what is made calls the module, and is asked for in calls
+        # Lock the module before the key: making a value calls the module, and calls ask for values.
+        with torch_mode.lock:
             return super()._cached(key, make)
 
 
 class _CompleteError(BaseException):
-    """All results that are wanted have been read; the rest of the module need not run."""
+    """Raised to stop the module when all requested results have been read."""
 
 
 def _from_module(result: Any) -> Any:
-    """Return a part's result in float32, feature maps as (B, h, w, c)."""
+    """Return the result of a submodule in float32, feature maps as (B, h, w, c)."""
     return (result.permute(0, 2, 3, 1) if result.ndim == 4 else result).float()
 
 

@@ -1,9 +1,9 @@
-"""Follow the calls of a PyTorch module's parts while it runs: read, replace and reuse their results.
+"""Intercept the calls of a PyTorch module's submodules while it runs, to read, replace and reuse their results.
 
-While `followed`, the `forward` of each part is replaced on the instance. A trial run finds the calls (`trace`): which
-of them return tensors of their own, and which repeat an earlier call with the same input. A repeated call is not
-computed again but returns the earlier result, so that a network that is called twice
-(`actor(net(x)), critic(net(x))`) is the network that is called once.
+In the context `followed`, the `forward` of each submodule is replaced on the instance. A trial run (`trace`) finds out
+which calls return tensors of their own, and which repeat an earlier call with the same input. A repeated call returns
+the result of the earlier one instead of computing it again, so a network that is called twice (`actor(net(x)),
+critic(net(x))`) is explained as one that is called once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a part of a module; a part may be called more than once."""
+    """A call of a submodule, which may be called more than once."""
 
     module: str
     index: int
@@ -35,18 +35,19 @@ class Call:
 
 @dataclass(frozen=True)
 class Traced:
-    """What a trial run shows about a call."""
+    """What a trial run found out about a call."""
 
     start: int
-    """Calls that ended before it began."""
+    """Number of calls that ended before this call began."""
     inner: tuple[Call, ...] = ()
-    """Calls inside it."""
+    """The calls inside this call."""
     in_place: bool = False
-    """It changes its input and returns it, as `nn.ReLU(inplace=True)` does."""
+    """Whether the call changes its input and returns it, as `nn.ReLU(inplace=True)` does."""
     reusable: bool = True
-    """Its result can stand for the call, which has no other effect on its input."""
+    """Whether its result can replace the call, which has no side effect on its input."""
     shape: tuple[int, ...] | None = None
-    """Of a tensor (batch, ...) of its own; None for other results, and for containers, which return their part's."""
+    """Shape of the returned tensor (batch, ...), or None if the call returns something else or the tensor of an inner
+    call."""
     dtype: Any = None
 
 
@@ -56,14 +57,14 @@ class Trace:
 
     calls: dict[Call, Traced] = field(default_factory=dict)
     repeats: dict[Call, Call] = field(default_factory=dict)
-    """Calls that have the same input as an earlier call, and that call."""
+    """For each call that has the same input as an earlier call, that call."""
 
     @property
     def sites(self) -> list[Call]:
         return [call for call, traced in self.calls.items() if traced.shape is not None]
 
     def before(self, call: Call) -> frozenset[Call]:
-        """Return the outermost calls that end before a call begins, and that their results can stand for."""
+        """Return the outermost calls that ended before a call began, and whose results can replace them."""
         earlier = list(self.calls.items())[: self.calls[call].start]
         chosen = {other: traced for other, traced in earlier if traced.reusable}
         inside = {inner for traced in chosen.values() for inner in traced.inner}
@@ -74,10 +75,10 @@ class Trace:
 def followed(
     module: Any, intercept: Callable[[Call, Arguments, Callable[..., Any]], Any], names: Iterable[str] | None = None
 ) -> Iterator[Counter[str]]:
-    """Within, `intercept(call, arguments, compute)` returns the result of each call of a part.
+    """In the block, let `intercept(call, arguments, compute)` return the result of each call of a submodule.
 
-    `compute()` calls the part; `compute(x)` does with another tensor as its first argument.
-    `names` are the parts to follow, by default all. Yields how often each part has been called.
+    `compute()` calls the submodule; `compute(x)` calls it with another tensor as its first argument. `names` are the
+    submodules to intercept, by default all. Yields how often each submodule has been called.
     """
     counts: Counter[str] = Counter()
     replaced: list[tuple[dict[str, Any], Any]] = []
@@ -111,7 +112,7 @@ def followed(
 
 
 def trace(module: Any, run: Callable[[], Any], batch: int, *, merge: bool = True) -> Trace:
-    """Return the calls of `run`, on a batch of that size; `merge=False` finds no repeated calls."""
+    """Return the calls that `run` makes, for a batch of this size. With `merge=False` no call counts as repeated."""
     result = Trace()
     kept: dict[str, list[tuple[Call, Arguments, Any]]] = {}
     active: list[list[Call]] = []
@@ -160,11 +161,11 @@ def following(
     replace: Mapping[Call, Any] | None = None,
     edits: Mapping[Call, Callable[[Any], Any]] | None = None,
 ) -> Iterator[None]:
-    """Within, a run of the module computes no repeated call again, and its results can be read and replaced.
+    """In the block, reuse the results of repeated calls, and read or replace results.
 
-    `read(call, result)` gets the results of the calls `reading`, by default of all, and may return others in their
-    place. Results of the calls in `replace` are not computed; those of the calls in `edits` that are computed are
-    replaced by what the function of the call returns for them.
+    `read(call, result)` receives the results of the calls in `reading`, by default of all calls, and may return others
+    instead. Calls in `replace` are not computed. The results of computed calls in `edits` are replaced by what the
+    call's function returns for them.
     """
     replace, edits = replace or {}, edits or {}
     listened = set(calls.calls) if reading is None else set(reading)
@@ -186,7 +187,7 @@ def following(
                 compute()
             result = _reuse(result, arguments, traced.in_place)
         elif call in edits:
-            # In place, a copy is computed with: its gradient needs the values before the edit.
+            # Edits in place get a copy, because the gradient needs the values before the edit.
             result = edits[call](compute(arguments[0][0].clone()) if traced.in_place else compute())
             result = _reuse(result, arguments, traced.in_place)
         else:
@@ -203,7 +204,7 @@ def following(
 
 
 def _reuse(result: Any, arguments: Arguments, in_place: bool) -> Any:
-    """Return a copy of a result in the place of a call; a call that works in place changes its input, too."""
+    """Return a copy of an earlier result. If the call works in place, its input changes, too."""
     return arguments[0][0].copy_(result) if in_place else copied(result)
 
 
@@ -220,7 +221,7 @@ def tensors_in(item: Any) -> Iterator[Any]:
 
 
 def copied(item: Any) -> Any:
-    """Return the same structure with copies of its tensors, which have the same gradients."""
+    """Return the same structure with copies of its tensors, through which gradients flow."""
     if hasattr(item, "detach"):
         return item.clone()
     if isinstance(item, tuple) and hasattr(item, "_fields"):
@@ -231,7 +232,7 @@ def copied(item: Any) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Return whether two arguments are equal, tensors in all elements."""
+    """Return whether two arguments are equal; tensors are compared by their elements."""
     if one is other:
         return True
     if type(one) is not type(other):

@@ -1,4 +1,4 @@
-"""What a PyTorch module must be to be explained."""
+"""Check that a PyTorch module can be explained."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from rl_clarity.agents.network_outputs import check_scale
 from rl_clarity.base.errors import ClarityError, OptionError
 
 MAX_CHANNELS = 8
-"""An axis that is at most as long is taken for channels in hints."""
+"""Longest axis that error messages take for channels."""
 
 
 def inspectable(torch: Any, module: Any) -> Any:
-    """Return the module whose parts can be hooked; raise OptionError if there is none."""
-    module = getattr(module, "_orig_mod", module)  # of `torch.compile`, which runs no hooks of the parts
+    """Return the module whose submodules can be hooked; raise OptionError if there is none."""
+    module = getattr(module, "_orig_mod", module)  # `torch.compile` wraps the module, and runs no hooks of submodules
     if not isinstance(module, torch.nn.Module):
         raise OptionError(f"a {type(module).__name__} is not a torch.nn.Module; for a Keras model use KerasAgent")
     if isinstance(module, torch.jit.ScriptModule):
@@ -44,7 +44,7 @@ def checked_device(torch: Any, device: Any) -> Any:
 
 @contextmanager
 def explained(shape: tuple[int, int, int]) -> Iterator[None]:
-    """Within, errors of the module become OptionErrors that name likely causes."""
+    """Convert errors of the module in the block to OptionErrors that name likely causes."""
     try:
         yield
     except ClarityError:
@@ -63,7 +63,7 @@ def explained(shape: tuple[int, int, int]) -> Iterator[None]:
 
 
 def check_module_scale(torch: Any, module: Any, run: Callable[[], Any], observations: Any) -> None:
-    """Raise OptionError if the module divides observations from 0 to 1 once more, before its first part with weights.
+    """Raise OptionError if the module divides observations from 0 to 1 again before its first submodule with weights.
 
     `run` calls the module with `observations`.
     """

@@ -1,6 +1,6 @@
-"""The linear prefix of a PyTorch module after a site, for `LinearPrefix`.
+"""Find the linear prefix (see `LinearPrefix`) of a PyTorch module after a site.
 
-It is read from the operations that PyTorch runs, including those between the module's parts and those without a
+The prefix is found by tracing the operations that PyTorch runs, including those between submodules and those without a
 gradient. Tensors are identified by their memory, because of views and in-place operations. Operations that are not
 listed here end the prefix.
 
@@ -29,11 +29,11 @@ HOMOGENEOUS = (
     *("relu.default", "relu_.default", "leaky_relu.default", "leaky_relu_.default"),
     *("max_pool2d_with_indices.default", "adaptive_max_pool2d.default"),
 )
-"""f(r x) = r f(x) for r > 0."""
+"""Positively homogeneous operations: f(r x) = r f(x) for r > 0."""
 ALIASES = ("detach.default",)
-"""Autograd makes them of what it keeps; what reads them later reads the same memory."""
+"""Operations by which autograd wraps tensors that it keeps; their results share memory with the tensors."""
 HIDDEN = tuple(getattr(torch.Tensor, name) for name in ("numpy", "tolist", "__array__", "__dlpack__", "register_hook"))
-"""Methods that read a tensor, or change its gradient, without an operation."""
+"""Methods that read a tensor, or change its gradient, without an operation that can be traced."""
 
 
 def linear_prefix_end(
@@ -45,11 +45,11 @@ def linear_prefix_end(
     *,
     from_zero: bool,
 ) -> Call | None:
-    """Return the call whose result is that of the linear prefix after the call `start`, or after the observations.
+    """Return the call whose result ends the linear prefix after the call `start`, or after the observations.
 
-    None if there is no such call, or no weights before it. The prefix is a chain of operations, each of which alone
-    reads the result of the one before. They are those that are linear with constant weights, and, up to the first
-    weights of a path that begins at 0, those that are positively homogeneous.
+    Return None if there is no such call, or if no weights precede it. The prefix is a chain of operations, each of
+    which is the only one that reads the result of the previous one. They are linear with constant weights or, before
+    the first weights of a path from 0, positively homogeneous.
     """
     constants = [*module.parameters(), *module.buffers()]
     versions = [tensor._version for tensor in constants]
@@ -73,7 +73,9 @@ def linear_prefix_end(
 
 
 class _Chain(TorchDispatchMode):  # type: ignore[misc]
-    """Within, follows the operations after a tensor, while they are linear and the only ones that read it."""
+    """A dispatch mode that follows the operations after a tensor as long as they are linear and each is the only reader
+    of its input.
+    """
 
     def __init__(self, constants: set[int], *, from_zero: bool) -> None:
         super().__init__()
@@ -82,20 +84,20 @@ class _Chain(TorchDispatchMode):  # type: ignore[misc]
         self._weighted = False
         self._open = False
         self._first: dict[int, int] = {}  # memory -> position of the first tensor of the chain that it contains
-        self._kept: list[Any] = []  # so that its memory is not used again
+        self._kept: list[Any] = []  # keep the tensor, so that its memory is not used again
         self.tensors: list[Any] = []
         self.single_readers = 0
-        """Up to this position each tensor has a single reader, the operation that makes the next one."""
+        """Last position up to which each tensor has a single reader, the operation that computes the next tensor."""
 
     def start(self, tensor: Any) -> None:
         self.tensors, self._first, self._open = [tensor], {_memory(tensor): 0}, True
 
     def ends_with(self, tensor: Any) -> bool:
-        """Return whether a tensor is the last one of the chain, after weights."""
+        """Return whether a tensor is the last of the chain, and weights precede it."""
         return self._open and self._weighted and _same_view(tensor, self.tensors[-1])
 
     def stop(self, position: int = 0) -> None:
-        """What is at a position of the chain has other readers: the prefix ends there at the latest."""
+        """End the prefix at the latest at a position of the chain whose tensor has other readers."""
         self._open = False
         self.single_readers = min(self.single_readers, position)
 
@@ -109,7 +111,7 @@ class _Chain(TorchDispatchMode):  # type: ignore[misc]
         linear = self._open and self._continues(name, args, tensors)
         results = function(*args, **kwargs)
         result, *others = results if isinstance(results, tuple) else (results,)
-        if not {torch.Tensor, torch.nn.Parameter}.issuperset(types):  # they may hold other tensors
+        if not {torch.Tensor, torch.nn.Parameter}.issuperset(types):  # these objects may contain other tensors
             self.stop()
         elif linear and result.dtype == self.tensors[-1].dtype:
             self._append(result, others, in_place=function._schema.is_mutable)
@@ -120,7 +122,7 @@ class _Chain(TorchDispatchMode):  # type: ignore[misc]
         return results
 
     def _position(self, tensor: Any) -> int:
-        """Return the first position of the chain at which a tensor that shares its memory may be."""
+        """Return the first position of the chain whose tensor may share memory with this tensor."""
         first = self._first[_memory(tensor)]
         return next((i for i in range(first, len(self.tensors)) if _same_view(tensor, self.tensors[i])), first)
 
@@ -132,28 +134,30 @@ class _Chain(TorchDispatchMode):  # type: ignore[misc]
         if in_place:
             self._first[_memory(result)] = position
         self._first.setdefault(_memory(result), position)
-        for tensor in others:  # such as the places of maxima
+        for tensor in others:  # such as the indices of maxima
             if tensor.numel():
                 self._first.setdefault(_memory(tensor), position - 1)
 
     def _continues(self, name: str, args: tuple[Any, ...], tensors: Sequence[Any]) -> bool:
-        """Return whether an operation reads the chain's last tensor, otherwise only constants, and is linear."""
+        """Return whether an operation extends the chain: it is linear, and reads the last tensor and otherwise only
+        constants.
+        """
         read = [tensor for tensor in tensors if _memory(tensor) in self._first]
         if len(read) != 1 or not _same_view(read[0], self.tensors[-1]):
             return False
-        if not torch.is_grad_enabled() or read[0].is_leaf:  # no gradient, or one that the module defines
+        if not torch.is_grad_enabled() or read[0].is_leaf:  # no gradient, or a custom one
             return False
         if any(tensor is not read[0] and _memory(tensor) not in self._constants for tensor in tensors):
             return False
         if name in NORMALIZING:
-            return args[0] is read[0] and args[5] is False  # not in training
+            return args[0] is read[0] and args[5] is False  # in evaluation mode
         if name == "constant_pad_nd.default":
             return len(args) < 3 or args[2] == 0
         return name in (*WEIGHTED, *AVERAGING, *REARRANGING) or (self._homogeneous and name in HOMOGENEOUS)
 
 
 class _HiddenReads(TorchFunctionMode):  # type: ignore[misc]
-    """Within, there is no linear prefix if the module reads a tensor without an operation."""
+    """A function mode that ends the linear prefix if the module reads a tensor without an operation."""
 
     def __init__(self, chain: _Chain) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""How a PyTorch module is called: by one thread at a time, in evaluation mode and in full precision."""
+"""Call a PyTorch module in one thread at a time, in evaluation mode and in full precision."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from typing import Any
 
 lock = threading.RLock()
-"""One for all modules: they may share parts, and the flags of cuDNN belong to the process."""
+"""A lock for all modules, because modules may share submodules, and the flags of cuDNN belong to the process."""
 
 
 @contextmanager
 def computing(module: Any) -> Iterator[None]:
-    """Within, the module is in evaluation mode, and the same input gives the same numbers, in float32, on a GPU too.
+    """In the block, keep the module in evaluation mode, and make computation deterministic and in float32 on GPUs, too.
 
-    Afterwards each part is in the mode that it was in. Other threads wait: hooks, modes and flags are shared.
+    Afterwards each submodule returns to its mode. Other threads wait, because hooks, modes and flags are shared.
     """
     import torch
 
@@ -25,7 +25,7 @@ def computing(module: Any) -> Iterator[None]:
 
 @contextmanager
 def evaluating(module: Any) -> Iterator[None]:
-    """Within, the module is in evaluation mode; afterwards each part is in the mode that it was in."""
+    """Keep the module in evaluation mode in the block; afterwards each submodule returns to its mode."""
     modes = {part: part.training for part in module.modules()}
     if not any(modes.values()):
         yield
@@ -34,6 +34,6 @@ def evaluating(module: Any) -> Iterator[None]:
         module.eval()
         yield
     finally:
-        module.train(modes[module])  # a module may do more in `train` than set the flags
+        module.train(modes[module])  # `train` may be overridden, so set the flags directly
         for part, training in modes.items():
             part.training = training

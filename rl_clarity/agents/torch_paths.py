@@ -1,6 +1,7 @@
-"""Which parts of a PyTorch module bypass which, and which heads they reach.
+"""Find out which submodules of a PyTorch module bypass others, and which heads they reach.
 
-It is read from autograd: what still requires a gradient, when the result of a call does not, is reached without it.
+This uses autograd: a head that still requires a gradient, when the result of a call does not, is reached without the
+call.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import Any
 from rl_clarity.agents.torch_calls import Call, Trace, following
 
 Run = Callable[[Any], list[Any]]
-"""From observations to heads."""
+"""A run of the module from observations to heads."""
 
 
 @contextmanager
 def frozen(module: Any) -> Iterator[None]:
-    """Within, nothing requires a gradient because of the module's parameters."""
+    """Disable the gradients of the module's parameters in the block."""
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
     try:
         for parameter in trained:
@@ -29,10 +30,10 @@ def frozen(module: Any) -> Iterator[None]:
 
 
 def call_paths(module: Any, trace: Trace, run: Run, observations: Any) -> list[tuple[bool, bool]]:
-    """For each site: whether it is after a bottleneck, and whether it is bypassed, as `Site` defines them.
+    """Return for each site whether it is after a bottleneck, and whether it is bypassed, as `Site` defines them.
 
-    A bottleneck is a call without which no path leads from the observations to any head; where there is none, because
-    the heads share nothing, to one of the heads.
+    A bottleneck is a call that is on every path from the observations to the heads. If the heads share nothing, it is a
+    call that is on every path to one of the heads.
     """
     calls = trace.sites
     with frozen(module):
@@ -46,7 +47,7 @@ def call_paths(module: Any, trace: Trace, run: Run, observations: Any) -> list[t
 
 
 def unreached_heads(module: Any, trace: Trace, run: Run, observations: Any) -> list[set[int]]:
-    """For each site: the heads that its result has no effect on."""
+    """Return for each site the heads on which its result has no effect."""
     import torch
 
     results: dict[Call, Any] = {}
@@ -82,7 +83,7 @@ def _reached_from(
         if result.requires_grad:
             reached.add(call)
         if call in sources:
-            return result.detach().requires_grad_(True).clone()  # a copy: what follows may work in place
+            return result.detach().requires_grad_(True).clone()  # a copy, because the following calls may work in place
         return result.detach() if call in barriers else None
 
     with following(module, trace, read=follow, reading=trace.sites):

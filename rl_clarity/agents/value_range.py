@@ -1,4 +1,4 @@
-"""What a network is given for black and white, observations of 0 and 255."""
+"""Convert observations of 0 (black) and 255 (white) to the range that a network takes."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from rl_clarity.base.errors import OptionError
 
 @dataclass(frozen=True)
 class InputScale:
-    """A network's input is observations / `divisor` + `black`."""
+    """The scale of a network's input, which is observations / `divisor` + `black`."""
 
     divisor: float = 255
     black: float = 0
     assumed: bool = False
-    """Whether neither the caller nor the network says so."""
+    """Whether the scale is a default that neither the caller nor the network confirmed."""
 
     @property
     def value_range(self) -> tuple[float, float]:
-        """The input for observations of 0 and 255."""
+        """The network's input for observations of 0 and 255."""
         return self.black, self.black + 255 / self.divisor
 
 
 def input_scale(input_divisor: float | None, value_range: Sequence[float] | None) -> InputScale:
-    """Return the scale that the options of an agent give; without them, 0 to 1 is assumed.
+    """Return the scale that the options of an agent define, by default from 0 to 1.
 
-    Raises OptionError for both of them, a divisor that is not positive, and a range that is not (low, high).
+    Raises OptionError if both options are given, for a divisor that is not positive, and for a range that is not (low,
+    high).
     """
     if value_range is None:
         divisor = 255 if input_divisor is None else input_divisor

@@ -1,4 +1,4 @@
-"""The weight form of an edit: an ablated component is projected out of the weights that read it.
+"""Apply an edit to weights: project an ablated component out of the weights that read it.
 
 A layer's activations a (.., c) are read by convolutions and dense layers with kernels W (.., c, n). Ablating the part
 a P, where P (c, c) is the orthogonal projection on the span of the components, with a strength s, gives a (I - s P) W:
@@ -20,7 +20,7 @@ from rl_clarity.base.errors import OptionError
 
 POOLING = ("maxpool", "avgpool", "globalmaxpooling2d", "globalaveragepooling2d")
 L2_POOLING = ("square", "avgpool", "add", "sqrt")
-"""Operations with one input tensor that pool by the root of the mean square; `add` is of a constant."""
+"""Operations with one input that make up L2 pooling; `add` adds a constant."""
 KEEPING_CHANNELS = (*POOLING, *L2_POOLING, "pad", "zeropadding2d", "cropping2d", "dropout", "identity", "cast")
 WAY_OUT = "Use the edited agent itself in Python: generate, record, evaluate and collect take it"
 
@@ -28,7 +28,7 @@ WAY_OUT = "Use the edited agent itself in Python: generate, record, evaluate and
 def edited_parameters(
     network: Network, graph: Graph, sites: Mapping[str, Any], edits: AppliedEdits
 ) -> dict[str, np.ndarray]:
-    """Return the parameters that edits change, by their names in a checkpoint.
+    """Return the parameters that the edits change, by their names in a checkpoint.
 
     Args:
         sites: symbolic tensors by name
@@ -37,7 +37,7 @@ def edited_parameters(
     Raises OptionError for an edit that is not a projection of the next weights, and says why.
     """
     changed: dict[str, np.ndarray] = {}
-    for site, edit in reversed(list(edits)):  # a (M1 M2) W: the last edit of a site is the next to the kernel
+    for site, edit in reversed(list(edits)):  # a (M1 M2) W: the last edit of a site is next to the kernel
         tensor = sites[site]
         matrix = weight_matrix(edit, int(tensor.shape[-1]))
         for kernel in _kernels_that_read(graph, tensor, site):
@@ -52,7 +52,7 @@ def edited_parameters(
 
 
 def weight_matrix(edit: Edit, channels: int) -> np.ndarray:
-    """Return I - s P (c, c) in float64; raises OptionError for an edit that is not linear."""
+    """Return the matrix I - s P (c, c) in float64. Raises OptionError for an edit that is not linear."""
     if not isinstance(edit, Ablate) or edit.to != "zero" or edit.positions is not None:
         raise OptionError(
             f"{type(edit).__name__}({edit.layer!r}) has no weight form: that is Ablate(layer, component= or unit=) "
