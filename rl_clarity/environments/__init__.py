@@ -1,4 +1,4 @@
-"""Where agents play: one kind of environment per module, behind one vectorized protocol.
+"""Environments that agents play in, with a module for each kind, behind a vectorized protocol.
 
 To add a kind, write an `EnvironmentKind` with its options and `make`, and register it: `KINDS.register(name, kind)`, or
 an entry point of the group `rl_clarity.environments`.

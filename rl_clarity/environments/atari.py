@@ -1,11 +1,12 @@
-"""Atari games by `ale-py`, preprocessed as in DeepMind's experiments.
+"""Atari games of `ale-py`, preprocessed as in DeepMind's experiments.
 
-The steps are those of Baselines' `make_atari` and `wrap_deepmind`: up to 30 no-ops at the start of a game, actions
-repeated for four frames, the maximum over the last two, 84 x 84 gray observations. Training clips the rewards.
+The steps are those of Baselines' `make_atari` and `wrap_deepmind`: up to 30 no-ops at the start of a game, actions that
+are repeated for four frames, the maximum over the last two, and gray observations of 84 x 84 pixels. Rewards are
+clipped for training.
 
 Published agents of Baselines, Stable-Baselines3 and CleanRL were trained on OpenCV's `cvtColor` and `resize` with
-`INTER_AREA`. `gray` and `area_resize` return the same pixels, except those (about one in 100,000) whose mean is within
-a rounding error of one half; so OpenCV is not needed.
+`INTER_AREA`. `gray` and `area_resize` replace them, so OpenCV is not needed. They return the same pixels, except about
+one in 100,000 whose mean is within a rounding error of one half.
 """
 
 from __future__ import annotations
@@ -30,26 +31,27 @@ SIZE = 84
 
 @dataclass(frozen=True)
 class AtariOptions:
-    """How a game is played."""
+    """Options of an Atari game."""
 
     use_sticky_actions: bool | None = None
-    """Repeat the last action with probability 0.25; by default in Gym's versions v0 and v5 only."""
+    """Repeat the last action with probability 0.25. By default only Gym's versions v0 and v5 do."""
     episodic_life: bool = False
     """End an episode with each life instead of the game, as in the training of Baselines' agents."""
     frame_skip: int | Sequence[int] = 4
-    """Frames an action is repeated for; (low, high) draws from low to high - 1 each time, as Gym's `Breakout-v4`."""
+    """Number of frames for which an action is repeated; (low, high) draws it from low to high - 1, as in Gym's
+    `Breakout-v4`."""
     frame_pooling: bool = True
     """Observe the maximum of the last two frames instead of the last frame."""
     noop_max: int = 30
-    """Start a game with 1 to this many frames without action."""
+    """Start a game with 1 to this number of frames without action."""
     fire_reset: bool = True
     """Press FIRE after every start, in games that wait for it."""
     max_frames: int = 108_000
-    """Frames after which a game is truncated: half an hour of play."""
+    """Number of frames after which a game is truncated, by default half an hour of play."""
     full_action_space: bool = False
     """Use all 18 actions instead of those that have an effect in the game."""
     preprocessing: str = "deepmind"
-    """`deepmind`: 84 x 84 gray; `none`: the screen in color."""
+    """`deepmind`: 84 x 84 gray; `none`: the color screen."""
 
     def __post_init__(self) -> None:
         if self.preprocessing not in ("deepmind", "none"):
@@ -64,9 +66,10 @@ class AtariOptions:
 def make(
     name: str, num_envs: int, seed: int, options: AtariOptions, *, full_resolution: bool = False
 ) -> AtariEnvironment:
-    """Make environments of one game: a Gym id such as `BreakoutNoFrameskip-v4`, or its bare name, `breakout`.
+    """Make environments of a game, named by a Gym id such as `BreakoutNoFrameskip-v4` or a bare name such as
+    `breakout`.
 
-    Both mean the same, except that ids of the versions v0 and v5 have sticky actions by default.
+    Ids of the versions v0 and v5 have sticky actions by default; otherwise both kinds of name are equivalent.
     """
     game, version = parse_name(name)
     if options.use_sticky_actions is None:
@@ -76,13 +79,13 @@ def make(
 
 def _infer(options: dict[str, Any], metadata: Mapping[str, Any], _num_actions: int | None) -> dict[str, Any]:
     if (metadata.get("library") or "baselines") == "baselines":
-        # Baselines ends an episode with a life, so values and advantages of its agents refer to lives.
+        # In Baselines an episode ends with a life, so its agents' values and advantages refer to lives.
         options.setdefault("episodic_life", True)
     return options
 
 
 def parse_name(name: str) -> tuple[str, str | None]:
-    """Return the name of the ROM, and Gym's version number, for a name or Gym id in any case."""
+    """Return the ROM's name and Gym's version number for a name or Gym id, ignoring case."""
     roms = {rom.replace("_", ""): rom for rom in _ale().roms.get_all_rom_ids()}
     match = _NAME.fullmatch(name.lower())
     game = match["game"] if match else name.lower()
@@ -153,7 +156,7 @@ class AtariEnvironment:
 
 
 class _Game:
-    """One emulator."""
+    """A game in its emulator."""
 
     def __init__(self, rom: str, seed: int, options: AtariOptions) -> None:
         ale_py = _ale()
@@ -167,7 +170,7 @@ class _Game:
         self.meanings = [action.name for action in self._actions]
         self._fires = options.fire_reset and len(self.meanings) >= 3 and self.meanings[1] == "FIRE"
         self.screen: np.ndarray = self._ale.getScreenRGB()
-        """Maximum of the last two frames (210, 160, 3): some games draw a sprite in every other frame."""
+        """Maximum (210, 160, 3) of the last two frames, because some games draw a sprite only in every other frame."""
         self._lives = self._ale.lives()
         self._has_lives = self._lives > 0
         self.life_lost = False
@@ -186,7 +189,9 @@ class _Game:
 
     @property
     def cause_of_end(self) -> str:
-        """Why an episode ends: `life lost` (the last one, unless each ends an episode), `game over` or `time limit`."""
+        """The cause of an episode's end: `life lost` (the last life, unless each life is an episode), `game over` or
+        `time limit`.
+        """
         if not self.over and not self.life_lost:
             return "time limit"
         return "life lost" if self._has_lives else "game over"
@@ -205,13 +210,13 @@ class _Game:
                 break
         self.screen = np.maximum.reduce(screens[-pooled:])
         lives = self._ale.lives()
-        # Some games report no life for a few frames before they are over.
+        # Some games report zero lives for a few frames before they end.
         self.life_lost = self._options.episodic_life and 0 < lives < self._lives
         self._lives = lives
         return reward
 
     def start_episode(self, *, new_game: bool) -> bool:
-        """Start an episode: a new game, or the next life of this one; return whether the game is new."""
+        """Start an episode, which is a new game or the next life of the same game. Return whether the game is new."""
         if not new_game:
             self.repeat(0)
         if new_game or self.over:
@@ -259,22 +264,24 @@ def _ale() -> Any:
 
 
 def gray(frames: np.ndarray) -> np.ndarray:
-    """Return luma (..., H, W) uint8 of RGB frames (..., H, W, 3) uint8 by ITU-R BT.601, rounded as OpenCV does."""
+    """Return the luma (..., H, W) uint8 of RGB frames (..., H, W, 3) uint8 by ITU-R BT.601, rounded as in OpenCV."""
     red, green, blue = (frames[..., channel].astype(np.uint32) for channel in range(3))
     return ((red * 9798 + green * 19235 + blue * 3735 + (1 << 14)) >> 15).astype(np.uint8)
 
 
 def area_resize(frames: np.ndarray, height: int = SIZE, width: int = SIZE) -> np.ndarray:
-    """Resize (..., H, W) uint8 to (..., height, width) uint8: the mean over the area of each smaller pixel."""
+    """Resize (..., H, W) uint8 to (..., height, width) uint8; each new pixel is the mean over its area."""
     rows = area_weights(frames.shape[-2], height)
     columns = area_weights(frames.shape[-1], width)
-    # OpenCV also sums along the rows first, in float32.
+    # As in OpenCV, sum along the rows first, in float32.
     return np.rint(rows @ (frames.astype(np.float32) @ columns.T)).astype(np.uint8)
 
 
 @functools.cache
 def area_weights(size: int, smaller: int) -> np.ndarray:
-    """Return weights (smaller, size) float32: the share of each of the `size` pixels in each of the `smaller` ones."""
+    """Return weights (smaller, size) float32, the share that each of the `size` pixels has in each of the `smaller`
+    pixels.
+    """
     edges = np.arange(smaller + 1) * (size / smaller)
     pixels = np.arange(size)
     overlap = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)

@@ -1,4 +1,5 @@
-"""CoinRun's first environment (Cobbe et al. 2018, https://github.com/openai/coinrun), if its package is installed.
+"""CoinRun's first environment (Cobbe et al. 2018, https://github.com/openai/coinrun), for which its package must be
+installed.
 
 The package is not on PyPI, and builds a C++ program when it is imported.
 """
@@ -19,12 +20,14 @@ from rl_clarity.environments.protocol import Combo, Step
 COMBOS: tuple[Combo, ...] = ((), ("RIGHT",), ("LEFT",), ("UP",), ("RIGHT", "UP"), ("LEFT", "UP"), ("DOWN",))
 
 TIMEOUT = 1002
-"""Steps after which the game ends an episode."""
+"""Number of steps after which the game ends an episode."""
 
 
 @dataclass(frozen=True)
 class CoinRunOldOptions:
-    """Options of the package, which has the defaults: `num_levels` 0, `set_seed` -1, `paint_vel_info` 1, others 0."""
+    """Options of the package. Its defaults are `num_levels` 0, `set_seed` -1, `paint_vel_info` 1, and 0 for
+    the others.
+    """
 
     num_levels: int | None = None
     set_seed: int | None = None
@@ -34,7 +37,7 @@ class CoinRunOldOptions:
     use_random_hps: int | None = None
     num_trials: int | None = None
     extra_actions: int = 0
-    """Additional actions without effect."""
+    """Number of additional actions without effect."""
 
     def __post_init__(self) -> None:
         if self.extra_actions < 0:
@@ -50,13 +53,13 @@ def make(
     package = _coinrun()
     config = importlib.import_module("coinrun.config").Config
     config.initialize_args(use_cmd_line_args=False, is_high_res=full_resolution, **arguments)
-    # All threads draw levels from one generator: with more than one, their order would be random.
+    # All threads draw levels from one generator, so with several threads the order of levels would be random.
     package.init_args_and_threads(cpu_count=1, monitor_csv_policy="off", rand_seed=seed % 2**31)
     return CoinRunOldEnvironment(package.make("standard", num_envs), extra_actions, full_resolution=full_resolution)
 
 
 def _infer(options: dict[str, Any], _metadata: Mapping[str, Any], num_actions: int | None) -> dict[str, Any]:
-    if num_actions == len(COMBOS) + 2:  # agents with 9 actions were trained with 2 that have no effect
+    if num_actions == len(COMBOS) + 2:  # agents with 9 actions were trained with 2 actions without effect
         options.setdefault("extra_actions", 2)
     return options
 
@@ -67,7 +70,7 @@ KIND = EnvironmentKind(make, CoinRunOldOptions, (64, 64, 3), _infer, example="co
 class CoinRunOldEnvironment:
     """N environments of the package.
 
-    An episode that lasts as long as the game allows counts as truncated, without a final observation, as in Procgen.
+    As in Procgen, an episode that lasts as long as the game allows counts as truncated, without a final observation.
     """
 
     def __init__(self, environment: Any, extra_actions: int = 0, *, full_resolution: bool = False) -> None:
@@ -93,7 +96,7 @@ class CoinRunOldEnvironment:
         firsts = np.array(firsts, bool)
         truncated = firsts & (self._steps >= TIMEOUT)
         self._steps[firsts] = 0
-        # Copies: the package reuses its arrays.
+        # Copy, because the package reuses its arrays.
         return Step(np.array(observations), np.array(rewards, np.float32), firsts, truncated)
 
     def render(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Any Gymnasium environment with image observations and discrete actions (https://gymnasium.farama.org)."""
+"""Gymnasium environments with image observations and discrete actions (https://gymnasium.farama.org)."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GymnasiumOptions:
-    """How environments are created, and how their observations are read."""
+    """How environments are created and observations are read."""
 
     make_kwargs: Mapping[str, Any] = field(default_factory=dict, metadata=CAN_RUN_CODE)
     """Arguments for `gymnasium.make` or the factory."""
     channels_first: bool | None = None
-    """Whether observations are (C, H, W); by default the shape decides."""
+    """Whether observations are (C, H, W). By default the shape decides."""
     value_range: tuple[float, float] | None = None
-    """Values of black and white, if they are not the bounds of the observation space."""
+    """Values of black and white, if they differ from the bounds of the observation space."""
     factory: Callable[..., gymnasium.Env[Any, Any]] | None = field(default=None, metadata=CALLER_ONLY)
-    """Called with `make_kwargs` for each environment, instead of `gymnasium.make(name)`."""
+    """A function that makes an environment from `make_kwargs`, instead of `gymnasium.make(name)`."""
 
 
 def make(
     name: str, num_envs: int, seed: int, options: GymnasiumOptions, *, full_resolution: bool = False
 ) -> GymnasiumEnvironment:
-    """Make environments by Gymnasium id (`CarRacing-v3`, `module:Id-v0`), or with the option `factory`."""
+    """Make environments by a Gymnasium id (`CarRacing-v3`, `module:Id-v0`), or by the option `factory`."""
     arguments = dict(options.make_kwargs)
     if options.factory is None:
         if full_resolution:
@@ -54,7 +54,7 @@ def make(
 
 
 def check(name: str) -> None:
-    """Raise EnvironmentSetupError for an id that no installed package registers; modules in ids are not imported."""
+    """Raise EnvironmentSetupError for an id that no installed package registers. Modules in ids are not imported."""
     import gymnasium
 
     if ":" in name:
@@ -98,7 +98,7 @@ class GymnasiumEnvironment:
         observations = []
         for environment, seed in zip(self._environments, self._seeds, strict=True):
             observations.append(environment.reset(seed=seed)[0])
-        # Later episodes continue the random numbers of the first.
+        # Later episodes continue with the random numbers of the first.
         self._seeds = [None] * self.num_envs
         nothing = np.zeros(self.num_envs, np.float32)
         ones, zeros = np.ones(self.num_envs, bool), np.zeros(self.num_envs, bool)
@@ -173,8 +173,8 @@ def action_combos(environment: gymnasium.Env[Any, Any] | None, num_actions: int)
 
 
 def named_combos(names: Any, num_actions: int) -> tuple[Combo, ...]:
-    """Return the buttons of the actions from their names, or from an IntEnum of actions, as MiniGrid has; else their
-    numbers.
+    """Return the buttons of the actions by their names, or by an IntEnum of actions as in MiniGrid, else
+    their numbers.
     """
     if isinstance(names, type) and issubclass(names, enum.IntEnum):
         names = [action.name for action in sorted(names)] if set(names) == {*range(num_actions)} else ()
@@ -183,7 +183,7 @@ def named_combos(names: Any, num_actions: int) -> tuple[Combo, ...]:
 
 
 def to_rewards(values: Any) -> np.ndarray:
-    """Return rewards (N,) float32 of N environments; raises SamplesError for complex numbers, texts and the like."""
+    """Return rewards (N,) float32 of N environments. Raises SamplesError for values that are not real numbers."""
     rewards = np.asarray(values)
     if rewards.dtype.kind not in "biuf":
         raise SamplesError(f"the environment returns the rewards {rewards}; they must be real numbers")

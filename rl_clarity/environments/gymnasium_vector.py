@@ -1,8 +1,8 @@
 """Gymnasium vector environments in any autoreset mode (https://farama.org/Vector-Autoreset-Mode).
 
-`SAME_STEP` resets within the step that ends an episode, like the protocol. `DISABLED` leaves the reset to the caller:
-it happens here. `NEXT_STEP` resets in the step after the last one, which ignores its action: that step is marked
-`Step.idle`, and is not recorded.
+In `SAME_STEP` mode an environment resets within the step that ends an episode, as in the protocol. In `DISABLED` mode
+this module resets it. In `NEXT_STEP` mode it resets in the step after the last one and ignores that step's action; the
+step is marked `Step.idle` and is not recorded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MODES = ("NEXT_STEP", "SAME_STEP", "DISABLED")
 
 
 class GymnasiumVectorEnvironment:
-    """A vector environment with images of any layout and discrete actions."""
+    """A vector environment with image observations of any layout and discrete actions."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class GymnasiumVectorEnvironment:
         self._full_resolution = full_resolution
         self.num_envs = environment.num_envs
         self._seeds: list[int] | None = environment_seeds(seed, self.num_envs)
-        self._pending = np.zeros(self.num_envs, bool)  # environments that the next step resets
+        self._pending = np.zeros(self.num_envs, bool)  # environments that reset in the next step
         self.observation_shape = self.layout.shape
         first = (getattr(environment.unwrapped, "envs", None) or [None])[0]
         self.action_combos = action_combos(first, self.num_actions)
@@ -64,7 +64,7 @@ class GymnasiumVectorEnvironment:
         ended, cut = terminated | truncated, truncated & ~terminated
         if self._mode == "NEXT_STEP":
             idle, self._pending = self._pending, ended
-            shown = self._converted(observations)  # where an episode ended, its last observation
+            shown = self._converted(observations)  # last observations of episodes that ended
             final = {int(i): shown[i] for i in np.flatnonzero(ended)}
             return Step(shown, rewards, ended | idle, cut, final, idle=idle if idle.any() else None)
         last = infos.get("final_obs")
@@ -87,7 +87,7 @@ class GymnasiumVectorEnvironment:
         self._environment.close()
 
     def _converted(self, observations: Any) -> np.ndarray:
-        # A copy: some environments reuse one array.
+        # Copy, because some environments reuse their array.
         return np.array(self.layout.convert(observations))
 
 

@@ -1,7 +1,7 @@
-"""Hints: bars in the observation that say what an expert would do, to test whether saliency maps find them.
+"""Paint hints, bars in the observation that show an expert's action, to test whether saliency maps find them.
 
-An agent that is trained with the expert's hints can do without the rest of the frame, and the maps of a method that
-explains the agent lie on the hints; those of an agent whose hints were random do not. This is the overfitting test of
+An agent that was trained with the expert's hints can ignore the rest of the frame, so the maps of a method that
+explains the agent lie on the hints. For an agent whose hints were random they do not. This is the overfitting test of
 Visualizing and Understanding Atari Agents (Greydanus, Koul, Dodge and Fern, 2018; arXiv 1711.00138).
 """
 
@@ -18,17 +18,17 @@ from rl_clarity.environments.wrappers import Wrapper, generator_state, restore_g
 
 BRIGHT, DIM = 255, 64
 HEIGHT_SHARE = 1 / 16
-"""Height of the bars as a share of the observation's."""
+"""Height of the bars as a share of the observation's height."""
 
 Expert = Callable[[np.ndarray], np.ndarray]
-"""From observations (N, H, W, C) without hints to actions (N,)."""
+"""A function from observations (N, H, W, C) without hints to actions (N,)."""
 
 
 class ActionHints(Wrapper):
     """Paints a bar for each action at the top of the observation; the bright one is the expert's action.
 
     Attributes:
-        region: (H, W) bool, where the bars are
+        region: (H, W) bool, true at the bars
         expert_actions: (N,) the expert's actions for the current observations, to train or to judge an agent with
     """
 
@@ -38,8 +38,8 @@ class ActionHints(Wrapper):
         Args:
             environment: of any kind; bars are painted into all its channels. Wrap it before frames are stacked
             expert: a function from observations without hints (N, H, W, C) uint8 to actions (N,)
-            random: the bright bar is that of a random action, which tells nothing
-            seed: of random bars
+            random: brighten the bar of a random action, which carries no information
+            seed: seed of the random actions
 
         Raises EnvironmentSetupError for observations that are narrower than the number of actions.
         """
@@ -76,7 +76,7 @@ class ActionHints(Wrapper):
         return actions.astype(np.int64)
 
     def _painted(self, observations: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """Return observations (N, H, W, C) with bars; the bright one is that of `actions`, or a random one."""
+        """Return observations (N, H, W, C) with bars. The bright bar is that of `actions`, or of random actions."""
         if self._random:
             actions = self._rng.integers(self.num_actions, size=len(actions))
         painted = observations.copy()

@@ -11,27 +11,27 @@ from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.environments.observed_values import ObservedValues
 
 MIN_SIDE = 3
-"""Pixels or cells, as in MiniGrid's smallest view; smaller arrays are not images."""
+"""Smallest side of an image in pixels (or cells, as in MiniGrid's smallest view). Smaller arrays are not images."""
 
 
 @dataclass(frozen=True)
 class ImageLayout:
-    """Layout of an environment's image observations."""
+    """The layout of an environment's image observations."""
 
     shape: tuple[int, int, int]
-    """(H, W, C) after conversion; stacked images follow one another along the channels."""
+    """Shape (H, W, C) after conversion. Stacked images follow one another along the channels."""
     axes: tuple[int, ...]
-    """Axes of one observation in the order height, width, stack, channel, without missing ones."""
+    """Axes of an observation in the order height, width, stack, channel, without missing axes."""
     low: float
     """The value of black."""
     high: float
     """The value of white."""
     is_uint8: bool
-    """Whether values are kept as they are."""
+    """Whether values stay unchanged."""
     assumed: bool = True
-    """Whether the range is that of the space, and not the caller's."""
+    """Whether the range comes from the observation space and not from the caller."""
     observed: ObservedValues = field(default_factory=ObservedValues, compare=False, repr=False)
-    """The values of all observations that were converted."""
+    """The range and levels of all values that were converted."""
 
     def convert(self, observations: np.ndarray) -> np.ndarray:
         """Convert observations (N, ...) of this layout to (N, H, W, C) uint8."""
@@ -39,24 +39,24 @@ class ImageLayout:
         ordered = observations.transpose(0, *(axis + 1 for axis in self.axes))
         raw = np.ascontiguousarray(ordered.reshape(len(observations), *self.shape))
         levels = scaled = raw
-        if raw.dtype != np.uint8 or not self.is_uint8:  # also floats from a wrapper that left the space as it was
+        if raw.dtype != np.uint8 or not self.is_uint8:  # the values may be floats, if a wrapper did not adapt the space
             scaled = np.clip((raw.astype(np.float64) - self.low) / (self.high - self.low), 0, 1) * 255
             levels = np.rint(scaled).astype(np.uint8)
         self.observed.add(raw, levels, scaled)
         return levels
 
     def check_observed(self) -> None:
-        """Raise SamplesError if the observations that were converted are not of the layout's range."""
+        """Raise SamplesError if the converted observations do not fit the layout's range."""
         self.observed.check(self.low, self.high, assumed=self.assumed)
 
 
 def image_layout(
     space: Any, *, channels_first: bool | None = None, value_range: tuple[float, float] | None = None
 ) -> ImageLayout:
-    """Return the layout of a Gymnasium observation space: gray, color or stacked, uint8 or of any range.
+    """Return the layout of a Gymnasium observation space of gray, color or stacked images, uint8 or of any range.
 
-    `channels_first` locates the channels if their axis is not the shortest, `value_range` gives the values of black and
-    white if the space has no bounds, or others. Raises EnvironmentSetupError for other spaces.
+    `channels_first` locates the channels if their axis is not the shortest. `value_range` gives the values of black and
+    white if the space has no bounds or wrong ones. Raises EnvironmentSetupError for other spaces.
     """
     shape, dtype = getattr(space, "shape", None), getattr(space, "dtype", None)
     if not hasattr(space, "high") or shape is None or dtype is None:
@@ -89,7 +89,7 @@ def _axes(shape: tuple[int, ...], channels_first: bool | None) -> tuple[int, ...
             f"observations of shape {shape} are not images: (H, W), (H, W, C), (C, H, W) or a stack of these is "
             "needed; wrap the environment so that it returns pixels (gymnasium.wrappers.AddRenderObservation)"
         )
-    stack = len(shape) - 3  # a leading axis of images, oldest first
+    stack = len(shape) - 3  # the first axis is the stack, oldest image first
     first = shape[stack] < shape[-1] if channels_first is None else channels_first
     order = (1, 2, 0) if first else (0, 1, 2)
     height, width, channel = (axis + stack for axis in order)

@@ -1,4 +1,4 @@
-"""Kinds of environment: the options of each as a dataclass, the specification of one, and metadata both ways."""
+"""Kinds of environment: their options as dataclasses, specifications, and the conversion from and to metadata."""
 
 from __future__ import annotations
 
@@ -16,22 +16,23 @@ from rl_clarity.environments.wrappers import EpsilonGreedy, FrameStack, RewardSc
 
 DEFAULT_KIND = "procgen"
 CALLER_ONLY = {"caller_only": True}
-"""`field(metadata=CALLER_ONLY)`: an option that is not read from metadata."""
+"""Use as `field(metadata=CALLER_ONLY)` for an option that is not read from metadata."""
 CAN_RUN_CODE = {"can_run_code": True}
-"""`field(metadata=CAN_RUN_CODE)`: an option that is read from the caller's metadata, but not from a checkpoint's."""
+"""Use as `field(metadata=CAN_RUN_CODE)` for an option that is read from the caller's metadata, but not from a
+checkpoint's."""
 UNTRUSTED = "untrusted"
-"""Metadata of a checkpoint that can run code, and that the caller did not repeat."""
+"""Name of the entry for metadata of a checkpoint that can run code, and that the caller did not repeat."""
 NAMES = ("env_name", "env_id")
 
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
-    """What to make, from a checkpoint's metadata or a user's options."""
+    """The environment to make, from a checkpoint's metadata or a user's options."""
 
     kind: str = DEFAULT_KIND
     """Name of a kind in `KINDS`: `procgen`, `coinrun_old`, `atari`, `gymnasium`, `light_switch`."""
     name: str = ""
-    """Game or Gymnasium id; only `gymnasium` is case-sensitive."""
+    """Name of the game or Gymnasium id. Only `gymnasium` distinguishes upper and lower case."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the kind (`num_levels`, `use_sticky_actions`, ...), and those of `CommonOptions`."""
     epsilon_greedy: float = 0.0
@@ -64,22 +65,25 @@ class EnvironmentKind:
     """A kind of environment."""
 
     make: Callable[..., VectorEnvironment]
-    """`make(name, num_envs, seed, options, *, full_resolution)` with an instance of `options`: `num_envs` environments
-    that behave the same for the same arguments, and can also `render()` if `full_resolution` is true."""
+    """A function `make(name, num_envs, seed, options, *, full_resolution)`, where `options` is an instance of the class
+    `options`. It makes `num_envs` environments that behave the same for the same arguments, and that can also
+    `render()` if `full_resolution` is true."""
     options: type[Any] = NoOptions
     """Frozen dataclass; every field has a default."""
     frame_shape: tuple[int, int, int] | None = None
-    """(H, W, C) of one frame; None if it depends on the environment."""
+    """Shape (H, W, C) of a frame, or None if it depends on the environment."""
     infer: Callable[[dict[str, Any], Mapping[str, Any], int | None], dict[str, Any]] | None = None
-    """Completes options, from a checkpoint's metadata and the number of the agent's actions (None if unknown)."""
+    """A function that completes options from a checkpoint's metadata and the number of the agent's actions (None if
+    unknown)."""
     check: Callable[[str], object] | None = None
-    """Raises EnvironmentSetupError for a name that `make` does not know; None if only `make` can tell."""
+    """A function that raises EnvironmentSetupError for a name that `make` does not know, or None if only `make` can
+    tell."""
     example: str = "NAME"
-    """Name of an environment, for messages."""
+    """Name of an environment, for error messages."""
     imports_modules: bool = True
-    """Whether a name such as `module:Name-v0` imports a module."""
+    """Whether a name can import a module, as `module:Name-v0` does."""
     thread_safe: bool = False
-    """Whether environments behave the same while others are stepped in another thread."""
+    """Whether environments behave the same while another thread steps others."""
 
     def option_names(self) -> tuple[str, ...]:
         """Return the names of the options that are read from metadata."""
@@ -103,7 +107,7 @@ KINDS: Registry[EnvironmentKind] = Registry(
 
 
 def make(spec: EnvironmentSpec, num_envs: int, seed: int, *, full_resolution: bool = False) -> VectorEnvironment:
-    """Make `num_envs` environments; with `full_resolution` they can also `render()` images of human scale.
+    """Make `num_envs` environments. With `full_resolution` they can also `render()` larger images.
 
     The same arguments give environments that behave the same. Raises EnvironmentSetupError for an unknown kind, name or
     option, a missing package, or spaces that are not images and discrete actions.
@@ -125,10 +129,10 @@ def make(spec: EnvironmentSpec, num_envs: int, seed: int, *, full_resolution: bo
 
 
 def parse_options(kind: str, options: type[Any], values: Mapping[str, Any]) -> Any:
-    """Return an instance of a kind's options; None stands for the default.
+    """Return an instance of a kind's options. Options that are None get their default.
 
-    Fields of type `bool` accept 0 and 1, those of type `int` whatever `int()` accepts. Raises EnvironmentSetupError for
-    unknown names and other values.
+    Fields of type `bool` accept 0 and 1, fields of type `int` everything that `int()` accepts. Raises
+    EnvironmentSetupError for unknown names and other values.
     """
     types = {option.name: str(getattr(option.type, "__name__", option.type)) for option in dataclasses.fields(options)}
     arguments = {}
@@ -158,9 +162,10 @@ def _convert(name: str, value: Any, type_name: str) -> Any:
 
 
 def spec_from_metadata(metadata: Mapping[str, Any], *, num_actions: int | None = None) -> EnvironmentSpec:
-    """Return the environment of an agent, from its checkpoint's metadata as `train` and the original save it.
+    """Return the environment of an agent from the metadata of its checkpoint, in the form that `train` and the original
+    program save.
 
-    Missing metadata have the original's defaults. `num_actions` is the number of the agent's actions. Raises
+    Missing metadata have the original program's defaults. `num_actions` is the number of the agent's actions. Raises
     EnvironmentSetupError if there is no name, or the kind is unknown.
     """
     kind = _kind(metadata)
@@ -174,7 +179,8 @@ def spec_from_metadata(metadata: Mapping[str, Any], *, num_actions: int | None =
             f"the checkpoint's metadata has neither env_name nor env_id: name the environment (env_name={example!r}; "
             f"on the command line --env-name {example}){its_kind}, or pass trajectories and observations as arrays"
         )
-    if kind == DEFAULT_KIND and str(name).lower() in KINDS:  # the original stores coinrun_old as a game
+    # the original program stores coinrun_old as the name of a game
+    if kind == DEFAULT_KIND and str(name).lower() in KINDS:
         kind = str(name).lower()
     names = (*_names(CommonOptions), *KINDS.get(kind).option_names())
     options = {key: metadata[key] for key in names if metadata.get(key) is not None}
@@ -190,7 +196,7 @@ def spec_from_metadata(metadata: Mapping[str, Any], *, num_actions: int | None =
 
 
 def check_environment(metadata: Mapping[str, Any]) -> None:
-    """Raise EnvironmentSetupError if metadata name no environment, or one that its kind does not know."""
+    """Raise EnvironmentSetupError if metadata name no environment, or an environment that its kind does not know."""
     spec = spec_from_metadata(metadata)
     check = KINDS.get(spec.kind).check
     if check is not None:
@@ -198,9 +204,9 @@ def check_environment(metadata: Mapping[str, Any]) -> None:
 
 
 def override_name(metadata: Mapping[str, Any], env_name: str | None) -> dict[str, Any]:
-    """Return the metadata that override a checkpoint's, and name the environment to play, unless `env_name` is None.
+    """Return the caller's metadata with the environment `env_name`, unless it is None.
 
-    Raises OptionError if the metadata name another one.
+    Raises OptionError if the metadata name another environment.
     """
     if env_name is None:
         return dict(metadata)
@@ -211,10 +217,10 @@ def override_name(metadata: Mapping[str, Any], env_name: str | None) -> dict[str
 
 
 def set_untrusted_aside(metadata: Mapping[str, Any], *, trusted: Collection[str]) -> dict[str, Any]:
-    """Move what could run code from a checkpoint's metadata to the entry `UNTRUSTED`, which only messages use.
+    """Move a checkpoint's metadata that could run code to the entry `UNTRUSTED`, which only error messages use.
 
     Args:
-        trusted: names of the metadata that are the caller's
+        trusted: names of the metadata that the caller gave
     """
     kind = KINDS.find(_kind(metadata))
     names = set()
@@ -233,7 +239,7 @@ def _kind(metadata: Mapping[str, Any]) -> str:
 
 
 def _check_trusted(metadata: Mapping[str, Any], names: Collection[str]) -> None:
-    """Raise EnvironmentSetupError if one of these entries was set aside and the caller did not repeat it."""
+    """Raise EnvironmentSetupError if one of these metadata was moved to `UNTRUSTED`."""
     for name, value in (metadata.get(UNTRUSTED) or {}).items():
         if name in names and metadata.get(name) is None:
             raise EnvironmentSetupError(
@@ -243,7 +249,9 @@ def _check_trusted(metadata: Mapping[str, Any], names: Collection[str]) -> None:
 
 
 def frame_shape(metadata: Mapping[str, Any]) -> tuple[int, int, int] | None:
-    """Return (H, W, C) of one frame in the environments of this metadata; None if their kind does not determine it."""
+    """Return the shape (H, W, C) of a frame in the environments of this metadata, or None if the kind does not
+    determine it.
+    """
     name = metadata.get("env_kind")
     kind = KINDS.find(name) if isinstance(name, str) else None
     return None if kind is None else kind.frame_shape
@@ -257,12 +265,12 @@ def option_names(metadata: Mapping[str, Any]) -> set[str]:
 
 
 def source_key(spec: EnvironmentSpec) -> str:
-    """Return the hash of the kind's code, for cache keys; "" for the package's own kinds."""
+    """Return the hash of the kind's code for cache keys, or "" for the package's kinds."""
     return KINDS.source(spec.kind)
 
 
 def check_name(what: str, name: str, available: Collection[str], note: str = "") -> str:
-    """Return `name` if it is available; otherwise raise EnvironmentSetupError with the nearest ones, and a note."""
+    """Return `name` if it is available. Otherwise raise EnvironmentSetupError with the nearest names and a note."""
     if name in available:
         return name
     near = difflib.get_close_matches(name, available, n=3, cutoff=0.5)
@@ -271,7 +279,7 @@ def check_name(what: str, name: str, available: Collection[str], note: str = "")
 
 
 def missing_package(what: str, extra: str, note: str, error: Exception) -> EnvironmentSetupError:
-    """Return an error with the command that installs a missing package."""
+    """Return the error for a missing package, with the command that installs it."""
     return EnvironmentSetupError(
         f'{what} is not installed ({error}): pip install "rl-clarity[{extra}]". {note}'.rstrip()
     )

@@ -1,13 +1,13 @@
-"""Light switch: a tiny game that needs memory, or a world that remembers.
+"""A tiny game, Light Switch, that needs memory, either the agent's or the world's.
 
-A lamp shines blue or orange in the first frame of an episode: the cue. Some steps later two switches appear, and the
-agent has one step to press the one that the cue named: blue is left, orange is right. In the game `memory` the lamp is
-dark when it matters, so that only the agent's state can tell which one it was. In the game `world` the lamp shines
-again when the switches appear: the world keeps the cue out of sight, and the agent can read it there. All frames in
-between are the same for both cues. A moth flies about, which means nothing.
+A lamp shines blue or orange in the first frame of an episode. This is the cue. Some steps later two switches appear,
+and the agent has one step to press the switch that the cue indicates: left for blue, right for orange. In the game
+`memory` the lamp is dark at that step, so only the agent's state can contain the cue. In the game `world` the lamp
+shines again when the switches appear, so the world keeps the cue and the agent can read it. All frames in between are
+the same for both cues. A moth flies about as an irrelevant distraction.
 
-This separates the two ways by which an early frame can cause a late action: through the agent's memory, and through the
-world.
+The game separates the two ways in which an early frame can cause a late action: through the agent's memory, and through
+the world.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ SIDE = 16
 COMBOS: tuple[Combo, ...] = ((), ("LEFT",), ("RIGHT",))
 LEFT, RIGHT = 1, 2
 CUE_COLORS = np.array([[60, 110, 255], [255, 150, 30]], np.uint8)
-"""Blue for the left switch, orange for the right one."""
+"""Colors of the cue: blue for the left switch, orange for the right one."""
 WALL, DARK, SWITCH, MOTH = 40, 15, 255, 130
 LAMP = (slice(2, 6), slice(6, 10))
 SWITCHES = ((slice(10, 13), slice(1, 4)), (slice(10, 13), slice(12, 15)))
 MOTH_ROWS = 6, 9
-"""The rows that the moth flies in: it hides neither the lamp nor the switches."""
+"""Rows in which the moth flies, where it hides neither the lamp nor the switches."""
 SCALE = 16
-"""Pixels of a rendered image for each of an observation."""
+"""Pixels of a rendered image per pixel of an observation."""
 
 
 @dataclass(frozen=True)
 class LightSwitchOptions:
-    """How long the cue must be kept."""
+    """Options of the game."""
 
     delay: int = 8
-    """Frames between the cue and the switches; an episode has two steps more."""
+    """Number of frames between the cue and the switches. An episode has two more steps."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.delay <= 1000:
@@ -67,10 +67,10 @@ KIND = EnvironmentKind(make, LightSwitchOptions, (SIDE, SIDE, 3), check=check, e
 
 
 class LightSwitchEnvironment:
-    """N games. Cues and moths are drawn from one generator, and do not depend on actions.
+    """N games. One generator draws cues and moths, which do not depend on actions.
 
     Attributes:
-        cues: (N,) the switch that is right in the current episode: 0 left, 1 right
+        cues: (N,) the correct switch of the current episode, 0 left and 1 right
     """
 
     def __init__(self, name: str, num_envs: int, seed: int, delay: int) -> None:
@@ -83,7 +83,7 @@ class LightSwitchEnvironment:
         self._rng = np.random.default_rng([seed % 2**63, 0x73776974])
         self.cues = np.zeros(num_envs, np.int64)
         self._moths = np.zeros((num_envs, 2), np.int64)
-        self._time = 0  # in the episode; episodes have the same length, so it is that of all environments
+        self._time = 0  # step of the episode; all episodes have the same length
 
     def reset(self) -> Step:
         self._begin()

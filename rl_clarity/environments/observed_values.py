@@ -1,4 +1,4 @@
-"""The values of an environment's observations, compared with the range that is declared for them."""
+"""Compare the values of an environment's observations with the range that is declared for them."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import numpy as np
 from rl_clarity.base.errors import SamplesError
 
 FEWEST_LEVELS = 5
-"""Fewer of 256 levels are suspicious."""
+"""Fewer used levels of 256 are suspicious."""
 SEPARATE = 0.25
-"""Values of one level are the same if they are no further apart than this share of a level."""
+"""Values within a level count as equal if they differ by at most this share of a level."""
 
 
 class ObservedValues:
-    """The raw minimum and maximum of the observations of an environment, and how many levels are left of them."""
+    """The minimum and maximum of an environment's observations, and the number of levels of 256 that they use."""
 
     def __init__(self) -> None:
         self._low: np.ndarray | None = None
         self._high: np.ndarray | None = None
         self._levels: dict[int, tuple[float, float]] = {}
-        """Smallest and largest value of each level, while there are few, in units of levels."""
+        """Smallest and largest value of each level, in units of levels, as long as few levels are used."""
 
     def add(self, raw: np.ndarray, levels: np.ndarray, scaled: np.ndarray) -> None:
         """Add observations.
 
         Args:
             raw: (N, H, W, C) as the environment returned them
-            levels: (N, H, W, C) uint8
+            levels: (N, H, W, C) uint8, the converted observations
             scaled: (N, H, W, C) from 0 to 255, before they were rounded
         """
-        # Minima of whole images are much faster than those over the first axes alone.
+        # Reducing over whole images is much faster than over the first axes alone.
         low, high = raw.min(axis=0), raw.max(axis=0)
         self._low = low if self._low is None else np.minimum(self._low, low)
         self._high = high if self._high is None else np.maximum(self._high, high)
@@ -51,11 +51,11 @@ class ObservedValues:
         return np.zeros(0) if self._high is None else self._high.max(axis=(0, 1))
 
     def check(self, low: float, high: float, *, assumed: bool) -> None:
-        """Raise SamplesError if the observations are not of the range from `low` to `high`.
+        """Raise SamplesError if the observations do not fit the range from `low` to `high`.
 
-        That is so if they exceed it, if rounding leaves fewer than 5 of 256 levels of values that differ, and, where
-        the range is `assumed` because the space declares it, if they are all 0 or 1 of 0 to 255. Images of few colors,
-        such as black and white, are accepted.
+        They do not fit if they exceed the range, or if different values are rounded to fewer than 5 of 256 levels. If
+        the range is `assumed`, because the space declares it, they also must not all be 0 or 1 of 0 to 255. Images of
+        few colors, such as black and white, are accepted.
         """
         if self._low is None or not self.low.size:
             return
@@ -82,5 +82,5 @@ class ObservedValues:
 
 
 def _usual_range(low: float, high: float) -> tuple[float, float]:
-    """Return the usual range that contains some values, or the values' own."""
+    """Return the smallest usual range that contains both values, or else the range from one to the other."""
     return next(((a, b) for a, b in ((0, 1), (-1, 1), (0, 255)) if a <= low and high <= b), (low, high))

@@ -1,7 +1,7 @@
-"""The sixteen Procgen games (Cobbe et al. 2020, https://arxiv.org/abs/1912.01588), by the package `procgen-mirror`.
+"""The sixteen Procgen games (Cobbe et al. 2020, https://arxiv.org/abs/1912.01588), from the package `procgen-mirror`.
 
 Procgen's C++ program aborts the process on an unknown option, so options are checked here. It starts the next episode
-within the step that ends the last one, so the last observation of an episode is never returned, and it does not say
+within the step that ends the last one, so it never returns the last observation of an episode, and it does not report
 why an episode ended; see `ProcgenEnvironment`.
 """
 
@@ -64,9 +64,9 @@ class ProcgenOptions:
     """Procgen's options, with its defaults."""
 
     num_levels: int = 0
-    """Levels to play; 0 for all."""
+    """Number of levels to play, or 0 for all."""
     start_level: int = 0
-    """First level."""
+    """Seed of the first level."""
     distribution_mode: str = "hard"
     """`easy`, `hard`, `extreme`, `memory` or `exploration`."""
     use_sequential_levels: bool = False
@@ -84,9 +84,9 @@ class ProcgenOptions:
     paint_vel_info: bool = False
     """Paint the agent's velocity in a corner."""
     debug_mode: int = 0
-    """Procgen's own debugging."""
+    """Procgen's debugging mode."""
     num_threads: int = field(default=4, metadata=CALLER_ONLY)
-    """Threads that step the environments."""
+    """Number of threads that step the environments."""
 
     def __post_init__(self) -> None:
         check_name("distribution_mode", str(self.distribution_mode), tuple(GAMES_WITH_MODE))
@@ -103,7 +103,7 @@ class ProcgenOptions:
             )
 
     def arguments(self, game: str) -> dict[str, Any]:
-        """Return arguments for Procgen; raises EnvironmentSetupError for a game without this distribution mode."""
+        """Return Procgen's arguments. Raises EnvironmentSetupError for a game without this distribution mode."""
         mode = self.distribution_mode
         if game not in GAMES_WITH_MODE[mode]:
             modes = [other for other, games in GAMES_WITH_MODE.items() if game in games]
@@ -115,7 +115,7 @@ class ProcgenOptions:
 
 
 def timeout(game: str, distribution_mode: str = "hard") -> int:
-    """Return steps after which Procgen ends an episode of a game, from the games' sources."""
+    """Return the number of steps after which Procgen ends an episode of a game, according to the games' sources."""
     if game == "jumper" and distribution_mode == "memory":
         return 2000
     return _TIMEOUTS.get(game, 1000)
@@ -132,7 +132,7 @@ def make(
 
 
 def parse_name(name: str) -> str:
-    """Return the game of a name or Gym id in any case."""
+    """Return the name of the game for a name or Gym id, ignoring case."""
     note = "Games of Atari need env_kind='atari', ids of Gymnasium env_kind='gymnasium'"
     return check_name("Procgen game", _GYM_ID.sub(r"\1", name.lower()), GAMES, note)
 
@@ -145,10 +145,10 @@ KIND = EnvironmentKind(
 class ProcgenEnvironment:
     """N environments of one Procgen game.
 
-    An episode that ends at the game's time limit without completing its level counts as `truncated`; this is wrong only
+    An episode that ends at the game's time limit without completing its level counts as `truncated`. This is wrong only
     for an agent that dies at that very step. Procgen never returns the last observation of an episode, so
-    `final_observations` is empty. What ended an episode is said on request (`watch_ends`): `time limit`, `level
-    completed`, in CoinRun `saw`, `enemy` or `lava`, and `death` in other games.
+    `final_observations` is empty. The cause of an end is reported on request (`watch_ends`): `time limit`, `level
+    completed`, in CoinRun `saw`, `enemy` or `lava`, and in other games `death`.
 
     The same game, options, `num_envs` and `seed` give the same levels in the same order.
     """
@@ -159,7 +159,7 @@ class ProcgenEnvironment:
         self.game = name
         self.num_envs = num_envs
         self._arguments = options.arguments(self.game) | {"rand_seed": seed % 2**31}
-        # Procgen cannot copy the state of games with generated assets: they render at every step.
+        # Procgen cannot copy the state of games with generated assets, so these games render at every step.
         copies = full_resolution and not options.use_generated_assets
         mode = "rgb_array" if full_resolution and not copies else None
         self._env = _procgen().ProcgenGym3Env(num_envs, self.game, render_mode=mode, **self._arguments)
@@ -176,7 +176,7 @@ class ProcgenEnvironment:
 
     def reset(self) -> Step:
         if not self._fresh:
-            # Procgen has no reset; the action -1 ends the episode.
+            # Procgen has no reset, but the action -1 ends the episode.
             self._env.act(np.full(self.num_envs, -1, np.int32))
         self._fresh = False
         _, observations, firsts = self._env.observe()
@@ -186,7 +186,7 @@ class ProcgenEnvironment:
 
     def step(self, actions: np.ndarray) -> Step:
         self._fresh = False
-        # The state after the last step of an episode is that of the next one.
+        # The state after the last step of an episode already belongs to the next episode.
         states = {i: self._get_state(i) for i in np.flatnonzero(self._watched).tolist()} if self._tells_deaths else {}
         self._env.act(np.asarray(actions, np.int32))
         rewards, observations, firsts = self._env.observe()
@@ -211,11 +211,11 @@ class ProcgenEnvironment:
 
     @property
     def _tells_deaths(self) -> bool:
-        """Whether the saved state of the game says what killed the player."""
+        """Whether the saved state of the game shows what killed the player."""
         return self.game == "coinrun" and not self._arguments["use_generated_assets"]
 
     def _get_state(self, index: int) -> bytes:
-        """Return saved state of one environment; Procgen's own method saves those of all."""
+        """Return the saved state of one environment. Procgen's method saves the states of all."""
         buffer = self._state_buffer
         length = self._env.call_c_func("get_state", index, buffer, len(buffer))
         return bytes(self._env._ffi.buffer(buffer, length))
@@ -241,7 +241,7 @@ class ProcgenEnvironment:
         return frames
 
     def level_seeds(self) -> np.ndarray:
-        """Return seeds (N,) of the levels that are played."""
+        """Return the seeds (N,) of the levels that are being played."""
         return np.array([info["level_seed"] for info in self._env.get_info()])
 
     def close(self) -> None:
@@ -250,10 +250,10 @@ class ProcgenEnvironment:
             self._renderer.close()
 
     def _make_renderer(self) -> Any:
-        """Make environments that are never stepped, only set to the states of the others.
+        """Make environments that are never stepped, but set to the states of others to render them.
 
-        An image of human scale costs as much as thirty steps, and an environment that renders does so at every step;
-        only few of the images are needed.
+        An image at full resolution costs as much as thirty steps, and environments that can render do so at every step,
+        while only few images are needed.
         """
         arguments = self._arguments | {"num_threads": 0, "render_mode": "rgb_array"}
         return _procgen().ProcgenGym3Env(min(self.num_envs, _RENDERERS), self.game, **arguments)

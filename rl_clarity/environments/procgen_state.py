@@ -1,4 +1,4 @@
-"""What ended an episode of CoinRun, read from the saved state of the game (Procgen's `get_state`).
+"""Find out what ended an episode of CoinRun from the saved state of the game (Procgen's `get_state`).
 
 A state is a sequence of little-endian 32-bit numbers and of texts, each after its length, in the order in which
 Procgen's `Game::serialize`, `BasicAbstractGame::serialize` and `Entity::serialize` write them
@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 OPTIONS, FACTS, VIEW = 17, 15, 19
-"""Numbers before the first generator of random numbers, before the entities, and between those and the grid."""
+"""How many numbers precede the first random generator, precede the entities, and lie between the entities and
+the grid."""
 ENTITY = 31
-"""Numbers of an entity: x, y, vx, vy, rx, ry; its type; others."""
+"""Number of values of an entity: x, y, vx, vy, rx, ry; its type; others."""
 PLAYER, SAW, ENEMY = 0, 2, 5
 LAVA = (17, 18)
 NAMES = {SAW: "saw", ENEMY: "enemy"}
@@ -22,11 +23,11 @@ NAMES = {SAW: "saw", ENEMY: "enemy"}
 
 @dataclass(frozen=True)
 class GameState:
-    """Positions of things in a game, in cells of its grid; the origin is at the bottom left."""
+    """Positions of objects in a game, in cells of its grid, whose origin is at the bottom left."""
 
-    boxes: np.ndarray  # (n, 6) float32: x, y, vx, vy of the center, half of the width and of the height
+    boxes: np.ndarray  # (n, 6) float32: x, y, vx, vy of the center, half the width and half the height
     types: np.ndarray  # (n,) int32
-    grid: np.ndarray  # (height, width) int32: types of things that do not move
+    grid: np.ndarray  # (height, width) int32: types of static objects
 
 
 class _Reader:
@@ -52,13 +53,13 @@ def read_state(data: bytes) -> GameState:
     reader.number()  # version
     reader.skip_text()  # name
     reader.numbers(OPTIONS)
-    for _ in range(2):  # random numbers of levels, and of the game
+    for _ in range(2):  # random generators of levels and of the game
         reader.number()
         reader.skip_text()
     reader.numbers(FACTS + 1)
     entities = reader.numbers(reader.number() * ENTITY).reshape(-1, ENTITY)
     reader.numbers(VIEW + 1)
-    reader.skip_text()  # random numbers of images
+    reader.skip_text()  # random generator of images
     reader.numbers(9)
     width, height = reader.number(), reader.number()
     grid = reader.numbers(reader.number()).reshape(height, width)
@@ -66,9 +67,10 @@ def read_state(data: bytes) -> GameState:
 
 
 def what_killed(data: bytes) -> str:
-    """Return what killed the player of CoinRun: `saw`, `enemy` or `lava`, from the state before its last step.
+    """Return what killed the player of CoinRun, `saw`, `enemy` or `lava`, from the state before the last step.
 
-    It is what the player was closest to touching, since it moves by less than two cells in a step.
+    This is the object that the player was closest to touching, because the player moves by less than two cells in a
+    step.
     """
     state = read_state(data)
     x, y, vx, vy, rx, ry = state.boxes[state.types == PLAYER][0]

@@ -1,7 +1,7 @@
-"""The vectorized protocol of all environments.
+"""The vectorized protocol of environments.
 
-N environments step together. When an episode ends, the environment starts the next one in the same step, as Procgen
-does: the observation returned with `firsts[i]` is the first of the new episode.
+N environments step together. When an episode ends, its environment starts the next episode in the same step, as in
+Procgen, so the observation returned with `firsts[i]` is the first of the new episode.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from rl_clarity.environments.images import ImageLayout
 
 Combo = tuple[str, ...]
-"""The buttons that one action presses: ("LEFT", "UP"), () for none."""
+"""The buttons that an action presses, such as ("LEFT", "UP"), or () for no button."""
 _BUTTONS = re.compile("UP|DOWN|LEFT|RIGHT|FIRE")
 
 
@@ -29,37 +29,38 @@ class Step:
     firsts: np.ndarray  # (N,) bool: the observation is the first of an episode
     truncated: np.ndarray  # (N,) bool: firsts after an episode that was truncated, not terminated
     final_observations: Mapping[int, np.ndarray] = field(default_factory=dict)
-    """Last observations of episodes that ended, by environment, where they are known."""
+    """Last observations of episodes that ended, by environment, if they are known."""
     new_games: np.ndarray | None = None
-    """(N,) bool: firsts that also start a game, where a game has several episodes (one per life); None: all do."""
+    """(N,) bool: whether a first step also starts a game, if a game has an episode for each life. None if every episode
+    is a game."""
     game_returns: np.ndarray | None = None
-    """(N,) float64: returns of the games that ended, where rewards are not the game's own; None: sums of rewards."""
+    """(N,) float64: returns of the games that ended, if rewards differ from the game's rewards. None if returns are
+    sums of rewards."""
     idle: np.ndarray | None = None
-    """(N,) bool: environments that only reset and ignored the action; None: no environment did."""
+    """(N,) bool: environments that only reset and ignored the action, or None if there are none."""
     action_masks: np.ndarray | None = None
-    """(N, A) bool: actions that are valid in this state; None: all are."""
+    """(N, A) bool: actions that are valid in this state, or None if all are."""
     ends: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    """What the environment says about episodes that ended, by environment; `cause` is what ended them."""
+    """What the environment reports about episodes that ended, by environment; `cause` is the cause of the end."""
 
 
 class VectorEnvironment(Protocol):
-    """N environments of one kind, seeded when they are made."""
+    """N environments of one kind, which are seeded when they are made."""
 
     num_envs: int
     observation_shape: tuple[int, int, int]
     num_actions: int
     action_combos: tuple[Combo, ...]
-    """One per action."""
+    """The buttons of each action."""
 
     def reset(self) -> Step: ...
 
     def step(self, actions: np.ndarray) -> Step: ...
 
     def render(self) -> np.ndarray:
-        """Return the images of human scale (N, H', W', 3) uint8 of the current states, if made with
-        `full_resolution=True`.
+        """Return images (N, H', W', 3) uint8 of the current states, for environments made with `full_resolution=True`.
 
-        Separate from `step`, as one image can cost as much as many steps.
+        `step` does not return them, because an image can cost as much as many steps.
         """
         ...
 
@@ -86,17 +87,17 @@ def snapshot(environment: VectorEnvironment) -> dict[str, np.ndarray] | None:
 
 @runtime_checkable
 class HasImageLayout(Protocol):
-    """An environment that converts images of another range or layout."""
+    """An environment that converts its images from another range or layout."""
 
     @property
     def layout(self) -> ImageLayout:
-        """How observations are converted."""
+        """How observations are converted to images."""
         ...
 
 
 @runtime_checkable
 class HasLevels(Protocol):
-    """An environment that says which levels it plays."""
+    """An environment that reports which levels it plays."""
 
     def level_seeds(self) -> np.ndarray:
         """Return seeds (N,) of the levels that are played."""
@@ -105,15 +106,15 @@ class HasLevels(Protocol):
 
 @runtime_checkable
 class WatchesEnds(Protocol):
-    """An environment that finds out what ends episodes only on request, as this takes time."""
+    """An environment that finds out what ends episodes only on request, because this takes time."""
 
     def watch_ends(self, watched: np.ndarray) -> None:
-        """From now on, say in `Step.ends` what ends the episodes of these environments (N,) bool."""
+        """Report in `Step.ends` from now on what ends the episodes of these environments (N,) bool."""
         ...
 
 
 def combo_from_meaning(meaning: str) -> Combo:
-    """Return the buttons of one action: `UPRIGHTFIRE` is ("UP", "RIGHT", "FIRE"), `NOOP` is (), other words are one
+    """Return the buttons of an action: ("UP", "RIGHT", "FIRE") for `UPRIGHTFIRE`, () for `NOOP`. Other words are one
     button.
     """
     if meaning.upper() in ("NOOP", ""):

@@ -25,7 +25,7 @@ _INNER = "inside/"
 
 
 class Wrapper:
-    """Delegates everything to another environment; resumable if that one is."""
+    """A wrapper that delegates everything to another environment. It is resumable if that environment is."""
 
     def __init__(self, environment: VectorEnvironment) -> None:
         self.environment = environment
@@ -57,7 +57,7 @@ class Wrapper:
         self._restore_state(snapshot)
 
     def _state(self) -> dict[str, np.ndarray]:
-        """Return the wrapper's own state."""
+        """Return the wrapper's state, without that of the environment."""
         return {}
 
     def _restore_state(self, state: Mapping[str, np.ndarray]) -> None:
@@ -65,33 +65,35 @@ class Wrapper:
 
 
 def level_seeds(environment: VectorEnvironment) -> np.ndarray | None:
-    """Return seeds (N,) of the levels that are played; None if the environment does not say."""
+    """Return the seeds (N,) of the levels that are being played, or None if the environment does not report them."""
     inner = unwrapped(environment)
     return inner.level_seeds() if isinstance(inner, HasLevels) else None
 
 
 def image_layout_of(environment: VectorEnvironment) -> ImageLayout | None:
-    """Return how observations are converted; None for environments that return uint8 images."""
+    """Return how observations are converted, or None for environments that return uint8 images."""
     inner = unwrapped(environment)
     return inner.layout if isinstance(inner, HasImageLayout) else None
 
 
 def check_observed(environment: VectorEnvironment) -> None:
-    """Raise SamplesError if the environment's observations are not of the range that is declared for them."""
+    """Raise SamplesError if the environment's observations do not fit their declared range."""
     layout = image_layout_of(environment)
     if layout is not None:
         layout.check_observed()
 
 
 def watch_ends(environment: VectorEnvironment, watched: np.ndarray) -> None:
-    """Ask for what ends the episodes of these environments (N,) bool, if that is said only on request."""
+    """Ask the environment to report the causes of ends of episodes, for environments (N,) bool, if it does so on
+    request.
+    """
     inner = unwrapped(environment)
     if isinstance(inner, WatchesEnds):
         inner.watch_ends(watched)
 
 
 def unwrapped(environment: VectorEnvironment) -> VectorEnvironment:
-    """Return the environment inside all wrappers."""
+    """Return the innermost environment."""
     while isinstance(environment, Wrapper):
         environment = environment.environment
     return environment
@@ -105,7 +107,7 @@ class EpsilonGreedy(Wrapper):
             raise EnvironmentSetupError(f"epsilon_greedy={epsilon} must be a probability from 0 to 1")
         super().__init__(environment)
         self.epsilon = epsilon
-        # The second word of entropy separates this generator from others with the same seed.
+        # The second number distinguishes this generator from others with the same seed.
         self._rng = np.random.default_rng([seed % 2**63, 0x65707369])
 
     def step(self, actions: np.ndarray) -> Step:
@@ -135,8 +137,8 @@ class RewardScale(Wrapper):
 class FrameStack(Wrapper):
     """Stacks the last `count` observations along the channels, newest last.
 
-    Before the first observation of an episode there are zeros (`padding="zeros"`, as in Baselines and
-    Stable-Baselines3) or copies of that observation (`"first"`, as in Gymnasium).
+    Missing observations before the start of an episode are zeros (`padding="zeros"`, as in Baselines and
+    Stable-Baselines3) or copies of the first observation (`"first"`, as in Gymnasium).
     """
 
     def __init__(self, environment: VectorEnvironment, count: int, padding: str = "zeros") -> None:
@@ -173,7 +175,7 @@ class FrameStack(Wrapper):
             self._stack[step.firsts, ..., : -self._channels] = 0
         else:
             self._stack[step.firsts] = np.tile(step.observations[step.firsts], self.count)
-        # A copy, which the next step does not change.
+        # Copy, because the next step changes the stack.
         return dataclasses.replace(step, observations=self._stack.copy(), final_observations=final)
 
 

@@ -1,4 +1,6 @@
-"""Checkpoints: files of many formats, read as data. A format is one module with a `Format`, registered in `FORMATS`."""
+"""Read checkpoints of many formats as data, without running code in them. Each format is a module with a `Format`,
+registered in `FORMATS`.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +32,15 @@ if TYPE_CHECKING:
 
 INVALID = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 READING = ("activation", "heads", "input_divisor", "value_range")
-"""Metadata that decide how a network is read, if the file does not."""
+"""Metadata that decide how a network is read, if the file does not determine it."""
 DAMAGED = (EOFError, OSError, RuntimeError, NotImplementedError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
 def read(path: str | Path, **metadata: Any) -> Checkpoint:
-    """Read a checkpoint of any known format, recognized by its content; no code in the file is run.
+    """Read a checkpoint of any known format, which is recognized by its content. No code in the file is run.
 
-    `metadata` (`env_name="coinrun"`, `gamma=0.99`, ...) overrides the file's. What could run code is not taken from
-    the file: `make_kwargs`, and names of environments such as `module:Name-v0`.
+    `metadata` (`env_name="coinrun"`, `gamma=0.99`, ...) overrides that of the file. Metadata that could run code are
+    not taken from the file: `make_kwargs`, and names of environments such as `module:Name-v0`.
 
     Raises CheckpointError if the file is missing, damaged, hostile or of an unknown format, OptionError for invalid
     metadata of the caller.
@@ -55,8 +57,8 @@ def read(path: str | Path, **metadata: Any) -> Checkpoint:
 def _read(file: CheckpointFile) -> Checkpoint:
     """Read a file with the first format that recognizes it."""
     plugins = FORMATS.plugins()
-    # Plug-ins are last, so that none is imported for files of other formats; `baselines` is just before them, because
-    # its files have no mark of their own.
+    # Plug-ins come last, so that none is imported for files of other formats. `baselines` precedes them, because
+    # its files have no distinctive mark.
     names = sorted(FORMATS, key=lambda name: (name in plugins, name == "baselines"))
     for name in names:
         if _recognizes(name, file):
@@ -66,7 +68,7 @@ def _read(file: CheckpointFile) -> Checkpoint:
 
 
 def _recognizes(name: str, file: CheckpointFile) -> bool:
-    """Return whether a format recognizes a file. One of a plug-in that fails does not: the file may be of another
+    """Return whether a format recognizes a file. The error of a plug-in counts as no, because the file may have another
     format.
     """
     try:
@@ -81,9 +83,9 @@ def _recognizes(name: str, file: CheckpointFile) -> bool:
 
 
 def build_agent(checkpoint: Checkpoint, check: Any = None, dtype_policy: str | None = None) -> Agent:
-    """Build the agent of a checkpoint; `check` are outputs that it must have (see `agents.output_check`).
+    """Build the agent of a checkpoint. `check` contains outputs that it must reproduce (see `agents.output_check`).
 
-    `dtype_policy` is what its layers compute in, such as `mixed_bfloat16`; by default Keras's own, float32.
+    `dtype_policy` is the Keras policy of its layers, such as `mixed_bfloat16`; by default Keras's default, float32.
 
     Raises CheckpointError where the parameters do not fit the network, or its outputs differ.
     """
@@ -100,15 +102,16 @@ def build_agent(checkpoint: Checkpoint, check: Any = None, dtype_policy: str | N
 def load_agent(path: str | Path, *, check: Any = None, **metadata: Any) -> Agent:
     """Read a checkpoint of any known format and build its agent.
 
-    `check` as in `build_agent`, `metadata` as in `read`.
+    `check` is as in `build_agent`, `metadata` as in `read`.
     """
     return build_agent(read(path, **metadata), check)
 
 
 def convert(path: str | Path, out_path: str | Path, *, overwrite: bool = False, **metadata: Any) -> Checkpoint:
-    """Convert a checkpoint of any known format to the native one (see `formats.native`); `metadata` as in `read`.
+    """Convert a checkpoint of any known format to the package's format (see `formats.native`). `metadata` is as in
+    `read`.
 
-    The agent is built first, so that a file that was written is known to work.
+    The agent is built first, so that the written file is known to work.
 
     Raises OutputError if `out_path` does not end in `.safetensors`, cannot be written, or exists without `overwrite`;
     CheckpointError as `read` and `build_agent`.
@@ -124,7 +127,7 @@ def convert(path: str | Path, out_path: str | Path, *, overwrite: bool = False, 
 
 
 def checkpoint_of(agent: Any, **metadata: Any) -> Checkpoint:
-    """Return the checkpoint that an agent was loaded from; its hash and notes include the agent's edits.
+    """Return the checkpoint that an agent was loaded from. Its hash and notes include the agent's edits.
 
     `metadata` override the checkpoint's. Raises OptionError for an agent that was not loaded from a checkpoint.
     """
@@ -145,9 +148,10 @@ def checkpoint_of(agent: Any, **metadata: Any) -> Checkpoint:
 
 
 def source_key(checkpoint: Checkpoint) -> str:
-    """Return the hash of what builds the agent besides the file, for cache keys.
+    """Return the hash of everything besides the file that the agent is built from, for cache keys.
 
-    These are metadata, and the code of format and network unless it is the package's own; "" if there is none.
+    This includes metadata, and the code of format and network unless they are the package's. It is "" if there is
+    nothing.
     """
     reading = {name: checkpoint.metadata[name] for name in READING if checkpoint.metadata.get(name) is not None}
     sources = [FORMATS.source(checkpoint.format), json.dumps(reading, sort_keys=True, default=str) if reading else ""]
@@ -159,7 +163,7 @@ def source_key(checkpoint: Checkpoint) -> str:
 
 @contextmanager
 def _dtype_policy(name: str | None) -> Iterator[None]:
-    """Let the layers that are built compute in a Keras dtype policy; None changes nothing."""
+    """Build the layers in the block with a Keras dtype policy, or with the default if it is None."""
     import keras
 
     before = keras.config.dtype_policy()
@@ -172,7 +176,7 @@ def _dtype_policy(name: str | None) -> Iterator[None]:
 
 @contextmanager
 def _with_path(path: Path) -> Iterator[None]:
-    """Convert all that a file can cause to a CheckpointError that begins with its path."""
+    """Convert all errors that a file can cause to a CheckpointError that begins with its path."""
     try:
         yield
     except RefusedError as error:

@@ -1,4 +1,4 @@
-"""Messages for files that cannot be read as data, with a script that converts them."""
+"""Error messages for files that cannot be read as data, with scripts that convert them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PICKLE_SCRIPT = """
 
 
 def check_file(path: Path) -> None:
-    """Raise CheckpointError for folders, for files of RLlib, and for what is no file and could block its reader."""
+    """Raise CheckpointError for folders, for files of RLlib, and for special files that could block their reader."""
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         kind = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}.get(stat.S_IFMT(mode), "a device")
@@ -65,7 +65,7 @@ def check_file(path: Path) -> None:
 
 
 def rllib(path: Path) -> tuple[str, str]:
-    """Return message and script for a checkpoint of RLlib."""
+    """Return the message and the script for a checkpoint of RLlib."""
     message = (
         "an RLlib checkpoint consists of pickled objects, which cannot be read without running them. In the "
         "environment that trained it, this script passes the network on:"
@@ -74,15 +74,15 @@ def rllib(path: Path) -> tuple[str, str]:
 
 
 def pickled_object(path: Path, name: str) -> tuple[str, str]:
-    """Return message and script for a pickle that refers to a class or function."""
+    """Return the message and the script for a pickle that refers to a class or function."""
     refused = f"holds a pickled {name}, which is not data: refused, no code was run. Only numbers and strings are read"
     module = name.split(".")[0]
     if module == "ray":
         return rllib(path)
     if module != "__main__" and module in (*sys.stdlib_module_names, "__builtin__", "numpy", "joblib"):
-        return refused, ""  # not part of an agent: do not suggest to load it
+        return refused, ""  # it is not an agent's module, so do not suggest to import it
     if not all(part.isidentifier() for part in name.split(".")):
-        return refused, ""  # not to be copied into a script
+        return refused, ""  # never put this into a script
     with path.open("rb") as file:
         head = file.read(16)
     is_torch = head.startswith(ZIP_MAGIC) or is_torch_stream(head)

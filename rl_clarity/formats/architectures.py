@@ -1,6 +1,7 @@
-"""The networks that `train` makes and Baselines' checkpoints hold: convolutions, an optional LSTM or GRU, two heads.
+"""The networks that `train` creates and that Baselines' checkpoints contain: convolutions, an optional LSTM or GRU, two
+heads.
 
-Their tensors have the names that OpenAI Baselines gave them in TensorFlow 1.
+Their tensors have the names of OpenAI Baselines in TensorFlow 1.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ NATURE_CONVOLUTIONS = (("c1", 32, 8, 4), ("c2", 64, 4, 2), ("c3", 64, 3, 1))  # 
 
 @dataclass(frozen=True)
 class Architecture:
-    """The body of a network, from observations / 255 of shape (B, H, W, C) to features (B, n)."""
+    """The body of a network, from observations / 255 (B, H, W, C) to features (B, n)."""
 
     body: Callable[[NetworkBuilder, Any, Mapping[str, Any]], Any]
-    """Called with builder, observations and options; the same description makes, loads and saves a network."""
+    """A function of builder, observations and options. The same function creates, loads and saves a network."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Names and defaults of its options, which come from a checkpoint's metadata."""
+    """Names and defaults of its options, which are read from a checkpoint's metadata."""
 
 
 def clear(builder: NetworkBuilder, x: Any, options: Mapping[str, Any]) -> Any:
-    """Return five wide convolutions with L2 pooling, made to be interpreted (Understanding RL Vision, 2020)."""
+    """Build five wide convolutions with L2 pooling, which are easy to interpret (Understanding RL Vision, 2020)."""
     import keras
 
     for name, filters, size, pooled in CLEAR_CONVOLUTIONS:
@@ -66,14 +67,14 @@ def clear(builder: NetworkBuilder, x: Any, options: Mapping[str, Any]) -> Any:
 
 
 def l2_pool(x: Any) -> Any:
-    """Return the root of the mean square over 2 x 2 positions; the small constant keeps its gradient finite at 0."""
+    """Return the root of the mean square over 2 x 2 positions. The small constant keeps its gradient finite at 0."""
     from keras import ops
 
     return ops.sqrt(ops.average_pool(ops.square(x), 2, strides=2, padding="same") + 1e-8)
 
 
 def nature(builder: NetworkBuilder, x: Any, options: Mapping[str, Any]) -> Any:
-    """Return three convolutions (Mnih et al., 2015)."""
+    """Build three convolutions (Mnih et al., 2015)."""
     import keras
 
     gain = 2**0.5
@@ -89,7 +90,7 @@ def nature(builder: NetworkBuilder, x: Any, options: Mapping[str, Any]) -> Any:
             strides=strides,
             padding="valid",
             initializer=builder.orthogonal(gain),
-            stored_bias_shape=(1, filters, 1, 1),  # Baselines adds it to NCHW as well
+            stored_bias_shape=(1, filters, 1, 1),  # in Baselines NCHW has this axis, too
         )
         x = builder.relu(x, f"{SCOPE}/pi/Relu" + (f"_{i}" if i else ""))
     x = keras.layers.Flatten()(x)
@@ -99,7 +100,7 @@ def nature(builder: NetworkBuilder, x: Any, options: Mapping[str, Any]) -> Any:
 
 
 def impala(builder: NetworkBuilder, x: Any, options: Mapping[str, Any]) -> Any:
-    """Return residual blocks as in IMPALA (Espeholt et al., 2018), https://arxiv.org/abs/1802.01561."""
+    """Build the residual blocks of IMPALA (Espeholt et al., 2018), https://arxiv.org/abs/1802.01561."""
     import keras
 
     layers, relus = 0, 0  # TensorFlow 1 numbers operations in the order of construction
@@ -131,7 +132,7 @@ def impala(builder: NetworkBuilder, x: Any, options: Mapping[str, Any]) -> Any:
 
 
 def impala_depths(stack_channels: Any) -> list[int]:
-    """Return the channels of each block, from "16_32_32" or a sequence of numbers."""
+    """Return the number of channels of each block, from "16_32_32" or a sequence of numbers."""
     parts = stack_channels.split("_") if isinstance(stack_channels, str) else list(stack_channels)
     if not 1 <= len(parts) <= MAX_BLOCKS:
         raise CheckpointError(f"stack_channels={stack_channels!r} must have 1 to {MAX_BLOCKS} blocks, as in '16_32_32'")
@@ -149,7 +150,7 @@ def _size(name: str, value: Any) -> int:
 
 
 def lstm(builder: NetworkBuilder, x: Any, units: int = LSTM_UNITS) -> tuple[Any, list[StatePart]]:
-    """Return one step of Baselines' LSTM: its output (B, units), and the states c and h, which start at zero.
+    """Apply one step of Baselines' LSTM. Return its output (B, units), and the states c and h, which start at zero.
 
     `i, f, o, u = split(x wx + h wh + b)`, `c' = sigmoid(f) c + sigmoid(i) tanh(u)`, `h' = sigmoid(o) tanh(c')`.
     """
@@ -176,7 +177,8 @@ def lstm(builder: NetworkBuilder, x: Any, units: int = LSTM_UNITS) -> tuple[Any,
 
 
 def gru(builder: NetworkBuilder, x: Any, units: int) -> tuple[Any, list[StatePart]]:
-    """Return one step of PyTorch's GRU: its output (B, units), and the state h, whose initial value is a parameter.
+    """Apply one step of PyTorch's GRU. Return its output (B, units), and the state h, whose initial value is a
+    parameter.
 
     `r, z, n = split(x wx + bx)`, `r', z', n' = split(h wh + bh)`, `u = sigmoid(z + z')`,
     `h' = (1 - u) tanh(n + sigmoid(r + r') n') + u h`.
@@ -208,8 +210,8 @@ def gru(builder: NetworkBuilder, x: Any, units: int) -> tuple[Any, list[StatePar
 
 
 def observed_gates(model: Any) -> Any:
-    """Return the part of the recurrent layer's gates that depends on the observation, x wx + b: a symbolic tensor (B,
-    n).
+    """Return x wx + b, the contribution of the observation to the recurrent layer's gates, as a symbolic
+    tensor (B, n).
     """
     names = {keras_name(f"{scope}/x") for scope in (LSTM_SCOPE, GRU_SCOPE)}
     return next(layer.output for layer in model.layers if layer.name in names)
@@ -236,13 +238,14 @@ def build(
     parameters: Mapping[str, np.ndarray] | None = None,
     seed: int = 0,
 ) -> Network:
-    """Build a network from stored parameters or, without them, freshly initialized from `seed`.
+    """Build a network from stored parameters, or initialize a new one from `seed`.
 
     Args:
         observation_shape: (H, W, C)
         options: a checkpoint's metadata; `use_lstm`, `gru_units` and the architecture's own options are read from it
 
-    Raises CheckpointError for an unknown name, and for parameters that do not fit, naming the tensor and both shapes.
+    Raises CheckpointError for an unknown name, and for parameters that do not fit, with the tensor's name and both
+    shapes.
     """
     architecture = ARCHITECTURES.get(name)
     options = options or {}

@@ -1,4 +1,4 @@
-"""baby-a3c: four convolutions of stride 2, a GRU, linear heads; a state dict `model.<M>.tar`."""
+"""State dicts `model.<M>.tar` of baby-a3c: four convolutions of stride 2, a GRU, linear heads."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ METADATA: dict[str, Any] = {
     "gamma": 0.99,
     "lambda": 1.0,
 }
-"""As Gym's `Breakout-v4`: an action is repeated for 2, 3 or 4 frames, of which the last is observed."""
+"""Metadata of Gym's `Breakout-v4`, in which an action is repeated for 2, 3 or 4 frames and the last frame is
+observed."""
 NOTE = (
     "the file does not record the activation functions, gamma and lambda: those of the script are assumed. The "
     "metadata gamma and lambda override them; check compares the agent's outputs with the network's own"
@@ -65,12 +66,14 @@ def build_network(parameters: Mapping[str, np.ndarray], observation_shape: tuple
 
 
 class BabyA3CAgent(KerasAgent):
-    """Observations are float32 in [0, 1], as `preprocess` returns them, or the same as uint8 in [0, 255]."""
+    """An agent of baby-a3c, whose observations are float32 in [0, 1], as `preprocess` returns them, or uint8 in [0,
+    255].
+    """
 
     frame_region = (ROWS.start / SCREEN_HEIGHT, 0.0, ROWS.stop / SCREEN_HEIGHT, 1.0)
 
     def preprocess(self, frames: np.ndarray) -> np.ndarray:
-        """Return observations (B, 80, 80, 1) float32 of screens (B, 210, 160, 3) uint8."""
+        """Return observations (B, 80, 80, 1) float32 for screens (B, 210, 160, 3) uint8."""
         return np.stack([_preprocess(frame) for frame in frames])
 
     def _check_range(self, observations: np.ndarray) -> None:
@@ -84,7 +87,7 @@ class BabyA3CAgent(KerasAgent):
 
 
 def build_agent(checkpoint: Checkpoint) -> BabyA3CAgent:
-    """Build the agent; raises CheckpointError where a tensor does not fit."""
+    """Build the agent. Raises CheckpointError if a tensor does not fit."""
     return BabyA3CAgent(build_network(checkpoint.parameters, (SIDE, SIDE, 1)), checkpoint.metadata)
 
 
@@ -92,7 +95,9 @@ FORMAT = Format("baby-a3c (.tar)", recognize, read, build_agent)
 
 
 def _preprocess(frame: np.ndarray) -> np.ndarray:
-    """Return rows 35 to 194, mean of the colors, stretched to 0..255, halved: SciPy's `imresize`, which was removed."""
+    """Return the mean color of rows 35 to 194, stretched to 0..255 and halved in size, as by SciPy's former
+    `imresize`.
+    """
     from PIL import Image
 
     gray = frame[ROWS].mean(axis=2)

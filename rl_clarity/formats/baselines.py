@@ -1,7 +1,7 @@
-"""Checkpoints of OpenAI Baselines' PPO2 as `understanding-rl-vision` used them, and as `train` writes them.
+"""Checkpoints of OpenAI Baselines' PPO2, as `understanding-rl-vision` used them and `train` writes them.
 
-A joblib file of {"params": {tensor name: array}, "args": {...}}, and of what `train` adds as "extra": the number of
-environment steps, which becomes the metadata `training_step`. "time" is ignored.
+A joblib file contains {"params": {tensor name: array}, "args": {...}}. `train` adds "extra", the number of environment
+steps, which becomes the metadata `training_step`. "time" is ignored.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def read(file: CheckpointFile) -> Checkpoint:
 
 
 def build_agent(checkpoint: Checkpoint) -> KerasAgent:
-    """Build the agent; raises CheckpointError, naming the tensor and both shapes, where a tensor does not fit."""
+    """Build the agent. Raises CheckpointError with the tensor's name and both shapes if a tensor does not fit."""
     head = checkpoint.parameters.get(POLICY_HEAD)
     if head is None or head.ndim != 2 or not 1 <= head.shape[1] <= MAX_ACTIONS:
         problem = "is missing" if head is None else f"has the shape {head.shape}"
@@ -88,9 +88,9 @@ def observation_shape(metadata: Mapping[str, Any]) -> tuple[int, int, int]:
 
 
 def write(path: Path, parameters: Mapping[str, np.ndarray], args: Mapping[str, Any], extra: Any = None) -> None:
-    """Write what `read` (and the original) reads, atomically: a reader sees the old file or the new one.
+    """Write a file that `read` (and the original program) reads. A reader sees either the old file or the new one.
 
-    The file contains the time of writing; everything else depends on the arguments alone.
+    The file contains the time of writing; everything else depends only on the arguments.
     """
     import joblib
 
@@ -109,7 +109,7 @@ def _metadata(args: Any) -> dict[str, Any]:
 
 
 def _plain(key: Any, value: Any) -> Any:
-    """Convert to JSON values: metadata is part of the page."""
+    """Convert to JSON values, because metadata is part of the page."""
     if isinstance(value, np.ndarray) and value.size <= 64:
         return value.tolist()
     if value is None or isinstance(value, str | bool | int | float):

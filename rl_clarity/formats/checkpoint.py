@@ -1,4 +1,4 @@
-"""What file formats share: the file, the checkpoint that it is read into, and the registry of formats."""
+"""The classes that file formats share: the file, the checkpoint that is read from it, and the registry of formats."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEAD_BYTES = 4096
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A file, read as data."""
+    """The contents of a checkpoint file."""
 
     path: Path
     format: str
@@ -34,16 +34,16 @@ class Checkpoint:
     """Name of the network."""
     parameters: Mapping[str, np.ndarray]
     metadata: Mapping[str, Any]
-    """Environment and training: `env_kind`, `env_name`, `gamma`, `lambda`, ... JSON values only."""
+    """Facts about environment and training: `env_kind`, `env_name`, `gamma`, `lambda`, ..., as JSON values."""
     sha256: str = ""
     notes: tuple[str, ...] = field(default=())
-    """What the file does not say, for the user."""
+    """Notes for the user about what the file does not record."""
     architecture: Mapping[str, Any] = field(default_factory=dict)
-    """What the network needs besides its name and parameters. JSON values only."""
+    """Whatever the network needs besides its name and parameters, as JSON values."""
 
     @property
     def identity(self) -> dict[str, str]:
-        """What identifies the agent on a page and in a recording."""
+        """The facts that identify the agent on a page and in a recording."""
         return {"file": self.path.name, "sha256": self.sha256, "format": self.format, "network": self.network}
 
     def save(
@@ -54,10 +54,10 @@ class Checkpoint:
         *,
         overwrite: bool = False,
     ) -> None:
-        """Write the checkpoint in the native format, with some of its parameters replaced and notes added.
+        """Write the checkpoint in the package's format, with some of its parameters replaced and notes added.
 
-        Other names of a tensor, equal in the file, are replaced with it. Raises OutputError for a path that does not
-        end in `.safetensors`, or exists without `overwrite`.
+        If the file stores a tensor under several names, all of them are replaced. Raises OutputError for a path that
+        does not end in `.safetensors`, or exists without `overwrite`.
         """
         from rl_clarity.formats import native
 
@@ -71,7 +71,7 @@ class Checkpoint:
 
 
 class CheckpointFile:
-    """A file on disk; what several formats ask of it is read once, within one budget."""
+    """A file on disk. What several formats need from it is read once, within one budget."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -88,7 +88,7 @@ class CheckpointFile:
 
     @functools.cached_property
     def members(self) -> frozenset[str]:
-        """Names of the members of a zip file; empty for other files."""
+        """Names of the members of a zip file, or an empty sequence for other files."""
         if not self.head.startswith(ZIP_MAGIC):
             return frozenset()
         with self.path.open("rb") as file:
@@ -101,7 +101,7 @@ class CheckpointFile:
 
     @functools.cached_property
     def tensor_shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Shapes of the tensors in a PyTorch state dict by name; empty for files of other programs."""
+        """Shapes by name of the tensors in a PyTorch state dict; empty for files of other programs."""
         if not self.is_torch:
             return {}
         with self.path.open("rb") as file:
@@ -123,18 +123,19 @@ class CheckpointFile:
 
 @dataclass(frozen=True)
 class Format:
-    """A file format: how it is recognized, read, and built into an agent.
+    """A file format, which recognizes a file, reads it, and builds its agent.
 
     `recognize` and `read` raise CheckpointError for hostile and damaged files; the caller adds the path to the message.
     No code in a file is run.
     """
 
     description: str
-    """For messages: program and file extension."""
+    """Program and file extension, for error messages."""
     recognize: Callable[[CheckpointFile], bool]
     read: Callable[[CheckpointFile], Checkpoint]
     build: Callable[[Checkpoint], Agent]
-    """Build the agent of a checkpoint that `read` returned; raises CheckpointError where the tensors do not fit."""
+    """A function that builds the agent of a checkpoint that `read` returned. It raises CheckpointError if tensors do
+    not fit."""
 
 
 FORMATS: Registry[Format] = Registry(
@@ -154,5 +155,5 @@ FORMATS: Registry[Format] = Registry(
     noun="checkpoint format",
     error=CheckpointError,
 )
-"""The first format that recognizes a file reads it: of the built-in ones, those that a program registered, `baselines`,
-and those of installed packages, in this order."""
+"""The formats, in the order in which they are asked to recognize a file: built-in ones, those that a program
+registered, `baselines`, and those of installed packages."""

@@ -1,6 +1,6 @@
-"""State dicts of CleanRL's scripts `ppo_atari`, `ppo_atari_lstm`, `ppo_procgen` and `dqn_atari`.
+"""State dicts of the scripts `ppo_atari`, `ppo_atari_lstm`, `ppo_procgen` and `dqn_atari` of CleanRL.
 
-The tensors tell which script wrote a file. It contains nothing else: the metadata are the scripts' defaults.
+The tensors show which script wrote a file. The file contains nothing else, so the metadata are the scripts' defaults.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ METADATA: Mapping[str, Mapping[str, Any]] = {
 }
 SIDES = {"atari": 84, "procgen": 64}
 MOST_ACTIONS = 18
-"""Of an Atari game."""
+"""Largest number of actions of an Atari game."""
 DISTRIBUTIONS = {200: "the quantiles of QR-DQN", 51: "the atoms of C51"}
-"""Outputs for each action, where a network predicts a distribution of its returns."""
+"""Numbers of outputs per action of networks that predict a distribution of returns."""
 MULTI_AGENT_CHANNELS = 6
-"""Input channels of `ppo_pettingzoo_ma_atari`: four frames, and two that say whose turn it is."""
+"""Input channels of `ppo_pettingzoo_ma_atari`: four frames, and two channels that show whose turn it is."""
 
 MULTI_AGENT_SCRIPT = """
     import torch
@@ -100,7 +100,7 @@ def read(file: CheckpointFile) -> Checkpoint:
 
 
 def script(tensors: Mapping[str, Any]) -> str | None:
-    """Return the name of the script whose agent has these tensors."""
+    """Return the name of the script whose agents have these tensors."""
     if "network.0.conv.weight" in tensors and "actor.weight" in tensors:
         return "ppo_procgen"
     if "network.0.weight" not in tensors or "network.7.weight" not in tensors:
@@ -111,7 +111,7 @@ def script(tensors: Mapping[str, Any]) -> str | None:
 
 
 def ppo_atari(parameters: Parameters, observation_shape: tuple[int, int, int], activation: str = "relu") -> Network:
-    """Return Nature's body, an LSTM if the parameters have one, dense heads."""
+    """Build Nature's body, an LSTM if the parameters contain one, and dense heads."""
     layers = TorchLayers(parameters, activation)
     observations = layers.builder.input(observation_shape, "observations")
     x = layers.activate(layers.dense(nature(layers, observations, "network"), "network.7"), "network.7")
@@ -122,7 +122,9 @@ def ppo_atari(parameters: Parameters, observation_shape: tuple[int, int, int], a
 
 
 def ppo_procgen(parameters: Parameters, observation_shape: tuple[int, int, int], activation: str = "relu") -> Network:
-    """Return IMPALA's body and dense heads. The script flattens before the last activation, with the same result."""
+    """Build IMPALA's body and dense heads. The script flattens before the last activation, which gives the
+    same result.
+    """
     layers = TorchLayers(parameters, activation)
     observations = layers.builder.input(observation_shape, "observations")
     x = impala(layers, observations, BLOCK_NAMES)
@@ -131,7 +133,7 @@ def ppo_procgen(parameters: Parameters, observation_shape: tuple[int, int, int],
 
 
 def dqn_atari(parameters: Parameters, observation_shape: tuple[int, int, int], activation: str = "relu") -> Network:
-    """Return Nature's body and action values."""
+    """Build Nature's body and action values."""
     layers = TorchLayers(parameters, activation)
     observations = layers.builder.input(observation_shape, "observations")
     x = layers.activate(layers.dense(nature(layers, observations, "network"), "network.7"), "network.7")
@@ -147,7 +149,7 @@ NETWORKS = {
 
 
 def build_agent(checkpoint: Checkpoint) -> KerasAgent:
-    """Build the agent; raises CheckpointError where a tensor does not fit."""
+    """Build the agent. Raises CheckpointError if a tensor does not fit."""
     if checkpoint.network not in NETWORKS:
         raise CheckpointError(f"unknown CleanRL network {checkpoint.network!r}; available: {', '.join(NETWORKS)}")
     _check_meaning(checkpoint)
@@ -168,7 +170,9 @@ def _input_channels(parameters: Parameters) -> int:
 
 
 def _check_meaning(checkpoint: Checkpoint) -> None:
-    """Raise CheckpointError for tensors of the same names and another meaning, unless the metadata say otherwise."""
+    """Raise CheckpointError for a network with the same tensor names but another meaning, unless the metadata say
+    otherwise.
+    """
     parameters, path = checkpoint.parameters, str(checkpoint.path)
     channels = _input_channels(parameters) if checkpoint.network == "ppo_atari" else 0
     if channels == MULTI_AGENT_CHANNELS and checkpoint.metadata.get("frame_stack") is None:

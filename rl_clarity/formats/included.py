@@ -1,4 +1,4 @@
-"""The agents included in the package, by name: `models:coinrun`."""
+"""The agents that the package includes, by names such as `models:coinrun`."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def names() -> list[str]:
 
 
 def series_names() -> list[str]:
-    """Return the names of the included series of checkpoints of one training."""
+    """Return the names of the included series, each of which has the checkpoints of one training."""
     return sorted({path.parent.name for path in _series_checkpoints()})
 
 
 def path_of(name: str) -> Path:
-    """Return the checkpoint of an included agent, the folder of a series, or one of its checkpoints (`SERIES/NAME`).
+    """Return the path of an included agent, of a series' folder, or of a checkpoint in a series (`SERIES/NAME`).
 
-    Raises CheckpointError, with the nearest name, for an unknown one.
+    Raises CheckpointError, with the nearest name, for an unknown name.
     """
     available = [*names(), *series_names()]
     if name in series_names():
@@ -59,17 +59,19 @@ def load_agent(
     check: Mapping[str, Any] | str | os.PathLike[str] | None = None,
     **metadata: Any,
 ) -> Agent:
-    """Load the agent of a checkpoint of any supported format, or an included one (`models:coinrun`).
+    """Load the agent of a checkpoint of any supported format, or an included agent (`models:coinrun`).
 
     No code in the file is run.
 
     Args:
         checkpoint: path, address, or name of an included agent.
-        check: what the network's own program computed, as arrays or an `.npz` file: `observations` (B, H, W, C) or
+        check: outputs that the network's original program computed, as arrays or an `.npz` file: `observations` (B, H,
+        W, C) or
             (B, C, H, W) from 0 to 255, and `logits` (B, A), `values` (B,) or `q_values` (B, A).
         metadata: overrides the file's: `env_name="coinrun"`, `gamma=0.99`, ...
 
-    Warns of what the file does not record, such as activation functions, and is assumed; unless `check` is given.
+    Warns about assumptions where the file does not record something, such as activation functions, unless `check` is
+    given.
 
     Raises CheckpointError for a file that is missing, damaged, of an unknown format, or does not fit its network, and
     for an agent whose outputs are not those of `check`.
@@ -78,7 +80,8 @@ def load_agent(
         read = formats.read(path, **metadata)
         agent = formats.build_agent(read, check)
     for note in read.notes if check is None else ():
-        warnings.warn(f"{os.fspath(checkpoint)}: {note}", stacklevel=3)  # of the caller: options are parsed between
+        # point at the caller, above the parser of options
+        warnings.warn(f"{os.fspath(checkpoint)}: {note}", stacklevel=3)
     return agent
 
 
@@ -89,13 +92,13 @@ def open_agent(
     name: str = "checkpoint",
     check: Any = None,
 ) -> tuple[Checkpoint, Agent]:
-    """Read a checkpoint, and build its agent; of an agent, return the checkpoint it was loaded from.
+    """Read a checkpoint and build its agent; for an agent, return the checkpoint that it was loaded from.
 
     Args:
         checkpoint: path, address, name of an included agent, or an agent
         metadata: override the checkpoint's
         name: what an error calls the argument
-        check: as in `load_agent`, of an agent that is built
+        check: as in `load_agent`, for an agent that is built
 
     Raises OptionError for an agent that was not loaded from a checkpoint, and the errors of `load_agent`.
     """
@@ -110,10 +113,10 @@ def open_agent(
 def convert(
     checkpoint: str | os.PathLike[str], out_path: str | os.PathLike[str], *, overwrite: bool = False, **metadata: Any
 ) -> Checkpoint:
-    """Convert a checkpoint of any supported format, or an included one, to the package's own format, safetensors.
+    """Convert a checkpoint of any supported format, or an included agent, to the package's format (safetensors).
 
-    `metadata` as in `load_agent`; it is written, too. The agent is built first, so that a file that was written is
-    known to work.
+    `metadata` is as in `load_agent`, and is written, too. The agent is built first, so that the written file is known
+    to work.
 
     Raises OutputError if `out_path` does not end in `.safetensors`, cannot be written, or exists without `overwrite`;
     CheckpointError as `load_agent`.
@@ -130,7 +133,8 @@ def resolve(checkpoint: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def fetched(checkpoint: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield the path of a checkpoint; a remote one (`s3://bucket/agent.jd`) is copied while the context is open.
+    """Yield the local path of a checkpoint. A remote checkpoint (`s3://bucket/agent.jd`) is copied until the context
+    ends.
 
     Raises CheckpointError if it cannot be fetched.
     """
@@ -150,7 +154,7 @@ def fetched(checkpoint: str | os.PathLike[str]) -> Iterator[Path]:
             path.write_bytes(files.cat_file(place))
         except ImportError as error:
             raise CheckpointError(f"cannot reach {address}: {error} (pip install rl-clarity[remote])") from error
-        except Exception as error:  # stores have their own classes of errors, as for credentials
+        except Exception as error:  # storage libraries raise their own errors, as for credentials
             reason = "no such file" if isinstance(error, FileNotFoundError) else error
             raise CheckpointError(f"cannot read the checkpoint {address}: {reason}") from error
         yield path

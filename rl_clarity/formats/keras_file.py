@@ -1,9 +1,10 @@
-"""Keras 3's `.keras` files: a zip of `config.json`, `model.weights.h5` and `metadata.json`, read as JSON and numbers.
+"""Keras 3's `.keras` files: a zip of `config.json`, `model.weights.h5` and `metadata.json`, which are read as JSON and
+numbers.
 
 Keras's `load_model` creates objects that the file names, and its safe mode has been broken more than once. Here each
 layer is one of `keras_layers.LAYERS`, created from plain values: no Lambda, no custom class. Nested models are
-flattened: the layer `b` of a model `a` is called `a/b`. Tensors have the names of the file, `layers/<class, numbered in
-order>/vars/<i>`, nested in the same way.
+flattened: the layer `b` of a model `a` is called `a/b`. Tensors have their names in the file, `layers/<class, numbered
+in order>/vars/<i>`, nested in the same way.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ CONFIG, WEIGHTS = "config.json", "model.weights.h5"
 MODELS = ("Functional", "Sequential", "Model")
 MAX_GROUP_DEPTH = 32
 MAX_LAYERS = 1024
-"""Calls of layers, and their inputs; Keras needs a millisecond or two for each."""
+"""Largest number of calls of layers plus their inputs. Keras needs a millisecond or two for each."""
 MAX_DEPTH = 8
 MAX_SIDE = 8192
 MAX_NAME = 200
 HDF5_ITEMS = 50
-"""What a group or dataset counts in the budget, as it takes the time of many objects of a pickle."""
+"""Number of budget items that a group or dataset counts as, because reading it takes as long as many objects of a
+pickle."""
 TENSOR = "__keras_tensor__"
 NOTE = "the file does not contain env_kind, gamma and lambda: give them as metadata, if they are not the defaults"
 
@@ -44,7 +46,7 @@ def recognize(file: CheckpointFile) -> bool:
 
 
 def read(file: CheckpointFile) -> Checkpoint:
-    """Read a file. Raises CheckpointError if it is damaged, or anything but a functional or sequential model."""
+    """Read a file. Raises CheckpointError if it is damaged, or is not a functional or sequential model."""
     with file.path.open("rb") as opened:
         archive = SafeZip(opened, file.budget)
         config = archive.read_json(CONFIG)
@@ -65,7 +67,7 @@ def read(file: CheckpointFile) -> Checkpoint:
 
 
 def build_agent(checkpoint: Checkpoint) -> KerasAgent:
-    """Build the agent; raises CheckpointError, naming layer or tensor, where something does not fit."""
+    """Build the agent. Raises CheckpointError with the name of a layer or tensor that does not fit."""
     config, metadata = checkpoint.architecture["config"], checkpoint.metadata
     network = build_network(config, checkpoint.parameters, metadata.get("heads"))
     divisor = metadata.get("input_divisor")
@@ -96,8 +98,8 @@ def _read_weights(data: bytes, budget: Budget) -> dict[str, np.ndarray]:
 def _datasets(group: Any, path: str, depth: int, seen: set[int], budget: Budget) -> Iterator[tuple[str, Any]]:
     """Yield datasets by path, except the seeds of noise layers.
 
-    Links that lead outside the file are refused, and second links to one place: a few groups can have any number of
-    paths.
+    Links that lead outside the file are refused, and so are second links to the same place, because a few groups could
+    have any number of paths.
     """
     import h5py
 
@@ -120,7 +122,9 @@ def _datasets(group: Any, path: str, depth: int, seen: set[int], budget: Budget)
 
 
 def _numbers(name: str, dataset: Any, limit: int, budget: Budget) -> np.ndarray:
-    """Read a dataset that is stored uncompressed, and so is no larger than the file; several can share one place."""
+    """Read a dataset that is stored uncompressed, so it is no larger than the file. Several datasets can share one
+    place.
+    """
     size = int(np.prod(dataset.shape, dtype=object)) * dataset.dtype.itemsize
     if dataset.dtype.kind not in "fiub" or dataset.external or dataset.is_virtual:
         raise CheckpointError(f"tensor {brief(name)} of type {dataset.dtype} is not numbers in this file: refused")
@@ -135,8 +139,8 @@ def build_network(
 ) -> Network:
     """Build the network of a file's `config.json`.
 
-    `heads` says what its outputs are (None leaves one out); by default their names and widths decide. Raises
-    CheckpointError, naming the layer, for anything unsupported.
+    `heads` names its outputs (None ignores an output); by default their names and widths decide. Raises
+    CheckpointError, with the layer's name, for anything unsupported.
     """
     builder = NetworkBuilder(parameters)
     try:
@@ -167,7 +171,7 @@ def _input_layer(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _input(config: Mapping[str, Any]) -> tuple[tuple[int, int, int], str]:
-    """Return the shape (H, W, C) and name of the input."""
+    """Return the shape (H, W, C) and the name of the input."""
     options = _input_layer(config)["config"]
     shape = (options.get("batch_shape") or options.get("batch_input_shape"))[1:]
     if len(shape) != 3 or not all(type(n) is int and 1 <= n <= MAX_SIDE for n in shape):
@@ -177,7 +181,7 @@ def _input(config: Mapping[str, Any]) -> tuple[tuple[int, int, int], str]:
 
 
 class _LayerCount:
-    """Counts what the layers in all models of a file are called with: models that call each other twice multiply it."""
+    """Counts the calls of layers in all models of a file, because models that call each other twice multiply them."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -189,7 +193,7 @@ class _LayerCount:
 
 
 class _Model:
-    """A model of a file. The first call creates its layers, later calls share them."""
+    """A model in a file. Its first call creates the layers, which later calls share."""
 
     def __init__(
         self,
@@ -233,7 +237,7 @@ class _Model:
         return {name: tensor}
 
     def _call_graph(self, inputs: Sequence[Any]) -> dict[str, Any]:
-        """Call each node once the nodes that it reads are done."""
+        """Call each node after the nodes that it reads."""
         done: dict[tuple[str, int], list[Any]] = {}
         nodes = {
             (layer["config"]["name"], i): node
@@ -273,7 +277,7 @@ class _Model:
 
 
 class _Layer:
-    """A layer of a file."""
+    """A layer in a file."""
 
     def __init__(self, builder: NetworkBuilder, path: str, name: str, layer: Mapping[str, Any]) -> None:
         module = layer.get("module")
@@ -302,13 +306,14 @@ class _Layer:
         self.layer = getattr(keras.layers, self.kind)(**self.options, name=keras_name(self.name))
         result = self.layer(argument)
         variables = [*self.layer.trainable_variables, *self.layer.non_trainable_variables]
-        for name, variable in zip(names, variables, strict=False):  # the others are seeds of noise, which is off
+        # the other variables are seeds of noise, which is off
+        for name, variable in zip(names, variables, strict=False):
             self.builder.store(name, variable)
         return result
 
 
 def _tensors_in(arguments: Any) -> list[Any]:
-    """Return places (layer, node, output) of the tensors in the arguments of a call."""
+    """Return the places (layer, node, output) of the tensors in the arguments of a call."""
     if isinstance(arguments, dict):
         return [arguments["config"]["keras_history"]] if arguments.get("class_name") == TENSOR else []
     return [place for item in arguments for place in _tensors_in(item)] if isinstance(arguments, list) else []
@@ -322,7 +327,9 @@ def _check_call(name: str, node: Mapping[str, Any]) -> None:
 
 
 def _places(tensors: Any) -> dict[str, tuple[str, int, int]]:
-    """Return tensors by name, from a config's inputs or outputs: one place, or a list or dict of places."""
+    """Return the places of tensors by name, from a config's inputs or outputs: one place, or a list or dict
+    of places.
+    """
     if isinstance(tensors, dict):
         return {key: tuple(place) for key, place in tensors.items()}
     places = [tensors] if isinstance(tensors[0], str) else tensors

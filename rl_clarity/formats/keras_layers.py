@@ -1,6 +1,6 @@
-"""The Keras layers that a file may have: the supported options of each, and the shapes of its variables.
+"""The Keras layers that a file may contain, with their supported options and the shapes of their variables.
 
-A layer is created from plain values alone; initializers, regularizers and constraints do not affect what a trained
+A layer is created from plain values only; initializers, regularizers and constraints do not affect what a trained
 network computes. To support another layer, add a line to `LAYERS`.
 """
 
@@ -20,7 +20,7 @@ RECTIFIERS = ("relu", "relu6", "leaky_relu", "elu", "selu", "celu", "gelu", "sil
 SIGMOIDS = ("tanh", "sigmoid", "hard_sigmoid", "hard_silu", "softsign", "softplus", "softmax", "log_softmax")
 ACTIVATIONS = frozenset(("linear", *RECTIFIERS, *SIGMOIDS, "exponential"))
 IGNORED = frozenset(("name", "trainable", "dtype", "data_format", "seed", "momentum", "synchronized"))
-IGNORED |= {"renorm_clipping", "renorm_momentum"}  # without effect, as `renorm` is not supported
+IGNORED |= {"renorm_clipping", "renorm_momentum"}  # has no effect, because `renorm` is not supported
 IGNORED_ENDINGS = ("_initializer", "_regularizer", "_constraint")
 MAX_VALUE = 1 << 20
 
@@ -69,7 +69,7 @@ def _dense(options: Mapping[str, Any], shape: Shape) -> list[Shape]:
 def _scale_and_center(options: Mapping[str, Any], shape: Shape) -> list[Shape]:
     axis = options.get("axis", -1)
     axes = axis if isinstance(axis, list | tuple) else [axis]
-    # Axes include the batch, `shape` does not.
+    # Axes count the batch, `shape` does not include it.
     size = tuple(shape[axis if axis < 0 else axis - 1] for axis in map(int, axes))
     return [size] * (bool(options.get("scale", True)) + bool(options.get("center", True)))
 

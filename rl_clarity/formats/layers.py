@@ -1,7 +1,7 @@
-"""Create the layers of a Keras model and keep track of which stored tensor is which variable.
+"""Create the layers of a Keras model, and keep track of which variable has which stored tensor.
 
-An architecture describes itself once, to a `NetworkBuilder`. The same description creates a fresh network for training,
-loads stored parameters (each is checked before anything of its size is allocated) and names the tensors for saving.
+An architecture describes itself once, to a `NetworkBuilder`. The same description creates a new network for training,
+loads stored parameters (each is checked before memory of its size is allocated), and names the tensors for saving.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from rl_clarity.agents.network import Layout, Network, StatePart, Tensor, keras_
 from rl_clarity.base.errors import CheckpointError
 
 MAX_ACTIVATIONS = 1 << 27
-"""Numbers that the layers may compute for one frame: half a gigabyte."""
+"""Largest number of activations that the layers may compute for a frame: half a gigabyte."""
 
 
 class NetworkBuilder:
-    """Creates the layers of one network, from stored parameters or freshly initialized from a seed."""
+    """Creates the layers of a network, from stored parameters or newly initialized from a seed."""
 
     def __init__(self, parameters: Mapping[str, np.ndarray] | None = None, seed: int = 0) -> None:
         self.parameters = parameters
@@ -34,7 +34,9 @@ class NetworkBuilder:
         return self.count(keras.Input(shape, name=name, dtype="float32"), name)
 
     def count(self, tensor: Any, name: str) -> Any:
-        """Return the output of a layer; raises CheckpointError if a frame would need too much memory there."""
+        """Count a layer's output against the memory for a frame, and return it. Raises CheckpointError if it is too
+        large.
+        """
         self._activations += math.prod(map(int, tensor.shape[1:]))
         if self._activations > MAX_ACTIVATIONS:
             raise CheckpointError(
@@ -62,7 +64,7 @@ class NetworkBuilder:
         initializer: Any = "glorot_uniform",
         stored_bias_shape: tuple[int, ...] | None = None,
     ) -> Any:
-        """Return convolution and bias; `kernel` and `bias` name the stored tensors."""
+        """Apply a convolution with bias. `kernel` and `bias` are names of stored tensors."""
         import keras
 
         self.expect(kernel, (size, size, int(x.shape[-1]), filters))
@@ -83,7 +85,7 @@ class NetworkBuilder:
     def dense(
         self, x: Any, units: int, name: str, *, kernel: str, bias: str, initializer: Any = "glorot_uniform"
     ) -> Any:
-        """Return the matrix product and bias; `kernel` and `bias` name the stored tensors."""
+        """Apply a dense layer. `kernel` and `bias` are names of stored tensors."""
         import keras
 
         self.expect(kernel, (int(x.shape[-1]), units))
@@ -95,7 +97,7 @@ class NetworkBuilder:
         return y
 
     def orthogonal(self, gain: float) -> Any:
-        """Return an orthogonal initializer with this gain, for a fresh network."""
+        """Return an orthogonal initializer with this gain, for a new network."""
         import keras
 
         return keras.initializers.Orthogonal(gain, seed=self._next_seed())

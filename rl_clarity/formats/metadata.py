@@ -1,4 +1,4 @@
-"""Metadata of checkpoints: what the package reads, checked once for all formats, where a file is read.
+"""Check the metadata of checkpoints that the package uses, once for all formats, where a file is read.
 
 `find_problem` also checks the metadata of recordings (`recordings/metadata.py`).
 """
@@ -16,9 +16,9 @@ from rl_clarity.base.errors import CheckpointError, OptionError
 from rl_clarity.formats.safe_files import MAX_DEPTH, brief
 
 Check = tuple[str, Callable[[Any], bool]]
-"""What a value must be, in words and as a predicate."""
+"""A condition on a value, in words and as a predicate."""
 Schema = Mapping[str, "Check | Schema"]
-"""Checks of an object's values, by name. Values of other names can be anything."""
+"""Checks of an object's values by name. Values with other names can be anything."""
 
 MAX_TEXT = 200
 MAX_STACK = 64
@@ -27,18 +27,18 @@ MAX_SIZE = 65536
 MAX_FIELDS = 1000
 MAX_ACTIONS = 4096
 MAX_CONTENT = 10_000
-"""Characters and items of a value, and of the values in it."""
+"""Largest number of characters and items in a value, including nested values."""
 INTEGER_BITS = 64
 SIMILARITY = 0.8
 
 
 def is_integer(value: Any, largest: int) -> bool:
-    """Return whether a value is a number from 1 to `largest` without a fraction."""
+    """Return whether a value is a whole number from 1 to `largest`."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 1 <= value <= largest and value % 1 == 0
 
 
 def is_number(value: Any, low: float, high: float) -> bool:
-    """Return whether a value is a number in a range, and not NaN."""
+    """Return whether a value is a number in a range. NaN is not."""
     return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 
 
@@ -87,18 +87,18 @@ FIELDS: Mapping[str, Check] = {
     "training_step": ("a number from 0 on", lambda value: is_number(value, 0, 1e300)),
     "reward_scale": ("a finite number", lambda value: is_number(value, -1e300, 1e300)),
 }
-"""Metadata that the package reads, besides the options of environments; None stands for the default."""
+"""Metadata that the package reads, in addition to options of environments. None stands for the default."""
 
 
 def combine_metadata(
     in_file: Mapping[str, Any], overrides: Mapping[str, Any], options: Callable[[Mapping[str, Any]], Iterable[str]]
 ) -> dict[str, Any]:
-    """Return a file's metadata, overridden by those of the caller, all of them checked.
+    """Return a file's metadata, overridden by the caller's metadata. Both are checked.
 
     `options` returns the names of the options of environments that metadata may have.
 
-    Raises CheckpointError for a value of the file, and OptionError for one of the caller, that is no valid one; and
-    OptionError for names of the caller that are nearly, but not exactly, known ones: typing errors.
+    Raises CheckpointError for an invalid value in the file, and OptionError for an invalid value of the caller or for a
+    name that is probably a typing error, because it nearly equals a known name.
     """
     if len(in_file) > MAX_FIELDS:
         raise CheckpointError(f"has {len(in_file)} fields of metadata; at most {MAX_FIELDS} are read")
@@ -122,7 +122,9 @@ def combine_metadata(
 
 
 def find_problem(name: str, value: Any, schema: Schema, path: str = "") -> str | None:
-    """Return what a named value is and must be (`gamma=2 must be a number from 0 to 1`), or None if it is valid."""
+    """Return a message about an invalid value, such as `gamma=2 must be a number from 0 to 1`, or None if it
+    is valid.
+    """
     if value is None:
         return None
     if isinstance(value, np.generic):
@@ -145,7 +147,7 @@ def find_problem(name: str, value: Any, schema: Schema, path: str = "") -> str |
 
 
 def is_plain(value: Any, depth: int = 0) -> bool:
-    """Return whether texts are Unicode, integers not too large, and containers small; values of other types are
+    """Return whether a value has only Unicode texts, integers of limited size and small containers. Other types are
     accepted.
     """
     if isinstance(value, str):

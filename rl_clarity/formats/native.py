@@ -1,4 +1,4 @@
-"""The package's own format: one safetensors file that any checkpoint converts to (`rl_clarity.convert`).
+"""The package's format, a safetensors file to which any checkpoint can be converted (`rl_clarity.convert`).
 
 The tensors have the names, shapes and values of the original file. The header's `__metadata__` has one entry,
 `rl_clarity`, a string of JSON:
@@ -6,7 +6,8 @@ The tensors have the names, shapes and values of the original file. The header's
     {"version": 1, "format": "cleanrl", "network": "ppo_atari", "architecture": {...}, "metadata": {...}, "notes":
     [...]}
 
-`format` and `network` say what the tensors mean, as in `Checkpoint`; `metadata` describes environment and training.
+`format` and `network` determine what the tensors mean, as in `Checkpoint`; `metadata` describes environment and
+training.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def recognize(file: CheckpointFile) -> bool:
 
 
 def read(file: CheckpointFile) -> Checkpoint:
-    """Read a file that `write` wrote; the format it was converted from builds its agent.
+    """Read a file that `write` wrote. The format from which it was converted builds its agent.
 
     Raises CheckpointError if it is damaged, or of a newer version.
     """
@@ -73,7 +74,7 @@ def read(file: CheckpointFile) -> Checkpoint:
 
 
 def build_agent(checkpoint: Checkpoint) -> Agent:
-    """Build the agent with the format it was converted from."""
+    """Build the agent with the format from which the file was converted."""
     return FORMATS.get(checkpoint.format).build(checkpoint)
 
 
@@ -89,7 +90,7 @@ def check_output(path: Path, *, overwrite: bool) -> None:
 
 
 def write(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint atomically; the same checkpoint gives the same bytes.
+    """Write a checkpoint atomically. The same checkpoint gives the same bytes.
 
     Raises OutputError if the file cannot be written.
     """

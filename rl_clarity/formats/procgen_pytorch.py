@@ -1,4 +1,5 @@
-"""train-procgen-pytorch and its forks: IMPALA's body of any width, an optional GRU, dense heads; `model_<steps>.pth`.
+"""Checkpoints `model_<steps>.pth` of train-procgen-pytorch and its forks: IMPALA's body of any width, an optional GRU,
+dense heads.
 
 The state dict is under `state_dict` (joonleesky's), or under `model_state_dict` next to the optimizer's (jbkjr's and
 later forks).
@@ -44,7 +45,7 @@ def build_network(
     """Build the network of a state dict.
 
     The program starts from a learned initial state (`init_hx`, in a fork). After an episode it restores that state, but
-    the mask that comes with `done` then sets it to zero: later episodes start from zeros.
+    then the mask for `done` sets it to zero, so later episodes start from zeros.
     """
     layers = TorchLayers({name: array for name, array in parameters.items() if name != INITIAL_STATE}, activation)
     observations = layers.builder.input(observation_shape, "observations")
@@ -61,7 +62,7 @@ def build_network(
 
 
 def build_agent(checkpoint: Checkpoint) -> KerasAgent:
-    """Build the agent; raises CheckpointError where a tensor does not fit."""
+    """Build the agent. Raises CheckpointError if a tensor does not fit."""
     shape = observation_shape(checkpoint, FIRST, SIDE)
     metadata = {**ASSUMED, **checkpoint.metadata}
     network = build_network(checkpoint.parameters, shape, metadata["activation"])

@@ -1,4 +1,4 @@
-"""Read files that may be hostile: one budget for all that a file unpacks to, inner archives included."""
+"""Read files that may be hostile, with one budget for everything that a file unpacks to, including nested archives."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from typing import Any, BinaryIO, Protocol
 from rl_clarity.base.errors import CheckpointError
 
 MAX_BYTES = 2 << 30
-"""Larger than any checkpoint of an image agent."""
+"""Largest size of a file in bytes. It exceeds that of any checkpoint of an image agent."""
 FREE_BYTES = 64 << 20
 MAX_RATIO = 6
-"""Trained weights hardly compress: a file that unpacks to more than `FREE_BYTES` and this ratio is a bomb. Numbers may
-be in it three times: in a zip within a zip, and in tensors that share them."""
+"""Largest ratio of compression of a file that unpacks to more than `FREE_BYTES`. Trained weights hardly compress, but
+numbers may occur three times: in a zip within a zip, and in tensors that share them."""
 MAX_ITEMS = 250_000
-"""Objects and operations of pickles and JSON; checkpoints have thousands."""
+"""Largest number of objects and operations of pickles and JSON. Checkpoints have thousands."""
 MAX_JSON = 8 << 20
 MAX_DEPTH = 64
-"""Of nested lists and dicts."""
+"""Largest depth of nested lists and dicts."""
 MAX_LINE = 1 << 16
 MAX_DIRECTORY = 1 << 20
-"""Bytes of the directory of a zip file: thousands of members."""
+"""Largest size in bytes of the directory of a zip file, enough for thousands of members."""
 CHUNK = 1 << 20
 LZMA_MEMORY = 128 << 20
 ZIP_MAGIC = b"PK\x03\x04"
@@ -40,14 +40,14 @@ _repr.maxstring = _repr.maxother = 80
 
 
 def brief(value: Any) -> str:
-    """Return a `repr` of bounded length: nested tuples that share items can have one of terabytes."""
+    """Return a `repr` of bounded length, because that of nested tuples that share items can have terabytes."""
     if type(value) is int and value.bit_length() > 1024:  # Python refuses to print more than 4300 digits
         return f"an integer of {value.bit_length()} bits"
     return _repr.repr(value)
 
 
 def check_size(path: Path) -> int:
-    """Return a file's size in bytes; raises CheckpointError if it is larger than any checkpoint."""
+    """Return a file's size in bytes. Raises CheckpointError if it is larger than any checkpoint."""
     size = path.stat().st_size
     if size > MAX_BYTES:
         raise CheckpointError(f"{path} has {size} bytes; checkpoints of more than {MAX_BYTES} are refused")
@@ -56,7 +56,7 @@ def check_size(path: Path) -> int:
 
 @dataclass
 class Budget:
-    """What is left of the bytes to unpack and the items to create, for one file and everything inside it."""
+    """The remaining bytes and items that a file, including nested archives, may still unpack to."""
 
     file_size: int
     bytes: int
@@ -80,13 +80,15 @@ class Budget:
 
 
 class ByteStream(Protocol):
-    """Anything with bytes in order: a file, or an unpacked stream."""
+    """A source of bytes in order, such as a file or an unpacked stream."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class BoundedReader:
-    """Read at most `limit` bytes of a source; raises CheckpointError rather than return fewer than asked for."""
+    """A reader of at most `limit` bytes of a source. It raises CheckpointError instead of returning fewer bytes than
+    requested.
+    """
 
     def __init__(self, source: ByteStream, limit: int, budget: Budget | None = None) -> None:
         self._source = source
@@ -99,7 +101,7 @@ class BoundedReader:
         return bytes(self.read_array(size)) if size > CHUNK else self._take(size)
 
     def read_array(self, size: int) -> bytearray:
-        """As `read`, for many bytes: in pieces, so that a false size is never allocated."""
+        """Read many bytes in pieces, so that memory is not allocated for a false size."""
         self._check(size)
         data = bytearray()
         while len(data) < size:
@@ -117,7 +119,7 @@ class BoundedReader:
         return line
 
     def finish(self) -> None:
-        """Raise CheckpointError unless the source ends here; a compressed one has a checksum at its end."""
+        """Raise CheckpointError unless the source ends here. A compressed source has a checksum at its end."""
         if self._position < len(self._buffer) or self._source.read(CHUNK):
             raise CheckpointError("damaged: data follow the end")
         if not getattr(self._source, "complete", True):
@@ -148,7 +150,7 @@ class BoundedReader:
 
 
 class _Unpacked:
-    """A compressed source, unpacked piece by piece."""
+    """A compressed source that is unpacked piece by piece."""
 
     def __init__(self, source: BinaryIO, decompressor: Any) -> None:
         self._source = source
@@ -166,12 +168,12 @@ class _Unpacked:
 
     @property
     def complete(self) -> bool:
-        """Whether the end was reached, where the checksum is."""
+        """Whether the end was reached, where the checksum is verified."""
         return bool(self._decompressor.eof)
 
 
 Opener = Callable[[BinaryIO], ByteStream]
-_EITHER_HEADER = 32 + zlib.MAX_WBITS  # zlib's or gzip's
+_EITHER_HEADER = 32 + zlib.MAX_WBITS  # errors of zlib or gzip
 
 DECOMPRESSORS: tuple[tuple[bytes, Opener], ...] = (
     (b"\x78", lambda source: _Unpacked(source, zlib.decompressobj(_EITHER_HEADER))),
@@ -183,12 +185,12 @@ DECOMPRESSORS: tuple[tuple[bytes, Opener], ...] = (
 
 
 def decompressor(head: bytes) -> Opener | None:
-    """Return what unpacks a stream with these first bytes; None if they are not those of a compressed one."""
+    """Return the decompressor for a stream with these first bytes, or None if the stream is not compressed."""
     return next((opener for magic, opener in DECOMPRESSORS if head.startswith(magic)), None)
 
 
 class SafeZip:
-    """A zip file; the members that are read count against the budget, and their checksums are checked."""
+    """A zip file whose members count against the budget when they are read, and whose checksums are checked."""
 
     def __init__(self, file: BinaryIO, budget: Budget | None = None) -> None:
         self._size = file.seek(0, 2)
@@ -202,7 +204,7 @@ class SafeZip:
             self.members[info.filename] = info
 
     def read(self, name: str) -> bytes:
-        """Return a member's bytes; raises CheckpointError if it is missing, encrypted, damaged or too large."""
+        """Return a member's bytes. Raises CheckpointError if it is missing, encrypted, damaged or too large."""
         if name not in self.members:
             raise CheckpointError(f"has no member {brief(name)}; it has {brief(sorted(self.members))}")
         info = self.members[name]
@@ -213,12 +215,12 @@ class SafeZip:
         self.budget.unpack(info.file_size)
         with self._zip.open(info) as member:
             data = member.read(info.file_size)
-            if len(data) != info.file_size or member.read(1):  # reading past the end checks the checksum
+            if len(data) != info.file_size or member.read(1):  # reading past the end verifies the checksum
                 raise CheckpointError(f"member {brief(name)} does not have the {info.file_size} bytes it claims")
         return data
 
     def read_json(self, name: str) -> Any:
-        """Return the JSON value in a member."""
+        """Return the JSON value of a member."""
         info = self.members.get(name)
         if info is not None and info.file_size > MAX_JSON:
             raise CheckpointError(f"{name} has {info.file_size} bytes of JSON; at most {MAX_JSON} are read")
@@ -226,7 +228,7 @@ class SafeZip:
 
 
 def parse_json(data: bytes, name: str, budget: Budget) -> Any:
-    """Return a JSON value; raises CheckpointError for invalid JSON, and for more of it than checkpoints have."""
+    """Return a JSON value. Raises CheckpointError for invalid JSON, and for more items than checkpoints have."""
     if len(data) > MAX_JSON:
         raise CheckpointError(f"{name} has {len(data)} bytes of JSON; at most {MAX_JSON} are read")
     budget.spend(sum(data.count(character) for character in (b",", b"[", b"{")))
@@ -246,7 +248,7 @@ def _check_depth(value: Any, name: str, depth: int = 0) -> None:
 
 
 def _check_directory(file: BinaryIO, size: int) -> None:
-    """Check the size of the directory at the end, which zipfile reads at once."""
+    """Check the size of the directory at the end of a zip file, which `zipfile` reads at once."""
     file.seek(max(0, size - 66_000))
     tail = file.read()
     at = tail.rfind(b"PK\x05\x06")
@@ -254,7 +256,7 @@ def _check_directory(file: BinaryIO, size: int) -> None:
         raise CheckpointError("truncated or damaged: a zip file without a directory")
     length = int.from_bytes(tail[at + 12 : at + 16], "little")
     at_64 = tail.rfind(b"PK\x06\x06", 0, at)
-    if at_64 >= 0:  # torch writes this record, and may write 2**32 - 1 in the other
+    if at_64 >= 0:  # torch writes this record, and may write 2**32 - 1 in the 32-bit record
         length = max(length % 0xFFFFFFFF, int.from_bytes(tail[at_64 + 40 : at_64 + 48], "little"))
     if length > MAX_DIRECTORY:
         raise CheckpointError(f"a zip file with a directory of {length} bytes; at most {MAX_DIRECTORY} are read")

@@ -1,7 +1,7 @@
 """Read a joblib file as data.
 
 A joblib file is a pickle with the raw bytes of arrays in between, optionally compressed as a whole. Only the names in
-`NAMES` may occur, and each stands for a passive object that collects numbers and checks them. Arrays of objects, which
+`NAMES` may occur, each of which creates a passive object that collects and checks numbers. Arrays of objects, which
 joblib stores as a pickle within the pickle, are refused before they are read.
 
 The layout is that of joblib's numpy_pickle module, versions 0.10 to 1.6.
@@ -25,7 +25,7 @@ PLAIN_DTYPE = re.compile(r"[<>=|]?[fiu][1248]|\|?b1|[?]")
 
 
 def load(path: Path, budget: Budget) -> Any:
-    """Return the object in a joblib file: dicts, lists, tuples, numbers, strings and NumPy arrays.
+    """Return the object in a joblib file, made of dicts, lists, tuples, numbers, strings and NumPy arrays.
 
     Raises CheckpointError for a file that is damaged or holds anything else.
     """
@@ -39,12 +39,14 @@ def load(path: Path, budget: Budget) -> Any:
 
 
 def is_joblib(head: bytes) -> bool:
-    """Return whether these may be the first bytes of a joblib file: a pickle of protocol 2 or later, or compressed."""
+    """Return whether a file with these first bytes may be a joblib file: a pickle of protocol 2 or later, or a
+    compressed file.
+    """
     return (head[:1] == b"\x80" and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05")) or decompressor(head) is not None
 
 
 class _Dtype(StandIn):
-    """Stands for numpy.dtype: code and byte order."""
+    """Replaces numpy.dtype, and has its code and byte order."""
 
     def __init__(self, code: Any = None, *_: Any) -> None:
         self.code = code.decode("latin1") if isinstance(code, bytes) else code
@@ -55,20 +57,20 @@ class _Dtype(StandIn):
 
 
 class _ArrayWrapper(StandIn):
-    """Stands for joblib's NumpyArrayWrapper, which describes the array that follows in the stream."""
+    """Replaces joblib's NumpyArrayWrapper, which describes the array that follows in the stream."""
 
     def build(self, state: Any, reader: BoundedReader) -> None:
         if type(state) is not dict:
             raise CheckpointError(f"describes an array with a {type(state).__name__}: refused")
         dtype, shape = _plain_dtype(state.get("dtype")), _shape(state.get("shape"))
         if state.get("numpy_array_alignment_bytes") is not None:
-            reader.read(reader.read(1)[0])  # padding, after a byte with its length
+            reader.read(reader.read(1)[0])  # padding follows a byte with its length
         data = reader.read_array(math.prod(shape) * dtype.itemsize)
         self.value = _array(data, dtype, shape, fortran=state.get("order") == "F")
 
 
 class _PickledArray(StandIn):
-    """Stands for an array pickled by NumPy, whose numbers are in its state."""
+    """Replaces an array that NumPy pickled, whose numbers are in its state."""
 
     def build(self, state: Any, reader: BoundedReader) -> None:
         _, shape, dtype, fortran, data = state

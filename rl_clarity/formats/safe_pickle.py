@@ -1,8 +1,8 @@
-"""Read a pickle as data.
+"""Read a pickle as data, without running the code that it refers to.
 
 A pickle is a program for a small machine. This machine knows only the operations that create numbers, strings, lists,
-tuples and dicts, and an allow-list of names, each of which stands for a passive object instead of the class or function
-of that name. Everything else is refused before it has an effect. Operations count against the file's budget.
+tuples and dicts, and an allow-list of names, each of which creates a passive object instead of calling the class or
+function of that name. Everything else is refused before it has an effect. Operations count against the file's budget.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from rl_clarity.formats.safe_files import MAX_DEPTH, BoundedReader, Budget, brie
 MALFORMED = (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, struct.error)
 KEYS = (str, bytes, bool, int, float, type(None))
 TEXT_PER_ITEM = 64
-"""Characters that count as one more item."""
+"""Number of characters of a text that count as another item."""
 MAX_KEY = 2**60
-"""Python hashes integers modulo 2**61 - 1: larger ones can all have the same hash, and make a dict very slow."""
+"""Largest integer as a key. Python hashes integers modulo 2**61 - 1, so larger integers can all have the same hash and
+make a dict very slow."""
 
 NUMBERS = ("INT", "LONG", "LONG1", "LONG4", "BININT", "BININT1", "BININT2", "FLOAT", "BINFLOAT")
 STRINGS = ("STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8")
@@ -34,12 +35,12 @@ _MARK = object()
 
 
 class StandIn:
-    """Stands for an object in a file; its `value` replaces it when the pickle is complete."""
+    """A passive object in place of an object of the file. Its `value` replaces it when the pickle is complete."""
 
     value: Any
 
     def build(self, state: Any, reader: BoundedReader) -> None:
-        """Set the object's state; raw numbers may follow in the stream."""
+        """Set the object's state. Raw numbers may follow in the stream."""
         raise CheckpointError("sets the state of an object without one: refused")
 
 
@@ -48,9 +49,9 @@ class Name:
     """A name that a file may use."""
 
     call: Callable[..., Any] | None = None
-    """Called in its place; None if it may not be called."""
+    """A function to call in its place, or None if it may not be called."""
     value: Any = None
-    """Its value where it is not called."""
+    """Its value if it is not called."""
     new: Callable[[], StandIn] | None = None
     """Creates an empty object of this class, whose state follows."""
 
@@ -66,7 +67,7 @@ def _ordered_dict(items: Any = ()) -> OrderedDict[Any, Any]:
 
 
 def _key(key: Any) -> Any:
-    if type(key) not in KEYS:  # hashing nested tuples can take forever
+    if type(key) not in KEYS:  # hashing nested tuples can take exponential time
         raise CheckpointError(f"has a {type(key).__name__} as a key of a dict: refused")
     if type(key) is int and not -MAX_KEY < key < MAX_KEY:
         raise CheckpointError("has an integer of more than 60 bits as a key: refused")
@@ -77,7 +78,7 @@ ORDERED_DICT: Names = {("collections", "OrderedDict"): Name(call=_ordered_dict)}
 
 
 class RefusedError(CheckpointError):
-    """The file names something that is not data: a class or a function."""
+    """Raised for a file that names something other than data: a class or a function."""
 
     def __init__(self, name: str) -> None:
         self.name = brief(name).strip("'")
@@ -85,11 +86,11 @@ class RefusedError(CheckpointError):
 
 
 def load(reader: BoundedReader, names: Names, persistent: Callable[[Any], Any] | None = None) -> Any:
-    """Return the object in a pickle and leave the reader at its end.
+    """Return the object in a pickle, and leave the reader at its end.
 
     Args:
-        names: the names that the pickle may use, by module and name
-        persistent: returns the object for a persistent id; None refuses all
+        names: the names that the pickle may use, by module and qualified name
+        persistent: a function that returns the object for a persistent id; None refuses all ids
 
     Raises CheckpointError for pickles that are damaged or hold anything else.
     """
@@ -132,7 +133,7 @@ class _Machine:
         return self.stack[0]
 
     def marked(self) -> list[Any]:
-        """Pop the last mark and everything above it; return what was above."""
+        """Pop the last mark and everything above it, and return the latter."""
         for position in reversed(range(len(self.stack))):
             if self.stack[position] is _MARK:
                 items = self.stack[position + 1 :]
@@ -145,7 +146,7 @@ class _Machine:
             raise CheckpointError(f"is a pickle of protocol {version}; protocols up to 5 are supported")
 
     def op_frame(self, _size: int) -> None:
-        """Frames only help to read ahead."""
+        """Ignore frames, which only help to read ahead."""
 
     def op_mark(self, _: None) -> None:
         self.stack.append(_MARK)
@@ -257,7 +258,7 @@ class _Machine:
         state, target = self.stack.pop(), self.stack[-1]
         if isinstance(target, StandIn):
             target.build(state, self.reader)
-        elif type(target) is not OrderedDict:  # whose attributes are of no interest: torch's versions of modules
+        elif type(target) is not OrderedDict:  # ignored attributes, such as torch's versions of modules
             raise CheckpointError(f"sets the state of a {type(target).__name__}, which is not data: refused")
 
     def op_binpersid(self, _: None) -> None:
@@ -269,7 +270,8 @@ class _Machine:
 def plain(value: Any, leaves: tuple[type, ...], budget: Budget) -> Any:
     """Return a copy of nested dicts, lists and tuples whose leaves are numbers, strings or of the types `leaves`.
 
-    Raises CheckpointError for anything else. Lists that share items unpack to any number of them: the copies count.
+    Raises CheckpointError for anything else. Lists that share items can unpack to any size, so copies count against the
+    budget.
     """
     accepted: tuple[type, ...] = (str, bytes, bool, int, float, type(None), *leaves)
 

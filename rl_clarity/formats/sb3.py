@@ -1,7 +1,7 @@
 """Zips of Stable-Baselines3 (PPO, A2C, DQN with `CnnPolicy`) and sb3-contrib (RecurrentPPO with `CnnLstmPolicy`).
 
-Members: `data`, JSON in which some values are also pickles in base64, and `policy.pth`, a state dict. Of the pickles
-only that of the policy class is read, for the class's name.
+The members are `data`, JSON in which some values are also pickles in base64, and `policy.pth`, a state dict. The only
+pickle that is read is that of the policy class, for the class's name.
 
 The networks have Nature's body, a dense layer (`features_dim`), optional LSTMs, optional dense layers (`net_arch`) and
 linear heads. Policy and value may have separate bodies (`share_features_extractor=False`).
@@ -39,7 +39,7 @@ POLICIES: safe_pickle.Names = {
     }.items()
     for name in names
 }
-"""Policies whose network depends on the features extractor and the other `policy_kwargs` only."""
+"""Policies whose network depends only on the features extractor and the other `policy_kwargs`."""
 LIBRARIES = ("stable_baselines3.", "sb3_contrib.")
 MASKABLE = "sb3_contrib.common.maskable.policies."
 EXPLAINED = (MASKABLE, "sb3_contrib.qrdqn.policies.")
@@ -92,7 +92,7 @@ def read(file: CheckpointFile) -> Checkpoint:
 
 
 def build_agent(checkpoint: Checkpoint) -> KerasAgent:
-    """Build the agent; raises CheckpointError where a tensor does not fit."""
+    """Build the agent. Raises CheckpointError if a tensor does not fit."""
     architecture = checkpoint.architecture
     height, width, channels = map(int, architecture["observation_shape"])
     build = q_network if checkpoint.network == "q_network" else actor_critic
@@ -114,7 +114,7 @@ FORMAT = Format(
 
 
 def _check_policy(data: Mapping[str, Any], options: Mapping[str, Any], budget: Budget) -> None:
-    """Raise CheckpointError unless the library's own classes, and discrete actions, determine the computation."""
+    """Raise CheckpointError unless the policy's classes are the library's and its actions are discrete."""
     space, actions = (_class_name(_field(data.get(key), ":type:")) for key in ("observation_space", "action_space"))
     if space.endswith(".Dict"):
         raise CheckpointError(
@@ -144,19 +144,19 @@ def _check_policy(data: Mapping[str, Any], options: Mapping[str, Any], budget: B
 
 
 def _policy_class(value: Any, budget: Budget) -> str:
-    """Return the full name of the policy class, which its pickle refers to; nothing is imported."""
+    """Return the full name of the policy class from its pickle, without importing anything."""
     pickled = base64.b64decode(str(_field(value, ":serialized:")))
     try:
         return str(safe_pickle.load(BoundedReader(io.BytesIO(pickled), len(pickled), budget), POLICIES).value)
     except safe_pickle.RefusedError as error:
         if error.name.split(".")[0] in sys.stdlib_module_names:
             raise
-        by_value = error.name.startswith("cloudpickle.")  # then its name is not the first in the pickle
+        by_value = error.name.startswith("cloudpickle.")  # in this case the class's name is not the first in the pickle
         return f"a class of {brief(_field(value, '__module__'))}" if by_value else error.name
 
 
 def _class_name(text: Any) -> str:
-    """Return the full name from the text of a class, `<class 'torch.nn.modules.activation.ReLU'>`."""
+    """Return a full name from the text of a class, `<class 'torch.nn.modules.activation.ReLU'>`."""
     match = re.fullmatch(r"<class '(.*)'>", str(text))
     return match[1] if match else str(text)
 
@@ -186,11 +186,10 @@ def _observation_shape(parameters: Mapping[str, Any], space: Any) -> list[int]:
 
 
 def _scale(space: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how the network's input follows from observations from 0 to 255, as the library's `preprocess_obs`
-    decides.
+    """Return how observations from 0 to 255 are converted to the network's input, as in the library's `preprocess_obs`.
 
-    It divides uint8 from 0 to 255 by 255, unless told not to, and passes on everything else. `value_range` is what 0
-    and 255 stand for: the bounds of the space, except that integers of one byte stand for themselves.
+    The library divides uint8 from 0 to 255 by 255, unless told not to, and passes on everything else. `value_range` are
+    the network's inputs for 0 and 255: the bounds of the space, except that integers of one byte are not converted.
     """
     dtype = _field(space, "dtype")
     low, high = _bounds(space, "low", min), _bounds(space, "high", max)
@@ -202,7 +201,7 @@ def _scale(space: Any, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _bounds(space: Any, name: str, choose: Any) -> float | None:
-    """Return the least or greatest of the numbers that NumPy printed, without those that it left out for brevity."""
+    """Return the least or greatest number of those that NumPy printed, which may be abbreviated."""
     text = _field(space, name)
     if text is None:
         return None
@@ -210,7 +209,7 @@ def _bounds(space: Any, name: str, choose: Any) -> float | None:
 
 
 def _value_range(recorded: Any, metadata: Mapping[str, Any]) -> tuple[float, float]:
-    """Return what 0 and 255 stand for; raises CheckpointError where the file does not say."""
+    """Return the network's inputs for 0 and 255. Raises CheckpointError if the file does not determine them."""
     value_range = metadata.get("value_range") or recorded
     if value_range is None:
         raise CheckpointError(
@@ -242,7 +241,7 @@ def _metadata(data: Mapping[str, Any], shape: list[int], dtype: str) -> dict[str
     for key, name in (("gamma", "gamma"), ("gae_lambda", "lambda")):
         value = data.get(key)
         if isinstance(value, int | float):
-            if not 0 <= value <= 1:  # catches NaN, too
+            if not 0 <= value <= 1:  # also true for NaN
                 raise CheckpointError(f"its {key} is {brief(value)}; it must be from 0 to 1")
             metadata[name] = value
     if isinstance(data.get("num_timesteps"), int):
@@ -264,7 +263,7 @@ def actor_critic(
     activation: str = "tanh",
     offset: float = 0,
 ) -> Network:
-    """Return PPO's, A2C's or RecurrentPPO's network. `activation` is that of `net_arch`, `offset` is added to its
+    """Build the network of PPO, A2C or RecurrentPPO. `activation` is that of `net_arch`, `offset` is added to its
     input.
     """
     parameters, policy_body, value_body = _bodies(parameters)
@@ -288,7 +287,7 @@ def q_network(
     activation: str = "relu",
     offset: float = 0,
 ) -> Network:
-    """Return DQN's online network; the target network, an older copy, is left out."""
+    """Build DQN's online network. The target network, an older copy, is ignored."""
     layers = TorchLayers({name: array for name, array in parameters.items() if not name.startswith("q_net_target.")})
     observations = layers.builder.input(observation_shape, "observations")
     x = _features(layers, _shifted(observations, offset), f"q_net.{SHARED}")
@@ -298,7 +297,7 @@ def q_network(
 
 
 def _bodies(parameters: Mapping[str, np.ndarray]) -> tuple[Mapping[str, np.ndarray], str, str]:
-    """Remove aliases of the shared body; return the parameters, and the names of the policy's and value's bodies."""
+    """Remove duplicates of the shared body. Return the parameters, and the names of the bodies of policy and value."""
     for body in (POLICY, VALUE):
         if _is_alias(parameters, body):
             parameters = {name: array for name, array in parameters.items() if not name.startswith(f"{body}.")}
@@ -323,7 +322,7 @@ def _features(layers: TorchLayers, x: Any, body: str) -> Any:
 
 
 def _recurrent(layers: TorchLayers, policy: Any, value: Any) -> tuple[Any, Any, list[StatePart]]:
-    """Return the LSTMs of RecurrentPPO: one each for policy and value, one for both, or none for the value."""
+    """Build the LSTMs of RecurrentPPO: one each for policy and value, a shared one, or none for the value."""
     if not layers.uses("lstm_actor"):
         return policy, value, []
     policy, states = _lstm(layers, policy, "lstm_actor")
@@ -346,7 +345,7 @@ def _lstm(layers: TorchLayers, x: Any, name: str) -> tuple[Any, list[StatePart]]
 def _dense_layers(
     layers: TorchLayers, x: Any, prefix: str, activation: str, indices: Sequence[int] | None = None
 ) -> Any:
-    """Return dense layers, each followed by the activation; by default all layers of a `Sequential`."""
+    """Apply dense layers, each followed by the activation; by default all layers of a `Sequential`."""
     for i in _indices(layers, prefix) if indices is None else indices:
         name = f"{prefix}.{i}"
         x = layers.activate(layers.dense(x, name), name, activation)

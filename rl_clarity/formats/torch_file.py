@@ -1,7 +1,7 @@
 """Read files of `torch.save` as data, without torch: zip archives, and the streams of torch before 1.6.
 
-Both hold a pickle that refers to storages, and the storages as raw numbers. Only the names in `NAMES` may occur in the
-pickle. A tensor is read when it is asked for, so an optimizer's state never is.
+Both contain a pickle that refers to storages, and the storages as raw numbers. Only the names in `NAMES` may occur in
+the pickle. A tensor is read when it is requested, so an optimizer's state never is.
 
 An archive has the members `<any>/data.pkl`, `<any>/data/<key>`, `<any>/byteorder`. A stream has pickles of a magic
 number, a version, facts about the machine, the object, and the storages' keys; then each storage after its length.
@@ -28,9 +28,9 @@ STREAM_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 STREAM_VERSION = 1001
 BFLOAT16 = "bfloat16"
 ROOTS = ("state_dict", "model_state_dict", "agent", "model", "network", "policy")
-"""Keys of an agent's state dict, where there are several."""
+"""Keys of an agent's state dict in files that contain several."""
 WRAPPERS = ("module.", "_orig_mod.")
-"""What `DataParallel` and `torch.compile` put before each name."""
+"""Prefixes that `DataParallel` and `torch.compile` add to each name."""
 STORAGES = {
     "FloatStorage": "f4",
     "DoubleStorage": "f8",
@@ -61,7 +61,7 @@ class Storage:
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """A tensor in the file: a view of a storage."""
+    """A tensor in the file, which is a view of a storage."""
 
     storage: Storage
     offset: int
@@ -79,7 +79,7 @@ class _Storages(Protocol):
 
 
 class TorchFile:
-    """The saved object: `content` has dicts, lists, numbers, strings, and `StoredTensor` for tensors."""
+    """The saved object. Its `content` has dicts, lists, numbers, strings, and a `StoredTensor` for each tensor."""
 
     def __init__(self, content: Any, storages: _Storages, budget: Budget, *, byteorder: str) -> None:
         self.content = content
@@ -88,7 +88,7 @@ class TorchFile:
         self._order = {"little": "<", "big": ">"}[byteorder]
 
     def array(self, tensor: StoredTensor) -> np.ndarray:
-        """Read a tensor; bfloat16 becomes float32."""
+        """Read a tensor. Values of type bfloat16 become float32."""
         storage = tensor.storage
         data = self._storages.read(storage)
         if storage.code == BFLOAT16:
@@ -101,7 +101,9 @@ class TorchFile:
         return np.array(view)
 
     def arrays(self, state_dict: Mapping[str, StoredTensor]) -> dict[str, np.ndarray]:
-        """Read all tensors of a state dict. They count against the budget: any number can share one storage."""
+        """Read all tensors of a state dict. They count against the budget, because any number of them can share a
+        storage.
+        """
         self._budget.unpack(sum(math.prod(tensor.shape) * tensor.storage.itemsize for tensor in state_dict.values()))
         return {name: self.array(tensor) for name, tensor in state_dict.items()}
 
@@ -116,7 +118,7 @@ def is_torch_archive(members: Iterable[str]) -> bool:
 
 
 def read(file: BinaryIO, budget: Budget) -> TorchFile:
-    """Read a torch file of either kind. Raises CheckpointError if it is damaged or holds anything but data."""
+    """Read a torch file of either kind. Raises CheckpointError if it is damaged or contains anything but data."""
     head = file.read(max(len(STREAM_MAGIC), len(ZIP_MAGIC)))
     size = file.seek(0, 2)
     file.seek(0)
@@ -128,7 +130,9 @@ def read(file: BinaryIO, budget: Budget) -> TorchFile:
 
 
 def state_dict(content: Any) -> dict[str, StoredTensor]:
-    """Return the tensors by name: of what was saved, of the only dict of tensors in it, or under a key of `ROOTS`."""
+    """Return the tensors by name: those of the saved dict, of the only dict of tensors in it, or of a dict under a key
+    of `ROOTS`.
+    """
     groups = {"": content, **content} if isinstance(content, dict) else {}
     groups = {key: group for key, group in groups.items() if _has_only_tensors(group)}
     key = next((key for key in ("", *ROOTS) if key in groups), next(iter(groups)) if len(groups) == 1 else None)
@@ -147,7 +151,7 @@ def _has_only_tensors(group: Any) -> bool:
 
 
 def _prefix(members: Iterable[str]) -> str | None:
-    """Return the folder inside the archive."""
+    """Return the name of the folder inside the archive."""
     folders = [posixpath.dirname(name) for name in members if posixpath.basename(name) == "data.pkl"]
     return folders[0] + "/" if len(folders) == 1 and folders[0] else None
 
@@ -182,7 +186,7 @@ def _read_stream(reader: BoundedReader) -> TorchFile:
     magic, version, system = (safe_pickle.load(reader, {}) for _ in range(3))
     if version != STREAM_VERSION or not isinstance(system, dict):
         raise CheckpointError(f"is a torch stream of version {brief(version)}; {STREAM_VERSION} is supported")
-    del magic  # the file was recognized by it
+    del magic  # the file was recognized by this member
     content = _unpickle(reader)
     keys = safe_pickle.plain(safe_pickle.load(reader, {}), (), reader.budget)
     order = "little" if system.get("little_endian", sys.byteorder == "little") else "big"
@@ -190,7 +194,7 @@ def _read_stream(reader: BoundedReader) -> TorchFile:
 
 
 class _StreamedStorages:
-    """Storages follow one another: to read one, those before it are read."""
+    """Storages that follow one another in a stream. To read one, all previous ones are read."""
 
     def __init__(self, content: Any, keys: Any, reader: BoundedReader, byteorder: Any) -> None:
         if not isinstance(keys, list):
@@ -251,7 +255,7 @@ def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any
         raise CheckpointError(f"has a tensor of shape {brief(shape)} and strides {brief(strides)}: refused")
     size = math.prod(shape)
     last = offset + sum((length - 1) * stride for length, stride in zip(shape, strides, strict=True))
-    # A view may repeat its storage's numbers; without a limit, a small file could unpack to any size.
+    # A view may repeat its storage's numbers, so without a limit a small file could unpack to any size.
     if size > storage.length or (size and last >= storage.length):
         raise CheckpointError(
             f"has a tensor of shape {brief(shape)} that reaches beyond its storage of {storage.length} numbers"

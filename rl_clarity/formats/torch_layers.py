@@ -1,4 +1,4 @@
-"""PyTorch's layers, and the convolutional bodies that several programs share, in Keras.
+"""PyTorch's layers in Keras, and the convolutional bodies that several programs share.
 
 PyTorch stores the kernel of a convolution as (out, in, height, width) and of a dense layer as (out, in); it flattens
 channels, rows, columns; and it pads both sides equally, unlike TensorFlow's "same". Layers have the names of the state
@@ -23,9 +23,9 @@ MAX_BLOCKS = 16
 MAX_CHANNELS = 256
 NATURE = ((8, 4), (4, 2), (3, 1))  # kernel size and stride of each convolution
 ACTIVATIONS = {"Tanh": "tanh", "ReLU": "relu", "ELU": "elu", "GELU": "gelu", "SiLU": "silu", "Identity": "linear"}
-"""Keras's names of PyTorch's activation functions."""
+"""PyTorch's activation functions by their names, with their names in Keras."""
 ASSUMED = {"activation": "relu", "input_divisor": 255}
-"""Metadata of programs whose state dicts do not record them."""
+"""Notes on metadata that programs do not record in their state dicts."""
 ASSUMPTION = (
     "a state dict does not record the activation functions, what observations are divided by, gamma and lambda: those "
     "of the program are assumed. The metadata activation, input_divisor, gamma and lambda override them; check "
@@ -49,11 +49,13 @@ class TorchLayers:
         return name in self.parameters or f"{name}.weight" in self.parameters
 
     def uses(self, part: str) -> bool:
-        """Return whether the state dict has tensors of this part of the network."""
+        """Return whether the state dict has tensors with this prefix."""
         return any(name.startswith(f"{part}.") for name in self.parameters)
 
     def size(self, tensor: str, axis: int = 0) -> int:
-        """Return the length of an axis of a stored tensor, as a size of the network."""
+        """Return the length of an axis of a stored tensor. Raises CheckpointError if the network cannot have
+        this size.
+        """
         if tensor not in self.parameters:
             known = ", ".join(sorted(self.parameters)) or "none"
             raise CheckpointError(f"tensor {tensor!r} is missing; the checkpoint has: {known}")
@@ -65,7 +67,7 @@ class TorchLayers:
         return int(shape[axis])
 
     def conv(self, x: Any, name: str, *, size: int, strides: int = 1, padding: int = 0) -> Any:
-        """Return convolution with a square kernel, bias, and `padding` zeros on every side."""
+        """Apply a convolution with a square kernel, a bias, and `padding` zeros on every side."""
         import keras
 
         kernel, bias = f"{name}.weight", f"{name}.bias"
@@ -84,7 +86,7 @@ class TorchLayers:
         return y
 
     def max_pool(self, x: Any, *, size: int, strides: int, padding: int) -> Any:
-        """Return the maximum over windows of positions, without the padding."""
+        """Return the maximum over windows of positions, ignoring the padding."""
         import keras
 
         around = (padding, padding)
@@ -97,14 +99,14 @@ class TorchLayers:
         return self._product(x, name, kernel, f"{name}.bias", self.size(kernel))
 
     def activate(self, x: Any, part: str, kind: str | None = None, index: str = "") -> Any:
-        """Apply an activation function, by default the network's, as the last operation of a part of the network."""
+        """Apply an activation function, by default the network's, as the last operation of a submodule."""
         import keras
 
         kind = kind or self._activation
         return keras.layers.Activation(kind, name=_name(f"{part}.{kind}{index}"))(x)
 
     def lstm(self, x: Any, name: str, suffix: str = "_l0") -> tuple[Any, list[StatePart]]:
-        """Return one step of an LSTM: its output (B, H), and the states h and c, which start at zero."""
+        """Apply one step of an LSTM. Return its output (B, H), and the states h and c, which start at zero."""
         from keras import ops
 
         size = self.size(f"{name}.weight_hh{suffix}", axis=1)
@@ -117,7 +119,7 @@ class TorchLayers:
         return h_after, [(h, h_after, zeros), (c, c_after, zeros)]
 
     def gru(self, x: Any, name: str, suffix: str = "_l0") -> tuple[Any, list[StatePart]]:
-        """Return one step of a GRU: its output (B, H), and the state h, which starts at zero."""
+        """Apply one step of a GRU. Return its output (B, H), and the state h, which starts at zero."""
         from keras import ops
 
         size = self.size(f"{name}.weight_hh{suffix}", axis=1)
@@ -126,7 +128,8 @@ class TorchLayers:
         x_reset, x_update, x_new = ops.split(gates_x, 3, axis=-1)
         h_reset, h_update, h_new = ops.split(gates_h, 3, axis=-1)
         update = ops.sigmoid(x_update + h_update)
-        new = ops.tanh(x_new + ops.sigmoid(x_reset + h_reset) * h_new)  # PyTorch resets the bias in h_new, too
+        # in PyTorch the reset gate applies to the bias in h_new, too
+        new = ops.tanh(x_new + ops.sigmoid(x_reset + h_reset) * h_new)
         h_after = (1 - update) * new + update * h
         return h_after, [(h, h_after, np.zeros(size, np.float32))]
 
@@ -165,7 +168,9 @@ def _name(name: str) -> str:
 
 
 def nature(layers: TorchLayers, x: Any, prefix: str) -> Any:
-    """Return the convolutions of Mnih et al. (2015), in a `Sequential` with activations: feature maps (B, h, w, c)."""
+    """Build the convolutions of Mnih et al. (2015), in a `Sequential` with activations. Return feature maps (B, h, w,
+    c).
+    """
     for i, (size, strides) in enumerate(NATURE):
         name = f"{prefix}.{2 * i}"
         x = layers.activate(layers.conv(x, name, size=size, strides=strides), name)
@@ -174,17 +179,18 @@ def nature(layers: TorchLayers, x: Any, prefix: str) -> Any:
 
 @dataclass(frozen=True)
 class ImpalaNames:
-    """A program's names for the parts of IMPALA's residual network."""
+    """The names that a program gives to the submodules of IMPALA's residual network."""
 
     block: Callable[[int], str]
     residuals: Sequence[str]
     convolutions: Sequence[str]
     body: str
-    """The blocks, and the activation after the last of them."""
+    """Names of the blocks, and of the activation after the last block."""
 
 
 def impala(layers: TorchLayers, x: Any, names: ImpalaNames) -> Any:
-    """Return the blocks of a convolution, a maximum over 3 x 3 positions, and residuals: feature maps (B, h, w, c).
+    """Build blocks of a convolution, a maximum over 3 x 3 positions, and residual units. Return feature maps (B, h, w,
+    c).
 
     IMPALA (Espeholt et al., 2018), https://arxiv.org/abs/1802.01561. The state dict determines the number of blocks.
     """
@@ -208,7 +214,9 @@ def impala(layers: TorchLayers, x: Any, names: ImpalaNames) -> Any:
 
 
 def observation_shape(checkpoint: Checkpoint, kernel: str, side: int) -> tuple[int, int, int]:
-    """Return (H, W, C) of the input: `observation_shape` of the metadata, or a square with the channels of `kernel`."""
+    """Return the input shape (H, W, C) from the metadata `observation_shape`, or else a square with the channels of
+    `kernel`.
+    """
     override = checkpoint.metadata.get("observation_shape")
     if override is not None:
         height, width, channels = map(int, override)

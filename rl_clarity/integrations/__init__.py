@@ -1,1 +1,1 @@
-"""Use agents and environments of other libraries, as they are in memory: one library per module."""
+"""Use agents and environments of other libraries that are in memory, with a module for each library."""

@@ -1,4 +1,4 @@
-"""Record the episodes of a Gymnasium environment: `rl_clarity.RecordEpisodes`."""
+"""`rl_clarity.RecordEpisodes` records the episodes of a Gymnasium environment."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
     The frames of an environment with `render_mode="rgb_array"` are recorded, too. Images are stored as (H, W, C) uint8.
 
     Args:
-        env: The environment, as the agent sees it: wrap it last.
+        env: The environment with all other wrappers, so that observations are recorded as the agent gets them.
         directory: As in `rl_clarity.Recorder`.
-        metadata: Adds to what the environment knows, or overrides it.
+        metadata: Additional metadata, which override those of the environment.
         value_range: Values of black and white in images, if they are not the bounds of the observation space.
         options: Of `rl_clarity.Recorder`: `every`, `max_episodes`, ...
 
@@ -51,7 +51,7 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._layout = None
         self._renders = env.render_mode == "rgb_array"
         if self._layout is not None:
-            value_range = 0, 255  # converted images
+            value_range = 0, 255  # images after conversion
         about = {**_metadata(env), **(metadata or {})}
         self.recorder = Recorder(directory, metadata=about, value_range=value_range, **options)
         """Its `agent` sets the checkpoint of the episodes that begin from here on."""
@@ -91,7 +91,7 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
         super().close()
 
     def _shown(self, observation: Any) -> dict[str, Any]:
-        """Return observation and frame before the next step, if it may be recorded."""
+        """Return the observation and the frame before the next step, if it may be recorded."""
         if not self.recorder.recording:
             return {}
         try:
@@ -102,7 +102,7 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
             return {}
 
     def _converted(self, observation: Any) -> np.ndarray:
-        # A copy: some environments reuse one array.
+        # Copy, because some environments reuse their array.
         return np.array(observation if self._layout is None else self._layout.convert(np.asarray(observation)[None])[0])
 
 
