@@ -8,12 +8,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from rl_clarity.base.errors import DependencyError, OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.reduction.directions import fit_directions
 
-Method = Literal["kmeans", "gaussian_mixture", "ward", "hdbscan", "hmm"]
-METHODS = ("kmeans", "gaussian_mixture", "ward", "hdbscan", "hmm")
-FIT_ROWS = {"kmeans": 20_000, "gaussian_mixture": 20_000, "ward": 4_000, "hdbscan": 8_000, "hmm": 20_000}
+Method = Literal["kmeans", "gaussian_mixture", "ward", "hdbscan"]
+METHODS = ("kmeans", "gaussian_mixture", "ward", "hdbscan")
+FIT_ROWS = {"kmeans": 20_000, "gaussian_mixture": 20_000, "ward": 4_000, "hdbscan": 8_000}
 """Rows that each method is fitted to; other rows are placed afterwards."""
 SHARE = 0.95
 """Of the variance that principal components keep."""
@@ -54,27 +54,23 @@ def find_clusters(
     count: int = 8,
     seed: int = 0,
     *,
-    starts: np.ndarray | None = None,
     seeds: int = 2,
 ) -> Clusters:
     """Return clusters of points (n, D), and how much they agree with those of `seeds` other seeds.
 
-    `kmeans`, `gaussian_mixture` (full covariances), `ward` and `hdbscan` are those of scikit-learn, and `hmm` a hidden
-    Markov model with Gaussian emissions of hmmlearn, which also sees the order of time. They are fitted to a random
-    part of many points (`hmm`: of episodes); seeds change that part, too. For `ward` and `hdbscan` other points are
-    placed with their nearest fitted one.
+    `kmeans`, `gaussian_mixture` (full covariances), `ward` and `hdbscan` are those of scikit-learn. They are fitted to
+    a random part of many points; seeds change that part, too. For `ward` and `hdbscan` other points are placed with
+    their nearest fitted one.
 
     Args:
         points: In the space of principal components (`principal_coordinates`); never positions of t-SNE.
-        method: `kmeans`, `gaussian_mixture`, `ward`, `hdbscan` or `hmm`.
+        method: `kmeans`, `gaussian_mixture`, `ward` or `hdbscan`.
         count: Clusters; HDBSCAN finds their number itself.
         seed: Of the fit, and of the points that it is made on.
-        starts: Rows at which episodes begin, for `hmm`.
         seeds: Other seeds.
 
     Raises:
         OptionError: An unknown method, or fewer points than clusters.
-        DependencyError: hmmlearn is not installed.
     """
     from sklearn.metrics import adjusted_rand_score
     from threadpoolctl import threadpool_limits
@@ -84,9 +80,8 @@ def find_clusters(
     if isinstance(count, bool) or count < 1 or len(points) <= count:
         raise OptionError(f"count={count!r} must be at least 1, and less than the number of points, {len(points)}")
     points = np.asarray(points, np.float64)
-    begins = np.array([0]) if starts is None else np.asarray(starts)
     with threadpool_limits(1):  # the same sums on any machine; and little is gained by more threads
-        fits = [_ordered(_FITS[method](points, count, seed + i, begins)) for i in range(1 + seeds)]
+        fits = [_ordered(_FITS[method](points, count, seed + i)) for i in range(1 + seeds)]
     scores = [adjusted_rand_score(fits[0], other) for other in fits[1:]]
     return Clusters(method, fits[0], float(np.mean(scores)) if scores else float("nan"))
 
@@ -110,14 +105,14 @@ def _rows(count: int, most: int, seed: int) -> np.ndarray:
     return np.sort(np.random.default_rng([seed, most]).choice(count, most, replace=False))
 
 
-def _kmeans(points: np.ndarray, count: int, seed: int, starts: np.ndarray) -> np.ndarray:
+def _kmeans(points: np.ndarray, count: int, seed: int) -> np.ndarray:
     from sklearn.cluster import KMeans
 
     rows = _rows(len(points), FIT_ROWS["kmeans"], seed)
     return np.asarray(KMeans(count, n_init=4, random_state=seed).fit(points[rows]).predict(points))
 
 
-def _gaussian_mixture(points: np.ndarray, count: int, seed: int, starts: np.ndarray) -> np.ndarray:
+def _gaussian_mixture(points: np.ndarray, count: int, seed: int) -> np.ndarray:
     from sklearn.mixture import GaussianMixture
 
     rows = _rows(len(points), FIT_ROWS["gaussian_mixture"], seed)
@@ -126,39 +121,20 @@ def _gaussian_mixture(points: np.ndarray, count: int, seed: int, starts: np.ndar
     return np.asarray(fitted.predict(points))
 
 
-def _ward(points: np.ndarray, count: int, seed: int, starts: np.ndarray) -> np.ndarray:
+def _ward(points: np.ndarray, count: int, seed: int) -> np.ndarray:
     from sklearn.cluster import AgglomerativeClustering
 
     rows = _rows(len(points), FIT_ROWS["ward"], seed)
     return _nearest(points, rows, AgglomerativeClustering(count, linkage="ward").fit_predict(points[rows]))
 
 
-def _hdbscan(points: np.ndarray, count: int, seed: int, starts: np.ndarray) -> np.ndarray:
+def _hdbscan(points: np.ndarray, count: int, seed: int) -> np.ndarray:
     from sklearn.cluster import HDBSCAN
 
     rows = _rows(len(points), FIT_ROWS["hdbscan"], seed)
     smallest = max(5, round(SMALLEST * len(rows)))
     labels = HDBSCAN(min_cluster_size=smallest, copy=True).fit_predict(points[rows])
     return _nearest(points, rows, labels)
-
-
-def _hmm(points: np.ndarray, count: int, seed: int, starts: np.ndarray) -> np.ndarray:
-    try:
-        from hmmlearn.hmm import GaussianHMM
-    except ImportError as error:
-        raise DependencyError('clusters by "hmm" need hmmlearn: pip install "rl-clarity[hmm]"') from error
-    from sklearn.mixture import GaussianMixture
-
-    lengths = np.diff([*starts, len(points)])
-    order = np.random.default_rng(seed).permutation(len(lengths))
-    chosen = np.sort(order[: 1 + int(np.searchsorted(np.cumsum(lengths[order]), FIT_ROWS["hmm"]))])
-    rows = np.concatenate([np.arange(starts[i], starts[i] + lengths[i]) for i in chosen])
-    # From the covariance of all points, where hmmlearn starts, the fit often ends with two groups in one state.
-    start = GaussianMixture(count, covariance_type="diag", random_state=seed, reg_covar=1e-3).fit(points[rows])
-    model = GaussianHMM(count, covariance_type="diag", init_params="st", random_state=seed, n_iter=30)
-    model.means_, model.covars_ = start.means_, start.covariances_
-    model.fit(points[rows], lengths[chosen])
-    return np.asarray(model.predict(points, lengths))
 
 
 def _nearest(points: np.ndarray, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -175,5 +151,4 @@ _FITS: dict[str, Callable[..., Any]] = {
     "gaussian_mixture": _gaussian_mixture,
     "ward": _ward,
     "hdbscan": _hdbscan,
-    "hmm": _hmm,
 }

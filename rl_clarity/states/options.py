@@ -21,7 +21,7 @@ class StateOptions:
     outliers: float | None = None
     """Leave out of their fit states that are farther from the nearest one than this multiple of the median distance."""
     clustering: tuple[str, ...] = ("kmeans",)
-    """Methods of clustering: `kmeans`, `gaussian_mixture`, `ward`, `hdbscan`, `hmm`. Causes are shown by the first."""
+    """Methods of clustering: `kmeans`, `gaussian_mixture`, `ward`, `hdbscan`. Causes are shown by the first."""
     clusters: int = 8
     """Number of clusters, and of behaviours."""
     lags: tuple[int, ...] = (1, 2, 4, 8)

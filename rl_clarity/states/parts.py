@@ -104,7 +104,7 @@ def fit_states(agent: Agent, data: StateData, options: StateOptions) -> FittedSt
     )  # fmt: skip
     points = principal_coordinates(data.states, options.seed)
     clusters = {
-        method: find_clusters(points, method, options.clusters, options.seed, starts=data.starts)  # type: ignore[arg-type]
+        method: find_clusters(points, method, options.clusters, options.seed)  # type: ignore[arg-type]
         for method in options.clustering
     }
     return FittedStates(agent, data, directions, clusters, options)

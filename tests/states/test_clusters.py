@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from rl_clarity.base.errors import DependencyError, OptionError
+from rl_clarity.base.errors import OptionError
 from rl_clarity.states.clusters import METHODS, Method, find_clusters, principal_coordinates
 
 
@@ -22,8 +20,6 @@ def groups() -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_groups_are_found(groups: tuple[np.ndarray, np.ndarray], method: Method) -> None:
-    if method == "hmm":
-        pytest.importorskip("hmmlearn")
     points, expected = groups
     clusters = find_clusters(points, method, 3)
     assert clusters.count == 3
@@ -59,23 +55,3 @@ def test_options_are_checked() -> None:
         find_clusters(points, "tsne")  # type: ignore[arg-type]
     with pytest.raises(OptionError, match="count=5 must be at least 1, and less than the number of points, 5"):
         find_clusters(points, "kmeans", 5)
-
-
-def test_a_hidden_markov_model_sees_the_order_of_time() -> None:
-    pytest.importorskip("hmmlearn")
-    rng = np.random.default_rng(4)
-    states = np.repeat(rng.integers(2, size=60), 20)
-    points = 2 * states[:, None] + rng.normal(size=(1200, 1))  # the two groups overlap
-    starts = np.arange(0, 1200, 100)
-    scores = {
-        method: adjusted_rand_score(states, find_clusters(points, method, 2, starts=starts).labels)
-        for method in ("kmeans", "hmm")
-    }
-    assert scores["kmeans"] < 0.6
-    assert scores["hmm"] > 0.9
-
-
-def test_a_missing_package_is_named(groups: tuple[np.ndarray, np.ndarray], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "hmmlearn.hmm", None)
-    with pytest.raises(DependencyError, match=r'pip install "rl-clarity\[hmm\]"'):
-        find_clusters(groups[0], "hmm", 3)
