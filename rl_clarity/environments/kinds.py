@@ -34,7 +34,7 @@ class EnvironmentSpec:
     name: str = ""
     """Name of the game or Gymnasium id. Only `gymnasium` distinguishes upper and lower case."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the kind (`num_levels`, `use_sticky_actions`, ...), and those of `CommonOptions`."""
+    """Options of the kind (`num_levels`, `use_sticky_actions`, ...) and `CommonOptions`."""
     epsilon_greedy: float = 0.0
     """Probability that an action is replaced by a uniformly random one."""
     reward_scale: float = 1.0
@@ -69,7 +69,7 @@ class EnvironmentKind:
     `options`. It makes `num_envs` environments that behave the same for the same arguments, and that can also
     `render()` if `full_resolution` is true."""
     options: type[Any] = NoOptions
-    """Frozen dataclass; every field has a default."""
+    """A frozen dataclass whose fields all have defaults."""
     frame_shape: tuple[int, int, int] | None = None
     """Shape (H, W, C) of a frame, or None if it depends on the environment."""
     infer: Callable[[dict[str, Any], Mapping[str, Any], int | None], dict[str, Any]] | None = None

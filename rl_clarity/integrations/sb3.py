@@ -1,12 +1,12 @@
-"""Explain a model of Stable-Baselines3 or sb3-contrib as it is in memory, in the environment that it was trained in.
+"""Explain a model of Stable-Baselines3 or sb3-contrib that is in memory, in the environment that it was trained in.
 
     agent, env = sb3.agent(model), sb3.environment(model)
     rl_clarity.generate(agent, *rl_clarity.collect(agent, env), "page")
 
 `RecorderCallback` records episodes while a model learns.
 
-The network computes what the library computes, with two differences for attribution: policy and value share one pass of
-what they share, and gradients pass where the library stops them (`shared_lstm`).
+The network computes what the library computes, with two differences for attribution: layers that policy and value share
+are evaluated once for both, and gradients pass where the library stops them (`shared_lstm`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rl_clarity.integrations.sb3_callback import RecorderCallback as RecorderCallback
 
 TOLERANCE = 1e-4
-"""Largest difference from the library's own log probabilities and values, relative where they are above 1."""
+"""Largest difference from the library's log probabilities and values, relative for values above 1."""
 OWN_FORWARD = (
     "Use rl_clarity.TorchAgent(model.policy, (height, width, channels), input_divisor=1, forward=...) with a function "
     "forward(policy, observations, state) that returns logits and values, or action values"
@@ -53,7 +53,7 @@ def agent(
 
     Args:
         model: a model in memory; an algorithm's `load` reads one from a zip.
-        metadata: adds to what the model knows, or overrides it: `env_name`, `gamma`, `frame_stack`, ...
+        metadata: additional metadata, which override those of the model: `env_name`, `gamma`, `frame_stack`, ...
         channels_first: whether an image is (C, H, W), if its channel axis is not the shortest.
         value_range: (black, white), if the observation space is unbounded.
         options: `device`, `batch_size` and `gradient_batch_size`, as in `TorchAgent`.
@@ -141,7 +141,7 @@ def environment(
 
 
 class SB3Environment:
-    """A `VecEnv` with images of any layout and discrete actions, as a `VectorEnvironment`."""
+    """Adapts a `VecEnv` with images of any layout and discrete actions to `VectorEnvironment`."""
 
     def __init__(self, venv: Any, layout: ImageLayout, seed: int, *, masked: bool = False) -> None:
         from stable_baselines3.common.monitor import Monitor
@@ -156,7 +156,7 @@ class SB3Environment:
         venv.seed(seed)
 
     def reset(self) -> Step:
-        if self._venv.has_attr("was_real_done"):  # EpisodicLifeEnv would continue a game that is not over
+        if self._venv.has_attr("was_real_done"):  # otherwise EpisodicLifeEnv would continue a game that is not over
             self._venv.env_method("set_wrapper_attr", "was_real_done", True)
         observations = self._converted(self._venv.reset())
         nothing, ones = np.zeros(self.num_envs, np.float32), np.ones(self.num_envs, bool)
@@ -168,7 +168,7 @@ class SB3Environment:
         truncated = firsts & [bool(info.get("TimeLimit.truncated")) for info in infos]
         final = {int(i): self._converted(infos[i]["terminal_observation"][None])[0] for i in np.flatnonzero(firsts)}
         new_games, returns = None, None
-        if self._monitored:  # it is below wrappers that clip rewards, and end an episode with a life
+        if self._monitored:  # `Monitor` is inside the wrappers that clip rewards and end an episode with each life
             new_games = firsts & ["episode" in info for info in infos]
             returns = np.array([info.get("episode", {}).get("r", np.nan) for info in infos], np.float64)
         return Step(
@@ -196,12 +196,12 @@ class SB3Environment:
         return np.stack(self._venv.env_method("action_masks")).astype(bool) if self._masked else None
 
     def _converted(self, observations: np.ndarray) -> np.ndarray:
-        # A copy: some environments reuse one array.
+        # Copy, because some environments reuse their array.
         return np.array(self.layout.convert(observations))
 
 
 def action_combos(venv: Any, num_actions: int) -> tuple[Combo, ...]:
-    """Return the buttons of the actions of a `VecEnv`."""
+    """Return the buttons of each action of a `VecEnv`."""
     if venv.has_attr("get_action_meanings"):
         names = venv.env_method("get_action_meanings")[0]
     else:
@@ -237,7 +237,7 @@ def _layout(model: Any, channels_first: bool | None, value_range: tuple[float, f
 
 
 def _observations(images: Any, layout: ImageLayout, shape: tuple[int, ...]) -> Any:
-    """Return observations (B, *shape) of a model for a tensor of images (B, H, W, C) from 0 to 255."""
+    """Return a model's observations (B, *shape) for a tensor of images (B, H, W, C) from 0 to 255."""
     ordered = images.reshape(len(images), *(shape[axis] for axis in layout.axes))
     observations = ordered.permute(0, *(int(axis) + 1 for axis in np.argsort(layout.axes))).contiguous()
     return observations if layout.is_uint8 else observations * ((layout.high - layout.low) / 255) + layout.low
@@ -289,13 +289,13 @@ def _recurrent_actor_critic(policy: Any, x: Any, state: Any) -> dict[str, Any]:
 
 
 def _lstm(lstm: Any, features: Any, state: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Return one step (B, n) of an LSTM, whose state has the batch as its first axis here."""
+    """Apply one step (B, n) of an LSTM. Here the first axis of the state is the batch."""
     result, after = lstm(features[None], tuple(part.transpose(0, 1).contiguous() for part in state))
     return result[0], tuple(part.transpose(0, 1) for part in after)
 
 
 def model_metadata(model: Any, layout: ImageLayout | None) -> dict[str, Any]:
-    """Return what a model knows of its environment and training; `layout` is that of its images."""
+    """Return the metadata that a model has of its environment and training. `layout` is the layout of its images."""
     channels = 1 if layout is None else layout.shape[2]
     frames = 1 if channels in (1, 3) else channels // 3 if channels % 3 == 0 else channels
     metadata = {"library": "stable-baselines3", "network": type(model.policy).__name__, "frame_stack": frames}
@@ -307,7 +307,7 @@ def model_metadata(model: Any, layout: ImageLayout | None) -> dict[str, Any]:
 
 
 def _check_outputs(agent: TorchAgent, policy: Any, layout: ImageLayout, shape: tuple[int, ...]) -> None:
-    """Raise OptionError if a policy of a class of the user's own has other outputs than the agent."""
+    """Raise OptionError if a policy of a user-defined class has other outputs than the agent."""
     if agent.heads == ("q_values",):
         return
     import torch
@@ -378,7 +378,9 @@ def _make(name: str, layout: ImageLayout, num_envs: int, seed: int, atari_option
 
 
 def _check_image(env: Any) -> Any:
-    """Return the environment; raise EnvironmentSetupError if an observation has parts, as MiniGrid's."""
+    """Return the environment. Raises EnvironmentSetupError if observations are dictionaries or tuples, as in
+    MiniGrid.
+    """
     space = env.observation_space
     if hasattr(space, "spaces"):
         raise EnvironmentSetupError(

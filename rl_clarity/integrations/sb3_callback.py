@@ -29,8 +29,8 @@ class RecorderCallback(BaseCallback):
         directory: As in `rl_clarity.Recorder`.
         frames: Record what the environments render, too (`render_mode="rgb_array"`).
         checkpoints: Store checkpoints.
-        metadata: Adds to what the model knows, or overrides it.
-        options: Of `rl_clarity.Recorder`: `every`, `envs`, `max_episodes`, ...
+        metadata: Additional metadata, which override those of the model.
+        options: Options of `rl_clarity.Recorder`: `every`, `envs`, `max_episodes`, ...
 
     Raises:
         OptionError: Observations are not single arrays.
@@ -51,7 +51,7 @@ class RecorderCallback(BaseCallback):
         self._directory, self._frames, self._checkpoints = directory, frames, checkpoints
         self._metadata_options, self._options = metadata or {}, options
         self.recorder: Recorder | None = None
-        """None before training begins."""
+        """The recorder, or None before training begins."""
 
     def _on_training_start(self) -> None:
         space = self.model.observation_space
@@ -103,7 +103,7 @@ class RecorderCallback(BaseCallback):
         self._rendered = self._render()
 
     def _recorded(self, infos: Any, truncated: np.ndarray) -> dict[str, Any]:
-        """Return the arguments of `Recorder.add` that are only needed where an episode is recorded, by environment."""
+        """Return arguments of `Recorder.add` that are needed only for recorded episodes, by environment."""
         rows = self._envs
         last = {env: infos[env]["terminal_observation"] for env in rows if "terminal_observation" in infos[env]}
         observations = np.asarray(self.model._last_obs)[rows]
@@ -130,7 +130,7 @@ class RecorderCallback(BaseCallback):
         return result
 
     def _outputs(self, observations: np.ndarray, state: Any) -> dict[str, Any]:
-        """Return the outputs of the network, by their names in `Recorder.add`; `state` is that after the step."""
+        """Return the outputs of the network by their names in `Recorder.add`. `state` is the state after the step."""
         if self._network is None:
             return {}
         import torch
@@ -145,7 +145,9 @@ class RecorderCallback(BaseCallback):
         return result
 
     def _state(self) -> tuple[Any, ...] | None:
-        """Return parts (rows, layers, units) of the recurrent states before the step, reset where an episode begins."""
+        """Return the parts (rows, layers, units) of the recurrent states before the step, which are reset where an
+        episode begins.
+        """
         if not self._is_recurrent:
             return None
         before, begins = self.model._last_lstm_states, self.locals["episode_starts"]
@@ -160,7 +162,7 @@ class RecorderCallback(BaseCallback):
         return np.array(observations) if self._layout is None else self._layout.convert(observations)
 
     def _render(self) -> dict[int, np.ndarray] | None:
-        """Return the frames of the states before the next step; None where it will not be recorded."""
+        """Return frames of the states before the next step, or None if it will not be recorded."""
         if not self._frames or self.recorder is None or not self.recorder.recording:
             return None
         return self._by_env(self.training_env.env_method("render", indices=self._envs))
@@ -185,7 +187,7 @@ class RecorderCallback(BaseCallback):
 
 
 class _Monitors:
-    """The rewards that monitors count: wrappers above them clip and normalize rewards."""
+    """The rewards that `Monitor` wrappers counted, before outer wrappers clipped or normalized them."""
 
     def __init__(self, venv: Any, rows: list[int]) -> None:
         environments = getattr(venv.unwrapped, "envs", [])

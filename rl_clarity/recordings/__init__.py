@@ -1,1 +1,1 @@
-"""Play of an agent: recordings of episodes, samples for a page, advantages, and how well it plays."""
+"""Everything about an agent's play: recordings of episodes, samples for a page, advantages, and evaluation."""

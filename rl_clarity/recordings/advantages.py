@@ -1,4 +1,4 @@
-"""Advantages, and bookmarks: the steps at which the outcome was much better or much worse than the agent expected."""
+"""Compute advantages, and find bookmarks: steps whose outcome was much better or worse than the agent expected."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def generalized_advantage_estimation(
 ) -> np.ndarray:
     """Compute advantages (B, T) float32 by generalized advantage estimation (Schulman et al. 2016, arXiv:1506.02438).
 
-    `delta_t = r_t + (1 - done_t) gamma V_{t+1} - V_t`, `A_t = delta_t + (1 - done_t) gamma lam A_{t+1}`; the advantage
+    `delta_t = r_t + (1 - done_t) gamma V_{t+1} - V_t`, `A_t = delta_t + (1 - done_t) gamma lam A_{t+1}`. The advantage
     of the last step is 0, because the next value is unknown.
 
     Args:
@@ -67,23 +67,23 @@ def generalized_advantage_estimation(
 
 
 def dones_from_firsts(firsts: np.ndarray) -> np.ndarray:
-    """Return whether an episode ended after each step (N, T), from the first steps of episodes; False for the last
-    step.
+    """Return whether an episode ended after each step (N, T), from the first steps of episodes. The last step counts as
+    False.
     """
     firsts = np.asarray(firsts, bool)
     return np.concatenate([firsts[:, 1:], np.zeros_like(firsts[:, :1])], axis=1)
 
 
 def firsts_from_dones(dones: np.ndarray) -> np.ndarray:
-    """Return the first steps of episodes (N, T): the very first step, and each step after one that ended an episode."""
+    """Return whether each step (N, T) is the first of an episode: step 0, and each step after the end of an episode."""
     return np.concatenate([np.ones_like(dones[:, :1]), dones[:, :-1]], axis=1)
 
 
 def compute_advantages(trajectories: Trajectories, gamma: float, lam: float) -> np.ndarray | None:
-    """Compute advantages (N, T) float32 of the actions taken; None without values and action values.
+    """Compute the advantages (N, T) float32 of the actions taken. Return None without values and action values.
 
-    Trajectories with values use generalized advantage estimation; with action values, the advantage is Q(a) - max Q,
-    which is never positive.
+    With values this is generalized advantage estimation. With action values it is Q(a) - max Q, which is never
+    positive.
     """
     if trajectories.values is not None:
         return generalized_advantage_estimation(

@@ -23,13 +23,14 @@ from rl_clarity.recordings.rollouts import ActionChoice, Player, Progress, Trans
 
 DEFAULT_EPISODES = 100
 MAX_ENVIRONMENTS = 16
-"""All environments play until the last one has its episodes: with few of them, less play is thrown away."""
+"""Largest number of environments. All play until the last one has finished its episodes, so with few environments less
+play is wasted."""
 
 
 def record_agent(
     agent: Player, checkpoint: Checkpoint, directory: str | os.PathLike[str], chosen: RecordOptions
 ) -> Recording:
-    """Let the agent of a checkpoint, which is built already, play in the checkpoint's environment, and record it."""
+    """Let an agent that was loaded from a checkpoint play in the checkpoint's environment, and record it."""
     spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
     noise = chosen.action_noise
     if noise is None:
@@ -37,7 +38,7 @@ def record_agent(
     choice = ActionChoice(chosen.temperature, chosen.greedy, noise)
     if chosen.steps is None:
         chosen = dataclasses.replace(chosen, episodes=chosen.episodes or DEFAULT_EPISODES)
-    # Random actions are chosen here, so that the recorded actions are those that were taken.
+    # Random actions are chosen here and not in the environment, so that the actions taken are recorded.
     played = dataclasses.replace(spec, epsilon_greedy=0.0, reward_scale=1.0)
     num_envs = choose_num_envs(chosen.episodes or chosen.steps or 1, MAX_ENVIRONMENTS)
     with closing(make(played, num_envs, chosen.seed, full_resolution=chosen.full_resolution)) as environment:
@@ -63,7 +64,7 @@ def record_agent(
 def record_in_directory(
     agent: Player, checkpoint: Checkpoint, recordings: Directory, name: str, chosen: RecordOptions
 ) -> list[str]:
-    """Record into a folder of a directory, in place of what an interrupted call left there; return names of files."""
+    """Record into a folder of a directory, replacing what an interrupted call left there. Return names of files."""
     for old in recordings.names():
         if old.startswith(f"{name}/"):
             recordings.remove(old)
@@ -81,9 +82,9 @@ def play_and_record(
     reward_scale: float = 1.0,
     progress: Progress = lambda done, total: None,
 ) -> None:
-    """Record the same number of episodes or steps in each environment; the first ones play the remainder.
+    """Record the same number of episodes or steps in each environment; the first environments play the remainder.
 
-    Which episodes are recorded must not depend on how long they are.
+    This way the choice of recorded episodes does not depend on their length.
     """
     n = environment.num_envs
     levels = _LevelSeeds(environment)
@@ -148,7 +149,9 @@ def _metadata(
 
 
 class _LevelSeeds(Wrapper):
-    """Remembers the levels that were played in the last step, whose results may be of the next ones."""
+    """Remembers the levels of the last step, because after a step an environment reports the level of the
+    next episode.
+    """
 
     def __init__(self, environment: VectorEnvironment) -> None:
         super().__init__(environment)

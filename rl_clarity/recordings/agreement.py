@@ -1,4 +1,4 @@
-"""Whether an agent is the one that acted in recorded episodes: its outputs are compared with the recorded ones."""
+"""Check that an agent is the one that acted in recorded episodes, by comparing its outputs with the recorded ones."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.recording import Recording
 
 TOLERANCE = 1e-3
-"""Share of the outputs' range by which the first compared step of an episode may differ."""
+"""Largest difference at the first compared step of an episode, as a share of the outputs' range."""
 FLOOR = 0.01
-"""The range of an output is at least this share of its largest magnitude: constant outputs are rounded, too."""
+"""Smallest range of an output as a share of its largest magnitude, because constant outputs are rounded, too."""
 SMALLEST_RANGE = 1e-6
 MASKED = -1e7
-"""Logits below it are those of invalid actions, and are not compared."""
+"""Smaller logits belong to invalid actions and are not compared."""
 OUTPUTS = ("policy_logits", "values", "q_values")
 COMPARED_EPISODES = 16
 COMPARED_STEPS = 16
@@ -29,14 +29,14 @@ BATCH = 64
 
 @dataclass(frozen=True)
 class Agreement:
-    """How far an agent's outputs are from those that were recorded."""
+    """Differences between an agent's outputs and the recorded ones."""
 
     steps: int
-    """Steps that were compared; 0 if no outputs were recorded."""
+    """Number of compared steps, or 0 if no outputs were recorded."""
     largest: float = 0.0
     """Largest difference, as a share of the outputs' range."""
     other_agent: bool = False
-    """Whether the caller says that it is another agent on purpose."""
+    """Whether the caller deliberately explains another agent than the one that acted."""
 
     def __str__(self) -> str:
         text = "another agent than the one that played, on purpose; " if self.other_agent else ""
@@ -50,7 +50,7 @@ class Agreement:
 
 
 def join_agreements(parts: Iterable[Agreement]) -> Agreement:
-    """Return the agreement in several episodes."""
+    """Return the combined agreement of several episodes."""
     parts = list(parts)
     return Agreement(
         sum(part.steps for part in parts),
@@ -68,7 +68,7 @@ def check_player(agent: Agent, recording: Recording, *, other_agent: bool) -> Ag
     parts = []
     for i in _spread(len(positions), COMPARED_EPISODES):
         episode = recording[positions[i]]
-        # Without recorded states, later ones would have to be computed step by step.
+        # Without recorded states, the states of later steps would have to be computed step by step.
         follows = initial_state(agent, 1) is None or _recorded_states(agent, episode) is not None
         steps = _spread(len(episode), COMPARED_STEPS) if follows else np.zeros(1, int)
         differences = output_differences(agent, episode, steps)
@@ -81,9 +81,7 @@ def check_player(agent: Agent, recording: Recording, *, other_agent: bool) -> Ag
 
 
 def describe_recording(agent: Agent, recording: Recording, *, other_agent: bool) -> dict[str, Any]:
-    """Return what the provenance of a page says of the recording that it explains; raises OptionError as
-    `check_player`.
-    """
+    """Return the page's provenance of the recording that it explains. Raises OptionError as `check_player`."""
     return {"episodes": len(recording), "outputs": str(check_player(agent, recording, other_agent=other_agent))}
 
 
@@ -101,8 +99,9 @@ def check_first_step(episode: Episode, differences: np.ndarray | None) -> None:
 def output_differences(agent: Agent, episode: Episode, steps: np.ndarray, states: State = None) -> np.ndarray | None:
     """Return the largest difference (n,) between recomputed and recorded outputs at some steps (n,) of an episode.
 
-    It is a share of the range of the output's recorded values in the episode. Logits are compared up to a constant for
-    each step, so that log probabilities may be recorded. None if no output of the agent was recorded.
+    Differences are shares of the range of the output's recorded values in the episode. Logits are compared up to a
+    constant per step, so log probabilities may be recorded instead. Returns None if no output of the agent was
+    recorded.
 
     Args:
         agent: the agent that computes outputs
@@ -132,12 +131,13 @@ def output_differences(agent: Agent, episode: Episode, steps: np.ndarray, states
 
 
 def episode_states(agent: Agent, episode: Episode, stop: int | None = None) -> State:
-    """Return the states before each step of an episode: those that were recorded, in the shapes of the agent's own.
+    """Return the states before each step of an episode, or None for an agent without a state.
 
-    If they do not fit the agent, or were not recorded, the agent follows the observations. None without a state.
+    These are the recorded states in the shapes of the agent's states. If they do not fit the agent or were not
+    recorded, the agent recomputes them from the observations.
 
     Args:
-        agent: the agent whose states are wanted
+        agent: the agent whose states are returned
         episode: a recorded episode
         stop: number of steps; by default all
     """
@@ -163,7 +163,7 @@ def state_rows(states: State, rows: Any) -> State:
 
 
 def _recorded_states(agent: Agent, episode: Episode) -> tuple[Any, ...] | None:
-    """Return the recorded parts of an episode's states, if they have the sizes of the agent's own."""
+    """Return the recorded parts of an episode's states if they have the sizes of the agent's parts."""
     recorded, initial = episode.states, initial_state(agent, 1)
     if recorded is None or initial is None:
         return None
@@ -172,7 +172,7 @@ def _recorded_states(agent: Agent, episode: Episode) -> tuple[Any, ...] | None:
 
 
 def _rows(values: Any) -> np.ndarray:
-    """Return outputs (T, n) of any shape (T, ...)."""
+    """Return outputs of shape (T, ...) as (T, n)."""
     array = np.asarray(values, np.float64)
     return array.reshape(len(array), -1)
 
@@ -194,10 +194,10 @@ def _difference(name: str, actual: np.ndarray, recorded: np.ndarray, steps: np.n
 
 
 def _means(values: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Return means (n, 1) of the known values of each row."""
+    """Return the mean (n, 1) of each row, ignoring unknown values."""
     return np.asarray(np.where(known, values, 0).sum(1, keepdims=True) / np.maximum(known.sum(1, keepdims=True), 1))
 
 
 def _spread(count: int, most: int) -> np.ndarray:
-    """Return at most so many of `count` indices, at even distances, with the first."""
+    """Return at most `most` of `count` indices at even distances, including the first."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).astype(int))

@@ -1,4 +1,4 @@
-"""Arrays that grow while an agent acts: in memory, or in files that are memory-mapped when they are read.
+"""Arrays that are filled while an agent acts, in memory or in memory-mapped files.
 
 Trajectories with rendered frames exceed the memory of most machines (8 x 4096 frames of 512 x 512 take 26 GB).
 """
@@ -19,7 +19,7 @@ _BUFFERED_BYTES = 32 * 2**20
 
 
 class ArrayWriter(Protocol):
-    """An array that is filled block by block along one axis."""
+    """An array that is written block by block along one axis."""
 
     def write(self, block: np.ndarray) -> None:
         """Append a block, which has the array's shape except along the axis."""
@@ -56,7 +56,7 @@ class FileStore:
 
 
 class StepRecorder:
-    """Collects one record a step, arrays (N, ...) by name, into arrays (N, T, ...), or (T x N, ...) with `time_first`.
+    """Collects a record per step, arrays (N, ...) by name, into arrays (N, T, ...), or (T x N, ...) with `time_first`.
 
     All records must have the same names and shapes.
     """
@@ -105,7 +105,9 @@ class _MemoryWriter:
 
 
 class _FileWriter:
-    """Writes with `pwrite` instead of a memory map, whose dirty pages would count as this process's memory."""
+    """Writes with `pwrite` instead of a memory map, because the dirty pages of a map would count as this process's
+    memory.
+    """
 
     def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype, axis: int) -> None:
         self._path, self._shape, self._dtype, self._axis = path, shape, np.dtype(dtype), axis
@@ -120,7 +122,7 @@ class _FileWriter:
     def write(self, block: np.ndarray) -> None:
         block = np.ascontiguousarray(block, self._dtype)
         rows = block[None] if self._axis == 0 else block
-        row_size = math.prod(self._shape[self._axis :])  # elements from one row to the next
+        row_size = math.prod(self._shape[self._axis :])  # stride between rows, in elements
         step_size = math.prod(self._shape[self._axis + 1 :])
         for i, row in enumerate(rows):
             start = i * row_size + self._filled * step_size
@@ -141,10 +143,10 @@ def open_array(path: Path) -> np.ndarray:
 
 
 def release(array: np.ndarray) -> None:
-    """Give the memory of a memory-mapped array's pages back to the system; other arrays are left alone.
+    """Return the pages of a memory-mapped array to the system. Other arrays are ignored.
 
-    Pages are read again when they are accessed. Call this from time to time while reading an array that is larger than
-    memory: pages that were read count as memory of this process.
+    Pages are read again on access. Call this from time to time while reading an array that is larger than memory,
+    because pages that were read count as memory of this process.
     """
     base: Any = array
     while base is not None and not isinstance(base, mmap.mmap):

@@ -1,4 +1,4 @@
-"""Samples given as arrays: checked, and completed with the agent's outputs."""
+"""Check samples that are given as arrays, and complete them with the agent's outputs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ KEYS = ("observations", "actions", "rewards", "firsts", *OPTIONAL)
 FLAGS = ("firsts", "dones", "truncated")
 OUTPUTS = ("policy_logits", "values", "q_values")
 COMPARED_FRAMES = 64
-"""Frames on which saved outputs are compared with those of an agent."""
+"""Number of frames at which saved outputs are compared with those of an agent."""
 TOLERANCE = 1e-3
-"""Relative to the largest output: far more than batch size or hardware change."""
+"""Tolerance relative to the largest output, far above the effect of batch sizes or hardware."""
 
 
 def as_trajectories(agent: Agent, samples: Trajectories | Recording | Mapping[str, Any]) -> Trajectories:
@@ -33,8 +33,8 @@ def as_trajectories(agent: Agent, samples: Trajectories | Recording | Mapping[st
 
     A mapping has `observations` (N, T, H, W, C) uint8, `actions` and `rewards` (N, T), `firsts` or `dones` (N, T), and
     optionally `truncated` (N, T), `final_values` (N, T) of the states in which episodes were truncated, and
-    `observations_full` (N, T, H', W', 3). Outputs and states in `Trajectories` are kept if the agent reproduces them,
-    and replaced by the agent's own otherwise, so that an agent can be compared with the one that collected them.
+    `observations_full` (N, T, H', W', 3). Outputs and states in `Trajectories` are kept if the agent reproduces them.
+    Otherwise the agent's replace them, so an agent can be explained on another agent's episodes.
 
     Raises SamplesError for arrays that do not match each other or the agent.
     """
@@ -179,7 +179,7 @@ def _as_bool(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def _check_firsts(firsts: np.ndarray, expected: np.ndarray, name: str, *, exact: bool) -> None:
-    """Check `firsts` (N, T) after the first step: equal to those expected, or True wherever these are."""
+    """Check that `firsts` (N, T) after the first step equal the expected ones, or are True wherever these are."""
     wrong = (firsts != expected if exact else expected & ~firsts)[:, 1:]
     if wrong.any():
         trajectory, step = (int(i) for i in np.argwhere(wrong)[0])
@@ -190,7 +190,7 @@ def _check_firsts(firsts: np.ndarray, expected: np.ndarray, name: str, *, exact:
 
 
 def _reproduces(agent: Agent, trajectories: Trajectories) -> bool:
-    """Return whether the agent computes the same outputs as saved, on some frames and from the saved states."""
+    """Return whether the agent reproduces saved outputs, on some frames and from the saved states."""
     saved = {name: array for name, array in to_arrays(trajectories).items() if name in OUTPUTS}
     if not saved or (trajectories.states is None) != (initial_state(agent, 1) is None):
         return False

@@ -1,7 +1,8 @@
-"""Blocks of steps: how a recording stores arrays. `docs/recording-format.md` describes the layout.
+"""Encode and decode blocks of steps, in which a recording stores arrays. `docs/recording-format.md` describes the
+layout.
 
-A block holds a few consecutive steps of one episode, each field as one compressed array. Sizes are checked before
-anything is decompressed, and nothing in a block is executed.
+A block contains a few consecutive steps of one episode, and each field as one compressed array. Sizes are checked
+before anything is decompressed, and nothing in a block is executed.
 """
 
 from __future__ import annotations
@@ -23,13 +24,15 @@ from rl_clarity.base.keys import as_json
 
 MAGIC = b"RLCB"
 MAX_STEPS = 32
-"""Steps of a block. Two blocks of an episode are not on disk yet at most: the one being filled and the one before."""
+"""Largest number of steps in a block. At most two blocks of an episode are not yet on disk: the current one and the one
+before."""
 MAX_BYTES = 4 * 2**20
-"""Size of a block's arrays before compression, unless one step is larger: what reading one step costs at most."""
+"""Largest size of a block's arrays before compression, unless a single step is larger. It limits the cost of reading
+one step."""
 MAX_ARRAY_BYTES = 2**28
 MAX_HEADER_BYTES = 2**20
 LEVEL = 3
-"""Compression level of Zstandard: higher ones are slower by more than they are smaller."""
+"""Compression level of Zstandard. Higher levels are much slower and hardly smaller."""
 
 PREFIX = struct.Struct("<4sII")  # magic, size of the header, CRC-32 of the header
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
@@ -38,7 +41,7 @@ _TYPES = frozenset(np.dtype(code).newbyteorder("<").str for code in "?bBhHiIqQef
 
 @dataclass(frozen=True)
 class StoredArray:
-    """One array of a block, as its header describes it."""
+    """An array of a block, as its header describes it."""
 
     name: str
     dtype: np.dtype
@@ -46,9 +49,9 @@ class StoredArray:
     start: int
     """Position of the compressed data in the file of blocks."""
     size: int
-    """Compressed bytes."""
+    """Compressed size in bytes."""
     differences: bool
-    """Rows of images are stored as differences to the row above, as by the filter "Up" of PNG."""
+    """Whether rows of images are stored as differences from the row above, as by the filter "Up" of PNG."""
 
 
 def encode_block(
@@ -60,7 +63,7 @@ def encode_block(
         episode: Index of the episode.
         start: The block's first step.
         arrays: Arrays by name.
-        filters: Whether to store differences, by name; entries for new names are added, from what is smaller.
+        filters: Whether to store differences, by name. Entries for new names are added, with whichever is smaller.
     """
     entries, parts = [], []
     for name, array in arrays.items():
@@ -72,7 +75,7 @@ def encode_block(
 
 
 def decode_header(data: bytes, position: int, episode: int, start: int, file: str) -> dict[str, StoredArray]:
-    """Return a block's arrays by name, as its header describes them.
+    """Return the arrays of a block by name, as its header describes them.
 
     Args:
         data: The header.
@@ -109,10 +112,10 @@ def decode_header(data: bytes, position: int, episode: int, start: int, file: st
 
 
 def decode_array(stored: StoredArray, data: bytes, file: str) -> np.ndarray:
-    """Decompress an array; raises SamplesError if the data are damaged or of another size than declared."""
+    """Decompress an array. Raises SamplesError if the data are damaged or do not have the declared size."""
     expected = _byte_count(stored)
     try:
-        # Checked first: a decompressor allocates what the data declare.
+        # Check this first, because a decompressor allocates the size that the data declare.
         if zstandard.frame_content_size(data) != expected:
             raise ValueError(f"the data declare another size than {expected} bytes")
         raw = zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False) if expected else b""
@@ -123,13 +126,13 @@ def decode_array(stored: StoredArray, data: bytes, file: str) -> np.ndarray:
 
 
 def check_name(name: Any) -> None:
-    """Raise SamplesError for a name that a field cannot have."""
+    """Raise SamplesError for a name that no field can have."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise SamplesError(f"invalid field name {name!r}: use letters, digits, '_', '.' and '-'")
 
 
 def check_type(name: str, array: np.ndarray) -> np.ndarray:
-    """Return the array in native little-endian order; raises SamplesError for objects, texts and complex numbers."""
+    """Return the array in little-endian order. Raises SamplesError for objects, texts and complex numbers."""
     if array.dtype.str in _TYPES:
         return array
     if array.dtype.kind in "biuf" and array.dtype.newbyteorder("<").str in _TYPES:
@@ -148,7 +151,7 @@ def _compress(name: str, array: np.ndarray, filters: dict[str, bool]) -> tuple[b
     if name in filters:
         array = _differences(array) if filters[name] else array
         return compressor.compress(np.ascontiguousarray(array).data), filters[name]
-    # Images that repeat exactly compress better as they are, photographs and noise as differences.
+    # Exact repetitions compress better unfiltered, photographs and noise as differences.
     data = compressor.compress(np.ascontiguousarray(array).data)
     filtered = compressor.compress(_differences(array).data)
     filters[name] = len(filtered) < len(data)

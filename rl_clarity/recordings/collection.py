@@ -1,4 +1,4 @@
-"""`rl_clarity.collect`: let an agent act in an existing environment."""
+"""`rl_clarity.collect` lets an agent act in an existing environment."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def collect(
         num_steps: steps of each trajectory; there is one trajectory for each environment
         num_obs: number of extra observations of each environment afterwards
         obs_every: steps between extra observations
-        seed: of the environment's first reset and of the actions, which are sampled from the policy (greedy for action
+        seed: seed of the environment's first reset and of the actions, which are sampled from the policy (greedy for
+        action
             values)
         full_resolution: also keep the frames that the environment renders (`render_mode="rgb_array"`), and show these
         channels_first: whether an image is (C, H, W), if its channel axis is not the shortest
@@ -62,7 +63,9 @@ def collect(
 
 
 def as_vector_environment(env: Any, seed: int, **layout: Any) -> VectorEnvironment:
-    """Wrap a Gymnasium environment as a VectorEnvironment; return one that follows the protocol unchanged."""
+    """Wrap a Gymnasium environment as a VectorEnvironment. Return an environment that follows the protocol
+    unchanged.
+    """
     import gymnasium
 
     from rl_clarity.environments.gymnasium_ import GymnasiumEnvironment

@@ -1,4 +1,4 @@
-"""Episodes of a recording as the arrays that `generate` takes."""
+"""Convert the episodes of a recording to the arrays that `generate` takes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rl_clarity.recordings.recording import Recording
 
 NAMES = {"frames": "observations_full"}
-"""Fields of episodes that have another name in samples."""
+"""Names in samples of fields of episodes, if they differ."""
 COPIED = ("observations", "frames", "actions", "rewards", "policy_logits", "values", "q_values")
 IMAGES = ("observations", "frames")
 DEFAULT_TRAJECTORIES = 8
@@ -39,14 +39,14 @@ def recorded_trajectories(recording: Recording, count: int | None, max_steps: in
     for start in np.arange(count) * (total // count):
         latest = start + total // count - steps
         later = begins[(begins >= start) & (begins <= latest)]
-        first = int(later[0]) if len(later) else int(start)  # an episode's beginning, if there is room for it
+        first = int(later[0]) if len(later) else int(start)  # begin with an episode, if enough steps follow
         rows.append(_concatenate(recording, begins, lengths, first, steps))
     arrays = {name: np.stack([row[name] for row in rows]) for name in _common(rows)}
     return dataclasses.replace(from_arrays(Trajectories, arrays), action_combos=_combos(recording))
 
 
 def recorded_observations(recording: Recording, count: int) -> Observations:
-    """Return `count` observations at even distances, or all; see `Recording.to_observations`."""
+    """Return at most `count` observations at even distances; see `Recording.to_observations`."""
     lengths = _lengths(recording)
     total = int(lengths.sum())
     if count < 1 or not total:
@@ -67,7 +67,7 @@ def recorded_observations(recording: Recording, count: int) -> Observations:
 
 
 def recorded_games(recording: Recording) -> Trajectories:
-    """Return one trajectory per environment: its episodes, one after another. Images are read where they are indexed.
+    """Return one trajectory per environment, which joins its episodes. Images are read when they are indexed.
 
     Raises SamplesError if there are none.
     """
@@ -81,7 +81,7 @@ def recorded_games(recording: Recording) -> Trajectories:
 
 
 def recorded_episodes(recording: Recording) -> Trajectories:
-    """Return one trajectory per episode that has steps. Images are read where they are indexed.
+    """Return one trajectory per episode that has steps. Images are read when they are indexed.
 
     Raises SamplesError if there are none.
     """
@@ -92,7 +92,7 @@ def recorded_episodes(recording: Recording) -> Trajectories:
 
 
 def recorded_episode(recording: Recording, episode: Episode) -> Trajectories:
-    """Return an episode as a single trajectory; images are read where they are indexed.
+    """Return an episode as a single trajectory. Images are read when they are indexed.
 
     Raises SamplesError if it has no steps.
     """
@@ -114,7 +114,7 @@ def _in_rows(recording: Recording, episodes: Sequence[Sequence[Episode]]) -> Tra
 
 
 class _Joined:
-    """Arrays (T, ...) one after another, which are read where they are indexed."""
+    """The concatenation of arrays (T, ...), which are read when they are indexed."""
 
     def __init__(self, parts: Sequence[Any]) -> None:
         self._parts = parts
@@ -145,7 +145,7 @@ def _lengths(recording: Recording) -> np.ndarray:
 def _concatenate(
     recording: Recording, begins: np.ndarray, lengths: np.ndarray, first: int, steps: int
 ) -> dict[str, np.ndarray]:
-    """Return fields (T, ...) of consecutive steps, by their names in `Trajectories`."""
+    """Return the fields (T, ...) of consecutive steps, by their names in `Trajectories`."""
     parts = []
     index = int(np.searchsorted(begins, first, side="right")) - 1
     while steps:
@@ -175,9 +175,7 @@ def _without_outputs(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _flags(episode: Episode, rows: slice) -> dict[str, np.ndarray]:
-    """Return firsts, truncations, and values of states after truncation; an episode that was stopped counts as
-    truncated.
-    """
+    """Return firsts, truncations, and values of states after truncation. A stopped episode counts as truncated."""
     dones, truncated = np.zeros((2, len(episode)), bool)
     final_values = np.zeros(len(episode), np.float32)
     dones[-1] = episode.end in (DONE, TIME_LIMIT)
@@ -185,14 +183,14 @@ def _flags(episode: Episode, rows: slice) -> dict[str, np.ndarray]:
         truncated[-1] = True
         value = episode.final_value
         if value is None and episode.values is not None:
-            value = float(episode.values[-1])  # of the state before
+            value = float(episode.values[-1])  # the value of the state before
         final_values[-1] = value or 0.0
     flags = {"firsts": episode.firsts, "dones": dones, "truncated": truncated, "final_values": final_values}
     return {name: array[rows] for name, array in flags.items()}
 
 
 def _common(parts: Sequence[dict[str, np.ndarray]]) -> list[str]:
-    """Return the names of the arrays that all parts have."""
+    """Return the names of the arrays that all pieces have."""
     return [name for name in parts[0] if all(name in part for part in parts)]
 
 

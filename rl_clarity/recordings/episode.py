@@ -1,4 +1,4 @@
-"""An episode of a recording: facts, and arrays of its steps."""
+"""An episode of a recording: its facts, and the arrays of its steps."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Field = StepArray | np.ndarray
 
 
 class Episode:
-    """An episode: facts, and arrays whose first axis is its T steps.
+    """An episode, with its facts and with arrays whose first axis is its T steps.
 
-    Everything that belongs to one step is stored with that step: the observation before the action, the recurrent state
-    before the step (reset where the episode begins), the outputs for both, the action, and the reward for it.
+    Each step contains the observation before the action, the recurrent state before the step (reset where the episode
+    begins), the outputs for both, the action, and the reward for it.
     """
 
     def __init__(self, facts: Mapping[str, Any], arrays: Mapping[str, Field]) -> None:
@@ -46,7 +46,7 @@ class Episode:
 
     @property
     def end(self) -> str:
-        """Why it ended: `done`, `time limit`, `stopped`; or `still going`."""
+        """Why the episode ended: `done`, `time limit` or `stopped`; `still going` if it has not ended."""
         return str(self.facts["end"])
 
     @property
@@ -56,7 +56,7 @@ class Episode:
 
     @property
     def frames(self) -> Field | None:
-        """(T, H', W', 3) uint8: what to show, where this differs from the observations."""
+        """(T, H', W', 3) uint8: images to show instead of the observations, if they differ."""
         return self._arrays.get("frames")
 
     @property
@@ -66,12 +66,12 @@ class Episode:
 
     @property
     def rewards(self) -> Field:
-        """(T,) the game's own rewards, of the actions at the same steps."""
+        """(T,) the game's rewards for the actions at the same steps."""
         return self._field("rewards")
 
     @property
     def training_rewards(self) -> Field | None:
-        """(T,) what a wrapper made of the rewards."""
+        """(T,) rewards after wrappers changed them for training."""
         return self._arrays.get("training_rewards")
 
     @property
@@ -86,12 +86,12 @@ class Episode:
 
     @property
     def policy_logits(self) -> Field | None:
-        """(T, A) logits of the agent's policy, without noise."""
+        """(T, A) logits of the agent's policy, before noise is added."""
         return self._arrays.get("policy_logits")
 
     @property
     def behavior_logits(self) -> Field | None:
-        """(T, A) logits of the distribution that actions were sampled from, where noise was added to the policy."""
+        """(T, A) logits of the distribution that actions were sampled from, if noise was added to the policy."""
         return self._arrays.get("behaviour_logits")
 
     behaviour_logits = RenamedAttribute("behavior_logits")
@@ -108,7 +108,7 @@ class Episode:
 
     @property
     def states(self) -> tuple[Field, ...] | None:
-        """Parts (T, ...) of the recurrent state before each step."""
+        """Parts (T, ...) of the recurrent state before each step, or None."""
         return self._parts("states")
 
     @property
@@ -119,13 +119,13 @@ class Episode:
 
     @property
     def final_observation(self) -> np.ndarray | None:
-        """(H, W, C) uint8: the observation after the last action, where the environment shows it."""
+        """(H, W, C) uint8: the observation after the last action, if the environment returned it."""
         final = self._arrays.get("final_observation")
         return None if final is None else np.asarray(final[-1])
 
     @property
     def final_value(self) -> float | None:
-        """The value of the state after the last step, where it was recorded."""
+        """The value of the state after the last step, if it was recorded."""
         final = self._arrays.get("final_value")
         return None if final is None else float(final[-1])
 

@@ -1,4 +1,4 @@
-"""Steps of an episode that is being recorded, on their way to the disk."""
+"""Buffer the steps of an episode that is being recorded until they are written."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rl_clarity.recordings.recording_writer import RecordingWriter
 
 
 class EpisodeBuffer:
-    """Collects the steps of an episode in blocks, and hands these to the thread that writes.
+    """Collects the steps of an episode in blocks, and passes these to the writing thread.
 
-    There are two sets of arrays: one is filled while the other is written.
+    It has two sets of arrays, of which one is filled while the other is written.
     """
 
     def __init__(self, writer: RecordingWriter, thread: ThreadPoolExecutor, facts: Mapping[str, Any]) -> None:
@@ -88,9 +88,9 @@ class EpisodeBuffer:
 
 
 def to_array(name: str, value: Any) -> np.ndarray:
-    """Convert a number, array or tensor; numbers of Python are int64 as actions and else float64.
+    """Convert a number, array or tensor. Python numbers become int64 for actions and otherwise float64.
 
-    Tensors of PyTorch, JAX and TensorFlow are copied from their device; NumPy has no bfloat16, which becomes float32.
+    Tensors of PyTorch, JAX and TensorFlow are copied from their device. bfloat16, which NumPy lacks, becomes float32.
     """
     if isinstance(value, np.ndarray):
         return value
@@ -105,7 +105,7 @@ def to_array(name: str, value: Any) -> np.ndarray:
 
 
 def _check_same(name: str, value: np.ndarray, buffer: np.ndarray | None) -> None:
-    """Raise SamplesError unless a value can be stored in an array without loss of its kind."""
+    """Raise SamplesError unless a value can be stored in an array without changing its kind."""
     if buffer is None:
         raise SamplesError(f"{name}: give the same fields at all steps of an episode")
     if value.shape != buffer.shape[1:]:

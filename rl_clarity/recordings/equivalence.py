@@ -1,4 +1,4 @@
-"""Actions that have the same effect, found by trying each of them from the same states of the environment."""
+"""Find actions that have the same effect, by trying each of them from the same states of the environment."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from rl_clarity.recordings.rollouts import Player, play
 
 STATES = 192
 APART = 12
-"""Steps between them."""
+"""Number of steps between the states in which actions are compared."""
 REPEATS = 4
-"""Steps for which an action is repeated: some effects, such as a change of speed, are seen only later."""
+"""Number of steps for which an action is repeated, because some effects, such as a change of speed, appear later."""
 
 
 def find_equivalent_actions(
@@ -22,11 +22,11 @@ def find_equivalent_actions(
 ) -> list[list[int]] | None:
     """Return groups of two or more actions after which frames and rewards were always the same.
 
-    The agent plays, and now and then each action is repeated from the same snapshot of the environments. Actions can
-    still differ in states that were not reached. None if the environment cannot save its state.
+    The agent plays, and from time to time each action is repeated from the same snapshot of the environments. Actions
+    can still differ in states that were not reached. Returns None if the environment cannot save its state.
 
     Args:
-        states: in which actions are compared, of all environments together
+        states: number of states in which actions are compared, of all environments together
     """
     groups = [[*range(environment.num_actions)]]
     moments = islice(play(agent, environment, rng), APART - 1, APART * -(-states // environment.num_envs), APART)
@@ -49,7 +49,7 @@ def find_equivalent_actions(
 
 
 def _outcome(environment: VectorEnvironment, action: int) -> bytes:
-    """Return observations, rewards and ends of episodes while all environments repeat an action, as bytes."""
+    """Return the observations, rewards and ends of episodes while all environments repeat an action, as bytes."""
     actions = np.full(environment.num_envs, action)
     return b"".join(_bytes(environment.step(actions)) for _ in range(REPEATS))
 

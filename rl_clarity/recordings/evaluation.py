@@ -1,4 +1,4 @@
-"""Evaluation: returns of complete episodes."""
+"""Evaluate an agent by the returns of complete episodes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from rl_clarity.recordings.rollouts import ActionChoice, Player, Progress, Trans
 
 MAX_ENVIRONMENTS = 64
 LAST_FRAMES = 8
-"""Observations of an episode, up to its last one, that a function which names causes is called with."""
+"""Number of an episode's last observations that a function for causes of ends receives."""
 Cause = Callable[[Mapping[str, Any], np.ndarray], str]
-"""A function (info, frames) that names what ended an episode. `info` is what the environment says about the end, with
-`cause`, where the environment names one, `return`, `length`, and `truncated`: whether a time limit ended it. `frames`
-(n, H, W, C) uint8 are the episode's last observations, at most `LAST_FRAMES`."""
+"""A function (info, frames) that returns the cause of an episode's end. `info` has what the environment reports about
+the end: `cause`, if the environment names one, `return`, `length`, and `truncated`, whether a time limit ended the
+episode. `frames` (n, H, W, C) uint8 are its last observations, at most `LAST_FRAMES`."""
 Measure = Callable[[Transition], np.ndarray]
-"""A function that returns M numbers (N, M) of a step of N environments."""
+"""A function that returns M numbers (N, M) for a step of N environments."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,14 @@ class Evaluation:
     environments: np.ndarray  # (E,) int64: the environment of each episode
     truncated: np.ndarray  # (E,) bool: ended by a time limit
     cut: int = 0
-    """Number of episodes that were still running after `max_steps` steps and count with their return until then."""
+    """Number of episodes that were still running after `max_steps` steps; they count with their return until then."""
     sampled: bool = True
-    """Whether actions were sampled from the policy; else they were the most likely, or those of the highest value."""
+    """Whether actions were sampled from the policy, and not the most likely ones or those of the highest value."""
     actions: np.ndarray | None = None  # (E, A) int64: how often each action was taken
     causes: tuple[str, ...] = ()
-    """What ended each episode, if that was asked for."""
-    measured: np.ndarray | None = None  # (E, M) float64: sums over the steps of each episode, if that was asked for
+    """The cause of each episode's end, if it was requested."""
+    # (E, M) float64: sums of the measures over the steps of each episode, if a measure was given
+    measured: np.ndarray | None = None
 
     @property
     def mean(self) -> float:
@@ -53,7 +54,7 @@ class Evaluation:
 
     @property
     def standard_error(self) -> float:
-        """Standard error of the mean, assuming independent episodes; NaN for a single episode."""
+        """Standard error of the mean, assuming independent episodes, or NaN for a single episode."""
         return float(self.returns.std(ddof=1) / np.sqrt(len(self.returns))) if len(self.returns) > 1 else float("nan")
 
     def bootstrap_interval(
@@ -67,13 +68,17 @@ class Evaluation:
 
 
 def choose_num_envs(episodes: int, most: int = MAX_ENVIRONMENTS) -> int:
-    """Return the largest number from `most / 2` to `most` that divides `episodes`, else `most`; or fewer for few."""
+    """Return the largest number from `most / 2` to `most` that divides `episodes`, else `most`. For few episodes,
+    return fewer.
+    """
     equal = max(n for n in range(1, most + 1) if episodes % n == 0)
     return equal if equal >= most // 2 else min(most, episodes)
 
 
 def shares(count: int, num_envs: int) -> np.ndarray:
-    """Return how many of `count` episodes or steps each environment plays (N,); the first ones play the remainder."""
+    """Return the number of episodes or steps (N,) that each environment plays; the first environments play the
+    remainder of `count`.
+    """
     return count // num_envs + (np.arange(num_envs) < count % num_envs)
 
 
@@ -89,13 +94,13 @@ def play_episodes(
     cause: Cause | None = None,
     measure: Measure | None = None,
 ) -> Evaluation:
-    """Play episodes, all to their end, and return their returns; `progress` counts episodes.
+    """Play episodes to their ends, and return their returns. `progress` counts episodes.
 
-    An episode is a whole game, also where a game has several (one per life), which the agent plays as in training. The
-    number of episodes of each environment is fixed in advance, because the episodes that end within a given time are
-    biased toward short ones; the first environments play the remainder of `episodes / num_envs`. An episode that is
-    longer than `max_steps` is cut. Environments cannot be reset one by one: the rest of an episode that was cut counts
-    as the next episode. `cause` names what ended each episode; see `known_cause`. `measure` returns M numbers for each
+    An episode is a whole game, even if it has several (one per life) that the agent plays as in training. The number of
+    episodes of each environment is fixed in advance, because the episodes that end within a given time are biased
+    toward short ones. The first environments play the remainder of `episodes / num_envs`. An episode that is longer
+    than `max_steps` is cut; because environments cannot be reset individually, its remaining steps count as the next
+    episode. `cause` returns the cause of each episode's end; see `known_cause`. `measure` returns M numbers per
     environment, which are summed over the steps of an episode.
     """
     n = environment.num_envs
@@ -156,7 +161,8 @@ def play_episodes(
 
 
 def evaluate_agent(name: str, agent: Player, env: Any, options: EvaluationOptions) -> Evaluation:
-    """Play complete episodes in `env`, an `EnvironmentSpec` or an environment as for `collect`; return their returns.
+    """Play complete episodes in `env`, an `EnvironmentSpec` or an environment as for `collect`, and return their
+    returns.
 
     `name` is the label of the progress bar.
     """
@@ -175,7 +181,7 @@ def evaluate_agent(name: str, agent: Player, env: Any, options: EvaluationOption
 
 @contextmanager
 def _opened(env: Any, options: EvaluationOptions) -> Iterator[VectorEnvironment]:
-    """Yield the environment; one that is made here is closed."""
+    """Yield the environment. An environment that is made here is closed at the end."""
     if not isinstance(env, EnvironmentSpec):
         yield as_vector_environment(env, options.seed)
         return
@@ -186,12 +192,12 @@ def _opened(env: Any, options: EvaluationOptions) -> Iterator[VectorEnvironment]
 
 
 def known_cause(info: Mapping[str, Any], frames: np.ndarray) -> str:
-    """Return what the environment says, else `time limit` or `end of episode`."""
+    """Return the cause that the environment reports, else `time limit` or `end of episode`."""
     return str(info.get("cause") or ("time limit" if info["truncated"] else "end of episode"))
 
 
 def unseen_levels(spec: EnvironmentSpec) -> EnvironmentSpec | None:
-    """Return the spec of all levels after the training levels; None if training was not limited to some levels."""
+    """Return the spec of all levels after the training levels, or None if training was not limited to some levels."""
     count = int(spec.options.get("num_levels") or 0)
     if spec.kind != "procgen" or not count:
         return None

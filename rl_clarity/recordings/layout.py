@@ -1,4 +1,4 @@
-"""Files of a recording, and what their lines and records say. `docs/recording-format.md` describes the layout."""
+"""The files of a recording, and the layout of their records. `docs/recording-format.md` describes them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ METADATA = "recording.json"
 EPISODES = "episodes.bin"
 BLOCKS = "blocks.bin"
 AGENTS = "agents"
-"""Folder of checkpoints, `00000.zip`, ...: those that recorded episodes began with."""
+"""Folder of the checkpoints `00000.zip`, ..., with which recorded episodes began."""
 PLUGIN = "plugins/rl_clarity"
-"""Where a log directory holds recordings, by the convention of TensorBoard's plug-ins."""
+"""Folder of a log directory that contains recordings, by the convention of TensorBoard's plug-ins."""
 
 DONE, TIME_LIMIT, STOPPED, GOING = "done", "time limit", "stopped", "still going"
-"""Why an episode ended; the last one if it has not, or its writer was killed."""
+"""Why an episode ended; `GOING` if it has not ended, or its writer was killed."""
 REMOVED = "removed"
-"""In place of them where the writer removed the episode, to keep within its limits."""
+"""Replaces these for an episode that the writer removed to keep within its limits."""
 
 BLOCK = np.dtype(
     [
@@ -31,7 +31,7 @@ BLOCK = np.dtype(
         ("file", "<u4"),  # number of the data file
         ("offset", "<u8"),
         ("header", "<u4"),  # bytes
-        ("data", "<u4"),  # bytes, after the header
+        ("data", "<u4"),  # data size in bytes, after the header
     ]
 )
 """A record of `blocks.bin`."""
@@ -39,7 +39,7 @@ BLOCK = np.dtype(
 EPISODE = np.dtype(
     [
         ("episode", "<u4"),
-        ("end", "<u4"),  # position in ENDS
+        ("end", "<u4"),  # index in ENDS
         ("number", "<i8"),
         ("environment", "<i8"),
         ("seed", "<i8"),
@@ -53,10 +53,11 @@ EPISODE = np.dtype(
         ("checksum", "<u4"),  # CRC-32 of the bytes before
     ]
 )
-"""A record of `episodes.bin`: when an episode begins, with `end` GOING, when it ends, and when it is removed."""
+"""A record of `episodes.bin`, which is written when an episode begins (with `end` GOING), when it ends, and when it is
+removed."""
 ENDS = (GOING, DONE, TIME_LIMIT, STOPPED, REMOVED)
 UNKNOWN = -(2**63)
-"""In place of an integer that is not known; of a return it is NaN."""
+"""Value of an unknown integer. An unknown return is NaN."""
 
 
 def data_file(number: int) -> str:
@@ -65,7 +66,7 @@ def data_file(number: int) -> str:
 
 
 def encode_episode(facts: Mapping[str, Any]) -> bytes:
-    """Return a record of `episodes.bin`. Missing facts, or those that are None, are unknown."""
+    """Return a record of `episodes.bin`. Facts that are missing or None are unknown."""
     record = np.zeros(1, EPISODE)
     for name in EPISODE.names or ():
         value = facts.get(name)
@@ -79,10 +80,10 @@ def encode_episode(facts: Mapping[str, Any]) -> bytes:
 
 
 def decode_episodes(data: bytes, file: str) -> np.ndarray:
-    """Return an array (E,) of episodes, type EPISODE, from the complete records of `episodes.bin`.
+    """Return an array (E,) of episodes, of type EPISODE, from the complete records of `episodes.bin`.
 
-    Episodes that were removed are among them. Of several records of an episode's end, the last one counts. Raises
-    SamplesError for damaged records.
+    It includes episodes that were removed. If an episode's end was recorded several times, the last record counts.
+    Raises SamplesError for damaged records.
     """
     records = np.frombuffer(complete_records(data, EPISODE), EPISODE)
     checksums = [zlib.crc32(record.tobytes()[:-4]) for record in records]
@@ -100,12 +101,12 @@ def decode_episodes(data: bytes, file: str) -> np.ndarray:
         raise SamplesError(
             f"{file} is damaged: a record is invalid (rl-clarity verify RECORDING --repair rebuilds the file)"
         )
-    episodes[ends["episode"]] = ends  # the last one of each
+    episodes[ends["episode"]] = ends  # the last record of each episode
     return episodes
 
 
 def episode_rows(episodes: np.ndarray) -> list[dict[str, Any]]:
-    """Return a dictionary for each episode; unknown integers are None."""
+    """Return a dictionary for each episode, with None for unknown integers."""
     names = [name for name in EPISODE.names or () if name != "checksum"]
     columns: list[list[Any]] = []
     for name in names:
@@ -119,20 +120,20 @@ def episode_rows(episodes: np.ndarray) -> list[dict[str, Any]]:
 
 
 def latest_blocks(records: np.ndarray) -> np.ndarray:
-    """Return the records of blocks in the order of episodes and steps; of those of the same steps, the last one
-    written.
+    """Return the records of blocks in the order of episodes and steps. Of records for the same steps, the last one
+    counts.
 
-    The writer copies blocks to another file when it removes episodes.
+    Such records exist because the writer copies blocks to another file when it removes episodes.
     """
-    ordered = records[np.lexsort((records["start"], records["episode"]))]  # stable
+    ordered = records[np.lexsort((records["start"], records["episode"]))]  # a stable sort
     same = (ordered["episode"][1:] == ordered["episode"][:-1]) & (ordered["start"][1:] == ordered["start"][:-1])
     return ordered[~np.append(same, False)] if len(ordered) else ordered
 
 
 def complete_records(data: bytes, dtype: np.dtype) -> bytes:
-    """Return the records of a file without a last one that is incomplete: its writer, or the machine, was stopped.
+    """Return the complete records of a file, without an incomplete one at the end that a killed writer left.
 
-    If the machine was, the last write may also have zeros in place of its end, or of all of it.
+    After a crash of the machine, the end of the last write may also be zeros.
     """
     data = data[: len(data) // dtype.itemsize * dtype.itemsize]
     last = data[-dtype.itemsize :]

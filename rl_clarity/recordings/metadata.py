@@ -1,4 +1,4 @@
-"""Metadata of recordings: the content of `recording.json`, which writer and readers check by the same schema."""
+"""The metadata of recordings in `recording.json`, which writer and readers check with the same schema."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ FIELDS: Schema = {
         "action_noise": PROBABILITY,
     },
 }
-"""Metadata that the package reads; None stands for an unknown value. Programs may add names of their own."""
+"""Metadata that the package reads. None stands for an unknown value, and programs may add other names."""
 
 
 def new_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata of a recording that begins now; raises OptionError for what no recording can have."""
+    """Return the metadata of a new recording. Raises OptionError for invalid ones."""
     try:
         plain = _parse(json.dumps(to_plain(metadata)))
         problem = find_problem("metadata", plain, {"metadata": FIELDS})
@@ -68,7 +68,7 @@ def encode_metadata(metadata: Mapping[str, Any]) -> bytes:
 
 
 def decode_metadata(data: bytes, file: str) -> dict[str, Any]:
-    """Return the metadata of `recording.json`; raises SamplesError if it is damaged or of another version."""
+    """Return the metadata of `recording.json`. Raises SamplesError if it is damaged or has another version."""
     try:
         metadata = _parse(data)
     except (ValueError, RecursionError) as error:
@@ -82,7 +82,7 @@ def decode_metadata(data: bytes, file: str) -> dict[str, Any]:
 
 
 def check_metadata(metadata: dict[str, Any], file: str) -> dict[str, Any]:
-    """Return metadata that were read from a file; raises SamplesError for what no recording can have."""
+    """Return metadata that were read from a file. Raises SamplesError for invalid ones."""
     problem = find_problem("metadata", metadata, {"metadata": FIELDS})
     if problem:
         raise SamplesError(f"{file} is damaged: {problem}")

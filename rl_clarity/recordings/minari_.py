@@ -1,8 +1,8 @@
-"""Datasets of Minari (https://minari.farama.org), read as recordings and written from them.
+"""Read datasets of Minari (https://minari.farama.org) as recordings, and write recordings as datasets.
 
-Minari stores images (H, W, C) as JPEG, which changes them, and cannot read back some that it wrote. Observations are
-therefore written as stacks of one image, (1, H, W, C), which are stored as they are. The environment that a dataset
-names is never made.
+Minari stores images (H, W, C) as JPEG, which is lossy, and cannot read some of them back. Observations are therefore
+written as stacks of a single image, (1, H, W, C), which Minari stores unchanged. The environment that a dataset names
+is never made.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ DATA = "data"
 
 
 def find_dataset(location: Path) -> Path | None:
-    """Return the folder of a dataset's files: the location, or `data` in it; None if there is none."""
+    """Return the folder of a dataset's files, which is the location or `data` in it, or None."""
     folders = (location, location / DATA)
     return next((folder for folder in folders if (folder / METADATA).is_file()), None)
 
 
 class MinariRecording(Recording):
-    """A Minari dataset with discrete actions, and images as observations or as one part of a dictionary.
+    """A Minari dataset with discrete actions, whose observations are images or dictionaries with an image.
 
     Raises:
         DependencyError: Minari is not installed.
@@ -48,7 +48,7 @@ class MinariRecording(Recording):
         try:
             raw = storage.read_raw_metadata(folder)
             if "observation_space" not in raw or "action_space" not in raw:
-                raise ValueError("its spaces are missing")  # Minari would make the environment to get them
+                raise ValueError("its spaces are missing")  # Minari would make the environment to get the spaces
             self._storage = storage.read(folder)
             self._count = int(self._storage.total_episodes)
             actions = self._storage.action_space
@@ -56,7 +56,7 @@ class MinariRecording(Recording):
             self._key, space = _image_space(self._storage.observation_space)
             name = raw.get("dataset_id", folder.name)
             self.metadata = check_metadata({"name": name, "environment": {"kind": "minari"}}, METADATA)
-        except Exception as error:  # whatever a damaged file makes Minari raise
+        except Exception as error:  # Minari raises any kind of error for a damaged file
             raise SamplesError(f"{folder} is not a Minari dataset that can be read ({error})") from error
         self._layout = image_layout(space)
 
@@ -85,7 +85,7 @@ class MinariRecording(Recording):
             arrays |= {f"info.{name}": array[:steps] for name, array in _numbers(data["infos"], steps)}
             end = TIME_LIMIT if data["truncations"][-1] else STOPPED
             end = DONE if data["terminations"][-1] else end
-        except Exception as error:  # whatever a damaged file makes h5py and Pillow raise
+        except Exception as error:  # h5py and Pillow raise any kind of error for a damaged file
             raise SamplesError(f"{self.location} is damaged: episode {index} ({error})") from error
         unknown = dict.fromkeys(("environment", "level_seed", "start_step", "start_time", "training_step"))
         total = float(np.sum(data["rewards"], dtype=np.float64))
@@ -96,8 +96,9 @@ class MinariRecording(Recording):
 def write_minari(recording: Recording, directory: str | os.PathLike[str], *, dataset_id: str | None = None) -> Path:
     """Write a recording as a Minari dataset, and return its directory.
 
-    Observations have the shape (1, H, W, C): Minari would store (H, W, C) as JPEG. One more follows the last action;
-    where the environment does not show it, the last observation is repeated. Outputs become `infos`.
+    Observations have the shape (1, H, W, C), because Minari would store (H, W, C) as JPEG. A further observation
+    follows the last action; if the environment did not return it, the last observation is repeated. Outputs become
+    `infos`.
 
     Args:
         directory: A new directory. Minari finds it by its id if it is in `minari.storage.get_dataset_path()`.
@@ -110,7 +111,7 @@ def write_minari(recording: Recording, directory: str | os.PathLike[str], *, dat
     minari = _import_minari()
     import gymnasium
 
-    path = Path(directory).absolute()  # Minari joins relative ones to each other
+    path = Path(directory).absolute()  # Minari appends relative paths to each other
     if path.exists():
         raise OptionError(f"{path} exists: use another directory")
     if not len(recording):
@@ -164,7 +165,7 @@ def _import_minari() -> Any:
 
 
 def _image_space(space: gymnasium.Space[Any]) -> tuple[str | None, gymnasium.Space[Any]]:
-    """Return the space of images, and its key in a dictionary."""
+    """Return the space of images, and its key if observations are a dictionary."""
     import gymnasium
 
     if not isinstance(space, gymnasium.spaces.Dict):

@@ -18,15 +18,15 @@ class LoadOptions:
     """Where samples of the agent's play are stored, and whether they are reused."""
 
     resample: bool = True
-    """Collect samples, rather than reuse those that an earlier run saved."""
+    """Collect new samples instead of reusing those that an earlier run saved."""
     model_path: Path | None = None
-    """Copy of the checkpoint; in `rl-clarity/` beside the checkpoint by default."""
+    """Path of the copy of the checkpoint; by default in `rl-clarity/` beside the checkpoint."""
     metadata_path: Path | None = None
-    """Metadata of agent and samples (JSON)."""
+    """Path of the metadata of agent and samples (JSON)."""
     trajectories_path: Path | None = None
-    """The trajectories."""
+    """Path of the trajectories."""
     observations_path: Path | None = None
-    """The extra observations."""
+    """Path of the extra observations."""
     full_resolution: bool = False
     """Also record frames at the environment's full resolution, and show those."""
     temp_files: bool = False
@@ -34,8 +34,8 @@ class LoadOptions:
     metadata: Mapping[str, str] = field(default_factory=dict)
     """Metadata that overrides the checkpoint's: env_kind, env_name, gamma, frame_stack, ..."""
     check: Any = None
-    """Outputs that the agent must have, as computed by the network's own program: a dict of arrays or an .npz file,
-    with `observations`, and `logits`, `values` or `q_values`."""
+    """Outputs that the agent must reproduce: a dict of arrays or an .npz file, with `observations`, and the `logits`,
+    `values` or `q_values` that the network's original program computed for them."""
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,15 @@ class ObservationsOptions:
     obs_every: int = 24
     """Steps between them."""
     bfloat16: bool | None = None
-    """Play in bfloat16 instead of float32: it takes about half the time on a processor that computes in it, and changes
-    the policy's probabilities by less than 0.01. By default, on such a processor, with TensorFlow."""
+    """Play in bfloat16 instead of float32. This takes about half the time on a processor with bfloat16 instructions,
+    and changes the policy's probabilities by less than 0.01. By default it is on for such processors, with TensorFlow.
+    """
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "num_envs", "num_obs", "obs_every")
 
     def resolved(self) -> ObservationsOptions:
-        """Return these options with what is chosen by default on this machine."""
+        """Return these options with the defaults for this machine."""
         if self.bfloat16 is not None:
             return self
         fast = computes_in_bfloat16() and not gpu_count()
@@ -130,7 +131,7 @@ class EvaluationOptions:
     seed: int = 0
     """Seed of levels and actions."""
     unseen: bool = True
-    """Also play levels that the agent was not trained on, if its levels were limited (Procgen)."""
+    """Also play levels that the agent was not trained on, if training was limited to some levels (Procgen)."""
     random: bool = False
     """Also play a random policy."""
     deterministic: bool = False
@@ -140,7 +141,7 @@ class EvaluationOptions:
     expect_return: float | None = None
     """Fail unless the 95 % interval of the agent's mean return contains this return."""
     tolerance: float = 0.0
-    """Extends that interval on both sides."""
+    """Extends that interval by this number on both sides."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "episodes", "max_steps")

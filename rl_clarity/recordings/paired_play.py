@@ -1,10 +1,10 @@
-"""Paired play: the same levels and random numbers for agents that differ in an edit.
+"""Paired play lets agents that differ in an edit play the same levels with the same random numbers.
 
-Episodes are played in blocks. Every environment of a block plays one episode: the first one after it was made with the
-block's seed. The levels of a block and the random numbers of its environments are therefore the same for every agent,
-whatever it does. Actions are sampled by inverse transform from random numbers that depend only on block, step and
-environment (common random numbers): two agents act alike until their probabilities differ enough for a random number to
-lie between them, and an edit that changes nothing changes no episode.
+Episodes are played in blocks. Every environment of a block plays one episode, the first after it was made with the
+block's seed. So the levels of a block and the random numbers of its environments are the same for every agent, whatever
+it does. Actions are sampled by inverse transform from random numbers that depend only on block, step and environment
+(common random numbers). Two agents act alike until their probabilities differ enough for a random number to lie between
+them, and an edit that changes nothing changes no episode.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rl_clarity.recordings.evaluation import Cause, Evaluation, Measure, play_ep
 from rl_clarity.recordings.rollouts import play
 
 STREAM = 2
-"""Seeds of environments and actions; pages use the streams 0 and 1 for their samples."""
+"""Random streams of the seeds of environments and actions. Pages use the streams 0 and 1 for their samples."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Block:
         report: Report = lambda share: None,
         measure: Measure | None = None,
     ) -> Evaluation:
-        """Play the block's episodes to their end."""
+        """Play the block's episodes to their ends."""
         with self._opened() as (environment, rng):
             return play_episodes(
                 agent,
@@ -63,7 +63,7 @@ class Block:
             )
 
     def replay(self, agent: Agent, episode: int, max_steps: int) -> tuple[np.ndarray, np.ndarray]:
-        """Play one of the block's episodes again; return its observations (T, H, W, C) and actions (T,)."""
+        """Play an episode of the block again, and return its observations (T, H, W, C) and actions (T,)."""
         observations, actions = [], []
         only = np.arange(self.episodes) == episode
         with self._opened() as (environment, rng):
@@ -78,8 +78,7 @@ class Block:
 
 
 def environment_of(agent: Agent) -> EnvironmentSpec:
-    """Return the environment that an agent's metadata name, with whole games and the game's own rewards, as `evaluate`
-    plays.
+    """Return the environment that an agent's metadata name, with whole games and the game's rewards, as in `evaluate`.
 
     Raises EnvironmentSetupError if they name none.
     """
@@ -88,6 +87,6 @@ def environment_of(agent: Agent) -> EnvironmentSpec:
 
 
 def blocks(spec: EnvironmentSpec, episodes: int, size: int, seed: int) -> list[Block]:
-    """Return all episodes in blocks of `size`; the last one may be smaller."""
+    """Return the blocks of `size` that cover all episodes. The last block may be smaller."""
     starts = range(0, episodes, size)
     return [Block(spec, number, min(size, episodes - start), seed) for number, start in enumerate(starts)]

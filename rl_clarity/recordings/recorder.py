@@ -1,4 +1,4 @@
-"""Record episodes while an agent plays or learns: `rl_clarity.Recorder`."""
+"""`rl_clarity.Recorder` records episodes while an agent plays or learns."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ ON_ERROR = ("warn", "raise")
 
 
 _RECORDERS: WeakSet[Recorder] = WeakSet()
-"""Of this process, and of the one that it was forked from."""
+"""Recorders of this process, and of the process that it was forked from."""
 
 
 class Recorder:
     """Appends episodes to a recording, from a loop in which an agent acts or learns.
 
-    Call `add` once a step, and `close` at the end, or use it as a context manager. What `add` receives is copied;
-    compression happens on a thread. When `add` returns from an episode's last step, the episode is on disk; if the
-    process is killed, the last 64 steps of episodes under way are lost at most (at an address such as `s3://`, what
-    has not been uploaded: the last minute).
+    Call `add` once per step and `close` at the end, or use the recorder as a context manager. Arguments of `add` are
+    copied, and compressed in a thread. When `add` returns from an episode's last step, the episode is on disk. If the
+    process is killed, at most the last 64 steps of unfinished episodes are lost (at an address such as `s3://`, what
+    has not been uploaded, at most the last minute).
 
-    It needs NumPy, and no deep-learning framework. An error while it records (a full disk, values of another shape)
-    ends the recording with a warning, not the training.
+    It needs NumPy, but no deep-learning framework. An error while it records (a full disk, values of another shape)
+    ends the recording with a warning, and does not stop the training.
 
     Args:
         directory: A log directory, such as that of TensorBoard's event files, or an address. The recording is in
@@ -117,15 +117,16 @@ class Recorder:
         self._num_envs = 0
         self._calls = 0
         self._episodes = 0
-        self._busy = True  # an episode is recorded or begins, or `add` has not been called yet
+        self._busy = True  # whether an episode is recorded or begins, or `add` has not been called yet
         self._closed = self._stopped = self._inherited = False
         _RECORDERS.add(self)
 
     @property
     def recording(self) -> bool:
-        """Whether the next step will be recorded, in any environment.
+        """Whether the next step will be recorded in any environment.
 
-        Ask before the step whether to render its frame, or to compute what is only needed for recording.
+        Use it before the step to decide whether to render the frame, or compute values that are needed only for
+        recording.
         """
         if self._stopped or not self._busy:
             return False
@@ -136,8 +137,7 @@ class Recorder:
     def agent(self, checkpoint: str | os.PathLike[str] | Callable[[str], object]) -> None:
         """Set the checkpoint that belongs to the episodes that begin from here on.
 
-        It is stored beside them when the next recorded episode begins, and not before, so that this may be called
-        after each update.
+        It is stored when the next recorded episode begins, so this may be called after each update.
 
         Args:
             checkpoint: A file, or a function that saves one: it is called with a path, to which it may add a suffix,
@@ -169,7 +169,7 @@ class Recorder:
         training_step: int | None = None,
         idle: Any = None,
     ) -> None:
-        """Add a step: what the agent saw, what it computed and did, and what came of it.
+        """Add a step: what the agent observed, computed and did, and the reward and end that followed.
 
         With N parallel environments, each value is an array (or sequence) with a first axis N. Tensors of PyTorch, JAX
         and TensorFlow are accepted, and copied only for steps that are recorded; functions that return a value are
@@ -238,11 +238,11 @@ class Recorder:
             self._set_up(reward)
         try:
             self._add(values, terminated, truncated, final, start, idle)
-        except Exception as error:  # also of functions that were passed, and of libraries' tensors
+        except Exception as error:  # functions that the caller passed, and tensors of libraries, can raise anything
             self.stop(error)
 
     def stop_episodes(self) -> None:
-        """End episodes under way as stopped: the environments are reset before their end."""
+        """End unfinished episodes as stopped, because the environments are reset before their ends."""
         try:
             for slot in self._slots:
                 if not self._stopped and not slot.begins:
@@ -251,7 +251,7 @@ class Recorder:
             self.stop(error)
 
     def close(self) -> None:
-        """Write what is left, and end episodes under way as stopped. Calling it again does nothing."""
+        """Write the remaining steps, and end unfinished episodes as stopped. Calling it again has no effect."""
         if self._closed:
             return
         self._closed = True
@@ -269,7 +269,7 @@ class Recorder:
         self.close()
 
     def stop(self, error: Exception) -> None:
-        """Stop recording because of an error, with a warning, or raise it: what `on_error` says."""
+        """Stop recording because of an error: raise it or warn, depending on `on_error`."""
         if self._raises:
             raise error
         if not self._stopped:
@@ -277,7 +277,7 @@ class Recorder:
             warnings.warn(f"rl_clarity stopped recording to {self.location}: {error}", RuntimeWarning, stacklevel=3)
 
     def _leave_to_parent(self) -> None:
-        """Stop in a forked process: the thread that writes was not copied, and the files are the parent's."""
+        """Stop in a forked process, because the writing thread was not copied and the files belong to the parent."""
         if not self._closed:
             self._closed = self._stopped = self._inherited = True
             self._writer.leave_to_parent()
@@ -293,7 +293,7 @@ class Recorder:
             )
 
     def _thin(self) -> None:
-        """Wait for the last thinning, and start another one."""
+        """Wait for the previous thinning in the background, and start another one."""
         if self._thinning is not None:
             self._thinning.result()
         self._thinning = self._thread.submit(self._writer.thin)
@@ -393,7 +393,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Slot:
-    """What happens in one environment."""
+    """The state of recording one environment."""
 
     def __init__(self, env: int) -> None:
         self.env = env
@@ -403,10 +403,12 @@ class _Slot:
         self.block: EpisodeBuffer | None = None
         self.steps, self.total = 0, 0.0
         self.layout: ImageLayout | None = None
-        """Of observations that are images, whose values it watches."""
+        """Layout of observations that are images, which also checks their values."""
 
     def images(self, observation: np.ndarray, value_range: tuple[float, float] | None) -> np.ndarray:
-        """Return an observation as it is stored: images (H, W, C) of uint8, or of a range that is given, as uint8."""
+        """Return an observation as it is stored: an image (H, W, C) of uint8, converted from `value_range` if that is
+        given.
+        """
         if observation.ndim != 3 or (observation.dtype != np.uint8 and value_range is None):
             return observation
         if self.layout is None:
@@ -428,7 +430,7 @@ def _location(directory: str | os.PathLike[str], name: str | None) -> str:
 
 
 def _check_first_step(arrays: Mapping[str, np.ndarray], combos: Sequence[Any] | None) -> None:
-    """Raise SamplesError for an episode that no reader can show; the other steps must be like the first."""
+    """Raise SamplesError for an episode that no reader could show. Its other steps must have the same fields."""
     missing = [name for name in ("observations", "actions", "rewards") if name not in arrays]
     if missing:
         raise SamplesError(f"{', '.join(missing)} must not be None")
@@ -449,12 +451,12 @@ def _parts(name: str, state: Any) -> dict[str, Any]:
 
 
 def _item(value: Any, index: int | None) -> Any:
-    """Return the value of one of several environments, or of the only one (None)."""
+    """Return the value for one of several environments, or for the only one (None)."""
     return value if index is None else value[index]
 
 
 def _final_arrays(final: Mapping[str, Any], index: int | None) -> dict[str, np.ndarray]:
-    """Return the arrays of one row by name, where there are any for this environment."""
+    """Return arrays of one row by name, for those final values that exist for this environment."""
     values = {"final_observation": _final(final["observation"], index), "final_value": _final(final["value"], index)}
     if final["state"] is not None:
         parts = final["state"] if isinstance(final["state"], tuple | list) else (final["state"],)

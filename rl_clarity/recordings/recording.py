@@ -1,4 +1,4 @@
-"""Read recordings: `rl_clarity.open_recording`."""
+"""`rl_clarity.open_recording` reads recordings."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from rl_clarity.recordings.step_arrays import Block, StepArray, intact_blocks
 
 
 class Recording(ABC):
-    """Episodes, in the order in which they began to be stored, and metadata of agent and environment."""
+    """Episodes in the order in which their recording began, and metadata of agent and environment."""
 
     metadata: Mapping[str, Any]
-    """What is known of `name`, `begun` (seconds since 1970), `checkpoint`, `environment`, `action_combos`, `gamma`,
+    """Known metadata of `name`, `begun` (seconds since 1970), `checkpoint`, `environment`, `action_combos`, `gamma`,
     `lambda` and `sampling`."""
     location: str
 
@@ -59,14 +59,14 @@ class Recording(ABC):
         return [(row, None) for row in self.table()]
 
     def checkpoint(self, episode: Episode) -> str | None:
-        """Return the path or address of the checkpoint that an episode began with; None if there is none."""
+        """Return the path or address of the checkpoint with which an episode began, or None."""
         return None
 
     def to_trajectories(self, count: int | None = None, max_steps: int = 512) -> Trajectories:
-        """Return trajectories of consecutive steps, from all over the recording, as `generate` takes them.
+        """Return trajectories of consecutive steps, distributed over the recording, as `generate` takes them.
 
-        A trajectory begins with an episode where possible, and continues with the episodes after it. Episodes that were
-        stopped count as truncated. Arrays are in memory.
+        A trajectory begins with an episode if possible, and continues with the following episodes. Stopped episodes
+        count as truncated. Arrays are in memory.
 
         Args:
             count: Number of trajectories; by default that of the episodes, at most 8.
@@ -79,7 +79,7 @@ class Recording(ABC):
         return recorded_trajectories(self, count, max_steps)
 
     def to_observations(self, count: int = 4096) -> Observations:
-        """Return observations at even distances, at most `count`, as `generate` takes them."""
+        """Return at most `count` observations at even distances, as `generate` takes them."""
         return recorded_observations(self, count)
 
     @overload
@@ -89,7 +89,7 @@ class Recording(ABC):
     def __getitem__(self, index: slice) -> list[Episode]: ...
 
     def __getitem__(self, index: int | slice) -> Episode | list[Episode]:
-        indices = range(len(self))[index]  # raises IndexError
+        indices = range(len(self))[index]  # raises IndexError if it is out of range
         return [self._episode(i) for i in indices] if isinstance(indices, range) else self._episode(indices)
 
     def __iter__(self) -> Iterator[Episode]:
@@ -100,9 +100,9 @@ class Recording(ABC):
 
 
 class StoredRecording(Recording):
-    """A recording as `Recorder` writes it; it may be read while it is written.
+    """A recording that `Recorder` wrote, or is still writing.
 
-    It shows the episodes that were there when it was opened; `refresh` adds newer ones and newer steps.
+    It has the episodes that existed when it was opened. `refresh` adds newer episodes and steps.
 
     Raises:
         SamplesError: There is no recording, or it is damaged. Damaged episodes raise it when they are read, not before.
@@ -115,8 +115,8 @@ class StoredRecording(Recording):
         self.refresh()
 
     def refresh(self) -> StoredRecording:
-        """Read what was written since, and return the recording."""
-        # Blocks are read after the episodes that they end, so that these are complete.
+        """Read what was written in the meantime, and return the recording."""
+        # Read the blocks after the episodes, so that the blocks of ended episodes are complete.
         episodes = decode_episodes(self._files.read_from(EPISODES, 0), self._files.path(EPISODES))
         blocks = np.frombuffer(complete_records(self._files.read_from(BLOCKS, 0), BLOCK), BLOCK)
         blocks = blocks[blocks["episode"] < len(episodes)]
@@ -126,8 +126,8 @@ class StoredRecording(Recording):
         self._bounds = np.searchsorted(self._blocks["episode"], np.arange(len(episodes) + 1))
         sums = np.concatenate([[0], np.cumsum(self._blocks["steps"], dtype=np.int64)])
         self._steps = np.diff(sums[self._bounds])
-        """Steps of each episode that are stored, by its index."""
-        # An episode without steps began when its writer was stopped, before its first block was written.
+        """Number of stored steps of each episode, by its index."""
+        # The writer of an episode without steps was stopped before it wrote the first block.
         has_steps = (episodes["steps"] > 0) | (self._steps > 0)
         self._facts = episodes[has_steps & (episodes["end"] != ENDS.index(REMOVED))]
         return self
@@ -157,7 +157,7 @@ class StoredRecording(Recording):
             problem = missing.get(row["episode"])
             try:
                 row = self._complete(row) if problem is None else row
-            except Exception as error:  # of any kind: the other episodes are listed
+            except Exception as error:  # any error: the other episodes are still listed
                 problem = describe_error(error)
             rows.append((row if row["return"] == row["return"] else {**row, "return": None}, problem))
         return rows
@@ -181,7 +181,7 @@ class StoredRecording(Recording):
         return Episode({**row, "steps": steps, "end": GOING}, self._arrays(index, steps, part=True))
 
     def _missing(self) -> dict[int, str]:
-        """Return why episodes are damaged, by index: blocks that are not listed, or that are not in the data files."""
+        """Return why episodes are damaged, by index, if blocks are not listed or not in the data files."""
         blocks, problems = self._blocks, dict[int, str]()
         for number in np.unique(blocks["file"]).tolist():
             name = data_file(number)
@@ -199,7 +199,7 @@ class StoredRecording(Recording):
         return problems | dict.fromkeys([*gaps.tolist(), *short.tolist()], lost)
 
     def _complete(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Count the steps, and sum the rewards, of an episode that did not end or whose writer was killed."""
+        """Count the steps and sum the rewards of an episode that did not end, or whose writer was killed."""
         if row["end"] == GOING:
             row["steps"] = int(self._steps[row["episode"]])
         if row["return"] != row["return"]:  # NaN
@@ -215,7 +215,9 @@ class StoredRecording(Recording):
         return Episode(row, self._arrays(row["episode"], row["steps"]))
 
     def _arrays(self, index: int, steps: int, *, part: bool = False) -> dict[str, Field]:
-        """Return the fields of an episode; with `part`, of its first steps, as they were when there were no more."""
+        """Return the fields of an episode. With `part`, return those of its first steps, as they were when there were
+        no more.
+        """
         records = self._blocks[self._bounds[index] : self._bounds[index + 1]]
         starts = np.cumsum(records["steps"], dtype=np.int64) - records["steps"]
         if part:
@@ -255,7 +257,7 @@ def open_recording(location: str | os.PathLike[str]) -> Recording:
 
 
 def is_recording(location: str | os.PathLike[str]) -> bool:
-    """Return whether there is a recording or a Minari dataset."""
+    """Return whether a location contains a recording or a Minari dataset."""
     from rl_clarity.recordings.minari_ import find_dataset
 
     path = local_path(os.fspath(location))

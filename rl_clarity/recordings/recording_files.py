@@ -1,4 +1,4 @@
-"""Where the files of a recording are: a local folder, or an address that fsspec supports."""
+"""Access the files of a recording in a local folder, or at an address that fsspec supports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rl_clarity.recordings.metadata import MAX_BYTES, decode_metadata
 
 
 class RecordingFiles:
-    """Files of a recording at a path or an address."""
+    """The files of a recording at a path or an address."""
 
     def __init__(self, location: str | os.PathLike[str]) -> None:
         from fsspec.core import url_to_fs
@@ -27,25 +27,25 @@ class RecordingFiles:
         self.is_local = local_path(self.location) is not None
 
     def path(self, name: str) -> str:
-        """Return the path or address of a file, for messages."""
+        """Return the path or address of a file, for error messages."""
         return f"{self.location}/{name}"
 
     def exists(self, name: str) -> bool:
-        """Return whether there is a file of this name."""
+        """Return whether a file of this name exists."""
         try:
             return self.size(name) >= 0
         except FileNotFoundError:
             return False
 
     def size(self, name: str) -> int:
-        """Return the bytes of a file; raises FileNotFoundError if it does not exist, SamplesError if it is no regular
-        file.
+        """Return the size of a file in bytes. Raises FileNotFoundError if it does not exist, SamplesError if it is not
+        a regular file.
         """
         return int(self._info(name)["size"])
 
     def state(self, name: str) -> tuple[Any, ...] | None:
-        """Return a value that changes whenever a file does; None if it does not exist. Its second item is the time of
-        the last change in seconds since 1970, where it is known.
+        """Return a value that changes whenever a file does, or None if it does not exist. Its second item is the time
+        of the last change in seconds since 1970, or None if unknown.
         """
         try:
             info = self._info(name)
@@ -66,7 +66,7 @@ class RecordingFiles:
         return info
 
     def read(self, name: str, start: int, end: int) -> bytes:
-        """Return bytes from `start` to `end`; raises SamplesError if the file does not have them."""
+        """Return the bytes from `start` to `end`. Raises SamplesError if the file is shorter."""
         try:
             data = self._read(f"{self._root}/{name}", start, end) if end > start else b""
         except Exception as error:
@@ -83,7 +83,7 @@ class RecordingFiles:
             return bytes(file.read(end - start))
 
     def names(self, folder: str) -> list[str]:
-        """Return sorted names of what is in a folder; none if it does not exist."""
+        """Return the sorted names of the entries of a folder, or none if it does not exist."""
         try:
             self._files.invalidate_cache()
             paths = self._files.ls(f"{self._root}/{folder}", detail=False)
@@ -104,14 +104,14 @@ class RecordingFiles:
         return decode_metadata(self.read(METADATA, 0, size), self.path(METADATA))
 
     def read_from(self, name: str, start: int) -> bytes:
-        """Return bytes from `start` to the file's end; empty if it does not exist."""
+        """Return the bytes from `start` to the end of a file, or b"" if it does not exist."""
         try:
             return self.read(name, start, max(start, self.size(name)))
         except FileNotFoundError:
             return b""
 
     def upload(self, path: Path, name: str) -> None:
-        """Replace a file by a local one."""
+        """Replace a file by a local file."""
         try:
             self._files.makedirs(f"{self._root}/{name}".rpartition("/")[0], exist_ok=True)
             self._files.put_file(str(path), f"{self._root}/{name}")

@@ -1,4 +1,4 @@
-"""Write the files of a recording: `RecordingWriter`, which `rl_clarity.Recorder` uses."""
+"""`RecordingWriter` writes the files of a recording for `rl_clarity.Recorder`."""
 
 from __future__ import annotations
 
@@ -42,21 +42,22 @@ from rl_clarity.recordings.step_arrays import intact_blocks
 
 LOCAL_FILE_BYTES = 2**29
 REMOTE_FILE_BYTES = 2**26
-"""Size at which a new data file begins. Object stores cannot append: their last data file is replaced as it grows."""
+"""Size at which a new data file begins. Object stores cannot append, so the last data file is replaced as a whole as it
+grows."""
 UPLOAD_SECONDS = 60.0
 UNLIMITED = Limits()
 LIMITED_FILES = 8
-"""Data files of a recording whose size is limited, at least: space is freed file by file."""
+"""Smallest number of data files of a recording with a size limit, because space is freed file by file."""
 MIN_FILE_BYTES = 2**16
 AgentSource = str | os.PathLike[str] | Callable[[str], object]
-"""A checkpoint, or a function that writes one to a path without suffix, to which it may add one."""
+"""A checkpoint, or a function that writes a checkpoint to a path without suffix, to which it may add a suffix."""
 
 
 class RecordingWriter:
-    """Appends to a recording's files; only one at a time can.
+    """Appends to the files of a recording, which only one writer at a time can do.
 
-    A recording at an address is written to a temporary folder and uploaded: every minute, and when it is closed.
-    `limits` are for recordings on a local disk.
+    A recording at an address is written to a temporary folder, which is uploaded every minute and when the writer is
+    closed. `limits` apply to recordings on a local disk.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class RecordingWriter:
         self._write(self._blocks, record.tobytes())
 
     def end(self, episode: int, facts: Mapping[str, Any]) -> None:
-        """Write why an episode ended, with all its facts; its blocks must have been added."""
+        """Write why an episode ended, with all its facts. Its blocks must already be added."""
         self._write(self._episodes, encode_episode({**facts, "episode": episode}))
         self._stored[episode] = StoredEpisode(self._going.pop(episode), facts.get("agent"))
 
@@ -149,7 +150,7 @@ class RecordingWriter:
         return number
 
     def thin(self) -> None:
-        """Remove episodes where there are more than the limits allow, and free their space."""
+        """Remove episodes if there are more than the limits allow, and free their space."""
         if not self._limits:
             return
         agents = {int(path.name[:5]): path for path in self._agent_files()}
@@ -182,7 +183,7 @@ class RecordingWriter:
             self._cleanup()
 
     def leave_to_parent(self) -> None:
-        """Close what a forked process has inherited; the files, and the lock, remain those of its parent."""
+        """Close the files that a forked process inherited. The files and the lock remain the parent's."""
         self._close_files()
         if self._cleanup is not None:
             self._cleanup.detach()
@@ -193,7 +194,7 @@ class RecordingWriter:
                 file.close()
 
     def _open(self, metadata: Mapping[str, Any]) -> None:
-        """Open the files, and repair what a writer, or a machine, that was stopped has left."""
+        """Open the files, and repair what a killed writer or a crash left incomplete."""
         path = self._folder / METADATA
         if path.exists():
             self.metadata = RecordingFiles(self._folder).metadata()
@@ -216,7 +217,7 @@ class RecordingWriter:
         self._agents = 1 + max((int(name[:5]) for name in names if name[:5].isdigit()), default=-1)
         latest = latest_blocks(records)
         bounds = np.searchsorted(latest["episode"], np.arange(self.count + 1))
-        last = int(ends["episode"][-1]) if len(ends) else -1  # the block before its end may not have been written
+        last = int(ends["episode"][-1]) if len(ends) else -1  # the last block of the episode may not have been written
         for facts in episodes:
             index = facts["episode"]
             blocks = latest[bounds[index] : bounds[index + 1]]
@@ -231,7 +232,7 @@ class RecordingWriter:
             self._next_data_file()
 
     def _open_records(self, name: str, dtype: np.dtype) -> tuple[IO[bytes], np.ndarray]:
-        """Open a file of records to append to it, without a last record that is incomplete; return its records."""
+        """Open a file of records for appending, without an incomplete last record. Return its records."""
         path = self._folder / name
         open_regular(path, "ab").close()
         file = open_regular(path, "r+b", buffering=0)
@@ -256,7 +257,7 @@ class RecordingWriter:
         return sorted((self._folder / AGENTS).glob("[0-9]*"))
 
     def _free_space(self) -> None:
-        """Copy what is kept from data files that also hold what was removed, and delete these files."""
+        """Copy the kept blocks from data files that also contain removed ones, and delete these files."""
         records = latest_blocks(np.frombuffer((self._folder / BLOCKS).read_bytes(), BLOCK))
         records = records[np.isin(records["episode"], [*self._stored, *self._going])]
         copied: dict[Path, np.ndarray] = {}
@@ -278,7 +279,7 @@ class RecordingWriter:
             path.unlink()
 
     def _write(self, file: IO[bytes] | None, data: bytes) -> int:
-        """Append to a file, all or nothing; return where the data begin."""
+        """Append to a file all bytes or none. Return the position of the data."""
         assert file is not None
         if self._torn:
             raise SamplesError(f"{self.location} ends with an incomplete write: nothing can be added to it")
@@ -299,13 +300,13 @@ class RecordingWriter:
         return SamplesError(f"cannot write to {self.location} ({error.strerror or error})")
 
     def _download(self, remote: RecordingFiles) -> None:
-        """Get everything but the data of a recording that is continued."""
+        """Download all files except the data of a recording that is continued."""
         for name in (METADATA, EPISODES, BLOCKS):
             if remote.exists(name):
                 (self._folder / name).write_bytes(remote.read_from(name, 0))
 
     def _upload(self, remote: RecordingFiles) -> None:
-        """Upload files that have changed: data first, so that readers find all that is listed."""
+        """Upload files that have changed, data first, so that all listed blocks can be read."""
         names = [
             *(f"{AGENTS}/{path.name}" for path in self._agent_files()),
             *sorted(path.name for path in self._folder.glob("data-*.bin")),
@@ -323,5 +324,5 @@ class RecordingWriter:
 
 
 def _sizes(blocks: np.ndarray) -> np.ndarray:
-    """Return the bytes of each block."""
+    """Return the size of each block in bytes."""
     return blocks["header"].astype(np.int64) + blocks["data"]

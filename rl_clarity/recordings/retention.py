@@ -1,4 +1,4 @@
-"""Which episodes of a recording are kept, where their number or their size is limited."""
+"""Choose which episodes of a recording to keep when their number or their size is limited."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ import numpy as np
 from rl_clarity.base.errors import OptionError
 
 FREED = 0.25
-"""Share of the bytes that is freed at once, because files are copied to free it."""
+"""Share of the bytes to free at once, because freeing space requires copying files."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of a recording; None for none."""
+    """Limits of a recording. None means no limit."""
 
     episodes: int | None = None
     bytes: int | None = None
-    """Of blocks and checkpoints on disk."""
+    """Limit of the bytes of blocks and checkpoints on disk."""
 
     def __post_init__(self) -> None:
         for name, limit in (("max_episodes", self.episodes), ("max_bytes", self.bytes)):
@@ -33,7 +33,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class StoredEpisode:
-    """What an episode that ended takes."""
+    """The disk space of an episode that ended."""
 
     bytes: int
     agent: int | None
@@ -43,10 +43,10 @@ class StoredEpisode:
 def choose_removed(
     episodes: Mapping[int, StoredEpisode], agent_bytes: Mapping[int, int], disk_bytes: int, limits: Limits
 ) -> list[int]:
-    """Return the episodes, by index, to remove in order to keep within the limits.
+    """Return the indices of the episodes to remove in order to keep within the limits.
 
-    Of the older half, those that are closest to their neighbors are removed first: the past becomes thin evenly. The
-    oldest is kept where possible, the newest always.
+    Of the older half, the episodes that are closest to their neighbors are removed first, so that the past becomes
+    sparse evenly. The oldest episode is kept if possible, the newest always.
     """
     indices = np.array(sorted(episodes), np.int64)
     users = Counter(episode.agent for episode in episodes.values())

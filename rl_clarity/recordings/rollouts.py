@@ -1,4 +1,4 @@
-"""Rollouts: let an agent act in a vector environment, and keep what it saw and did."""
+"""Rollouts: let an agent act in a vector environment, and store what it observed and did."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from rl_clarity.recordings.array_stores import ArrayStore, MemoryStore, StepReco
 from rl_clarity.recordings.samples import Observations, Trajectories, from_arrays
 
 Progress = Callable[[int, int], None]
-"""Called with the number of environment steps done, and of all."""
+"""A function that is called with the number of environment steps that are done, and the total."""
 Record = dict[str, np.ndarray]
-"""One step: arrays (N, ...) by the field names of `Trajectories`."""
+"""A step, as arrays (N, ...) by the field names of `Trajectories`."""
 _OBSERVED = ("observations", "states.")
 CHECKED_STEPS = 64
-"""After so many steps, the range of observations is checked, and again at the end of a collection."""
+"""Number of steps after which the range of observations is checked first; it is checked again at the end."""
 
 
 class Player(Protocol):
-    """What an agent needs to act: a part of `rl_clarity.agents.protocol.Agent`."""
+    """The members of `rl_clarity.agents.protocol.Agent` that acting requires."""
 
     @property
     def num_actions(self) -> int: ...
@@ -45,7 +45,7 @@ class Player(Protocol):
 
 @dataclass(frozen=True)
 class RandomPolicyAgent:
-    """A player whose policy is uniform: the baseline to compare returns with."""
+    """An agent with a uniform policy, as a baseline for returns."""
 
     num_actions: int
 
@@ -62,7 +62,7 @@ class RandomPolicyAgent:
 
 @dataclass(frozen=True)
 class Transition:
-    """One step of N environments: what the agent saw and did, and what the environments returned."""
+    """A step of N environments: what the agent observed and did, and what the environments returned."""
 
     observations: np.ndarray  # (N, H, W, C) uint8, preprocessed
     state: State
@@ -74,7 +74,7 @@ class Transition:
     firsts: np.ndarray  # (N,) bool
     action_masks: np.ndarray | None  # (N, A) bool: the valid actions; None if all are
     result: Step
-    final_values: np.ndarray  # (N,) float32: values of states in which episodes were truncated, else 0
+    final_values: np.ndarray  # (N,) float32: values of the states in which episodes were truncated, else 0
     frames: np.ndarray | None  # (N, H', W', 3) uint8: rendered before the step, on request
 
 
@@ -85,9 +85,9 @@ class ActionChoice:
     temperature: float = 1.0
     """Divides the logits of the policy: below 1 for more likely actions, above 1 for more random ones."""
     greedy: bool = False
-    """Take the most likely action instead of sampling one; always so for action values."""
+    """Take the most likely action instead of sampling one. Agents with action values always do."""
     action_noise: float = 0.0
-    """Probability of a uniformly random action instead."""
+    """Probability of a uniformly random action."""
 
     def __post_init__(self) -> None:
         positive = isinstance(self.temperature, int | float) and 0 < self.temperature < math.inf
@@ -95,7 +95,7 @@ class ActionChoice:
         check_option(self, "action_noise", 0 <= self.action_noise <= 1, "must be a probability from 0 to 1")
 
     def is_random(self, outputs: Outputs) -> bool:
-        """Return whether the outputs leave a choice."""
+        """Return whether actions are chosen at random."""
         return self.action_noise > 0 or not (self.greedy or outputs.policy_logits is None)
 
     def weights(self, outputs: Outputs, masks: np.ndarray | None = None) -> np.ndarray:
@@ -117,10 +117,10 @@ class ActionChoice:
         return (1 - self.action_noise) * probabilities + self.action_noise * uniform
 
     def behavior_logits(self, outputs: Outputs, masks: np.ndarray | None = None) -> np.ndarray | None:
-        """Return logarithms (B, A) float32 of the probabilities of actions; None for the policy's own, and without a
-        choice.
+        """Return the log probabilities (B, A) float32 with which actions are sampled. Return None if they are the
+        policy's, or no action is sampled.
 
-        Those of invalid actions are -inf.
+        Invalid actions have -inf.
         """
         unchanged = self.temperature == 1 and not self.action_noise and masks is None
         if unchanged or not self.is_random(outputs):
@@ -139,7 +139,7 @@ def choose_actions(
     choice: ActionChoice = POLICY,
     masks: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return actions (B,) int64: by default sampled from the policy, or those with the highest action values.
+    """Return actions (B,) int64, by default sampled from the policy, or those with the highest action values.
 
     `masks` (B, A) are true for valid actions.
     """
@@ -161,18 +161,18 @@ def collect_trajectories(
     store: ArrayStore | None = None,
     progress: Progress | None = None,
 ) -> Trajectories:
-    """Collect `num_steps` steps of each environment, after one first step that is discarded.
+    """Collect `num_steps` steps of each environment, after a first step that is discarded.
 
-    `full_resolution` keeps rendered frames, too. Arrays are kept in `store`: memory by default, or files
-    (`SamplesWriter`), so that memory use does not grow with `num_steps`. The result is determined by agent,
-    environment and generator.
+    `full_resolution` also stores rendered frames. Arrays are stored in `store`, in memory by default or in files
+    (`SamplesWriter`), so that memory does not limit `num_steps`. The result is determined by agent, environment and
+    generator.
 
     Raises SamplesError if agent and environment do not fit each other, and for rewards that are not
     finite real numbers.
     """
     recorder = StepRecorder(store or MemoryStore(), environment.num_envs, num_steps)
     records = _records(play(agent, environment, rng, render=lambda t: full_resolution and t > 0))
-    # As in the original implementation; an environment may have nothing to render before its first step.
+    # As in the original program, because some environments cannot render before the first step.
     next(records)
     for t in range(num_steps):
         recorder.add(next(records))
@@ -208,7 +208,7 @@ def collect_observations(
     def is_kept(t: int) -> bool:
         return t >= burn_in and (t - burn_in) % obs_every == obs_every - 1
 
-    # Where environments have idle steps, the steps to keep are not known in advance.
+    # If environments have idle steps, the steps to keep are not known in advance.
     always = getattr(environment, "idles", False)
     records = _records(play(agent, environment, rng, render=lambda t: full_resolution and (always or is_kept(t))))
     num_steps = burn_in + num_obs * obs_every
@@ -235,10 +235,11 @@ def play(
     render: Callable[[int], bool] = lambda _: False,
     active: Callable[[], np.ndarray | None] = lambda: None,
 ) -> Generator[Transition, None, None]:
-    """Yield transitions without end.
+    """Yield transitions endlessly.
 
-    `render(t)` says whether to render frames before step t; `active()`, asked before each step, which environments (N,)
-    matter: in the others the agent's outputs are not computed and are 0. Random numbers do not depend on it.
+    `render(t)` returns whether to render frames before step t. `active()` is called before each step and returns the
+    environments (N,) whose outputs are needed; the outputs of others are not computed, and are 0. Random numbers do not
+    depend on it.
     """
     n = environment.num_envs
     if agent.num_actions != environment.num_actions:
@@ -276,7 +277,7 @@ def play(
 
 
 def _check_range(agent: Player, layout: ImageLayout | None) -> None:
-    """Raise SamplesError for an agent that was not told its range in an environment with unusual bounds."""
+    """Raise SamplesError for an agent that may need `value_range`, because the environment's bounds are unusual."""
     scale: InputScale | None = getattr(agent, "input_scale", None)
     if scale is None or not scale.assumed or layout is None:
         return
@@ -294,7 +295,7 @@ def _check_range(agent: Player, layout: ImageLayout | None) -> None:
 def _step_active(
     agent: Player, observations: np.ndarray, state: State, firsts: np.ndarray, active: np.ndarray | None
 ) -> tuple[Outputs, State]:
-    """Return the agent's step in active environments; outputs of the others are 0, and their states stay."""
+    """Run the agent in active environments. Outputs of the others are 0, and their states do not change."""
     if active is None or active.all():
         return agent.step(observations, state, firsts)
     rows = np.flatnonzero(active)
@@ -315,7 +316,7 @@ def _step_active(
 
 
 def _check_step(step: Step, t: int) -> None:
-    """Check what an environment of any origin returned."""
+    """Check the arrays that an environment returned."""
     if step.rewards.dtype.kind not in "biuf" or not np.isfinite(step.rewards).all():
         raise SamplesError(f"rewards of step {t} are {step.rewards}; they must be finite real numbers")
     for name in ("firsts", "truncated"):
@@ -325,7 +326,7 @@ def _check_step(step: Step, t: int) -> None:
 
 
 def observe(agent: Player, frames: np.ndarray) -> np.ndarray:
-    """Return observations for frames, as uint8, which agents accept whatever their `preprocess` returns."""
+    """Return observations for frames as uint8, which agents accept whatever their `preprocess` returns."""
     observations = preprocess(agent, frames)
     if np.issubdtype(observations.dtype, np.floating):
         observations = np.rint(observations * 255).astype(np.uint8)
@@ -341,13 +342,13 @@ def observe(agent: Player, frames: np.ndarray) -> np.ndarray:
 
 
 def _final_values(agent: Player, result: Step, state: State) -> np.ndarray:
-    """Return values (N,) of the final observations of truncated episodes; 0 elsewhere, and where there is no
+    """Return the values (N,) of the final observations of truncated episodes, and 0 elsewhere or without an
     observation.
     """
     values = np.zeros(len(result.firsts), np.float32)
     environments = [i for i in result.final_observations if result.truncated[i]]
     if environments:
-        # The whole batch, because a network may be compiled for each batch size.
+        # Pass the whole batch, because a network may be compiled for each batch size.
         observations = result.observations.copy()
         observations[environments] = np.stack([result.final_observations[i] for i in environments])
         outputs, _ = agent.step(observe(agent, observations), state, np.zeros(len(values), bool))
@@ -359,7 +360,7 @@ def _final_values(agent: Player, result: Step, state: State) -> np.ndarray:
 
 
 def _records(transitions: Iterator[Transition]) -> Generator[Record, None, None]:
-    """Yield records without idle steps: environments without idle steps wait for the others."""
+    """Yield records without idle steps. Environments without idle steps are buffered until the others catch up."""
     queues: list[deque[Record]] = []
     for transition in transitions:
         record, idle = _to_record(transition), transition.result.idle

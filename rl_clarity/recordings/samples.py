@@ -1,4 +1,4 @@
-"""What an agent saw and did in an environment, as arrays: N environments, T steps, M extra observations."""
+"""Arrays of what an agent observed and did, in N environments, T steps and M extra observations."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rl_clarity.environments.protocol import Combo
 
 
 class RaggedArray:
-    """An array (N, T, ...) whose N rows differ in length, and are read where it is indexed: `array[row, steps]`.
+    """An array (N, T, ...) whose N rows have different lengths and are read when they are indexed: `array[row, steps]`.
 
-    A row is an array (T, ...) or anything that is indexed like one. `shape` has the length of the longest.
+    A row is an array (T, ...) or anything that can be indexed like one. `shape` has the length of the longest row.
     """
 
     def __init__(self, rows: Sequence[Any]) -> None:
@@ -42,9 +42,10 @@ class RaggedArray:
 
 @dataclass(frozen=True)
 class Trajectories:
-    """T consecutive steps of N environments. At step t the agent saw `observations[:, t]` and took `actions[:, t]`.
+    """T consecutive steps of N environments. At step t the agent observed `observations[:, t]` and took `actions[:,
+    t]`.
 
-    Where trajectories differ in length, all arrays are a `RaggedArray`.
+    If trajectories have different lengths, all arrays are `RaggedArray`s.
     """
 
     observations: np.ndarray  # (N, T, H, W, C) uint8
@@ -70,7 +71,7 @@ class Trajectories:
         return actions.row_length(trajectory) if isinstance(actions, RaggedArray) else actions.shape[1]
 
     def select(self, trajectory: int) -> Trajectories:
-        """Return one of the trajectories, (1, T)."""
+        """Return one of the trajectories as (1, T)."""
         rows = slice(trajectory, trajectory + 1)
         arrays = {name: array[rows] for name, array in to_arrays(self).items()}
         return dataclasses.replace(from_arrays(Trajectories, arrays), action_combos=self.action_combos)
@@ -78,18 +79,18 @@ class Trajectories:
 
 @dataclass(frozen=True)
 class Observations:
-    """Extra observations, many steps apart, for feature visualization."""
+    """Extra observations, many steps apart, from which features are computed."""
 
     observations: np.ndarray  # (M, H, W, C) uint8
     states: tuple[np.ndarray, ...] | None = None  # each (M, ...): state before the observation
     observations_full: np.ndarray | None = None  # (M, H', W', 3) uint8
     ages: np.ndarray | None = None  # (M,) int: steps since the episode began
-    episodes: np.ndarray | None = None  # (M,) int: number of the episode; each has another
-    trajectory_frames: np.ndarray | None = None  # (M, 2) int: trajectory and frame it was taken from, or -1, -1
+    episodes: np.ndarray | None = None  # (M,) int: number of the episode
+    trajectory_frames: np.ndarray | None = None  # (M, 2) int: trajectory and frame that it was taken from, or -1, -1
 
     @classmethod
     def none(cls, shape: Sequence[int]) -> Observations:
-        """Return no extra observations of shape (H, W, C), for kinds of pages without them."""
+        """Return zero extra observations of shape (H, W, C), for kinds of pages that use none."""
         return cls(np.zeros((0, *shape), np.uint8))
 
 
@@ -100,7 +101,7 @@ _NOT_ARRAYS = ("action_combos",)
 
 
 def to_arrays(samples: Trajectories | Observations) -> dict[str, np.ndarray]:
-    """Return the arrays by name, without those that are None; the parts of a state are `states.0`, `states.1`, ..."""
+    """Return the arrays by name, without those that are None. Parts of a state are `states.0`, `states.1`, ..."""
     arrays: dict[str, np.ndarray] = {}
     for field in dataclasses.fields(samples):
         value = getattr(samples, field.name)

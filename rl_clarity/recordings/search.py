@@ -17,24 +17,26 @@ FOLLOW = "--follow-links (follow_links=True)"
 
 @dataclass(frozen=True)
 class FoundRecording:
-    """A recording in a log directory; or something else there that may have recordings and is not searched."""
+    """A recording in a log directory, or something that may be one and cannot be searched."""
 
     location: str
     root: str
-    """The directory that its files must be inside of, links followed: the log directory, or what a link leads to."""
+    """The directory that must contain its files after links are resolved: the log directory, or the target of
+    a link."""
     problem: str | None = None
     """Why it is not searched."""
 
 
 def find_recordings(location: str | os.PathLike[str], *, follow_links: bool = False) -> list[FoundRecording]:
-    """Return the recording at a location, or those of a log directory and, if it is local, of all runs below it.
+    """Return the recording at a location, or the recordings of a log directory and, if it is local, of all runs below
+    it.
 
-    Nothing that may have recordings is left out: links that lead out of the log directory, and folders that cannot be
-    read, are listed with a `problem`.
+    Nothing that may contain recordings is omitted: links out of the log directory, and folders that cannot be read, are
+    listed with a `problem`.
 
     Args:
         location: Path or address.
-        follow_links: Whether to search what links to other folders lead to. Links that do not belong to the owner of
+        follow_links: Whether to search the targets of links to other folders. Links that do not belong to the owner of
             the log directory are never followed.
 
     Raises:
@@ -57,7 +59,7 @@ def recordings_at(location: str | os.PathLike[str]) -> list[str]:
 
 
 def _may_be(files: RecordingFiles, name: str) -> bool:
-    """Return whether there is a recording in a folder, even one that cannot be read."""
+    """Return whether a folder contains a recording, even an unreadable one."""
     try:
         return files.exists(f"{name}/{METADATA}")
     except SamplesError:
@@ -70,9 +72,9 @@ class _Search:
     def __init__(self, folder: Path, follow_links: bool) -> None:
         self._folder, self._follow_links = folder, follow_links
         self._pending = [(folder, folder.resolve())]
-        """Folders to search, with the directories that their files must be inside of."""
+        """Folders to search, with the directories that must contain their files."""
         self._followed: dict[Path, Path] = {}
-        """What links lead to, and the first link to it."""
+        """Targets of links, with the first link to each."""
 
     def run(self) -> Iterator[FoundRecording]:
         while self._pending:
@@ -81,7 +83,7 @@ class _Search:
                 with os.scandir(folder) as listed:
                     entries = list(listed)
             except FileNotFoundError:
-                continue  # deleted since
+                continue  # deleted in the meantime
             except OSError as error:
                 yield FoundRecording(str(folder), str(root), f"it cannot be searched: {describe_error(error)}")
                 continue
@@ -93,7 +95,7 @@ class _Search:
                     yield from self._visit(path, root)
 
     def _visit(self, path: Path, root: Path) -> Iterator[FoundRecording]:
-        """Yield a folder: it is a recording, or is searched later."""
+        """Yield a folder if it is a recording; otherwise search it later."""
         metadata = path / METADATA
         if path.parent.parts[-2:] != PurePosixPath(PLUGIN).parts:
             self._pending.append((path, root))
@@ -103,15 +105,15 @@ class _Search:
             yield FoundRecording(str(path), str(root))
 
     def _link(self, path: Path, root: Path) -> Iterator[FoundRecording]:
-        """Yield a link, which may lead to runs, or to a recording."""
+        """Yield a link that may lead to runs or to a recording."""
         try:
             target = path.resolve(strict=True)
-        except (OSError, RuntimeError):  # the latter for links in a circle
-            if not path.name.startswith("."):  # locks of editors
+        except (OSError, RuntimeError):  # RuntimeError for circular links
+            if not path.name.startswith("."):  # lock files of editors
                 yield FoundRecording(str(path), str(root), _describe_link(path))
             return
         if not target.is_dir() or any(target.is_relative_to(one) for one in (root, self._folder.resolve())):
-            return  # what is inside is found without the link
+            return  # its target is searched anyway
         problem = None
         if not self._follow_links:
             problem = f"a link to {target}, not followed: {FOLLOW} shows what is there"
@@ -131,7 +133,7 @@ def _describe_link(path: Path) -> str:
 
 
 def _is_there(path: Path) -> bool:
-    """Return whether there is something at a path, even if that cannot be looked at."""
+    """Return whether something exists at a path, even if it is not accessible."""
     try:
         path.lstat()
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""Arrays of an episode's steps, which are read from a recording's data files where they are indexed."""
+"""Arrays of an episode's steps, which are read from data files when they are indexed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rl_clarity.recordings.recording_files import RecordingFiles
 
 
 class Block:
-    """Some steps of an episode in a data file."""
+    """Consecutive steps of an episode in a data file."""
 
     def __init__(self, files: RecordingFiles, record: np.void) -> None:
         self._files = files
@@ -43,7 +43,7 @@ class Block:
         return list(self._stored)
 
     def is_intact(self) -> bool:
-        """Return whether all arrays can be read. That of the last write may not, if the machine was stopped."""
+        """Return whether all arrays can be read, which may not hold for the last write before a crash."""
         try:
             for name in self.names:
                 self.read(name)
@@ -74,7 +74,7 @@ def intact_blocks(files: RecordingFiles, records: np.ndarray) -> np.ndarray:
         return records
     last = int(records["file"][-1])
     if files.state(data_file(last)) is None:
-        # Where space was freed, there is a later file. Otherwise the creation of this one did not reach the disk.
+        # If space was freed, there is a later file. Otherwise the creation of this file did not reach the disk.
         freed = files.state(data_file(last + 1)) is not None
         return records if freed else records[records["file"] != last]
     try:
@@ -85,7 +85,7 @@ def intact_blocks(files: RecordingFiles, records: np.ndarray) -> np.ndarray:
 
 
 class StepArray:
-    """One field of an episode, (T, ...), which is read from its file where it is indexed."""
+    """A field (T, ...) of an episode, which is read from its file when it is indexed."""
 
     def __init__(self, blocks: Sequence[Block], name: str) -> None:
         self._blocks, self._name = blocks, name

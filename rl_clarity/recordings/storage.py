@@ -1,7 +1,7 @@
-"""Samples on disk: a folder of `.npy` files and an index, `samples.json`, that lists them.
+"""Store samples on disk, in a folder of `.npy` files with an index, `samples.json`, that lists them.
 
-The index is replaced atomically once all arrays of new samples are on disk: a reader finds the old samples or the new
-ones, complete, whenever a writer was stopped. Arrays are memory-mapped. Loading never runs code: `.npy` files of
+The index is replaced atomically once all arrays of new samples are on disk, so a reader finds either the old samples or
+the new ones, complete, even if a writer was killed. Arrays are memory-mapped. Loading never runs code: `.npy` files of
 objects, which contain pickles, are refused.
 """
 
@@ -44,22 +44,22 @@ class SamplePaths:
     """Where the samples of a checkpoint are saved."""
 
     model: Path
-    """A file: the checkpoint that collected the samples, which `resample=False` loads."""
+    """Path of the checkpoint that collected the samples, which `resample=False` loads."""
     metadata: Path
-    """A JSON file."""
+    """Path of a JSON file."""
     trajectories: Path
-    """A folder."""
+    """Path of a folder."""
     observations: Path
-    """A folder."""
+    """Path of a folder."""
     temporary: Path | None = None
-    """The folder to remove afterwards, if the samples are temporary."""
+    """A temporary folder to remove afterwards, or None."""
 
 
 def sample_paths(checkpoint_path: str | os.PathLike[str], load: LoadOptions) -> SamplePaths:
-    """Choose paths for a checkpoint's samples; by default in `rl-clarity/` beside the checkpoint.
+    """Choose the paths of a checkpoint's samples, by default in `rl-clarity/` beside the checkpoint.
 
-    If that folder is not writable, or the checkpoint is remote, the default is the user's cache folder; with
-    `temp_files`, a new temporary folder.
+    If that folder is not writable, or the checkpoint is remote, the default is the user's cache folder. With
+    `temp_files` it is a new temporary folder.
     """
     checkpoint_path = os.fspath(checkpoint_path)
     name = PurePosixPath(checkpoint_path)
@@ -88,8 +88,8 @@ def _default_folder(checkpoint_path: str) -> Path:
 class SamplesWriter:
     """Writes samples to a folder, array by array, into `store`.
 
-    A context manager: arrays that were not committed are removed on exit. Only one process at a time can write to a
-    folder; another one gets a SamplesError.
+    Use it as a context manager: arrays that were not committed are removed on exit. Only one process at a time can
+    write to a folder; others get a SamplesError.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -108,7 +108,7 @@ class SamplesWriter:
         return self
 
     def commit(self, samples: Trajectories | Observations, facts: Mapping[str, Any] | None = None) -> None:
-        """Replace the folder's samples by these, whose arrays are in `store`; `facts` (JSON) are saved with them."""
+        """Replace the folder's samples by those in `store`, and save `facts` (JSON) with them."""
         folder = self.store.folder
         arrays = {
             name: {

@@ -1,4 +1,4 @@
-"""Verify that all of a recording can be read, and rebuild its lists of episodes and blocks from its data files."""
+"""Verify that a recording can be read, and rebuild its lists of episodes and blocks from its data files."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ from rl_clarity.recordings.recording_files import RecordingFiles
 from rl_clarity.recordings.step_arrays import Block
 
 MAX_EPISODES = 10**6
-"""Indices of episodes that are rebuilt: a damaged block can name any."""
+"""Largest index of an episode that is rebuilt, because a damaged block can contain any index."""
 
 
 @dataclass(frozen=True)
 class RecordingVerification:
-    """What of a recording can be read."""
+    """The result of verifying a recording."""
 
     location: str
     episodes: int = 0
-    """Episodes that are listed."""
+    """Number of listed episodes."""
     damaged: dict[int, str] = field(default_factory=dict)
-    """Why episodes cannot be read, by index."""
+    """Reasons why episodes cannot be read, by index."""
     error: str | None = None
-    """Why none of them can."""
+    """Reason why no episode can be read."""
     replaced: str | None = None
-    """Folder of copies of the files that a repair has replaced."""
+    """Folder with copies of the files that a repair replaced."""
 
     @property
     def is_intact(self) -> bool:
@@ -70,7 +70,7 @@ class RecordingVerification:
 
 
 def verify_recording(location: str | os.PathLike[str]) -> RecordingVerification:
-    """Read all of a recording, and return which of its episodes are damaged, and why."""
+    """Read all of a recording, and return which episodes are damaged and why."""
     place = os.fspath(location)
     try:
         recording = StoredRecording(location)
@@ -92,7 +92,7 @@ def verify_recording(location: str | os.PathLike[str]) -> RecordingVerification:
 
 
 def _unlisted(files: RecordingFiles) -> dict[int, str]:
-    """Return why episodes are damaged that have blocks, but are not listed."""
+    """Return episodes that have blocks but are not listed, each with the reason that it counts as damaged."""
     count = len(decode_episodes(files.read_from(EPISODES, 0), files.path(EPISODES)))
     blocks = np.frombuffer(complete_records(files.read_from(BLOCKS, 0), BLOCK), BLOCK)
     unlisted = np.unique(blocks["episode"][blocks["episode"] >= count]).tolist()
@@ -102,9 +102,9 @@ def _unlisted(files: RecordingFiles) -> dict[int, str]:
 def repair_recording(location: str | os.PathLike[str]) -> RecordingVerification:
     """Rebuild `episodes.bin` and `blocks.bin` of a damaged recording from its data files, and verify it.
 
-    Blocks that cannot be read are left out, and an episode ends as stopped before the first of them. Where the record
-    of an episode's beginning is lost, its number is its index. Data files are not changed; copies of the files that
-    are replaced are kept in a folder `before-repair-1`, `before-repair-2`, ...
+    Unreadable blocks are omitted, and an episode ends as stopped before the first of them. If the record of an
+    episode's beginning is lost, its number is its index. Data files are not changed. Copies of replaced files are kept
+    in a folder `before-repair-1`, `before-repair-2`, ...
 
     Raises:
         OptionError: The recording is not at a path.
@@ -135,7 +135,7 @@ def repair_recording(location: str | os.PathLike[str]) -> RecordingVerification:
 
 
 def _find_episodes(data: bytes) -> np.ndarray:
-    """Return the records of `episodes.bin` with a correct checksum, wherever they begin."""
+    """Return the records of `episodes.bin` that have a correct checksum, wherever they begin."""
     size, position, found = EPISODE.itemsize, 0, []
     while position + size <= len(data):
         record = data[position : position + size]
@@ -148,7 +148,7 @@ def _find_episodes(data: bytes) -> np.ndarray:
 
 
 def _find_blocks(files: RecordingFiles, folder: Path) -> np.ndarray:
-    """Return the records of all blocks that can be read, in the order of writing."""
+    """Return the records of all readable blocks, in the order of writing."""
     found = []
     for path in sorted(folder.glob("data-*.bin")):
         number = path.stem.partition("-")[2]
@@ -165,7 +165,7 @@ def _find_blocks(files: RecordingFiles, folder: Path) -> np.ndarray:
 
 
 def _scan(data: mmap.mmap, number: int) -> Iterator[np.ndarray]:
-    """Yield records (1,) of what seem to be blocks of a data file."""
+    """Yield records (1,) of everything in a data file that looks like a block."""
     position = data.find(MAGIC)
     while position >= 0:
         _, size, checksum = PREFIX.unpack(data[position : position + PREFIX.size].ljust(PREFIX.size, b"\0"))
@@ -182,12 +182,12 @@ def _scan(data: mmap.mmap, number: int) -> Iterator[np.ndarray]:
                     yield np.array([values], BLOCK)
                 following = start + size + length
             except (ValueError, TypeError, LookupError, AttributeError, StopIteration, OverflowError, RecursionError):
-                pass  # another program has written it
+                pass  # written by another program
         position = data.find(MAGIC, following)
 
 
 def _rebuild(records: np.ndarray, blocks: np.ndarray, begun: float) -> tuple[np.ndarray, bytes]:
-    """Return the blocks that are kept, and the content of `episodes.bin`."""
+    """Return the blocks to keep, and the content of `episodes.bin`."""
     removed = set(records["episode"][records["end"] == ENDS.index(REMOVED)].tolist())
     latest = latest_blocks(blocks[~np.isin(blocks["episode"], [*removed])])
     known: dict[int, list[dict[str, Any]]] = {}
@@ -210,7 +210,7 @@ def _rebuild(records: np.ndarray, blocks: np.ndarray, begun: float) -> tuple[np.
 
 
 def _copy(folder: Path) -> Path:
-    """Copy the files that are replaced to a new folder, and return it."""
+    """Copy the files that will be replaced to a new folder, and return it."""
     target = next(path for i in itertools.count(1) if not os.path.lexists(path := folder / f"before-repair-{i}"))
     target.mkdir()
     for name in (EPISODES, BLOCKS):

@@ -1,1 +1,1 @@
-"""Sources: where the episodes of an agent come from. One source per module."""
+"""Sources provide the episodes of an agent. Each module has one kind of source."""

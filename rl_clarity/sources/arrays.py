@@ -1,4 +1,4 @@
-"""Samples that exist: arrays, or episodes of a recording."""
+"""A source of existing samples: arrays, or episodes of a recording."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rl_clarity.sources.source import Samples, Source
 
 @dataclass(frozen=True)
 class ArraysSource(Source):
-    """Samples that are in memory or read from a recording where they are indexed."""
+    """Samples in memory, or read from a recording when they are indexed."""
 
     agent: Agent
     checkpoint: Checkpoint | None
@@ -30,7 +30,7 @@ class ArraysSource(Source):
     metadata: Mapping[str, Any]
     recording: Recording | None = None
     content: Sequence[object] | None = None
-    """JSON value that identifies agent and samples; computed from all arrays by default."""
+    """JSON value that identifies agent and samples. By default it is computed from all arrays."""
 
     @cached_property
     def identity(self) -> list[object]:

@@ -1,4 +1,4 @@
-"""Samples that the agent of a checkpoint collects, or that were saved when it did so before."""
+"""A source of samples that the agent of a checkpoint collects, or that an earlier run saved."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ READ_ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class SamplingPlan:
-    """What determines the samples, besides the agent and its environment."""
+    """Everything that determines the samples besides the agent and its environment."""
 
     trajectories: TrajectoriesOptions
     observations: ObservationsOptions
@@ -64,18 +64,18 @@ class SamplingPlan:
 
 @dataclass(frozen=True)
 class CheckpointSource(Source):
-    """An agent and its samples, which the keys identify whether or not they are collected yet."""
+    """An agent and its samples, which keys identify whether or not they are collected yet."""
 
     checkpoint: Checkpoint
     agent: Agent
     paths: SamplePaths
     plan: SamplingPlan
     spec: EnvironmentSpec | None
-    """Where to collect samples; None to use saved ones."""
+    """The environment in which to collect samples, or None to use saved ones."""
     trajectories_key: str
     observations_key: str
     content: IO[bytes] | None = field(default=None, repr=False)
-    """Content of the checkpoint's file as it was read, on rank 0, to be saved with new samples."""
+    """Bytes of the checkpoint's file when it was read, on rank 0, to be saved with new samples."""
 
     @property
     def identity(self) -> list[object]:
@@ -84,7 +84,7 @@ class CheckpointSource(Source):
 
     @functools.cached_property
     def observer(self) -> Agent:
-        """The agent that plays the extra observations."""
+        """The agent that plays for the extra observations."""
         if not self.plan.observations.bfloat16:
             return self.agent
         observer = formats.build_agent(self.checkpoint, dtype_policy="mixed_bfloat16")
@@ -93,9 +93,9 @@ class CheckpointSource(Source):
 
     @property
     def up_to_date(self) -> bool:
-        """Whether saved samples can be used: those of the same agent, options, seed and code, with their metadata.
+        """Whether saved samples can be used, because agent, options, seed, code and metadata are the same.
 
-        Metadata are written last: a run that was killed before has left none, or those of earlier samples.
+        Metadata are written last, so a run that was killed before has left none, or those of earlier samples.
         """
         if self.spec is None:
             return True
@@ -121,8 +121,8 @@ class CheckpointSource(Source):
         return Samples(trajectories, observations, metadata)
 
     def preview(self, recordings: Directory) -> Preview:
-        """Return a few of the saved samples; if they are not up to date, a few steps that are collected for the
-        preview.
+        """Return a few of the saved samples, or a few steps that are collected for the preview if they are not up to
+        date.
         """
         if self.spec is None or self.up_to_date:
             samples = self.load()
@@ -159,10 +159,10 @@ def open_source(
     address: str | None = None,
     agent: Agent | None = None,
 ) -> Iterator[CheckpointSource]:
-    """Read a checkpoint and identify its samples, without collecting them; temporary samples are removed on exit.
+    """Read a checkpoint and identify its samples, without collecting them. Temporary samples are removed on exit.
 
     `address` is the URL that the checkpoint was downloaded from. With `agent`, the checkpoint is the one that this
-    agent was loaded from, before edits; its samples are new, and temporary unless `load` names files. Raises
+    agent was loaded from, before edits; then its samples are new, and temporary unless `load` names files. Raises
     SamplesError if `load` names an environment and reuses samples of another one.
     """
     if agent is not None:
@@ -190,7 +190,7 @@ def predict_identity(checkpoint_path: Path, load: LoadOptions, plan: SamplingPla
 
 @contextmanager
 def _naming(folder: Path) -> Iterator[None]:
-    """Add the folder, and what to do, to the message of a SamplesError."""
+    """Add the folder and the remedy to the message of a SamplesError."""
     try:
         yield
     except SamplesError as error:
@@ -228,7 +228,7 @@ def _read_source(
 
 
 def _check_environment(paths: SamplePaths, load: LoadOptions) -> None:
-    """Raise SamplesError if the caller names another environment than the one that saved samples are of."""
+    """Raise SamplesError if the caller names another environment than that of the saved samples."""
     requested = load.metadata.get("env_name") or load.metadata.get("env_id")
     environment = load_metadata(paths.metadata).get("environment") if requested else None
     played = environment.get("name") if isinstance(environment, Mapping) else None
@@ -239,7 +239,7 @@ def _check_environment(paths: SamplePaths, load: LoadOptions) -> None:
 
 
 def _read_consistently(path: Path, load: LoadOptions, ranks: Communicator, content: IO[bytes]) -> Checkpoint:
-    """Read a checkpoint and copy its content, the same on all ranks, although training may be replacing the file."""
+    """Read a checkpoint and copy its content, identically on all ranks even if training replaces the file meanwhile."""
     for _ in range(READ_ATTEMPTS):
         sha256 = _copy(path, content)
         checkpoint = formats.read(path, **load.metadata)
@@ -251,7 +251,7 @@ def _read_consistently(path: Path, load: LoadOptions, ranks: Communicator, conte
 
 
 def _copy(path: Path, content: IO[bytes]) -> str | None:
-    """Replace `content` by that of a file and return its SHA-256; None if it is not a readable file."""
+    """Replace `content` by that of a file, and return its SHA-256, or None if the file cannot be read."""
     if not path.is_file() or not os.access(path, os.R_OK):
         return None
     try:
@@ -261,7 +261,7 @@ def _copy(path: Path, content: IO[bytes]) -> str | None:
             shutil.copyfileobj(file, content)
         content.seek(0)
         return hashlib.file_digest(content, "sha256").hexdigest()  # type: ignore[arg-type]
-    except FileNotFoundError:  # removed meanwhile: reading it raises an error that names it
+    except FileNotFoundError:  # if it was removed meanwhile, reading it raises an error with its name
         return None
     except OSError as error:
         folder = tempfile.gettempdir()
@@ -269,7 +269,7 @@ def _copy(path: Path, content: IO[bytes]) -> str | None:
 
 
 def _compute_keys(checkpoint: Checkpoint, spec: EnvironmentSpec, plan: SamplingPlan) -> tuple[str, str]:
-    """Hash everything that determines trajectories, and observations."""
+    """Hash everything that determines the trajectories, and everything that determines the observations."""
     common = [checkpoint.sha256, asdict(spec), plan.full_resolution, plan.seed, code_version()]
     common += filter(None, (formats.source_key(checkpoint), environments.source_key(spec)))
     trajectory_seeds = plan.trajectories.num_envs
@@ -280,7 +280,7 @@ def _compute_keys(checkpoint: Checkpoint, spec: EnvironmentSpec, plan: SamplingP
 
 
 def _saved_keys(paths: SamplePaths) -> tuple[str | None, str | None]:
-    """Return the keys of the saved trajectories and observations, None for those that are missing."""
+    """Return the keys of the saved trajectories and observations, with None for missing ones."""
     return _saved_key(paths.trajectories), _saved_key(paths.observations)
 
 
@@ -301,7 +301,7 @@ def _collect(source: CheckpointSource, spec: EnvironmentSpec) -> None:
     if observations_key != source.observations_key:
         extra = plan.observations
         missing.append((_collect_observations, extra.num_envs * extra.num_obs * extra.obs_every))
-    # At once where possible: an agent that plays leaves cores idle between its steps.
+    # Collect both at once if possible, because an agent that plays leaves cores idle between its steps.
     threads = parallel_calls(source.agent) if environments.KINDS.get(spec.kind).thread_safe else 1
     with progress_bar("Collecting samples", shown=bool(missing)) as report:
         progress = SharedProgress(report, [steps for _, steps in missing])
@@ -313,7 +313,7 @@ def _collect(source: CheckpointSource, spec: EnvironmentSpec) -> None:
 
 
 def _description(spec: EnvironmentSpec, plan: SamplingPlan) -> JsonObject:
-    """Return the metadata of samples that are known before they are collected."""
+    """Return those metadata of samples that are known before they are collected."""
     return {"environment": asdict(spec), "sampling": asdict(plan)}
 
 
@@ -330,7 +330,8 @@ def _save_model(source: CheckpointSource) -> None:
 
 def _collect_trajectories(source: CheckpointSource, spec: EnvironmentSpec, report: Report) -> None:
     options, seed = source.plan.trajectories, source.plan.seed
-    rng, trials = (np.random.default_rng([seed, stream]) for stream in (0, 2))  # independent; 1 is of observations
+    # an independent stream; observations use 1
+    rng, trials = (np.random.default_rng([seed, stream]) for stream in (0, 2))
     with _collecting(source, spec, "trajectories", options.num_envs, seed, report) as (environment, writer, kwargs):
         trajectories = collect_trajectories(source.agent, environment, options.num_steps, rng, **kwargs)
         facts = {
@@ -343,7 +344,7 @@ def _collect_trajectories(source: CheckpointSource, spec: EnvironmentSpec, repor
 def _collect_observations(source: CheckpointSource, spec: EnvironmentSpec, report: Report) -> None:
     options, seed = source.plan.observations, source.plan.seed
     rng = np.random.default_rng([seed, 1])
-    # Different levels: trajectories use one seed each, from plan.seed on.
+    # Use other levels than trajectories, which use one seed each, from plan.seed on.
     seed += source.plan.trajectories.num_envs
     with _collecting(source, spec, "observations", options.num_envs, seed, report) as (environment, writer, kwargs):
         observations = collect_observations(
@@ -356,7 +357,7 @@ def _collect_observations(source: CheckpointSource, spec: EnvironmentSpec, repor
 def _collecting(
     source: CheckpointSource, spec: EnvironmentSpec, kind: str, num_envs: int, seed: int, report: Report
 ) -> Iterator[tuple[VectorEnvironment, SamplesWriter, JsonObject]]:
-    """Open environment and writer; yield them, and common arguments for collecting samples."""
+    """Open environment and writer, and yield them with the common arguments for collecting samples."""
     report(0.0)
     full_resolution = source.plan.full_resolution
     with (

@@ -1,4 +1,4 @@
-"""Learning curves from the logs of training programs: mean return by environment step.
+"""Read learning curves from logs of training programs: mean return by environment step.
 
 Known logs: `progress.csv` of `rl_clarity.train`; `monitor.csv` and `progress.csv` of Stable-Baselines3; baby-a3c's, as
 CSV and as text; TensorBoard event files; and any CSV file whose columns are named.
@@ -23,18 +23,18 @@ COLUMNS = {
     "time/total_timesteps": "rollout/ep_rew_mean",  # Stable-Baselines3
     "frames": "mean-epr",  # baby-a3c
 }
-"""Column of the return, by that of the steps."""
+"""Names of columns of returns, by the name of the column of steps."""
 TAGS = ("mean_return", "rollout/ep_rew_mean", "charts/episodic_return", "eval/mean_reward")
-"""Scalars of TensorBoard that are returns."""
+"""TensorBoard tags of returns."""
 TEXT_LINE = re.compile(r"frames\s+([\d.]+)M,\s+mean epr\s+(-?[\d.]+)")
 MONITOR_EPISODES = 100
-"""Episodes that the mean of `monitor.csv` is taken over, as in Stable-Baselines3's plots."""
+"""Number of episodes over which `monitor.csv` is averaged, as in Stable-Baselines3's plots."""
 MAX_BYTES = 2**28
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A learning curve, in ascending order of steps, each once."""
+    """A learning curve, with increasing steps."""
 
     steps: np.ndarray
     """(n,) float64, environment steps or frames."""
@@ -47,8 +47,8 @@ class Curve:
 def read_curve(path: str | os.PathLike[str], columns: tuple[str, str] | None = None) -> Curve:
     """Read the learning curve of a log.
 
-    Rows may be in any order, as those that several processes write. Of rows with the same number of steps the last one
-    counts. Numbers that are not finite, and an incomplete last line, are left out.
+    Rows may be in any order, as when several processes write them. Of rows with the same number of steps the last one
+    counts. Numbers that are not finite, and an incomplete last line, are ignored.
 
     Args:
         path: a log file, or a directory of TensorBoard event files
@@ -79,8 +79,8 @@ def _read_text(path: Path) -> str:
 
 
 def _rows(text: str) -> tuple[list[str], list[list[str]], list[int]]:
-    """Return the header of CSV text, its complete rows without spaces around the values, and the lines that they end
-    at.
+    """Return the header of CSV text, its complete rows with values without surrounding spaces, and the number of the
+    line in which each ends.
     """
     reader = csv.reader(io.StringIO(text))
     header: list[str] = next((row for row in reader if row), [])
@@ -152,7 +152,7 @@ def _read_events(path: Path, tag: str | None) -> tuple[Sequence[float], Sequence
 
 
 def _numbers(texts: Sequence[str]) -> np.ndarray:
-    """Return numbers (n,) float64; NaN for other text."""
+    """Return numbers (n,) float64, with NaN for other text."""
     return np.array([_number(text) for text in texts], np.float64)
 
 
@@ -165,7 +165,7 @@ def _number(text: str) -> float:
 
 
 def _ordered(steps: Sequence[float] | np.ndarray, returns: Sequence[float] | np.ndarray, unit: str = "steps") -> Curve:
-    """Sort by steps; of equal ones keep the last."""
+    """Sort by steps, and keep the last of equal ones."""
     x, y = np.asarray(steps, np.float64), np.asarray(returns, np.float64)
     finite = np.isfinite(x) & np.isfinite(y)
     unique, index = np.unique(x[finite][::-1], return_index=True)

@@ -1,4 +1,4 @@
-"""Preview of samples: a few frames, enough to plan a page and to measure its cost before all samples are collected."""
+"""Preview samples: a few frames suffice to plan a page and to measure its cost before all samples are collected."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class Preview:
     count: int
     """Number of trajectories."""
     steps: int
-    """Steps of each."""
+    """Number of steps of each trajectory."""
     observation_count: int
     metadata: Mapping[str, Any]
     seconds: float = 0.0
-    """Estimated time to collect the samples; 0 if they exist."""
+    """Estimated time to collect the samples, or 0 if they exist."""
     sample_bytes: int = 0
-    """Estimated size of the samples on disk; 0 if they exist."""
+    """Estimated size of the samples on disk, or 0 if they exist."""
     shared: bool = False
-    """Whether the ranks share the collection with that of the page's other agents."""
+    """Whether the ranks share the collection of all agents' samples."""
 
     def whole(self) -> tuple[Trajectories, Observations]:
-        """Return samples of the full shapes without using memory: each step repeats the first one."""
+        """Return samples of the full shapes that use no memory, because each step repeats the first one."""
         trajectories = {
             name: np.broadcast_to(array[:, :1], (self.count, self.steps, *array.shape[2:]))
             for name, array in to_arrays(self.trajectories).items()
@@ -54,7 +54,7 @@ class Preview:
 
 
 def preview_samples(trajectories: Trajectories, observations: Observations, metadata: JsonObject) -> Preview:
-    """Preview samples that exist."""
+    """Preview existing samples."""
     count, steps = trajectories.actions.shape
     num_observations = len(observations.observations)
     return Preview(
@@ -70,9 +70,9 @@ def preview_samples(trajectories: Trajectories, observations: Observations, meta
 def preview_play(
     agent: Player, spec: EnvironmentSpec, num_envs: int, num_steps: int, seed: int, *, full_resolution: bool
 ) -> Preview:
-    """Collect a few steps, to preview `num_steps` steps of each environment; without observations."""
+    """Collect a few steps to preview `num_steps` steps of each environment, without observations."""
     rng = np.random.default_rng(seed)
-    # With the final numbers of environments, because these determine the time of a step.
+    # Use the final number of environments, because it determines the time of a step.
     stopwatch = _Stopwatch()
     environment = make(spec, num_envs, seed, full_resolution=full_resolution)
     try:
@@ -104,10 +104,11 @@ def add_observations(
     seed: int,
     full_resolution: bool,
 ) -> Preview:
-    """Collect a few extra observations, too."""
+    """Also collect a few extra observations."""
     start = time.perf_counter()
     environment = make(spec, options.num_envs, seed + played.count, full_resolution=full_resolution)
-    seconds = 2 * (time.perf_counter() - start)  # environments are made twice; the first time also imports packages
+    # environments are made twice, because the first time includes the import of packages
+    seconds = 2 * (time.perf_counter() - start)
     rng, stopwatch = np.random.default_rng(seed), _Stopwatch()
     try:
         observations = collect_observations(
@@ -127,14 +128,16 @@ def add_observations(
 
 
 def recorded_step_bytes(trajectories: Trajectories) -> float:
-    """Return bytes that a step takes in a recording, from a block of the first steps."""
+    """Return the size of a step in a recording in bytes, measured on a block of the first steps."""
     arrays = {name: np.asarray(array[0, :MAX_STEPS]) for name, array in to_arrays(trajectories).items()}
     header, data = encode_block(0, 0, arrays, {})
     return (len(header) + len(data)) / len(arrays["actions"])
 
 
 class _Stopwatch:
-    """Progress callback that measures the median time of a step, without the first one, which also compiles."""
+    """A progress callback that measures the median time of a step, without the first step, which includes
+    compilation.
+    """
 
     def __init__(self) -> None:
         self._times = [time.perf_counter()]
@@ -159,7 +162,7 @@ def _map(samples: SamplesT, function: Callable[[np.ndarray], np.ndarray]) -> Sam
 
 
 def _item_bytes(samples: Trajectories | Observations, axes: int) -> int:
-    """Return the bytes of one item of all arrays, without their first axes."""
+    """Return the size of one item of all arrays in bytes."""
     return sum(
         int(np.prod(array.shape[axes:], dtype=np.int64)) * array.itemsize for array in to_arrays(samples).values()
     )

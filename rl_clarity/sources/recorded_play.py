@@ -1,4 +1,4 @@
-"""Episodes that an agent plays for a page, which are recorded beside it and reused by later calls."""
+"""A source of episodes that an agent plays for a page; they are recorded beside it and reused by later calls."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class RecordedPlay(Source):
         return self._samples(recordings, results[self._task(recordings).name])
 
     def preview(self, recordings: Directory) -> Preview:
-        """Return the recording, if it is finished; else a few steps."""
+        """Return the recording if it is finished, else a few steps."""
         task = self._task(recordings)
         facts = WorkStore(recordings).finished(task.name, task.key)
         if facts is not None:
@@ -104,7 +104,7 @@ class RecordedPlay(Source):
         return Task(f"playing/{self.name}", partial(self._run, recordings), [self.identity, code_version()])
 
     def _run(self, recordings: Directory, work: Work) -> TaskResult:
-        """Play and record; the facts are the mean return of further episodes."""
+        """Play and record. Return the mean return of further episodes."""
         names = record_in_directory(self.agent, self.checkpoint, recordings, self.name, self._record)
         if not self._return_episodes:
             return TaskResult(files=names)
@@ -128,7 +128,7 @@ class RecordedPlay(Source):
 
 
 def play_identity(checkpoint: Checkpoint, num_actions: int, play: Mapping[str, object], seed: int) -> list[object]:
-    """Return JSON value that identifies a checkpoint and its play, without building the agent."""
+    """Return a JSON value that identifies a checkpoint and its play, without building the agent."""
     spec = spec_from_metadata(checkpoint.metadata, num_actions=num_actions)
     sources = [formats.source_key(checkpoint), environments.source_key(spec)]
     return [checkpoint.sha256, checkpoint.metadata, dataclasses.asdict(spec), sources, play, seed]

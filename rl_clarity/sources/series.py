@@ -1,4 +1,4 @@
-"""Series of checkpoints of one training: the files, their order, and the training step of each."""
+"""Read a series of checkpoints of one training: the files, their order, and the training step of each."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from rl_clarity.formats import included as models
 from rl_clarity.sources.curves import Curve, read_curve
 
 SUFFIXES = (".jd", ".safetensors", ".zip", ".pt", ".pth", ".tar", ".keras", ".cleanrl_model")
-"""Suffixes of the files in a folder that are checkpoints."""
+"""Suffixes of checkpoint files in a folder."""
 WILDCARDS = {"*", "?", "["}
 LOGS = ("progress.csv", "monitor.csv", "*.monitor.csv", "log*.csv", "log*.txt")
-"""Logs that are looked for beside the checkpoints, the first one first."""
+"""Logs that are looked for beside the checkpoints, in this order."""
 STEPS = (re.compile(r"(\d+)_steps"), re.compile(r"model_(\d+)\.pth$"))
-"""Names of files that say the training step: those of Stable-Baselines3 and of train-procgen-pytorch."""
+"""Patterns of file names that contain the training step, as in Stable-Baselines3 and train-procgen-pytorch."""
 
 
 @dataclass(frozen=True)
@@ -37,21 +37,21 @@ class SeriesCheckpoint:
     name: str
     checkpoint: Checkpoint
     step: float | None
-    """Training steps, if its metadata or the name of its file say."""
+    """Training step, if its metadata or its file name contain it."""
 
 
 def read_series(
     checkpoints: Any, metadata: Mapping[str, Any], steps_per_number: float | None, files: ExitStack
 ) -> list[SeriesCheckpoint]:
-    """Read checkpoints in the order of training; downloaded ones exist until `files` is closed.
+    """Read checkpoints in the order of training. Downloaded checkpoints exist until `files` is closed.
 
     Args:
         checkpoints: a file, folder, pattern, address or name (`models:breakout-series`), or a sequence of these
         metadata: overrides that of all checkpoints
         steps_per_number: training steps that the number in the name of a file stands for
 
-    They are in the order of their steps if those are all known; else in the order given, those of a folder or pattern
-    by the numbers in their names. In a folder or pattern, a copy of another checkpoint is left out.
+    They are ordered by their steps if all are known, else by the order of the arguments, with the files of a folder or
+    pattern ordered by the numbers in their names. In a folder or pattern, a copy of another checkpoint is ignored.
 
     Raises CheckpointError if there are fewer than two, if a file cannot be read, or a pattern matches none; OptionError
     for a checkpoint that is given twice, and for checkpoints of different environments.
@@ -82,7 +82,7 @@ def read_series(
 def find_curve(
     series: Sequence[SeriesCheckpoint], log: str | os.PathLike[str] | None, columns: tuple[str, str] | None
 ) -> tuple[Curve, str] | None:
-    """Return the learning curve in a log, and the log's name; by default that of a known log beside the checkpoints.
+    """Return the learning curve of a log and the log's name. By default it is a known log beside the checkpoints.
 
     Raises ClarityError, or OptionError for unknown columns, for a log that is given and cannot be read.
     """
@@ -100,7 +100,9 @@ def find_curve(
 
 
 def _expand(text: str) -> list[Path] | None:
-    """Return the files of a folder or pattern, by the numbers in their names; None for a single checkpoint."""
+    """Return the files of a folder or pattern, ordered by the numbers in their names, or None for a single
+    checkpoint.
+    """
     if local_path(text) is None:
         return None
     path = models.resolve(text)
@@ -135,7 +137,7 @@ def _read(path: Path, metadata: Mapping[str, Any], steps_per_number: float | Non
 
 
 def _content(checkpoint: Checkpoint) -> str:
-    """Return the hash of what a checkpoint computes: copies may differ in their time of writing."""
+    """Return the hash of a checkpoint's function, because copies may differ in their time of writing."""
     digest = hashlib.sha256(checkpoint.network.encode())
     for name, array in sorted(checkpoint.parameters.items()):
         digest.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())
@@ -157,13 +159,13 @@ def _check_environments(series: Sequence[SeriesCheckpoint]) -> None:
 
 
 def _environment(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Return what must be the same for all checkpoints of a series."""
+    """Return the facts that must be the same for all checkpoints of a series."""
     spec = spec_from_metadata(checkpoint.metadata)
     return {"env_kind": spec.kind, "env_name": spec.name.lower(), **spec.options}
 
 
 def _with_names(series: Sequence[SeriesCheckpoint]) -> list[SeriesCheckpoint]:
-    """Return the files of the same name in different folders are called FOLDER/NAME."""
+    """Return each file with its name, which is FOLDER/NAME for files of the same name in different folders."""
     names = [one.name for one in series]
     return [
         replace(one, name=f"{one.checkpoint.path.parent.name}/{one.name}") if names.count(one.name) > 1 else one

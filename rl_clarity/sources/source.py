@@ -1,4 +1,4 @@
-"""What a source of samples is: where the episodes and extra observations of an agent come from."""
+"""The protocol of sources, which provide the episodes and extra observations of an agent."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from rl_clarity.sources.preview import Preview
 
 @dataclass(frozen=True)
 class Samples:
-    """What an agent saw and did, and metadata of its environment."""
+    """What an agent observed and did, and metadata of its environment."""
 
     trajectories: Trajectories
     observations: Observations
     metadata: Mapping[str, Any]
     recording: Recording | None = None
-    """The recording that the trajectories are read from, if there is one."""
+    """The recording from which the trajectories are read, if any."""
 
 
 class Source(ABC):
-    """The samples of an agent, which are identified and previewed before they exist."""
+    """Samples of an agent, which can be identified and previewed before they exist."""
 
     agent: Agent
     checkpoint: Checkpoint | None
-    """What the agent was loaded from; None for an agent in memory."""
+    """The checkpoint that the agent was loaded from, or None for an agent in memory."""
 
     @property
     @abstractmethod
@@ -43,10 +43,10 @@ class Source(ABC):
 
     @abstractmethod
     def preview(self, recordings: Directory) -> Preview:
-        """Return a few of the samples, to plan the page and to measure its cost; `recordings` as for `samples`."""
+        """Return a few of the samples, to plan the page and to measure its cost. `recordings` is as for `samples`."""
 
     def tasks(self, recordings: Directory) -> list[Task]:
-        """Return tasks that record what is missing; the ranks share those of all sources of a page."""
+        """Return the tasks that record missing episodes. The ranks share those of all sources of a page."""
         return []
 
     @abstractmethod
@@ -61,5 +61,5 @@ class Source(ABC):
 
 
 def checkpoint_metadata(checkpoint: Checkpoint) -> JsonObject:
-    """Return the metadata of samples that their agent's checkpoint knows."""
+    """Return the metadata of samples that the agent's checkpoint contains."""
     return {"network": checkpoint.network, **checkpoint.metadata}
