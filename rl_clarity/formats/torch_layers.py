@@ -25,7 +25,7 @@ NATURE = ((8, 4), (4, 2), (3, 1))  # kernel size and stride of each convolution
 ACTIVATIONS = {"Tanh": "tanh", "ReLU": "relu", "ELU": "elu", "GELU": "gelu", "SiLU": "silu", "Identity": "linear"}
 """PyTorch's activation functions by their names, with their names in Keras."""
 ASSUMED = {"activation": "relu", "input_divisor": 255}
-"""Notes on metadata that programs do not record in their state dicts."""
+"""Metadata that are assumed for programs that do not record them in their state dicts."""
 ASSUMPTION = (
     "a state dict does not record the activation functions, what observations are divided by, gamma and lambda: those "
     "of the program are assumed. The metadata activation, input_divisor, gamma and lambda override them; check "

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def train(save_dir: str | Path | None = None, *, overwrite: bool = False, **kwargs: Any) -> TrainingSummary:
     """Train an agent by PPO; keyword arguments are the fields of `TrainOptions`, and `lambda`.
 
-    With `save_dir`, a checkpoint and the state of training are saved there, and the same call resumes training that
-    was interrupted. An agent without such a state is only replaced with `overwrite`.
+    With `save_dir`, a checkpoint and the state of training are saved there, and the same call resumes interrupted
+    training. An agent without a saved state of training is only replaced with `overwrite`.
 
     Raises OptionError for unknown options and invalid values, OutputError if `save_dir` is a file, is being used or
     contains another agent, CheckpointError if the state is damaged, DivergenceError if the loss is not finite.

@@ -1,7 +1,7 @@
-"""The compiled half of training: a network, the loss of PPO and its optimizer.
+"""The compiled functions of training: a network, the loss of PPO, and its optimizer.
 
 Observations stay uint8 until they are inside a compiled function. A minibatch is split into chunks of one fixed shape
-whose gradients are added up, so that memory does not grow with the minibatch and nothing is compiled twice. The last
+whose gradients are added, so that memory does not grow with the minibatch and each function is compiled once. The last
 chunk is padded with steps of weight 0.
 """
 
@@ -21,9 +21,9 @@ Tensor = Any
 Arrays = tuple[np.ndarray, ...]
 
 CHUNK = 128
-"""Steps a compiled gradient; convolutions are not faster with more."""
+"""Number of steps per compiled gradient. Convolutions are not faster with more."""
 SEQUENCES_CHUNK = 512
-"""The same for recurrent networks: a step of several sequences takes little longer than a step of one."""
+"""The same for recurrent networks, for which a step of several sequences takes little longer than a step of one."""
 STATISTICS = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
 
 
@@ -51,7 +51,7 @@ class Minibatch:
 
 
 def normalize(advantages: np.ndarray) -> np.ndarray:
-    """Return the advantages of a minibatch with mean 0 and standard deviation 1."""
+    """Return the advantages of a minibatch, normalized to mean 0 and standard deviation 1."""
     return ((advantages - advantages.mean()) / (advantages.std() + 1e-8)).astype(np.float32)
 
 
@@ -89,8 +89,8 @@ class Learner:
     """A network, its optimizer, and the functions that are compiled for them.
 
     Args:
-        network: with the heads `policy_logits` and `values`
-        sequence: steps that a recurrent network is unrolled over; a minibatch consists of such sequences
+        network: a network with the heads `policy_logits` and `values`
+        sequence: number of steps over which a recurrent network is unrolled; a minibatch consists of such sequences
         average: called with each minibatch's gradient (n,), to average it over processes
     """
 
@@ -116,26 +116,26 @@ class Learner:
         sizes = [int(np.prod(variable.shape)) for variable in self._variables]
         self._ends = np.cumsum(sizes)
         self._total = tf.Variable(tf.zeros(sum(sizes)), trainable=False)
-        # Baselines' epsilon.
+        # epsilon of Baselines
         self.optimizer = Adam((sum(sizes),), learning_rate, epsilon=1e-5, epsilon_hat=True, dtype=np.float32)
         self._act = tf.function(self._trace_act)
         self._add_gradient = tf.function(self._trace_gradient)
 
     def initial_state(self, n: int) -> Arrays:
-        """Return recurrent state before the first step of n environments; () for networks without one."""
+        """Return the recurrent state before the first step of n environments, or () for networks without a state."""
         parts = () if self._recurrence is None else self._recurrence.initial
         return tuple(np.repeat(np.asarray(part)[None], n, axis=0) for part in parts)
 
     def act(self, observations: np.ndarray, firsts: np.ndarray, state: Arrays) -> tuple[np.ndarray, np.ndarray, Arrays]:
         """Return policy logits (N, A), values (N,) of observations (N, H, W, C) uint8, and the next state.
 
-        The state is reset where `firsts` (N,).
+        The state is reset where `firsts` (N,) is true.
         """
         logits, values, after = self._act(observations, firsts, state)
         return logits.numpy(), values.numpy(), tuple(part.numpy() for part in after)
 
     def learn(self, batch: Minibatch) -> tuple[np.ndarray, float]:
-        """Take one optimizer step; return means of `STATISTICS` and the norm of the gradient before clipping."""
+        """Take an optimizer step. Return the means of `STATISTICS` and the norm of the gradient before clipping."""
         self._total.assign(np.zeros(self._ends[-1], np.float32))
         statistics = np.zeros(len(STATISTICS), np.float64)
         for chunk in chunks(batch, self._sequence):
@@ -148,7 +148,7 @@ class Learner:
         return statistics, norm
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return parameters and the optimizer's moments."""
+        """Return the parameters and the optimizer's moments."""
         parameters = {f"parameters/{name}": array for name, array in self.network.parameters().items()}
         return parameters | {f"adam/{name}": array for name, array in self.optimizer.state().items()}
 
@@ -179,10 +179,10 @@ class Learner:
 
 
 class Recurrence:
-    """Compiled steps of a recurrent network: one when acting, whole sequences when learning.
+    """The compiled steps of a recurrent network: a single step for acting, whole sequences for learning.
 
-    When learning, the network's body and heads see all steps at once, and only the LSTM or GRU goes through a sequence
-    step by step. The state is reset where an episode begins; gradients reach a learned initial state there.
+    For learning, the network's body and heads process all steps at once, and only the LSTM or GRU goes through a
+    sequence step by step. The state is reset where an episode begins, where gradients reach a learned initial state.
     """
 
     def __init__(self, network: Network, sequence: int) -> None:
@@ -196,7 +196,7 @@ class Recurrence:
         heads, after = network.model.outputs[:2], network.model.outputs[2:]
         self._body = keras.Model(network.model.inputs[0], gates)
         self._cell = keras.Model([gates, *state], after)
-        self._heads = keras.Model(after[-1], heads)  # they read the last part of the state, the output
+        self._heads = keras.Model(after[-1], heads)  # the heads read the last part of the state, which is the output
 
     def step(self, observations: Tensor, firsts: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """Return logits (N, A), values (N,) and the next state, of scaled observations (N, H, W, C)."""
@@ -210,7 +210,7 @@ class Recurrence:
         def step(before: tuple[Tensor, ...], inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
             gates, begins = inputs
             after = self._cell([gates, *self._reset(begins, before)], training=False)
-            return tuple(tf.nest.flatten(after))  # Keras returns a single output without its list
+            return tuple(tf.nest.flatten(after))  # Keras returns a single output without a list
 
         by_step = self._by_step(self._body(observations, training=False)), self._by_step(firsts)  # (T, S, ...)
         output = tf.scan(step, by_step, initializer=tuple(states))[-1]  # (T, S, n)
@@ -231,9 +231,11 @@ class Recurrence:
 
 
 def chunks(batch: Minibatch, sequence: int) -> Iterator[Minibatch]:
-    """Split a batch into parts of equal size, of whole sequences; the last is padded with zeros, so with weight 0."""
+    """Split a batch into chunks of equal size, of whole sequences. The last chunk is padded with zeros, which have
+    weight 0.
+    """
     largest = CHUNK if sequence == 1 else min(SEQUENCES_CHUNK, len(batch.actions))
-    count = max(1, largest // sequence)  # sequences a chunk
+    count = max(1, largest // sequence)  # sequences per chunk
     size = count * sequence
     for i, start in enumerate(range(0, len(batch.actions), size)):
         steps = [field.name for field in fields(batch) if field.name != "states"]

@@ -1,4 +1,4 @@
-"""Logs of training: a CSV file, TensorBoard event files, and progress on the terminal."""
+"""Log training to a CSV file, TensorBoard event files, and the terminal."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from rl_clarity.base.files import write_atomically
 from rl_clarity.base.progress import duration
 
 LINE_SECONDS = 60.0
-"""Seconds between two lines of progress without a terminal."""
+"""Seconds between two lines of progress if standard error is not a terminal."""
 MEASURED_UPDATES = 10
-"""Last updates over which the speed is measured, with the time that saving takes."""
+"""Number of last updates over which the speed is measured, including the time for saving."""
 
 
 class Log(Protocol):
@@ -28,7 +28,7 @@ class Log(Protocol):
 
 
 class CsvLog:
-    """One row per update. A row is on disk when `write` returns.
+    """A CSV file with a row for each update. A row is on disk when `write` returns.
 
     The first row replaces those of the same and later updates, whose parameters were lost.
     """
@@ -63,7 +63,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 
 class EventLog:
-    """TensorBoard event files, which consist of `Event` messages and are written without TensorBoard."""
+    """TensorBoard event files of `Event` messages, which are written without TensorBoard."""
 
     def __init__(self, folder: Path) -> None:
         import tensorflow as tf
@@ -90,7 +90,7 @@ class EventLog:
 
 
 class ProgressLog:
-    """A progress bar with measured steps per second and the time left; without a terminal, a line every minute."""
+    """A progress bar with steps per second and the remaining time; without a terminal, a line every minute."""
 
     def __init__(self, total: int, completed: int) -> None:
         from rich.console import Console
@@ -115,11 +115,11 @@ class ProgressLog:
         self._measured.append((time.monotonic(), row["timesteps"]))
         (start, before), (now, timesteps) = self._measured[0], self._measured[-1]
         text = f"return {row['mean_return']:.2f}  length {row['mean_length']:.0f}"
-        if timesteps > before:  # the first update, which includes compilation, is not measured
+        if timesteps > before:  # do not measure the first update, which includes compilation
             speed = (timesteps - before) / max(now - start, 1e-9)
             text = f"{speed:.0f} steps/s  {text}  {duration((self._total - timesteps) / speed)} left"
         self._progress.update(self._task, completed=timesteps, text=text)
         if self._progress.disable and now - self._last_line >= LINE_SECONDS:
-            if timesteps > before:  # the next line comes as soon as the time left is known
+            if timesteps > before:  # print the next line as soon as the remaining time is known
                 self._last_line = now
             print(f"update {row['update']}  {timesteps} of {self._total} steps  {text}", file=sys.stderr, flush=True)

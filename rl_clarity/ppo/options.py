@@ -149,7 +149,7 @@ class TrainOptions:
             )
 
     def _check_kind(self) -> None:
-        """Refuse options that this kind of environment does not have."""
+        """Raise OptionError for options that this kind of environment does not have."""
         spec = self.environment()
         for name, default in KIND_OPTIONS.items():
             known = name in spec.options or getattr(self, name) in (None, default)
@@ -182,7 +182,7 @@ class TrainOptions:
 
 
 def train_options(kwargs: Mapping[str, Any]) -> TrainOptions:
-    """Parse keyword arguments, `lambda` included; flags may be 0 and 1, as in Baselines.
+    """Parse keyword arguments including `lambda`. Flags may be 0 and 1, as in Baselines.
 
     Raises OptionError for unknown options, with the nearest known one, and for wrong values.
     """
@@ -200,6 +200,6 @@ def train_options(kwargs: Mapping[str, Any]) -> TrainOptions:
 
 
 def _game(env_id: str) -> str:
-    """Return the name in a Gym id of Procgen: `coinrun` in `procgen:procgen-coinrun-v0`."""
+    """Return the game's name in a Gym id of Procgen: `coinrun` for `procgen:procgen-coinrun-v0`."""
     name = env_id.removeprefix("procgen:").removeprefix("procgen-")
     return name.rpartition("-v")[0] or name

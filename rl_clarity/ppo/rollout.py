@@ -1,4 +1,4 @@
-"""Play environments: rollouts, the rewards that are learned from, and advantages."""
+"""Play in environments for training: rollouts, processed rewards, and advantages."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from rl_clarity.recordings.recorder import Recorder
 Arrays = tuple[np.ndarray, ...]
 
 REWARD_LIMIT = 10.0
-"""Normalized rewards are clipped to it, as in VecNormalize of OpenAI Baselines."""
+"""Limit to which normalized rewards are clipped, as in VecNormalize of OpenAI Baselines."""
 EPSILON = 1e-8
 
 
 class RewardProcessor:
-    """Reward processing: `none`, `clip` (to the sign) or `normalize`.
+    """Processes rewards: `none`, `clip` (to the sign) or `normalize`.
 
     `normalize` divides by a running estimate of the standard deviation of the discounted return (updated by the
     parallel algorithm of Chan et al.), as VecNormalize of OpenAI Baselines does.
@@ -37,7 +37,7 @@ class RewardProcessor:
         self.mean, self.variance, self.count = 0.0, 1.0, 1e-4
 
     def __call__(self, rewards: np.ndarray, dones: np.ndarray) -> np.ndarray:
-        """Process rewards (N,) of a step after which episodes ended where `dones` (N,)."""
+        """Process the rewards (N,) of a step. Episodes ended with it where `dones` (N,) is true."""
         rewards = np.asarray(rewards, np.float64) * self.scale
         if self.kind == "clip":
             rewards = np.sign(rewards)
@@ -50,7 +50,7 @@ class RewardProcessor:
 
     @property
     def unit(self) -> float:
-        """The environment's own (scaled) reward that a processed reward of 1 stands for; 1 unless normalized."""
+        """The environment's (scaled) reward for a processed reward of 1. It is 1 unless rewards are normalized."""
         return float(np.sqrt(self.variance + EPSILON)) if self.kind == "normalize" else 1.0
 
     def _update(self, batch: np.ndarray) -> None:
@@ -65,7 +65,7 @@ class RewardProcessor:
         return {"returns": self.returns.copy(), "moments": np.array([self.mean, self.variance, self.count])}
 
     def reset_episodes(self) -> None:
-        """Reset the returns of the current episodes; the running estimate stays."""
+        """Reset the returns of the current episodes, but not the running estimate."""
         self.returns = np.zeros_like(self.returns)
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
@@ -88,7 +88,7 @@ class Timer:
             self._seconds[name] += time.perf_counter() - start
 
     def take(self) -> dict[str, float]:
-        """Return seconds by name since the last call."""
+        """Return the seconds by name since the last call."""
         seconds = dict(self._seconds)
         self._seconds.clear()
         return seconds
@@ -98,13 +98,15 @@ class Policy(Protocol):
     def initial_state(self, n: int) -> Arrays: ...
 
     def act(self, observations: np.ndarray, firsts: np.ndarray, state: Arrays) -> tuple[np.ndarray, np.ndarray, Arrays]:
-        """Return policy logits (N, A), values (N,) and the next state; the given state is reset where `firsts` (N,)."""
+        """Return the policy logits (N, A), values (N,) and the next state. The given state is reset where `firsts` (N,)
+        is true.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class Episode:
-    """A whole game; in training, an episode may be a single life of it."""
+    """A whole game, even if a training episode is a single life of it."""
 
     reward: float
     length: int
@@ -129,7 +131,7 @@ class Rollout:
 
 
 class Runner:
-    """Plays environments; an episode continues from one rollout to the next."""
+    """Plays in environments, where an episode can continue from one rollout to the next."""
 
     def __init__(
         self,
@@ -151,7 +153,7 @@ class Runner:
         self._lengths = np.zeros(environment.num_envs, np.int64)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return the state of play; empty for environments that cannot be restored."""
+        """Return the state of the environments, or an empty one if they cannot be restored."""
         inside = snapshot(self._environment)
         if inside is None:
             return {}
@@ -165,7 +167,7 @@ class Runner:
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, np.ndarray]) -> bool:
-        """Resume from a state; return False if it is empty, so that new episodes begin."""
+        """Resume from a state. Return False if it is empty, so that new episodes begin."""
         if not state or not isinstance(self._environment, Resumable):
             return False
         start = "environment/"
@@ -177,7 +179,9 @@ class Runner:
         return True
 
     def play(self, policy: Policy, num_steps: int, *, first_step: int = 0) -> Rollout:
-        """Play `num_steps` steps with actions sampled from the policy; `first_step` of training is for recordings."""
+        """Play `num_steps` steps with actions sampled from the policy. `first_step` is the training step of the first,
+        for recordings.
+        """
         n = self._environment.num_envs
         shape = (num_steps, n)
         observations = np.empty((*shape, *self._environment.observation_shape), np.uint8)
@@ -247,7 +251,7 @@ class Runner:
 
 
 def sample(logits: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Sample actions (N,) from softmax(logits); return them and their log probabilities."""
+    """Sample actions (N,) from softmax(logits), and return them with their log probabilities."""
     log_policy = logits - logits.max(axis=1, keepdims=True)
     log_policy -= np.log(np.exp(log_policy).sum(axis=1, keepdims=True))
     actions = np.argmax(log_policy + rng.gumbel(size=logits.shape), axis=1)
@@ -258,7 +262,7 @@ def advantages(rollout: Rollout, gamma: float, lam: float) -> np.ndarray:
     """Return advantages (T, N) of the actions, bootstrapped from `last_values`."""
 
     def extended(array: np.ndarray, last: np.ndarray | float = 0) -> np.ndarray:
-        """Return the array as (N, T + 1), with the step after the last one."""
+        """Return the array as (N, T + 1), extended by the step after the last one."""
         return np.concatenate([array, np.broadcast_to(np.asarray(last, array.dtype), array[:1].shape)]).T
 
     estimated = generalized_advantage_estimation(

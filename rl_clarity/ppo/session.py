@@ -35,24 +35,24 @@ CHANGEABLE = frozenset(
 
 @dataclass(frozen=True)
 class TrainingSummary:
-    """Result of a training."""
+    """The result of a training."""
 
     updates: int
     timesteps: int
     seconds: float
-    """Of training itself, over all runs."""
+    """Seconds of training, over all runs."""
     mean_return: float
-    """Over the last 100 episodes of training; NaN without any."""
+    """Mean return of the last 100 episodes of training, or NaN without episodes."""
     checkpoint: Path | None
 
 
 def run(save_dir: Path | None, options: TrainOptions, *, overwrite: bool = False) -> TrainingSummary:
-    """Train until `timesteps_per_proc`, from the state in `save_dir` if there is one.
+    """Train until `timesteps_per_proc`, starting from the state in `save_dir` if there is one.
 
-    Training that is interrupted, by Ctrl-C or SIGTERM, is saved as it was after the last complete update.
+    Training that is interrupted by Ctrl-C or SIGTERM is saved as it was after the last complete update.
 
-    Raises OutputError if another process trains in that directory, or if an agent is there that cannot be resumed and
-    `overwrite` is false.
+    Raises OutputError if another process trains in that directory, or if it contains an agent that cannot be resumed
+    and `overwrite` is false.
     """
     require_tensorflow("training")
     ranks = communicator()
@@ -106,7 +106,7 @@ def _train(trainer: Trainer, saver: _Saver, logs: list[Log]) -> None:
             row = trainer.update()
             if trainer.updates == 1:
                 saver.keep()
-                saver.save()  # before the logs of an earlier training are replaced
+                saver.save()  # do this before the logs of an earlier training are replaced
             for log in logs:
                 log.write(row)
             saver.keep()
@@ -119,7 +119,7 @@ def _train(trainer: Trainer, saver: _Saver, logs: list[Log]) -> None:
 
 
 class _Saver:
-    """Keeps the state after the last update in memory, and writes it to `save_dir`, if there is one."""
+    """Keeps the state after the last update in memory, and writes it to `save_dir` if that is given."""
 
     def __init__(self, trainer: Trainer, save_dir: Path | None) -> None:
         self._trainer, self._save_dir = trainer, save_dir
@@ -132,12 +132,12 @@ class _Saver:
         return updates == options.num_updates or (options.save_interval > 0 and updates % options.save_interval == 0)
 
     def keep(self) -> None:
-        """Keep the current state, unless it is saved already; all ranks call it together."""
+        """Keep the current state, unless it is saved already. All ranks call it together."""
         if self._save_dir is not None and self._trainer.updates != self._saved:
             self._unsaved = self._trainer.state()
 
     def save(self) -> None:
-        """Write the state that was kept last, on rank 0, unless it is saved already."""
+        """Write the last state that was kept, on rank 0, unless it is saved already."""
         if self._save_dir is None or self._unsaved is None:
             return
         if self._trainer.ranks.rank == 0:
@@ -145,7 +145,7 @@ class _Saver:
         self._saved, self._unsaved = self._unsaved.values["updates"], None
 
     def hint(self) -> str:
-        """Return what an interruption leaves, for the user."""
+        """Return a message about what an interrupted training has saved."""
         if self._save_dir is None:
             return "nothing is saved without save_dir"
         if not (self._save_dir / STATE).exists():
@@ -155,7 +155,7 @@ class _Saver:
 
 @contextmanager
 def _sigterm_interrupts() -> Iterator[None]:
-    """Let SIGTERM, which job schedulers send, interrupt as Ctrl-C does, unless the caller handles it already."""
+    """Let SIGTERM, which job schedulers send, interrupt the block as Ctrl-C does, unless the caller handles it."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         yield
         return
@@ -177,7 +177,7 @@ def _locked(save_dir: Path) -> Iterator[None]:
 
 
 def _saved_state(save_dir: Path, options: TrainOptions, overwrite: bool) -> TrainingState | None:
-    """Return the state to resume from, or None to start."""
+    """Return the state from which to resume, or None."""
     path = save_dir / STATE
     if not path.exists():
         if (save_dir / CHECKPOINT).exists() and not overwrite:
@@ -202,12 +202,12 @@ def _saved_state(save_dir: Path, options: TrainOptions, overwrite: bool) -> Trai
     progress = save_dir / PROGRESS
     logged = {row.get("update") for row in read_csv(progress)} if progress.exists() else set()
     if state.values["updates"] == 1 and "1" not in logged:
-        return None  # the first state is saved before its update is logged, which did not happen: do the update again
+        return None  # The first state is saved before its update is logged. If it was not logged, repeat the update.
     return state
 
 
 def _logs(stack: ExitStack, save_dir: Path | None, trainer: Trainer) -> list[Log]:
-    """Return progress on the terminal, and log files in `save_dir`."""
+    """Return the logs: progress on the terminal, and files in `save_dir`."""
     total = trainer.options.num_updates * trainer.options.steps_per_update
     logs: list[Log] = [stack.enter_context(ProgressLog(total, trainer.timesteps))]
     if save_dir is not None:
@@ -232,7 +232,9 @@ def _recorder(save_dir: Path | None, options: TrainOptions, environment: VectorE
 
 
 def require_tensorflow(what: str) -> None:
-    """Raise a ClarityError, which names what needs it, if TensorFlow is missing or Keras runs on something else."""
+    """Raise a ClarityError with the name of what needs TensorFlow, if it is missing or Keras runs on another
+    backend.
+    """
     import_keras()
     import keras
 
@@ -245,7 +247,7 @@ def require_tensorflow(what: str) -> None:
 
 @contextmanager
 def compute_precision(precision: str) -> Iterator[None]:
-    """Compile functions meanwhile with convolutions and matrix products in this precision."""
+    """Compile functions in the block with convolutions and matrix products in this precision."""
     import tensorflow as tf
 
     before = tf.config.optimizer.get_experimental_options()

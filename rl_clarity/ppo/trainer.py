@@ -40,29 +40,29 @@ VALUE_HEAD = "ppo2_model/vf/"
 
 
 STATE_VALUES = "json"
-"""Name of the array that holds the plain values of a `TrainingState`, as JSON."""
+"""Name of the array that contains the plain values of a `TrainingState`, as JSON."""
 
 
 class DivergenceError(ClarityError):
-    """The gradient or a loss is not finite; the last checkpoint is from before."""
+    """Raised if the gradient or a loss is not finite. The last checkpoint was saved before."""
 
 
 DAMAGED = (
     *(OSError, ValueError, LookupError, TypeError, AttributeError, EOFError, RuntimeError),
     *(zipfile.BadZipFile, zlib.error),
 )
-"""Errors of a state file with other content."""
+"""Errors that a damaged state file can cause."""
 
 
 @dataclass(frozen=True)
 class TrainingState:
-    """Everything that the next update depends on: arrays by name, and plain values."""
+    """Everything on which the next update depends: arrays by name, and plain values."""
 
     arrays: Mapping[str, np.ndarray]
     values: Mapping[str, Any]
 
     def part(self, prefix: str) -> dict[str, np.ndarray]:
-        """Return the arrays whose names begin with `prefix/`, by the rest of their names."""
+        """Return the arrays whose names begin with `prefix/`, by their names without the prefix."""
         start = f"{prefix}/"
         return {name.removeprefix(start): array for name, array in self.arrays.items() if name.startswith(start)}
 
@@ -76,7 +76,7 @@ class TrainingState:
 
     @classmethod
     def load(cls, path: Path) -> TrainingState:
-        """Read a file; raises CheckpointError if it is damaged."""
+        """Read a file. Raises CheckpointError if it is damaged."""
         try:
             with np.load(path, allow_pickle=False) as content:
                 arrays = {name: content[name] for name in content.files}
@@ -90,7 +90,7 @@ class TrainingState:
 
 
 class Trainer:
-    """Training between two updates, which depends on nothing but what `state()` returns.
+    """A training between two updates, which depends only on what `state()` returns.
 
     With several ranks, each has a trainer, and all call the same methods together.
     """
@@ -161,12 +161,12 @@ class Trainer:
 
     @property
     def mean_return(self) -> float:
-        """Mean return of the last episodes; NaN without any."""
+        """Mean return of the last episodes, or NaN without episodes."""
         return float(np.mean([episode.reward for episode in self.recent])) if self.recent else float("nan")
 
     @property
     def timesteps(self) -> int:
-        """Environment steps of this process so far."""
+        """Number of environment steps of this process so far."""
         return self.updates * self.options.steps_per_update
 
     def _learn(self, rollout: Rollout) -> dict[str, float]:
@@ -209,7 +209,7 @@ class Trainer:
     def restore(self, state: TrainingState) -> None:
         """Resume from a state.
 
-        Raises OptionError if another number of ranks saved it, one of `DAMAGED` if it does not fit this training.
+        Raises OptionError if another number of ranks saved it, and one of `DAMAGED` if it does not fit this training.
         """
         saved_by, own = len(state.values["rng"]), str(self.ranks.rank)
         if saved_by != self.ranks.size:
@@ -251,7 +251,7 @@ class Trainer:
             state.save(save_dir / STATE)
 
     def save_checkpoint(self, path: Path) -> None:
-        """Write the checkpoint of this moment; unlike `state`, this needs no other ranks."""
+        """Write the current checkpoint. Unlike `state`, this needs no other ranks."""
         self._write(path, self.learner.network.parameters(), self.rewards.unit, self.updates)
 
     def _write(self, path: Path, parameters: Mapping[str, np.ndarray], unit: float, updates: int) -> None:
@@ -263,8 +263,8 @@ class Trainer:
 def scale_values(parameters: Mapping[str, np.ndarray], unit: float) -> dict[str, np.ndarray]:
     """Return the parameters of the same network with values multiplied by `unit`.
 
-    An agent that learned from normalized rewards predicts normalized returns; explanations compare its values with the
-    environment's own rewards. The value is a linear function of the last features, so its head can be scaled.
+    An agent that learned from normalized rewards predicts normalized returns, but explanations compare its values with
+    the environment's rewards. The value is a linear function of the last features, so its head can be scaled.
     """
     return {
         name: (array * np.float32(unit)).astype(np.float32) if name.startswith(VALUE_HEAD) else array
@@ -277,10 +277,10 @@ def minibatches(
 ) -> Iterator[Minibatch]:
     """Split the rollout's steps into `num_minibatches` parts, `ppo_epochs` times in random order.
 
-    A part for a recurrent network consists of whole environments, with their steps in order.
+    For a recurrent network, each consists of whole environments, with their steps in order.
     """
     num_steps, num_envs = rollout.actions.shape
-    length = num_steps if rollout.states else 1  # of the sequences that stay together
+    length = num_steps if rollout.states else 1  # length of the sequences that stay together
     sequences = np.arange(num_steps * num_envs).reshape(-1, length)  # step t of environment i is number i T + t
     for _ in range(options.ppo_epochs):
         for part in np.split(rng.permutation(len(sequences)), options.num_minibatches):
@@ -300,13 +300,13 @@ def minibatches(
 
 
 def explained_variance(values: np.ndarray, returns: np.ndarray) -> float:
-    """Return the fraction of the returns' variance that the values explain; NaN without variance."""
+    """Return the fraction of the returns' variance that the values explain, or NaN without variance."""
     variance = float(np.var(returns))
     return float("nan") if variance == 0 else 1 - float(np.var(returns - values)) / variance
 
 
 def environment_seed(options: TrainOptions, updates: int, rank: int = 0) -> int:
-    """Return the seed of environments made after some updates, so that environments that cannot be restored get new
-    levels.
+    """Return the seed of environments that are made after some updates, so that environments that cannot be restored
+    get new levels.
     """
     return int(np.random.SeedSequence([options.seed, 2, updates, rank]).generate_state(1)[0] % 2**31)

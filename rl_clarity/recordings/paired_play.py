@@ -23,7 +23,8 @@ from rl_clarity.recordings.evaluation import Cause, Evaluation, Measure, play_ep
 from rl_clarity.recordings.rollouts import play
 
 STREAM = 2
-"""Random streams of the seeds of environments and actions. Pages use the streams 0 and 1 for their samples."""
+"""Random stream from which the seeds of environments and actions are drawn. Pages use the streams 0 and 1 for their
+samples."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,6 @@
-"""What recurrent agents remember: directions, clusters and behaviors of states, influence through memory."""
+"""Analyze what recurrent agents remember: directions, clusters and behaviors of states, and influence through
+memory.
+"""
 
 from rl_clarity.states.analysis import StateAnalysis, analyze_states, load_states
 from rl_clarity.states.correlation import Consistency, consistency, correlation_intervals, lagged_correlation

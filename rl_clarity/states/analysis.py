@@ -1,4 +1,4 @@
-"""`rl_clarity.analyze_states`: what the states of a recurrent agent hold, from a recording of its play."""
+"""`rl_clarity.analyze_states` analyzes the states of a recurrent agent, from a recording of its play."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ VERSION = 1
 
 @dataclass(frozen=True, eq=False)
 class StateAnalysis:
-    """What `analyze_states` found: arrays by name, and facts as JSON.
+    """The result of `analyze_states`: arrays by name, and facts as JSON.
 
     Arrays, of n steps, D directions, K clusters and L lags:
 
@@ -49,7 +49,8 @@ class StateAnalysis:
     directions: Directions
     arrays: Mapping[str, np.ndarray]
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """`recording`, `steps`, `episodes`, `options`, `clusters`, `behaviours`, `skipped`: what was left out, and why."""
+    """`recording`, `steps`, `episodes`, `options`, `clusters`, `behaviours`, and `skipped`, the analyses that were
+    skipped and why."""
 
     def table(self, name: str = "directions") -> list[dict[str, Any]]:
         """Return rows of plain values: `directions`, `clusters`, `behaviors`, `causes` or `memory`.
@@ -148,7 +149,7 @@ def load_states(folder: str | os.PathLike[str]) -> StateAnalysis:
 
 
 def read_analysis(read: Callable[[str], bytes], place: str) -> StateAnalysis:
-    """Read an analysis by a function from names of files to their contents; `place` is named in errors."""
+    """Read an analysis with a function that returns a file's contents for its name. Errors name `place`."""
     try:
         facts = json.loads(read(FACTS))
         with np.load(io.BytesIO(read(ARRAYS)), allow_pickle=False) as file:
@@ -168,13 +169,13 @@ def analyze_states(
 ) -> StateAnalysis:
     """Analyze the recurrent states of an agent's recorded play.
 
-    Fits directions and measures their stability; finds clusters and behaviors; draws maps; relates earlier
-    coordinates to later ones by correlation and by influence through memory; and replays frames from changed states.
-    Frames are read from disk where they are needed. The same arguments give the same results.
+    This fits directions and measures their stability, finds clusters and behaviors, draws maps, relates earlier
+    coordinates to later ones by correlation and by influence through memory, and replays frames from changed states.
+    Frames are read from disk when they are needed. The same arguments give the same results.
 
     Args:
         agent: A recurrent agent, its checkpoint, or an included one (`models:NAME`).
-        recording: Of its play, with states: `rl_clarity.record`. Or its path or address.
+        recording: A recording of the agent's play with its states (see `rl_clarity.record`), or its path or address.
         options: See `StateOptions`: `method`, `count`, `clustering`, `clusters`, `lags`, `maps`, `replay_steps`, ...
 
     Raises:
@@ -200,7 +201,7 @@ def analyze_states(
 
 
 def combined_facts(facts: Mapping[str, Any], parts: Iterable[Part]) -> dict[str, Any]:
-    """Return the facts of an analysis, from those of its fit and of its parts."""
+    """Return the facts of an analysis, combined from those of its fit and of its parts."""
     combined: dict[str, Any] = {**facts, "skipped": {}}
     for part in parts:
         combined |= part.facts

@@ -1,4 +1,4 @@
-"""Cards: what is known of each direction of the states, and of each behaviour."""
+"""Compute cards: statistics and examples of each direction of the states, and of each behavior."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from rl_clarity.states.data import StateData
 
 BINS = 40
 EXAMPLES = 8
-"""Frames at the top, in the middle and at the bottom of a direction, and clips of a behaviour."""
+"""Number of frames at the top, in the middle and at the bottom of a direction, and of clips of a behavior."""
 TAIL = 0.01
-"""Share of the steps that are the top, the middle and the bottom."""
+"""Share of the steps that count as the top, the middle and the bottom."""
 AUTOCORRELATION_LAGS = (1, 2, 4, 8, 16)
 READOUT_FRAMES = 128
-"""Frames that weights on outputs are averaged over."""
+"""Number of frames over which gradients of outputs are averaged."""
 BEHAVIOR_LAGS = (2, 4, 6)
 GROUP = 20_000
-"""Behaviours' feature vectors that are computed at once."""
+"""Number of steps whose feature vectors for behaviors are computed at once."""
 
 
 def step_facts(data: StateData) -> dict[str, np.ndarray]:
-    """Return numbers (n,) of each step by name: what maps are colored by, and directions are correlated with.
+    """Return numbers (n,) of each step by name, by which maps are colored and with which directions are correlated.
 
     `entropy` (nats) and `largest_log_probability` are those of the agent's own policy.
     """
@@ -51,7 +51,7 @@ def step_facts(data: StateData) -> dict[str, np.ndarray]:
 def direction_cards(
     agent: Agent | None, data: StateData, directions: Directions, coordinates: np.ndarray, seed: int = 0
 ) -> dict[str, np.ndarray]:
-    """Return arrays by name, of D directions; without an agent, what needs none.
+    """Return statistics of D directions as arrays by name. Without an agent, those that need none.
 
     - `histogram` (D, 40), `edges` (D, 41), `kurtosis` (D,): the excess over a normal distribution's 0.
     - `top`, `middle`, `bottom` (D, 8): rows of steps among the highest, median and lowest 1 %, each of another episode;
@@ -100,9 +100,7 @@ def _has_value(agent: Agent) -> bool:
 
 
 def _examples(data: StateData, values: np.ndarray, wanted: float) -> np.ndarray:
-    """Return rows (8,) of the steps whose values are nearest to `wanted`, each of another episode, among the nearest 1
-    %.
-    """
+    """Return rows (8,) of steps among the 1 % whose values are nearest to `wanted`, each from another episode."""
     distance = np.abs(values - wanted)
     count = max(EXAMPLES, round(TAIL * len(values)))
     nearest = np.argpartition(distance, min(count, len(values)) - 1)[:count]
@@ -118,8 +116,8 @@ def _cosines(vectors: np.ndarray) -> np.ndarray:
 
 
 def _correlations(centered: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return Pearson's correlation (D, M) of centered coordinates (n, D) with other numbers (n, M); 0 for constant
-    ones.
+    """Return Pearson's correlation (D, M) of centered coordinates (n, D) with other numbers (n, M), 0 for constant
+    numbers.
     """
     others = others - others.mean(axis=0)
     products = centered.T @ others / len(others)
@@ -144,7 +142,7 @@ def _autocorrelation(data: StateData, centered: np.ndarray, lag: int) -> np.ndar
 def find_behaviors(
     data: StateData, coordinates: np.ndarray, count: int = 8, seed: int = 0
 ) -> tuple[np.ndarray, Clusters, dict[str, np.ndarray]]:
-    """Return steps (m,), their behaviors, and a card of each behavior as arrays by name.
+    """Return steps (m,), the behavior of each, and statistics of each behavior as arrays by name.
 
     A behavior is a cluster (k-means) of the principal components of standardized feature vectors
 
@@ -189,7 +187,7 @@ def _behavior_cards(
 
 
 def map_colors(data: StateData, coordinates: np.ndarray, clusters: Mapping[str, Clusters]) -> dict[str, np.ndarray]:
-    """Return what a map of states can be colored by, (n,) by name: numbers, and integers for categories."""
+    """Return the values (n,) by name that can color a map of states: numbers, and integers for categories."""
     scale = np.maximum(coordinates.std(axis=0), 1e-12)
     ends = {end: i for i, end in enumerate(ends_of_episodes(data))}
     by_episode = np.array([ends[str(row["end"])] for row in data.recording.table()])
@@ -202,5 +200,5 @@ def map_colors(data: StateData, coordinates: np.ndarray, clusters: Mapping[str, 
 
 
 def ends_of_episodes(data: StateData) -> list[str]:
-    """Return how episodes of the recording ended, in the order of the color `end`."""
+    """Return the causes of ends in the recording, in the order of the color `end`."""
     return sorted({str(row["end"]) for row in data.recording.table()})

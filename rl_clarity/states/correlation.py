@@ -1,6 +1,6 @@
-"""Which coordinates of a state go with which later ones: correlation over time, and its agreement with influence.
+"""Correlate coordinates of a state with later ones, and compare the correlation with influence.
 
-Matrices (D, D) have one order everywhere: entry [i, j] relates coordinate i at a step t to coordinate j at t + lag.
+All matrices (D, D) have the same order: entry [i, j] relates coordinate i at a step t to coordinate j at t + lag.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ import numpy as np
 from rl_clarity.base.errors import OptionError
 
 LEVEL = 0.05
-"""Intervals and nulls cover 1 - LEVEL."""
+"""Intervals and null distributions cover 1 - LEVEL."""
 
 
 @dataclass(frozen=True)
 class Consistency:
     """How often influence and correlation have the same sign, for each of L lags (and K clusters)."""
 
-    share: np.ndarray  # (..., L): NaN where no entry is large enough
+    share: np.ndarray  # (..., L): NaN if no entry is large enough
     null: np.ndarray  # (..., L, 2): 95 % of the shares with entries in random order lie between them
     p: np.ndarray  # (..., L): share of random orders that agree at least as often
-    count: np.ndarray  # (..., L): entries that are compared
+    count: np.ndarray  # (..., L): number of compared entries
 
 
 def lagged_correlation(s: np.ndarray, lags: Sequence[int], by: np.ndarray | None = None) -> np.ndarray:
     """Return the correlation (L, D, D) of coordinate i at t with coordinate j at t + lag.
 
-    Pearson's: both are centered and scaled over the pairs of steps that are counted. 0 where one does not vary.
+    This is Pearson's correlation, centered and scaled over the counted pairs of steps, or 0 if a coordinate does not
+    vary.
 
     Args:
         s: (N, T, D) coordinates of N sequences of T steps; steps that are NaN are left out, as after an episode's end
@@ -57,9 +58,9 @@ def correlation_intervals(
     resamples: int = 200,
     seed: int = 0,
 ) -> np.ndarray:
-    """Return bootstrap intervals (L, D, D, 2) of `lagged_correlation`, or (K, L, D, D, 2): 95 %, percentiles.
+    """Return 95 % percentile bootstrap intervals (L, D, D, 2) or (K, L, D, D, 2) of `lagged_correlation`.
 
-    Sequences are drawn again, and not steps, because the steps of one are not independent.
+    Sequences are resampled instead of steps, because the steps of a sequence are not independent.
     """
     values, labels = _checked(s, lags, by)
     groups = [None] if labels is None else list(np.unique(labels))
@@ -80,15 +81,15 @@ def consistency(
 ) -> Consistency:
     """Return how often entries of influence and correlation, both (L, D, D) or (K, L, D, D), have the same sign.
 
-    Entries of 0 have no sign and are not counted. The null is the same share with the entries of the influence in
-    random order, which keeps how many are positive.
+    Entries of 0 have no sign and are not counted. The null distribution is that of the same share if the entries of the
+    influence are permuted, which keeps the number of positive entries.
 
     Args:
         influence: as `rl_clarity.influence` returns it.
         correlation: as `lagged_correlation` returns it.
-        permutations: Random orders.
-        seed: Of these.
-        threshold: Count entries of at least this share of the largest magnitude of their matrix, in both, only.
+        permutations: Number of permutations.
+        seed: Seed of the permutations.
+        threshold: Count only entries that, in both matrices, are at least this share of the matrix's largest magnitude.
 
     Raises:
         OptionError: Shapes that differ, or an option out of range.
@@ -137,7 +138,7 @@ def _checked(s: np.ndarray, lags: Sequence[int], by: Any) -> tuple[np.ndarray, n
 def _moments(values: np.ndarray, lag: int, labels: np.ndarray | None, group: Any) -> np.ndarray:
     """Return sums over the pairs of each sequence (N, 1 + 4 D + D D): count, sums, squares, products.
 
-    Values are standardized over all sequences first, so that sums of squares keep their precision; those that do not
+    Values are standardized over all sequences first, which keeps the precision of sums of squares. Values that do not
     vary are 0.
     """
     center, scale = np.nanmean(values, axis=(0, 1)), np.nanstd(values, axis=(0, 1))
@@ -154,7 +155,7 @@ def _moments(values: np.ndarray, lag: int, labels: np.ndarray | None, group: Any
 
 
 def _correlation(moments: np.ndarray) -> np.ndarray:
-    """Return the correlations (D, D) of summed moments (1 + 4 D + D D,)."""
+    """Return the correlations (D, D) for summed moments (1 + 4 D + D D,)."""
     dimensions = round((len(moments) + 3) ** 0.5) - 2
     count, rest = moments[0], moments[1:]
     if count < 2:

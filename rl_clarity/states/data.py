@@ -1,4 +1,4 @@
-"""The states of a recording as rows, with what is known of each step; frames stay on disk."""
+"""Read the states of a recording as rows, with the facts of each step. Frames stay on disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rl_clarity.recordings.recording import Recording
 
 @dataclass(frozen=True, eq=False)
 class StateData:
-    """n steps of a recording, one episode after another."""
+    """n steps of a recording, with the steps of an episode in order."""
 
     recording: Recording
     states: np.ndarray  # (n, H) float32: before each step, all parts side by side
@@ -23,8 +23,8 @@ class StateData:
     length: np.ndarray  # (n,) int: steps of the episode
     actions: np.ndarray  # (n,)
     rewards: np.ndarray  # (n,) float32
-    logits: np.ndarray | None = None  # (n, A) float32: of the policy, without noise; or action values
-    values: np.ndarray | None = None  # (n,) float32: or the largest action value
+    logits: np.ndarray | None = None  # (n, A) float32: logits of the policy, without noise, or action values
+    values: np.ndarray | None = None  # (n,) float32: values, or the largest action values
     parts: tuple[int, ...] = ()
     """Sizes of the parts of the state."""
 
@@ -44,7 +44,7 @@ class StateData:
 
     @property
     def log_probabilities(self) -> np.ndarray | None:
-        """(n, A) of the agent's own policy; None for action values."""
+        """(n, A) of the agent's policy, or None for action values."""
         if self.logits is None or self._has_q_values:
             return None
         logits = self.logits.astype(np.float64)
@@ -60,11 +60,11 @@ class StateData:
         return self._read(rows, lambda episode: episode.observations)
 
     def frames(self, rows: np.ndarray) -> np.ndarray:
-        """Read what to show of some steps, (len(rows), H', W', C) uint8."""
+        """Read the images (len(rows), H', W', C) uint8 that show some steps."""
         return self._read(rows, lambda episode: episode.observations if episode.frames is None else episode.frames)
 
     def sequences(self, values: np.ndarray, longest: int | None = None) -> np.ndarray:
-        """Return values (n, ...) by episode, (E, T, ...) float64, NaN after its end.
+        """Return values (n, ...) by episode, (E, T, ...) float64, with NaN after an episode's end.
 
         Episodes of more than `longest` steps are cut into several sequences.
         """
@@ -80,7 +80,8 @@ class StateData:
         result: np.ndarray | None = None
         for number in np.unique(self.episode[rows]):
             here = np.flatnonzero(self.episode[rows] == number)
-            order = here[np.argsort(self.time[rows[here]], kind="stable")]  # blocks are decompressed once
+            # read in this order, so that each block is decompressed once
+            order = here[np.argsort(self.time[rows[here]], kind="stable")]
             values = np.asarray(field(self.recording[int(number)])[self.time[rows[order]]])
             if result is None:
                 result = np.empty((len(rows), *values.shape[1:]), values.dtype)
@@ -91,9 +92,9 @@ class StateData:
 
 
 def read_states(recording: Recording, *, part: int | None = None) -> StateData:
-    """Read the states of a recording's episodes, and what is known of each step.
+    """Read the states of a recording's episodes, and the facts of each step.
 
-    States and numbers are in memory (100,000 states of 64 units: 26 MB); frames are read where they are asked for.
+    States and numbers are in memory (100,000 states of 64 units take 26 MB). Frames are read when they are requested.
 
     Args:
         recording: With states; episodes without a step are left out.

@@ -1,4 +1,4 @@
-"""How an earlier state of a recurrent agent changes a later one through its memory, with the frames as they were."""
+"""Measure how an earlier state of a recurrent agent influences a later state through memory, with the frames fixed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rl_clarity.reduction.directions import Directions
 from rl_clarity.states.data import StateData, read_states
 
 SAMPLES = 256
-"""Pairs of steps for each lag that influence is averaged over."""
+"""Number of pairs of steps for each lag over which influence is averaged."""
 
 
 def influence(
@@ -35,12 +35,12 @@ def influence(
 
         d h(t + lag) / d h(t) = J(t + lag - 1) ... J(t + 1) J(t),    J(u) = d h(u + 1) / d h(u) at frame u,
 
-    in coordinates of the directions: what memory contributes, and nothing that goes through the world. h(t) is the
-    state before step t, as it was recorded.
+    in coordinates of the directions. It contains the contribution of memory, and nothing that goes through the world.
+    h(t) is the recorded state before step t.
 
     Args:
         agent: A recurrent agent with `state_gradients`: any `KerasAgent`, `TorchAgent` or `JaxAgent`.
-        recording: With states; or what `rl_clarity.states.read_states` made of it.
+        recording: A recording with states, or its states from `rl_clarity.states.read_states`.
         directions: Fitted to the states, all parts side by side.
         lags: L numbers of steps.
         by: A label (n,) of each step of the recording: the result is then (K, L, D, D), for the sorted labels, by the
@@ -60,7 +60,7 @@ def influence(
 
 
 def mean_jacobian(jacobians: np.ndarray, ends: np.ndarray, lags: Sequence[int], by: np.ndarray | None) -> np.ndarray:
-    """Return the mean (L, D, D) of Jacobians (n, L, D, D) that end at steps (n,); or (K, L, D, D) by label."""
+    """Return the mean (L, D, D), or (K, L, D, D) by label, of Jacobians (n, L, D, D) that end at steps (n,)."""
     if by is None:
         return np.asarray(jacobians.mean(axis=0))
     labels = np.asarray(by)
@@ -83,9 +83,9 @@ def memory_jacobians(
     samples: int = SAMPLES,
     seed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return later steps (n,), and gradients (n, L, D, H) of D combinations of the state there.
+    """Return later steps (n,), and gradients (n, L, D, H) of D combinations of the states at them.
 
-    They are with respect to the states (H,) that are `lags` steps earlier, through the recurrent cell.
+    The gradients are with respect to the states (H,) `lags` steps earlier, through the recurrent cell.
 
     Args:
         weights: (H, D), the combinations of the later state.

@@ -1,4 +1,4 @@
-"""Interventions: an agent plays the same levels with and without an edit, such as swapped directions of its state."""
+"""Interventions let an agent play the same levels with and without an edit, such as swapped directions of its state."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from rl_clarity.recordings.rollouts import Transition
 from rl_clarity.states.analysis import StateAnalysis
 
 BLOCK = 50
-"""Episodes that are played together."""
+"""Number of episodes that are played together."""
 
 
 @dataclass(frozen=True, eq=False)
 class Intervention:
-    """What `intervene` measured over E pairs of episodes."""
+    """The result of `intervene` for E pairs of episodes."""
 
     rows: list[dict[str, Any]]
     """A row for each measure (return, length, causes of ends, frequencies of actions and of clusters): `measure`;
@@ -63,9 +63,10 @@ class Intervention:
         return "\n".join(lines)
 
     def write_clip(self, path: str | os.PathLike[str], episode: int | None = None) -> None:
-        """Write an animated PNG of an episode, without the edit | with it, around the first action that differs.
+        """Write an animated PNG of an episode without and with the edit, side by side, around the first different
+        action.
 
-        By default it is the pair with the largest difference of returns. Raises OutputError if it cannot be written.
+        By default it shows the pair with the largest difference of returns. Raises OutputError if it cannot be written.
         """
         content = self.clip_bytes(episode)
         try:
@@ -103,8 +104,8 @@ def intervene(
     Args:
         agent: Its `metadata` name its environment, as those of an agent from a checkpoint.
         edits: `SwapDirections`, `Ablate`, `Steer`.
-        analysis: Of the agent's states: also compares the shares of steps in each of its clusters, those of the first
-            method. A state is in the cluster of the analyzed state whose coordinates are nearest.
+        analysis: Analysis of the agent's states. With it, the shares of steps in each cluster (of its first method)
+        are compared, too. A state is in the cluster of the analyzed state whose coordinates are nearest.
         episodes: E, at least 2.
         seed: Of levels, actions and intervals.
         max_steps: Steps after which an episode is cut off.
@@ -150,8 +151,8 @@ def _measures(parts: Sequence[Evaluation], causes: Sequence[str]) -> np.ndarray:
 
 
 def _visited_clusters(analysis: StateAnalysis) -> tuple[list[int], Measure]:
-    """Return labels (K,) of clusters, and a function that says for each environment which of them its state is in, (N,
-    K).
+    """Return labels (K,) of clusters, and a function that returns for each environment which cluster its state is in,
+    (N, K).
     """
     from sklearn.neighbors import KNeighborsClassifier
 

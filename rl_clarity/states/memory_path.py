@@ -1,4 +1,4 @@
-"""Gradients of an agent's outputs through its memory: down to each earlier frame, and to each earlier state."""
+"""Gradients of an agent's outputs with respect to earlier frames and states, through its memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def memory_gradients(
     baseline: np.ndarray | None = None,
     points: int = 4,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return gradients of targets at B steps with respect to the last frames, and to the states before these.
+    """Return gradients of targets at B steps with respect to the last n frames, and to the states before them.
 
     Recorded frames are fixed: the gradient goes from an output at step t to the state h(t) before it, and from there
     through the recurrent cell, one step after another,
@@ -34,19 +34,19 @@ def memory_gradients(
         d y(t) / d h(u) = d y(t) / d h(t)  J(t - 1) ... J(u)
         d y(t) / d x(u) = d y(t) / d h(u + 1)  d h(u + 1) / d x(u),
 
-    with J(u) = d h(u + 1) / d h(u) at frame x(u). What the agent causes in the world is not part of it.
+    with J(u) = d h(u + 1) / d h(u) at frame x(u). Effects of the agent's actions on the world are not included.
 
     Args:
         agent: A recurrent agent with `state_gradients`: any `KerasAgent`, `TorchAgent` or `JaxAgent`.
-        data: What `read_states` made of a recording.
+        data: The states of a recording, from `read_states`.
         rows: (B,) the steps t, each at least `steps` - 1 steps after the beginning of its episode.
         scores: S outputs at t, as for `Agent.gradients`.
         weights: (B, D, H) further targets: combinations of the state before step t, which frame t cannot change.
-        steps: n, of the window that ends at t.
-        baseline: (height, width, channels) uint8. Gradients with respect to a frame are then means over the way from
-            this frame to it, as in integrated gradients (Sundararajan et al. 2017, https://arxiv.org/abs/1703.01365):
-            a cell that a clear cue has saturated has hardly a gradient at the cue itself.
-        points: Points on that way.
+        steps: n, the length of the window that ends at t.
+        baseline: (height, width, channels) uint8. Gradients with respect to a frame are then means over the line from
+        the baseline to it, as in integrated gradients (Sundararajan et al. 2017, https://arxiv.org/abs/1703.01365):
+            a clear cue can saturate a cell, whose gradient at the cue itself is then almost 0.
+        points: Number of points on that line.
 
     Returns:
         Frames (S + D, B, n, height, width, channels), of observations / 255, and states (S + D, B, n, H), of the state
@@ -97,15 +97,15 @@ def _way(observations: np.ndarray, baseline: np.ndarray | None, points: int) -> 
 
 
 def mean_frame(data: StateData, frames: int = 256) -> np.ndarray:
-    """Return the mean (height, width, channels) uint8 of observations at even distances in the recording."""
+    """Return the mean frame (height, width, channels) uint8 of observations at even distances in the recording."""
     rows = np.linspace(0, len(data) - 1, min(frames, len(data))).astype(int)
     return np.rint(data.observations(rows).mean(axis=0, dtype=np.float64)).astype(np.uint8)
 
 
 def outputs_at(agent: Agent, data: StateData, rows: np.ndarray) -> dict[str, Score]:
-    """Return the outputs at steps (B,) that are explained: `value`, if there is one, and `action`.
+    """Return the outputs at steps (B,) to explain: `value`, if the agent has a value, and `action`.
 
-    That is the logit, or the value, of the action that was taken less the mean of the others.
+    `action` is the logit, or the value, of the action taken less the mean of the others.
     """
     scores: dict[str, Score] = {}
     if any(site.name == "values" for site in agent.sites):

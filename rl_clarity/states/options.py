@@ -15,35 +15,36 @@ class StateOptions:
     """How the states of a recurrent agent are analyzed."""
 
     method: str = "ica"
-    """Directions: `pca`, `ica`, `nmf`, `nmf_positive` or `units`."""
+    """Method that fits directions: `pca`, `ica`, `nmf`, `nmf_positive` or `units`."""
     count: int = 16
     """Number of directions."""
     outliers: float | None = None
-    """Leave out of their fit states that are farther from the nearest one than this multiple of the median distance."""
+    """Do not fit to states whose distance from the nearest other state exceeds this multiple of the median distance."""
     clustering: tuple[str, ...] = ("kmeans",)
-    """Methods of clustering: `kmeans`, `gaussian_mixture`, `ward`, `hdbscan`. Causes are shown by the first."""
+    """Methods of clustering: `kmeans`, `gaussian_mixture`, `ward`, `hdbscan`, `hmm`. Correlation and influence are also
+    shown by the clusters of the first method."""
     clusters: int = 8
-    """Number of clusters, and of behaviours."""
+    """Number of clusters, and of behaviors."""
     lags: tuple[int, ...] = (1, 2, 4, 8)
-    """Steps between an earlier and a later coordinate, for correlation and influence."""
+    """Numbers of steps between an earlier and a later coordinate, for correlation and influence."""
     maps: tuple[Method, ...] = ("pca", "tsne")
     """Methods of maps: `pca`, `tsne`, `umap`."""
     map_dimensions: int = 2
     """Dimensions of maps: 2 or 3."""
     map_points: int = 10_000
-    """Steps that a map shows at most."""
+    """Largest number of steps that a map shows."""
     influence_samples: int = 128
-    """Steps that influence is averaged over; 0 for no influence."""
+    """Number of steps over which influence is averaged; 0 for no influence."""
     replay_steps: int = 16
-    """Steps that frames are replayed from a changed state; 0 for no replay."""
+    """Number of steps for which frames are replayed from a changed state; 0 for no replay."""
     replay_samples: int = 32
-    """States that are changed."""
+    """Number of states that are changed."""
     replay_directions: bool = True
-    """Also remove each direction."""
+    """Also replay with each direction removed."""
     part: int | None = None
-    """Analyze one part of the state; by default all of them, side by side."""
+    """Number of the part of the state to analyze; by default all parts, side by side."""
     seed: int = 0
-    """Of all random choices."""
+    """Seed of all random choices."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "count", "clusters", "map_points", "replay_samples")

@@ -1,6 +1,6 @@
-"""The parts of an analysis of states, which depend on its directions and clusters but not on one another.
+"""The parts of an analysis of states, which depend on its directions and clusters but not on each other.
 
-`analyze_states` computes all of them at once; a page makes each a task of its own.
+`analyze_states` computes all of them at once; a page has a task for each.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rl_clarity.states.replay import replay
 
 Arrays = dict[str, np.ndarray]
 LONGEST = 256
-"""Steps of a window that correlations over time are computed in; longer episodes are cut."""
+"""Largest number of steps in a sequence for correlations over time. Longer episodes are split."""
 PERPLEXITY = 30
 
 
@@ -40,27 +40,29 @@ class FittedStates:
     data: StateData
     directions: Directions
     clusters: Mapping[str, Clusters]
-    """By method."""
+    """Clusters by the method that found them."""
     options: StateOptions
 
     @cached_property
     def coordinates(self) -> np.ndarray:
-        """(n, D) float32 of the states."""
+        """(n, D) float32 coordinates of the states."""
         return self.directions.to(self.data.states).astype(np.float32)
 
     @cached_property
     def points(self) -> np.ndarray:
-        """(n, at most 16) of the states, in the space of their principal components."""
+        """(n, at most 16) coordinates of the states in the space of their principal components."""
         return principal_coordinates(self.data.states, self.options.seed)
 
     @property
     def labels(self) -> np.ndarray:
-        """(n,) the clusters of the first method."""
+        """(n,) clusters of the first method."""
         return self.clusters[self.options.clustering[0]].labels
 
     @property
     def differentiable_agent(self) -> Agent | None:
-        """The agent, unless only a part of its state is analyzed: gradients and replays need the state as a whole."""
+        """The agent, or None if only a part of its state is analyzed, because gradients and replays need the whole
+        state.
+        """
         is_whole = self.options.part is None or len(self.agent.initial_state(1) or ()) == 1
         return self.agent if is_whole else None
 
@@ -70,7 +72,7 @@ class FittedStates:
         return arrays | {f"cluster.{method}": one.labels for method, one in self.clusters.items()}
 
     def facts(self) -> dict[str, Any]:
-        """Return what an analysis says of the recording, the options and the clusters, as JSON."""
+        """Return the facts of an analysis about the recording, the options and the clusters, as JSON."""
         facts = {
             "recording": self.data.recording.location,
             "steps": len(self.data),
@@ -93,11 +95,11 @@ class Part:
     arrays: Arrays = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
-    """What was left out, and why."""
+    """What was skipped, and why."""
 
 
 def fit_states(agent: Agent, data: StateData, options: StateOptions) -> FittedStates:
-    """Fit directions and clusters to states; raises OptionError for states of another agent."""
+    """Fit directions and clusters to states. Raises OptionError for states of another agent."""
     check_states(agent, data, options.part)
     directions = fit_directions(
         data.states, options.method, options.count, options.seed, outliers=options.outliers  # type: ignore[arg-type]
@@ -111,7 +113,7 @@ def fit_states(agent: Agent, data: StateData, options: StateOptions) -> FittedSt
 
 
 def check_states(agent: Agent, data: StateData, part: int | None = None) -> None:
-    """Raise OptionError for states that have other sizes than those of the agent, and for too few of them."""
+    """Raise OptionError for states whose sizes differ from the agent's, and for too few states."""
     sizes = tuple(int(np.prod(np.shape(one)[1:])) for one in agent.initial_state(1) or ())
     expected = sizes if part is None else sizes[part : part + 1]
     if data.parts != expected:
@@ -164,7 +166,7 @@ def map_perplexity(points: int) -> float:
 
 
 def _causes(fitted: FittedStates) -> Part:
-    """Return the correlation and influence over time, of all steps and by cluster, and how far they agree."""
+    """Return correlation and influence over time, for all steps and by cluster, and how often they agree."""
     options, data, labels = fitted.options, fitted.data, fitted.labels
     lags = tuple(lag for lag in options.lags if lag < min(LONGEST, int(data.length.max())))
     if lags != options.lags:
@@ -178,7 +180,7 @@ def _causes(fitted: FittedStates) -> Part:
         "correlation.by": lagged_correlation(sequences, lags, by=np.nan_to_num(by_step, nan=-2).astype(np.int64)),
         "correlation.labels": np.unique(np.nan_to_num(by_step, nan=-2)).astype(np.int64),
     }
-    members = arrays["correlation.labels"] >= -1  # -2 is after the end of an episode
+    members = arrays["correlation.labels"] >= -1  # -2 marks steps after the end of an episode
     arrays["correlation.by"] = arrays["correlation.by"][members]
     arrays["correlation.labels"] = arrays["correlation.labels"][members]
     agent = fitted.differentiable_agent
@@ -216,7 +218,7 @@ PARTS: Mapping[str, Callable[[FittedStates], Part]] = {
     "causes": _causes,
     "memory": _memory,
 }
-"""What is computed from directions and clusters, by name."""
+"""Functions that compute the parts of an analysis from directions and clusters, by name."""
 
 
 def _named(prefix: str, arrays: Mapping[str, np.ndarray]) -> Arrays:

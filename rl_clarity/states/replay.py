@@ -1,4 +1,4 @@
-"""Memory at work: how far back outputs depend on the state, by replaying recorded frames from changed states."""
+"""Measure how far back outputs depend on the state, by replaying recorded frames from changed states."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class ReplayCurves:
-    """Differences of outputs, by change (C) and by the step after it (K): means over samples, with 95 % intervals.
+    """Differences of outputs by change (C) and by step after it (K): means over samples, with 95 % intervals.
 
     Intervals are percentile bootstrap intervals over the samples.
     """
@@ -51,21 +51,22 @@ def replay(
     samples: int = 32,
     seed: int = 0,
 ) -> ReplayCurves:
-    """Replay recorded frames from changed states, and compare outputs with those of the unchanged ones.
+    """Replay recorded frames from changed states, and compare outputs with those from the unchanged states.
 
-    At a step t the state h(t) is replaced, and the agent sees the frames t, t + 1, ... as they were recorded, whatever
-    it would do now:
+    At a step t the state h(t) is replaced. Then the agent gets the recorded frames t, t + 1, ..., whatever actions it
+    chooses:
 
     - `reset`: h(t) is the initial state;
     - `frozen`: every step starts from h(t), as if nothing was remembered after t;
     - `swapped`: h(t) is that of a step of another episode, at random;
     - a direction is removed: its coordinate is 0 at t, the mean.
 
-    The curve over the steps says how far back memory reaches: frames that are seen again replace it.
+    The curve over the steps shows how far back memory reaches, because the replayed frames gradually determine the
+    state again.
 
     Args:
         agent: A recurrent agent.
-        data: With several episodes, for `swapped`.
+        data: States of a recording, with several episodes for `swapped`.
         directions: Those that are removed one by one, of all parts of the state side by side.
         kinds: Of `reset`, `frozen` and `swapped`.
         steps: K, from t on; shorter where no episode is as long.
@@ -122,7 +123,9 @@ def _play(agent: Agent, frames: Sequence[np.ndarray], states: np.ndarray, *, fro
 
 
 def _other_episodes(data: StateData, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
-    """For each row one of another episode, at the same time in it if there is one; None for a single episode."""
+    """Return for each row a row of another episode, at the same time in it if possible, or None if there is a single
+    episode.
+    """
     if len(np.unique(data.episode)) < 2:
         return None
     others = []
@@ -134,7 +137,7 @@ def _other_episodes(data: StateData, rows: np.ndarray, rng: np.random.Generator)
 
 
 def _differences(plain: Sequence[Outputs], others: Sequence[Outputs]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return differences (K, n) of the policy and of the value, and whether the most likely action is the same."""
+    """Return the differences (K, n) of policy and value, and whether the most likely action is the same."""
     policies, values, same = [], [], []
     for before, after in zip(plain, others, strict=True):
         policies.append(_each(_policy_difference, before, after))

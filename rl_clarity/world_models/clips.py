@@ -13,14 +13,15 @@ from rl_clarity.world_models.losses import Batch
 from rl_clarity.world_models.rollouts import MODES, Rollouts
 
 COLUMNS = ("truth", *MODES)
-"""From left to right."""
+"""Columns of a clip, from left to right."""
 SIDE = 64
-"""Smaller frames are enlarged to about this many pixels."""
+"""Frames with smaller sides are enlarged to about this many pixels."""
 FPS = 8
 
 
 def clip_frames(batch: Batch, rollouts: Rollouts) -> np.ndarray:
-    """Return frames (T, rows, columns, 1 or 3) uint8: a row of images for each window, with `COLUMNS` side by side.
+    """Return the frames (T, rows, columns, 1 or 3) uint8 of a clip, with a row for each window, and `COLUMNS` side by
+    side.
 
     Frames after the end of an episode are gray.
     """

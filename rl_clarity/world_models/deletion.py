@@ -1,4 +1,4 @@
-"""Deletion test of saliency through time: does the target change most where it says?"""
+"""Test saliency through time by deletion: does the target change most where the saliency is largest?"""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from rl_clarity.world_models.simulator import Simulator, Start
 
 FRACTIONS = (0.01, 0.02, 0.05, 0.1, 0.2)
 RANDOM_ORDERS = 4
-"""Random orders that are averaged."""
+"""Number of random orders that are averaged."""
 
 
 @dataclass(frozen=True)
 class Deletion:
-    """How much a target changes if parts of the frames that the agent sees are removed."""
+    """How much a target changes if blocks of the frames that the agent gets are removed."""
 
     at: int
-    """Step of the target; parts of the frames 0 to `at` are removed."""
+    """Step of the target. Blocks of the frames 0 to `at` are removed."""
     fractions: tuple[float, ...]
-    """Shares F of the parts that are removed."""
+    """Shares F of the blocks that are removed."""
     by_saliency: np.ndarray  # (F,): mean |change| of the target, in the order of saliency
     random: np.ndarray  # (F,): in a random order
     starts: int
@@ -50,11 +50,11 @@ def deletion_test(
     noise_copies: int = 4,
     seed: int = 0,
 ) -> Deletion:
-    """Remove blocks of the frames that the agent sees, in the order of saliency and in random orders, and compare.
+    """Remove blocks of the agent's frames in the order of saliency and in random orders, and compare the effects.
 
-    Blocks of all frames of a simulation up to the target are ranked together, by the sum of gradient times difference
-    from the mean frame, without its sign. Removed blocks show the mean frame of all simulations; the world's states
-    and samples are otherwise the same, and the agent acts on what it sees (Samek et al. 2017,
+    Blocks of all frames of a simulation up to the target are ranked together, by the magnitude of the sum of gradient
+    times difference from the mean frame. Removed blocks show the mean frame of all simulations. The world's states and
+    samples stay the same, and the agent acts on the frames with removed blocks (Samek et al. 2017,
     https://arxiv.org/abs/1509.06321, for images).
 
     Args:
@@ -71,7 +71,7 @@ def deletion_test(
     """
     if block < 1 or not fractions or not 0 < min(fractions) <= max(fractions) <= 1:
         raise OptionError(f"block={block} must be at least 1, fractions={fractions} above 0 and at most 1")
-    # Noise is not added where a start has no latent.
+    # Without a latent, the start has no noise.
     noisy = not isinstance(starts, Start) or starts.latent is not None
     copies = {"noise_copies": noise_copies} if noisy else {"noise_copies": 1, "noise": 0.0}
     gradients = saliency_through_time(simulator, starts, [target], at, seed=seed, **copies).frames[0]
@@ -83,7 +83,7 @@ def deletion_test(
     rng = np.random.default_rng([seed % 2**63, 8])
 
     def changes(order: np.ndarray) -> np.ndarray:
-        """Return |change| (F, B) without the first blocks of an order (B, N)."""
+        """Return |change| (F, B) if the first blocks of an order (B, N) are removed."""
         ranks = order.argsort(axis=1)
         rows = []
         for fraction in fractions:
@@ -120,7 +120,7 @@ def _block_sums(values: np.ndarray, block: int) -> np.ndarray:
 
 
 def _mask(chosen: np.ndarray, shape: tuple[int, ...], block: int) -> np.ndarray:
-    """Mask (B, T, H, W, 1) float32 of chosen blocks (B, T x rows x columns)."""
+    """Return a mask (B, T, H, W, 1) float32 of chosen blocks (B, T x rows x columns)."""
     count, steps, height, width, _ = shape
     blocks = chosen.reshape(count, steps, -(-height // block), -(-width // block))
     mask = blocks.repeat(block, axis=2).repeat(block, axis=3)[:, :, :height, :width, None]

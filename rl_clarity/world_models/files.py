@@ -1,4 +1,4 @@
-"""A simulator as one file: tensors in safetensors, and JSON metadata. Nothing in it is executed.
+"""Save and load a simulator as one file, with tensors in safetensors and metadata in JSON. Nothing in it is executed.
 
 The header's `__metadata__` has one entry, `rl_clarity_simulator`, a string of JSON: `version`, `size` (the widths of
 the networks), `observation_shape`, `num_actions`, `state_size`, `agent` (SHA-256 of the agent's parameters) and
@@ -30,7 +30,7 @@ from rl_clarity.world_models.simulator import Simulator, agent_fingerprint, chec
 KEY = "rl_clarity_simulator"
 VERSION = 1
 INCLUDED = "-simulator.safetensors"
-"""What the name of an included agent's simulator ends in."""
+"""Suffix of the name of an included agent's simulator."""
 MAX_WIDTH = 1 << 14
 MAX_TENSORS = 1000
 
@@ -38,12 +38,12 @@ MAX_TENSORS = 1000
 def save_simulator(
     simulator: Simulator, path: str | os.PathLike[str], *, half: bool = False, overwrite: bool = False
 ) -> Path:
-    """Write a simulator, without its agent, as one file; the same simulator gives the same bytes.
+    """Write a simulator, without its agent, as one file. The same simulator gives the same bytes.
 
     Args:
         simulator: the simulator
         path: the file, ending in `.safetensors`
-        half: store half-precision numbers: half the size
+        half: store numbers in half precision, which halves the size
         overwrite: replace a file
 
     Raises OutputError for a path that exists or cannot be written.
@@ -73,7 +73,7 @@ def save_simulator(
 
 
 def load_simulator(path: str | os.PathLike[str], agent: Agent) -> Simulator:
-    """Read a simulator of this agent, which may be edited; `models:NAME` is that of an included agent.
+    """Read a simulator of this agent, which may be edited. `models:NAME` is the simulator of an included agent.
 
     Raises CheckpointError for a missing or damaged file, OptionError for an agent that it was not made for.
     """
@@ -121,7 +121,7 @@ def _header(file: Path, header: Any) -> dict[str, Any]:
 
 
 def _size(file: Path, values: Mapping[str, Any]) -> Size:
-    """Return widths from a file, each of them in a range that shapes can be computed for."""
+    """Return the widths in a file. Raises CheckpointError for widths outside the valid ranges."""
     names = {field.name for field in fields(Size)}
     numbers = [n for value in values.values() for n in (value if isinstance(value, list) else [value])]
     if set(values) != names or not all(type(n) is int and 1 <= n <= MAX_WIDTH for n in numbers):

@@ -1,4 +1,4 @@
-"""`rl_clarity.fit_simulator`: train the world model on a recording, with the frozen agent in the loop."""
+"""`rl_clarity.fit_simulator` trains the world model on a recording, with the frozen agent in the loop."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STATE = "training-state.npz"
 CLIP_WINDOWS = 4
 COLUMNS = ("update", "timesteps", "seconds", *LOSSES, "loss", "gradient_norm")
 BATCHES, NOISE, CLIP = 1, 2, 3
-"""Streams of random numbers; each step has its own, so that resumed training needs no state of a generator."""
+"""Streams of random numbers. Each step has its own seed, so resuming needs no state of a generator."""
 
 
 def fit_simulator(
@@ -53,8 +53,8 @@ def fit_simulator(
 
     With a directory, `simulator.safetensors`, the state of training, `progress.csv`, TensorBoard event files and clips
     (truth, posterior, prior with the true actions, agent in the loop, from left to right) are written there, and the
-    same call resumes training that was interrupted, as if it had not been. The agent is frozen: it is no part of the
-    optimizer and of the gradient's norm.
+    same call resumes training that was interrupted, as if it had not been. The agent is frozen: its parameters are
+    neither optimized nor counted in the gradient's norm.
 
     Args:
         agent: an agent on Keras with TensorFlow
@@ -95,7 +95,7 @@ def fit_simulator(
                         log.write(row)
                 report(fitter.steps / chosen.steps)
                 if folder is not None:
-                    complete = fitter.state()  # an interruption may come in the middle of the next step
+                    complete = fitter.state()  # an interruption may occur in the middle of the next step
                     _write(fitter, complete, folder)
         except KeyboardInterrupt as interruption:
             if folder is not None and complete is not None:
@@ -106,7 +106,7 @@ def fit_simulator(
 
 
 class Fitter:
-    """Training between two steps, which depends on nothing but what `state()` returns."""
+    """A training between two steps, which depends only on what `state()` returns."""
 
     def __init__(self, agent: KerasAgent, recording: Recording, options: FitOptions) -> None:
         import tensorflow as tf
@@ -123,11 +123,11 @@ class Fitter:
         self._adam = Adam((sum(sizes),), options.learning_rate, dtype=np.float32)
         self._agent_step = agent.differentiable_step()
         self._gradient = tf.function(self._trace_gradient)
-        self._sums = np.zeros(len(LOSSES) + 2)  # since the last row of the logs
+        self._sums = np.zeros(len(LOSSES) + 2)  # sums since the last row of the logs
         self._count = 0
 
     def step(self) -> dict[str, Any] | None:
-        """Learn from one batch; return a row of `COLUMNS` every `log_interval` steps."""
+        """Learn from a batch. Return a row of `COLUMNS` every `log_interval` steps."""
         start = time.perf_counter()
         batch = self.windows.batch(self._rng(BATCHES), self.options.batch_size)
         values = self.learn(batch, self._noise())
@@ -144,7 +144,9 @@ class Fitter:
         return {**about, **dict(zip(COLUMNS[len(about) :], means, strict=True))}
 
     def learn(self, batch: Batch, noise: np.ndarray) -> np.ndarray:
-        """Take one step of the optimizer; return the losses, their weighted sum, and the gradient's norm before it."""
+        """Take a step of the optimizer. Return the losses, their weighted sum, and the gradient's norm before
+        clipping.
+        """
         losses, gradient = (tensor.numpy() for tensor in self._gradient(*batch.arrays(), noise))
         norm = float(np.linalg.norm(gradient))
         if not (np.isfinite(norm) and np.isfinite(losses).all()):
@@ -159,7 +161,7 @@ class Fitter:
         return np.array([*losses, norm])
 
     def simulator(self) -> Simulator:
-        """Return the simulator as it is now."""
+        """Return the simulator with the current parameters."""
         facts = {"fit": asdict(self.options), "fitted_steps": self.steps, **self._facts}
         return Simulator(self.agent, self.world, facts)
 
@@ -178,7 +180,7 @@ class Fitter:
         return TrainingState(arrays, {**values, "agent": self._fingerprint})
 
     def restore(self, state: TrainingState) -> None:
-        """Continue from a state; raises OptionError for that of another agent or other options."""
+        """Continue from a state. Raises OptionError for a state of another agent or with other options."""
         if state.values["agent"] != self._fingerprint:
             raise OptionError("the training in this directory is of another agent: choose another directory")
         before = state.values["options"]
@@ -258,4 +260,4 @@ def _write(fitter: Fitter, state: TrainingState, folder: Path) -> None:
         write_clip(folder / "films" / f"{steps:07}.apng", fitter.clip())
     if last or steps % options.save_interval == 0:
         save_simulator(fitter.simulator(), folder / SIMULATOR, overwrite=True)
-        state.save(folder / STATE)  # last: what is written before it is not written again
+        state.save(folder / STATE)  # write the state last, because a resumed training does not repeat what precedes it

@@ -1,8 +1,9 @@
-"""Causes through time in a simulation: `saliency_through_time`, and `simulated_influence` of directions on each other.
+"""Gradients through time in a simulation: `saliency_through_time`, and `simulated_influence` of directions on each
+other.
 
-An earlier frame influences a later output in two ways. The agent remembers: frame -> state -> ... -> state -> output.
-And it acts: frame -> action -> world -> later frame -> output. With `world_gradients=False` the edges from actions into
-the world are cut, and the first way alone is left; the difference to the whole is the second one.
+An earlier frame influences a later output in two ways. Through memory: frame -> state -> ... -> state -> output.
+Through actions: frame -> action -> world -> later frame -> output. With `world_gradients=False` the gradients of
+actions into the world are cut, so only the first way is left. The difference from the whole gradient is the second way.
 """
 
 from __future__ import annotations
@@ -25,19 +26,20 @@ from rl_clarity.world_models.simulator import Simulator, Start
 from rl_clarity.world_models.windows import Windows
 
 Target: TypeAlias = str | int | Sequence[int] | np.ndarray | Callable[[Simulation, int], Tensor]
-"""What is explained at a step: "value"; "value change", to the value of the step before; an action or a sequence of
-actions, the mean of their logits minus the mean of the others'; weights (H,), a direction of the agent's state after
-the step, such as a column of `Directions.readout`; or a function of simulation and step that returns (B,)."""
+"""The target that is explained at a step: "value"; "value change", the difference from the value of the previous step;
+an action or a sequence of actions, the mean of their logits minus the mean of the others'; weights (H,), a direction of
+the agent's state after the step, such as a column of `Directions.readout`; or a function of simulation and step that
+returns (B,)."""
 
 
 @dataclass(frozen=True)
 class ThroughTime:
-    """Gradients of S targets at one step with respect to it and the t steps before it, for B simulations."""
+    """Gradients of S targets at a step with respect to that step and the t previous ones, for B simulations."""
 
     frames: np.ndarray  # (S, B, t + 1, H, W, C)
     states: tuple[np.ndarray, ...]  # parts (S, B, t + 1, ...), the agent's state before each step
     world_states: np.ndarray  # (S, B, t + 1, D + V x K)
-    targets: np.ndarray  # (S, B): the values of the targets
+    targets: np.ndarray  # (S, B): values of the targets
     at: int
 
 
@@ -56,8 +58,8 @@ def saliency_through_time(
 ) -> ThroughTime:
     """Return gradients of targets at a step of a simulation with respect to all earlier frames and states.
 
-    They are means over copies of each simulation that start from its latent with Gaussian noise added, as in SmoothGrad
-    (Smilkov et al. 2017, https://arxiv.org/abs/1706.03825). All targets share the simulation of a copy.
+    They are means over copies of each simulation, which start from its latent with added Gaussian noise, as in
+    SmoothGrad (Smilkov et al. 2017, https://arxiv.org/abs/1706.03825). All targets share the simulation of a copy.
 
     Args:
         simulator: from `fit_simulator` or `load_simulator`
@@ -69,7 +71,7 @@ def saliency_through_time(
         world_gradients: whether gradients flow through actions into the world
         actions: (B, at + 1) integers taken instead of the agent's actions
         edits: edits of the agent
-        seed: of the noise, and of samples in the simulation, which all copies share
+        seed: seed of the noise, and of samples in the simulation, which all copies share
 
     Raises OptionError for invalid arguments, and for noise where a start has no latent.
     """
@@ -115,9 +117,9 @@ def simulated_influence(
 ) -> np.ndarray:
     """Return the mean Jacobian (L, D, D) of coordinate j at t + lag with respect to coordinate i at t, in a simulation.
 
-    As `influence`, which knows memory alone, but the frames are not fixed: with `world_gradients`, it includes what the
-    agent causes in the world by its actions, and sees later. Simulations start from windows of the recording, with the
-    recorded state of the agent, and t + lag is the last of their steps.
+    Other than in `influence`, which covers memory alone, the frames are not fixed. With `world_gradients`, it includes
+    the effects of the agent's actions on the world, and on later frames. Simulations start from windows of the
+    recording, with the recorded state of the agent, and end at t + lag.
 
     Args:
         simulator: from `fit_simulator` or `load_simulator`
@@ -223,7 +225,9 @@ def check_target(simulator: Simulator, target: Target, at: int) -> None:
 
 
 def _noisy(simulator: Simulator, starts: Any, begin: Start, noise: float, rng: np.random.Generator, seed: int) -> Start:
-    """Return a start whose latent has noise; the agent's state follows, unless the caller's `Start` has it."""
+    """Return a start whose latent has noise. The agent's state is computed from it, unless the caller's `Start`
+    contains one.
+    """
     if noise == 0:
         return begin
     if begin.latent is None:
@@ -238,7 +242,7 @@ def _noisy(simulator: Simulator, starts: Any, begin: Start, noise: float, rng: n
 
 @contextmanager
 def _tape(start: Start) -> Iterator[Any]:
-    """A persistent tape that watches where a simulation starts."""
+    """Return a persistent tape that watches the start of a simulation."""
     import tensorflow as tf
 
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:

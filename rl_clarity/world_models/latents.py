@@ -1,4 +1,6 @@
-"""Latents that drive a simulation to something: `maximize`, and the way between two of them: `interpolate_latents`."""
+"""Find latents that maximize a target of a simulation (`maximize`), and interpolate between latents
+(`interpolate_latents`).
+"""
 
 from __future__ import annotations
 
@@ -16,13 +18,13 @@ from rl_clarity.world_models.simulator import Simulator
 
 @dataclass(frozen=True)
 class Maximum:
-    """What `maximize` found, best first."""
+    """The result of `maximize`, best first."""
 
     latents: np.ndarray  # (B, n)
-    values: np.ndarray  # (B,): the target's
-    simulation: Simulation  # from these latents
+    values: np.ndarray  # (B,): values of the target
+    simulation: Simulation  # starts from these latents
     best_of_data: float
-    """The largest value from the latents that it started from."""
+    """The largest value of the target from the initial latents."""
     history: np.ndarray  # (iterations, B)
 
 
@@ -37,10 +39,10 @@ def maximize(
     restarts: int = 1,
     seed: int = 0,
 ) -> Maximum:
-    """Climb a target at a step of a simulation, in the latent that it starts from.
+    """Maximize a target at a step of a simulation with respect to the latent from which the simulation starts.
 
-    Adam ascends the gradient, and after each step the latent is projected on the unit sphere. Each start keeps the best
-    latent on its way.
+    Adam ascends the gradient, and after each step the latent is projected onto the unit sphere. For each start, the
+    best latent of all steps is returned.
 
     Args:
         simulator: from `fit_simulator` or `load_simulator`
@@ -48,9 +50,9 @@ def maximize(
         starts: latents (B, n) of the data, frames (B, T, H, W, C) uint8, or a number of random latents
         at: the step of the target, counted from 0
         iterations: steps of Adam
-        learning_rate: of Adam
-        restarts: how often each start is climbed, each time from a point a little beside it; the best counts
-        seed: of random latents, restarts, and samples in the simulation
+        learning_rate: learning rate of Adam
+        restarts: number of runs for each start, all but the first from a nearby point; the best counts
+        seed: seed of random latents, restarts, and samples in the simulation
 
     Raises OptionError for invalid arguments.
     """

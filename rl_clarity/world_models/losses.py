@@ -1,7 +1,7 @@
-"""The losses of the simulator, for a batch of windows of a recording.
+"""The losses of the simulator for a batch of windows of a recording.
 
-The world model sees the frames of a window (posterior) and is asked to predict them (prior), as in DreamerV2 (Hafner et
-al. 2021, https://arxiv.org/abs/2010.02193), equations 2 to 5; the frozen agent looks at the decoded frames. With means
+The world model sees the frames of a window (posterior) and must predict them (prior), as in DreamerV2 (Hafner et
+al. 2021, https://arxiv.org/abs/2010.02193), equations 2 to 5. The frozen agent gets the decoded frames. With means
 over batch and steps up to the episode's end:
 
     frame         1/2 ||x - decoded x||^2, summed over pixels
@@ -26,12 +26,14 @@ from rl_clarity.agents.protocol import Tensor
 from rl_clarity.world_models.networks import WorldModel
 
 AgentStep = Callable[..., list[Tensor]]
-"""Frames (N, H, W, C) in 0..1 and the parts of a state to the heads, and the parts of the state after."""
+"""A function of frames (N, H, W, C) in 0..1 and the parts of a state, which returns the heads and the parts of the next
+state."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """B windows of n frames that a simulation starts from, and T steps after them; arrays, or tensors in functions.
+    """B windows of n frames from which a simulation starts, and T following steps, as arrays, or as tensors in
+    functions.
 
     Steps after the end of the episode are zeros, with mask 0.
     """
@@ -62,11 +64,11 @@ def simulator_losses(
     Args:
         world: the world model
         agent: the frozen agent
-        split_state: from (N, S) to the parts of the agent's state
-        num_heads: heads that the agent returns before its state
+        split_state: a function from (N, S) to the parts of the agent's state
+        num_heads: number of heads that the agent returns before its state
         batch: windows
         noise: Gumbel noise (T + 1, B, V, K) of the stochastic states
-        kl_balance: share of the divergence that trains the prior
+        kl_balance: share of the divergence's gradient that trains the prior
     """
     from keras import ops
 
@@ -106,12 +108,12 @@ def simulator_losses(
 
 
 def total_loss(losses: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
-    """Return the weighted sum of the losses; those of weight 0 are left out."""
+    """Return the weighted sum of the losses, without those of weight 0."""
     return sum(weights[name] * loss for name, loss in losses.items() if weights[name])
 
 
 def uniformity(latent: Tensor) -> Tensor:
-    """Log mean exp(-2 ||b - b'||^2) over pairs of latents (B, n) of length 1; 0 for a single one."""
+    """Return log mean exp(-2 ||b - b'||^2) over pairs of latents (B, n) of length 1, or 0 for a single latent."""
     from keras import ops
 
     count = int(latent.shape[0])
@@ -131,7 +133,7 @@ def divergence(q: Tensor, p: Tensor) -> Tensor:
 
 
 def _balanced_divergence(world: WorldModel, q: Tensor, p: Tensor, balance: float) -> Tensor:
-    """Return (B, T)."""
+    """Return the balanced divergence (B, T) of posterior and prior."""
     from keras import ops
 
     shape = (-1, int(q.shape[1]), world.size.variables, world.size.classes)
@@ -142,9 +144,9 @@ def _balanced_divergence(world: WorldModel, q: Tensor, p: Tensor, balance: float
 def _observe(
     world: WorldModel, latent: Tensor, encoded: Tensor, actions: Tensor, noise: Tensor
 ) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor]:
-    """Return states (B, T, ...) of the world that sees encoded frames (B, T, E) after actions (B, T or more, A).
+    """Return states (B, T, ...) of the world for encoded frames (B, T, E) and actions (B, T or more, A).
 
-    Also the logits (B, T, V x K) of the posterior, and the first deterministic state.
+    Also return the logits (B, T, V x K) of the posterior, and the first deterministic state.
     """
     from keras import ops
 
@@ -168,7 +170,7 @@ def _seen(
     decoded: Tensor,
     true: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Return what the agent makes of decoded and of true frames, (B T, S): its state after, or else its outputs."""
+    """Return the agent's next states, or else its outputs, (B T, S), for decoded and for true frames."""
     from keras import ops
 
     if batch.states.shape[-1]:

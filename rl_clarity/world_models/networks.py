@@ -1,11 +1,11 @@
-"""The networks of the world model: encoder of frames, recurrent state-space model, decoders.
+"""The networks of the world model: an encoder of frames, a recurrent state-space model, and decoders.
 
 The state of the world has a deterministic part d (B, D) and a stochastic one z (B, V x K), V one-hot variables of K
 classes, as in DreamerV2 (Hafner et al. 2021, https://arxiv.org/abs/2010.02193), sections 2.1 and 2.2:
 
     d' = GRU(d, f(z, action)),   prior p(z' | d'),   posterior q(z' | d', encoded frame).
 
-A simulation starts from a latent b on the unit sphere, which the encoder reads off a few frames.
+A simulation starts from a latent b on the unit sphere, which the encoder computes from a few frames.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from rl_clarity.base.errors import CheckpointError
 from rl_clarity.world_models.options import Size
 
 SMALLEST_SIDE = 4
-"""Positions of the coarsest feature maps."""
+"""Side of the coarsest feature maps, in positions."""
 KERNEL = 4
-"""Of convolutions that halve or double the resolution: a multiple of the stride avoids checkerboards."""
+"""Kernel size of convolutions that halve or double the resolution. A multiple of the stride avoids checkerboard
+patterns."""
 
 
 class WorldModel:
@@ -37,8 +38,8 @@ class WorldModel:
         observation_shape: (H, W, C)
         num_actions: A
         state_size: S; 0 for agents without a state
-        seed: of the initial values, each of which also depends on the variable's name
-        shapes_only: the variables are symbols that have a shape and no values: nothing is allocated
+        seed: seed of the initial values, which also depend on the variables' names
+        shapes_only: create symbols with shapes instead of variables, so that nothing is allocated
     """
 
     def __init__(
@@ -103,15 +104,13 @@ class WorldModel:
         x = frames - 0.5
         for i, channels in enumerate(self.channels):
             x = self._conv(x, channels, KERNEL, f"encoder/{i}", strides=2)
-            if x.shape[1] <= 16:  # residual blocks at full resolution would cost as much as all the rest
+            if x.shape[1] <= 16:  # residual blocks at full resolution would cost as much as all other layers together
                 x = self._residual(x, f"encoder/{i}")
         x = ops.elu(ops.reshape(x, (-1, math.prod(x.shape[1:]))))
         return ops.elu(self._dense(x, self.size.hidden, "encoder/features"))
 
     def latent(self, encoded: Tensor) -> Tensor:
-        """Return the latent b (B, n), of length 1, of a few encoded frames (B, T, E): a GRU over them, then a dense
-        layer.
-        """
+        """Return the latent b (B, n), of length 1, for a few encoded frames (B, T, E), by a GRU and a dense layer."""
         from keras import ops
 
         state = ops.zeros_like(encoded[:, 0])
@@ -187,7 +186,9 @@ class WorldModel:
         return x[:, :height, :width] + 0.5
 
     def outcome(self, deterministic: Tensor, stochastic: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the reward (N,) of an action (N, A), and the logit (N,) that the episode ends with it."""
+        """Return the reward (N,) of an action (N, A), and the logit (N,) of the probability that the episode ends with
+        it.
+        """
         from keras import ops
 
         x = ops.concatenate([deterministic, stochastic, action], axis=-1)
@@ -196,7 +197,7 @@ class WorldModel:
         return x[:, 0], x[:, 1]
 
     def _build(self) -> None:
-        """Create all variables, by a symbolic pass: of what it computes, only shapes are known."""
+        """Create all variables by a symbolic pass through the networks."""
         import keras
 
         frames = keras.KerasTensor((1, *self.observation_shape))
@@ -255,7 +256,7 @@ class WorldModel:
         return x + self._conv(ops.elu(y), channels, 3, f"{name}/residual/1")
 
     def _gru(self, x: Tensor, state: Tensor, name: str) -> Tensor:
-        """Return a GRU whose gates are normalized over their units (Ba et al. 2016, https://arxiv.org/abs/1607.06450).
+        """Apply a GRU whose gates are normalized over their units (Ba et al. 2016, https://arxiv.org/abs/1607.06450).
 
         The update gate starts low (bias -1), so that a new network remembers.
         """
@@ -279,10 +280,9 @@ def normalized(latent: Tensor) -> Tensor:
 
 
 def straight_through(logits: Tensor, noise: Tensor) -> Tensor:
-    """Return one-hot vectors (..., K) of the largest of logits + noise; their gradient is that of the softmax of the
-    logits.
+    """Return one-hot vectors (..., K) of the largest of logits + noise, with the gradient of the softmax of the logits.
 
-    With Gumbel noise they are samples of the softmax, with zeros its mode.
+    With Gumbel noise they are samples of the softmax, with zeros they are its mode.
     """
     from keras import ops
 
@@ -292,5 +292,5 @@ def straight_through(logits: Tensor, noise: Tensor) -> Tensor:
 
 
 def gumbel(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Return Gumbel noise, float32: the largest of logits plus noise is a sample of their softmax."""
+    """Return Gumbel noise, float32. The largest of logits plus noise is a sample of their softmax."""
     return rng.gumbel(size=shape).astype(np.float32)

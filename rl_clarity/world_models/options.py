@@ -16,15 +16,15 @@ class Size:
     """Widths of the world model's networks."""
 
     latent: int
-    """Dimensions of the latent b, a point on the unit sphere, from which a simulation starts."""
+    """Number of dimensions of the latent b, a point on the unit sphere, from which a simulation starts."""
     deterministic: int
-    """Units of the deterministic part of the world's state."""
+    """Number of units of the deterministic part of the world's state."""
     variables: int
-    """Categorical variables of its stochastic part."""
+    """Number of categorical variables of the stochastic part."""
     classes: int
-    """Classes of each of them."""
+    """Number of classes of each variable."""
     hidden: int
-    """Units of the dense layers between."""
+    """Number of units of the hidden dense layers."""
     channels: tuple[int, ...]
     """Channels of the encoder's stages, each of which halves the resolution, down to 4 positions."""
 
@@ -50,9 +50,9 @@ class FitOptions:
     batch_size: int = 16
     """Windows per batch."""
     context: int = 3
-    """Frames that a simulation starts from."""
+    """Number of frames from which a simulation starts."""
     horizon: int = 32
-    """Steps that are simulated after them."""
+    """Number of steps that are simulated after the context."""
     learning_rate: float = 3e-4
     """Learning rate of Adam."""
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -70,7 +70,7 @@ class FitOptions:
     kl: float = 12.0
     """Weight of the divergence between posterior and prior."""
     kl_balance: float = 0.8
-    """Share of that divergence's gradient that trains the prior; the rest regularizes the posterior."""
+    """Share of that divergence's gradient that trains the prior. The remaining share regularizes the posterior."""
     slowness: float = 0.5
     """Weight of changes of the world's deterministic state."""
     uniformity: float = 1.0

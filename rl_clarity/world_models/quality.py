@@ -1,4 +1,6 @@
-"""How good a simulator is: errors by horizon against simple predictions, and comparisons of distributions."""
+"""Measure the quality of a simulator: errors by horizon against simple predictions, and comparisons of
+distributions.
+"""
 
 from __future__ import annotations
 
@@ -19,29 +21,30 @@ from rl_clarity.world_models.simulator import Simulator, Start
 from rl_clarity.world_models.windows import Windows
 
 BASELINES = ("last_frame", "mean_frame")
-"""Copy the last frame before the simulation, with the agent's state then and no reward; or the means of the windows."""
+"""Simple predictions: copy the last frame before the simulation, with the agent's state at that time and no reward, or
+predict the means of the windows."""
 KINDS = ("frame", "state", "reward")
 BAND = (10, 90)
-"""Percentiles."""
+"""Percentiles that are reported with the mean."""
 WINDOWS_AT_ONCE = 16
 COMPASS_STEPS = 8
 DELETION_AT = 8
 FOLDS = 5
 REACH = 6
-"""Pixels that a scene moves between two frames, at most."""
+"""Largest number of pixels that a scene moves between two frames."""
 DIRECTIONS = {"LEFT": (-1, 0), "RIGHT": (1, 0), "UP": (0, 1), "DOWN": (0, -1)}
 Displacement = Callable[[np.ndarray], np.ndarray]
-"""From frames (B, T, H, W, C) in 0..1 to how far the agent moved, (B, 2): to the right, and up."""
+"""A function from frames (B, T, H, W, C) in 0..1 to the agent's displacement (B, 2) to the right and up."""
 
 
 @dataclass(frozen=True)
 class Compass:
-    """Where the agent goes from the same starts, if it always takes one action."""
+    """The displacement of the agent from the same starts under each constant action."""
 
     actions: tuple[str, ...]
     """Labels of the A actions."""
     displacements: np.ndarray  # (A, 2): means over starts, to the right and up, in pixels
-    expected: np.ndarray  # (A, 2): what the action's buttons say; 0 without a direction
+    expected: np.ndarray  # (A, 2): direction of the action's buttons; 0 without a direction
     agreement: np.ndarray  # (A,): share of starts with the expected direction; NaN for actions without one
 
     def __str__(self) -> str:
@@ -53,26 +56,28 @@ class Compass:
 
 @dataclass(frozen=True)
 class Quality:
-    """Errors of a simulator on windows of a recording, and how its distributions differ from the recording's."""
+    """The errors of a simulator on windows of a recording, and the differences of its distributions from the
+    recording's.
+    """
 
     errors: Mapping[str, Mapping[str, np.ndarray]]
-    """By kind (`frame`, `state`, `reward`) and prediction (`MODES` and `BASELINES`): (3, T), the mean, the 10th and the
-    90th percentile over windows of the mean squared error at horizons 1 to T; NaN where no window reaches. Frames are
-    in 0..1; the state is the agent's after each step."""
+    """Errors by kind (`frame`, `state`, `reward`) and prediction (`MODES` and `BASELINES`), (3, T): the mean, the 10th
+    and the 90th percentile over windows of the mean squared error at horizons 1 to T, or NaN if no window is as long.
+    Frames are in 0..1; `state` is the agent's state after each step."""
     windows: int
     auc: float
-    """How well a logistic regression on held-out windows tells the agent's states in the simulation from recorded ones,
-    as the area under the ROC curve: 0.5 is not at all. NaN for agents without a state."""
+    """Area under the ROC curve of a logistic regression that distinguishes the agent's simulated states from recorded
+    ones, on held-out windows. 0.5 means that it cannot. NaN for agents without a state."""
     coverage: float
-    """Share of random latents that are as close to one of the data's as these are to each other."""
+    """Share of random latents that are as close to a latent of the data as these are to each other."""
     latent_dimensions: float
-    """Participation ratio of the data's latents: dimensions that they fill evenly."""
+    """Participation ratio of the data's latents, the number of dimensions that they fill evenly."""
     compass: Compass | None
     deletion: Deletion | None
-    """Of saliency through time of the value; None for an agent without one."""
+    """Deletion test of saliency through time of the value, or None for an agent without a value."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
+        """Return the quality as plain values for JSON."""
         return to_plain(self, finite=True)
 
     def __str__(self) -> str:
@@ -105,12 +110,12 @@ def measure_quality(
     Args:
         simulator: from `fit_simulator` or `load_simulator`
         recording: episodes of the same agent
-        windows: random windows, at most as many as there are
+        windows: number of random windows, at most as many as there are
         horizon: steps of each
         context: frames that a simulation starts from
-        compass_steps: steps of the action compass; 0 for none
-        deletion_at: step whose value the deletion test explains; 0 for none
-        displacement: how far the agent moves in frames; by default `scene_displacement`
+        compass_steps: number of steps of the action compass; 0 for no compass
+        deletion_at: step whose value the deletion test explains; 0 for no test
+        displacement: function that measures how far the agent moves in frames; by default `scene_displacement`
         seed: of windows and samples
 
     Raises SamplesError for a recording that does not fit, OptionError for numbers below 1.
@@ -172,7 +177,8 @@ def action_compass(
     displacement: Displacement | None = None,
     seed: int = 0,
 ) -> Compass:
-    """Simulate the same starts under each constant action, and compare where the agent goes with the action's buttons.
+    """Simulate the same starts under each constant action, and compare the agent's displacement with the action's
+    buttons.
 
     Displacements are relative to those of the action without buttons, if there is one. Buttons are those of the
     recording that the simulator was fitted to (`action_combos`).
@@ -196,11 +202,12 @@ def action_compass(
 
 
 def scene_displacement(frames: np.ndarray) -> np.ndarray:
-    """Return the displacement (B, 2) of an agent that the view is centered on: the scene moves the other way.
+    """Return the displacement (B, 2) of an agent on which the view is centered, so that the scene moves the opposite
+    way.
 
-    The shift between successive frames (B, T, H, W, C) is the one with the least mean squared difference where they
-    overlap, of at most `REACH` pixels, refined by a parabola through its neighbors (block matching). It also works on
-    blurred frames, whose phases phase correlation cannot use.
+    The shift between successive frames (B, T, H, W, C) is the shift of at most `REACH` pixels with the least mean
+    squared difference in the overlap, refined by a parabola through its neighbors (block matching). Unlike phase
+    correlation, this also works on blurred frames.
     """
     images = frames.astype(np.float32)
     count, steps, height, width = images.shape[:4]
@@ -219,13 +226,13 @@ def scene_displacement(frames: np.ndarray) -> np.ndarray:
 
 
 def _overlaps(shift: int, size: int) -> tuple[slice, slice]:
-    """Return where an axis before and after a shift shows the same."""
+    """Return the slices of an axis before and after a shift that overlap."""
     return slice(max(0, -shift), size - max(0, shift)), slice(max(0, shift), size - max(0, -shift))
 
 
 def _refined(errors: np.ndarray, best: np.ndarray) -> np.ndarray:
-    """Return where parabolas through the least errors (S, S, n) and their neighbors are least: (2, n), from -0.5 to
-    0.5.
+    """Return the minima (2, n), from -0.5 to 0.5, of parabolas through the least errors (S, S, n) and their
+    neighbors.
     """
     last = len(errors) - 1
     inner = np.clip(best, 1, last - 1)
@@ -239,10 +246,10 @@ def _refined(errors: np.ndarray, best: np.ndarray) -> np.ndarray:
 
 
 def two_sample_auc(first: np.ndarray, second: np.ndarray, mask: np.ndarray) -> float:
-    """Return the area under the ROC curve of a logistic regression that tells two samples (N, T, S) apart, where `mask`
-    (N, T).
+    """Return the area under the ROC curve of a logistic regression that distinguishes two samples (N, T, S), where
+    `mask` (N, T).
 
-    It is cross-validated, and rows of the same number N are in the same fold. NaN if there is nothing to tell apart.
+    It is cross-validated, with rows of the same number N in the same fold. NaN if there is nothing to distinguish.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import roc_auc_score
@@ -264,8 +271,8 @@ def two_sample_auc(first: np.ndarray, second: np.ndarray, mask: np.ndarray) -> f
 
 
 def coverage(latents: np.ndarray, random: np.ndarray) -> float:
-    """Return the share of random points (M, n) that are at most as far from a latent (N, n) as 95 % of these from the
-    next one.
+    """Return the share of random points (M, n) whose distance to the nearest latent (N, n) is at most the 95th
+    percentile of the distances between nearest latents.
     """
     if len(latents) < 2:
         return float("nan")
@@ -276,7 +283,7 @@ def coverage(latents: np.ndarray, random: np.ndarray) -> float:
 
 
 def participation_ratio(latents: np.ndarray) -> float:
-    """Return the (sum of eigenvalues)^2 / sum of squares of the covariance of latents (N, n): from 1 to n."""
+    """Return (sum of eigenvalues)^2 / (sum of their squares) of the covariance of latents (N, n), from 1 to n."""
     values = np.linalg.eigvalsh(np.atleast_2d(np.cov(latents, rowvar=False))) if len(latents) > 1 else np.zeros(1)
     total = float(np.square(values).sum())
     return float(values.sum() ** 2 / total) if total else float("nan")
@@ -288,7 +295,7 @@ def _truth(batch: Batch) -> dict[str, np.ndarray]:
 
 
 def _predicted(simulation: Simulation) -> dict[str, np.ndarray]:
-    """Return frames, rewards, and the agent's state after each step, (B, T, S)."""
+    """Return the predicted frames, rewards, and the agent's state after each step, (B, T, S)."""
     frames = simulation.frames
     after = [[np.reshape(part, (len(frames), -1)) for part in step.after] for step in simulation.steps]
     states = [np.concatenate(parts, axis=1) if parts else np.zeros((len(frames), 0), np.float32) for parts in after]
@@ -307,7 +314,7 @@ def _baselines(batch: Batch, means: Mapping[str, np.ndarray]) -> dict[str, dict[
 
 
 def _means(batches: Sequence[Batch]) -> dict[str, np.ndarray]:
-    """Return means over all steps of all windows, up to the ends of episodes."""
+    """Return the means over all steps of all windows, up to the ends of episodes."""
     count = sum(batch.mask.sum() for batch in batches)
     totals: dict[str, Any] = dict.fromkeys(KINDS, 0.0)
     for batch in batches:

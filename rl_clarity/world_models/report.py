@@ -1,4 +1,4 @@
-"""Fit a simulator, and write how good it is beside it: what `rl-clarity simulate` does."""
+"""Fit a simulator and write a report of its quality beside it, as `rl-clarity simulate` does."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def fit_and_measure(
     overwrite: bool = False,
     **options: Any,
 ) -> Quality:
-    """Fit a simulator to a recording, measure it on another one, and write its quality.
+    """Fit a simulator to a recording, measure it on another recording, and write its quality.
 
-    It is written to `quality.json`, and as `quality` to the metadata of `simulator.safetensors`.
+    The quality is written to `quality.json`, and as `quality` to the metadata of `simulator.safetensors`.
     """
     simulator = fit_simulator(agent, recording, directory, overwrite=overwrite, **options)
     fit = simulator.metadata["fit"]

@@ -1,4 +1,4 @@
-"""The three ways in which a simulator follows a window of a recording: what quality and clips compare."""
+"""Let a simulator follow windows of a recording in three ways, which quality and clips compare."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from rl_clarity.world_models.simulation import Simulation, simulate
 from rl_clarity.world_models.simulator import Simulator
 
 MODES = ("posterior", "prior", "closed_loop")
-"""The world sees the true frames; it imagines them, with the true actions; the agent acts in the imagined world."""
+"""The world gets the true frames; it predicts them, with the true actions; the agent acts in the predicted world."""
 Rollouts = Mapping[str, Simulation]
 
 
 def follow(simulator: Simulator, batch: Batch, *, seed: int = 0) -> Rollouts:
-    """Simulate windows in all `MODES`, from the same latents, and the agent's true first state and last action.
+    """Simulate windows in all `MODES`, from the same latents, with the agent's true first state and last action.
 
-    In each, the agent's state is its own from there on: it sees the decoded frames.
+    In each of them the agent gets the decoded frames, and keeps the state that follows from them.
     """
     horizon = batch.mask.shape[1]
     context = batch.frames.shape[1] - horizon

@@ -1,4 +1,4 @@
-"""`rl_clarity.simulate`: let the frozen agent act in the simulated world."""
+"""`rl_clarity.simulate` lets the frozen agent act in the simulated world."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from rl_clarity.world_models.simulator import Simulator, Start
 
 @dataclass(frozen=True)
 class SimulatedStep:
-    """One step of B simulations, as tensors that are connected with those of earlier steps."""
+    """A step of B simulations, as tensors that are connected with those of earlier steps."""
 
     deterministic: Tensor  # (B, D), the world's state
     stochastic: Tensor  # (B, V x K)
     prior: Tensor  # (B, V x K), logits
     frame: Tensor  # (B, H, W, C), about 0..1
-    state: tuple[Tensor, ...]  # the agent's state before it sees the frame
+    state: tuple[Tensor, ...]  # the agent's state before the step
     heads: tuple[Tensor, ...]  # the agent's outputs
-    after: tuple[Tensor, ...]  # its state after
+    after: tuple[Tensor, ...]  # the agent's state after the step
     action: Tensor  # (B, A), one-hot
     reward: Tensor  # (B,)
     end: Tensor  # (B,), logit
@@ -32,7 +32,7 @@ class SimulatedStep:
 
 @dataclass(frozen=True)
 class Simulation:
-    """T steps of B simulations. Its properties are arrays; `steps` has the tensors, for gradients."""
+    """T steps of B simulations. Its properties are arrays; `steps` has tensors, for gradients."""
 
     steps: tuple[SimulatedStep, ...]
     start: Start
@@ -41,12 +41,12 @@ class Simulation:
 
     @property
     def frames(self) -> np.ndarray:
-        """(B, T, H, W, C) float32, about 0..1, as the agent sees them."""
+        """(B, T, H, W, C) float32, about 0..1, as the agent gets them."""
         return self._array("frame")
 
     @property
     def images(self) -> np.ndarray:
-        """(B, T, H, W, C) uint8: the frames, to look at."""
+        """(B, T, H, W, C) uint8: the frames, for viewing."""
         return np.rint(np.clip(self.frames, 0, 1) * 255).astype(np.uint8)
 
     @property
@@ -97,7 +97,7 @@ class Simulation:
 
     @property
     def end(self) -> Start:
-        """Where a simulation that continues this one starts."""
+        """A start from which a further simulation continues this one."""
         last = self.steps[-1]
         return Start(last.deterministic, last.stochastic, last.after, last.action)
 
@@ -125,7 +125,7 @@ def simulate(
     sample_world: bool = True,
     sample_actions: bool = False,
 ) -> Simulation:
-    """Simulate the agent in the world; the same arguments give the same numbers.
+    """Simulate the agent in the world. The same arguments give the same numbers.
 
     At each step the world's state follows from the last one and the last action, the agent sees the decoded frame, and
     chooses an action. The whole is differentiable: under a `tf.GradientTape`, gradients flow from the tensors of
@@ -138,11 +138,12 @@ def simulate(
         steps: T
         actions: (B, T) integers that are taken instead of the agent's; a single action if it is an integer
         edits: edits of the agent, as for `rl_clarity.edit`
-        world_gradients: whether gradients flow through actions into the world; if not, only what the agent remembers
-            connects an earlier frame with a later output. The simulation is the same
-        observations: true frames (B, T, H, W, C) uint8 that the world's state takes into account (its posterior); by
-            default it imagines them (its prior)
-        see: what the agent sees instead, from a step, counted from 0, and its frame (B, H, W, C), about 0..1
+        world_gradients: whether gradients flow through actions into the world; if not, an earlier frame is connected
+        with a later output only through the agent's memory. The simulated numbers are the same
+        observations: true frames (B, T, H, W, C) uint8 for the posterior of the world's state; by default the prior
+        predicts them
+        see: a function of the step, counted from 0, and its frame (B, H, W, C), about 0..1, that returns the frame
+        that the agent gets instead
         seed: of random latents and samples
         sample_world: sample the world's stochastic states; else take their modes
         sample_actions: sample actions from the policy; else take the most likely ones
@@ -176,7 +177,7 @@ def simulate(
         )
         outputs = simulator._agent_step(frame if see is None else see(t, frame), *state)
         heads, after = tuple(outputs[:num_heads]), tuple(outputs[num_heads:])
-        # Drawn also where it is not used, so that the world's samples do not depend on it.
+        # Drawn even if it is not used, so that the world's samples do not depend on it.
         chance = gumbel(rng, (count, simulator.world.num_actions))
         action = straight_through(heads[0], chance if sample_actions else 0.0) if fixed is None else fixed[:, t]
         reward, end = simulator._outcome(

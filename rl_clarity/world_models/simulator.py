@@ -1,4 +1,4 @@
-"""A simulator: a world model with a frozen agent in the loop, and the places that simulations start from."""
+"""A simulator, which is a world model with a frozen agent in the loop, and the starts of its simulations."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from rl_clarity.ppo.session import require_tensorflow
 from rl_clarity.world_models.networks import WorldModel, gumbel, normalized, straight_through
 
 EDITS = "edits/"
-"""Prefix of the names of an agent's parameters that define its edits."""
+"""Prefix of the names of parameters that define an agent's edits."""
 SEED_GENERATOR = "seed_generator"
-"""Part of the names of what Keras's layers store of random numbers."""
+"""Part of the names of random states that Keras's layers store."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """Where B simulations start: the states of world and agent, and the last action. Tensors or arrays."""
+    """The starts of B simulations: the states of world and agent, and the last action, as tensors or arrays."""
 
     deterministic: Tensor
-    """(B, D), of the world."""
+    """(B, D): deterministic part of the world's state."""
     stochastic: Tensor
-    """(B, V x K), one-hot variables of the world."""
+    """(B, V x K): one-hot variables of the world's state."""
     state: tuple[Tensor, ...]
-    """Parts (B, ...) of the agent's state; () if it has none."""
+    """Parts (B, ...) of the agent's state, or () if it has none."""
     action: Tensor
     """(B, A), one-hot: the action before the first simulated step."""
     latent: Tensor | None = None
-    """(B, n): the point on the unit sphere that all this was computed from, if it was."""
+    """(B, n): the point on the unit sphere from which the start was computed, or None."""
 
     def __len__(self) -> int:
         return int(self.deterministic.shape[0])
 
     def tensors(self) -> list[Tensor]:
-        """Return all parts that a simulation depends on."""
+        """Return all tensors on which a simulation depends."""
         return [self.deterministic, self.stochastic, *self.state, self.action]
 
 
@@ -51,7 +51,7 @@ class Simulator:
     Args:
         agent: an agent on Keras with TensorFlow; nothing here changes its parameters
         world: the world model
-        metadata: what is known about its training: options, steps, `action_combos`, ...
+        metadata: facts about its training: options, steps, `action_combos`, ...
 
     Raises OptionError for other agents.
     """
@@ -71,11 +71,11 @@ class Simulator:
         return f"<Simulator: {count:,} parameters, latents of {self.world.size.latent} dimensions, {self.agent!r}>"
 
     def with_edits(self, edits: Sequence[Edit]) -> Simulator:
-        """Return the same world with an edited agent."""
+        """Return a simulator of the same world with the agent edited."""
         return Simulator(self.agent.with_edits(edits), self.world, self.metadata) if edits else self
 
     def random_latents(self, count: int, seed: int = 0) -> np.ndarray:
-        """Return latents (count, n), uniform on the unit sphere."""
+        """Return latents (count, n) that are uniformly distributed on the unit sphere."""
         rng = np.random.default_rng([seed % 2**63, 1])
         return np.asarray(normalized(rng.normal(size=(count, self.world.size.latent)).astype(np.float32)))
 
@@ -84,7 +84,7 @@ class Simulator:
         return np.asarray(self.world.latent(self.encode(frames)))
 
     def encode(self, frames: np.ndarray) -> Tensor:
-        """Encode frames (B, T, H, W, C) uint8 to (B, T, E); raises OptionError for other frames."""
+        """Encode frames (B, T, H, W, C) uint8 to (B, T, E). Raises OptionError for other frames."""
         frames = np.asarray(frames)
         shape = self.world.observation_shape
         if frames.ndim != 5 or frames.shape[2:] != shape or frames.dtype != np.uint8 or not frames.size:
@@ -106,14 +106,14 @@ class Simulator:
         seed: int = 0,
         sample_world: bool = True,
     ) -> Start:
-        """Return where simulations start.
+        """Return the start of simulations.
 
         Args:
             start: a few consecutive frames (B, T, H, W, C) uint8, latents (B, n), which are scaled to length 1, a
                 number of random latents, or a `Start`, which is returned as it is
-            state: parts (B, ...) of the agent's state after these frames; by default what the latents say
-            action: the last action (B,), an integer; by default what the latents say
-            seed: of random latents, and of the world's first stochastic state
+            state: parts (B, ...) of the agent's state after these frames; by default predicted from the latents
+            action: the last action (B,), an integer; by default predicted from the latents
+            seed: seed of random latents, and of the world's first stochastic state
             sample_world: sample that state; else take its mode
 
         Raises OptionError for anything else.
@@ -204,9 +204,9 @@ def split_state(agent: KerasAgent, flat: Tensor) -> list[Tensor]:
 
 
 def agent_fingerprint(agent: KerasAgent) -> str:
-    """Return the SHA-256 of the parameters of the agent's network in its order, without its edits.
+    """Return the SHA-256 of the parameters of the agent's network, in its order and without its edits.
 
-    Names are left out, because Keras numbers the layers that a process makes, and seeds of layers are random.
+    Names are not included, because Keras numbers the layers of a process, and seeds of layers are random.
     """
     digest = hashlib.sha256()
     for name, array in agent.parameters().items():

@@ -1,4 +1,4 @@
-"""Windows of consecutive steps of a recording, as batches that the simulator learns from."""
+"""Read windows of consecutive steps of a recording, as batches from which the simulator learns."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rl_clarity.world_models.losses import Batch
 
 
 class Windows:
-    """All windows of a recording: `context` frames, then up to `horizon` steps of the same episode.
+    """All windows of a recording, which have `context` frames and up to `horizon` following steps of the same episode.
 
-    Only the steps of a window are read from the recording, block by block. What the agent did is `actions`, which the
-    acting policy chose, perhaps with noise; nothing here takes `behaviour_logits` for the agent's own.
+    Only the steps of a window are read from the recording, block by block. `actions` are those that the acting policy
+    chose, perhaps with noise; `behaviour_logits` are not used as the agent's logits.
 
     Raises:
         SamplesError: The recording does not fit the agent, or has no episode that is long enough.
@@ -31,10 +31,11 @@ class Windows:
         self._state_shapes = [np.shape(part)[1:] for part in agent.initial_state(1) or ()]
         lengths = np.array([row["steps"] for row in recording.table()], np.int64)
         self.offsets = np.cumsum(lengths) - lengths
-        """The row of each episode's first step, where all steps of the recording follow each other."""
+        """The row of each episode's first step, if all steps of the recording are concatenated."""
         self.steps = int(lengths.sum())
-        """Of all episodes."""
-        self._counts = np.maximum(lengths - context, 0)  # windows by episode: at least one step follows the context
+        """Number of steps of each episode."""
+        # number of windows by episode, since at least one step follows the context
+        self._counts = np.maximum(lengths - context, 0)
         self._ends = np.cumsum(self._counts)
         if not len(self) or not len(recording):
             raise SamplesError(
@@ -55,10 +56,11 @@ class Windows:
 
     def batch(self, rng: np.random.Generator, size: int) -> Batch:
         """Return random windows, independent of each other."""
-        return self.read(np.sort(rng.integers(len(self), size=size)))  # neighbors are in the same blocks
+        # sorted, because neighbors are in the same blocks
+        return self.read(np.sort(rng.integers(len(self), size=size)))
 
     def read(self, numbers: Sequence[int] | np.ndarray) -> Batch:
-        """Return the windows of these numbers, from 0 to `len(self) - 1`, in the order of episodes and steps."""
+        """Return the windows with these numbers, from 0 to `len(self) - 1`, in the order of episodes and steps."""
         episodes, starts = self.places(numbers)
         parts = [self._window(self.recording[int(e)], int(t)) for e, t in zip(episodes, starts, strict=True)]
         return Batch(*(np.stack(arrays) for arrays in zip(*parts, strict=True)))
@@ -94,8 +96,8 @@ class Windows:
         )
 
     def _states(self, episode: Episode, first: int, stop: int) -> np.ndarray:
-        """Return the agent's state before each step and after the last one, where it is recorded: (count + 1 or count,
-        S).
+        """Return the agent's state before each step, and after the last one if it is recorded: (count + 1 or
+        count, S).
         """
         if not self._state_shapes:
             return np.zeros((stop - first + 1, 0), np.float32)
@@ -106,7 +108,7 @@ class Windows:
         return np.concatenate([part.reshape(len(part), -1) for part in rows], axis=1).astype(np.float32)
 
     def _check(self, episode: Episode, agent: Agent) -> None:
-        """Raise SamplesError unless the recording has what the simulator needs of this agent."""
+        """Raise SamplesError unless the recording contains what the simulator needs of this agent."""
         location, shape = self.recording.location, tuple(episode.observations.shape[1:])
         if shape != tuple(agent.observation_shape) or episode.observations.dtype != np.uint8:
             raise SamplesError(
