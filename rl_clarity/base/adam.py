@@ -1,4 +1,4 @@
-"""Adam (Kingma and Ba 2014, https://arxiv.org/abs/1412.6980), for training and for optimizing images."""
+"""The optimizer Adam (Kingma and Ba 2014, https://arxiv.org/abs/1412.6980), for training and for optimizing images."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BETA_1, BETA_2 = 0.9, 0.999
 
 
 class Adam:
-    """Running moments of a gradient.
+    """Adam with its running moments of a gradient.
 
     shape, dtype: of the gradient
     epsilon: added to the root of the second moment
@@ -34,7 +34,7 @@ class Adam:
         self._steps = 0
 
     def step(self, gradient: np.ndarray) -> np.ndarray:
-        """Update the moments; return the step in the direction of the gradient, so subtract it to descend."""
+        """Update the moments. Return the scaled gradient step, which is subtracted to descend and added to ascend."""
         self._steps += 1
         self._mean += (1 - BETA_1) * (gradient - self._mean)
         self._square += (1 - BETA_2) * (gradient**2 - self._square)

@@ -1,17 +1,18 @@
-"""Errors that a user can act on: each says what was wrong, with the value, and what to do."""
+"""Errors that a user can act on. Each message says what was wrong, with the value, and what to do."""
 
 from __future__ import annotations
 
 FAILED, INTERRUPTED, TERMINATED = 1, 130, 143
-"""Exit codes of commands: the latter two are those of a shell, 128 plus the signal's number."""
+"""Exit codes of commands. The latter two are those of a shell, 128 plus the signal's number."""
 MAX_LENGTH = 2000
-"""Of a message; the middle of longer ones is left out."""
+"""Largest length of a message. The middle of longer messages is omitted."""
 
 
 class ClarityError(ValueError):
-    """Base of all errors that concern the user's input rather than a defect of the program.
+    """Base class of errors that concern the user's input rather than a defect of the program.
 
-    The message is one line, `printable`, as it may contain parts of a file; `script` is shown below it as it is.
+    The message is a single line, made `printable` because it may contain parts of a file. `script` is shown unchanged
+    below it.
     """
 
     def __init__(self, message: str, script: str = "") -> None:
@@ -23,52 +24,52 @@ class ClarityError(ValueError):
 
 
 class OptionError(ClarityError):
-    """An unknown option, or a value that it cannot have."""
+    """Raised for an unknown option, or for an invalid value."""
 
 
 class DependencyError(ClarityError):
-    """An optional package is needed and not installed."""
+    """Raised if an optional package that is needed is not installed."""
 
 
 class CheckpointError(ClarityError):
-    """A checkpoint that cannot be read, or does not fit its network."""
+    """Raised for a checkpoint that cannot be read or does not fit its network."""
 
 
 class EnvironmentSetupError(ClarityError):
-    """An environment that cannot be made: unknown name, missing package, unsupported spaces."""
+    """Raised for an environment that cannot be made: unknown name, missing package, unsupported spaces."""
 
 
 class SamplesError(ClarityError):
-    """Samples that are missing, damaged, or do not fit the agent."""
+    """Raised for samples that are missing, damaged, or do not fit the agent."""
 
 
 class OutputError(ClarityError):
-    """An output directory that must not or cannot be written."""
+    """Raised for an output directory that must not or cannot be written."""
 
 
 class SectionError(ClarityError):
-    """A section of a page that does not have the form that its analysis declares."""
+    """Raised for a section of a page that does not have the form that its analysis declares."""
 
 
 class EvaluationError(ClarityError):
-    """An agent whose return is not the expected one."""
+    """Raised for an agent whose return is not the expected one."""
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, which ends a command as Ctrl-C does: what is finished is kept."""
+    """Raised on SIGTERM, which ends a command as Ctrl-C does: finished work is kept."""
 
 
 def exit_code(error: BaseException) -> int:
-    """Exit code of a command that an error or a signal ends."""
+    """The exit code of a command that ends with an error or a signal."""
     if isinstance(error, KeyboardInterrupt):
         return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
     return FAILED
 
 
 def describe_error(error: Exception) -> str:
-    """Return one line about the failure of one item among several, which is shown with it while the others go on.
+    """Return one line about the failure of an item, which is shown with it while other items continue.
 
-    An error that is not a `ClarityError` may be a defect of the program: its type is part of the line.
+    The line contains the type of an error that is not a `ClarityError`, because it may be a defect of the program.
     """
     if isinstance(error, ClarityError):
         return error.message
@@ -78,7 +79,7 @@ def describe_error(error: Exception) -> str:
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Escape the characters that a terminal does not show as they are, except those in `keep`.
+    """Escape the characters that a terminal does not show unchanged, except those in `keep`.
 
     These are line breaks, which could fake a line of output, other control characters, which could clear the screen,
     changes of the direction of text, and lone surrogates.

@@ -1,4 +1,4 @@
-"""Write files in one step, open only regular files, and lock directories."""
+"""Write files atomically, open only regular files, and lock directories."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from rl_clarity.base.errors import OutputError
 UNFINISHED = ".unfinished"
 """Suffix of files that are being written."""
 WINDOWS_LOCK_OFFSET = 2**30
-"""Position of the locked byte, after the file's text: others cannot read what is locked."""
+"""Position of the locked byte, after the file's text, because other processes cannot read a locked byte."""
 
 
 def local_path(place: str) -> Path | None:
-    """Return the path of a local file, given as a path or `file://...`; None for other addresses."""
+    """Return the path of a local file that is given as a path or `file://...`, or None for other addresses."""
     if place.startswith("file://"):
         return Path(url2pathname(urlsplit(place).path))
     return None if "://" in place else Path(place)
 
 
 def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
-    """Write a temporary file, sync it and rename it, so that readers see the old file or the new one, never a part.
+    """Write a temporary file, sync it and rename it, so that readers see either the old file or the complete new one.
 
-    `data` is the content, whole or in pieces. An error leaves the old file as it was, and no temporary file;
-    an OSError contains the file's name.
+    `data` is the content, whole or in pieces. After an error the old file is unchanged, and no temporary file remains.
+    An OSError contains the file's name.
     """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
     try:
@@ -52,9 +52,9 @@ def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
 
 
 def write_output(path: Path, data: bytes, *, overwrite: bool = False) -> None:
-    """Write a file that a user has named, in a folder that exists; the same content may be written again.
+    """Write a file that a user named, in an existing folder. Writing the same content again is allowed.
 
-    Raises OutputError if there is another file without `overwrite`, or if it cannot be written.
+    Raises OutputError if another file exists and `overwrite` is false, or if it cannot be written.
     """
     if not path.parent.is_dir():
         raise OutputError(f"cannot write {path}: there is no folder {path.parent}")
@@ -69,14 +69,14 @@ def write_output(path: Path, data: bytes, *, overwrite: bool = False) -> None:
 
 
 def final_path(unfinished: Path) -> Path:
-    """Return the path of the file that `write_atomically` was writing when it left an unfinished one."""
+    """Return the path that `write_atomically` was going to write when it left an unfinished file."""
     return unfinished.with_name(unfinished.name.removeprefix(".").removesuffix(UNFINISHED).rpartition(".")[0])
 
 
 def create_folder(folder: Path) -> None:
     """Create a folder and its parents, if they do not exist.
 
-    Raises OSError; its reason names the file or dangling link that is in the way.
+    Raises OSError with the name of the file or dangling link that is in the way.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -87,9 +87,9 @@ def create_folder(folder: Path) -> None:
 
 
 def open_regular(path: Path, mode: str, buffering: int = -1) -> Any:
-    """Open a regular file, as `open` does; it does not wait for a pipe, and writes through no link.
+    """Open a regular file as `open` does, without waiting for a pipe and without writing through a link.
 
-    Raises OSError, whose reason names the file, for links that would be written through, pipes, devices and folders.
+    Raises OSError, with the file's name, for links that would be written through, pipes, devices and folders.
     """
 
     def opener(name: str, flags: int) -> int:
@@ -118,7 +118,7 @@ def lock_file(path: Path) -> TextIO:
     except BlockingIOError:
         file.seek(0)
         with file:
-            text = file.buffer.read().decode(errors="replace").strip()  # a locked file may also hold data
+            text = file.buffer.read().decode(errors="replace").strip()  # a locked file may also contain data
             raise BlockingIOError(text or "another process") from None
     except OSError:
         pass
@@ -126,7 +126,7 @@ def lock_file(path: Path) -> TextIO:
 
 
 def _lock(file: TextIO) -> None:
-    """Lock an open file; raises BlockingIOError if another process has locked it, OSError if it cannot be locked."""
+    """Lock an open file. Raises BlockingIOError if another process has locked it, OSError if it cannot be locked."""
     try:
         import fcntl
     except ImportError:  # Windows
@@ -141,7 +141,7 @@ def _lock(file: TextIO) -> None:
 
 
 def unlock_file(file: TextIO) -> None:
-    """Close a locked file, and end its lock even if a process that was forked meanwhile has the file open, too."""
+    """Close a locked file and release its lock, even if a process that was forked meanwhile also has the file open."""
     with suppress(ImportError, OSError):
         import fcntl
 
@@ -150,7 +150,7 @@ def unlock_file(file: TextIO) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush the names of a folder's files to disk, not only their contents; Windows has no such operation."""
+    """Flush the names of a folder's files to disk, in addition to their contents. Windows has no such operation."""
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""Cache keys: hashes of everything that decides a result, so that only results that would be the same are reused."""
+"""Cache keys: hashes of everything that decides a result, so that only identical results are reused."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ COMPUTING = (
 """Packages whose versions can change the numbers on a page."""
 
 JsonObject: TypeAlias = Mapping[str, Any]
-"""An object in JSON from a file: metadata, a manifest. Its values are checked where they are used."""
+"""A JSON object from a file, such as metadata or a manifest. Its values are checked where they are used."""
 
 version = cache(importlib.metadata.version)
 
 
 def cache_key(value: Any) -> str:
-    """Return the SHA-256 of a value that `to_plain` converts; equal values have equal keys."""
+    """Return the SHA-256 of a value that `to_plain` can convert. Equal values have equal keys."""
     return hashlib.sha256(as_json(value).encode()).hexdigest()
 
 
 def as_json(value: Any) -> str:
-    """Return compact JSON with sorted keys of a value that `to_plain` converts."""
+    """Return compact JSON with sorted keys for a value that `to_plain` can convert."""
     return json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"))
 
 
 def package_versions() -> dict[str, str]:
-    """Return the versions of this package and of the installed packages that compute."""
+    """Return the versions of this package and of the installed packages that affect numbers."""
     versions = {"rl-clarity": rl_clarity.__version__}
     for package in COMPUTING:
         with contextlib.suppress(PackageNotFoundError):
@@ -52,12 +52,13 @@ def package_versions() -> dict[str, str]:
 
 
 def code_version() -> str:
-    """Return the hash of the package's Python sources, the versions of computing packages and the Keras backend.
+    """Return the hash of the package's Python sources, the versions of packages that affect numbers, and the Keras
+    backend.
 
-    Plug-ins are not part of it: a key includes `Registry.source(name)` for each plug-in that its result depends on.
+    Plug-ins are not included. A key includes `Registry.source(name)` for each plug-in on which its result depends.
     """
     digest = hashlib.sha256()
-    with contextlib.suppress(DependencyError):  # agents of PyTorch need no Keras
+    with contextlib.suppress(DependencyError):  # PyTorch agents do not need Keras
         digest.update(keras_backend().encode())
     digest.update(as_json(package_versions()).encode())
     digest.update(_sources())
@@ -66,7 +67,7 @@ def code_version() -> str:
 
 @cache
 def _sources() -> bytes:
-    """Return the hash of the package's Python sources, which are read once in a process."""
+    """Return the hash of the package's Python sources, which are read once per process."""
     root = Path(rl_clarity.__file__).parent
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):

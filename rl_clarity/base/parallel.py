@@ -1,4 +1,4 @@
-"""Parts of a job that run at once in threads of one process, and share a progress bar."""
+"""Run parts of a job at once in threads of one process, with a shared progress bar."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from rl_clarity.base.progress import Report
 
 STOP_SECONDS = 2.0
-"""How long an error or an interrupt waits for running tasks to stop at their next report."""
+"""Time that an error or an interrupt waits for running tasks to stop at their next report."""
 
 
 class SharedProgress:
-    """The share of all tasks that is done: those listed before one that has started count as done by other ranks."""
+    """The share of all tasks that is done. Tasks that are listed before a started task count as done by other ranks."""
 
     def __init__(self, report: Report, sizes: Sequence[float]) -> None:
         self._report, self._sizes = report, sizes
@@ -22,7 +22,7 @@ class SharedProgress:
         self._stopped = False
 
     def of(self, index: int) -> Report:
-        """Return the report of one task, which raises StoppedError after `stop`."""
+        """Return the report function of a task. After `stop` it raises StoppedError."""
 
         def update(share: float) -> None:
             if self._stopped:
@@ -36,19 +36,19 @@ class SharedProgress:
         return update
 
     def stop(self) -> None:
-        """End running tasks at their next report."""
+        """Make running tasks end at their next report."""
         self._stopped = True
 
 
 class StoppedError(Exception):
-    """Another task has failed, or the job is interrupted."""
+    """Raised in tasks if another task failed, or the job was interrupted."""
 
 
 def run_in_threads(run: Callable[[int], None], count: int, threads: int, progress: SharedProgress) -> None:
-    """Call `run` for indices below `count` in at most so many threads, or in this one; the first error stops all.
+    """Call `run` for the indices below `count` in at most `threads` threads. The first error stops all.
 
-    Neither an error nor an interrupt, nor the end of the process, waits longer than `STOP_SECONDS` for other threads:
-    those whose tasks report nothing meanwhile are left to themselves, and end at their next report.
+    An error, an interrupt or the end of the process waits at most `STOP_SECONDS` for other threads. Threads whose tasks
+    report nothing in this time continue in the background, and end at their next report.
     """
     threads = min(threads, count)
     if threads < 2:
@@ -67,7 +67,7 @@ def run_in_threads(run: Callable[[int], None], count: int, threads: int, progres
             outcomes.put(None)
 
     workers = [threading.Thread(target=run_next, daemon=True) for _ in range(threads)]
-    try:  # an interrupt may come at any time
+    try:  # an interrupt may occur at any time
         for worker in workers:
             worker.start()
         for _ in workers:
@@ -76,7 +76,7 @@ def run_in_threads(run: Callable[[int], None], count: int, threads: int, progres
                 raise error
     except BaseException:
         progress.stop()
-        for _ in indices:  # no task starts any more
+        for _ in indices:  # start no further task
             pass
         end = time.monotonic() + STOP_SECONDS
         for worker in workers:

@@ -1,4 +1,4 @@
-"""Options: keyword arguments converted to frozen dataclasses."""
+"""Convert keyword arguments to options, which are frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ AGENT = (
     "a KerasAgent or TorchAgent of your network"
 )
 REPLACED = dict.fromkeys(("model_bytes", "policy_logits_name", "value_function_name"), AGENT)
-"""Options of understanding-rl-vision that were replaced."""
+"""Advice for options of understanding-rl-vision that were replaced."""
 LARGEST = 2**31 - 1
-"""The largest count or seed: Procgen's seeds and the arrays of some libraries use signed 32-bit integers."""
+"""The largest count or seed, because Procgen's seeds and the arrays of some libraries use signed 32-bit integers."""
 WORDS = {"true": True, "false": False, "none": None, "null": None}
 
 
 @dataclasses.dataclass(frozen=True)
 class NoOptions:
-    """Options of an analysis, or of a kind of environment, that has none."""
+    """The options of an analysis, or of a kind of environment, that has none."""
 
 
 def parse(kind: type[Options], values: Mapping[str, Any] | Options | None, where: str = "") -> Options:
     """Convert keyword arguments to options.
 
-    Raises OptionError for an unknown key, naming the nearest known one, and for a value of the wrong type.
+    Raises OptionError for an unknown key, with the nearest known one, and for a value of the wrong type.
     """
     if isinstance(values, kind):
         return values
@@ -59,7 +59,9 @@ def parse(kind: type[Options], values: Mapping[str, Any] | Options | None, where
 
 
 def select_options(options: object, kind: type[Options]) -> Options:
-    """Return the options of one class among those of a page, which have its fields; defaults if they have not."""
+    """Return those options of a page that belong to a class, or the class's defaults if the page has none of its
+    fields.
+    """
     if type(options) is kind:
         return options
     if not isinstance(options, kind):
@@ -69,14 +71,16 @@ def select_options(options: object, kind: type[Options]) -> Options:
 
 
 def typed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert texts of a command line to numbers, booleans, None, lists and dicts in JSON; others are kept."""
+    """Convert texts of a command line to numbers, booleans, None, or lists and dicts in JSON. Other texts stay
+    unchanged.
+    """
     return {key: _typed(value) if isinstance(value, str) else value for key, value in values.items()}
 
 
 def check_arguments(function: Function) -> Function:
-    """Wrap a function so that arguments that contradict its type hints raise OptionError, with name and value.
+    """Wrap a function so that arguments that contradict its type hints raise OptionError with name and value.
 
-    Hints other than numbers, texts, paths, arrays, classes and containers of these are not checked.
+    Only hints of numbers, texts, paths, arrays, classes and containers of these are checked.
     """
     signature = inspect.signature(function)
     hints: dict[str, Any] = {}
@@ -88,7 +92,7 @@ def check_arguments(function: Function) -> Function:
         try:
             arguments = signature.bind(*positional, **keywords).arguments
         except TypeError:
-            return function(*positional, **keywords)  # raises it with the function's name
+            return function(*positional, **keywords)  # raises the TypeError with the function's name
         for name, value in arguments.items():
             kind = signature.parameters[name].kind
             if kind not in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
@@ -101,7 +105,7 @@ def check_arguments(function: Function) -> Function:
 
 
 def _hints(function: Callable[..., Any], signature: inspect.Signature) -> dict[str, Any]:
-    """Return the type hints of a function; Any for those whose names exist for type checkers only."""
+    """Return the type hints of a function, with Any for names that exist only for type checkers."""
     hints = {}
     for name, parameter in signature.parameters.items():
         hints[name] = Any if parameter.annotation is parameter.empty else parameter.annotation
@@ -114,10 +118,10 @@ def _hints(function: Callable[..., Any], signature: inspect.Signature) -> dict[s
 
 
 def _mismatch(value: Any, hint: Any) -> str | None:
-    """Return what a value must be, if it is not what a type hint says."""
+    """Return a description of the values that a type hint allows, or None if the value fits."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        is_path = any(one is Path or get_origin(one) is os.PathLike for one in arguments)  # which may be a string
+        is_path = any(one is Path or get_origin(one) is os.PathLike for one in arguments)  # a path may be a string
         problems = [_mismatch(value, one) for one in arguments if not (is_path and one is str)]
         return None if None in problems else " or ".join(filter(None, problems))
     if hint in (None, type(None)):
@@ -127,7 +131,7 @@ def _mismatch(value: Any, hint: Any) -> str | None:
     if (origin or hint) is Sequence:
         if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
             return "a sequence"
-        items = value if isinstance(value, Sequence) else ()  # others may be iterated over only once
+        items = value if isinstance(value, Sequence) else ()  # other iterables may be exhausted by iterating
         problem = next(filter(None, (_mismatch(item, argument) for item in items for argument in arguments)), None)
         return problem and f"a sequence, each item of which is {problem}"
     if (origin or hint) in _TYPES:
@@ -141,7 +145,7 @@ def _mismatch(value: Any, hint: Any) -> str | None:
 def _is_numeric(value: Any) -> bool:
     try:
         return isinstance(value, np.ndarray) or np.asarray(value).dtype.kind in "biufc"
-    except ValueError:  # rows of different lengths
+    except ValueError:  # rows of different lengths are no array
         return False
 
 
@@ -167,7 +171,7 @@ def _short(value: Any) -> str:
 
 
 def path_text(value: Any, name: str) -> str:
-    """Return a path or address as text; raises OptionError, with the argument's name, for other types."""
+    """Return a path or address as text. Raises OptionError, with the argument's name, for other types."""
     try:
         text = os.fspath(value)
     except TypeError:
@@ -178,7 +182,9 @@ def path_text(value: Any, name: str) -> str:
 
 
 def check_minimum(options: Any, minimum: float, *names: str) -> None:
-    """Raise OptionError for options below a minimum, and for larger integers than libraries take; None is allowed."""
+    """Raise OptionError for options below a minimum or above the largest integer that libraries take. None is
+    allowed.
+    """
     for name in names:
         value = getattr(options, name)
         check_option(options, name, value is None or value >= minimum, f"must be at least {minimum}")
@@ -248,7 +254,7 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
 
 
 def _check_word(value: str, words: Sequence[str], name: str) -> None:
-    """Raise OptionError for another text than one of the words that an option takes beside numbers."""
+    """Raise OptionError for a text that is not among the words that an option takes in addition to numbers."""
     if value not in words:
         raise OptionError(f"{name}={value!r} must be a number or {' or '.join(map(repr, words))}")
 

@@ -1,4 +1,4 @@
-"""Progress bars on a terminal, and durations in words."""
+"""Show progress bars on a terminal, and write durations in words."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Report = Callable[[float], None]
-"""Called with the fraction of the work that is done, from 0 to 1."""
+"""A function that is called with the fraction of the work that is done, from 0 to 1."""
 
 
 @contextmanager
 def progress_bar(title: str, *, shown: bool = True) -> Iterator[Report]:
-    """Show a progress bar on standard error, if that is a terminal."""
+    """Show a progress bar on standard error if that is a terminal."""
     if not (shown and sys.stderr.isatty()):
         yield lambda fraction: None
         return
@@ -34,17 +34,17 @@ def progress_bar(title: str, *, shown: bool = True) -> Iterator[Report]:
 
 
 def counted(report: Report) -> Callable[[int, int], None]:
-    """Adapt a report to be called with the number of items done and the total."""
+    """Adapt a report function to be called with the number of items done and the total."""
     return lambda done, total: report(done / total)
 
 
 def subrange(report: Report, start: float, end: float) -> Report:
-    """Adapt a report to a part of the work, between two fractions of the whole."""
+    """Adapt a report function to a part of the work, between two fractions of the whole."""
     return lambda fraction: report(start + (end - start) * fraction)
 
 
 def duration(seconds: float) -> str:
-    """Return a duration for people: `40 s`, `12 min`, `3.5 h`, `9 days`."""
+    """Return a duration as text: `40 s`, `12 min`, `3.5 h`, `9 days`."""
     if seconds < 100:
         return f"{max(1, round(seconds))} s"
     if seconds < 6000:

@@ -15,18 +15,18 @@ from rl_clarity.base.errors import DependencyError
 from rl_clarity.base.threads import limit_heaps
 
 BACKENDS = ("tensorflow", "jax", "torch")
-"""Backends of Keras, which are named like their packages, in order of preference."""
+"""Backends of Keras, named like their packages, in order of preference."""
 
 
 ADDRESS_SPACE = {"tensorflow": 2.5e9, "jax": 1.6e9, "torch": 1.6e9}
-"""Bytes of address space with each backend imported and a small network built."""
+"""Bytes of address space that a process needs with each backend and a small network."""
 
 
 def keras_backend() -> str:
-    """Return the name of the backend that Keras runs on: KERAS_BACKEND if it is set, else the first of `BACKENDS`
-    installed.
+    """Return the name of the backend on which Keras runs: KERAS_BACKEND if it is set, else the first installed one of
+    `BACKENDS`.
 
-    Raises DependencyError, with the command that installs them, where Keras or its backend is missing.
+    Raises DependencyError, with the command that installs them, if Keras or its backend is missing.
     """
     if "keras" in sys.modules:
         return str(sys.modules["keras"].backend.backend())
@@ -42,7 +42,9 @@ def keras_backend() -> str:
 
 
 def import_keras() -> None:
-    """Import Keras and its backend (see `keras_backend`); their notices are shown only if the import fails."""
+    """Import Keras and its backend (see `keras_backend`). Notices of these packages are shown only if the
+    import fails.
+    """
     if "keras" in sys.modules:
         return
     _check_address_space(keras_backend())
@@ -52,18 +54,18 @@ def import_keras() -> None:
     with environment_variables(variables), _held_back():
         import keras
 
-        keras.ops.zeros(1)  # the rest of the notices come with the first operation
+        keras.ops.zeros(1)  # the remaining notices appear with the first operation
         if keras.backend.backend() == "tensorflow":
             import tensorflow as tf
 
-            tf.get_logger().setLevel("ERROR")  # it warns of each new batch size
-    # Otherwise the interpreter looks for garbage among the framework's objects as it exits, which takes a second.
+            tf.get_logger().setLevel("ERROR")  # TensorFlow warns about each new batch size
+    # Otherwise the garbage collection of the framework's objects at exit takes a second.
     atexit.register(gc.freeze)
 
 
 @contextmanager
 def environment_variables(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for as long as the context lasts."""
+    """Set environment variables for the duration of the block."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -77,7 +79,7 @@ def environment_variables(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def _check_address_space(backend: str) -> None:
-    """Raise DependencyError where `ulimit -v` is too low for a framework, which would abort the process, or hang."""
+    """Raise DependencyError if `ulimit -v` is too low for a framework, which would abort or hang the process."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
@@ -100,7 +102,7 @@ def _install(extra: str) -> str:
 
 @contextmanager
 def _held_back() -> Iterator[None]:
-    """Hold back what is written to standard error, by libraries in C too, unless there is an error."""
+    """Suppress what the block, including C libraries, writes to standard error, unless an error occurs."""
     sys.stderr.flush()
     try:
         terminal = os.dup(2)
@@ -111,7 +113,7 @@ def _held_back() -> Iterator[None]:
         os.dup2(notices.fileno(), 2)
         try:
             yield
-        except Exception:  # not where the user stops the import
+        except Exception:  # do not show them if the user stops the import
             sys.stderr.flush()
             notices.seek(0)
             os.write(terminal, notices.read())

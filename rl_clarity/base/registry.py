@@ -1,4 +1,4 @@
-"""Names that users may add to: analyses, formats, networks, environment kinds, quadrature rules.
+"""Registries, to which users can add entries: analyses, formats, networks, environment kinds, quadrature rules.
 
 An entry is an object, or a string `module:attribute` that is imported when the entry is first used. Installed packages
 add entries through entry points of the registry's group (plug-ins); programs and notebooks call `register`. Listing
@@ -26,7 +26,7 @@ PLAIN = (str, bytes, int, float, complex, bool, type(None), type(...))
 
 
 class Registry(Generic[T]):
-    """Objects by name: the package's own, those of installed plug-ins, and those that `register` adds.
+    """A registry of objects by name: built-in ones, those of installed plug-ins, and those that `register` adds.
 
     A registered entry overrides a built-in one, which overrides an entry point of the same name.
     """
@@ -46,28 +46,28 @@ class Registry(Generic[T]):
         self._registered: dict[str, str | T] = {}
         self._loaded: dict[str, T] = {}
         self._broken: set[str] = set()
-        """Names of entries whose failure `find` has reported."""
+        """Names of entries whose failure `find` has already reported."""
 
     def register(self, name: str, value: str | T) -> None:
-        """Add an entry, or replace one; `value` is the object, or `module:attribute`."""
+        """Add or replace an entry. `value` is the object, or `module:attribute`."""
         self._registered[name] = value
         self._forget(name)
 
     def unregister(self, name: str) -> None:
-        """Remove what `register` added; a built-in entry of the same name is back."""
+        """Remove an entry that `register` added. A built-in entry of the same name becomes visible again."""
         self._registered.pop(name, None)
         self._forget(name)
 
     def get(self, name: str) -> T:
-        """Return the object of an entry; raises the registry's error for an unknown name or a broken plug-in."""
+        """Return the object of an entry. Raises the registry's error for an unknown name or a broken plug-in."""
         if name not in self._loaded:
             self._loaded[name] = self._load(name)
         return self._loaded[name]
 
     def find(self, name: str) -> T | None:
-        """Return the object of an entry; None for an unknown name, and for an entry that cannot be loaded.
+        """Return the object of an entry, or None for an unknown name and for an entry that cannot be loaded.
 
-        The latter is reported once, in a warning: nobody may have asked for it by name.
+        An entry that cannot be loaded is reported in a warning, once, because the user may not have asked for it.
         """
         if name in self._broken or name not in self:
             return None
@@ -98,10 +98,11 @@ class Registry(Generic[T]):
         return iter(self.names())
 
     def source(self, name: str) -> str:
-        """Return the hash of the code behind an entry, for cache keys; "" for a built-in entry that was not replaced.
+        """Return the hash of the code behind an entry, for cache keys, or "" for a built-in entry that was not
+        replaced.
 
-        The hash covers the files that define the object, or, without files (a notebook, `exec`), its compiled code,
-        and the functions and plain values that it refers to. It is the same in every process.
+        The hash covers the files that define the object or, without files (a notebook, `exec`), its compiled code and
+        the functions and plain values to which it refers. It is the same in every process.
         """
         if name in self._builtin and name not in self._registered:
             return ""
@@ -125,7 +126,7 @@ class Registry(Generic[T]):
             return cast(T, plugin.load())
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # a module can end in SystemExit, too
+        except BaseException as error:  # a module can also raise SystemExit
             if name in self._builtin and name not in self._registered:
                 raise
             raise self._error(
@@ -144,7 +145,7 @@ class Registry(Generic[T]):
 
 
 def source_hash(value: Any) -> str:
-    """Return the hash of a function or another object, and of the code behind it; see `Registry.source`."""
+    """Return the hash of a function or another object, including the code behind it; see `Registry.source`."""
     digest = hashlib.sha256()
     for part in _parts(value, {}):
         digest.update(part.encode("utf-8", "backslashreplace") + b"\0")
@@ -153,18 +154,20 @@ def source_hash(value: Any) -> str:
 
 @functools.lru_cache
 def _entry_points(group: str, path: tuple[str, ...]) -> Iterable[EntryPoint]:
-    """Return the entry points of the packages on `path`, which is `sys.path`: searching it takes milliseconds."""
+    """Return the entry points of the packages on `path`, which is `sys.path`. They are cached, because the search takes
+    milliseconds.
+    """
     return entry_points(group=group)
 
 
 def _parts(value: Any, seen: dict[int, Any]) -> Iterator[str]:
-    """Yield strings that together change whenever a value, or the code behind it, does."""
+    """Yield strings that change whenever a value, or the code behind it, does."""
     if isinstance(value, PLAIN):
         yield f"{type(value).__name__} {value!r}"
         return
     if id(value) in seen:
         return
-    seen[id(value)] = value  # kept alive, so that no other object gets its id
+    seen[id(value)] = value  # keep it alive, so that no other object gets its id
     yield f"{type(value).__module__}.{type(value).__qualname__}"
     if isinstance(value, types.FunctionType):
         yield from _function_parts(value, seen)
@@ -203,7 +206,7 @@ def _function_parts(function: types.FunctionType, seen: dict[int, Any]) -> Itera
     yield from _parts([function.__defaults__, function.__kwdefaults__, cells], seen)
     if Path(code.co_filename).is_file():
         yield from _file_parts(code.co_filename)
-    else:  # a notebook, or `exec`: the code, and what it uses of the names defined beside it
+    else:  # in a notebook or `exec`: the code, and the values of the global names that it uses
         yield from _parts([code, [function.__globals__.get(name) for name in code.co_names]], seen)
 
 
@@ -222,6 +225,6 @@ def _class_parts(value: type, seen: dict[int, Any]) -> Iterator[str]:
 
 
 def _file_parts(path: str | None) -> Iterator[str]:
-    """Yield the hash of a source file; none for the package's own, which the hash of the package covers."""
+    """Yield the hash of a source file, except for the package's files, which the hash of the package covers."""
     if path is not None and not Path(path).resolve().is_relative_to(PACKAGE):
         yield hashlib.sha256(Path(path).read_bytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""Old names of public functions, attributes and options, which keep working for a minor version with a warning."""
+"""Keep old names of public functions, attributes and options working, with a DeprecationWarning."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ RENAMED_OPTIONS: Mapping[str, str] = {
     "films": "clips",
     "film_interval": "clip_interval",
 }
-"""New names of options by their old ones; they differ only in the name."""
+"""New names of options by their old names. Their meanings are the same."""
 
 
 def current_option(name: str, known: Collection[str]) -> str:

@@ -1,4 +1,4 @@
-"""Files that are distributed with the package: inside it when installed, beside it in a working copy."""
+"""Locate files that are distributed with the package: inside it if it is installed, beside it in a working copy."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]
 PREFIX = "models:"
-"""Of names of what is included, in place of paths."""
+"""Prefix of names of included agents, which are accepted instead of paths."""
 SAMPLES_FOLDER = "rl-clarity"
-"""Folder beside a checkpoint, where samples of the agent are saved."""
+"""Folder beside a checkpoint in which samples of the agent are saved."""
 
 
 def models_directory() -> Path:

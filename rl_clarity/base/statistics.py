@@ -1,4 +1,4 @@
-"""Means with bootstrap intervals, and comparisons of paired episodes with tests corrected for their number."""
+"""Means with bootstrap intervals, and comparisons of paired episodes with tests that are corrected for their number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RESAMPLES, RESAMPLES_OF_PAIRS = 2_000, 20_000
 LEVEL = 0.05
 """Intervals contain the true difference with a probability of 1 - LEVEL."""
 BLOCK = 1000
-"""Resamples that are drawn at once."""
+"""Number of resamples that are drawn at once."""
 
 
 @dataclass(frozen=True)
@@ -29,29 +29,30 @@ class Interval:
 
 @dataclass(frozen=True)
 class MeasuredDifference:
-    """A measure of paired episodes with and without an edit; intervals are 95 % bootstrap intervals."""
+    """A difference of paired episodes with and without an edit. Intervals are 95 % bootstrap intervals."""
 
     unedited: float
     ablated: float
     difference: float
     interval: tuple[float, float]
     corrected_interval: tuple[float, float]
-    """Corrected for the number of tests (Bonferroni)."""
+    """Interval that is corrected for the number of tests (Bonferroni)."""
     p: float
     adjusted_p: float
-    """Corrected for the number of tests (Holm)."""
+    """p-value that is corrected for the number of tests (Holm)."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """M measures of n episodes with an edit, less those of the same n episodes without."""
+    """M measures of n episodes with an edit, compared with those of the same n episodes without it."""
 
     before: np.ndarray  # (M,): means without the edit
-    after: np.ndarray  # (M,): means with it
-    intervals: np.ndarray  # (M, 2): of the difference of the means
-    corrected_intervals: np.ndarray  # (M, 2): all of them contain the true differences with a probability of 1 - LEVEL
+    after: np.ndarray  # (M,): means with the edit
+    intervals: np.ndarray  # (M, 2): intervals of the differences of the means
+    # (M, 2): intervals that all contain the true differences with a probability of 1 - LEVEL
+    corrected_intervals: np.ndarray
     p: np.ndarray  # (M,)
-    adjusted_p: np.ndarray  # (M,): corrected for M tests
+    adjusted_p: np.ndarray  # (M,): p-values, corrected for M tests
 
     def __getitem__(self, index: int) -> MeasuredDifference:
         """Return a measure as plain numbers."""
@@ -72,7 +73,7 @@ def _pair(interval: np.ndarray) -> tuple[float, float]:
 
 
 def bootstrap_interval(values: np.ndarray, rng: np.random.Generator) -> Interval:
-    """Return the percentile bootstrap of the mean of values (n,)."""
+    """Return the percentile bootstrap interval of the mean of values (n,)."""
     values = np.asarray(values, np.float64)
     means = np.concatenate(list(_resampled_means(values[:, None], RESAMPLES, rng)))
     low, high = _quantiles(means, LEVEL)[0].tolist()

@@ -1,4 +1,6 @@
-"""Threads of this process, as many as its linear algebra uses, which a rank's share of its machine limits."""
+"""Manage the threads of this process, whose number is that of its linear algebra's threads, limited by the rank's share
+of the machine.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 _ARENA_MAX = -8
-"""M_ARENA_MAX of glibc's malloc.h."""
+"""The constant M_ARENA_MAX of glibc's malloc.h."""
 
 
 def thread_count() -> int:
@@ -25,7 +27,7 @@ def thread_count() -> int:
 
 
 def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """Call `work` for each item in a thread pool; return the results in order.
+    """Call `work` for each item in a thread pool, and return the results in order.
 
     NumPy releases the GIL for large arrays. Linear algebra is limited to one thread per item, so that results do not
     depend on the number of threads.
@@ -40,9 +42,9 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Re
 
 
 def prefetch(work: Callable[[Item], Result], items: Iterable[Item], workers: int = 1) -> Iterator[Result]:
-    """Yield `work(item)` in order, computed ahead by so many threads while the caller uses the last result.
+    """Yield `work(item)` in order. Threads compute the next results while the caller uses the last one.
 
-    There are at most `workers` + 1 results at a time, beside the one that the caller uses.
+    At most `workers` + 1 results exist at a time, in addition to the one that the caller uses.
     """
     waiting: deque[Future[Result]] = deque()
     pool = ThreadPoolExecutor(workers)
@@ -58,10 +60,10 @@ def prefetch(work: Callable[[Item], Result], items: Iterable[Item], workers: int
 
 
 def limit_heaps() -> None:
-    """Let threads share as many heaps as there are cores, where the C library has several (glibc).
+    """Let threads share as many heaps as there are cores, if the C library has several (glibc).
 
-    By default there are up to eight per core, each of which keeps what its threads have freed: a twentieth of a job's
-    memory. It counts for threads that start later; MALLOC_ARENA_MAX overrides it.
+    By default there are up to eight per core, each of which keeps the memory that its threads freed, a twentieth of a
+    job's memory. The limit applies to threads that start later; MALLOC_ARENA_MAX overrides it.
     """
     if "MALLOC_ARENA_MAX" not in os.environ:
         with suppress(AttributeError, OSError, TypeError):  # other systems and libraries
@@ -69,14 +71,14 @@ def limit_heaps() -> None:
 
 
 class _SingleThreaded:
-    """Limits linear algebra to one thread, from the first of several threads that ask for it to the last."""
+    """Limits linear algebra to one thread as long as at least one thread asks for it."""
 
     def __init__(self) -> None:
         self._lock, self._users, self._limits = threading.Lock(), 0, ExitStack()
         self._threads = 0
 
     def otherwise(self) -> int:
-        """Return the number of threads without the limit; 0 while there is none."""
+        """Return the number of threads without the limit, or 0 while there is no limit."""
         with self._lock:
             return self._threads if self._users else 0
 
@@ -95,7 +97,7 @@ class _SingleThreaded:
 
 
 single_threaded = _SingleThreaded()
-"""Within, linear algebra uses one thread."""
+"""Limit linear algebra to one thread in the block."""
 
 
 def _current_threads() -> int:

@@ -1,4 +1,4 @@
-"""Jobs: tasks, finished work on disk, MPI ranks, output directories, forecast and run log. Knows no analysis."""
+"""Run jobs: tasks, finished work on disk, MPI ranks, output directories, forecast and run log."""
 
 from rl_clarity.jobs.communicator import Communicator, SingleProcess, communicator
 from rl_clarity.jobs.machine import take_share

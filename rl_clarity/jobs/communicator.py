@@ -1,6 +1,6 @@
-"""The processes of a job: this one alone, or the ranks that mpiexec started.
+"""The processes of a job: a single process, or the ranks that mpiexec started.
 
-Only small values go through MPI; results go to the shared file system. Without mpiexec no MPI is imported.
+Only small values go through MPI; results go to the shared file system. Without mpiexec, MPI is not imported.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ import numpy as np
 from rl_clarity.base.errors import ClarityError, Terminated, exit_code
 
 LAUNCHERS = ("PMI_SIZE", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_SIZE")
-"""Environment variables that an MPI launcher sets."""
+"""Environment variables that MPI launchers set."""
 
 FORWARDING_SECONDS = 0.5
-"""When ranks abort, a launcher drops output that it has not forwarded yet."""
+"""Time to wait before aborting, because a launcher drops output that it has not yet forwarded."""
 
 
 class Communicator(Protocol):
-    """Ranks that share a job; rank 0 plans it and writes the page."""
+    """The ranks that share a job. Rank 0 plans it and writes the page."""
 
     rank: int
     size: int
     before_failing: Callable[[], bool]
-    """Called before an error is reported; returns whether it is the first of this machine's ranks."""
+    """Called before an error is reported. It returns whether this rank is the first of its machine to fail."""
 
     def broadcast(self, value: Any) -> Any:
         """Return rank 0's value on every rank."""
         ...
 
     def gather(self, value: Any) -> list[Any]:
-        """Return every rank's value, in rank order, on rank 0; an empty list elsewhere."""
+        """Return the values of all ranks, in their order, on rank 0, and an empty list on the others."""
         ...
 
     def all_gather(self, value: Any) -> list[Any]:
-        """Return every rank's value, in their order, on every rank."""
+        """Return the values of all ranks, in their order, on every rank."""
         ...
 
     def average(self, array: np.ndarray) -> np.ndarray:
-        """Return the mean of an array over the ranks, the same bits on each."""
+        """Return the mean of an array over the ranks, with the same bits on each rank."""
         ...
 
     def neighbours(self, value: Any) -> tuple[int, list[Any]]:
@@ -56,11 +56,11 @@ class Communicator(Protocol):
     def barrier(self) -> None: ...
 
     def counter(self) -> AbstractContextManager[Callable[[], int]]:
-        """Return a function that returns 0, 1, 2, ..., each once over all ranks. All ranks enter and leave together."""
+        """Return a function that returns 0, 1, 2, ..., each once over all ranks. All ranks call this together."""
         ...
 
     def fail(self, error: BaseException, what: str) -> None:
-        """Report the error and abort the job on every rank; with a single rank, do nothing."""
+        """Report the error and abort the job on every rank. With a single rank, do nothing."""
         ...
 
 
@@ -128,7 +128,7 @@ class MpiRanks:
         return list(self._world.allgather(value))
 
     def average(self, array: np.ndarray) -> np.ndarray:
-        # Not Allreduce: an implementation may add in another order on each rank, and parameters would drift apart.
+        # Do not use Allreduce, which may add in another order on each rank, so that parameters would drift apart.
         array = np.ascontiguousarray(array)
         total = np.empty_like(array)
         self._world.Reduce(array, total, op=self._mpi.SUM, root=0)
@@ -146,7 +146,7 @@ class MpiRanks:
 
     @contextmanager
     def counter(self) -> Iterator[Callable[[], int]]:
-        # One-sided, so that no rank has to wait for requests: each fetches its next index from rank 0's memory.
+        # One-sided communication: each rank fetches its next index from rank 0's memory, which does not have to wait.
         memory = np.zeros(1 if self.rank == 0 else 0, np.int64)
         window = self._mpi.Win.Create(memory, comm=self._world)
         one, count = np.ones(1, np.int64), np.zeros(1, np.int64)
@@ -158,15 +158,15 @@ class MpiRanks:
             return int(count[0])
 
         yield next_index
-        window.Free()  # not after an error: it waits for all ranks, and the job is aborted then
+        window.Free()  # not after an error, because it waits for all ranks, while the job is being aborted
 
     def fail(self, error: BaseException, what: str) -> None:
-        if self.before_failing():  # Ctrl-C or a full disk stop several ranks at once
+        if self.before_failing():  # Ctrl-C or a full disk stops several ranks at once
             rank = f"rl-clarity: rank {self.rank} of {self.size}"
             print(f"{rank} {_describe(error, what)}", file=sys.stderr, flush=True)
         time.sleep(FORWARDING_SECONDS)
         self._world.Abort(exit_code(error))
-        os._exit(exit_code(error))  # in some MPI implementations Abort returns
+        os._exit(exit_code(error))  # Abort returns in some implementations of MPI
 
 
 def _describe(error: BaseException, what: str) -> str:

@@ -1,6 +1,6 @@
-"""Output directories: local ones, and those of any store that fsspec supports.
+"""Output directories, which are local or in any store that fsspec supports.
 
-Files are written atomically: under a temporary name, synced and renamed (object stores do that themselves).
+Files are written atomically: under a temporary name, synced and renamed. (Object stores are atomic by themselves.)
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Checksum(NamedTuple):
 
     @classmethod
     def of(cls, data: bytes) -> Checksum:
-        """Return the checksum of a file that contains `data`."""
+        """Return the checksum of a file with the content `data`."""
         return cls(len(data), hashlib.sha256(data).hexdigest())
 
 
 class Directory(Protocol):
-    """A directory of named files; names are relative, with `/`."""
+    """A directory of named files. Names are relative paths with `/`."""
 
     @property
     def location(self) -> str:
@@ -45,11 +45,11 @@ class Directory(Protocol):
         ...
 
     def write(self, name: str, data: bytes | Iterable[bytes]) -> None:
-        """Write a file atomically, from one piece or several; raises OutputError where it cannot be written."""
+        """Write a file atomically, from one piece or several. Raises OutputError if it cannot be written."""
         ...
 
     def read(self, name: str) -> bytes:
-        """Return the file's bytes; raises FileNotFoundError if it does not exist."""
+        """Return the file's bytes. Raises FileNotFoundError if it does not exist."""
         ...
 
     def remove(self, name: str) -> None:
@@ -57,20 +57,20 @@ class Directory(Protocol):
         ...
 
     def names(self) -> Set[str]:
-        """Return the names of all files that are completely written."""
+        """Return the names of all complete files."""
         ...
 
     def sizes(self) -> Mapping[str, int]:
-        """Return sizes in bytes of all files that are completely written, by name."""
+        """Return the sizes in bytes of all complete files, by name."""
         ...
 
     def links(self) -> Set[str]:
-        """Return the names of the symbolic links in the directory: nothing is written or removed through them."""
+        """Return the names of the symbolic links in the directory. Nothing is written or removed through them."""
         ...
 
     def checksum(self, name: str) -> Checksum:
-        """Return the checksum of what was last written to a file through this object, or else of what the file contains
-        now.
+        """Return the checksum of the last content that was written to a file through this object, or else of the file's
+        current content.
         """
         ...
 
@@ -83,13 +83,13 @@ def open_directory(location: str | os.PathLike[str]) -> Directory:
 
 
 def is_name(name: str) -> bool:
-    """Return whether a file may have this name: it stays inside the directory and needs no quoting."""
+    """Return whether a file may have this name, which stays inside the directory and needs no quoting."""
     parts = name.split("/")
     return bool(_NAME.fullmatch(name)) and not any(part in ("", ".", "..") for part in parts)
 
 
 class LocalDirectory:
-    """A local directory; created when the first file is written."""
+    """A local directory, which is created when the first file is written."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -127,7 +127,7 @@ class LocalDirectory:
         sizes = {}
         for path in self.path.rglob("*"):
             if not path.name.endswith(UNFINISHED):
-                with contextlib.suppress(OSError):  # removed since, or a dangling link
+                with contextlib.suppress(OSError):  # removed in the meantime, or a dangling link
                     status = path.stat()
                     if stat.S_ISREG(status.st_mode):
                         sizes[path.relative_to(self.path).as_posix()] = status.st_size
@@ -143,7 +143,7 @@ class LocalDirectory:
         return self.path / _checked(name)
 
     def _link(self, target: Path) -> Path | None:
-        """Return the symbolic link that a path inside the directory is or leads through, if any."""
+        """Return the first symbolic link in a path inside the directory, or None."""
         folders = target.parents[: len(target.relative_to(self.path).parts) - 1]
         return next((path for path in (target, *folders) if path.is_symlink()), None)
 
@@ -184,7 +184,7 @@ class RemoteDirectory:
     def sizes(self) -> Mapping[str, int]:
         files: Mapping[str, Any] = {}
         with contextlib.suppress(FileNotFoundError), self._reached(f"list {self.location}"):
-            self._files.invalidate_cache(self._root)  # other ranks write too
+            self._files.invalidate_cache(self._root)  # other ranks also write
             files = self._files.find(self._root, detail=True)
         return {path[len(self._root) :].lstrip("/"): int(info["size"]) for path, info in files.items()}
 
@@ -196,7 +196,7 @@ class RemoteDirectory:
 
     @contextlib.contextmanager
     def _reached(self, what: str) -> Iterator[None]:
-        """Raise OutputError where the store fails; stores have their own classes of errors, as for credentials."""
+        """Convert errors of the store in the block, which have their own classes, to OutputError."""
         try:
             yield
         except (FileNotFoundError, NotADirectoryError, OutputError, MemoryError):
@@ -208,8 +208,8 @@ class RemoteDirectory:
         return f"{self._root}/{_checked(name)}"
 
     def _content_type(self, name: str) -> dict[str, Any]:
-        """Return the keyword that sets the content type; without it browsers would download the page instead of showing
-        it.
+        """Return the keyword argument that sets the content type, without which browsers would download the page
+        instead of showing it.
         """
         keyword = _TYPE_KEYWORDS.get(self._protocol)
         suffix = PurePosixPath(name).suffix
@@ -222,7 +222,7 @@ class RemoteDirectory:
 
 
 class _CheckedPieces:
-    """Pieces of a file's content, whose checksum is known once they were iterated over."""
+    """The pieces of a file's content. Their checksum is known after iterating over them."""
 
     def __init__(self, data: bytes | Iterable[bytes]) -> None:
         self._data = data

@@ -1,7 +1,7 @@
 """A running job: its ranks, the lock on its output directory, and its log.
 
 `run-log.json` records when, where and on how many ranks a page was made, and how long each stage and task took. It is
-the only file that differs from run to run: the page does not embed it, and only the next run reads it, to append to it.
+the only file that differs from run to run. The page does not embed it; only the next run reads it, to append to it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rl_clarity.jobs.tasks import Results, Task, run_tasks, waves
 
 RUN_LOG = "run-log.json"
 SECONDS_BETWEEN_WRITES = 10.0
-"""Minimum interval between two writes of the log while tasks finish."""
+"""Minimum time between two writes of the log while tasks finish."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Team:
     ranks: Communicator
     sentinel: Sentinel | None
     context: ExitStack
-    """Closed when the job ends."""
+    """An exit stack that is closed when the job ends."""
 
     @property
     def leads(self) -> bool:
@@ -50,12 +50,12 @@ class Team:
         return self.ranks.rank == 0
 
     def doing(self, what: str) -> None:
-        """Note what this rank starts now, for the report in case it is killed."""
+        """Note what this rank starts now, to report it if the rank is killed."""
         if self.sentinel is not None:
             self.sentinel.doing(what)
 
     def share(self) -> Share:
-        """Limit this rank to its share of the machine; all ranks call it together, before a framework is imported."""
+        """Limit this rank to its share of the machine. All ranks call it together, before a framework is imported."""
         share = take_share(self.ranks)
         self.context.enter_context(environment_variables(share.variables))
         return share
@@ -63,7 +63,7 @@ class Team:
 
 @contextmanager
 def team() -> Iterator[Team]:
-    """All ranks of the job. An error on one aborts it on all, since the others would wait for it forever."""
+    """Yield all ranks of the job. An error on one rank aborts the job on all, because the others would wait forever."""
     ranks = communicator()
     with watched(ranks) as sentinel, ExitStack() as context:
         try:
@@ -74,7 +74,7 @@ def team() -> Iterator[Team]:
 
 
 class Job:
-    """A job in a locked output directory; every rank notes its tasks, rank 0 writes the log."""
+    """A job in a locked output directory. Every rank notes its tasks, and rank 0 writes the log."""
 
     def __init__(self, team: Team, directory: Directory) -> None:
         self.team = team
@@ -96,7 +96,7 @@ class Job:
             "python": platform.python_version(),
             "versions": package_versions(),
             "stages": {},
-            "peak_memory_mb": {},  # of a rank, up to the end of the stage
+            "peak_memory_mb": {},  # facts of this rank until the end of the stage
             "tasks": [],
         }
 
@@ -105,13 +105,13 @@ class Job:
         self._run.update(facts)
 
     def begin(self) -> None:
-        """Write the log from now on: a run that fails before it writes anything leaves nothing."""
+        """Start writing the log. A run that fails before this leaves no files."""
         self._open = True
         self._write()
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """One stage of the job, which all ranks enter together."""
+        """Log a stage of the job, which all ranks enter together."""
         self.team.doing(name)
         start = time.perf_counter()
         yield
@@ -135,7 +135,7 @@ class Job:
         return results
 
     def close(self, outcome: str) -> None:
-        """Note how the run ended, if the directory can still be written."""
+        """Log how the run ended, if the directory can still be written."""
         self._run |= {"outcome": outcome, "ended": _now(), "seconds": round(time.perf_counter() - self._start, 3)}
         with suppress(OutputError):
             self._write()
@@ -147,7 +147,7 @@ class Job:
         self.update()
 
     def _write(self) -> None:
-        """Write what is known so far; tasks of other ranks are known when their stage ends."""
+        """Write the current log. The tasks of other ranks are included when their stage ends."""
         if self.team.leads and self._open:
             run = {**self._run, "tasks": [*self._run["tasks"], *self._tasks]}
             self._directory.write(RUN_LOG, (json.dumps({"runs": [*self._earlier, run]}, indent=1) + "\n").encode())
@@ -172,7 +172,7 @@ def open_job(team: Team, directory: Directory, forecast: Forecast | None) -> Ite
 
 
 def _earlier_runs(directory: Directory) -> list[Any]:
-    """Return runs that are in the log; none if the file has another format."""
+    """Return the runs in the log, or none if the file has another format."""
     try:
         runs = json.loads(directory.read(RUN_LOG))["runs"]
         return runs if isinstance(runs, list) else []

@@ -1,4 +1,4 @@
-"""What a process may use of its machine: cores, memory, GPUs, shared with the other ranks there."""
+"""Determine which cores, memory and GPUs of a machine a process may use, and share them among its ranks."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from typing import Any
 from rl_clarity.jobs.communicator import Communicator
 
 THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""Environment variables that limit the libraries' threads; those that the user has set are kept."""
+"""Environment variables that limit the libraries' threads. Those that the user has set are kept."""
 DEVICES = "CUDA_VISIBLE_DEVICES"
 BFLOAT16 = frozenset({"avx512_bf16", "amx_bf16", "avx_ne_convert"})
-"""Names that Linux gives to a processor's instructions for bfloat16."""
+"""Names of bfloat16 instructions among the flags of a processor in Linux."""
 UNKNOWN_MEMORY = 4e9
-"""Bytes that are assumed to be available where the system does not say."""
+"""Bytes of available memory that are assumed if the system does not report them."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """A rank's part of its machine."""
+    """A rank's share of its machine."""
 
     threads: int
     neighbours: int
-    """Ranks on the machine, including this one."""
+    """Number of ranks on the machine, including this one."""
     variables: Mapping[str, str]
     """Environment variables to set before TensorFlow or JAX is imported."""
 
     def memory(self) -> int:
-        """Return bytes that this rank can allocate in addition; call it after everything large is imported."""
+        """Return the bytes that this rank can allocate in addition. Call it after everything large is imported."""
         return available_memory() // self.neighbours
 
 
 def take_share(ranks: Communicator) -> Share:
-    """Return this process's share of the machine's cores, memory and GPUs; all ranks call it together.
+    """Return this process's share of the machine's cores, memory and GPUs. All ranks call it together.
 
-    Its variables must be set before a framework is imported, which reads them then.
+    Its environment variables must be set before a framework is imported, because frameworks read them then.
     """
     cores = tuple(sorted(_cores()))
     index, neighbours = ranks.neighbours(cores)
@@ -48,12 +48,12 @@ def take_share(ranks: Communicator) -> Share:
     if len(neighbours) > 1:
         import threadpoolctl
 
-        threadpoolctl.threadpool_limits(share.threads)  # for libraries that NumPy has loaded already
+        threadpoolctl.threadpool_limits(share.threads)  # for libraries that NumPy has already loaded
     return share
 
 
 def compute_share(index: int, neighbours: Sequence[Sequence[int]], gpus: int, environment: Mapping[str, str]) -> Share:
-    """Return the share of rank `index` on a machine, given the cores that each rank there may run on."""
+    """Return the share of rank `index` on a machine, from the cores on which each rank there may run."""
     count, mine = len(neighbours), neighbours[index]
     competing = sum(1 for cores in neighbours if set(cores) & set(mine))  # a launcher may bind ranks to cores
     threads = max(1, len(mine) // competing)
@@ -64,21 +64,21 @@ def compute_share(index: int, neighbours: Sequence[Sequence[int]], gpus: int, en
     device = choose_device(index, count, devices)
     if device is not None:
         variables[DEVICES] = device
-    if gpus and count > len(devices):  # several ranks on a GPU: none may reserve all of its memory
+    if gpus and count > len(devices):  # if several ranks use a GPU, none may reserve all of its memory
         variables |= {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     return Share(threads, count, variables)
 
 
 def choose_device(index: int, count: int, devices: Sequence[str]) -> str | None:
-    """Return the GPU of one of `count` ranks on a machine, round robin; None where there is no choice.
+    """Return the GPU of one of `count` ranks on a machine, round robin, or None if there is no choice.
 
-    A launcher that assigns GPUs to ranks shows one device to each.
+    A launcher that assigns GPUs to ranks makes one device visible to each.
     """
     return None if count == 1 or len(devices) < 2 else devices[index % len(devices)]
 
 
 def gpu_count(root: Path = Path("/")) -> int:
-    """Return the number of NVIDIA GPUs according to the driver; 0 without one."""
+    """Return the number of NVIDIA GPUs according to the driver, or 0 without one."""
     try:
         return sum(1 for _ in (root / "proc/driver/nvidia/gpus").iterdir())
     except OSError:
@@ -86,7 +86,9 @@ def gpu_count(root: Path = Path("/")) -> int:
 
 
 def computes_in_bfloat16(root: Path = Path("/")) -> bool:
-    """Return whether the processor has instructions for products of bfloat16; False where the system does not say."""
+    """Return whether the processor has instructions for products of bfloat16, and False if the system does not report
+    it.
+    """
     try:
         flags = re.search(r"^flags\s*:(.*)$", (root / "proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
@@ -95,7 +97,7 @@ def computes_in_bfloat16(root: Path = Path("/")) -> bool:
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Return bytes that this process can still allocate under the limits of machine, control groups and process.
+    """Return the bytes that this process can still allocate under the limits of machine, control groups and process.
 
     `root` is the directory that contains `proc` and `sys`.
     """
@@ -103,7 +105,7 @@ def available_memory(root: Path = Path("/")) -> int:
 
 
 def peak_memory() -> int:
-    """Return the peak resident memory of this process, in bytes; 0 where the system does not say (Windows)."""
+    """Return the peak resident memory of this process in bytes, or 0 if the system does not report it (Windows)."""
     resource = _resource()
     if resource is None:
         return 0
@@ -126,7 +128,7 @@ def _cores() -> set[int]:
 def _machine_memory(root: Path) -> float:
     try:
         return _fields(root / "proc/meminfo")["MemAvailable"] * 1024
-    except (OSError, KeyError):  # not Linux: assume half of the memory
+    except (OSError, KeyError):  # not Linux, so assume half of the memory
         if not hasattr(os, "sysconf"):  # Windows
             return UNKNOWN_MEMORY
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2
@@ -159,7 +161,7 @@ def _cgroup_memory(root: Path) -> Iterator[float]:
 
 def _cgroup_and_parents(base: Path, path: str) -> Iterator[Path]:
     folder = base / path.strip("/")
-    if not folder.is_dir():  # in a container, its own group is mounted as the root
+    if not folder.is_dir():  # in a container, the container's group is mounted as the root
         folder = base
     yield folder
     while folder != base:
@@ -168,7 +170,7 @@ def _cgroup_and_parents(base: Path, path: str) -> Iterator[Path]:
 
 
 def _rlimit_memory(root: Path) -> Iterator[float]:
-    """Yield what is left below `ulimit -v` and `ulimit -d`."""
+    """Yield the free bytes under `ulimit -v` and `ulimit -d`."""
     resource = _resource()
     if resource is None:
         return
@@ -182,7 +184,7 @@ def _rlimit_memory(root: Path) -> Iterator[float]:
 
 
 def _resource() -> Any:
-    """Return the module `resource`; None on Windows, which does not have it."""
+    """Return the module `resource`, or None on Windows, which does not have it."""
     try:
         return importlib.import_module("resource")
     except ImportError:

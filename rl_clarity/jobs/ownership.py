@@ -1,8 +1,8 @@
-"""Which files of an output directory the program wrote: others are never replaced.
+"""Find out which files of an output directory the program wrote, because others are never replaced.
 
 Finished work lists its files (see `store`). A job that is about to write claims, as patterns, the names that it may
-write, so that its files are known to be its own wherever it is stopped. Before that, whatever else has such a name is
-refused. Files in `.rl-clarity/` are always the program's own.
+write, so that its files are recognized wherever it is stopped. Before that, any other file with such a name is refused.
+Files in `.rl-clarity/` always belong to the program.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from rl_clarity.jobs.directory import Directory
 from rl_clarity.jobs.store import DIRECTORY
 
 CLAIMS = f"{DIRECTORY}/claims.json"
-"""Patterns of the names that an unfinished job may have written."""
+"""Name of the file with patterns of the names that an unfinished job may have written."""
 MOST_LISTED = 5
-"""Files that an error lists by name."""
+"""Number of files that an error lists by name."""
 
 
 def check_foreign(
     directory: Directory, patterns: Iterable[str], own: Callable[[], Set[str]], overwrite: bool | None = None
 ) -> None:
-    """Raise OutputError for files that the program did not write where it is about to write, and for links there.
+    """Raise OutputError if there are files that the program did not write, or links, where it is about to write.
 
     Args:
         directory: the output directory; nothing in it is changed
@@ -50,7 +50,7 @@ def check_foreign(
 
 
 def check_links(directory: Directory, patterns: Iterable[str]) -> None:
-    """Raise OutputError for symbolic links that names which match the patterns are or lead through."""
+    """Raise OutputError for symbolic links in paths that match the patterns."""
     patterns = [*patterns, f"{DIRECTORY}/*"]
     links = [link for link in sorted(directory.links()) if any(_reaches(pattern, link) for pattern in patterns)]
     if links:
@@ -61,9 +61,9 @@ def check_links(directory: Directory, patterns: Iterable[str]) -> None:
 
 
 def claim(directory: Directory, patterns: Iterable[str]) -> None:
-    """Claim names that match the patterns, in addition to those that are claimed already.
+    """Claim the names that match the patterns, in addition to earlier claims.
 
-    Remove the unfinished files that a killed process left under such names; the directory must be locked.
+    The unfinished files that a killed process left under such names are removed, so the directory must be locked.
     """
     before = _claimed(directory)
     claims = sorted({*before, *patterns})
@@ -77,7 +77,7 @@ def claim(directory: Directory, patterns: Iterable[str]) -> None:
 
 
 def release(directory: Directory) -> None:
-    """Give up all claims: what was written is listed as finished."""
+    """Release all claims, because the files are listed by finished work."""
     directory.remove(CLAIMS)
 
 
@@ -87,7 +87,7 @@ def matches(name: str, patterns: Iterable[str]) -> bool:
 
 
 def _reaches(pattern: str, link: str) -> bool:
-    """Return whether a name that matches the pattern may be the link or below it."""
+    """Return whether a name that matches the pattern may be the link or lie below it."""
     return fnmatchcase(link, pattern) or pattern.startswith(f"{link}/")
 
 

@@ -1,11 +1,12 @@
-"""Reports what a rank was doing when it was killed, or stands still: the rank itself cannot.
+"""Report what a rank was doing when it was killed or hung, which the rank itself cannot do.
 
-Each rank starts a small process that reads what the rank is doing, and reports it if the pipe closes before the rank
-has signed off. A launcher then kills the other ranks too, so the first sentinel of a machine leaves a marker file, and
-the others stay silent.
+Each rank starts a small process, its sentinel, which reads what the rank is doing and reports it if the pipe closes
+before the rank has signed off. A launcher then kills the other ranks, too, so the first sentinel of a machine leaves a
+marker file, and the others stay silent.
 
-A thread of the rank writes an empty line from time to time, unless the rank uses no processor time, as one that is
-stopped, or waits for a file system that does not answer. A rank that waits for others does: MPI polls.
+A thread of the rank writes an empty line from time to time, unless the rank uses no processor time, because it is
+stopped or waits for a file system that does not answer. A rank that waits for others uses processor time, because MPI
+polls.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from pathlib import Path
 from rl_clarity.jobs.communicator import Communicator
 
 STANDSTILL_SECONDS = 60.0
-"""A rank that uses no processor time for so long is reported."""
+"""A rank that uses no processor time for this long is reported."""
 BUSY_SHARE = 0.01
-"""Share of a processor that a rank uses at least if it does not stand still."""
+"""Smallest share of a processor that a rank uses if it does not hang."""
 _GOODBYE = "goodbye"
 _PROGRAM = f"""
 import os, sys, threading, time
@@ -61,11 +62,11 @@ if last != "{_GOODBYE}":
 
 
 class Sentinel:
-    """Watches one rank."""
+    """Watches a rank."""
 
     def __init__(self, mark: Path, who: str) -> None:
         self._mark = mark
-        # In its own session, so that signals for the rank (Ctrl-C, a launcher's kill) do not end it first.
+        # Start it in its own session, so that signals for the rank (Ctrl-C, a launcher's kill) do not end it first.
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _PROGRAM, str(mark), who, str(STANDSTILL_SECONDS)],
             stdin=subprocess.PIPE,
@@ -78,7 +79,7 @@ class Sentinel:
     def doing(self, what: str) -> None:
         """Note what the rank starts now."""
         assert self._process.stdin is not None
-        with suppress(OSError):  # one write each, since two threads write
+        with suppress(OSError):  # a single write each, because two threads write
             os.write(self._process.stdin.fileno(), what.replace("\n", " ").encode() + b"\n")
 
     def _report_life(self) -> None:
@@ -91,7 +92,9 @@ class Sentinel:
             before = used
 
     def hush(self) -> bool:
-        """Silence this machine's sentinels, since an error is about to be reported; returns whether it is the first."""
+        """Silence this machine's sentinels because an error is about to be reported. Return whether this is the first
+        call.
+        """
         try:
             os.close(os.open(self._mark, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
@@ -112,7 +115,7 @@ class Sentinel:
 
 @contextmanager
 def watched(ranks: Communicator) -> Iterator[Sentinel | None]:
-    """A sentinel for each rank, if there are several; all ranks call it together."""
+    """Start a sentinel for each rank if there are several. All ranks call it together."""
     if ranks.size == 1:
         yield None
         return

@@ -1,4 +1,4 @@
-"""Results that are made in one order and read in another, and may be larger than memory."""
+"""Store results that are made in one order and read in another, and may be larger than memory."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from collections.abc import Sequence
 import numpy as np
 
 HELD_BYTES = 2**24
-"""What is held in memory; more goes to a temporary file."""
+"""Bytes that are kept in memory. Larger spools use a temporary file."""
 
 
 class Spool:
     """Rows of `length` float32 arrays of one shape.
 
-    A temporary file, removed with the object; not mapped into memory, as a mapping has no way to say that the disk is
-    full, and its pages count as memory of this process.
+    The temporary file is removed with the object. It is not memory-mapped, because a mapping cannot report that the
+    disk is full, and its pages count as memory of this process.
     """
 
     def __init__(self, length: int, shape: Sequence[int]) -> None:
@@ -24,17 +24,17 @@ class Spool:
         self._file = tempfile.SpooledTemporaryFile(HELD_BYTES)  # noqa: SIM115 (closed with the object)
 
     def put(self, row: int, start: int, values: np.ndarray) -> None:
-        """Keep values (n, *shape) of a row from `start` on."""
+        """Store values (n, *shape) of a row from `start` on."""
         try:
             self._file.seek(self._offset(row, start))
             self._file.write(np.ascontiguousarray(values, np.float32).tobytes())
-        except OSError as error:  # of a file without a name
+        except OSError as error:  # the descriptor of an unnamed file
             raise OSError(
                 error.errno, f"{error.strerror} (TMPDIR sets another folder)", tempfile.gettempdir()
             ) from error
 
     def get(self, row: int, start: int = 0, stop: int | None = None) -> np.ndarray:
-        """Return a row's values (stop - start, *shape), which must all have been put."""
+        """Return values (stop - start, *shape) of a row, which must all have been stored."""
         stop = self._length if stop is None else stop
         self._file.seek(self._offset(row, start))
         data = self._file.read(self._offset(row, stop) - self._offset(row, start))

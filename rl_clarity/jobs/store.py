@@ -1,8 +1,8 @@
-"""Finished work on disk, so that a stopped job can be resumed.
+"""Store finished work on disk, so that a stopped job can be resumed.
 
-A task's entry is a JSON file with the key of everything that decided its result, the facts it found, and the names and
-checksums of the files it wrote. Files are written atomically and the entry last: a task is finished when its entry
-exists with the expected key, and its files exist with the sizes that they were written with.
+A task's entry is a JSON file with the key of everything that decided its result, the facts that it returned, and the
+names and checksums of the files that it wrote. Files are written atomically and the entry last. A task is finished if
+its entry exists with the expected key, and its files exist with the sizes in the entry.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from rl_clarity.jobs.directory import Checksum, Directory
 DIRECTORY = ".rl-clarity"
 LOCK = "lock"
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
-"""Errors of a file that is missing, damaged, or was written by another version."""
+"""Errors of reading a file that is missing, damaged, or was written by another version."""
 _ENTRY = re.compile(rf"{re.escape(DIRECTORY)}/[A-Za-z0-9._-]+-[0-9a-f]{{8}}\.json")
 
 
 class WorkStore:
-    """Entries of finished tasks, in `.rl-clarity/` inside the output directory."""
+    """The entries of finished tasks, in `.rl-clarity/` inside the output directory."""
 
     def __init__(self, files: Directory, damaged: Set[str] = frozenset()) -> None:
-        """Files in `damaged` count as missing."""
+        """Create the store. Files in `damaged` count as missing."""
         self._files, self._damaged = files, damaged
         self._sizes: Mapping[str, int] = {}
         self.refresh()
 
     def refresh(self) -> None:
-        """List the files again: other ranks write too."""
+        """List the files again, because other ranks also write."""
         self._sizes = {name: size for name, size in self._files.sizes().items() if name not in self._damaged}
 
     def finished(self, name: str, key: str) -> dict[str, Any] | None:
-        """Return the facts of a finished task, or None if it must be done."""
+        """Return the facts of a finished task, or None if the task must be run."""
         try:
             entry = json.loads(self._files.read(_entry(name)))
             current = entry["key"] == key and all(
@@ -55,9 +55,7 @@ class WorkStore:
         return facts if current else None
 
     def written(self, tasks: Iterable[str] | None = None) -> dict[str, Checksum]:
-        """Return the checksums of the files and entries of all finished tasks, or of the given ones, whatever their
-        keys.
-        """
+        """Return the checksums of the files and entries of finished tasks, by default of all, whatever their keys."""
         entries = self._sizes if tasks is None else map(_entry, tasks)
         written: dict[str, Checksum] = {}
         for entry in entries:
@@ -69,9 +67,7 @@ class WorkStore:
         return written
 
     def damaged(self) -> set[str]:
-        """Return the names of the files of finished tasks whose content has changed since they were written; reads all
-        files.
-        """
+        """Return the names of files of finished tasks whose content has changed. This reads all files."""
         present = ((name, checksum) for name, checksum in self.written().items() if name in self._sizes)
         return {name for name, checksum in present if Checksum.of(self._files.read(name)) != checksum}
 
@@ -89,7 +85,7 @@ class WorkStore:
         return entries
 
     def withdraw(self, name: str) -> None:
-        """Remove a task's entry, before its files change."""
+        """Remove a task's entry before its files change."""
         self._files.remove(_entry(name))
 
     def enter(self, name: str, key: str, facts: Mapping[str, Any], files: Sequence[str]) -> None:
@@ -106,7 +102,7 @@ def _entry(name: str) -> str:
 
 @contextlib.contextmanager
 def locked(location: str) -> Iterator[None]:
-    """Lock a directory against a second run; the lock is released when the process ends.
+    """Lock a directory against a second run. The lock is released when the process ends.
 
     Remote directories and file systems without locks are not locked.
     """
@@ -122,7 +118,7 @@ def locked(location: str) -> Iterator[None]:
         try:
             yield
         finally:
-            # Permission may be lost by now; a lock file that nobody holds does no harm.
+            # The permission may be lost by now; an unlocked lock file is harmless.
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)
             with contextlib.suppress(OSError):  # leave no empty folders
@@ -131,7 +127,7 @@ def locked(location: str) -> Iterator[None]:
 
 
 def _lock(path: Path) -> TextIO:
-    """Return the open lock file, locked if the file system supports locks."""
+    """Return the open lock file, which is locked if the file system supports locks."""
     while True:
         try:
             lock = lock_file(path)
@@ -142,4 +138,4 @@ def _lock(path: Path) -> TextIO:
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(lock.fileno()), path.stat()):
                 return lock
-        lock.close()  # a run that just ended has removed this file: lock the new one
+        lock.close()  # a run that just ended has removed this file, so lock the new one

@@ -1,7 +1,7 @@
-"""Tasks: pieces of work that are done once each, by whichever rank is free, and timed on a small part beforehand.
+"""Tasks, each of which is run once, by whichever rank is free, and is measured on a small part in advance.
 
-A task says how large it is (`size`, relative to others of its `group`), what memory a frame takes while it works, and
-what decides its result (`inputs`). Everything else is generic: order, batches, resuming, forecast, run log.
+A task declares how large it is (`size`, relative to others of its `group`), how much memory a frame takes, and what
+decides its result (`inputs`). Everything else is generic: order, batches, resuming, forecast, run log.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ from rl_clarity.jobs.communicator import Communicator
 from rl_clarity.jobs.store import WorkStore
 
 MAX_FRAMES = 64
-"""Frames in a batch at most; also the steps of a trajectory that are stored in one file."""
+"""Largest number of frames in a batch; also the number of steps of a trajectory that are stored in one file."""
 BATCH_BYTES = 2**30
-"""A batch takes no more than this, however much memory there is: machines that have it compute the same batches."""
+"""Largest size of a batch, whatever memory is available, so that machines with enough memory compute the same
+batches."""
 BATCH_SHARE = 0.4
-"""Share of the available memory that a batch may take: results of a whole segment are held beside it."""
+"""Share of the available memory that a batch may take. Results of a whole segment are in memory at the same time."""
 
 Results = Mapping[str, Mapping[str, Any]]
 """Facts of finished tasks, by the task's name."""
@@ -33,7 +34,7 @@ Results = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class TaskResult:
-    """The facts that a task found (JSON values), and the files it wrote, relative to the output directory."""
+    """The facts that a task returns (JSON values), and the files that it wrote, relative to the output directory."""
 
     facts: Mapping[str, Any] = field(default_factory=dict)
     files: Sequence[str] = ()
@@ -41,16 +42,16 @@ class TaskResult:
 
 @dataclass(frozen=True)
 class Work:
-    """What a running task is given."""
+    """The arguments of a running task."""
 
     frames: int
-    """Frames to process at once."""
+    """Number of frames to process at once."""
     report: Report
-    """Called with the share that is done, from 0 to 1."""
+    """A function that is called with the share that is done, from 0 to 1."""
     results: Results
-    """Facts of the tasks that had to be finished before."""
+    """Facts of the finished tasks on which this one depends."""
     threads: int = 1
-    """Threads that the task should use: fewer where others run in parallel."""
+    """Number of threads that the task should use, which is lower if others run in parallel."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Task:
-    """Work that depends on nothing but its inputs, and writes its own files."""
+    """Work that depends only on its inputs, and writes its own files."""
 
     name: str
     """Parts separated by `/`, the first of which names the stage: `frames/1`."""
@@ -75,9 +76,9 @@ class Task:
     inputs: Any
     """JSON value of everything that decides the result."""
     size: float = 1.0
-    """Amount of work; larger tasks start first, and tasks of a group take time in proportion to it."""
+    """Amount of work. Larger tasks start first, and the time of tasks in a group is proportional to it."""
     group: str = ""
-    """Tasks that do the same work are measured once; by default each task for itself."""
+    """Group of tasks that do the same kind of work, of which one is measured. By default each task is its own group."""
     after: tuple[str, ...] = ()
     """Prefixes of the names of tasks that must be finished before this one starts."""
     pieces: Callable[[Any, int], Iterable[Piece]] | None = None
@@ -86,13 +87,13 @@ class Task:
     output_bytes: float = 0.0
     """Bytes written in addition to what the pieces write."""
     frame_bytes: float = 0.0
-    """Memory that one frame of a batch takes."""
+    """Memory in bytes that a frame of a batch takes."""
     held_bytes: float = 0.0
-    """Memory held beside a batch."""
+    """Memory in bytes that is needed in addition to a batch."""
     parallel: int = 1
-    """How many such tasks run at once in a process. A task that changes its agent runs alone, 1."""
+    """Number of such tasks that run at once in a process. It is 1 for a task that changes its agent."""
     memory_hint: str = ""
-    """How to make the task smaller if memory is too short for one frame."""
+    """Advice for the case that memory is too short for a single frame."""
 
     @property
     def stage(self) -> str:
@@ -104,9 +105,9 @@ class Task:
         return cache_key([self.name, self.inputs])
 
     def batch(self, memory: int) -> int:
-        """Return frames, a power of two, that are processed at once in `memory` bytes.
+        """Return the number of frames, a power of two, that can be processed at once in `memory` bytes.
 
-        Raises ClarityError where memory is too short for a single frame.
+        Raises ClarityError if memory is too short for a single frame.
         """
         if not self.frame_bytes:
             return MAX_FRAMES
@@ -121,8 +122,8 @@ class Task:
 
 
 def guarded(run: Callable[[Work], TaskResult], work: Work) -> TaskResult:
-    """Do the work on one item among several. If it fails, for whatever reason, the fact `problem` says why; the others
-    go on.
+    """Do the work on one item among several. If it fails for any reason, return the fact `problem`, so that the others
+    continue.
     """
     try:
         return run(work)
@@ -138,7 +139,7 @@ def slices(count: int, size: int) -> Iterator[slice]:
 
 
 def waves(tasks: Sequence[Task]) -> list[list[Task]]:
-    """Return the tasks in groups, each of which depends on earlier groups only."""
+    """Return the tasks in groups, each of which depends only on earlier groups."""
     waiting, ordered = list(tasks), []
     while waiting:
         ready = [
@@ -165,14 +166,14 @@ def run_tasks(
     started: Callable[[str], None] = lambda name: None,
     finished: Callable[[str, float], None] = lambda name, seconds: None,
 ) -> dict[str, Mapping[str, Any]]:
-    """Run tasks that do not depend on one another, and return the facts of each, earlier finished ones included.
+    """Run tasks that do not depend on each other, and return the facts of each, including those finished earlier.
 
-    All ranks call it together. Which rank runs a task decides nothing: files and facts are the same for any number of
-    ranks. The largest task starts first, or the first one that is listed. `started` and `finished` are called for the
-    tasks that this rank runs, with the seconds each took.
+    All ranks call it together. Files and facts do not depend on the number of ranks, or on which rank runs a task. The
+    largest task starts first; of equal ones, the first in the list. `started` and `finished` are called for the tasks
+    that this rank runs, the latter with the seconds that the task took.
 
-    A single rank runs some tasks in parallel, as they say, so that one computes while another one waits for a core to
-    finish or writes; of several ranks each runs one task at a time.
+    A single rank runs some tasks in parallel, as they declare, so that one computes while another waits or writes. With
+    several ranks each runs one task at a time.
     """
     keys = {task.name: task.key for task in tasks}
     store.refresh()

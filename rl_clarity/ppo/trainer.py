@@ -67,7 +67,7 @@ class TrainingState:
         return {name.removeprefix(start): array for name, array in self.arrays.items() if name.startswith(start)}
 
     def save(self, path: Path) -> None:
-        """Write the state to a file, or replace it in one step."""
+        """Write the state to a file, which is replaced atomically."""
         values = np.frombuffer(json.dumps(dict(self.values), sort_keys=True).encode(), np.uint8)
         content = io.BytesIO()
         arrays: dict[str, Any] = {STATE_VALUES: values, **self.arrays}
@@ -234,9 +234,9 @@ class Trainer:
         self.recent.extend(Episode(*episode) for episode in state.values["recent"])
 
     def save(self, save_dir: Path, state: TrainingState) -> None:
-        """Write the checkpoint of a state that this trainer was in, then the state.
+        """Write the checkpoint for a state of this trainer, then the state.
 
-        The first state is written before its checkpoint, since training with a checkpoint alone cannot be resumed.
+        The first state is written before its checkpoint, because training with only a checkpoint cannot be resumed.
         """
         is_first = not (save_dir / STATE).exists()
         if is_first:

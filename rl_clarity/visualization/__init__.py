@@ -1,1 +1,1 @@
-"""Images of attribution and features: colors, rendering, dataset examples, optimized images. Pure NumPy."""
+"""Render attribution and features as images: colors, rendering, dataset examples, optimized images. Pure NumPy."""

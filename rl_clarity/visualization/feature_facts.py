@@ -1,6 +1,6 @@
-"""What is known of features from their activations: how often they are on, together with which, and examples of each.
+"""Statistics of features from their activations: how often they are active, together with which others, and examples.
 
-A feature is on where it is stronger than a fifth of its strongest activation.
+A feature is active where it exceeds a fifth of its largest activation.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ import numpy as np
 from rl_clarity.visualization.dataset_examples import NONE
 
 ON = 0.2
-"""Relative strength above which a feature is on."""
+"""Share of its largest activation above which a feature is active."""
 EXAMPLES = 12
-"""Examples of each kind."""
+"""Number of examples of each kind."""
 BINS = 24
-"""Bins of a histogram."""
+"""Number of bins of a histogram."""
 TOP = 100
-"""Strongest observations of a feature that are compared with other features."""
+"""Number of strongest observations of a feature at which it is compared with other features."""
 NEAR = 16
-"""Features overlap within this part of the layer's size: a sixteenth, at least one position."""
+"""Distance within which features overlap, as a share of the layer's size: a sixteenth, at least one position."""
 TWINS = 0.5
-"""Features that overlap at least so much, both ways, are twins."""
+"""Smallest overlap, in both directions, of features that count as twins."""
 
 
 @dataclass(frozen=True)
@@ -41,22 +41,26 @@ class FeatureFacts:
     """Facts about K features on M observations."""
 
     strongest: np.ndarray  # (K,) float32: the strongest activation
-    frames: np.ndarray  # (K,) share of observations in which the feature is on somewhere
-    positions: np.ndarray  # (K,) share of all positions where it is on
+    frames: np.ndarray  # (K,) share of observations in which the feature is active somewhere
+    positions: np.ndarray  # (K,) share of all positions at which it is active
     histogram: np.ndarray  # (K, BINS) int32: observations by strongest activation, from 0 to `strongest`
-    overlap: np.ndarray  # (K, K): of row's strongest observations, the share where the column's feature is on, too
+    # (K, K): share of the row's strongest observations in which the column's feature is active, too
+    overlap: np.ndarray
     examples: dict[str, Selection]
-    """`excites`: the strongest; `middle`: around the median of those that are not 0; `lowest`: the weakest."""
+    """`excites`: the strongest activations; `middle`: around the median of those that are not 0; `lowest`:
+    the weakest."""
 
     @property
     def twins(self) -> list[list[int]]:
-        """For each feature, the others that are on where it is, and the other way round."""
+        """For each feature, the others that are active in the same places, in both directions."""
         both = np.minimum(self.overlap, self.overlap.T) >= TWINS
         return [[int(k) for k in np.flatnonzero(row) if k != i] for i, row in enumerate(both)]
 
 
 def feature_facts(activations: Callable[[int], np.ndarray], channels: int, episodes: np.ndarray) -> FeatureFacts:
-    """Return facts about features; `activations(k)` are a feature's (M, h, w), `episodes` (M,) the observations'."""
+    """Return statistics of features. `activations(k)` returns the activations (M, h, w) of a feature; `episodes` (M,)
+    are the episodes of the observations.
+    """
     count = len(episodes)
     peaks = np.zeros((channels, count), np.float32)
     places = np.zeros((channels, count), np.int32)
@@ -92,15 +96,15 @@ def frames_by_effect(
     """Return the frames in which each feature `raises` and `lowers` the output most, from different episodes.
 
     Args:
-        totals: of each trajectory (T, K, 2), the positive and negative attribution of each feature
-        peaks: of each trajectory (T, K, 2), the positions of its largest and of its smallest value
-        firsts: of each trajectory (T,), whether a frame is the first of an episode
+        totals: for each trajectory (T, K, 2), the positive and negative attribution of each feature
+        peaks: for each trajectory (T, K, 2), the positions of its largest and of its smallest value
+        firsts: for each trajectory (T,), whether a frame is the first of an episode
     """
     net = np.concatenate([one.sum(axis=-1) for one in totals])  # (frames, K)
     at = np.concatenate(list(peaks))
     begins = [np.array(one, bool) for one in firsts]
     for one in begins:
-        one[:1] = True  # two trajectories share no episode
+        one[:1] = True  # trajectories have different episodes
     episodes = np.cumsum(np.concatenate(begins))
     frames = np.concatenate([np.arange(len(one)) for one in firsts])
     trajectories = np.repeat(np.arange(len(firsts)), [len(one) for one in firsts])
@@ -118,9 +122,10 @@ def frames_by_effect(
 
 
 def sign_shares(totals: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the shares (K, 2) of frames in which each feature's net attribution raises, and lowers, the output.
+    """Return the shares (K, 2) of frames in which each feature's net attribution raises and lowers the output.
 
-    Frames in which it is below a fifth of its largest magnitude count as neither. `totals` are (T, K, 2) each.
+    Frames in which the attribution is below a fifth of its largest magnitude count as neither. `totals` are (T, K, 2)
+    each.
     """
     net = np.concatenate([one.sum(axis=-1) for one in totals])
     limit = ON * np.abs(net).max(axis=0, initial=0)
@@ -128,7 +133,7 @@ def sign_shares(totals: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def net_histogram(totals: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return frames by net attribution (K, BINS) int32, and the magnitude (K,) where the bins end."""
+    """Return the number of frames by net attribution (K, BINS) int32, and the magnitude (K,) at which the bins end."""
     net = np.concatenate([one.sum(axis=-1) for one in totals])
     limits = np.abs(net).max(axis=0, initial=0)
     counts = [np.histogram(row, BINS, (-limit or -1, limit or 1))[0] for row, limit in zip(net.T, limits, strict=True)]
@@ -136,14 +141,14 @@ def net_histogram(totals: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]
 
 
 def from_different_episodes(order: np.ndarray, episodes: np.ndarray, count: int) -> np.ndarray:
-    """Return the first `count` of `order` (indices, best first) such that no episode is there twice.
+    """Return the first `count` of `order` (indices, best first) from different episodes.
 
-    Where there are too few episodes, each may be there twice, then three times, and so on.
+    If there are too few episodes, each may occur twice, then three times, and so on.
     """
     ordered = episodes[order]
     by_episode = np.argsort(ordered, kind="stable")
     starts = np.searchsorted(ordered[by_episode], ordered[by_episode])
-    turn = np.empty(len(order), int)  # how often the episode came before
+    turn = np.empty(len(order), int)  # number of previous occurrences of the episode
     turn[by_episode] = np.arange(len(order)) - starts
     chosen: np.ndarray = np.sort(np.argsort(turn, kind="stable")[:count])
     return np.asarray(order[chosen])
@@ -166,7 +171,7 @@ def _middle(values: np.ndarray) -> np.ndarray:
 def _observations(
     peaks: np.ndarray, places: np.ndarray, episodes: np.ndarray, order: Callable[[np.ndarray], np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return observations and positions (K, n, 2), strongest first, and their strengths (K, n)."""
+    """Return the observations and positions (K, n, 2), strongest first, and their activations (K, n)."""
     chosen_places = np.full((len(peaks), EXAMPLES, 2), NONE, np.int32)
     strengths = np.zeros((len(peaks), EXAMPLES), np.float32)
     for k, row in enumerate(peaks):
@@ -178,7 +183,9 @@ def _observations(
 
 
 def _overlap(activations: Callable[[int], np.ndarray], peaks: np.ndarray, places: np.ndarray, width: int) -> np.ndarray:
-    """Of each feature's strongest observations, the share in which another is on near the same position (K, K)."""
+    """Return the share (K, K) of each feature's strongest observations in which another is active near the same
+    position.
+    """
     strongest = peaks.max(axis=1)
     top = [_strongest(row)[:TOP] for row in peaks]
     top = [row[peaks[k, row] > ON * strongest[k]] for k, row in enumerate(top)]
@@ -193,7 +200,7 @@ def _overlap(activations: Callable[[int], np.ndarray], peaks: np.ndarray, places
 
 
 def _strongest_near(values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return the strongest of values (n, h, w) around a position of each (n,)."""
+    """Return the largest of values (n, h, w) near a position for each (n,)."""
     height, width = values.shape[1:]
     vertical, horizontal = (
         np.abs(np.arange(size) - at[:, None]) <= max(1, size // NEAR) for size, at in ((height, rows), (width, columns))

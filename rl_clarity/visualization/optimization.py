@@ -1,7 +1,7 @@
 """Feature visualization by optimization: images that maximize the activation along directions of a layer's channels.
 
-After Olah, Mordvintsev and Schubert, Feature Visualization (Distill, 2017): gradient ascent on the image in a basis in
-which low frequencies are easier to change than high ones, with random jitter.
+This follows Olah, Mordvintsev and Schubert, Feature Visualization (Distill, 2017): gradient ascent on the image in a
+basis in which low frequencies are easier to change than high ones, with random jitter.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from rl_clarity.base.adam import Adam
 from rl_clarity.base.errors import ClarityError
 
 GradientOfDirection = Callable[[np.ndarray, str, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""`(images (N, H, W, C) float32 in 0..1, layer, directions (N, c))` -> values (N,), the mean over positions of the
-activations along each direction, and their gradients (N, H, W, C) with respect to the images."""
+"""A function `(images (N, H, W, C) float32 in 0..1, layer, directions (N, c))` that returns values (N,), the mean over
+positions of the activations along each direction, and their gradients (N, H, W, C) with respect to the images."""
 
 STEPS = 256
 _INITIAL_SPREAD = 0.01
@@ -73,12 +73,12 @@ def optimize_images(
 
 
 def _to_images(parameters: np.ndarray, smoothing: np.ndarray) -> np.ndarray:
-    """Return images in 0..1 (N, H, W, C) for parameters in the preconditioned basis."""
+    """Return the images (N, H, W, C) in 0..1 for parameters in the preconditioned basis."""
     return np.asarray(1 / (1 + np.exp(-_filter(parameters, smoothing))))
 
 
 def _filter(images: np.ndarray, response: np.ndarray) -> np.ndarray:
-    """Weight the frequencies of images; the operation is real and even, so it also propagates gradients."""
+    """Weight the frequencies of images. The operation is real and symmetric, so it also propagates gradients."""
     return np.fft.irfft2(np.fft.rfft2(images, axes=(1, 2)) * response[..., None], images.shape[1:3], axes=(1, 2))
 
 

@@ -1,4 +1,4 @@
-"""Dataset examples as images: the opacity of each patch, and its pixels.
+"""Draw dataset examples as images: the opacity of each patch, and its pixels.
 
 After Lucid's `rl_util` (Hilton et al., Understanding RL Vision, 2020). Patches of weak activation are transparent;
 pixels outside the observation show a light checkerboard.
@@ -13,12 +13,13 @@ import numpy as np
 from rl_clarity.visualization.dataset_examples import NONE, Examples
 
 _FAINTEST = 15 / 255
-_OPAQUE_PERCENTILE = 90  # pixels above this percentile are opaque
+_OPAQUE_PERCENTILE = 90  # patches above this percentile are opaque
 _LIGHT, _DARK = 1.0, 0.75
 
 
 def grid_opacity(examples: Examples, pixels: np.ndarray | None = None) -> np.ndarray:
-    """Return the opacity (rows, columns) float32 of a grid's patches: the strongest tenth is opaque, none is invisible.
+    """Return the opacity (rows, columns) float32 of a grid's patches. The strongest tenth is opaque, and none is
+    invisible.
 
     `pixels` (rows, columns) are the sizes of the patches, if they differ.
     """
@@ -28,7 +29,9 @@ def grid_opacity(examples: Examples, pixels: np.ndarray | None = None) -> np.nda
 
 
 def thumbnail_opacity(examples: Examples) -> np.ndarray:
-    """Return the opacity (rows, columns) float32 of a thumbnail's patches: 1 for the strongest, 0 if inactive."""
+    """Return the opacity (rows, columns) float32 of a thumbnail's patches, 1 for the strongest and 0 for
+    inactive ones.
+    """
     strength = _relative(examples)
     return np.where(strength > 0, _opacity(strength, strength.max(), examples), 0).astype(np.float32)
 
@@ -46,7 +49,7 @@ def draw_grid(examples: Examples, observations: np.ndarray, layer: tuple[int, in
 def draw_thumbnail(
     examples: Examples, observations: np.ndarray, layer: tuple[int, int], expand_mult: float = 4
 ) -> np.ndarray:
-    """Draw a thumbnail's patches as an image (height, width, 4) float32 in 0..1; arguments as in `draw_grid`."""
+    """Draw a thumbnail's patches as an image (height, width, 4) float32 in 0..1. Arguments are as in `draw_grid`."""
     patches = _Patches.of_one_size(examples, _size(observations), layer, expand_mult)
     return _draw(examples, patches, observations, thumbnail_opacity(examples))
 
@@ -63,7 +66,7 @@ class _Patches:
 
     @classmethod
     def of_grid(cls, examples: Examples, size: tuple[int, int], layer: tuple[int, int], expand_mult: float) -> _Patches:
-        """Return the patches of a grid: those of a row of cells share their rows of pixels, so sizes may differ by
+        """Return the patches of a grid. Those in a row of cells share rows of pixels, so sizes may differ by
         rounding.
         """
         unit, padding = _units(size, layer, expand_mult)
@@ -76,7 +79,7 @@ class _Patches:
     def of_one_size(
         cls, examples: Examples, size: tuple[int, int], layer: tuple[int, int], expand_mult: float
     ) -> _Patches:
-        """Return patches anywhere, all of the same size."""
+        """Return patches at any positions, all of the same size."""
         unit, padding = _units(size, layer, expand_mult)
         first = np.round((examples.centers - expand_mult / 2) * unit).astype(int)
         extent = np.round(expand_mult * unit).astype(int)
@@ -89,7 +92,7 @@ def _size(observations: np.ndarray) -> tuple[int, int]:
 
 
 def _units(size: tuple[int, int], layer: tuple[int, int], expand_mult: float) -> tuple[np.ndarray, tuple[int, int]]:
-    """Return pixels (2,) of one layer position, and the extent of the checkerboard outside the observation."""
+    """Return the pixels (2,) of one layer position, and the extent of the checkerboard outside the observation."""
     unit = np.array(size, np.float64) / layer
     reach = np.ceil(unit * expand_mult).astype(int)
     return unit, (int(reach[0]), int(reach[1]))
@@ -99,7 +102,7 @@ def _draw(examples: Examples, patches: _Patches, observations: np.ndarray, opaci
     row, within_row = _cell_and_offset(patches.heights)
     column, within_column = _cell_and_offset(patches.widths)
     cell = np.ix_(row, column)
-    y = patches.top[cell] + within_row[:, None]  # (height, width): pixel of the observation
+    y = patches.top[cell] + within_row[:, None]  # (height, width): pixel index in the observation
     x = patches.left[cell] + within_column[None, :]
     shown = examples.indices[cell]
     height, width = observations.shape[1:3]
@@ -119,7 +122,7 @@ def _cell_and_offset(extents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _relative(examples: Examples) -> np.ndarray:
-    """Return strengths relative to the strongest; 0 where nothing is shown or active."""
+    """Return strengths relative to the strongest, or 0 if nothing is shown or active."""
     strength = np.where(examples.indices == NONE, 0, examples.strengths).astype(np.float64)
     strongest = strength.max()
     return np.asarray(strength / strongest) if strongest > 0 else np.zeros_like(strength)

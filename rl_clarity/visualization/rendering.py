@@ -1,4 +1,4 @@
-"""Attribution in reduced channels as images: hue is the channel, opacity the strength.
+"""Render attribution in reduced channels as images, in which hue is the channel and opacity the strength.
 
 After Lucid's `rl_util` (Hilton et al., Understanding RL Vision, 2020). Everything up to the smoothing is linear in the
 positive and negative parts of the channels, so the page can compose any selection from the channels alone.
@@ -38,7 +38,7 @@ def render_attribution(
 
     Args:
         channels: (B, h, w, K), signed, in units of attribution
-        residual: (B, h, w) or (B, h, w, 1), as the channels
+        residual: (B, h, w) or (B, h, w, 1), in the same units
         direction: absolute values, positive parts or negative parts
         channel: the channels (`"prin"`), channels and residual (`"all"`), the residual (`"res"`) or a channel's index
         scale: strength at full brightness, above 0; default `attribution_scale(channels)`
@@ -82,12 +82,12 @@ def scale_of_peaks(peaks: np.ndarray) -> float:
 
 
 def full_scale(channels: np.ndarray, residual: np.ndarray | None = None) -> float:
-    """Return the strength at full opacity where each position has the color of its strongest channel.
+    """Return the strength at full opacity if each position has the color of its strongest channel.
 
-    That is what 99.25 % of the positions of `channels` (B, h, w, K) and `residual` (B, h, w, 1) do not exceed; those
-    without attribution are not counted. It is 1 if there are no others.
+    99.25 % of the positions of `channels` (B, h, w, K) and `residual` (B, h, w, 1) with attribution do not exceed it.
+    It is 1 if no position has attribution.
     """
-    # A feature at a time: NumPy's reduction of a short last axis takes several times as long.
+    # One feature at a time, because NumPy's reduction of a short last axis takes several times as long.
     strongest = np.abs(channels[..., 0])
     for k in range(1, channels.shape[-1]):
         np.maximum(strongest, np.abs(channels[..., k]), out=strongest)
@@ -99,7 +99,8 @@ def full_scale(channels: np.ndarray, residual: np.ndarray | None = None) -> floa
 
 def smooth(images: np.ndarray) -> np.ndarray:
     """Convolve images (B, h, w, n) with the 15 x 15 kernel `exp(-d)`, 0 where d > 7, with zero padding; float32."""
-    # Matrix products, a row of the kernel at a time, instead of a Fourier transform: sums of non-negative values keep
+    # Use matrix products, a row of the kernel at a time, instead of a Fourier transform: sums of non-negative values
+    # keep
     # their relative precision, and values outside the kernel's range stay exactly 0.
     height, width = images.shape[1:3]
     planes = np.ascontiguousarray(np.moveaxis(np.asarray(images, np.float32), -1, 1))  # (B, n, h, w)
@@ -120,16 +121,16 @@ def kernel() -> np.ndarray:
 
 
 def brightness_to_opacity(rgb: np.ndarray) -> np.ndarray:
-    """Convert colors on black (..., 3) to colors with opacity (..., 4); opacity is the L2 norm, at most 1."""
+    """Convert colors on black (..., 3) to colors with opacity (..., 4). The opacity is the L2 norm, at most 1."""
     opacity = np.minimum(np.linalg.norm(rgb, axis=-1, keepdims=True), 1)
     color = np.divide(rgb, opacity, out=np.zeros_like(rgb), where=opacity > 0)
     return np.concatenate([color, opacity], axis=-1)
 
 
 def over_observations(images: np.ndarray, frames: np.ndarray, weight: float = 0.9) -> np.ndarray:
-    """Overlay images (B, h, w, 4) on grayscale frames (B, H, W, 3 or 1) uint8; returns (B, H, W, 3) uint8.
+    """Overlay images (B, h, w, 4) on grayscale frames (B, H, W, 3 or 1) uint8, and return (B, H, W, 3) uint8.
 
-    `weight` is the opacity of full attribution. Layer positions become blocks of pixels.
+    `weight` is the opacity of full attribution. Each layer position covers a block of pixels.
     """
     height, width = frames.shape[1:3]
     rows = np.arange(height) * images.shape[1] // height

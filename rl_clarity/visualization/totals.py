@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 SPREAD = (0.1, 0.9)
-"""Quantiles of a channel's net attribution over frames, between which its spread lies."""
+"""Quantiles of a channel's net attribution over frames that bound its spread."""
 
 
 def channel_totals(channels: np.ndarray, residual: np.ndarray | None = None) -> np.ndarray:
@@ -19,14 +19,14 @@ def channel_totals(channels: np.ndarray, residual: np.ndarray | None = None) -> 
     values = channels
     if residual is not None:
         values = np.concatenate([channels, np.reshape(residual, (*channels.shape[:3], 1))], axis=-1)
-    # One axis after another, which takes half the time of both together.
+    # Sum one axis after another, which takes half the time of both together.
     parts = [part(values, 0).sum(axis=1, dtype=np.float64).sum(axis=1) for part in (np.maximum, np.minimum)]
     return np.stack(parts, axis=-1).astype(np.float32)
 
 
 def magnitudes(totals: np.ndarray) -> list[float]:
-    """Return the sums of magnitudes over frames and positions of totals (T, K + 1, 2): of the features, and of all
-    parts.
+    """Return the sums of magnitudes over frames and positions of totals (T, K + 1, 2), of the features and of
+    everything.
     """
     by_part = np.abs(totals).sum(axis=(0, 2), dtype=np.float64)
     return [float(by_part[:-1].sum()), float(by_part.sum())]
@@ -85,11 +85,11 @@ def variance_share(decompositions: Sequence[Mapping[str, np.ndarray]]) -> float 
 
 
 def mean_effects(totals: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the mean (K + 1,) of each channel over the frames of all trajectories; totals are (T, K + 1, 2) each."""
+    """Return the mean (K + 1,) of each channel over the frames of all trajectories, whose totals are (T, K + 1, 2)."""
     return np.asarray(np.concatenate([frames.sum(axis=-1) for frames in totals]).mean(axis=0, dtype=np.float64))
 
 
 def effect_spread(totals: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the quantiles `SPREAD` (K + 1, 2) of each channel over all frames; totals are as for `mean_effects`."""
+    """Return the quantiles `SPREAD` (K + 1, 2) of each channel over all frames. Totals are as for `mean_effects`."""
     net = np.concatenate([frames.sum(axis=-1) for frames in totals])
     return np.asarray(np.quantile(net, SPREAD, axis=0).T, np.float64)

@@ -246,16 +246,16 @@ export interface AblationSection {
   layers: Record<string, AblatedLayer>;
 }
 
-/** A measure of paired episodes with and without an edit; intervals are 95 % bootstrap intervals. */
+/** A difference of paired episodes with and without an edit. Intervals are 95 % bootstrap intervals. */
 export interface MeasuredDifference {
   unedited: number;
   ablated: number;
   difference: number;
   interval: [number, number];
-  /** Corrected for the number of tests (Bonferroni). */
+  /** Interval that is corrected for the number of tests (Bonferroni). */
   corrected_interval: [number, number];
   p: number;
-  /** Corrected for the number of tests (Holm). */
+  /** p-value that is corrected for the number of tests (Holm). */
   adjusted_p: number;
 }
 
