@@ -207,8 +207,8 @@ def color_entries(keys: Iterable[str], names: Mapping[str, Sequence[str]]) -> li
 
 
 def map_arrays(positions: np.ndarray, colors: Mapping[str, np.ndarray], **places: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the arrays of a chunk of points (n, 2) or (n, 3); docs/page-format.md describes them."""
-    arrays = dict(zip("xyz", positions.T, strict=False)) | places
+    """Return the arrays of a chunk of points (n, 2); docs/page-format.md describes them."""
+    arrays = dict(zip("xy", positions.T, strict=True)) | places
     arrays |= {f"color.{key}": colors[key] for key in LABELS if key in colors}
     return {key: np.asarray(values, np.int32 if key in INTEGERS else np.float32) for key, values in arrays.items()}
 
@@ -303,9 +303,7 @@ def _pieces(points: int, sample: Subject, batch: int) -> Iterable[Piece]:
     yield from map_pieces(points, vectors.shape[1], options.state_map_methods, options.state_map_perplexity)
 
 
-def map_pieces(
-    points: int, width: int, methods: Sequence[Method], perplexity: float, dimensions: int = 2
-) -> Iterable[Piece]:
+def map_pieces(points: int, width: int, methods: Sequence[Method], perplexity: float) -> Iterable[Piece]:
     """Maps of a few random points (n, width) by each method, whose time grows little faster than their number."""
     count = min(points, MEASURED_POINTS)
     few = np.random.default_rng(0).normal(size=(count, width))
@@ -313,7 +311,7 @@ def map_pieces(
     fitted = min(points, FITTED_ON)
     growth = fitted * math.log(fitted + 1) / (count * math.log(count + 1))
     for method in methods:
-        yield Piece(partial(embed, few, method, perplexity=usable, dimensions=dimensions), growth)
+        yield Piece(partial(embed, few, method, perplexity=usable), growth)
 
 
 def _head(state: State, count: int) -> State:

@@ -1,4 +1,4 @@
-"""Positions in the plane, or in space, for points of many dimensions, such as states: `rl_clarity.embed`.
+"""Positions in the plane for points of many dimensions, such as states: `rl_clarity.embed`.
 
 Distances between groups of t-SNE, and the groups' sizes, mean little, and small perplexities make groups of noise: see
 Wattenberg et al. 2016, "How to use t-SNE effectively", https://distill.pub/2016/misread-tsne.
@@ -29,9 +29,8 @@ def embed(
     perplexity: float = 30,
     seed: int = 0,
     fitted_on: int = FITTED_ON,
-    dimensions: int = 2,
 ) -> tuple[np.ndarray, Placement]:
-    """Return positions (n, 2 or 3) float32 of points (n, D), and a function that places other points (m, D) among them.
+    """Return positions (n, 2) float32 of points (n, D), and a function that places other points (m, D) among them.
 
     The same points, options and seed give the same positions on the same machine. PCA returns the first principal
     components. t-SNE (van der Maaten and Hinton 2008, with the approximation of Barnes and Hut) and UMAP (McInnes et
@@ -44,7 +43,6 @@ def embed(
         perplexity: Of t-SNE: the number of neighbors that a point has, about. For UMAP it is that number.
         seed: Of the choice of points that t-SNE and UMAP are fitted on, and of UMAP.
         fitted_on: The number of these points.
-        dimensions: Of positions: 2 or 3.
 
     Raises:
         OptionError: The points are not finite, or an option does not fit their number.
@@ -52,13 +50,11 @@ def embed(
     """
     if method not in get_args(Method):
         raise OptionError(f"method={method!r} must be one of {', '.join(get_args(Method))}")
-    if dimensions not in (2, 3):
-        raise OptionError(f"dimensions={dimensions!r} must be 2 or 3")
     rows = _rows(points)
     if not len(rows):
         raise OptionError(f"points have the shape {np.shape(points)}: there is none")
     if method == "pca":
-        place = _pca(rows, dimensions)
+        place = _pca(rows)
         return place(rows), place
     count = min(len(rows), fitted_on)
     if not 1 <= perplexity < count:
@@ -68,7 +64,7 @@ def embed(
         )
     chosen = np.sort(np.random.default_rng(seed).choice(len(rows), count, replace=False))
     fitted = rows[chosen]
-    start = _pca(fitted, dimensions)(fitted)
+    start = _pca(fitted)(fitted)
     positions = _tsne(fitted, start, perplexity) if method == "tsne" else _umap(fitted, start, perplexity, seed)
     place = place_among(fitted, positions)
     return place(rows), place
@@ -80,7 +76,7 @@ def usable_perplexity(perplexity: float, count: int) -> float:
 
 
 def place_among(fitted: np.ndarray, positions: np.ndarray) -> Placement:
-    """Return the function that places points among fitted ones (n, D), whose positions (n, 2 or 3) are known."""
+    """Return the function that places points among fitted ones (n, D), whose positions (n, 2) are known."""
     from sklearn.neighbors import KNeighborsRegressor
 
     neighbors = KNeighborsRegressor(min(NEIGHBORS, len(fitted)), weights="distance").fit(_rows(fitted), positions)
@@ -98,16 +94,16 @@ def _rows(points: np.ndarray) -> np.ndarray:
     return rows.reshape(len(rows), math.prod(rows.shape[1:]))
 
 
-def _pca(rows: np.ndarray, dimensions: int) -> Placement:
+def _pca(rows: np.ndarray) -> Placement:
     from sklearn.decomposition import PCA
 
-    components = min(dimensions, *rows.shape)
+    components = min(2, *rows.shape)
     with np.errstate(invalid="ignore"):  # equal points have no variance to explain
         fitted = PCA(components, svd_solver="covariance_eigh").fit(rows.astype(np.float64))
 
     def place(points: np.ndarray) -> np.ndarray:
         positions = fitted.transform(_rows(points).astype(np.float64)).astype(np.float32)
-        return np.pad(positions, ((0, 0), (0, dimensions - components)))
+        return np.pad(positions, ((0, 0), (0, 2 - components)))
 
     return place
 
@@ -118,7 +114,7 @@ def _tsne(rows: np.ndarray, start: np.ndarray, perplexity: float) -> np.ndarray:
 
     # scikit-learn would scale by the deviation of the first component, which is 0 for equal points.
     start = start * np.float32(1e-4 / max(float(start[:, 0].std()), 1e-12))
-    fitted = TSNE(start.shape[1], perplexity=perplexity, init=start, random_state=0)
+    fitted = TSNE(2, perplexity=perplexity, init=start, random_state=0)
     # Its threads add in another order, and wait for each other many times longer than they compute on a busy machine.
     with threadpool_limits(1):
         return np.asarray(fitted.fit_transform(rows), np.float32)
@@ -131,5 +127,5 @@ def _umap(rows: np.ndarray, start: np.ndarray, neighbors: float, seed: int) -> n
         raise DependencyError(f'method="umap" needs umap-learn ({error}): pip install "rl-clarity[umap]"') from None
     start = start * np.float32(10 / max(float(np.abs(start).max()), 1e-12))
     count = max(2, min(round(neighbors), len(rows) - 1))
-    fitted = UMAP(count, n_components=start.shape[1], init=start, random_state=seed, n_jobs=1)
+    fitted = UMAP(count, init=start, random_state=seed, n_jobs=1)
     return np.asarray(fitted.fit_transform(rows), np.float32)

@@ -38,7 +38,7 @@ class StateAnalysis:
 
     - `coordinates` (n, D), `episode`, `time` (n,); `cluster.METHOD` (n,)
     - `card.NAME`: see `rl_clarity.states.cards.direction_cards`
-    - `map.rows` (m,), `map.METHOD` (m, 2 or 3), `map.color.NAME` (m,)
+    - `map.rows` (m,), `map.METHOD` (m, 2), `map.color.NAME` (m,)
     - `behaviour.rows`, `behaviour.labels` (k,), `behaviour.components`, `behaviour.actions`, `behaviour.clips`
     - `correlation` (L, D, D), `correlation.interval` (L, D, D, 2), `correlation.by` (K, L, D, D), and `influence`,
       `influence.by`; `consistency.share` (L,), `consistency.null` (L, 2), `consistency.by.share`, ...: [i, j] relates

@@ -29,8 +29,6 @@ class StateOptions:
     """Numbers of steps between an earlier and a later coordinate, for correlation and influence."""
     maps: tuple[Method, ...] = ("pca", "tsne")
     """Methods of maps: `pca`, `tsne`, `umap`."""
-    map_dimensions: int = 2
-    """Dimensions of maps: 2 or 3."""
     map_points: int = 10_000
     """Largest number of steps that a map shows."""
     influence_samples: int = 128
@@ -53,5 +51,4 @@ class StateOptions:
         check_option(self, "method", self.method in fitted, f"must be one of {', '.join(fitted)}")
         known = all(method in CLUSTERINGS for method in self.clustering) and bool(self.clustering)
         check_option(self, "clustering", known, f"must be of {', '.join(CLUSTERINGS)}")
-        check_option(self, "map_dimensions", self.map_dimensions in (2, 3), "must be 2 or 3")
         check_option(self, "lags", bool(self.lags) and min(self.lags) >= 1, "must be numbers of steps from 1 on")

@@ -154,7 +154,6 @@ def _maps(fitted: FittedStates) -> Part:
             method,
             perplexity=map_perplexity(len(rows)),
             seed=options.seed,
-            dimensions=options.map_dimensions,
         )[0]
     colors = cards.map_colors(data, fitted.coordinates, fitted.clusters)
     return Part(arrays | {f"map.color.{name}": values[rows] for name, values in colors.items()})

@@ -225,7 +225,7 @@ def _state_map(page: MemoryPage, files: LocalDirectory) -> dict[str, Any]:
     time = np.concatenate([np.arange(steps) for steps in LENGTHS])
     values = np.concatenate([one["coordinates"] for one in page.coordinates])
     page.points = {
-        "x": values[:, 0] + 0.2 * values[:, 3], "y": values[:, 1], "z": values[:, 2],
+        "x": values[:, 0] + 0.2 * values[:, 3], "y": values[:, 1],
         "trajectory": np.repeat(np.arange(len(LENGTHS)), LENGTHS).astype(np.int32), "frame": time.astype(np.int32),
         "color.value": np.concatenate([one["values"] for one in page.series]),
         "color.action": np.concatenate([one["actions"] for one in page.series]),
@@ -233,13 +233,12 @@ def _state_map(page: MemoryPage, files: LocalDirectory) -> dict[str, Any]:
         "color.behaviour": np.concatenate([one["behaviour"] for one in page.coordinates]),
         "color.strongest": np.abs(values).argmax(1).astype(np.int32), "color.time": time.astype(np.float32),
     }  # fmt: skip
-    plane = {key: array for key, array in page.points.items() if key != "z"}
     return {
         "maps": [
             {"source": "state", "label": "recurrent state", "method": "pca", "perplexity": None, "fitted_on": 412,
              "chunk": write_chunk(files, "state_map/pca.js", page.points)},
             {"source": "state", "label": "recurrent state", "method": "tsne", "perplexity": 30.0, "fitted_on": 412,
-             "chunk": write_chunk(files, "state_map/tsne.js", plane)},
+             "chunk": write_chunk(files, "state_map/tsne.js", page.points)},
         ],
         "colors": [
             {"key": "value", "label": "value", "kind": "number"},

@@ -358,42 +358,6 @@ def test_tabs_are_chosen_by_arrow_keys(open_memory: Open) -> None:
     assert visitor.state()["frame"] == 30, "arrows move the page's frame elsewhere only"
 
 
-def test_the_map_of_three_dimensions_turns(open_memory: Open, memory: MemoryPage) -> None:
-    visitor = open_memory()
-    assert visitor.by("state-map").get_attribute("data-path") == str(LENGTHS[0])
-    before = read_canvas(visitor.by("state-map-points"))
-    visitor.by("state-map").focus()
-    visitor.press("ArrowRight", "ArrowRight", "ArrowDown")
-    after = read_canvas(visitor.by("state-map-points"))
-    assert np.abs(before - after).max() > 0
-    visitor.click("map-front")
-    assert np.array_equal(read_canvas(visitor.by("state-map-points")), before)
-    visitor.by("map-choice").select_option("1")
-    assert visitor.by("map-turn").count() == 0, "a map in the plane does not turn"
-
-
-def test_points_of_the_map_lie_where_numpy_turns_them(open_memory: Open, memory: MemoryPage) -> None:
-    visitor = open_memory()
-    visitor.by("map-color").select_option("behaviour")
-    visitor.by("state-map").focus()
-    visitor.press("ArrowRight", "ArrowDown")
-    axes = np.stack([memory.points[key] for key in "xyz"])
-    low, high = axes.min(1, keepdims=True), axes.max(1, keepdims=True)
-    x, y, z = 2 * (axes - low) / (high - low) - 1
-    radius, angle = np.sqrt(x**2 + y**2 + z**2).max(), 0.12
-    turned = np.stack(
-        [
-            x * np.cos(angle) + z * np.sin(angle),
-            y * np.cos(angle) - (z * np.cos(angle) - x * np.sin(angle)) * np.sin(angle),
-        ]
-    )
-    image = read_canvas(visitor.by("state-map-points"))
-    height, width = image.shape[:2]
-    columns = 10 + (turned[0] + radius) / (2 * radius) * (width - 20)
-    rows = height - 10 - (turned[1] + radius) / (2 * radius) * (height - 20)
-    assert (image[rows.round().astype(int), columns.round().astype(int), 3] == 255).mean() > 0.99
-
-
 def test_distant_points_are_drawn_at_the_border_of_the_map(
     open_page: Open, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -401,7 +365,7 @@ def test_distant_points_are_drawn_at_the_border_of_the_map(
     page = write_memory_page(tmp_path_factory.mktemp("distant"))
     points = {key: array.copy() for key, array in page.points.items()}
     points["x"][points["frame"] == 0] = 1000
-    write_chunk(LocalDirectory(page.directory), "state_map/tsne.js", {k: v for k, v in points.items() if k != "z"})
+    write_chunk(LocalDirectory(page.directory), "state_map/tsne.js", points)
     visitor = open_page(page.directory, wait=False)
     settle(visitor)
     assert visitor.by("map-everything").count() == 0, "the other map has none"

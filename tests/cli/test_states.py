@@ -37,11 +37,11 @@ def collapsed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     assert main(["record", agent, recording, "--episodes", "32"]) == 0
     assert np.mean([row["return"] for row in rl_clarity.open_recording(recording).table()]) > 0.9
     size = ["--method", "pca", "--count", "4", "--clusters", "3", "--lags", "1", "2", "--maps", "pca"]
-    small = ["--replay-steps", "2", "--influence-samples", "8", "--map-dimensions", "3"]
+    small = ["--replay-steps", "2", "--influence-samples", "8"]
     assert main(["states", agent, recording, states, *size, *small]) == 0
     analysis = rl_clarity.load_states(states)
     assert analysis.facts["steps"] == 320
-    assert analysis.arrays["map.pca"].shape == (320, 3)
+    assert analysis.arrays["map.pca"].shape == (320, 2)
     numbers = [str(i) for i in range(4)]
     return ["--directions", states, "--swap-directions-from", *numbers, "--swap-directions-to", *["None"] * 4]
 

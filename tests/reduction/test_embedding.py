@@ -65,18 +65,6 @@ def test_principal_components(groups: np.ndarray) -> None:
     np.testing.assert_allclose(place(groups.mean(axis=0)[None]), 0, atol=1e-4)
 
 
-@pytest.mark.parametrize("method", ["tsne", "pca", "umap"])
-def test_maps_may_have_three_dimensions(groups: np.ndarray, method: Any) -> None:
-    if method == "umap":
-        pytest.importorskip("umap")
-    positions, place = embed(groups, method, perplexity=10, dimensions=3)
-    assert positions.shape == (3 * PER_GROUP, 3)
-    assert (positions.std(axis=0) > 0).all()
-    distances = np.linalg.norm(positions[:, None] - positions[None], axis=-1) + np.diag(np.full(len(groups), np.inf))
-    assert (distances.argmin(axis=1) // PER_GROUP == np.arange(len(groups)) // PER_GROUP).mean() > 0.9
-    assert place(groups[:4]).shape == (4, 3)
-
-
 @pytest.mark.parametrize("method", ["tsne", "pca"])
 @pytest.mark.parametrize("shape", [(12, 1), (12, 3, 2)])
 def test_points_that_are_equal_have_finite_positions(method: Any, shape: tuple[int, ...]) -> None:
@@ -93,7 +81,6 @@ def test_points_that_are_equal_have_finite_positions(method: Any, shape: tuple[i
         (np.full((5, 2), np.nan), {}, "must be finite"),
         (np.zeros(5), {}, r"points of shape \(5,\)"),
         (np.zeros((0, 3)), {}, "there is none"),
-        (np.zeros((5, 2)), {"dimensions": 4}, "dimensions=4 must be 2 or 3"),
         (np.zeros((5, 2)), {"method": "som"}, "method='som' must be one of tsne, pca, umap"),
     ],
 )

@@ -87,4 +87,4 @@ def _pieces(points: int, sample: Subject, batch: int) -> Iterable[Piece]:
     options = sample.options_of(StateOptions)
     points = min(points, options.map_points)
     methods = list(dict.fromkeys(options.maps))
-    yield from map_pieces(points, MOST_COMPONENTS, methods, map_perplexity(points), options.map_dimensions)
+    yield from map_pieces(points, MOST_COMPONENTS, methods, map_perplexity(points))

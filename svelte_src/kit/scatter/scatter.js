@@ -5,13 +5,9 @@ const PAD = 10;
 /** Opacity of points beside marked ones, of 255. */
 const DIM = 46;
 
-/**
- * Functions from data to pixels.
- *
- * @param {number[][]} [ranges] of x and y; by default those of the data
- */
-export function projection(x, y, width, height, ranges = [rangeOf(x), rangeOf(y)]) {
-  const [[left, right], [bottom, top]] = ranges;
+/** Functions from data to pixels. */
+export function projection(x, y, width, height) {
+  const [[left, right], [bottom, top]] = [rangeOf(x), rangeOf(y)];
   const [wide, high] = [width - 2 * PAD, height - 2 * PAD];
   return {
     toX: (value) => PAD + ((value - left) / (right - left)) * wide,
@@ -33,7 +29,7 @@ export function centralRange(values) {
 /**
  * Points of which the distant ones are moved to the border of the others.
  *
- * @param {ArrayLike<number>[]} axes positions x, y and perhaps z (n)
+ * @param {ArrayLike<number>[]} axes positions x and y (n)
  * @returns {{axes: Float32Array[], distant: number}} `distant`: how many were moved
  */
 export function withinBorder(axes) {
@@ -43,34 +39,6 @@ export function withinBorder(axes) {
   );
   const isDistant = (_, i) => moved.some((values, a) => values[i] !== axes[a][i]);
   return { axes: moved, distant: moved[0].filter(isDistant).length };
-}
-
-/**
- * Points in space as seen from far away, each axis scaled to [-1, 1] (orthographic projection).
- *
- * @param {ArrayLike<number>[]} axes positions x, y, z (n); x and y are what is seen where both angles are 0
- * @returns {{ranges: number[][], turned: (angles: {yaw: number, pitch: number}) => {x: Float32Array, y: Float32Array}}}
- *   `turned`: about the vertical axis, then about the horizontal one, in radians; `ranges` hold all points, however turned
- */
-export function createSpace(axes) {
-  const [xs, ys, zs] = axes.map((values) => {
-    const [low, high] = rangeOf(values);
-    return Float32Array.from(values, (value) => (2 * (value - low)) / (high - low) - 1);
-  });
-  const radius = xs.reduce((most, x, i) => Math.max(most, Math.hypot(x, ys[i], zs[i])), 0) || 1;
-  return {
-    ranges: [
-      [-radius, radius],
-      [-radius, radius],
-    ],
-    turned({ yaw, pitch }) {
-      const [cosYaw, sinYaw, cosPitch, sinPitch] = [Math.cos(yaw), Math.sin(yaw), Math.cos(pitch), Math.sin(pitch)];
-      return {
-        x: xs.map((x, i) => x * cosYaw + zs[i] * sinYaw),
-        y: ys.map((y, i) => y * cosPitch - (zs[i] * cosYaw - xs[i] * sinYaw) * sinPitch),
-      };
-    },
-  };
 }
 
 /** The index of the point (px, py, in pixels) nearest to a place, at most `reach` pixels away; -1 if there is none. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { colorLimits, packed, pointColors, scaleColor } from "./palette.js";
-import { createSpace, nearestPoint, paintPoints, pathAround, pointAt, pointsByTrajectory } from "./scatter.js";
+import { nearestPoint, paintPoints, pathAround, pointAt, pointsByTrajectory } from "./scatter.js";
 import { centralRange, pointsWithin, projection, rectangle, withinBorder } from "./scatter.js";
 
 test("points are found by place", () => {
@@ -89,20 +89,6 @@ test("distant points are moved to the border of the others", () => {
   const { axes, distant } = withinBorder([far, near]);
   assert.equal(distant, 2);
   assert.deepEqual(axes, [Float32Array.of(-85, ...near.slice(1, 100), 185), near]);
-});
-
-test("points in space turn about the vertical and the horizontal axis, and stay in range", () => {
-  const space = createSpace([Float32Array.of(0, 10, 5), Float32Array.of(-1, 1, 0), Float32Array.of(3, 3, 5)]);
-  const near = (list, wanted) =>
-    list.forEach((value, i) => assert.ok(Math.abs(value - wanted[i]) < 1e-6, String(list)));
-  const front = space.turned({ yaw: 0, pitch: 0 });
-  near(front.x, [-1, 1, 0]);
-  near(front.y, [-1, 1, 0]);
-  const side = space.turned({ yaw: Math.PI / 2, pitch: 0 });
-  near(side.x, [-1, -1, 1]);
-  near(side.y, [-1, 1, 0]);
-  near(space.turned({ yaw: 0, pitch: Math.PI / 2 }).y, [1, 1, -1]);
-  assert.ok(Math.abs(space.ranges[0][1] - Math.sqrt(3)) < 1e-6);
 });
 
 test("what is in no category is grey", () => {

@@ -21,7 +21,7 @@ from tests.tiny_series import register, write_checkpoint
 register()
 
 STATES: dict[str, Any] = {
-    **{"method": "pca", "count": 3, "clusters": 3, "lags": (1, 2), "maps": ("pca",), "map_dimensions": 3},
+    **{"method": "pca", "count": 3, "clusters": 3, "lags": (1, 2), "maps": ("pca",)},
     **{"replay_steps": 4, "replay_samples": 8},
 }
 OPTIONS = {**STATES, "episodes": 3, "intervention_episodes": 0}
@@ -123,7 +123,7 @@ def test_a_page_without_windows_says_so(results: Results) -> None:
 
 def test_the_map_has_the_colors_of_states(results: Results, analysis: rl_clarity.StateAnalysis) -> None:
     state_map = results.state_map("pca")
-    assert state_map.positions.shape == (223, 3)
+    assert state_map.positions.shape == (223, 2)
     np.testing.assert_allclose(state_map.positions, analysis.arrays["map.pca"], atol=1e-5)
     np.testing.assert_array_equal(state_map.colors["cluster"], analysis.arrays["cluster.kmeans"])
     np.testing.assert_array_equal(state_map.colors["strongest"], analysis.arrays["map.color.strongest"])
