@@ -1,6 +1,6 @@
-"""Analyses: what can be computed about an agent and shown on a page, one module or package each.
+"""Analyses compute something about an agent and show it on a page. Each is a module or a package.
 
-An analysis subclasses `Analysis`, and is entered in `ANALYSES` below, by an entry point of the group
+An analysis subclasses `Analysis`. It is registered in `ANALYSES` below, by an entry point of the group
 `rl_clarity.analyses`, or by `ANALYSES.register(name, analysis)`.
 """
 

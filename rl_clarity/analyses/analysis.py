@@ -1,4 +1,4 @@
-"""What an analysis is, and what it looks at."""
+"""The base class of analyses, and the subject that they analyze."""
 
 from __future__ import annotations
 
@@ -41,29 +41,30 @@ ARROWS = {
 }
 COMPARED_FRAMES = 16
 SAME_VIEW = 0.5
-"""Correlation of observations and rendered frames above which they show the same view."""
+"""Smallest correlation of observations and rendered frames that show the same view."""
 DIRECTIONS = ("RIGHT", "LEFT", "UP", "DOWN")
 
 
 @dataclass(frozen=True)
 class SubjectOptions:
-    """Options of the page that concern all analyses."""
+    """Options of a page that concern all analyses."""
 
     env_name: str | None = None
-    """Environment to play, or that was played in given samples; the checkpoint's by default."""
+    """Environment to play, or that was played for given samples; by default the checkpoint's."""
     title: str | None = None
-    """Title of the page; from the environment and the network by default."""
+    """Title of the page; by default made from the environment and the network."""
     seed: int = 0
     """Seed of samples, channel reduction and optimized features."""
     batch_size: int = 512
     """Maximum number of frames that are processed together."""
     action_combos: tuple[tuple[str, ...], ...] | None = None
-    """Buttons of each action; from the environment by default, or ('0',), ('1',), ..."""
+    """Buttons of each action; by default those of the environment, or ('0',), ('1',), ..."""
     equivalent_actions: tuple[tuple[int, ...], ...] | None = None
-    """Groups of actions that have the same effect, counted from 0, which the policy can show as one. By default those
-    found by trying them, in environments whose state can be saved."""
+    """Groups of actions with the same effect, counted from 0, which the policy can show as one action. By default they
+    are found by trying the actions, in environments whose state can be saved."""
     action_group_fns: tuple[Callable[[Sequence[str]], bool], ...] | None = None
-    """Predicates on combos: each selects a group of actions. By default those with RIGHT, LEFT, UP, DOWN, or none."""
+    """Predicates on combos, each of which selects a group of actions. By default those with RIGHT, LEFT, UP, DOWN, or
+    none."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 0, "seed")
@@ -72,38 +73,39 @@ class SubjectOptions:
 
 @dataclass(frozen=True)
 class Subject:
-    """What analyses look at: an agent, samples of its play, and the files that results are written to."""
+    """The subject of analyses: an agent, samples of its play, and the files to which results are written."""
 
     agent: Agent
     info: AgentInfo
     trajectories: Trajectories
     observations: Observations
     metadata: JsonObject
-    """JsonObject of agent and samples: `env_name`, `gamma`, ..."""
+    """Metadata of agent and samples: `env_name`, `gamma`, ..."""
     options: SubjectOptions
-    """Those of the page that concern all analyses; `options_of` has the others."""
+    """Options that concern all analyses; `options_of` returns the others."""
     files: PageFiles
     recording: Recording | None = None
-    """The recording that the trajectories are read from; None for other samples, and while a page is planned."""
+    """The recording from which the trajectories are read, or None for other samples and while a page is planned."""
     key: str = ""
     """Hash of agent, samples and code."""
     analyses: tuple[str, ...] = ()
-    """Kinds of the analyses of the page."""
+    """Kinds of all analyses of the page."""
     analysis_options: Sequence[object] = ()
     """Options of each analysis of the page."""
     plugin_keys: Mapping[str, str] = field(default_factory=dict)
     """Hash of code and options of each analysis that is not part of the package."""
     subjects: tuple[Subject, ...] = ()
-    """For an analysis of all agents of a page together: each of them. The other fields are those of the last."""
+    """For an analysis of all agents of a page together, the subject of each. The other fields are those of the last
+    subject."""
 
     @property
     def output_kind(self) -> str:
-        """The output that stands for the agent's judgment: "value", or "greedy" for an agent without one."""
+        """The main output of the agent: "value", or "greedy" for an agent without a value."""
         return "value" if self.info.has_value else "greedy"
 
     @property
     def stack(self) -> int:
-        """Frames per observation."""
+        """Number of frames per observation."""
         return self.info.observation.stack
 
     def trajectory_frames(self, trajectory: int, steps: slice) -> np.ndarray:
@@ -114,7 +116,7 @@ class Subject:
         return newest_frames(np.asarray(self.trajectories.observations[trajectory, steps]), self.stack)
 
     def observation_frames(self) -> np.ndarray:
-        """Return frames (M, H, W, 1 | 3) uint8 of the extra observations, in which positions are those of the
+        """Return frames (M, H, W, 1 | 3) uint8 of the extra observations, with the same positions as in the
         observations.
         """
         full = self.observations.observations_full
@@ -123,25 +125,25 @@ class Subject:
         return full
 
     def states(self, trajectory: int, steps: slice | np.ndarray) -> State:
-        """Return a recurrent agent's states before steps of a trajectory."""
+        """Return a recurrent agent's states before the given steps of a trajectory."""
         states = self.trajectories.states
         return None if states is None else tuple(np.asarray(part[trajectory, steps]) for part in states)
 
     def options_of(self, kind: type[OptionsT]) -> OptionsT:
-        """Return the options of an analysis of the page, or of another part of the page, by their class."""
+        """Return the options of an analysis, or of another part of the page, by their class."""
         for options in self.analysis_options:
             if type(options) is kind:
                 return options
         return select_options(self.options, kind)
 
     def decisive(self, *kinds: type) -> dict[str, object]:
-        """Return values, as JSON, of the options that are fields of these classes, for the key of a task."""
+        """Return the values of the options of these classes as JSON, for the key of a task."""
         values = {name: value for kind in kinds for name, value in vars(self.options_of(kind)).items()}
         return {name: to_plain(values[name]) for name in sorted(values.keys() - {"action_group_fns"})}
 
 
 class TaskDetails(TypedDict, total=False):
-    """Further fields of a `Task`."""
+    """Further fields of a `Task`, as keyword arguments."""
 
     size: float
     group: str
@@ -155,26 +157,26 @@ class TaskDetails(TypedDict, total=False):
 
 
 class Analysis(ABC, Generic[OptionsT, SectionT]):
-    """One analysis: its options, its tasks, and its sections of the page.
+    """An analysis: its options, its tasks, and its sections of the page.
 
     A subclass names the classes of its options and of its sections: `class Occlusion(Analysis[OcclusionOptions,
-    OcclusionSection])`. Options are a frozen dataclass (`NoOptions` for none): the text under a field is its
+    OcclusionSection])`. Options are a frozen dataclass (`NoOptions` if there are none); the text under a field is its
     documentation and its help on the command line, and its values are part of the cache keys. Sections are dataclasses
-    derived from `SectionData`, or a union of several; `Never` for an analysis that only writes files. A subclass sets
-    `kind`, and raises `version` when its results change.
+    derived from `SectionData`, or a union of several, or `Never` for an analysis that only writes files. A subclass
+    sets `kind`, and increments `version` when its results change.
 
-    Raises SectionError, when the subclass is created, for a section class that has no form in JSON.
+    Raises SectionError, when the subclass is created, for a section class that cannot be represented in JSON.
     """
 
     kind: ClassVar[str]
-    """Name of the analysis, and the first part of its tasks' names."""
+    """Name of the analysis, and the first component of its tasks' names."""
     version: ClassVar[int] = 1
     Options: ClassVar[type]
     """The class of its options."""
     Sections: ClassVar[tuple[type[SectionData], ...]]
     """The classes of its sections."""
     needs_all: ClassVar[bool] = True
-    """Whether `sections` needs the results of all tasks; else it is also called for unfinished pages."""
+    """Whether `sections` needs the results of all tasks. If not, it is also called for unfinished pages."""
 
     def __init_subclass__(cls) -> None:
         declared = [base for base in getattr(cls, "__orig_bases__", ()) if get_origin(base) is Analysis]
@@ -190,29 +192,31 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
     def check(self, agent: Agent, options: OptionsT, page: SubjectOptions) -> None:
         """Raise OptionError for options that do not fit the agent, before anything is sampled or computed.
 
-        `page` are all options of the page; `select_options` finds those of another analysis among them.
+        `page` are all options of the page, from which `select_options` selects those of another analysis.
         """
 
     def folders(self, options: OptionsT) -> Sequence[str]:
-        """Return the folders of the page that tasks write files into; files of others in them are refused beforehand.
+        """Return the folders of the page into which tasks write files. If they contain other files, these are refused
+        in advance.
 
-        By default they are the values of the options `..._subdir`, or without such options the analysis's kind.
+        By default they are the values of the options named `..._subdir`, or else a folder named like the analysis.
         """
         names = [field.name for field in dataclasses.fields(self.Options) if field.name.endswith("_subdir")]
         return [getattr(options, name) for name in names] or [self.kind]
 
     @abstractmethod
     def tasks(self, subject: Subject, options: OptionsT) -> Iterable[Task]:
-        """Return the tasks to do; `task` creates one."""
+        """Return the tasks, each of which `task` creates."""
 
     @abstractmethod
     def sections(self, subject: Subject, options: OptionsT, results: Results) -> Iterable[SectionT]:
         """Return the sections of the page, from the facts of finished tasks."""
 
     def checked(self, section: SectionData) -> SectionData:
-        """Return a section with the names of its files marked by their types.
+        """Return a section in which the names of its files have the types of file names.
 
-        Raises SectionError for one of another class than the analysis declares, and for values that do not fit it.
+        Raises SectionError for a section of a class that the analysis does not declare, and for values that do not fit
+        it.
         """
         if not isinstance(section, self.Sections):
             declared = " or ".join(one.__name__ for one in self.Sections) or "none"
@@ -225,7 +229,9 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
 
     @classmethod
     def task_name(cls, *parts: object) -> str:
-        """Return the name of a task, or the beginning of the names of several: for `after`, and to read results."""
+        """Return the name of a task, or the common beginning of the names of several, for `after` and for reading
+        results.
+        """
         return "/".join(map(str, (cls.kind, *parts)))
 
     def task(
@@ -236,10 +242,10 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
         inputs: object = None,
         **details: Unpack[TaskDetails],
     ) -> Task:
-        """Return a task of this analysis.
+        """Create a task of this analysis.
 
-        `inputs` (JSON) is what decides its result beside agent, samples, code and, for an analysis that is not part of
-        the package, its options. `details` are fields of `Task`: size, group, after, pieces, memory.
+        `inputs` (JSON) are what decides its result in addition to agent, samples, code and, for an analysis of another
+        package, its options. `details` are fields of `Task`: size, group, after, pieces, memory.
         """
         plugin = subject.plugin_keys.get(self.kind, "")
         key = [subject.key, asdict(subject.info.observation), self.version, plugin, inputs]
@@ -249,7 +255,7 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
 def describe_agent(
     agent: Agent, trajectories: Trajectories, metadata: JsonObject, options: SubjectOptions
 ) -> AgentInfo:
-    """Return what the page says of an agent. Raises OptionError for actions that do not fit it."""
+    """Return the page's description of an agent. Raises OptionError for actions that do not fit it."""
     kind = "action_values" if trajectories.policy_logits is None else "policy"
     combos = action_combos(agent, options.action_combos or trajectories.action_combos or metadata.get("action_combos"))
     actions = describe_actions(combos)
@@ -270,7 +276,9 @@ def describe_agent(
 
 
 def action_combos(agent: Agent, combos: Sequence[Sequence[str]] | None) -> list[Combo]:
-    """Return the buttons of each action, or its number. Raises OptionError for another number of actions."""
+    """Return the buttons of each action, or its number as a button. Raises OptionError for another number of
+    actions.
+    """
     if not combos:
         return [(str(action),) for action in range(agent.num_actions)]
     if len(combos) != agent.num_actions:
@@ -279,7 +287,7 @@ def action_combos(agent: Agent, combos: Sequence[Sequence[str]] | None) -> list[
 
 
 def equivalent_actions(agent: Agent, groups: Sequence[Sequence[int]] | None) -> list[list[int]]:
-    """Return the groups of actions with the same effect. Raises OptionError for unknown actions, and for one in two
+    """Return groups of actions with the same effect. Raises OptionError for unknown actions, and for an action in two
     groups.
     """
     actions = [action for group in groups or () for action in group]
@@ -291,7 +299,7 @@ def equivalent_actions(agent: Agent, groups: Sequence[Sequence[int]] | None) -> 
 
 
 def action_label(combo: Sequence[str]) -> str:
-    """Return arrows for directions, names of other buttons, `no-op` for no button."""
+    """Return the label of an action: arrows for directions, names of other buttons, `no-op` for no button."""
     directions = frozenset(combo) & frozenset(DIRECTIONS)
     arrows = ARROWS.get(directions) or "".join(ARROWS[frozenset([button])] for button in combo if button in DIRECTIONS)
     others = [button for button in combo if button not in DIRECTIONS]
@@ -305,15 +313,15 @@ def describe_actions(combos: Sequence[Combo]) -> list[ActionInfo]:
 
 
 def action_groups(combos: Sequence[Sequence[str]], predicates: Sequence[Callable[..., bool]]) -> list[list[int]]:
-    """For each predicate, the actions whose buttons satisfy it."""
+    """Return for each predicate the actions whose buttons satisfy it."""
     return [[i for i, combo in enumerate(combos) if belongs(tuple(combo))] for belongs in predicates]
 
 
 def describe_groups(
     actions: Sequence[ActionInfo], predicates: Sequence[Callable[[Sequence[str]], bool]] | None = None
 ) -> tuple[ActionGroup, ...]:
-    """Return the groups of actions that predicates on their buttons select; by default those of each direction, and of
-    none.
+    """Return the groups of actions whose buttons satisfy predicates; by default those of each direction, and
+    of none.
     """
     labels = [""] * len(predicates or ())
     if predicates is None:
@@ -323,7 +331,7 @@ def describe_groups(
     return tuple(
         ActionGroup(label or " / ".join(actions[i].label for i in members), members)
         for label, members in zip(labels, action_groups(combos, predicates), strict=True)
-        if len(members) > 1  # a group of one is that action
+        if len(members) > 1  # a group of one action is that action
     )
 
 
@@ -343,10 +351,10 @@ def _observation(agent: Agent, trajectories: Trajectories, metadata: JsonObject)
 
 
 def _same_view(observations: np.ndarray, frames: np.ndarray, stack: int, region: FrameRegion | None) -> bool:
-    """Return whether a region of rendered frames shows what the observations show, at the same positions.
+    """Return whether a region of rendered frames shows the same as the observations, at the same positions.
 
-    An environment may render a map of the whole level beside what the agent sees. Frames that show the same view
-    correlate with the observations once they are reduced to their size; some spread-out frames are compared.
+    An environment may render a map of the whole level although the agent observes only a part. Frames with the same
+    view correlate with the observations after they are reduced to the same size, which is tested on a few frames.
     """
     steps, height, width, channels = observations.shape[1:]
     top, left, bottom, right = region or (0.0, 0.0, 1.0, 1.0)

@@ -1,9 +1,9 @@
-"""Ablation on frames: how much an output changes when a feature is removed from a layer's activations.
+"""Ablation on frames: measure how much an output changes when a feature is removed from a layer's activations.
 
-A feature is removed as `rl_clarity.Ablate(layer, component=...)` does it: its part of the activations at each
-position, max(0, a . d / |d|^2) d, is subtracted. Attribution says which part of an output is due to a feature; ablation
-says what becomes of the output without it. Where the network above the layer is linear, and the feature is a channel of
-its own, they are each other's negative; elsewhere their correlation over frames says how far they agree.
+A feature is removed as by `rl_clarity.Ablate(layer, component=...)`: its part of the activations at each position,
+max(0, a . d / |d|^2) d, is subtracted. Attribution estimates the contribution of a feature to an output; ablation
+measures the output without the feature. If the network above the layer is linear, and the feature is a single channel,
+one is the negative of the other. In general, their correlation over frames measures how far they agree.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ from rl_clarity.pages.files import ChunkName, check_subdirectories, path_in
 from rl_clarity.pages.sections import SectionData
 
 MEASURED_FEATURES = 2
-"""Features that are ablated to measure the time."""
+"""Number of features that are ablated to measure the time."""
 
 
 @dataclass(frozen=True)
 class AblationOptions:
-    """Ablation of features on frames."""
+    """Options of ablation on frames."""
 
     ablation_every: int | None = 4
     """Ablate the features on every n-th frame of a trajectory: 1 for all frames, None for no ablation."""
@@ -67,15 +67,15 @@ class AblationOptions:
 
 @dataclass(frozen=True)
 class AblationSummary:
-    """What becomes of an output when each of K features is ablated, over all ablated steps."""
+    """Changes of an output when each of K features is ablated, over all ablated steps."""
 
     mean: Sequence[float]
     """Mean change (K) of the output."""
     mean_abs: Sequence[float]
     """Mean absolute change (K)."""
     correlation: Sequence[float]
-    """Correlation (K) of the *negative* change with the feature's net attribution: 1 where the output loses in
-    proportion to what attribution credits the feature with; 0 where either is constant."""
+    """Correlation (K) of the *negative* change with the feature's net attribution: 1 if the loss of the output is
+    proportional to the attribution, 0 if either is constant."""
 
 
 @dataclass(frozen=True)
@@ -83,21 +83,21 @@ class AblatedLayer:
     """Ablation of the features of a layer."""
 
     trajectories: Sequence[ChunkName]
-    """One for each trajectory."""
+    """The chunk of each trajectory."""
     outputs: Mapping[str, AblationSummary] | None = None
-    """Absent while results are missing."""
+    """Summaries by output. Absent while results are missing."""
 
 
 @dataclass(frozen=True)
 class AblationSection(SectionData):
-    """What becomes of outputs when a feature is ablated."""
+    """Changes of outputs when a feature is ablated."""
 
     kind = "ablation"
     title = "Ablation"
     every: int
     """Every n-th step is ablated."""
     layers: Mapping[str, AblatedLayer]
-    """Every layer but the input, by its `slug` in the section `attribution`."""
+    """Every layer except the input, by its `slug` in the section `attribution`."""
 
 
 class AblationAnalysis(Analysis[AblationOptions, AblationSection]):
@@ -148,17 +148,18 @@ def ablation_changes(
     state: State = None,
     calls: int = 1,
 ) -> np.ndarray:
-    """Return by how much scores change (S, B, K) when each of K components is ablated from a layer's activations.
+    """Return how much scores change (S, B, K) when each of K components is ablated from a layer's activations.
 
-    Each batch of observations passes the network up to the layer once, and the network above it K + 1 times.
+    Each batch of observations goes through the network up to the layer once, and through the network above it K + 1
+    times.
 
     Args:
         observations: (B, H, W, C)
         layer: name of a site (h, w, c)
         components: (K, c)
-        scores: what is measured, as `Agent.tails` takes it
-        state: of a recurrent agent before the observations
-        calls: threads that call the agent at once
+        scores: the scores, as for `Agent.tails`
+        state: the state of a recurrent agent before the observations
+        calls: number of threads that call the agent at once
     """
     edits = [Ablate(layer, component=component) for component in components]
     changes = [
@@ -169,7 +170,7 @@ def ablation_changes(
 
 
 def _change(tail: Tail, activations: np.ndarray, before: np.ndarray, edit: Ablate) -> np.ndarray:
-    """By how much scores (S, n) change where the edit changes the activations (n, h, w, c) of a layer."""
+    """Return how much scores (S, n) change if the edit changes the activations (n, h, w, c) of a layer."""
     return tail.scores(edit.apply(activations)) - before
 
 
@@ -202,14 +203,14 @@ def chunk_name(options: AblationOptions, layer: PageLayer, trajectory: int) -> C
 
 
 def read_changes(subject: Subject, layer: PageLayer, trajectory: int) -> dict[str, np.ndarray]:
-    """Return the ablated frames of a trajectory, and the changes of its outputs there; docs/page-format.md has the
-    names.
+    """Return the ablated frames of a trajectory, and the changes of its outputs at them, as docs/page-format.md names
+    them.
     """
     return subject.files.read_chunk(chunk_name(subject.options_of(AblationOptions), layer, trajectory))
 
 
 def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> AblatedLayer:
-    """Return what the section says of a layer; the numbers are absent until all trajectories are finished."""
+    """Return the entry of a layer in the section, without numbers until all trajectories are finished."""
     options, trajectories = subject.options_of(AblationOptions), range(len(subject.trajectories.actions))
     entry = AblatedLayer([chunk_name(options, layer, trajectory) for trajectory in trajectories])
     analyses = (AblationAnalysis, AttributionAnalysis)
@@ -221,7 +222,9 @@ def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> Ablated
 
 
 def _summary(subject: Subject, layer: PageLayer, output: str) -> AblationSummary:
-    """Over all ablated frames and for each feature: mean and mean absolute change, correlation with attribution."""
+    """Return for each feature, over all ablated frames, the mean and mean absolute change, and the correlation with
+    attribution.
+    """
     changes, attribution = [], []
     for trajectory in range(len(subject.trajectories.actions)):
         arrays = read_changes(subject, layer, trajectory)
@@ -232,11 +235,11 @@ def _summary(subject: Subject, layer: PageLayer, output: str) -> AblationSummary
 
 
 def summarize(changes: np.ndarray, attribution: np.ndarray) -> AblationSummary:
-    """Return mean, mean absolute value, and correlation of changes (n, K) by ablation with attribution (n, K) to
-    features.
+    """Return the mean, the mean absolute value, and the correlation of changes (n, K) by ablation with attribution (n,
+    K).
 
-    The correlation is that of the negative change: 1 where frames lose in proportion to what attribution says is due to
-    the feature. It is 0 where either is constant.
+    The correlation is that of the negative change, which is 1 if the loss is proportional to the attribution. It is 0
+    if either is constant.
     """
     changes, attribution = changes.astype(np.float64), attribution.astype(np.float64)
     lost, due = (values - values.mean(axis=0) for values in (-changes, attribution))
@@ -253,4 +256,4 @@ def _pieces(layer: PageLayer, frames: int, sample: Subject, batch: int) -> Itera
     calls = parallel_calls(sample.agent)
     ablate = partial(ablation_changes, sample.agent, seen, layer.full_name, components, scores, state, calls)
     passes = (layer.channels + 1) / (len(components) + 1)
-    yield Piece(ablate, frames / len(seen) * passes)  # compiled by the pieces of attribution
+    yield Piece(ablate, frames / len(seen) * passes)  # already compiled by the pieces of attribution

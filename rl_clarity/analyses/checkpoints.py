@@ -1,4 +1,4 @@
-"""Training: what changes from checkpoint to checkpoint, and one trajectory that is shown to all of them."""
+"""Compare the checkpoints of a training, also on one trajectory for which all of them compute their outputs."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from rl_clarity.pages.sections import Note, SectionData
 
 CURVE, DIVERGENCE = "training/curve.js", "training/divergence.js"
 POINTS = 256
-"""Points of the learning curve at most."""
+"""Largest number of points of the learning curve."""
 MEASURED_STEPS = 4
 
 
 @dataclass(frozen=True)
 class TrainingFacts:
-    """What a page of a training knows of it beside what its checkpoints do; in `Subject.metadata["training"]`."""
+    """Facts about a training that its checkpoints do not contain, in `Subject.metadata["training"]`."""
 
     names: Sequence[str]
     steps: Sequence[float | None]
@@ -47,12 +47,12 @@ class TrainingFacts:
     """`steps`, `returns`, `low`, `high` (n,) of the learning curve."""
     curve_source: str = "returns of the checkpoints"
     reference_source: str | None = None
-    """What the trajectory that is shown to all is called, if no checkpoint played it."""
+    """Label of the reference trajectory, if no checkpoint played it."""
 
 
 @dataclass(frozen=True)
 class ReferenceOptions:
-    """The game that is shown to every checkpoint."""
+    """The game that all checkpoints are compared on."""
 
     reference_checkpoint: int | None = None
     """Number of the checkpoint that plays it, counted from 1 in the order of training; by default the last."""
@@ -80,20 +80,20 @@ class MeanReturn:
 
 @dataclass(frozen=True)
 class CheckpointEntry:
-    """A checkpoint, and what it did along its trajectories."""
+    """A checkpoint, and statistics of its trajectories."""
 
     agent: str
     recording: str
     name: str
     """Name of its file, without its suffix."""
     step: float | None
-    """Training steps; null if neither metadata nor the name of the file say."""
+    """Training steps; null if neither metadata nor the file name contain them."""
     returns: MeanReturn
     entropy: float | None
     """Mean entropy of the policy along the trajectories, in nats; null for action values."""
     action_entropy: float
     action_shares: Sequence[float]
-    """Shares of the A actions that were taken."""
+    """Shares of the A actions in its trajectories."""
     totals: Mapping[str, float]
     """By output, the mean total of the maps along the trajectories, of the first method."""
     correlation: Mapping[str, float | None]
@@ -103,9 +103,9 @@ class CheckpointEntry:
 
 @dataclass(frozen=True)
 class ReferenceTrajectory:
-    """The trajectory that is shown to every checkpoint, as in the section `trajectories` of its recording.
+    """The trajectory on which every checkpoint is compared, as in the section `trajectories` of its recording.
 
-    A checkpoint played it, or it is the last of `recordings`, which has no other section.
+    Either a checkpoint played it, or it is the last of `recordings`, which has no other section.
     """
 
     agent: str
@@ -116,7 +116,7 @@ class ReferenceTrajectory:
     every: int
     """Every n-th step has a map."""
     shown: Sequence[ChunkName]
-    """One for each checkpoint."""
+    """A chunk for each checkpoint."""
     divergence: ChunkName
 
 
@@ -127,7 +127,7 @@ class TrainingSection(SectionData):
     kind = "training"
     title = "Training"
     checkpoints: Sequence[CheckpointEntry]
-    """One for each agent, in the order of training."""
+    """An entry for each agent, in the order of training."""
     unit: str
     """What `step` and the curve count: `steps` or `frames`."""
     curve: ChunkName | None
@@ -138,9 +138,9 @@ class TrainingSection(SectionData):
 
 
 class TrainingAnalysis(Analysis[ReferenceOptions, TrainingSection]):
-    """The checkpoints of a training side by side; its subject has one subject for each.
+    """Compares the checkpoints of a training; its subject has a subject for each.
 
-    With the option `reference`, a last one has the trajectory that is shown to all.
+    With the option `reference`, a further subject has the reference trajectory.
     """
 
     kind = "training"
@@ -168,7 +168,7 @@ class TrainingAnalysis(Analysis[ReferenceOptions, TrainingSection]):
             [[one.key for one in subject.subjects], subject.decisive(SaliencyOptions, ReferenceOptions), curve],
             size=len(checkpoints) * steps,
             after=(self.task_name("shown"), SaliencyAnalysis.kind),
-            pieces=lambda sample, batch: (),  # it only reads small files
+            pieces=lambda sample, batch: (),  # the task only reads small files
         )
 
     def sections(self, subject: Subject, options: ReferenceOptions, results: Results) -> Iterable[TrainingSection]:
@@ -227,14 +227,14 @@ def _checkpoints(subject: Subject) -> Sequence[Subject]:
 
 
 def _reference(subject: Subject) -> tuple[Subject, int]:
-    """Return the subject whose trajectory is shown to all, and the index of the trajectory."""
+    """Return the subject of the reference trajectory, and the index of the trajectory."""
     options = subject.options_of(ReferenceOptions)
     number = options.reference_checkpoint or len(subject.subjects)
     return subject.subjects[number - 1], options.reference_episode - 1
 
 
 def shown_name(number: int) -> str:
-    """Return the name of the chunk of what a checkpoint, counted from 1, computes from the reference trajectory."""
+    """Return the name of the chunk with the outputs of a checkpoint, counted from 1, for the reference trajectory."""
     return f"training/shown-{number}.js"
 
 
@@ -267,7 +267,7 @@ def entropy(probabilities: np.ndarray) -> np.ndarray:
 
 
 def map_correlation(maps: np.ndarray, others: np.ndarray) -> float | None:
-    """Return the mean correlation of maps (m, gh, gw) with others, frame by frame; None if all are constant."""
+    """Return the mean correlation of maps (m, gh, gw) with others, frame by frame, or None if all are constant."""
     flat, other = (one.reshape(len(one), -1).astype(np.float64) for one in (maps, others))
     flat, other = (one - one.mean(axis=1, keepdims=True) for one in (flat, other))
     norms = np.linalg.norm(flat, axis=1) * np.linalg.norm(other, axis=1)
@@ -276,9 +276,9 @@ def map_correlation(maps: np.ndarray, others: np.ndarray) -> float | None:
 
 
 def _show(subject: Subject, one: Subject, name: str, work: Work) -> TaskResult:
-    """Write what a checkpoint computes from the reference trajectory, with its own state.
+    """Write the outputs of a checkpoint for the reference trajectory, with the checkpoint's states.
 
-    The maps of the checkpoint that played it are there already.
+    The maps of the checkpoint that played it exist already.
     """
     (reference, game), options = _reference(subject), subject.options_of(SaliencyOptions)
     trajectories = reference.trajectories
@@ -312,7 +312,9 @@ def _show(subject: Subject, one: Subject, name: str, work: Work) -> TaskResult:
 def _follow(
     subject: Subject, observations: np.ndarray, firsts: np.ndarray, state: State
 ) -> tuple[Outputs, State, State]:
-    """Return outputs at consecutive observations (T, H, W, C), the states (T, ...) before them, and the state after."""
+    """Return the outputs for consecutive observations (T, H, W, C), the states (T, ...) before them, and the next
+    state.
+    """
     if state is None:
         return subject.agent.step(observations, None, firsts)[0], None, None
     outputs, before = [], []
@@ -344,7 +346,7 @@ def _output_arrays(parts: Sequence[Outputs]) -> dict[str, np.ndarray | bytes]:
 
 
 def _compare(subject: Subject, work: Work) -> TaskResult:
-    """Write divergence and curve. Facts: what the section says of each checkpoint beside names, steps and returns."""
+    """Write divergence and curve. Return the facts about each checkpoint except names, steps and returns."""
     files, curve = subject.files, _training_facts(subject).curve
     checkpoints = _checkpoints(subject)
     shown = [files.read_chunk(shown_name(number)) for number in range(1, len(checkpoints) + 1)]
@@ -366,7 +368,7 @@ def _compare(subject: Subject, work: Work) -> TaskResult:
 
 
 def _policies(shown: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray:
-    """Return probabilities (C, T, A) of C checkpoints; those of the greedy policy for action values."""
+    """Return the probabilities (C, T, A) of C checkpoints, which are those of the greedy policy for action values."""
     return np.stack(
         [
             one["probabilities"]
@@ -384,7 +386,7 @@ def _maps(chunk: Mapping[str, np.ndarray], output: str) -> np.ndarray:
 
 
 def _behavior(subject: Subject) -> dict[str, object]:
-    """Return what the agent did along its trajectories."""
+    """Return statistics of the agent's actions along its trajectories."""
     played = subject.trajectories
     rows = range(len(played))
     logits = played.policy_logits
@@ -399,7 +401,7 @@ def _behavior(subject: Subject) -> dict[str, object]:
 
 
 def _own_maps(subject: Subject, trajectory: int) -> list[dict[str, np.ndarray]]:
-    """Return the chunks of the first method's maps along one of the agent's own trajectories."""
+    """Return the chunks of the first method's maps along a trajectory that the agent played."""
     options = subject.options_of(SaliencyOptions)
     count = len(segments(subject.trajectories.steps(trajectory)))
     names = [chunk_name(options, options.saliency[0], trajectory, segment) for segment in range(count)]

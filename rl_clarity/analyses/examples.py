@@ -1,4 +1,4 @@
-"""Dataset examples as the page shows them: an atlas of observations, and for each layer grids of cells of it."""
+"""Dataset examples as the page shows them: an atlas of observations, and grids of its cells for each layer."""
 
 from __future__ import annotations
 
@@ -39,25 +39,23 @@ from rl_clarity.visualization.feature_facts import (
 from rl_clarity.visualization.patches import grid_opacity
 
 FEWEST = 3
-"""Rows and columns of the grid that the page opens with."""
+"""Smallest number of rows and columns of the grid with which the page opens."""
 ATLAS_SIDE = 2048
-"""Largest side of an atlas image, in pixels: browsers hold it as one texture."""
+"""Largest side of an atlas image in pixels, which browsers can hold as one texture."""
 BYTES_PER_CELL = 4
-"""Of a cell of a grid, compressed: index and opacity."""
+"""Compressed size of a grid's cell, for index and opacity."""
 
 
 @dataclass(frozen=True)
 class Atlas:
-    """The extra observations that dataset examples use, each in a cell of an image."""
+    """The extra observations that dataset examples show, each in a cell of an image."""
 
     indices: np.ndarray  # (cells,) int32: the observation in each cell
     cells: np.ndarray  # (M,) int32: the cell of each observation, or NONE
 
     @classmethod
     def collect(cls, shown: Iterable[np.ndarray], observations: int) -> Atlas:
-        """Return the observations, out of `observations`, that are shown: their indices, in arrays of any shape, or
-        NONE.
-        """
+        """Return the indices of the shown observations among `observations`, in arrays of any shape, or NONE."""
         used = np.zeros(observations, bool)
         for one in shown:
             used[one[one != NONE]] = True
@@ -67,12 +65,12 @@ class Atlas:
         return cls(indices, cells)
 
     def find_cells(self, indices: np.ndarray) -> np.ndarray:
-        """Return the cells of observations, NONE for NONE."""
+        """Return the cells of observations, with NONE for NONE."""
         return np.where(indices == NONE, NONE, self.cells[indices]).astype(np.int32)
 
 
 class ExamplesAnalysis(Analysis[ExampleOptions, Never]):
-    """Writes what the section of features draws; it has no section of its own."""
+    """Writes the files that the section of features draws. It has no section."""
 
     kind = "examples"
 
@@ -183,7 +181,7 @@ def write_atlas(files: PageFiles, subdirectory: str, atlas: Atlas, frames: np.nd
 
 
 def atlas_origins(atlas: Atlas, trajectory_frames: np.ndarray | None) -> list[tuple[int, int] | None]:
-    """Return trajectory and frame of each cell's observation; None where it is from no trajectory."""
+    """Return trajectory and frame of each cell's observation, or None if it is from no trajectory."""
     if trajectory_frames is None:
         return [None] * len(atlas.indices)
     places = trajectory_frames[atlas.indices].tolist()
@@ -191,7 +189,7 @@ def atlas_origins(atlas: Atlas, trajectory_frames: np.ndarray | None) -> list[tu
 
 
 def grid_arrays(grids: Mapping[float, Sequence[Examples]], atlas: Atlas) -> dict[str, np.ndarray]:
-    """Return a layer's grids, one per channel for each density, as the chunk of examples has them."""
+    """Return a layer's grids, one per channel and density, in the form of the chunk of examples."""
     arrays: dict[str, np.ndarray] = {}
     for density, by_channel in grids.items():
         key = number_text(density)
@@ -202,7 +200,7 @@ def grid_arrays(grids: Mapping[float, Sequence[Examples]], atlas: Atlas) -> dict
 
 
 def example_arrays(facts: FeatureFacts, atlas: Atlas) -> dict[str, np.ndarray]:
-    """Return examples by strength, histograms and overlap, as the chunk of examples has them."""
+    """Return examples by strength, histograms and overlap, in the form of the chunk of examples."""
     arrays = {"histogram": facts.histogram, "overlap": facts.overlap.astype(np.float32)}
     for name, one in facts.examples.items():
         arrays[name] = np.stack([atlas.find_cells(one.places[..., 0]), one.places[..., 1]], axis=-1).astype(np.int32)
@@ -213,7 +211,7 @@ def example_arrays(facts: FeatureFacts, atlas: Atlas) -> dict[str, np.ndarray]:
 def effect_arrays(
     output: str, totals: Sequence[np.ndarray], peaks: Sequence[np.ndarray], firsts: Sequence[np.ndarray] | np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return examples by effect on an output, and a histogram of it, as the chunk of examples has them.
+    """Return examples by effect on an output, and a histogram of it, in the form of the chunk of examples.
 
     Arguments are those of `frames_by_effect`.
     """
@@ -225,7 +223,7 @@ def effect_arrays(
 
 
 def examples_meta(features: FeatureOptions, options: ExampleOptions, layer: PageLayer) -> dict[str, object]:
-    """Return what the header of a layer's chunk of examples says."""
+    """Return the header of a layer's chunk of examples."""
     density, densities = options.vis_subdiv_mult_default, features.vis_subdiv_mults
     if density is None:
         enough = [one for one in densities if min(grid_shape(layer.shape[:2], one)) >= FEWEST]

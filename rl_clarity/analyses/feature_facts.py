@@ -1,4 +1,4 @@
-"""Facts about a layer's features: measured once, kept as arrays, and described in the page's section of features."""
+"""Facts about a layer's features, which are computed once, stored as arrays, and shown in the section of features."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rl_clarity.visualization.feature_facts import FeatureFacts, Selection
 
 
 def observation_episodes(subject: Subject) -> np.ndarray:
-    """Return numbers (M,) of the episodes that the extra observations are from.
+    """Return the number (M,) of the episode that each extra observation is from.
 
     Observations of unknown origin count as from different episodes.
     """
@@ -29,13 +29,13 @@ def observation_episodes(subject: Subject) -> np.ndarray:
     if places is None:
         return numbers
     firsts = np.array(subject.trajectories.firsts, bool)
-    firsts[:, 0] = True  # two trajectories share no episode
+    firsts[:, 0] = True  # trajectories have different episodes
     episodes = np.cumsum(firsts).reshape(firsts.shape)
     return np.where(places[:, 0] >= 0, episodes[tuple(np.maximum(places, 0).T)], numbers)
 
 
 def measure_receptive_field(subject: Subject, layer: PageLayer, batch: int) -> ReceptiveField:
-    """Return the layer's receptive field at a few of the extra observations, as the page's section has it."""
+    """Return the layer's receptive field, measured on a few of the extra observations, for the page's section."""
     observations = subject.observations.observations
     chosen = np.unique(np.linspace(0, len(observations) - 1, IMAGES).round().astype(int))
     state, seen = states_of(subject, chosen), np.asarray(observations[chosen])
@@ -43,7 +43,7 @@ def measure_receptive_field(subject: Subject, layer: PageLayer, batch: int) -> R
 
 
 def describe_features(facts: FeatureFacts, features: LayerFeatures) -> list[FeatureStatistics]:
-    """Return what the page's section says of each feature, as it was fitted."""
+    """Return the description of the fitted features for the page's section."""
     assert features.stability is not None
     assert features.errors is not None
     return [
@@ -64,7 +64,7 @@ def facts_name(layer: PageLayer) -> str:
 
 
 def write_facts(files: PageFiles, layer: PageLayer, facts: FeatureFacts) -> str:
-    """Keep the facts for the tasks that follow; returns the file's name."""
+    """Write the facts for later tasks, and return the file's name."""
     arrays = {name: value for name, value in vars(facts).items() if name != "examples"}
     for name, selection in facts.examples.items():
         arrays |= {f"examples.{name}": selection.places, f"strengths.{name}": selection.strengths}
@@ -75,7 +75,7 @@ def write_facts(files: PageFiles, layer: PageLayer, facts: FeatureFacts) -> str:
 
 
 def load_facts(files: PageFiles, layer: PageLayer) -> FeatureFacts:
-    """Return the facts that `write_facts` kept."""
+    """Return the facts that `write_facts` wrote."""
     with np.load(io.BytesIO(files.directory.read(facts_name(layer)))) as arrays:
         names = [name.removeprefix("examples.") for name in arrays if name.startswith("examples.")]
         examples = {name: Selection(arrays[f"examples.{name}"], arrays[f"strengths.{name}"]) for name in names}

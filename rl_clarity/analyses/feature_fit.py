@@ -1,4 +1,6 @@
-"""Fitting the features of a layer: to which observations, how many, and how much of the attribution they cover."""
+"""Fit the features of a layer: choose the observations and the number of features, and measure how much of the
+attribution they cover.
+"""
 
 from __future__ import annotations
 
@@ -24,42 +26,42 @@ from rl_clarity.reduction.stability import stability
 from rl_clarity.visualization.dataset_examples import Examples
 
 ERROR_OBSERVATIONS = 128
-"""Observations on which errors and coverage are measured."""
+"""Number of observations on which errors and coverage are measured."""
 FIT_POSITIONS = 2**20
-"""Positions, of all observations together, that a fit draws its rows from."""
+"""Number of positions, over all observations, from which a fit draws its rows."""
 COVERAGE_POSITIONS = 2**15
-"""Positions, of all observations together, on which coverage is measured."""
+"""Number of positions, over all observations, on which coverage is measured."""
 
 
 @dataclass(frozen=True)
 class LayerFeatures:
-    """A layer's channel reduction, how good it is, and the dataset examples of its features."""
+    """The channel reduction of a layer, its errors, and the dataset examples of its features."""
 
     reduction: ChannelReduction
     error: float
     """Relative reconstruction error on observations that the reduction was fitted to."""
     fitted_on: int
-    """Observations that the reduction was fitted to."""
+    """Number of observations that the reduction was fitted to."""
     error_held_out: float | None
-    """Error on other observations; None if there are none."""
+    """Error on other observations, or None if there are none."""
     grids: Mapping[float, tuple[Examples, ...]]
-    """By density, one per feature."""
+    """By density, a grid for each feature."""
     mean: np.ndarray | None = None
-    """Mean activations (1, h, w, c) of those observations, where they are the baseline of attribution."""
+    """Mean activations (1, h, w, c) of these observations, if they are the baseline of attribution."""
     next_feature: float = 0.0
-    """What one more feature would add to the share of the attribution that the features cover."""
+    """Increase of the covered share of the attribution by one more feature."""
     side_weights: tuple[float, float] = (1.0, 0.0)
-    """Attribution per unit of activation above and below 0, relative to the larger one."""
+    """Attribution per unit of activation above and below 0, relative to the larger of the two."""
     stability: np.ndarray | None = None
-    """Similarity (K,) of each component to its counterparts in fits with other seeds; not kept."""
+    """Similarity (K,) of each component to its counterparts in fits with other seeds; not stored."""
     errors: np.ndarray | None = None
-    """Error (K,) where each feature has the largest part, on other observations if there are any; not kept."""
+    """Error (K,) at positions where each feature is the largest, on other observations if there are any; not stored."""
 
     def strengths(self, activations: np.ndarray) -> np.ndarray:
-        """Return how strong each feature is (..., K) at activations (..., c) of the layer, at least 0.
+        """Return the strength of each feature (..., K), at least 0, for activations (..., c) of the layer.
 
-        Activations below 0, as of a sum, count by their magnitude, as much as they are attributed in comparison with
-        those above 0: not at all where only a ReLU reads them.
+        Activations below 0, as after a sum, count by their magnitude, weighted by how much attribution they get
+        compared with those above 0. If only a ReLU reads them, the weight is 0.
         """
         above, below = self.side_weights
         magnitude = np.maximum(activations, 0)
@@ -69,9 +71,9 @@ class LayerFeatures:
 
 
 def divide_observations(options: ReductionOptions, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the indices of the observations that the reduction is fitted to, and of those that are held out.
+    """Return the indices of the observations that the reduction is fitted to, and of the held-out ones.
 
-    Both are spread over all; every tenth is held out by default.
+    Both are evenly distributed; by default every tenth observation is held out.
     """
     ends = np.floor(np.arange(1, count + 1) * options.nmf_held_out)
     apart = np.diff(ends, prepend=0) > 0
@@ -82,12 +84,14 @@ def divide_observations(options: ReductionOptions, count: int) -> tuple[np.ndarr
 
 
 def _spread(indices: np.ndarray, count: int) -> np.ndarray:
-    """Return at most so many of them, evenly spread."""
+    """Return at most `most` of the indices, at even distances."""
     return indices[np.linspace(0, len(indices) - 1, min(len(indices), count)).round().astype(int)]
 
 
 def fit_features(subject: Subject, layer: PageLayer, batch: int, threads: int, report: Report) -> LayerFeatures:
-    """Fit to the attribution of observations spread over all; measure the error on some of them and on others."""
+    """Fit to the attribution of evenly distributed observations, and measure the error on some of them and on
+    others.
+    """
     options, count = subject.options_of(ReductionOptions), len(subject.observations.observations)
     seed = subject.options.seed
     chosen, apart = divide_observations(options, count)
@@ -104,7 +108,7 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, threads: int, r
 
     def explain(observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         attribution = _attribution(subject, layer, observations, baseline)
-        return attribution.values[0], _sides(attribution)  # without the activations, which take as much memory
+        return attribution.values[0], _sides(attribution)  # drop the activations, which take as much memory
 
     parts = list(slices(fitted_on, batch))
     explained = prefetch(explain, (chosen[part] for part in parts), calls)
@@ -143,7 +147,9 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, threads: int, r
 def fit_reduction(
     rows: np.ndarray, options: ReductionOptions, most: int, sample: np.ndarray, seed: int
 ) -> ChannelReduction:
-    """Fit to attribution (..., c): as many features as asked for, or the fewest that cover enough of a sample."""
+    """Fit to attribution (..., c), with the requested number of features, or the fewest that cover enough of
+    a sample.
+    """
     if options.nmf_features != "auto":
         return ChannelReduction.fit(rows, most, seed)
     fewest, enough = 1, ChannelReduction.fit(rows, most, seed)
@@ -168,9 +174,9 @@ def _mean_activations(subject: Subject, layer: PageLayer, chosen: np.ndarray, ba
 
 
 def _some_positions(attribution: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Return attribution (n, count, c) at random positions of each observation; at all, where there are fewer.
+    """Return attribution (n, count, c) at random positions of each observation, or at all positions if there are fewer.
 
-    The fit draws far fewer rows than a layer has: so many to draw from are as good, and bound the memory.
+    The fit draws far fewer rows than a layer has positions, so this number is sufficient, and it bounds the memory.
     """
     rows = attribution.reshape(len(attribution), -1, attribution.shape[-1])
     if rows.shape[1] <= max(count, 1):
@@ -198,13 +204,13 @@ def _attribution(subject: Subject, layer: PageLayer, chosen: np.ndarray, baselin
 
 
 def states_of(subject: Subject, chosen: slice | np.ndarray) -> State:
-    """Return recurrent states before some of the extra observations."""
+    """Return the recurrent states before some of the extra observations."""
     states = subject.observations.states
     return None if states is None else tuple(np.asarray(part[chosen]) for part in states)
 
 
 def _sides(attribution: Attribution) -> np.ndarray:
-    """Return the sums of magnitudes (2, 2) where activations are above and below 0: of the attribution, and of the
+    """Return the sums of magnitudes (2, 2) at activations above and below 0, of the attribution and of the
     activations.
     """
     if attribution.activations.min() >= 0:
@@ -223,7 +229,8 @@ def _side_weights(sums: np.ndarray) -> tuple[float, float]:
     per_unit = np.divide(attribution, activations, out=np.zeros(2), where=activations > 0)
     if not per_unit.any():
         return 1.0, 0.0
-    above, below = np.round(per_unit / per_unit.max(), 4).tolist()  # the sums depend on the sizes of batches
+    # fixed, because the sums depend on the sizes of batches
+    above, below = np.round(per_unit / per_unit.max(), 4).tolist()
     return above, below
 
 

@@ -1,4 +1,4 @@
-"""Names of features, given by the caller; readers of a page can name features, too."""
+"""Names that the caller gives to features. Readers of a page can name features, too."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rl_clarity.base.errors import OptionError
 from rl_clarity.base.parsing import check_option
 
 LONGEST_NAME = 60
-"""Characters of a name."""
+"""Largest number of characters in a name."""
 _CONTROL = ("Cc", "Cf", "Cs", "Zl", "Zp")
-_JOINERS = "\u200c\u200d"  # Persian words and some emoji contain them
+_JOINERS = "\u200c\u200d"  # Persian words and some emoji contain these characters
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def check_feature_names(options: FeatureNameOptions, layers: Sequence[PageLayer]
 
 
 def layer_feature_names(options: FeatureNameOptions, layer: PageLayer) -> list[str | None]:
-    """Return the name of each of a layer's features (K), None for those without one."""
+    """Return the names of a layer's K features, with None for features without a name."""
     given: dict[int, str] = {}
     for key in options.feature_names.keys() & _keys(layer):
         given |= {int(number): name for number, name in options.feature_names[key].items()}

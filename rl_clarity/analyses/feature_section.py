@@ -1,4 +1,4 @@
-"""Section `features`: what the page says of the features of each layer."""
+"""The section `features`, which describes the features of each layer."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rl_clarity.pages.sections import SectionData
 
 @dataclass(frozen=True)
 class ReductionErrors:
-    """How good a channel reduction is."""
+    """Errors of a channel reduction."""
 
     error: float
     """Relative reconstruction error on observations that it was fitted to."""
     fitted_on: int
     """Number of these observations."""
     error_held_out: float | None
-    """The error on other observations; null if there are none."""
+    """Error on other observations; null if there are none."""
 
 
 @dataclass(frozen=True)
@@ -29,46 +29,46 @@ class FeatureStatistics:
     strongest: float
     """The strongest activation on the extra observations."""
     frames: float
-    """Share of these observations in which it is on."""
+    """Share of these observations in which the feature is on."""
     positions: float
-    """Share of all their positions at which it is on."""
+    """Share of all their positions at which the feature is on."""
     error: float | None
     """Relative reconstruction error of attribution at the positions where the feature has the largest part, on held-out
     observations if there are any."""
     stability: float
     """Cosine similarity of the component to its counterpart in two fits with other seeds and random starts."""
     twins: Sequence[int]
-    """Features (from 0) that overlap at least by half, both ways."""
+    """Features (from 0) that overlap with this one by at least half, in both directions."""
 
 
 @dataclass(frozen=True)
 class CoveredAttribution:
-    """What a layer's features account for."""
+    """The share of attribution that a layer's features cover."""
 
     next_feature: float
-    """What one more feature would add to the share, of the first output, on held-out observations."""
+    """Increase of that share by one more feature, for the first output, on held-out observations."""
     coverage: Mapping[str, float | None] | None = None
-    """By output, the features' share in the magnitudes of features and residual at all positions and steps."""
+    """By output, the features' share of the magnitudes of features and residual, over all positions and steps."""
 
 
 @dataclass(frozen=True)
 class LayerFeaturesEntry:
-    """The features of a layer. What is not computed yet, or was not asked for, is absent."""
+    """The features of a layer. What is not computed yet, or was not requested, is absent."""
 
     thumbnails: Sequence[ImageName]
     """One for each feature (K)."""
     chunk: ChunkName | None = None
-    """The dataset examples."""
+    """Chunk of the dataset examples."""
     names: Sequence[str | None] | None = None
     """Names of features (K) from the option `feature_names`."""
     reduction: ReductionErrors | None = None
     statistics: Sequence[FeatureStatistics] | None = None
-    """Of each feature (K)."""
+    """Statistics of each feature (K)."""
     signs: Mapping[str, Sequence[tuple[float, float]]] | None = None
     """By output and feature (K), how often it raises and lowers the output: shares of the steps in which its net
     attribution is above, or below, a fifth of its largest magnitude."""
     receptive_field: ReceptiveField | None = None
-    """Of a position."""
+    """Receptive field of a position."""
     facts: CoveredAttribution | None = None
     images: Mapping[str, Sequence[ExtraImageName]] | None = None
     """By `DENSITY x ZOOM`, one for each feature (K)."""
@@ -84,7 +84,7 @@ class AtlasEntry:
     images: Sequence[ImageName]
     columns: int
     per_image: int
-    """Cells of an image."""
+    """Number of cells of an image."""
     height: int
     width: int
     indices: Sequence[int]
@@ -101,6 +101,6 @@ class FeaturesSection(SectionData):
     kind = "features"
     title = "Features"
     layers: Mapping[str, LayerFeaturesEntry]
-    """Every layer but the input, by its `slug` in the section `attribution`."""
+    """Every layer except the input, by its `slug` in the section `attribution`."""
     observations: AtlasEntry | None = None
     """Absent until it is computed."""

@@ -1,4 +1,4 @@
-"""Features of a layer: its channel reduction, and the observations that each reduced channel responds to most."""
+"""The features of a layer: its channel reduction, and the observations to which each reduced channel responds most."""
 
 from __future__ import annotations
 
@@ -75,17 +75,17 @@ from rl_clarity.visualization.optimization import STEPS, optimize_images
 from rl_clarity.visualization.patches import draw_grid, draw_thumbnail
 
 ATLAS = "atlas"
-"""The task that writes the atlas of extra observations."""
+"""Name of the task that writes the atlas of extra observations."""
 THUMBNAIL_BYTES = 30_000
 FIT_PART = 10
-"""To measure the fit of a reduction, one tenth of its rows is used."""
+"""Share of the rows of a fit that is used to measure its time."""
 MEASURED_STEPS = 4
-"""To measure the optimization of images, so many steps are done."""
+"""Number of optimization steps that are done to measure their time."""
 
 
 @dataclass(frozen=True)
 class FeatureOptions:
-    """Images of features."""
+    """Options of images of features."""
 
     vis_subdiv_mults: tuple[float, ...] = (0.125, 0.25, 0.5, 1)
     """Densities of the grid of dataset examples, in cells per layer position."""
@@ -111,10 +111,10 @@ class FeatureOptions:
 
 @dataclass(frozen=True)
 class ExampleOptions:
-    """Dataset examples as the page shows them."""
+    """Options of dataset examples on the page."""
 
     vis_subdiv_mult_default: float | None = None
-    """Density when the page opens; by default the one with the fewest patches that has at least 3 x 3."""
+    """Density when the page opens; by default that with the fewest patches, at least 3 x 3."""
     vis_expand_mults: tuple[float, ...] = (1, 2, 4, 8)
     """Widths of the patches, in layer positions."""
     vis_expand_mult_default: float = 4
@@ -135,7 +135,7 @@ def _check_multiples(options: object, name: str) -> None:
 
 
 def check_defaults(features: FeatureOptions, examples: ExampleOptions) -> None:
-    """Raise OptionError for a default density or width that is not offered."""
+    """Raise OptionError for a default density or width that is not among the choices."""
     for name, offered in (
         ("vis_subdiv_mult_default", features.vis_subdiv_mults),
         ("vis_expand_mult_default", examples.vis_expand_mults),
@@ -182,19 +182,19 @@ class FeaturesAnalysis(Analysis[FeatureOptions, FeaturesSection]):
 
 
 def feature_layers(subject: Subject) -> list[PageLayer]:
-    """Return the layers that have features: all but the input."""
+    """Return the layers that have features, which are all but the input."""
     return [layer for layer in page_layers(subject.agent, subject.options) if not layer.is_input]
 
 
 def reduction_inputs(subject: Subject) -> list[object]:
-    """Return what decides the channel reduction, beside agent and samples."""
+    """Return everything that decides the channel reduction, in addition to agent and samples."""
     shared = {name: getattr(subject.options, name) for name in ("seed", "batch_size")}
     rule = subject.options_of(ReductionOptions).attr_quadrature
     return [subject.decisive(ReductionOptions), shared, RULES.source(rule)]
 
 
 def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> LayerFeaturesEntry:
-    """Return what the section says of a layer's features; what is not finished yet is left out."""
+    """Return the entry of a layer's features in the section, without what is not finished yet."""
     layer = finished_layer(layer, results)
     options, examples, channels = subject.options_of(FeatureOptions), subject.options_of(ExampleOptions), layer.channels
     names = layer_feature_names(subject.options_of(FeatureNameOptions), layer)
@@ -227,7 +227,7 @@ def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> LayerFe
 
 
 def _coverage(subject: Subject, layer: PageLayer, results: Results) -> dict[str, float | None] | None:
-    """By output, the magnitudes of the features' attribution relative to all; None until it is known."""
+    """Return by output the share of the features in the magnitudes of attribution, or None until it is known."""
     count = len(subject.trajectories.actions)
     finished = [results.get(f"attribution/{layer.name}/{trajectory + 1}") for trajectory in range(count)]
     facts = [one for one in finished if one is not None]
@@ -259,7 +259,9 @@ def examples_name(options: ExampleOptions, layer: PageLayer) -> ChunkName:
 
 
 def find_features(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
-    """Fit the layer's reduction, choose its dataset examples, write their images; `load_features` reads the rest."""
+    """Fit the layer's reduction, choose its dataset examples, and write their images. `load_features` loads the
+    results.
+    """
     options, files, report = subject.options_of(FeatureOptions), subject.files, work.report
     features = fit_features(
         subject, layer, min(work.frames, subject.options.batch_size), work.threads, subrange(report, 0, 0.6)
@@ -270,7 +272,7 @@ def find_features(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
     names: list[str] = []
     grids = []
     choose = partial(_choose_examples, options)
-    for part in slices(layer.channels, work.threads):  # few at a time: each is large
+    for part in slices(layer.channels, work.threads):  # only a few at a time, because each is large
         channels = range(part.start, part.stop)
         for channel, (examples, strongest) in zip(
             channels, in_threads(choose, [reduced.get(channel) for channel in channels]), strict=True
@@ -300,12 +302,12 @@ def find_features(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
 
 
 def fitted_layer(layer: PageLayer, features: LayerFeatures) -> PageLayer:
-    """Return the layer with as many features as were fitted, which `nmf_features="auto"` decides."""
+    """Return the layer with the number of fitted features, which `nmf_features="auto"` determines."""
     return dataclasses.replace(layer, channels=len(features.reduction.components))
 
 
 def finished_layer(layer: PageLayer, results: Results) -> PageLayer:
-    """Return the same from the facts of finished tasks, for what the page says of a layer."""
+    """Return the layer with the number of fitted features, from the facts of finished tasks."""
     facts = results.get(f"features/{layer.name}")
     return layer if facts is None else dataclasses.replace(layer, channels=facts["features"])
 
@@ -358,7 +360,7 @@ def _pack(features: LayerFeatures) -> bytes:
 def _reduced_activations(
     subject: Subject, layer: PageLayer, features: LayerFeatures, batch: int, report: Report
 ) -> Spool:
-    """Return a row (M, h, w) for each feature: its strength."""
+    """Return a row (M, h, w) for each feature with its strength."""
     observations = subject.observations.observations
     reduced = Spool(len(observations), layer.shape[:2])
     parts = slices(len(observations), min(subject.options.batch_size, batch))
@@ -374,7 +376,7 @@ def _reduced_activations(
 
 
 def _choose_examples(options: FeatureOptions, activations: np.ndarray) -> tuple[list[Examples], Examples]:
-    """Return the grids of a channel with such activations (M, h, w), and its thumbnail."""
+    """Return the grids and the thumbnail of a channel with activations (M, h, w)."""
     grids = dataset_grids(activations, options.vis_subdiv_mults)
     return grids, thumbnail(activations, options.vis_thumbnail_num_mult)
 
@@ -382,7 +384,7 @@ def _choose_examples(options: FeatureOptions, activations: np.ndarray) -> tuple[
 def write_grid_images(
     subject: Subject, layer: PageLayer, channel: int, grids: Sequence[Examples], frames: np.ndarray
 ) -> list[str]:
-    """Write images of a channel's grids with patches of each width; returns their names."""
+    """Write images of a channel's grids with patches of each width. Return their names."""
     options = subject.options_of(FeatureOptions)
     names: list[str] = []
     for density, grid in zip(options.vis_subdiv_mults, grids, strict=True):
@@ -395,7 +397,7 @@ def write_grid_images(
 def write_optimized_images(
     subject: Subject, layer: PageLayer, reduction: ChannelReduction, steps: int = STEPS
 ) -> list[str]:
-    """Write, for each channel, an image that maximizes it; returns their names."""
+    """Write, for each channel, an image that maximizes it. Return their names."""
     norms = np.linalg.norm(reduction.components, axis=1, keepdims=True)
     directions = reduction.components / np.maximum(norms, 1e-12)
     rng = np.random.default_rng(subject.options.seed)
@@ -411,10 +413,12 @@ def write_optimized_images(
 
 
 def _held_bytes(layer: PageLayer, observations: int, fitted: int) -> float:
-    """Return memory beside a batch: rows of the fit, then the activations of a few channels; more is on disk."""
+    """Return the memory in addition to a batch: rows of the fit, then the activations of a few channels. The rest is on
+    disk.
+    """
     positions = math.prod(layer.shape[:2])
     rows = 4 * layer.shape[2] * min(FIT_POSITIONS, fitted * positions)
-    channel = 4 * positions * observations  # as computed, and padded
+    channel = 4 * positions * observations  # unpadded and padded
     return max(rows, min(HELD_BYTES, layer.channels * channel) + 2 * channel)
 
 
@@ -435,7 +439,7 @@ def _pieces(layer: PageLayer, observations: int, sample: Subject, frames: int) -
         linear_prefix=reducing.attr_linear_prefix,
     )
     yield gradients
-    values = np.nan_to_num(explain())  # the task itself reports attribution that is not finite
+    values = np.nan_to_num(explain())  # the task reports attribution that is not finite
     rows = min(FIT_ROWS, 2 * fitted * math.prod(layer.shape[:2]))
     few = max(layer.channels, min(rows // FIT_PART, values.size // values.shape[-1]))
     fit = functools.cache(partial(ChannelReduction.fit, values, layer.channels, seed, max_rows=few))

@@ -1,4 +1,4 @@
-"""The layers that a page explains, shared by the analyses of layers."""
+"""The layers that a page explains, which several analyses share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rl_clarity.pages.files import slugs
 from rl_clarity.visualization.colors import channel_hues, input_hues
 
 MOST_FEATURES = 16
-"""With `nmf_features="auto"`."""
+"""Largest number of features with `nmf_features="auto"`."""
 MEMORY_HINT = "leave the layer out (layer_kwargs), explain fewer outputs, or use a machine with more memory"
 
 
@@ -39,11 +39,11 @@ class LayerOptions:
     """Only layers whose name (`2b`, `block1`) or full name contains one of these."""
     op_is_one_of: tuple[str, ...] | None = None
     """Kinds of operation; `relu` stands for the other activations of a network without ReLUs. By default the layers
-    that everything passes through: ReLUs, or in a residual network the outputs of the residual blocks."""
+    through which every path passes: ReLUs, or in a residual network the outputs of the residual blocks."""
     bottleneck_only: bool = True
     """Only layers that every path from an earlier convolution reaches through a bottleneck of the network."""
     discard_first_n: int = 0
-    """Leave out the first n layers, which take longest and are often the least informative."""
+    """Omit the first n layers, which take longest and are often the least informative."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 0, "discard_first_n")
@@ -54,7 +54,7 @@ class AttributionFitOptions:
     """The attribution that the channel reduction is fitted to."""
 
     integrate_steps: int = 5
-    """Points on the path."""
+    """Number of points on the path."""
     max_paths: int | None = None
     """For compatibility with understanding-rl-vision: 1 or None, as the fit uses a single path."""
 
@@ -81,20 +81,20 @@ class ReductionOptions:
     """How the channels of a layer are reduced."""
 
     nmf_features: int | Literal["auto"] = 8
-    """Features that a layer is reduced to; `auto` for the fewest, up to 16, that cover `nmf_coverage`."""
+    """Number of features of a layer; `auto` for the fewest, up to 16, that cover `nmf_coverage`."""
     nmf_coverage: float = 0.9
     """Share of the attribution that `nmf_features="auto"` covers, on observations that are held out of the fit."""
     nmf_held_out: float = 0.1
-    """Share of the extra observations that the reduction is not fitted to: its error is measured on them."""
+    """Share of the extra observations that are not used in the fit but to measure its error."""
     nmf_attr_opts: AttributionFitOptions = AttributionFitOptions()
     """The attribution that the reduction is fitted to."""
     nmf_fit_observations: int | None = 1024
-    """Extra observations whose attribution the reduction is fitted to; all of them if None."""
+    """Number of extra observations whose attribution the reduction is fitted to; all if None."""
     attr_quadrature: str = "graded-midpoint"
     """Quadrature rule of integrated gradients: `graded-midpoint`, `gauss-legendre`, `midpoint` or `riemann`."""
     attr_baseline: str = "zero-layer"
-    """What attribution is measured against: activations of 0 (`zero-layer`), those at an image of zeros
-    (`zero-input`), or their mean over the observations that the reduction is fitted to (`mean`)."""
+    """Baseline of attribution: activations of 0 (`zero-layer`), those for an image of zeros (`zero-input`), or their
+    mean over the observations that the reduction is fitted to (`mean`)."""
     attr_linear_prefix: bool = True
     """Compute the linear operations that follow a layer once, instead of at every point of the path. This is faster,
     and changes attribution by rounding and by the small constant in L2 pooling."""
@@ -110,17 +110,18 @@ class ReductionOptions:
 
 @dataclass(frozen=True)
 class PageLayer:
-    """A layer, and what the page calls it."""
+    """A layer, and its label on the page."""
 
     name: str
     slug: str
     full_name: str
     shape: tuple[int, int, int]  # (h, w, c)
     channels: int
-    """Features: as many as are asked for, or with `nmf_features="auto"` the most that there can be."""
+    """Number of features: as requested, or with `nmf_features="auto"` the largest possible number."""
     is_input: bool = False
     label: str | None = None
-    """What the page calls the layer instead: a residual block, or a layer whose name is a number."""
+    """Label of the layer that the page shows instead of its name, for a residual block and for a layer whose name is a
+    number."""
 
     @property
     def hues(self) -> np.ndarray:
@@ -129,7 +130,7 @@ class PageLayer:
 
 
 def page_layers(agent: Agent, page: SubjectOptions) -> tuple[PageLayer, ...]:
-    """Return the layers of a page with such options. Raises OptionError where the options select none."""
+    """Return the layers of a page with these options. Raises OptionError if they select none."""
     options, most = select_options(page, LayersOptions), select_options(page, ReductionOptions).nmf_features
     chosen = choose_layers(agent, **asdict(options.layer_kwargs))
     names = [layer.name for layer in chosen]
@@ -152,9 +153,10 @@ def page_layers(agent: Agent, page: SubjectOptions) -> tuple[PageLayer, ...]:
 
 
 def _labels(layers: Sequence[Layer]) -> list[str | None]:
-    """Return the label that a layer has; else kind, short name and channels of layers whose name ends with a number.
+    """Return labels by layer: the layer's label if it has one, else kind, short name and channels for names that end
+    with a number.
 
-    Those are layers of a `torch.nn.Sequential`. A part of a module that is called twice is named `features.1`, then
+    Such layers are those of a `torch.nn.Sequential`. A submodule that is called twice is named `features.1`, then
     `features.1_1`.
     """
     shortened = short_names([layer.site.name.replace(".", "/") for layer in layers])
@@ -167,22 +169,22 @@ def _labels(layers: Sequence[Layer]) -> list[str | None]:
 
 
 def gradient_bytes(agent: Agent, shape: Sequence[int], scores: int) -> int:
-    """Return memory that one frame takes while scores are differentiated with respect to a layer of a shape (h, w, c).
+    """Return the memory for one frame while scores are differentiated with respect to a layer of shape (h, w, c).
 
-    It is that of a frame in each of the batches that the agent computes at once.
+    It is for a frame in each of the batches that the agent computes at once.
 
-    Six arrays of each score's gradient, a part of what the backward pass keeps, and twice the largest layer: an upper
-    bound, measured with TensorFlow.
+    The upper bound, measured with TensorFlow, is six arrays of each score's gradient, a part of what the backward pass
+    stores, and twice the largest layer.
     """
     sizes = [math.prod(site.shape) for site in feature_maps(agent.sites)] or [0]
     return parallel_calls(agent) * 4 * (6 * scores * math.prod(shape) + sum(sizes) // 4 + 2 * max(sizes))
 
 
 def parallel_tasks(agent: Agent, outputs: int) -> int:
-    """Return tasks that run at once while so many outputs are attributed.
+    """Return the number of tasks to run at once while this number of outputs is attributed.
 
-    One more than should call the agent at once, as one of them prepares or writes; not with several outputs, which take
-    much memory.
+    It exceeds the number of threads that should call the agent by one, because one task prepares or writes; not with
+    several outputs, which take much memory.
     """
     calls = parallel_calls(agent)
     return calls + 1 if calls > 1 and outputs == 1 else calls
@@ -195,7 +197,7 @@ def task_size(layer: PageLayer, frames: int) -> float:
 
 
 def sample_frames(sample: Subject, count: int) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
-    """Return observations (n, H, W, C) of a sample's first trajectory, at most `count`, and the states before them."""
+    """Return at most `count` observations (n, H, W, C) of a sample's first trajectory, and the states before them."""
     steps = slice(0, min(count, sample.trajectories.actions.shape[1]))
     return np.asarray(sample.trajectories.observations[0, steps]), sample.states(0, steps)
 

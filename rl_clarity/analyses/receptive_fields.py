@@ -1,9 +1,9 @@
-"""Receptive fields: the part of an observation that one position of a layer depends on, measured on any agent.
+"""Measure receptive fields, the part of an observation on which a position of a layer depends, for any agent.
 
-One row, or column, of an observation after the other is replaced by noise; the activations that change depend on it.
-That needs no gradients and no knowledge of the network. Not every dependence shows at every image, so the extent is the
-largest over all positions, channels and images. Most of a receptive field hardly matters (Luo et al., Understanding the
-Effective Receptive Field, 2016): its effective part is the central one that makes up 95 % of the change.
+One row or column of an observation after another is replaced by noise, and the activations that change depend on it.
+This needs neither gradients nor knowledge of the network. Not every dependence is visible for every image, so the
+extent is the largest over all positions, channels and images. Most of a receptive field hardly matters (Luo et al.,
+Understanding the Effective Receptive Field, 2016); its effective part is the central part with 95 % of the change.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.jobs.tasks import slices
 
 IMAGES = 4
-"""Observations that are changed."""
+"""Number of observations that are changed."""
 LINES = 96
-"""Rows, and columns, that are replaced at most; those of larger observations are replaced together."""
+"""Largest number of rows, and of columns, that are replaced separately; larger observations are divided into
+stripes."""
 EFFECTIVE = 0.95
 NOTICEABLE = 1e-6
-"""Smaller changes, relative to the largest, are errors of rounding."""
+"""Smaller changes, relative to the largest, count as rounding errors."""
 
 
 @dataclass(frozen=True)
 class ReceptiveField:
-    """Extent around the center of a position, in pixels of the observation."""
+    """The extent of a receptive field around the center of a position, in pixels of the observation."""
 
     height: float
     width: float
@@ -45,7 +46,8 @@ def receptive_field(
 ) -> ReceptiveField:
     """Measure the receptive field of a layer (h, w, c) at observations (n, H, W, C) uint8.
 
-    Fields that reach beyond the observation are as large as the part inside allows to see: at most twice its size.
+    Fields that extend beyond the observation are measured by the part inside, so the result is at most twice the
+    observation's size.
     """
     rng = np.random.default_rng([seed, 2])
     extents = [_extent(agent, site, observations, state, axis, batch, rng) for axis in (1, 2)]
@@ -56,13 +58,13 @@ def receptive_field(
 def _extent(
     agent: Agent, site: str, observations: np.ndarray, state: State, axis: int, batch: int, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Return the full and effective extent along an axis of the observations."""
+    """Return the full and the effective extent along an axis of the observations."""
     size = observations.shape[axis]
-    edges = np.unique(np.linspace(0, size, min(size, LINES) + 1).round().astype(int))  # of the stripes
+    edges = np.unique(np.linspace(0, size, min(size, LINES) + 1).round().astype(int))  # edges of the stripes
     influence = _influence(agent, site, observations, state, axis, edges, batch, rng)  # (stripes, positions)
     centers = (np.arange(influence.shape[1]) + 0.5) * size / influence.shape[1]
     near, far = (np.abs(edges[part, None] - centers) for part in (slice(None, -1), slice(1, None)))
-    reach = np.maximum(near, far)  # of a stripe from a position's center, to its farther edge
+    reach = np.maximum(near, far)  # distance from a position's center to the farther edge of a stripe
     changed = influence > NOTICEABLE * influence.max(initial=0)
     if not changed.any():
         return 0.0, 0.0
@@ -82,8 +84,8 @@ def _influence(
     batch: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return the absolute change (stripes, positions along the axis), summed over the rest, as each stripe becomes
-    noise.
+    """Return the absolute change (stripes, positions along the axis), summed over other axes, when each stripe is
+    replaced by noise.
     """
     total: np.ndarray | None = None
     for index in range(len(observations)):

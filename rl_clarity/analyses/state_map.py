@@ -1,4 +1,4 @@
-"""The state map: recurrent states, or what a layer computes, at each step, as points in the plane."""
+"""The state map shows recurrent states, or activations of a layer, at each step as points in the plane."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from rl_clarity.recordings.samples import Trajectories
 from rl_clarity.reduction.embedding import FITTED_ON, Method, embed, usable_perplexity
 
 STATE = "state"
-"""The source of a map of recurrent states; that of others is the name of a layer."""
+"""The source of a map of recurrent states. Other sources are names of layers."""
 MOST_POINTS = 20_000
-"""Steps that a map shows at most, at even distances."""
+"""Largest number of steps that a map shows, at even distances."""
 MEASURED_POINTS = 500
-"""Points that are embedded to measure the time."""
+"""Number of points that are embedded to measure the time."""
 LABELS = {
     "value": "value",
     "action": "action",
@@ -50,14 +50,14 @@ LABELS = {
     "behaviour": "behaviour",
     "strongest": "strongest component",
 }
-"""What points can be colored by, in order."""
+"""Values that can color points, with their labels, in order."""
 INTEGERS = ("trajectory", "frame", "color.action", "color.end", "color.cluster", "color.behaviour", "color.strongest")
 """Arrays of a chunk that are integers."""
 
 
 @dataclass(frozen=True)
 class StateMapOptions:
-    """A map of recurrent states, or of what a layer computes."""
+    """Options of a map of recurrent states, or of activations of a layer."""
 
     state_map: bool = False
     """Show the steps of all trajectories as points in the plane, close together where the agent's state is similar."""
@@ -67,7 +67,7 @@ class StateMapOptions:
     state_map_methods: tuple[Method, ...] = ("tsne", "pca")
     """Methods: `tsne`, `pca`, `umap`."""
     state_map_perplexity: float = 30
-    """Perplexity of t-SNE: the number of neighbors that a point has, about."""
+    """Perplexity of t-SNE, approximately the number of neighbors of a point."""
     state_map_subdir: str = "state_map/"
     """Directory of state maps."""
 
@@ -78,7 +78,7 @@ class StateMapOptions:
 
 
 def check_methods(name: str, methods: Sequence[str]) -> None:
-    """Raise OptionError for methods that `embed` does not have."""
+    """Raise OptionError for methods that `embed` does not support."""
     for method in methods:
         if method not in get_args(Method):
             raise OptionError(f"{name}={method!r} is not one of {', '.join(get_args(Method))}")
@@ -86,30 +86,30 @@ def check_methods(name: str, methods: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class MapEntry:
-    """A map of one method."""
+    """A map by one method."""
 
     source: str
     """`state`, the recurrent state, or the name of the layer."""
     label: str
-    """What the page calls the source."""
+    """Label of the source."""
     method: str
     """`tsne`, `pca` or `umap`."""
     chunk: ChunkName
     perplexity: float | None
-    """Of t-SNE."""
+    """Perplexity of t-SNE; null for other methods."""
     fitted_on: int
-    """Number of points that the map was fitted on; others are placed among them."""
+    """Number of points to which the map was fitted. Others are placed among them."""
 
 
 @dataclass(frozen=True)
 class MapColor:
-    """What points can be colored by."""
+    """Values that can color points."""
 
     key: str
     label: str
     kind: Literal["number", "category"]
     names: Sequence[str] | None = None
-    """Of a category's values 0, 1, ..."""
+    """Names of a category's values 0, 1, ..."""
 
 
 @dataclass(frozen=True)
@@ -119,13 +119,13 @@ class StateMapSection(SectionData):
     kind = "state_map"
     title = "State map"
     maps: Sequence[MapEntry]
-    """One for each method."""
+    """A map for each method."""
     colors: Sequence[MapColor]
 
 
 @dataclass(frozen=True)
 class Source:
-    """What a map is of: the recurrent state, or a layer."""
+    """The source of a map: the recurrent state, or a layer."""
 
     name: str
     """`state`, or the name of a layer."""
@@ -133,7 +133,9 @@ class Source:
     site: Site | None = None
 
     def vectors(self, agent: Agent | None, observations: np.ndarray, state: State) -> np.ndarray:
-        """Return vectors (B, D) float32: parts of the state side by side, or activations, averaged over positions."""
+        """Return vectors (B, D) float32: the parts of the state side by side, or activations averaged over
+        positions.
+        """
         if self.site is None:
             assert state is not None
             return np.concatenate([np.reshape(part, (len(part), -1)) for part in state], axis=1).astype(np.float32)
@@ -143,10 +145,11 @@ class Source:
 
 
 def find_source(agent: Agent | None, layer: str | None, observations: np.ndarray, state: State) -> Source:
-    """Return the layer of that name; without one the recurrent state, if there is one, else the last dense layer.
+    """Return the layer with a name; without a name the recurrent state, if there is one, else the last dense layer.
 
-    That is the last dense layer that the policy's logits, or the action values, depend on. A network without dense
-    layers is mapped by its last feature map. `observations` (B, H, W, C) are a few, to find out what depends on what.
+    The latter is the last dense layer on which the policy's logits, or the action values, depend. A network without
+    dense layers is mapped by its last feature map. `observations` (B, H, W, C) are a few that are used to find the
+    dependencies.
 
     Raises OptionError for an unknown layer.
     """
@@ -171,12 +174,14 @@ def _last_dense(agent: Agent, observations: np.ndarray, state: State) -> Site:
 
 
 def map_colors(played: Trajectories, advantages: np.ndarray | None, row: int = 0) -> dict[str, np.ndarray]:
-    """Return what the points of a trajectory can be colored by, each (T,); `advantages` (T,) of its steps, if known."""
+    """Return values (T,) that can color the points of a trajectory, by name. `advantages` (T,) are those of its steps,
+    if known.
+    """
     rewards = np.asarray(played.rewards[row], np.float64)
     firsts = np.asarray(played.firsts[row], bool)
     steps = np.arange(len(rewards))
     starts = np.maximum.accumulate(np.where(firsts, steps, 0))
-    remaining = np.cumsum(rewards[::-1])[::-1]  # sum from here to the end of the trajectory
+    remaining = np.cumsum(rewards[::-1])[::-1]  # sum from each step to the end of the trajectory
     later = np.append(np.flatnonzero(firsts), len(steps))
     ends = later[np.searchsorted(later, steps, side="right")]
     colors = {
@@ -197,7 +202,7 @@ def map_colors(played: Trajectories, advantages: np.ndarray | None, row: int = 0
 
 
 def color_entries(keys: Iterable[str], names: Mapping[str, Sequence[str]]) -> list[MapColor]:
-    """Return what the section says of colors; those with names of their values are categories."""
+    """Return the entries of colors in the section. Those with names of their values are categories."""
     present = set(keys)
     return [
         MapColor(key, label, "category" if key in names else "number", names.get(key))
@@ -214,13 +219,13 @@ def map_arrays(positions: np.ndarray, colors: Mapping[str, np.ndarray], **places
 
 
 def map_entry(source: Source, method: str, chunk: str, perplexity: float, fitted_on: int) -> MapEntry:
-    """Return what the section says of a map."""
+    """Return the entry of a map in the section."""
     known = perplexity if method == "tsne" else None
     return MapEntry(source.name, source.label, method, ChunkName(chunk), known, fitted_on)
 
 
 class StateMapAnalysis(Analysis[StateMapOptions, StateMapSection]):
-    """A map of all trajectories' steps."""
+    """A map of the steps of all trajectories."""
 
     kind = "state_map"
     needs_all = False
@@ -256,7 +261,7 @@ def mapped_steps(played: Trajectories) -> list[range]:
 
 
 def write_map(subject: Subject, work: Work) -> TaskResult:
-    """Write a chunk for each method. Facts: what the section says."""
+    """Write a chunk for each method. Return the contents of the section."""
     played, options = subject.trajectories, subject.options_of(StateMapOptions)
     steps = mapped_steps(played)
     source = find_source(subject.agent, options.state_map_layer, *sample_frames(subject, 4))

@@ -1,4 +1,4 @@
-"""Trajectories: frames, filmstrips, the numbers of every step, and bookmarks."""
+"""The analysis `trajectories`: frames, filmstrips, the numbers of every step, and bookmarks."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from rl_clarity.recordings.samples import Trajectories
 Name = TypeVar("Name", bound=str)
 GAMMA, LAMBDA = 0.999, 0.95
 SCRUB_STEPS = 512
-"""Steps in an image of the filmstrip."""
+"""Number of steps in an image of the filmstrip."""
 FILM_COLUMNS = 8
-"""Frames per row of the images that people can open."""
+"""Number of frames per row of the images for people."""
 
 
 @dataclass(frozen=True)
 class TrajectoryPageOptions:
-    """Frames, filmstrips and numbers along trajectories."""
+    """Options of frames, filmstrips and numbers along trajectories."""
 
     scrub_range: tuple[float, float] = (42 / 64, 44 / 64)
     """Part of each frame that the filmstrip shows, as fractions of the width."""
@@ -57,7 +57,7 @@ class TrajectoryPageOptions:
 
 @dataclass(frozen=True)
 class AdvantageOptions:
-    """Generalized advantage estimation, and bookmarks."""
+    """Options of generalized advantage estimation, and of bookmarks."""
 
     gae_gamma: float | None = None
     """Discount factor; from the checkpoint by default, or 0.999."""
@@ -75,15 +75,15 @@ class AdvantageOptions:
 
 @dataclass(frozen=True)
 class Series:
-    """Numbers along a trajectory of T steps, with A actions and G groups of them. What was not recorded is None."""
+    """Numbers along a trajectory of T steps, with A actions and G groups of actions. Unrecorded ones are None."""
 
     rewards: np.ndarray  # (T,)
     firsts: np.ndarray  # (T,) bool
-    actions: np.ndarray | None = None  # (T,), None where they are continuous
+    actions: np.ndarray | None = None  # (T,), None for continuous actions
     advantages: np.ndarray | None = None  # (T,), None without values and action values
     probabilities: np.ndarray | None = None  # (T, A)
-    logits: np.ndarray | None = None  # (T, A), or action values
-    groups: np.ndarray | None = None  # (T, G), sums of logits
+    logits: np.ndarray | None = None  # (T, A): logits, or action values
+    groups: np.ndarray | None = None  # (T, G): sums of logits
     values: np.ndarray | None = None  # (T,), None for action values and for an agent without a value
 
 
@@ -92,19 +92,19 @@ class Scrub:
     """Images of the filmstrip, which show the steps from left to right."""
 
     steps: int
-    """Steps in an image; the last image of a trajectory may have fewer."""
+    """Number of steps in an image; the last image of a trajectory may have fewer."""
     height: int
-    """The frame's height, or less for large frames."""
+    """Height of the frame, or less for large frames."""
     step_width: int
-    """Width of a step, of which the part `scrub_range` is shown."""
+    """Width of a step in pixels, which shows the part `scrub_range` of the frame."""
 
 
 @dataclass(frozen=True)
 class FrameSheets:
-    """Images of frames for people; the page draws from chunks."""
+    """Images of frames for people. The page draws frames from chunks."""
 
     columns: int
-    """Frames in a row."""
+    """Number of frames in a row."""
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,9 @@ class EpisodeSummary:
     """Its first step."""
     steps: int
     return_: float
-    """Undiscounted."""
+    """Undiscounted return."""
     end: Literal["done", "time limit", "ended", "cut"]
-    """Why it ended: `ended` if the reason is unknown, `cut` if the recording stops before the end."""
+    """Cause of the end: `ended` if it is unknown, `cut` if the recording stops before the end."""
 
 
 @dataclass(frozen=True)
@@ -128,9 +128,9 @@ class TrajectoryEntry:
     series: ChunkName
     scrub: Sequence[ImageName]
     frames: Sequence[ChunkName]
-    """One for each segment."""
+    """Chunk of each segment."""
     images: Sequence[ExtraImageName] = ()
-    """One for each segment."""
+    """Image of each segment."""
     episodes: Sequence[EpisodeSummary] | None = None
 
 
@@ -153,7 +153,7 @@ class Bookmarks:
 
 @dataclass(frozen=True)
 class TrajectoriesSection(SectionData):
-    """What happened along each trajectory."""
+    """The course of each trajectory."""
 
     kind = "trajectories"
     title = "Trajectories"
@@ -163,11 +163,11 @@ class TrajectoriesSection(SectionData):
     film: FrameSheets
     trajectories: Sequence[TrajectoryEntry]
     bookmarks: Bookmarks | None = None
-    """None where there are no advantages: for an agent without a value, and on pages of recordings."""
+    """None if there are no advantages: for an agent without a value, and on pages of recordings."""
 
 
 class TrajectoriesAnalysis(Analysis[TrajectoryPageOptions, TrajectoriesSection]):
-    """What happened along each trajectory."""
+    """Shows frames, numbers and bookmarks of each trajectory."""
 
     kind = "trajectories"
     needs_all = False
@@ -210,13 +210,13 @@ SHEETS = FrameSheets(FILM_COLUMNS)
 
 
 def scrub_images(frame_size: tuple[int, int], scrub_range: tuple[float, float]) -> Scrub:
-    """Return the sizes of filmstrips of frames of a height and width."""
+    """Return the sizes of filmstrips for frames of this height and width."""
     height, width, _ = filmstrips(np.zeros((1, *frame_size, 1), np.uint8), scrub_range).shape
     return Scrub(SCRUB_STEPS, height, width)
 
 
 def discounts(subject: Subject) -> tuple[float, float]:
-    """Return gamma and lambda of the advantages: options, else metadata, else defaults."""
+    """Return gamma and lambda for advantages from the options, else from metadata, else the defaults."""
     options, (gamma, lam) = subject.options_of(AdvantageOptions), recorded_discounts(subject.metadata)
     return (
         gamma if options.gae_gamma is None else float(options.gae_gamma),
@@ -225,13 +225,13 @@ def discounts(subject: Subject) -> tuple[float, float]:
 
 
 def recorded_discounts(metadata: JsonObject) -> tuple[float, float]:
-    """Return gamma and lambda in the metadata of an agent or a recording, or their defaults."""
+    """Return gamma and lambda from the metadata of an agent or a recording, or the defaults."""
     gamma, lam = metadata.get("gamma"), metadata.get("lambda")
     return GAMMA if gamma is None else float(gamma), LAMBDA if lam is None else float(lam)
 
 
 def compute_advantages(subject: Subject) -> list[np.ndarray | None]:
-    """Return advantages (T,) of the actions taken, of each trajectory; None for an agent without a value."""
+    """Return the advantages (T,) of the actions taken in each trajectory, or None for an agent without a value."""
     played, factors = subject.trajectories, discounts(subject)
     estimated = (estimates.compute_advantages(played.select(one), *factors) for one in range(len(played)))
     return [None if advantages is None else advantages[0] for advantages in estimated]
@@ -240,7 +240,7 @@ def compute_advantages(subject: Subject) -> list[np.ndarray | None]:
 def write_trajectory(
     subject: Subject, advantages: Sequence[np.ndarray | None], trajectory: int, work: Work
 ) -> TaskResult:
-    """Write one trajectory's frames, filmstrips and series; `advantages` (T,) of each trajectory."""
+    """Write the frames, filmstrips and series of a trajectory. `advantages` (T,) are those of each trajectory."""
     options, files = subject.options_of(TrajectoryPageOptions), subject.files
     steps = subject.trajectories.steps(trajectory)
     entry = trajectory_entry(options, trajectory, steps)
@@ -264,9 +264,7 @@ def write_trajectory(
 def compute_series(
     played: Trajectories, trajectory: int, advantages: np.ndarray | None, groups: Sequence[Sequence[int]]
 ) -> Series:
-    """Return the numbers along a trajectory; probabilities of an agent with action values are those of its greedy
-    policy.
-    """
+    """Return the numbers along a trajectory. For action values, the probabilities are those of the greedy policy."""
     actions = played.actions[trajectory]
     logits = probabilities = sums = None
     if played.policy_logits is not None:
@@ -301,11 +299,11 @@ SERIES_TYPES = {
     **{"actions": np.int32, "rewards": np.float32, "firsts": np.uint8, "advantages": np.float32},
     **{"probabilities": np.float32, "logits": np.float32, "groups": np.float32, "values": np.float32},
 }
-"""Arrays of a series in the order and of the types in which chunks contain them."""
+"""Arrays of a series, in the order and with the types of the chunk."""
 
 
 def series_arrays(series: Series) -> dict[str, np.ndarray | bytes]:
-    """Return the numbers along a trajectory, as the chunk contains them."""
+    """Return the numbers along a trajectory in the form of the chunk."""
     arrays = {name: getattr(series, name) for name in SERIES_TYPES}
     return {name: array.astype(SERIES_TYPES[name]) for name, array in arrays.items() if array is not None}
 
@@ -313,9 +311,9 @@ def series_arrays(series: Series) -> dict[str, np.ndarray | bytes]:
 def frame_arrays(
     frames: np.ndarray, stacks: np.ndarray | None = None, workers: int = 1
 ) -> dict[str, np.ndarray | bytes]:
-    """Return frames (n, H, W, 1 | 3) uint8 of a segment, as the chunk contains them.
+    """Return frames (n, H, W, 1 | 3) uint8 of a segment in the form of the chunk.
 
-    `stacks` (n, H, W', 1 | 3) are all frames of stacked observations side by side; `workers` threads encode.
+    `stacks` (n, H, W', 1 | 3) are all frames of stacked observations side by side. `workers` threads encode them.
     """
     arrays = _packed(encode_pngs(frames, workers))
     if stacks is not None:
@@ -331,7 +329,7 @@ def write_frames(
     stacks: np.ndarray | None = None,
     workers: int = 1,
 ) -> None:
-    """Write a segment's frames, as a chunk for the page and as an image for people; see `frame_arrays`."""
+    """Write the frames of a segment, as a chunk for the page and as an image for people; see `frame_arrays`."""
     files.write_chunk(chunk, frame_arrays(frames, stacks, workers))
     files.write_image(image, sheet(frames, FILM_COLUMNS))
 
@@ -358,7 +356,7 @@ def trajectory_entry(options: TrajectoryPageOptions, trajectory: int, steps: int
 def episode_entries(played: Trajectories, trajectory: int) -> list[EpisodeSummary]:
     """Return the episodes of a trajectory.
 
-    An end is `done`, `time limit`, `ended` where the reason is not recorded, or `cut`: the recording stops before it.
+    An end is `done`, `time limit`, `ended` if the cause is unknown, or `cut` if the recording stops before the end.
     """
     firsts = np.asarray(played.firsts[trajectory], bool)
     starts = np.unique([0, *np.flatnonzero(firsts)])
@@ -374,7 +372,7 @@ def episode_entries(played: Trajectories, trajectory: int) -> list[EpisodeSummar
 
 
 def _end(played: Trajectories, trajectory: int, step: int) -> Literal["done", "time limit", "ended", "cut"]:
-    """Return why the episode of a step ended after it, if it did."""
+    """Return the cause of an episode's end after a step, or None."""
     truncated = played.truncated is not None and bool(played.truncated[trajectory, step])
     if played.dones is not None:
         ended = bool(played.dones[trajectory, step])

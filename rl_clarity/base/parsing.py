@@ -59,8 +59,8 @@ def parse(kind: type[Options], values: Mapping[str, Any] | Options | None, where
 
 
 def select_options(options: object, kind: type[Options]) -> Options:
-    """Return those options of a page that belong to a class, or the class's defaults if the page has none of its
-    fields.
+    """Return those of a page's options that belong to a class, or the class's defaults if the page's options do not
+    include it.
     """
     if type(options) is kind:
         return options

@@ -71,7 +71,7 @@ class Task:
     """Work that depends only on its inputs, and writes its own files."""
 
     name: str
-    """Parts separated by `/`, the first of which names the stage: `frames/1`."""
+    """Components separated by `/`, of which the first names the stage: `frames/1`."""
     run: Callable[[Work], TaskResult]
     inputs: Any
     """JSON value of everything that decides the result."""

@@ -13,7 +13,7 @@ import numpy as np
 from rl_clarity.visualization.dataset_examples import NONE, Examples
 
 _FAINTEST = 15 / 255
-_OPAQUE_PERCENTILE = 90  # patches above this percentile are opaque
+_OPAQUE_PERCENTILE = 90  # pixels above this percentile are opaque
 _LIGHT, _DARK = 1.0, 0.75
 
 

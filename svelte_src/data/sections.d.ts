@@ -2,17 +2,17 @@
 
 /** Images of the filmstrip, which show the steps from left to right. */
 export interface Scrub {
-  /** Steps in an image; the last image of a trajectory may have fewer. */
+  /** Number of steps in an image; the last image of a trajectory may have fewer. */
   steps: number;
-  /** The frame's height, or less for large frames. */
+  /** Height of the frame, or less for large frames. */
   height: number;
-  /** Width of a step, of which the part `scrub_range` is shown. */
+  /** Width of a step in pixels, which shows the part `scrub_range` of the frame. */
   step_width: number;
 }
 
-/** Images of frames for people; the page draws from chunks. */
+/** Images of frames for people. The page draws frames from chunks. */
 export interface FrameSheets {
-  /** Frames in a row. */
+  /** Number of frames in a row. */
   columns: number;
 }
 
@@ -21,9 +21,9 @@ export interface EpisodeSummary {
   /** Its first step. */
   frame: number;
   steps: number;
-  /** Undiscounted. */
+  /** Undiscounted return. */
   return: number;
-  /** Why it ended: `ended` if the reason is unknown, `cut` if the recording stops before the end. */
+  /** Cause of the end: `ended` if it is unknown, `cut` if the recording stops before the end. */
   end: "done" | "time limit" | "ended" | "cut";
 }
 
@@ -32,9 +32,9 @@ export interface TrajectoryEntry {
   steps: number;
   series: string;
   scrub: string[];
-  /** One for each segment. */
+  /** Chunk of each segment. */
   frames: string[];
-  /** One for each segment. */
+  /** Image of each segment. */
   images: string[];
   episodes?: EpisodeSummary[];
 }
@@ -52,7 +52,7 @@ export interface Bookmarks {
   low: Bookmark[];
 }
 
-/** What happened along each trajectory. */
+/** The course of each trajectory. */
 export interface TrajectoriesSection {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -61,17 +61,17 @@ export interface TrajectoriesSection {
   scrub: Scrub;
   film: FrameSheets;
   trajectories: TrajectoryEntry[];
-  /** None where there are no advantages: for an agent without a value, and on pages of recordings. */
+  /** None if there are no advantages: for an agent without a value, and on pages of recordings. */
   bookmarks?: Bookmarks;
 }
 
-/** How good a channel reduction is. */
+/** Errors of a channel reduction. */
 export interface ReductionErrors {
   /** Relative reconstruction error on observations that it was fitted to. */
   error: number;
   /** Number of these observations. */
   fitted_on: number;
-  /** The error on other observations; null if there are none. */
+  /** Error on other observations; null if there are none. */
   error_held_out: number | null;
 }
 
@@ -79,19 +79,19 @@ export interface ReductionErrors {
 export interface FeatureStatistics {
   /** The strongest activation on the extra observations. */
   strongest: number;
-  /** Share of these observations in which it is on. */
+  /** Share of these observations in which the feature is on. */
   frames: number;
-  /** Share of all their positions at which it is on. */
+  /** Share of all their positions at which the feature is on. */
   positions: number;
   /** Relative reconstruction error of attribution at the positions where the feature has the largest part, on held-out observations if there are any. */
   error: number | null;
   /** Cosine similarity of the component to its counterpart in two fits with other seeds and random starts. */
   stability: number;
-  /** Features (from 0) that overlap at least by half, both ways. */
+  /** Features (from 0) that overlap with this one by at least half, in both directions. */
   twins: number[];
 }
 
-/** Extent around the center of a position, in pixels of the observation. */
+/** The extent of a receptive field around the center of a position, in pixels of the observation. */
 export interface ReceptiveField {
   height: number;
   width: number;
@@ -99,28 +99,28 @@ export interface ReceptiveField {
   effective_width: number;
 }
 
-/** What a layer's features account for. */
+/** The share of attribution that a layer's features cover. */
 export interface CoveredAttribution {
-  /** What one more feature would add to the share, of the first output, on held-out observations. */
+  /** Increase of that share by one more feature, for the first output, on held-out observations. */
   next_feature: number;
-  /** By output, the features' share in the magnitudes of features and residual at all positions and steps. */
+  /** By output, the features' share of the magnitudes of features and residual, over all positions and steps. */
   coverage?: Record<string, number | null>;
 }
 
-/** The features of a layer. What is not computed yet, or was not asked for, is absent. */
+/** The features of a layer. What is not computed yet, or was not requested, is absent. */
 export interface LayerFeaturesEntry {
   /** One for each feature (K). */
   thumbnails: string[];
-  /** The dataset examples. */
+  /** Chunk of the dataset examples. */
   chunk?: string;
   /** Names of features (K) from the option `feature_names`. */
   names?: (string | null)[];
   reduction?: ReductionErrors;
-  /** Of each feature (K). */
+  /** Statistics of each feature (K). */
   statistics?: FeatureStatistics[];
   /** By output and feature (K), how often it raises and lowers the output: shares of the steps in which its net attribution is above, or below, a fifth of its largest magnitude. */
   signs?: Record<string, [number, number][]>;
-  /** Of a position. */
+  /** Receptive field of a position. */
   receptive_field?: ReceptiveField;
   facts?: CoveredAttribution;
   /** By `DENSITY x ZOOM`, one for each feature (K). */
@@ -134,7 +134,7 @@ export interface AtlasEntry {
   count: number;
   images: string[];
   columns: number;
-  /** Cells of an image. */
+  /** Number of cells of an image. */
   per_image: number;
   height: number;
   width: number;
@@ -149,7 +149,7 @@ export interface AtlasEntry {
 export interface FeaturesSection {
   /** Text above a generic or custom panel. */
   caption?: string;
-  /** Every layer but the input, by its `slug` in the section `attribution`. */
+  /** Every layer except the input, by its `slug` in the section `attribution`. */
   layers: Record<string, LayerFeaturesEntry>;
   /** Absent until it is computed. */
   observations?: AtlasEntry;
@@ -189,15 +189,15 @@ export interface LayerEntry {
   effects: Record<string, number[]>;
   /** By output, the value that is shown at full brightness in each trajectory. */
   scales: Record<string, number[]>;
-  /** One for each trajectory. */
+  /** The chunk of totals of each trajectory. */
   totals: string[];
   /** By output, for each trajectory and segment; without groups, whose attribution is the sum of that of their actions (pages of earlier versions have chunks of groups). */
   attribution: Record<string, string[][]>;
   /** By output, 10th and 90th percentile of the contributions (K + 1) over steps; empty while attribution is missing, absent from older pages. */
   effect_spread: Record<string, [number, number][]>;
-  /** By output, what has full opacity in each trajectory where each position has the color of its strongest feature: 99.25 % of the positions do not exceed it. Also of each action less the policy's mean (`action-3-less-mean`). Empty while attribution is missing. */
+  /** By output, the value with full opacity in each trajectory if each position has the color of its strongest feature; 99.25 % of the positions do not exceed it. Also for each action less the policy's mean (`action-3-less-mean`). Empty while attribution is missing. */
   limits: Record<string, number[]>;
-  /** What the page calls the layer instead of `name`: a residual block (`block 2, 16 x 16 x 32`), or a layer whose name is a number, as in `torch.nn.Sequential`. */
+  /** Label of the layer that the page shows instead of `name`, for a residual block (`block 2, 16 x 16 x 32`) and for a layer whose name is a number, as in `torch.nn.Sequential`. */
   label?: string;
   /** By output, 1 - var(s(a) - features - residual) / var(s(a)) over all steps; null for an output that does not vary. Absent for the input, and while attribution is missing. */
   variance_share?: Record<string, number | null>;
@@ -212,37 +212,37 @@ export interface AttributionSection {
   /** Text above a generic or custom panel. */
   caption?: string;
   outputs: OutputInfo[];
-  /** The input first, if it is included. */
+  /** The layers. The input is first, if it is included. */
   layers: LayerEntry[];
-  /** `zero-input` or `mean`, where attribution is not measured against activations of 0. */
+  /** `zero-input` or `mean`, unless attribution is measured against activations of 0. */
   baseline?: string;
 }
 
-/** What becomes of an output when each of K features is ablated, over all ablated steps. */
+/** Changes of an output when each of K features is ablated, over all ablated steps. */
 export interface AblationSummary {
   /** Mean change (K) of the output. */
   mean: number[];
   /** Mean absolute change (K). */
   mean_abs: number[];
-  /** Correlation (K) of the *negative* change with the feature's net attribution: 1 where the output loses in proportion to what attribution credits the feature with; 0 where either is constant. */
+  /** Correlation (K) of the *negative* change with the feature's net attribution: 1 if the loss of the output is proportional to the attribution, 0 if either is constant. */
   correlation: number[];
 }
 
 /** Ablation of the features of a layer. */
 export interface AblatedLayer {
-  /** One for each trajectory. */
+  /** The chunk of each trajectory. */
   trajectories: string[];
-  /** Absent while results are missing. */
+  /** Summaries by output. Absent while results are missing. */
   outputs?: Record<string, AblationSummary>;
 }
 
-/** What becomes of outputs when a feature is ablated. */
+/** Changes of outputs when a feature is ablated. */
 export interface AblationSection {
   /** Text above a generic or custom panel. */
   caption?: string;
   /** Every n-th step is ablated. */
   every: number;
-  /** Every layer but the input, by its `slug` in the section `attribution`. */
+  /** Every layer except the input, by its `slug` in the section `attribution`. */
   layers: Record<string, AblatedLayer>;
 }
 
@@ -259,10 +259,10 @@ export interface MeasuredDifference {
   adjusted_p: number;
 }
 
-/** What becomes of play without a feature. */
+/** Differences of play with a feature ablated. */
 export interface BehaviorRow {
   layer: string;
-  /** Counted from 1. */
+  /** Number of the feature, counted from 1. */
   feature: number;
   /** Mean attribution of the output to the feature. */
   attribution: number;
@@ -270,7 +270,7 @@ export interface BehaviorRow {
   ablation: number | null;
   return_difference: number;
   interval: [number, number];
-  /** Like the two values above, those of the return. */
+  /** p-value of the return, corrected for the number of tests. */
   adjusted_p: number;
   return: MeasuredDifference;
   length: MeasuredDifference;
@@ -280,36 +280,36 @@ export interface BehaviorRow {
   actions: Record<string, MeasuredDifference>;
 }
 
-/** An animated PNG of an episode around the first step at which the actions differ. The unedited agent is at the left, the one without the feature at the right. */
+/** An animated PNG of an episode around the first step at which the actions differ. The unedited agent is on the left, the agent without the feature on the right. */
 export interface Clip {
   layer: string;
-  /** Counted from 1, as are `episode` and `step`. */
+  /** Number of the feature, counted from 1 as are `episode` and `step`. */
   feature: number;
   episode: number;
   step: number;
   image: string;
   /** The first step at which the actions differ. */
   still: string;
-  /** The return that is lost. */
+  /** The lost return. */
   lost: number;
 }
 
-/** What the agent achieves with a feature ablated, on the same levels as without. */
+/** The agent's play with each feature ablated, on the same levels as without ablation. */
 export interface BehaviorSection {
   /** Text above a generic or custom panel. */
   caption?: string;
   /** Number of pairs of episodes. */
   episodes: number;
-  /** Number of tests that p-values are corrected for. */
+  /** Number of tests for which p-values are corrected. */
   tests: number;
-  /** The output that `attribution` and `ablation` of the rows are of. */
+  /** The output to which `attribution` and `ablation` of the rows refer. */
   output: string;
   /** Names of what ended episodes, the most frequent of the unedited agent first. */
   causes: string[];
-  /** One for each feature. */
+  /** A row for each feature. */
   rows: BehaviorRow[];
   clips: Clip[];
-  /** Names of the report as JSON and CSV. */
+  /** Names of the report's files, JSON and CSV. */
   files: string[];
 }
 
@@ -360,27 +360,27 @@ export interface SaliencySection {
   agreement?: string;
 }
 
-/** A map of one method. */
+/** A map by one method. */
 export interface MapEntry {
   /** `state`, the recurrent state, or the name of the layer. */
   source: string;
-  /** What the page calls the source. */
+  /** Label of the source. */
   label: string;
   /** `tsne`, `pca` or `umap`. */
   method: string;
   chunk: string;
-  /** Of t-SNE. */
+  /** Perplexity of t-SNE; null for other methods. */
   perplexity: number | null;
-  /** Number of points that the map was fitted on; others are placed among them. */
+  /** Number of points to which the map was fitted. Others are placed among them. */
   fitted_on: number;
 }
 
-/** What points can be colored by. */
+/** Values that can color points. */
 export interface MapColor {
   key: string;
   label: string;
   kind: "number" | "category";
-  /** Of a category's values 0, 1, ... */
+  /** Names of a category's values 0, 1, ... */
   names?: string[];
 }
 
@@ -388,7 +388,7 @@ export interface MapColor {
 export interface StateMapSection {
   /** Text above a generic or custom panel. */
   caption?: string;
-  /** One for each method. */
+  /** A map for each method. */
   maps: MapEntry[];
   colors: MapColor[];
 }
@@ -401,19 +401,19 @@ export interface MeanReturn {
   episodes: number;
 }
 
-/** A checkpoint, and what it did along its trajectories. */
+/** A checkpoint, and statistics of its trajectories. */
 export interface CheckpointEntry {
   agent: string;
   recording: string;
   /** Name of its file, without its suffix. */
   name: string;
-  /** Training steps; null if neither metadata nor the name of the file say. */
+  /** Training steps; null if neither metadata nor the file name contain them. */
   step: number | null;
   returns: MeanReturn;
   /** Mean entropy of the policy along the trajectories, in nats; null for action values. */
   entropy: number | null;
   action_entropy: number;
-  /** Shares of the A actions that were taken. */
+  /** Shares of the A actions in its trajectories. */
   action_shares: number[];
   /** By output, the mean total of the maps along the trajectories, of the first method. */
   totals: Record<string, number>;
@@ -421,7 +421,7 @@ export interface CheckpointEntry {
   correlation: Record<string, number | null>;
 }
 
-/** The trajectory that is shown to every checkpoint, as in the section `trajectories` of its recording. A checkpoint played it, or it is the last of `recordings`, which has no other section. */
+/** The trajectory on which every checkpoint is compared, as in the section `trajectories` of its recording. Either a checkpoint played it, or it is the last of `recordings`, which has no other section. */
 export interface ReferenceTrajectory {
   agent: string;
   recording: string;
@@ -430,7 +430,7 @@ export interface ReferenceTrajectory {
   trajectory: number;
   /** Every n-th step has a map. */
   every: number;
-  /** One for each checkpoint. */
+  /** A chunk for each checkpoint. */
   shown: string[];
   divergence: string;
 }
@@ -439,7 +439,7 @@ export interface ReferenceTrajectory {
 export interface TrainingSection {
   /** Text above a generic or custom panel. */
   caption?: string;
-  /** One for each agent, in the order of training. */
+  /** An entry for each agent, in the order of training. */
   checkpoints: CheckpointEntry[];
   /** What `step` and the curve count: `steps` or `frames`. */
   unit: string;
@@ -515,13 +515,13 @@ export interface DirectionEntry {
   name: string;
   /** Standard deviation of the coordinate. */
   scale: number;
-  /** Share of the variance; null but for `pca`. */
+  /** Share of the variance; null except for `pca`. */
   explained: number | null;
-  /** Cosine with the matching direction of other seeds; null where it was not measured. */
+  /** Cosine with the matching direction for other seeds; null if it was not measured. */
   seed_stability: number | null;
-  /** Cosine with the matching direction of each half of the data; null where it was not measured. */
+  /** Cosine with the matching direction of each half of the data; null if it was not measured. */
   half_stability: number | null;
-  /** Excess kurtosis of the coordinate; null where the coordinate is constant, or while it is not measured. */
+  /** Excess kurtosis of the coordinate; null if the coordinate is constant, or while it is not measured. */
   kurtosis: number | null;
 }
 
@@ -543,21 +543,21 @@ export interface BehaviorsEntry {
 
 /** Influence of coordinates on later ones. */
 export interface CausesEntry {
-  /** L lags. */
+  /** The L lags. */
   lags: number[];
   /** Labels of the K clusters of arrays `.by`. */
   clusters: number[];
   chunk: string;
 }
 
-/** What becomes of outputs when the state is changed. */
+/** Changes of outputs when the state is changed. */
 export interface RememberingEntry {
   /** C changes: `reset`, `frozen`, `swapped`, `removed ICA 1`, ... */
   changes: string[];
   chunk: string;
 }
 
-/** What the states of a recurrent agent hold, with D directions. */
+/** The contents of a recurrent agent's states, with D directions. */
 export interface StatesSection {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -567,10 +567,10 @@ export interface StatesSection {
   autocorrelation_lags: number[];
   /** Labels of the columns of `readout`: the actions, and `value function` if there is one. */
   outputs: string[];
-  /** One for each trajectory. */
+  /** A chunk for each trajectory. */
   coordinates: string[];
   clusters: ClusterEntry[];
-  /** By part (`causes`, ...), why it is left out. */
+  /** By part (`causes`, ...), the reason why it is skipped. */
   skipped: Record<string, string>;
   behaviours: BehaviorsEntry | null;
   causes: CausesEntry | null;
@@ -578,17 +578,17 @@ export interface StatesSection {
   cards?: string;
 }
 
-/** What is explained. */
+/** A target that is explained. */
 export interface WindowTarget {
   /** `value`, `action` or `direction-3`. */
   id: string;
-  /** The value; the logit of the action that was taken less the mean of the others; a coordinate of the state before the step. */
+  /** The value; the logit of the action taken less the mean of the others; or a coordinate of the state before the step. */
   kind: "value" | "action" | "direction";
   label: string;
   direction?: number;
 }
 
-/** Why a window was chosen. */
+/** A reason why a window was chosen. */
 export interface WindowReason {
   kind: "direction" | "behaviour" | "episode";
   direction?: number;
@@ -596,7 +596,7 @@ export interface WindowReason {
   behaviour?: number;
 }
 
-/** A window that is explained. */
+/** A window that is explained, with its chunk. */
 export interface WindowEntry {
   trajectory: number;
   /** The step that is explained. */
@@ -614,12 +614,12 @@ export interface WindowsSection {
   /** Text above a generic or custom panel. */
   caption?: string;
   targets: WindowTarget[];
-  /** `whole`, with a simulator only, less `memory` goes through the world. */
+  /** Gradients of `memory` go through memory alone. With a simulator, `whole` minus `memory` goes through the world. */
   paths: ("memory" | "whole")[];
   stretches: WindowEntry[];
 }
 
-/** A measure of paired episodes, as of `rl_clarity.states.Intervention`. */
+/** A measure of paired episodes, as in `rl_clarity.states.Intervention`. */
 export interface InterventionRow {
   measure: string;
   unedited: number | null;
@@ -634,10 +634,10 @@ export interface InterventionRow {
 /** Episodes with directions exchanged or collapsed. */
 export interface InterventionEntry {
   label: string;
-  /** Directions, and what each is exchanged with; null for one that is collapsed. */
+  /** Directions, each with the one that it is exchanged with, or null if it is collapsed. */
   swap: ([number, number | null])[];
   rows: InterventionRow[];
-  /** An animated PNG of a pair, before and after. */
+  /** An animated PNG of a pair, without and with the change. */
   film: string;
 }
 
@@ -645,18 +645,18 @@ export interface InterventionEntry {
 export interface InterventionsSection {
   /** Text above a generic or custom panel. */
   caption?: string;
-  /** Pairs of episodes. */
+  /** Number of pairs of episodes. */
   episodes: number;
   interventions: InterventionEntry[];
-  /** Why there are none. */
+  /** Reason why there are no interventions. */
   skipped: string | null;
 }
 
-/** How much the value changes if parts of the frames are removed (`rl_clarity.deletion_test`). */
+/** How much the value changes if blocks of the frames are removed (`rl_clarity.deletion_test`). */
 export interface DeletionEntry {
   difference: number;
   interval: [number, number];
-  /** Shares of the parts that are removed. */
+  /** Shares of the blocks that are removed. */
   fractions: number[];
   by_saliency: number[];
   random: number[];
@@ -675,26 +675,26 @@ export interface QualityEntry {
   errors: Record<string, Record<string, ((number | null)[])[]>>;
 }
 
-/** Where the agent goes if it always takes one action. */
+/** The agent's displacement under each constant action. */
 export interface CompassEntry {
-  /** Labels. */
+  /** Labels of the actions. */
   actions: string[];
-  /** To the right and up. */
+  /** Displacements to the right and up. */
   displacements: [number, number][];
   expected: [number, number][];
-  /** Shares of the starts; null for an action without a direction. */
+  /** Shares of the starts with the expected direction; null for an action without a direction. */
   agreement: (number | null)[];
 }
 
-/** How good the simulator is. */
+/** The quality of the simulator. */
 export interface SimulatorSection {
   /** Text above a generic or custom panel. */
   caption?: string;
   quality: QualityEntry;
   compass: CompassEntry | null;
-  /** Animated PNGs: truth, posterior, prior with the true actions, agent in the loop. */
+  /** Animated PNGs of, from left to right, recorded frames, posterior, prior with the true actions, agent in the loop. */
   films: string[];
-  /** Steps that simulations start from. */
+  /** Number of steps from which simulations start. */
   context: number;
   horizon: number;
   /** Options of the simulator's training. */

@@ -1,4 +1,4 @@
-"""Attribution of an agent's outputs to its layers, one method per file."""
+"""Attribution of an agent's outputs to its layers and to the input, with a module for each method."""
 
 from rl_clarity.analyses.attribution.input_gradients import input_gradients
 from rl_clarity.analyses.attribution.input_integrated_gradients import input_integrated_gradients

@@ -1,4 +1,4 @@
-"""Attribution along each trajectory: outputs attributed to a layer, in reduced channels."""
+"""The analysis `attribution`: outputs are attributed to layers, in reduced channels, along each trajectory."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ from rl_clarity.visualization.rendering import full_scale, scale_of_peaks
 from rl_clarity.visualization.totals import channel_totals, magnitudes, peak_positions
 
 PATH_SCORES = 3
-"""Points of paths in reduced channels take as much memory as so many scores."""
+"""Memory of the points of paths in reduced channels, in units of the memory of a score."""
 PATH_FRAMES = 16
 """Maximum number of frames whose paths are followed together."""
 PATH_COST = 1.5
-"""Cost of a point of a path in reduced channels, relative to one of the straight path."""
+"""Cost of a point of a path in reduced channels, relative to a point of the straight path."""
 MEASURED_IMAGES = 8
-"""Frames whose images are rendered to measure them."""
+"""Number of frames whose images are rendered to measure the time."""
 
 
 _Encoded: TypeAlias = tuple[list[str], dict[str, np.ndarray], np.ndarray]
@@ -70,7 +70,7 @@ _Encoded: TypeAlias = tuple[list[str], dict[str, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Attributed:
-    """One output's attribution on n frames."""
+    """The attribution of an output on n frames."""
 
     channels: np.ndarray  # (n, h, w, K), in units of attribution
     residual: np.ndarray | None  # (n, h, w, 1); None for the input
@@ -79,7 +79,7 @@ class Attributed:
 
     @property
     def sums(self) -> dict[str, np.ndarray]:
-        """What the chunk of totals says of the frames: totals (n, K + 1, 2), peak (n, K, 2), gap and memory."""
+        """Arrays of the chunk of totals: totals (n, K + 1, 2), peak (n, K, 2), gap (`completeness`) and memory."""
         totals, peaks = channel_totals(self.channels, self.residual), peak_positions(self.channels)
         parts = {"totals": totals, "peak": peaks, "gap": self.gap, "memory": self.memory}
         return {name: values for name, values in parts.items() if values is not None}
@@ -129,7 +129,7 @@ class AttributionAnalysis(Analysis[AttributionOptions, AttributionSection]):
 
 
 def attributed_outputs(subject: Subject) -> list[OutputInfo]:
-    """Return the outputs that are attributed, in order."""
+    """Return the attributed outputs, in order."""
     if subject.info.has_value:
         outputs = [OutputInfo("value", "value", "value function")]
     else:
@@ -143,23 +143,24 @@ def attributed_outputs(subject: Subject) -> list[OutputInfo]:
 
 
 def scores_to_compute(subject: Subject) -> list[Score]:
-    """Return the scores to differentiate; groups are sums of them."""
+    """Return the scores to differentiate. Groups are sums of them."""
     outputs = [output for output in attributed_outputs(subject) if output.kind != "group"]
     return [output.kind if output.action is None else output.action for output in outputs]
 
 
 def held_scores(subject: Subject) -> int:
-    """Return scores whose gradients are held together, including what paths in reduced channels take, counted in
-    scores.
+    """Return the number of scores whose gradients are in memory together, including the equivalent of paths in reduced
+    channels.
 
-    Paths are followed in float64, and so is each score's sum along them: half as much as its gradients take.
+    Paths are computed in float64, and so is each score's sum along them, which takes half as much memory as its
+    gradients.
     """
     scores, paths = len(scores_to_compute(subject)), subject.options_of(AttributionOptions).attr_max_paths
     return scores if paths is None else scores + PATH_SCORES + scores // 2
 
 
 def attribution_inputs(subject: Subject) -> list[object]:
-    """Return what decides attribution, beside agent and samples."""
+    """Return everything that decides attribution, in addition to agent and samples."""
     groups = subject.info.action_groups
     outputs = [
         (output.id, None if output.group is None else groups[output.group].actions)
@@ -171,10 +172,10 @@ def attribution_inputs(subject: Subject) -> list[object]:
 
 
 def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, work: Work) -> TaskResult:
-    """Write one trajectory's attribution to one layer.
+    """Write the attribution of a trajectory to a layer.
 
-    Facts: each output's scale; at each step the position where each feature of the first output is strongest; and each
-    output's sums of magnitudes over all positions, of the features' attribution and of all.
+    The facts are each output's scale; at each step the position where each feature of the first output is strongest;
+    and each output's sums of magnitudes over all positions, of the features' attribution and of all attribution.
     """
     options, files = subject.options_of(AttributionOptions), subject.files
     features = None if layer.is_input else load_features(files, layer)
@@ -186,7 +187,7 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
     steps = subject.trajectories.actions.shape[1]
     outputs = attributed_outputs(subject)
     ids = [output.id for output in outputs]
-    sums: defaultdict[str, list[np.ndarray]] = defaultdict(list)  # by name in the chunk of totals
+    sums: defaultdict[str, list[np.ndarray]] = defaultdict(list)  # by name of the array in the chunk of totals
     peaks: dict[str, list[np.ndarray]] = {output: [] for output in ids}
     limits: dict[str, float] = {}
     images = RenderedImages(subject, layer, ids, steps) if options.attr_images else None
@@ -199,7 +200,7 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
         seed, state = [subject.options.seed, trajectory, segment], subject.states(trajectory, chosen)
         return explain(subject, layer, reduction, observations, state, seed, work.frames, baseline)
 
-    # Encodes and writes a segment while the next ones are explained.
+    # Encode and write a segment while the next ones are being explained.
     explained = prefetch(explain_segment, range(len(parts)), parallel_calls(subject.agent, work.threads))
     with ThreadPoolExecutor(thread_count()) as pool:
         for segment, (part, attributed) in enumerate(zip(parts, explained, strict=True)):
@@ -236,12 +237,14 @@ def explain(
     batch: int,
     baseline: Baseline = "zero-layer",
 ) -> dict[str, Attributed]:
-    """Return each output's attribution on a segment's frames, by the output's id, `batch` frames at a time."""
+    """Return the attribution of each output on a segment's frames, by the output's id, computing `batch` frames at a
+    time.
+    """
     if subject.options_of(AttributionOptions).attr_max_paths is not None:
         batch = min(batch, PATH_FRAMES)
     parts = []
     for part in slices(len(observations), batch):
-        rng = np.random.default_rng(seed)  # the same paths for each part
+        rng = np.random.default_rng(seed)  # use the same paths for each batch
         states = None if state is None else tuple(np.asarray(one[part]) for one in state)
         parts.append(_explain_batch(subject, layer, reduction, observations[part], states, rng, baseline))
     if len(parts) == 1:
@@ -278,7 +281,8 @@ def _explain_batch(
         observations,
         layer.full_name,
         scores,
-        steps=options.attr_integrate_steps if straight else 1,  # else only for what the attribution should add up to
+        # otherwise only for the sum that the attribution should have
+        steps=options.attr_integrate_steps if straight else 1,
         quadrature=reducing.attr_quadrature,
         state=state,
         baseline=baseline,
@@ -304,7 +308,7 @@ def _explain_batch(
         memory = result.scores_at_baseline - scores_without_memory(
             agent, observations, layer.full_name, scores, state, baseline
         )
-    # A group's features are the sums of its actions' features, which readers of the page add up, too.
+    # A group's features are the sums of its actions' features; readers of the page also compute them so.
     channels, residuals = zip(*(reduction.signed_transform(values) for values in result.values), strict=True)
     return {
         output: Attributed(
@@ -318,7 +322,7 @@ def _explain_batch(
 
 
 def score_rows(subject: Subject) -> dict[str, list[int]]:
-    """Return which of the computed scores an output is the sum of: a group's are those of its actions."""
+    """Return the indices of the computed scores whose sum is an output. For a group they are those of its actions."""
     outputs = attributed_outputs(subject)
     row = {output.id: i for i, output in enumerate(output for output in outputs if output.kind != "group")}
     groups = subject.info.action_groups
@@ -331,7 +335,7 @@ def score_rows(subject: Subject) -> dict[str, list[int]]:
 
 
 def sum_rows(values: Sequence[np.ndarray] | np.ndarray, rows: Sequence[int]) -> np.ndarray:
-    """Return the sum of some of the `values` of S scores; the same array for a single one."""
+    """Return the sum of some of the `values` of S scores, or the same array for a single score."""
     return functools.reduce(np.add, (values[row] for row in rows))
 
 
@@ -341,7 +345,7 @@ def _join(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
 
 
 def _limits(subject: Subject, attributed: Mapping[str, Attributed]) -> dict[str, float]:
-    """Return what has full opacity on a segment, by output, and by action less the policy's mean
+    """Return the value with full opacity on a segment, by output, and by action less the policy's mean
     (`action-0-less-mean`).
     """
     limits = {output: full_scale(one.channels, one.residual) for output, one in attributed.items()}
@@ -365,9 +369,9 @@ def _limits(subject: Subject, attributed: Mapping[str, Attributed]) -> dict[str,
 def _encode(
     subject: Subject, layer: PageLayer, trajectory: int, segment: int, item: tuple[str, Attributed]
 ) -> _Encoded:
-    """Write an output's chunk; return its name, the output's sums, and the largest value of each frame (n,).
+    """Write an output's chunk. Return its name, the output's sums, and the largest value of each frame (n,).
 
-    Groups have no chunk: readers add those of their actions.
+    Groups have no chunk, because readers add those of their actions.
     """
     output, one = item
     names: list[str] = []

@@ -1,4 +1,4 @@
-"""Baselines: the activations that a layer's attribution is measured against.
+"""Baselines: the activations to which a layer's activations are compared in attribution.
 
 Attribution adds up to the difference between the output at the layer's activations and that at the baseline.
 """
@@ -25,7 +25,7 @@ def check_baseline(name: str, baseline: Baseline) -> None:
 def layer_baseline(
     agent: Agent, baseline: Baseline, observations: np.ndarray, layer: str, state: State = None
 ) -> np.ndarray | None:
-    """Return the baseline of a layer (B or 1, *shape); None for zeros.
+    """Return the baseline of a layer (B or 1, *shape), or None for zeros.
 
     Args:
         baseline: "zero-layer"; "zero-input", the activations at an image of zeros; "mean", those of `observations`,

@@ -1,8 +1,8 @@
-"""Deletion and insertion: how fast an output changes when pixels are removed in the order of a map.
+"""Deletion and insertion: measure how fast an output changes when pixels are removed in the order of a map.
 
 RISE: Randomized Input Sampling for Explanation of Black-box Models (Petsiuk, Das and Saenko, 2018; arXiv 1806.07421).
-Removed pixels are blurred, as in perturbation saliency. A map that shows what an output depends on changes it faster
-than a random order does.
+Removed pixels are blurred, as in perturbation saliency. Removing pixels in the order of a good map changes the output
+faster than removing them in a random order.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def deletion_area(
         output: "policy", "value", or another score
         steps: number of steps
         insertion: begin with the blurred observation, and restore pixels instead; the change is from the blurred one
-        state: of a recurrent agent before the observations; its initial state if None
+        state: the state of a recurrent agent before the observations; its initial state if None
 
     Raises OptionError for an object that is not an agent and an unknown output, SamplesError for maps of another shape.
     """
@@ -76,7 +76,9 @@ def deletion_area(
 
 
 def pixel_ranks(maps: np.ndarray) -> np.ndarray:
-    """Return the rank of each pixel (B, H, W), 0 for the largest value; ties in the order of rows and columns."""
+    """Return the rank of each pixel (B, H, W), 0 for the largest value. Ties are ranked in the order of rows and
+    columns.
+    """
     flat = np.reshape(maps, (len(maps), -1))
     order = np.argsort(-flat, axis=1, kind="stable")
     ranks = np.empty_like(order)
@@ -85,12 +87,12 @@ def pixel_ranks(maps: np.ndarray) -> np.ndarray:
 
 
 def random_maps(shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
-    """Return maps (B, H, W) that give a random order."""
+    """Return maps (B, H, W) with a random order of pixels."""
     return rng.random(tuple(shape), np.float32)
 
 
 def center_maps(shape: Sequence[int]) -> np.ndarray:
-    """Return maps (B, H, W) that give the order of the distance from the center of the frame."""
+    """Return maps (B, H, W) whose values decrease with the distance from the center of the frame."""
     count, height, width = shape
     rows, columns = np.ogrid[:height, :width]
     distance = np.hypot(rows - (height - 1) / 2, columns - (width - 1) / 2)
@@ -108,7 +110,8 @@ def compare_orders(
     state: State = None,
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """Compare the area of `maps` with those of a random order and of the distance from the center, paired by frame.
+    """Compare the deletion area of `maps` with that of a random order and of the distance from the center, paired by
+    frame.
 
     Returns intervals of `area`, and of its differences `above_random` and `above_center`; positive differences mean
     that the map's order changes the output faster. Arguments are those of `deletion_area`.

@@ -1,4 +1,4 @@
-"""The files of attribution, and what the page's section says of a layer."""
+"""The files of attribution, and the section of the page that describes them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class LayerEntry:
     scales: Mapping[str, Sequence[float]]
     """By output, the value that is shown at full brightness in each trajectory."""
     totals: Sequence[ChunkName]
-    """One for each trajectory."""
+    """The chunk of totals of each trajectory."""
     attribution: Mapping[str, Sequence[Sequence[ChunkName]]]
     """By output, for each trajectory and segment; without groups, whose attribution is the sum of that of their actions
     (pages of earlier versions have chunks of groups)."""
@@ -96,12 +96,12 @@ class LayerEntry:
     """By output, 10th and 90th percentile of the contributions (K + 1) over steps; empty while attribution is missing,
     absent from older pages."""
     limits: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """By output, what has full opacity in each trajectory where each position has the color of its strongest feature:
-    99.25 % of the positions do not exceed it. Also of each action less the policy's mean (`action-3-less-mean`). Empty
-    while attribution is missing."""
+    """By output, the value with full opacity in each trajectory if each position has the color of its strongest
+    feature; 99.25 % of the positions do not exceed it. Also for each action less the policy's mean
+    (`action-3-less-mean`). Empty while attribution is missing."""
     label: str | None = None
-    """What the page calls the layer instead of `name`: a residual block (`block 2, 16 x 16 x 32`), or a layer whose
-    name is a number, as in `torch.nn.Sequential`."""
+    """Label of the layer that the page shows instead of `name`, for a residual block (`block 2, 16 x 16 x 32`) and for
+    a layer whose name is a number, as in `torch.nn.Sequential`."""
     variance_share: Mapping[str, float | None] | None = None
     """By output, 1 - var(s(a) - features - residual) / var(s(a)) over all steps; null for an output that does not vary.
     Absent for the input, and while attribution is missing."""
@@ -120,9 +120,9 @@ class AttributionSection(SectionData):
     title = "Attribution"
     outputs: Sequence[OutputInfo]
     layers: Sequence[LayerEntry]
-    """The input first, if it is included."""
+    """The layers. The input is first, if it is included."""
     baseline: str | None = None
-    """`zero-input` or `mean`, where attribution is not measured against activations of 0."""
+    """`zero-input` or `mean`, unless attribution is measured against activations of 0."""
 
 
 def chunk_name(options: AttributionOptions, layer: PageLayer, output: str, trajectory: int, segment: int) -> ChunkName:

@@ -1,4 +1,6 @@
-"""Rendered images of attribution, as Understanding RL Vision writes them: for people, not for the page."""
+"""Render images of attribution for people who open the folder, as understanding-rl-vision does. The page does not use
+them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from rl_clarity.pages.images import filmstrips, sheet, to_bytes
 from rl_clarity.visualization.rendering import render_attribution
 
 FILM_COLUMNS = 8
-"""Frames per row of an image."""
+"""Number of frames per row of an image."""
 
 
 def write_attribution_images(
@@ -30,7 +32,7 @@ def write_attribution_images(
     residual: np.ndarray | None,
     scale: float,
 ) -> list[str]:
-    """Write a segment's images, of every direction and selection, and their filmstrips; returns the names."""
+    """Write a segment's images for every direction and selection, and their filmstrips. Return their names."""
     names: list[str] = []
     for name, direction, channel in selections(channels.shape[-1], residual is not None):
         rendered = render_attribution(
@@ -46,19 +48,19 @@ def write_attribution_images(
 
 
 class RenderedImages:
-    """Rendered images of a trajectory: they need its scale, which is known when all attribution is computed."""
+    """Rendered images of a trajectory, which need the scale of the complete attribution."""
 
     def __init__(self, subject: Subject, layer: PageLayer, outputs: Sequence[str], steps: int) -> None:
         self._subject, self._layer, self._outputs, self._steps = subject, layer, outputs, steps
         self._values = Spool(steps, (*layer.shape[:2], layer.channels + (not layer.is_input)))
 
     def keep(self, output: str, part: range, channels: np.ndarray, residual: np.ndarray | None) -> None:
-        """Keep an output's attribution on some steps."""
+        """Store an output's attribution on some steps."""
         values = channels if residual is None else np.concatenate([channels, residual], axis=-1)
         self._values.put(self._outputs.index(output), part.start, values)
 
     def draw(self, trajectory: int, scales: Mapping[str, float], report: Report) -> list[str]:
-        """Write the images; returns their names."""
+        """Write the images, and return their names."""
         names, layer, parts = [], self._layer, segments(self._steps)
         for row, output in enumerate(self._outputs):
             for segment, part in enumerate(parts):

@@ -1,4 +1,4 @@
-"""The plain gradient with respect to the input."""
+"""Plain gradients with respect to the input."""
 
 from __future__ import annotations
 

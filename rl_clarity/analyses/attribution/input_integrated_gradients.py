@@ -34,7 +34,9 @@ def input_attribution(
     steps: int = 16,
     state: State = None,
 ) -> Attribution:
-    """Return integrated gradients of several outputs with their completeness gap; see `input_integrated_gradients`."""
+    """Return integrated gradients of several outputs with their completeness error; see
+    `input_integrated_gradients`.
+    """
     agent = require(agent, "forward", "tails", for_="integrated gradients of the input")
     if isinstance(baseline, str) and baseline not in BASELINES:
         raise OptionError(f"baseline={baseline!r} must be {' or '.join(map(repr, BASELINES))}, or an image")
@@ -68,11 +70,12 @@ def input_integrated_gradients(
             S outputs gives (S, B, H, W, C)
         baseline: "black"; "blurred", the observation under the blur of `perturbation_saliency`; or an image
             (H, W, C) or (B, H, W, C) from 0 to 255
-        steps: points on the path, by the midpoint rule
-        state: of a recurrent agent before the observations, held fixed; its initial state if None
+        steps: number of points on the path, by the midpoint rule
+        state: the state of a recurrent agent before the observations, held fixed; its initial state if None
 
     Summed over an observation, the result tends to the difference of the output between the observation and the
-    baseline as the steps grow; `input_attribution` returns it with this completeness gap. Stacked frames are the last
+    baseline as the steps grow; `input_attribution` also returns the remaining completeness error. Stacked frames are
+    the last
     axis: sum over it for one map, or over a frame's channels for a map of that frame.
     Raises OptionError for an object that is not an agent, an unknown output or baseline, an invalid state or number;
     SamplesError for observations of another shape or range.

@@ -2,8 +2,8 @@
 
 Axiomatic Attribution for Deep Networks (Sundararajan, Taly and Yan, 2017), with a hidden layer in place of the input:
 the activations a, less those of the baseline b, times the mean gradient of the score s on the straight line from b to
-a. Summed over positions and channels it tends to s(a) - s(b) as the steps grow; what is missing is the completeness
-gap.
+a. Summed over positions and channels it tends to s(a) - s(b) as the steps grow; the remaining difference is the
+completeness error.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from rl_clarity.base.threads import in_threads
 
 @dataclass(frozen=True)
 class Attribution:
-    """Attribution of S scores to a layer, and what it should add up to."""
+    """The attribution of S scores to a layer, with the scores that its sums should equal."""
 
     values: np.ndarray  # (S, B, h, w, c)
     activations: np.ndarray  # (B, h, w, c)
@@ -32,7 +32,7 @@ class Attribution:
 
     @property
     def totals(self) -> np.ndarray:
-        """Sums (S, B) over positions and channels."""
+        """Sums (S, B) of the attribution over positions and channels."""
         axes = tuple(range(1, self.activations.ndim))
         sums = in_threads(lambda values: values.sum(axis=axes, dtype=np.float64), self.values)
         return np.asarray(sums, np.float32)
@@ -57,7 +57,7 @@ def attribute(
     baseline: Baseline = "zero-layer",
     linear_prefix: bool = False,
 ) -> Attribution:
-    """Return integrated gradients of several scores, which share their forward passes; see `integrated_gradients`."""
+    """Return integrated gradients of several scores, which share forward passes; see `integrated_gradients`."""
     agent = require(agent, "tails", for_="integrated gradients")
     points, weights = quadrature_rule(quadrature, steps)
     start = layer_baseline(agent, baseline, observations, layer, state)
@@ -65,7 +65,7 @@ def attribute(
         _attribute_batch(tail, points.tolist(), weights.tolist(), start, linear_prefix)
         for tail in agent.tails(observations, layer, list(outputs), state)
     ]
-    if len(parts) == 1:  # without a copy, which takes as long as the product
+    if len(parts) == 1:  # in place, because a copy takes as long as the product
         return parts[0]
     return Attribution(
         np.concatenate([part.values for part in parts], axis=1),
@@ -107,13 +107,15 @@ def integrated_gradients(
         layer: a name from `select_layers`, or of any other site of the agent
         output: "value", an action's index (its logit), a sequence of indices (the sum of their logits), or weights by
             "value" or index (a linear combination)
-        steps: points on the path; 1 with `riemann` is gradient x activation
-        quadrature: "riemann" (the original's right sum), "midpoint", "graded-midpoint" or "gauss-legendre"
-        state: of a recurrent agent before the observations, held fixed; its initial state if None
-        baseline: where the path begins: "zero-layer", activations of 0; "zero-input", the activations at an image of
+        steps: number of points on the path; 1 with `riemann` is gradient x activation
+        quadrature: "riemann" (the right Riemann sum of the original program), "midpoint", "graded-midpoint" or
+        "gauss-legendre"
+        state: the state of a recurrent agent before the observations, held fixed; its initial state if None
+        baseline: the beginning of the path: "zero-layer", activations of 0; "zero-input", the activations at an image
+        of
             zeros; "mean", the mean activations of `observations`; or activations (h, w, c) or (B, h, w, c)
-        linear_prefix: compute the linear operations that follow the layer once instead of at each point, where the
-            agent knows them: the result is the same up to rounding and the small constant in L2 pooling
+        linear_prefix: compute the linear operations that follow the layer once instead of at each point, if the agent
+        knows them; the result is the same up to rounding and the small constant in L2 pooling
 
     Raises OptionError for an object that is not an agent, an unknown layer, output, quadrature or baseline, and an
     invalid state or number; SamplesError for observations of another shape or range.

@@ -32,7 +32,7 @@ def jacobian_saliency(
         observations: (B, H, W, C) as the agent takes them
         output: "policy" (the gradient of 1/2 |logits|^2), "value", or another score; a list of S outputs gives
             (S, B, H, W, C)
-        state: of a recurrent agent before the observations, held fixed; its initial state if None
+        state: the state of a recurrent agent before the observations, held fixed; its initial state if None
 
     Returns (B, H, W, C) float32. Raises OptionError for an object that is not an agent, an unknown output or an invalid
     state; SamplesError for observations of another shape or range.

@@ -1,4 +1,4 @@
-"""Which layers of an agent are explained."""
+"""Select the layers of an agent to explain."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def select_layers(
 ) -> list[str]:
     """Return the short names of the layers that meet all conditions, in the order of computation.
 
-    By default they are the layers that everything passes through: the ReLUs of a network without skip connections, the
+    By default they are the layers through which every path passes: the ReLUs of a network without skip connections, the
     outputs of the residual blocks of one that has them (`block1`, `block2`, ...: the last one of each shape).
 
     Args:
@@ -31,7 +31,7 @@ def select_layers(
         bottleneck_only: only operations such that every path from an earlier convolution to them passes through a
             bottleneck of the network (a node without which no path leads from the input to the outputs). Otherwise all
             of the kinds, by default all ReLUs
-        discard_first_n: drop the first n of those
+        discard_first_n: drop the first n of the remaining layers
 
     Raises OptionError for an object that is not an agent and, with the available layers, if no layer is left.
     """
@@ -86,6 +86,6 @@ def choose_layers(
 
 
 def _kinds(sites: Sequence[Site], words: Sequence[str]) -> Sequence[str]:
-    """Return the kinds of operation in lower case; ReLUs stand for other activations in a network that has none."""
+    """Return kinds of operation in lower case. ReLUs stand for other activations in a network that has none."""
     maps, kinds = feature_maps(sites), [word.lower() for word in words]
     return layer_kinds(maps) if "relu" in kinds and not any(site.kind in kinds for site in maps) else kinds

@@ -1,4 +1,4 @@
-"""What a recurrent state contributes to an output beside a layer's activations."""
+"""Compute the contribution of a recurrent state to an output that does not go through a layer's activations."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def scores_without_memory(
     state: State,
     baseline: Baseline = "zero-layer",
 ) -> np.ndarray:
-    """Return the scores (S, B) at a layer's baseline in the agent's initial state, instead of `state`.
+    """Return the scores (S, B) at a layer's baseline if the agent's initial state replaces `state`.
 
-    The best action, which the score "greedy" stands for, is that in `state`.
+    The score "greedy" stays that of the best action in `state`.
     """
     start = layer_baseline(agent, baseline, observations, layer, state)
     (shape,) = (site.shape for site in agent.sites if site.name == layer)

@@ -1,8 +1,8 @@
 """Attribution averaged over many paths, as in Understanding RL Vision (2020).
 
-A straight path moves all features together, so features that can stand for each other share what either would get
-alone. Here a path moves one half of the reduced channels early and the other half late; the mean over the choices of
-halves treats channels alike.
+A straight path moves all features together, so features that can replace each other share the attribution that either
+would get alone. Here a path moves one half of the reduced channels early and the other half late, and the mean over the
+choices of halves treats all channels alike.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rl_clarity.base.errors import OptionError
 
 @runtime_checkable
 class Reduction(Protocol):
-    """What a path needs of a channel reduction."""
+    """The methods of a channel reduction that paths need."""
 
     @property
     def components(self) -> np.ndarray: ...
@@ -49,10 +49,10 @@ def multi_path_attribution(
         layer: a name from `select_layers`
         reduction: a `ChannelReduction` of the layer
         output: "value", an action's index (its logit), or a sequence of indices (the sum of their logits)
-        steps: points on each path
-        max_paths: number of random paths; None is all of them (70 for 8 channels)
+        steps: number of points on each path
+        max_paths: number of random paths; None for all paths (70 for 8 channels)
         rng: draws the paths; numpy's default with seed 0 if None
-        state: of a recurrent agent before the observations, held fixed; its initial state if None
+        state: the state of a recurrent agent before the observations, held fixed; its initial state if None
         baseline: where the paths begin, as for `integrated_gradients`
 
     The attribution along a path is the sum over its steps of the step's change of the activations times the gradient at
@@ -104,7 +104,7 @@ def multi_path_attributions(
             f"the reduction has {components.shape[-1]} channels, layer {layer!r} has {activations.shape[-1]}: fit a "
             "reduction to this layer's attribution"
         )
-    # In float64: rounding of a path's points can cross a kink and move the result by 1e-4.
+    # Use float64, because rounding a path's points can cross a kink and change the result by 1e-4.
     start = layer_baseline(agent, baseline, observations, layer, state)
     difference = activations if start is None else activations - start.astype(np.float64)
     if start is None:
@@ -140,7 +140,7 @@ def _draw_halves(channels: int, count: int | None, rng: np.random.Generator | No
 
 
 def _early_halves(channels: int) -> Iterator[tuple[int, ...]]:
-    """Yield the channels that move early, one tuple per path; each split gives two paths, the halves exchanged."""
+    """Yield the channels that move early on each path. Each split gives two paths, with the halves exchanged."""
     half = channels // 2
     for chosen in combinations(range(channels), half):
         if channels % 2 == 0 and 0 not in chosen:

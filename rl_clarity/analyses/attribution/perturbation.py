@@ -30,9 +30,9 @@ from rl_clarity.base.threads import in_threads
 
 MODES = ("occlude", "searchlight")
 REFERENCE_HEIGHT = 80
-"""Stride and sigmas are in pixels of an observation of this height."""
+"""Height of an observation in whose pixels stride and standard deviations are given."""
 BATCH_BYTES = 2**26
-"""Perturbed observations that are evaluated together."""
+"""Bytes of perturbed observations that are evaluated together."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +56,10 @@ class PerturbationGrid:
         blur_sigma: float = 3,
         pixels: bool = False,
     ) -> PerturbationGrid:
-        """Return the grid of observations of H x W pixels.
+        """Return the grid for observations of H x W pixels.
 
-        Sizes are in pixels of an observation 80 pixels high, and scale with the height; with `pixels`, they are taken
-        as they are. Raises OptionError for sizes that are not above 0.
+        Sizes are in pixels of an observation 80 pixels high, and scale with the height. With `pixels` they do not
+        scale. Raises OptionError for sizes that are not above 0.
         """
         for name, size in (("stride", stride), ("mask_sigma", mask_sigma), ("blur_sigma", blur_sigma)):
             if not 0 < size < np.inf:
@@ -71,23 +71,23 @@ class PerturbationGrid:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(gh, gw)."""
+        """Shape (gh, gw) of the grid."""
         return -(-self.height // self.stride), -(-self.width // self.stride)
 
     @property
     def masks(self) -> np.ndarray:
-        """Masks (gh * gw, H, W) float32 from 0 to 1, row by row; made once for each grid."""
+        """Masks (gh * gw, H, W) float32 from 0 to 1, row by row. They are computed once per grid."""
         return _masks(self)
 
     def blurred(self, images: np.ndarray) -> np.ndarray:
-        """Return images (B, H, W, C) with each channel, of each stacked frame, blurred by itself."""
+        """Return images (B, H, W, C) in which each channel, of each stacked frame, is blurred separately."""
         from scipy.ndimage import gaussian_filter
 
         return np.asarray(gaussian_filter(images, (0, self.blur_sigma, self.blur_sigma, 0)), np.float32)
 
     def upsample(self, maps: np.ndarray) -> np.ndarray:
-        """Return maps (..., gh, gw) at every pixel (..., H, W) float32: bilinear between centers, constant beyond the
-        last.
+        """Return maps (..., gh, gw) at every pixel (..., H, W) float32, bilinear between centers and constant beyond
+        the outer ones.
         """
         rows, columns = (self._weights(size, count) for size, count in zip(self._size, self.shape, strict=True))
         return np.asarray(np.einsum("hi,...ij,wj->...hw", rows, maps, columns, optimize=True), np.float32)
@@ -97,7 +97,7 @@ class PerturbationGrid:
         return self.height, self.width
 
     def _weights(self, size: int, count: int) -> np.ndarray:
-        """Return weights (size, count) of the centers for each pixel along an axis."""
+        """Return the weights (size, count) of the centers for each pixel along an axis."""
         position = np.minimum(np.arange(size) / self.stride, count - 1)
         return np.maximum(0, 1 - np.abs(position[:, None] - np.arange(count)))
 
@@ -141,12 +141,14 @@ def perturbation_saliency(
             score: an action's index, a tuple of indices (the sum of their logits), "greedy", or weights by "value" or
             index. A list of S outputs gives (S, B, gh, gw), for the cost of one
         state: of a recurrent agent before the observations; its initial state if None
-        mode: "occlude" blurs the part; "searchlight" blurs everything else
-        signed: the change itself, s(I) - s(I'): positive where what is seen raises the output. Not for "policy"
+        mode: "occlude" blurs the part under the mask; "searchlight" blurs everything else
+        signed: return the change s(I) - s(I'), which is positive where the visible content raises the output. Not for
+        "policy"
         stride: distance of the centers
         mask_sigma: standard deviation of the masks
         blur_sigma: standard deviation of the blur
-        pixels: the three sizes are in pixels of the observation; else they are for a height of 80 and scale with it
+        pixels: whether the three sizes are in pixels of the observation; otherwise they are for a height of 80 and
+        scale with it
 
     Raises OptionError for an object that is not an agent, and an unknown output, mode or size; SamplesError for
     observations of another shape or range. Source: Greydanus et al. (2018), arXiv 1711.00138.
@@ -167,7 +169,7 @@ def perturbation_saliency(
 def _perturbed_results(
     agent: Agent, observations: np.ndarray, images: np.ndarray, state: State, grid: PerturbationGrid, mode: str
 ) -> Iterator[np.ndarray]:
-    """Yield heads at the perturbed images, one after another: for each observation, all masks."""
+    """Yield the heads at the perturbed images, all masks for one observation after another."""
     change = (grid.blurred(images) - images).reshape(len(images), -1)
     masks = np.repeat(grid.masks.reshape(len(grid.masks), -1), images.shape[-1], axis=1)  # (P, H * W * C)
     if mode == "searchlight":
@@ -201,9 +203,9 @@ def memory_saliency(
 
     Args:
         observations: (B, H, W, C) as the agent takes them
-        state: before the observations
+        state: the state before the observations
         output: as for `perturbation_saliency`; a list of S outputs gives (S, B)
-        strength: from 0 (the state stays as it is) to 1 (it is all zeros)
+        strength: from 0 (the state does not change) to 1 (it becomes zero)
 
     Raises OptionError for an object that is not an agent, an agent without a state, an unknown output or a strength out
     of range; SamplesError for observations of another shape or range.

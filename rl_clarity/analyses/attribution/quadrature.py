@@ -1,4 +1,4 @@
-"""Points and weights that integrate a path from 0 to 1."""
+"""Quadrature rules, with points and weights that integrate a path from 0 to 1."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from rl_clarity.base.registry import Registry
 Rule = Callable[[int], tuple[np.ndarray, np.ndarray]]
 
 GRADING = 1.75
-"""How much closer to 0 the points of `graded_midpoint` lie; from 1.5 to 2 its error is about the same."""
+"""Exponent that moves the points of `graded_midpoint` toward 0. Values from 1.5 to 2 have about the same error."""
 
 
 def riemann(steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the right Riemann sum of the original: i / n, each with weight 1 / n. Its error falls like 1 / n."""
+    """Return the right Riemann sum of the original program: i / n, each with weight 1 / n. Its error decreases as 1 /
+    n.
+    """
     return np.arange(1, steps + 1) / steps, np.full(steps, 1 / steps)
 
 
 def midpoint(steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the midpoint rule."""
+    """Return the points and weights of the midpoint rule."""
     return (np.arange(steps) + 0.5) / steps, np.full(steps, 1 / steps)
 
 
@@ -35,8 +37,8 @@ def gauss_legendre(steps: int) -> tuple[np.ndarray, np.ndarray]:
 def graded_midpoint(steps: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the midpoints of intervals that grow with the distance from 0.
 
-    The gradient of a ReLU network jumps, mostly near 0, where its biases decide: a rule with more points there is more
-    accurate than one for smooth functions. `python -m benchmarks.accuracy` compares them.
+    The gradient of a ReLU network jumps, mostly near 0, where its biases dominate. A rule with more points there is
+    more accurate than rules for smooth functions. `python -m benchmarks.accuracy` compares them.
     """
     ends = (np.arange(steps + 1) / steps) ** GRADING
     return (ends[1:] + ends[:-1]) / 2, np.diff(ends)
@@ -52,7 +54,8 @@ RULES: Registry[Rule] = Registry(
     },
     noun="quadrature",
 )
-"""Rules by name: from a number of steps to points and weights. `RULES.register` and entry points add to them."""
+"""Rules by name, functions from a number of steps to points and weights. `RULES.register` and entry points
+add rules."""
 
 
 def quadrature(rule: str, steps: int) -> tuple[np.ndarray, np.ndarray]:

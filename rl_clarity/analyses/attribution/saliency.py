@@ -1,4 +1,4 @@
-"""What saliency methods share: outputs that they explain, the input of the network, and grids over an observation."""
+"""Functions that saliency methods share: outputs, the input of the network, and grids over an observation."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SaliencyOutput: TypeAlias = Score
 """"policy" (all logits, or all action values), "value", or any other score: an action's index, a tuple of indices (the
 sum of their logits), "greedy", or weights by "value" or index."""
 SaliencyOutputs: TypeAlias = SaliencyOutput | list[Any]
-"""An output, or a list of several."""
+"""An output, or a list of outputs."""
 
 POLICY, GREEDY = "policy", "greedy"
 
 
 def as_outputs(output: SaliencyOutputs) -> list[SaliencyOutput]:
-    """Return a list of outputs; raise OptionError for an empty one."""
+    """Return a list of outputs. Raises OptionError for an empty one."""
     outputs = output if isinstance(output, list) else [output]
     if not outputs:
         raise OptionError("output=[]: at least one output is needed")
@@ -31,12 +31,12 @@ def as_outputs(output: SaliencyOutputs) -> list[SaliencyOutput]:
 
 
 def unlisted(values: np.ndarray, output: SaliencyOutputs) -> np.ndarray:
-    """Return values (S, B, ...) for a list of outputs, (B, ...) for a single one."""
+    """Return values (S, B, ...) for a list of outputs, and (B, ...) for a single output."""
     return values if isinstance(output, list) else values[0]
 
 
 def head_columns(outputs: Outputs) -> tuple[np.ndarray, dict[str, int]]:
-    """Return heads side by side (B, n), and the columns of each."""
+    """Return the heads side by side (B, n), and the columns of each head."""
     if outputs.q_values is not None:
         return outputs.q_values, {"q_values": outputs.q_values.shape[1]}
     assert outputs.policy_logits is not None
@@ -57,7 +57,7 @@ def network_input(agent: Agent, observations: np.ndarray, state: State = None) -
 
 
 def results_at(agent: Agent, observations: np.ndarray, images: np.ndarray, state: State) -> np.ndarray:
-    """Return heads (B, n) at images (B, H, W, C), which replace the network's input at the observations."""
+    """Return the heads (B, n) for images (B, H, W, C), which replace the network's input at the observations."""
     return head_columns(agent.forward(observations, state, write={INPUT: images}))[0]
 
 
@@ -81,7 +81,7 @@ def linear_scores(
     state: State = None,
     images: np.ndarray | None = None,
 ) -> list[Score]:
-    """Return scores that gradients of outputs can be taken of; "policy" is weighted by the logits at the observations.
+    """Return scores whose gradients can be computed. "policy" is weighted by the logits at the observations.
 
     `images` (B, H, W, C) replace the network's input. The network is only evaluated for "policy" and "greedy".
     """
@@ -115,7 +115,7 @@ def output_differences(
 
     Args:
         outputs: S outputs
-        results: heads side by side (B, n), at the observations
+        results: heads side by side (B, n) at the observations
         columns: columns of each head
         perturbed: the same (B, P, n) for the perturbed observations
         signed: s(I) - s(I') of each output, instead of half the squared change

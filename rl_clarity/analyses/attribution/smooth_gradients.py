@@ -38,8 +38,8 @@ def smooth_gradients(
         output: as for `jacobian_saliency`; a list of S outputs gives (S, B, H, W, C)
         samples: number of copies; the expected magnitude does not depend on it
         noise: standard deviation of the Gaussian noise, as a share of each observation's range of values
-        seed: of the noise, which is the same for an observation whatever the others are
-        state: of a recurrent agent before the observations, held fixed; its initial state if None
+        seed: seed of the noise, which does not depend on the other observations of the batch
+        state: the state of a recurrent agent before the observations, held fixed; its initial state if None
 
     Raises OptionError for an object that is not an agent, an unknown output, an invalid state or number; SamplesError
     for observations of another shape or range.

@@ -1,4 +1,4 @@
-"""Behavior: what an agent achieves, and how its episodes end, with and without a feature."""
+"""Ablation in play: compare the returns and ends of episodes with and without a feature."""
 
 from rl_clarity.analyses.behavior.analysis import BehaviorAnalysis
 from rl_clarity.analyses.behavior.options import BehaviorOptions

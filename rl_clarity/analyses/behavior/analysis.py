@@ -42,24 +42,24 @@ from rl_clarity.recordings.paired_play import Block, blocks, environment_of
 from rl_clarity.visualization.totals import mean_effects
 
 COMPARISON, UNEDITED = "comparison", "unedited"
-"""The task that compares all episodes, and the first part of the names of those of the agent itself."""
+"""The task that compares all episodes, and the first component of the names of tasks for the unedited agent."""
 BLOCK = 50
-"""Episodes that are played together, by one rank."""
+"""Number of episodes that a rank plays together."""
 MEASURED_EPISODES = 8
-"""Episodes that are played to measure the time."""
+"""Number of episodes that are played to measure the time."""
 MEASURED_STEPS = 64
-"""Steps after which they are cut."""
+"""Number of steps after which these episodes are cut."""
 LIKELY_LENGTH = 200
-"""Steps that an episode is assumed to take in the forecast."""
+"""Number of steps of an episode that the forecast assumes."""
 
 
 @dataclass(frozen=True)
 class BehaviorRow:
-    """What becomes of play without a feature."""
+    """Differences of play with a feature ablated."""
 
     layer: str
     feature: int
-    """Counted from 1."""
+    """Number of the feature, counted from 1."""
     attribution: float
     """Mean attribution of the output to the feature."""
     ablation: float | None
@@ -67,7 +67,7 @@ class BehaviorRow:
     return_difference: float
     interval: tuple[float, float]
     adjusted_p: float
-    """Like the two values above, those of the return."""
+    """p-value of the return, corrected for the number of tests."""
     return_: MeasuredDifference
     length: MeasuredDifference
     causes: Mapping[str, MeasuredDifference]
@@ -78,27 +78,27 @@ class BehaviorRow:
 
 @dataclass(frozen=True)
 class BehaviorSection(SectionData):
-    """What the agent achieves with a feature ablated, on the same levels as without."""
+    """The agent's play with each feature ablated, on the same levels as without ablation."""
 
     kind = "behavior"
     title = "Without a feature"
     episodes: int
     """Number of pairs of episodes."""
     tests: int
-    """Number of tests that p-values are corrected for."""
+    """Number of tests for which p-values are corrected."""
     output: str
-    """The output that `attribution` and `ablation` of the rows are of."""
+    """The output to which `attribution` and `ablation` of the rows refer."""
     causes: Sequence[str]
     """Names of what ended episodes, the most frequent of the unedited agent first."""
     rows: Sequence[BehaviorRow]
-    """One for each feature."""
+    """A row for each feature."""
     clips: Sequence[Clip]
     files: Sequence[str]
-    """Names of the report as JSON and CSV."""
+    """Names of the report's files, JSON and CSV."""
 
 
 class BehaviorAnalysis(Analysis[BehaviorOptions, BehaviorSection]):
-    """What the agent achieves with each feature ablated, compared with itself on the same levels."""
+    """Compares the agent's play with each feature ablated to its unedited play, on the same levels."""
 
     kind = "behavior"
     needs_all = True
@@ -115,7 +115,8 @@ class BehaviorAnalysis(Analysis[BehaviorOptions, BehaviorSection]):
     def tasks(self, subject: Subject, options: BehaviorOptions) -> Iterable[Task]:
         if not options.causal_episodes:
             return
-        agents = functools.lru_cache(maxsize=1)(partial(_ablated, subject))  # tasks of one agent follow each other
+        # the tasks of an agent run one after another
+        agents = functools.lru_cache(maxsize=1)(partial(_ablated, subject))
         layers, own = _layers(subject), _own_inputs(subject)
         for block in _blocks(subject):
             run = partial(_play_unedited, subject, block)
@@ -172,7 +173,7 @@ def _layers(subject: Subject) -> list[PageLayer]:
 
 
 def _own_inputs(subject: Subject) -> list[object]:
-    """Return what decides the episodes of the agent itself."""
+    """Return everything that decides the episodes of the unedited agent."""
     options = subject.options_of(BehaviorOptions)
     cause = None if options.causal_cause is None else source_hash(options.causal_cause)
     return [to_plain(environment_of(subject.agent)), subject.options.seed, options.causal_max_steps, cause]
@@ -191,7 +192,7 @@ def _ablated(subject: Subject, layer: PageLayer, feature: int) -> Agent:
 def _play_ablated(
     subject: Subject, block: Block, agents: Callable[..., Agent], layer: PageLayer, feature: int, work: Work
 ) -> TaskResult:
-    if feature >= finished_layer(layer, work.results).channels:  # `nmf_features="auto"` has found fewer
+    if feature >= finished_layer(layer, work.results).channels:  # `nmf_features="auto"` chose fewer features
         return TaskResult()
     return _play(subject, block, agents(layer, feature), work)
 
@@ -223,7 +224,7 @@ class Episodes:
     returns: np.ndarray  # (n,)
     lengths: np.ndarray  # (n,)
     causes: np.ndarray  # (n,) of texts
-    actions: np.ndarray  # (n, A): how often each was taken
+    actions: np.ndarray  # (n, A): how often each action was taken
 
     @classmethod
     def joined(cls, results: Results, name: str, count: int) -> Episodes:
@@ -238,7 +239,7 @@ class Episodes:
 
 
 def _compare_task(subject: Subject, layers: Sequence[PageLayer], work: Work) -> TaskResult:
-    """Compare all features' episodes with those of the agent itself; write the report and clips."""
+    """Compare the episodes with each feature ablated to those of the unedited agent, and write the report and clips."""
     options, results = subject.options_of(BehaviorOptions), work.results
     layers = [finished_layer(layer, results) for layer in layers]
     parts = _blocks(subject)
@@ -285,7 +286,9 @@ def _compare_task(subject: Subject, layers: Sequence[PageLayer], work: Work) -> 
 
 
 def _on_frames(subject: Subject, layer: PageLayer, feature: int) -> tuple[float, float | None]:
-    """Return the mean attribution of the first output to a feature, and the output's mean change when it is ablated."""
+    """Return the mean attribution of the first output to a feature, and the mean change of the output when it is
+    ablated.
+    """
     output, trajectories = attributed_outputs(subject)[0].id, range(len(subject.trajectories.actions))
     effects = mean_effects([read_totals(subject, layer, t)[output] for t in trajectories])
     change = None
@@ -296,12 +299,12 @@ def _on_frames(subject: Subject, layer: PageLayer, feature: int) -> tuple[float,
 
 
 def _unique(labels: Sequence[str]) -> list[str]:
-    """Return the labels of actions, with the action's number where several have the same."""
+    """Return labels of actions, with the action's number if several have the same label."""
     return [label if list(labels).count(label) == 1 else f"{label} ({i})" for i, label in enumerate(labels)]
 
 
 def flat_rows(rows: Sequence[BehaviorRow]) -> list[dict[str, object]]:
-    """Return the report with one value a column: a row for each feature and measure."""
+    """Return the report as rows with one value per column, a row for each feature and measure."""
     flat: list[dict[str, object]] = []
     for row in rows:
         measures = {

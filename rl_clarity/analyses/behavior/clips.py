@@ -1,4 +1,4 @@
-"""Clips: the same level with and without a feature, side by side, where the two ways of playing part."""
+"""Write clips of the same level with and without a feature, side by side, around the first different action."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from rl_clarity.pages.images import newest_frames
 from rl_clarity.recordings.paired_play import Block
 
 CLIPS = 4
-"""Clips of a page: of the features without which the most return is lost."""
+"""Number of clips of a page, for the features whose ablation loses the most return."""
 
 
 @dataclass(frozen=True)
 class Clip:
     """An animated PNG of an episode around the first step at which the actions differ.
 
-    The unedited agent is at the left, the one without the feature at the right.
+    The unedited agent is on the left, the agent without the feature on the right.
     """
 
     layer: str
     feature: int
-    """Counted from 1, as are `episode` and `step`."""
+    """Number of the feature, counted from 1 as are `episode` and `step`."""
     episode: int
     step: int
     image: ImageName
     still: ImageName
     """The first step at which the actions differ."""
     lost: float
-    """The return that is lost."""
+    """The lost return."""
 
 
 def write_clips(
@@ -46,9 +46,9 @@ def write_clips(
     blocks: Sequence[Block],
     ablated: Callable[[PageLayer, int], Agent],
 ) -> list[Clip]:
-    """Write a clip of each of some features, of the episode in which most return is lost without it.
+    """Write a clip for each of some features, of the episode in which its ablation loses the most return.
 
-    `losses` (features, n) are the returns lost in each pair of episodes.
+    `losses` (features, n) are the lost returns of each pair of episodes.
     """
     clips, used, options = [], set[int](), subject.options_of(BehaviorOptions)
     order = np.argsort(-losses.mean(axis=1), kind="stable")

@@ -13,7 +13,7 @@ from rl_clarity.recordings.options import EvaluationOptions
 
 @dataclass(frozen=True)
 class BehaviorOptions:
-    """Ablation in play."""
+    """Options of ablation in play."""
 
     causal_episodes: int = 0
     """Episodes that the agent plays with each feature ablated, on the same levels as without; 0 for none."""
@@ -22,7 +22,7 @@ class BehaviorOptions:
     causal_max_steps: int = EvaluationOptions.max_steps
     """Number of steps after which such an episode is cut off."""
     causal_cause: Cause | None = None
-    """Function (info, frames) that names what ended an episode; by default what the environment says."""
+    """Function (info, frames) that returns the cause of an episode's end; by default the environment's cause."""
     behavior_subdir: str = "behavior/"
     """Directory of the report on ablation in play, and of its clips."""
 

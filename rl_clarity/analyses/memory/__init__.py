@@ -1,1 +1,3 @@
-"""Pages of recurrent agents: what their states hold, how far back they remember, and which earlier step caused what."""
+"""Analyses of recurrent agents: the contents of their states, how far back memory reaches, and which earlier step
+caused an action.
+"""

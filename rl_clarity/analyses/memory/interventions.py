@@ -1,4 +1,4 @@
-"""Section `interventions`: the same episodes with and without directions of the state exchanged or collapsed."""
+"""The section `interventions`: the same episodes with and without directions of the state exchanged or collapsed."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ from rl_clarity.states.options import StateOptions
 from rl_clarity.states.parts import FittedStates
 
 MEASURED_STEPS = 8
-"""Steps that are played to measure the time."""
+"""Number of steps that are played to measure the time."""
 
 
 @dataclass(frozen=True)
 class InterventionOptions:
-    """Paired episodes with and without directions of the state."""
+    """Options of paired episodes with and without directions of the state."""
 
     interventions: int = 2
-    """Number of directions that are collapsed, one by one: those that the outputs depend on most."""
+    """Number of directions that are collapsed one by one, those on which the outputs depend most."""
     intervention_episodes: int = 20
-    """Pairs of episodes for each; 0 for none."""
+    """Number of pairs of episodes for each; 0 for none."""
     swap_directions_from: tuple[int, ...] = ()
-    """Directions that are exchanged, or collapsed, together in one more comparison, counted from 0: 10 5."""
+    """Directions that are exchanged, or collapsed, together in a further comparison, counted from 0: 10 5."""
     swap_directions_to: tuple[int | None, ...] = ()
-    """What each is exchanged with, or None to collapse it: 12 None."""
+    """The direction with which each is exchanged, or None to collapse it: 12 None."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 0, "interventions", "intervention_episodes")
@@ -57,13 +57,13 @@ class InterventionOptions:
         check_option(self, "swap_directions_to", paired, f"must have as many entries as swap_directions_from={sources}")
 
     def swaps(self) -> dict[int, int | None]:
-        """Return what is exchanged or collapsed."""
+        """Return the exchanged or collapsed directions."""
         return dict(zip(self.swap_directions_from, self.swap_directions_to, strict=True))
 
 
 @dataclass(frozen=True)
 class InterventionRow:
-    """A measure of paired episodes, as of `rl_clarity.states.Intervention`."""
+    """A measure of paired episodes, as in `rl_clarity.states.Intervention`."""
 
     measure: str
     unedited: float | None
@@ -81,10 +81,10 @@ class InterventionEntry:
 
     label: str
     swap: Sequence[tuple[int, int | None]]
-    """Directions, and what each is exchanged with; null for one that is collapsed."""
+    """Directions, each with the one that it is exchanged with, or null if it is collapsed."""
     rows: Sequence[InterventionRow]
     film: ImageName
-    """An animated PNG of a pair, before and after."""
+    """An animated PNG of a pair, without and with the change."""
 
 
 @dataclass(frozen=True)
@@ -94,14 +94,14 @@ class InterventionsSection(SectionData):
     kind = "interventions"
     title = "Interventions"
     episodes: int
-    """Pairs of episodes."""
+    """Number of pairs of episodes."""
     interventions: Sequence[InterventionEntry]
     skipped: str | None
-    """Why there are none."""
+    """Reason why there are no interventions."""
 
 
 class InterventionsAnalysis(Analysis[InterventionOptions, InterventionsSection]):
-    """What the agent does without a direction of its state."""
+    """Compares the agent's play with and without directions of its state."""
 
     kind = "interventions"
     needs_all = False
@@ -137,7 +137,7 @@ class InterventionsAnalysis(Analysis[InterventionOptions, InterventionsSection])
 
 
 def _intervene(subject: Subject, number: int, work: Work) -> TaskResult:
-    """Play one of the comparisons; or say why it is skipped, as where there is no environment."""
+    """Play one of the comparisons, or return why it is skipped, for example because there is no environment."""
     options, agent = subject.options_of(InterventionOptions), subject.agent
     fitted, analysis = fitted_states(subject), read_fit(subject)
     cards = subject.files.read_chunk(work.results[f"{FOLDER}/cards"]["chunk"])
@@ -164,10 +164,11 @@ def _intervene(subject: Subject, number: int, work: Work) -> TaskResult:
 
 
 def strongest_directions(fitted: FittedStates, readout: np.ndarray | None) -> np.ndarray:
-    """Return directions (D,), those that the actions depend on most first.
+    """Return the directions (D,), those on which the actions depend most first.
 
-    By the largest weight on an action, less the mean of all actions', times the standard deviation of the coordinate;
-    without gradients, by how far a standard deviation of the coordinate moves the state. `readout` (D, outputs).
+    They are ordered by the largest weight on an action, less the mean over all actions, times the standard deviation of
+    the coordinate; without gradients, by how far a standard deviation of the coordinate moves the state. `readout` is
+    (D, outputs).
     """
     spread = fitted.coordinates.std(axis=0)
     if readout is None:
@@ -189,6 +190,6 @@ def _pieces(sample: Subject, batch: int) -> Iterable[Piece]:
         return
     with closing(environment):
         steps = play(edited, environment, np.random.default_rng(seed))
-        yield Piece(partial(next, steps), 1)  # each comparison compiles an edited network
+        yield Piece(partial(next, steps), 1)  # each comparison compiles its edited network
         times = 2 * (options.intervention_episodes / episodes + 1) * max_steps / MEASURED_STEPS
         yield Piece(lambda: deque(islice(steps, MEASURED_STEPS), maxlen=0), times)

@@ -1,4 +1,4 @@
-"""Section `state_map` of a page about memory: the maps and colors of `analyze_states`."""
+"""The section `state_map` of a page about memory: the maps and colors of `analyze_states`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class MemoryMapAnalysis(Analysis[StateOptions, StateMapSection]):
 
 
 def _write_maps(subject: Subject, work: Work) -> TaskResult:
-    """Write a chunk for each method. Facts: what the section says."""
+    """Write a chunk for each method. Return the contents of the section."""
     fitted = fitted_states(subject)
     options, arrays = fitted.options, PARTS["maps"](fitted).arrays
     rows = arrays["map.rows"]

@@ -1,4 +1,6 @@
-"""Small recordings to measure the tasks of a page with: while it is planned, the agent has not played yet."""
+"""Small recordings on which the tasks of a page are measured, because the agent has not played when a page is
+planned.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,13 @@ from rl_clarity.states.parts import FittedStates
 
 EPISODES = 2
 STEPS = 64
-"""Steps of each episode, without the frames that a simulation starts from."""
+"""Number of steps of each episode, without the frames from which a simulation starts."""
 MEASURED_STATES = 500
-"""States that directions and clusters are fitted to, to measure the time."""
+"""Number of states that directions and clusters are fitted to, to measure the time."""
 
 
 class SampleRecording(Recording):
-    """The few steps of a sample, over and over, as episodes that are all the same."""
+    """A recording in which the few steps of a sample are repeated in identical episodes."""
 
     location = "the sample"
 
@@ -48,7 +50,7 @@ class SampleRecording(Recording):
 
 
 def sample_states(sample: Subject) -> FittedStates:
-    """Return the states of a `SampleRecording`, with directions and clusters that took no time to fit."""
+    """Return the states of a `SampleRecording` with directions and clusters that need no fit."""
     options = sample.options_of(StateOptions)
     data = read_states(SampleRecording(sample))
     units = data.states.shape[1]
@@ -59,7 +61,7 @@ def sample_states(sample: Subject) -> FittedStates:
 
 
 def random_states(sample: Subject, count: int) -> FittedStates:
-    """Return the same with random states of a single episode, in which fits find what differs."""
+    """Return random states of a single episode, in place of a sample's constant ones, for measuring fits."""
     fitted = sample_states(sample)
     data: StateData = fitted.data
     count = max(count, fitted.options.clusters + 1)

@@ -1,4 +1,4 @@
-"""Section `simulator`: how good the simulator is, and clips of it beside the truth."""
+"""The section `simulator`: the quality of the simulator, and clips of it beside the recorded frames."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from rl_clarity.world_models.rollouts import follow
 from rl_clarity.world_models.windows import Windows
 
 MEASURED_STEPS, MEASURED_WINDOWS = 2, 8
-"""Steps and windows that are simulated to measure the time."""
+"""Numbers of steps and windows that are simulated to measure the time."""
 
 
 @dataclass(frozen=True)
 class SimulatorPageOptions:
-    """What the page shows of a simulator."""
+    """Options of the page about a simulator."""
 
     quality_windows: int = 64
-    """Windows of the recording that its errors are measured on."""
+    """Number of windows of the recording on which its errors are measured."""
     clips: int = 4
     """Number of animated clips that show the simulator beside the recorded frames."""
 
@@ -43,12 +43,12 @@ class SimulatorPageOptions:
 
 @dataclass(frozen=True)
 class DeletionEntry:
-    """How much the value changes if parts of the frames are removed (`rl_clarity.deletion_test`)."""
+    """How much the value changes if blocks of the frames are removed (`rl_clarity.deletion_test`)."""
 
     difference: float
     interval: tuple[float, float]
     fractions: Sequence[float]
-    """Shares of the parts that are removed."""
+    """Shares of the blocks that are removed."""
     by_saliency: Sequence[float]
     random: Sequence[float]
     at: int
@@ -71,36 +71,37 @@ class QualityEntry:
 
 @dataclass(frozen=True)
 class CompassEntry:
-    """Where the agent goes if it always takes one action."""
+    """The agent's displacement under each constant action."""
 
     actions: Sequence[str]
-    """Labels."""
+    """Labels of the actions."""
     displacements: Sequence[tuple[float, float]]
-    """To the right and up."""
+    """Displacements to the right and up."""
     expected: Sequence[tuple[float, float]]
     agreement: Sequence[float | None]
-    """Shares of the starts; null for an action without a direction."""
+    """Shares of the starts with the expected direction; null for an action without a direction."""
 
 
 @dataclass(frozen=True)
 class SimulatorSection(SectionData):
-    """How good the simulator is."""
+    """The quality of the simulator."""
 
     kind = "simulator"
     title = "Simulator"
     quality: QualityEntry
     compass: CompassEntry | None
     films: Sequence[ImageName]
-    """Animated PNGs: truth, posterior, prior with the true actions, agent in the loop."""
+    """Animated PNGs of, from left to right, recorded frames, posterior, prior with the true actions, agent in
+    the loop."""
     context: int
-    """Steps that simulations start from."""
+    """Number of steps from which simulations start."""
     horizon: int
     fit: Mapping[str, object]
     """Options of the simulator's training."""
 
 
 class SimulatorAnalysis(Analysis[SimulatorPageOptions, SimulatorSection]):
-    """How good the simulator is."""
+    """Measures the simulator's quality, and writes clips of it."""
 
     kind = "simulator"
     needs_all = False
@@ -119,7 +120,7 @@ class SimulatorAnalysis(Analysis[SimulatorPageOptions, SimulatorSection]):
 
 
 def _quality(subject: Subject, work: Work) -> TaskResult:
-    """Measure the simulator on the recording. Facts: what the section says of it."""
+    """Measure the simulator on the recording. Return the contents of the section."""
     source, options = memory_source(subject), subject.options_of(SimulatorPageOptions)
     simulator = source.required_simulator
     quality = measure_quality(

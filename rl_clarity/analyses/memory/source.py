@@ -1,4 +1,4 @@
-"""What the analyses of a page about memory share: the recording, the analysis of its states, the simulator."""
+"""Data that the analyses of a page about memory share: the recording, the analysis of its states, the simulator."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from rl_clarity.world_models.options import FitOptions
 from rl_clarity.world_models.simulator import Simulator
 
 FOLDER = "states"
-"""Folder of the page with what `load_states` reads."""
+"""Folder of the page that `load_states` can read."""
 SIMULATOR = "simulator"
-"""Name of the simulator, or None, in the subject's metadata."""
+"""Key of the simulator (or None) in the subject's metadata."""
 FIT = "states/fit"
-"""The task that writes it."""
+"""Name of the task that writes this folder."""
 
 
 @dataclass(frozen=True)
 class PlayOptions:
-    """How the agent plays the episodes that the page shows."""
+    """Options of the play that the page shows."""
 
     episodes: int = 60
     """Number of episodes."""
@@ -57,12 +57,12 @@ class MemorySource:
     """The recording that is explained, and the simulator."""
 
     recording: Recording | None
-    """None while a page is only planned and the agent has not played."""
+    """The recording, or None while a page is planned and the agent has not played."""
     simulator: Simulator | None = None
 
     @property
     def required_recording(self) -> Recording:
-        """The recording, for tasks, which run when it is there."""
+        """The recording, for tasks, which run only after it exists."""
         assert self.recording is not None
         return self.recording
 
@@ -74,12 +74,12 @@ class MemorySource:
 
     @property
     def context(self) -> int:
-        """Frames that simulations start from."""
+        """Number of frames from which simulations start."""
         return int(self._fit.get("context", FitOptions.context))
 
     @property
     def horizon(self) -> int:
-        """Steps that the simulator was fitted for."""
+        """Number of steps that the simulator was fitted for."""
         return int(self._fit.get("horizon", FitOptions.horizon))
 
     @property
@@ -91,12 +91,14 @@ METHODS = {"pca": "PCA", "ica": "ICA", "nmf": "NMF", "nmf_positive": "NMF", "uni
 
 
 def direction_names(directions: Directions) -> list[str]:
-    """Return the names of directions as the page shows them: `ICA 1`, `ICA 2`, ..."""
+    """Return the names of directions on the page: `ICA 1`, `ICA 2`, ..."""
     return [f"{METHODS.get(directions.method, directions.method)} {number + 1}" for number in range(len(directions))]
 
 
 def memory_source(subject: Subject) -> MemorySource:
-    """Return what a page is made from; raises OptionError for a page that was not made by `explain_memory`."""
+    """Return the recording and simulator of a page. Raises OptionError for a page that `explain_memory` did
+    not make.
+    """
     if SIMULATOR not in subject.metadata:
         raise OptionError("pages about memory are made by explain_memory (rl-clarity memory)")
     return MemorySource(subject.recording, subject.metadata[SIMULATOR])
@@ -119,7 +121,7 @@ def fitted_states(subject: Subject) -> FittedStates:
 
 
 def places(fitted: FittedStates, rows: np.ndarray) -> np.ndarray:
-    """Return trajectories and frames (..., 2) int32 of rows (...) of the states; -1 for -1.
+    """Return trajectories and frames (..., 2) int32 of rows (...) of the states, with -1 for -1.
 
     Trajectories are the episodes that have steps, in order.
     """

@@ -1,4 +1,6 @@
-"""Section `states`: directions, clusters, behaviors, causes, and how far back memory reaches."""
+"""The section `states`: directions, clusters, behaviors, influence of earlier coordinates, and how far back memory
+reaches.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +43,9 @@ Arrays = dict[str, np.ndarray]
 Written = tuple[Arrays, dict[str, object]]
 """The arrays of a chunk, and facts about them."""
 MEASURED_STEPS, MEASURED_SAMPLES = 2, 16
-"""Steps that are replayed, and samples of influence, to measure the time."""
+"""Numbers of replayed steps and of samples of influence to measure the time."""
 SHOWN = ("cards", "behaviours", "causes", "memory")
-"""Parts of the analysis that the section shows; the state map is another section."""
+"""Parts of the analysis that the section shows. The state map has its own section."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +57,13 @@ class DirectionEntry:
     scale: float
     """Standard deviation of the coordinate."""
     explained: float | None
-    """Share of the variance; null but for `pca`."""
+    """Share of the variance; null except for `pca`."""
     seed_stability: float | None
-    """Cosine with the matching direction of other seeds; null where it was not measured."""
+    """Cosine with the matching direction for other seeds; null if it was not measured."""
     half_stability: float | None
-    """Cosine with the matching direction of each half of the data; null where it was not measured."""
+    """Cosine with the matching direction of each half of the data; null if it was not measured."""
     kurtosis: float | None
-    """Excess kurtosis of the coordinate; null where the coordinate is constant, or while it is not measured."""
+    """Excess kurtosis of the coordinate; null if the coordinate is constant, or while it is not measured."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ class CausesEntry:
     """Influence of coordinates on later ones."""
 
     lags: Sequence[int]
-    """L lags."""
+    """The L lags."""
     clusters: Sequence[int]
     """Labels of the K clusters of arrays `.by`."""
     chunk: ChunkName
@@ -97,7 +99,7 @@ class CausesEntry:
 
 @dataclass(frozen=True)
 class RememberingEntry:
-    """What becomes of outputs when the state is changed."""
+    """Changes of outputs when the state is changed."""
 
     changes: Sequence[str]
     """C changes: `reset`, `frozen`, `swapped`, `removed ICA 1`, ..."""
@@ -106,7 +108,7 @@ class RememberingEntry:
 
 @dataclass(frozen=True)
 class StatesSection(SectionData):
-    """What the states of a recurrent agent hold, with D directions."""
+    """The contents of a recurrent agent's states, with D directions."""
 
     kind = "states"
     title = "States"
@@ -117,10 +119,10 @@ class StatesSection(SectionData):
     outputs: Sequence[str]
     """Labels of the columns of `readout`: the actions, and `value function` if there is one."""
     coordinates: Sequence[ChunkName]
-    """One for each trajectory."""
+    """A chunk for each trajectory."""
     clusters: Sequence[ClusterEntry]
     skipped: Mapping[str, str]
-    """By part (`causes`, ...), why it is left out."""
+    """By part (`causes`, ...), the reason why it is skipped."""
     behaviours: BehaviorsEntry | None
     causes: CausesEntry | None
     memory: RememberingEntry | None
@@ -128,7 +130,7 @@ class StatesSection(SectionData):
 
 
 class StatesAnalysis(Analysis[StateOptions, StatesSection]):
-    """What the states of a recurrent agent hold."""
+    """Analyzes the states of a recurrent agent."""
 
     kind = "states"
     needs_all = False
@@ -144,7 +146,7 @@ class StatesAnalysis(Analysis[StateOptions, StatesSection]):
         yield self.task(
             subject, f"{FOLDER}/coordinates", partial(_write_coordinates, subject), inputs, size=steps,
             after=(FIT, f"{FOLDER}/behaviours"),
-            pieces=lambda sample, batch: (),  # it only copies numbers
+            pieces=lambda sample, batch: (),  # the task only copies numbers
             output_bytes=4 * steps * (options.count + 2),
         )  # fmt: skip
         for name in SHOWN:
@@ -175,12 +177,12 @@ class StatesAnalysis(Analysis[StateOptions, StatesSection]):
 
 
 def _fit(subject: Subject, work: Work) -> TaskResult:
-    """Write directions, coordinates and clusters as `StateAnalysis.save` does. Facts: what the section says of them."""
+    """Write directions, coordinates and clusters as `StateAnalysis.save` does. Return the contents of the section."""
     fitted = fit_states(
         subject.agent, read_states(memory_source(subject).required_recording), subject.options_of(StateOptions)
     )
     directions, facts = fitted.directions, fitted.facts()
-    facts["recording"] = facts["recording"].rstrip("/").rpartition("/")[2]  # the same wherever it is
+    facts["recording"] = facts["recording"].rstrip("/").rpartition("/")[2]  # independent of the recording's location
     analysis = StateAnalysis(directions, fitted.arrays(), combined_facts(facts, []))
     names = []
     for name, content in analysis.files().items():
@@ -225,7 +227,7 @@ def _write_coordinates(subject: Subject, work: Work) -> TaskResult:
 
 
 def _write_part(subject: Subject, name: str, work: Work) -> TaskResult:
-    """Write the chunk of a part. Facts: its name, what the section says of the part, and what was left out."""
+    """Write the chunk of a part. Return its name, the part's entry in the section, and what was skipped."""
     fitted = fitted_states(subject)
     part = PARTS[name](fitted)
     arrays, facts = _WRITERS[name](fitted, part)

@@ -1,4 +1,4 @@
-"""Section `stretches`: short windows of episodes, whose last step is explained by the steps before it."""
+"""The section `stretches`: short windows of episodes, whose last step is explained by the steps before it."""
 
 from __future__ import annotations
 
@@ -35,37 +35,38 @@ from rl_clarity.world_models.gradients import Target, flat_state, saliency_throu
 from rl_clarity.world_models.simulation import Simulation
 
 CHOICE = "stretches/choice"
-"""The task that chooses the windows."""
+"""Name of the task that chooses the windows."""
 TASK_WINDOWS = 10
-"""Windows of a task."""
+"""Number of windows per task."""
 AT_ONCE = 4
-"""Windows that are explained at once."""
+"""Number of windows that are explained at once."""
 End = Literal["top", "middle", "bottom"]
 ENDS: tuple[End, ...] = ("top", "middle", "bottom")
 MEASURED_STEPS = 2
-"""Steps of the windows that are explained to measure the time."""
+"""Number of steps of the windows that are explained to measure the time."""
 NOISE = 0.01
-"""Standard deviation of the noise in latents that gradients are averaged over; see `saliency_through_time`."""
+"""Standard deviation of the noise in latents over which gradients are averaged; see `saliency_through_time`."""
 
 
 @dataclass(frozen=True)
 class WindowOptions:
-    """Windows of steps that are explained through time."""
+    """Options of windows of steps that are explained through time."""
 
     windows: int = 100
-    """Number of windows at most; 0 for none. They end at steps where directions are high, middle and low, at examples
-    of each behavior, and at steps from all over the episodes."""
+    """Largest number of windows; 0 for none. They end at steps where directions are high, middle and low, at examples
+    of each behavior, and at steps from all episodes."""
     horizon: int = 16
-    """Steps of a window."""
+    """Number of steps of a window."""
     window_directions: int = 2
-    """Directions that are explained in each window beside those that it was chosen for: the largest ones there."""
+    """Number of directions that are explained in each window, those that are largest there, in addition to the
+    direction for which it was chosen."""
     window_points: int = 4
-    """Points between the mean frame of the recording and each frame that gradients are averaged over; without a
-    simulator only."""
+    """Number of points between the mean frame of the recording and each frame over which gradients are averaged; only
+    without a simulator."""
     window_grid: int = 32
-    """Rows and columns of saliency maps at most."""
+    """Largest number of rows and columns of saliency maps."""
     noise_copies: int = 4
-    """Copies of each simulation, with noise in its start, that gradients are averaged over."""
+    """Number of copies of each simulation, with noise in its start, over which gradients are averaged."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 0, "windows", "window_directions")
@@ -74,20 +75,20 @@ class WindowOptions:
 
 @dataclass(frozen=True)
 class WindowTarget:
-    """What is explained."""
+    """A target that is explained."""
 
     id: str
     """`value`, `action` or `direction-3`."""
     kind: Literal["value", "action", "direction"]
-    """The value; the logit of the action that was taken less the mean of the others; a coordinate of the state before
-    the step."""
+    """The value; the logit of the action taken less the mean of the others; or a coordinate of the state before the
+    step."""
     label: str
     direction: int | None = None
 
 
 @dataclass(frozen=True)
 class WindowReason:
-    """Why a window was chosen."""
+    """A reason why a window was chosen."""
 
     kind: Literal["direction", "behaviour", "episode"]
     direction: int | None = None
@@ -97,7 +98,7 @@ class WindowReason:
 
 @dataclass(frozen=True)
 class WindowChoice:
-    """A window of steps, whose last one is explained."""
+    """A window of steps, whose last step is explained."""
 
     trajectory: int
     frame: int
@@ -111,7 +112,7 @@ class WindowChoice:
 
 @dataclass(frozen=True)
 class WindowEntry(WindowChoice):
-    """A window that is explained."""
+    """A window that is explained, with its chunk."""
 
     chunk: ChunkName
 
@@ -124,20 +125,21 @@ class WindowsSection(SectionData):
     title = "Causes of single steps"
     targets: Sequence[WindowTarget]
     paths: Sequence[Literal["memory", "whole"]]
-    """`whole`, with a simulator only, less `memory` goes through the world."""
+    """Gradients of `memory` go through memory alone. With a simulator, `whole` minus `memory` goes through
+    the world."""
     stretches: Sequence[WindowEntry]
 
 
 @dataclass(frozen=True)
 class WrittenChunk:
-    """The chunk of a window, by the window's number."""
+    """The chunk of a window, with the window's number."""
 
     number: int
     name: str
 
 
 class WindowsAnalysis(Analysis[WindowOptions, WindowsSection]):
-    """Which earlier steps caused what the agent does, by gradients through its memory and through the world."""
+    """Finds the earlier steps that caused an action or a value, by gradients through memory and through the world."""
 
     kind = "stretches"
     needs_all = False
@@ -170,7 +172,7 @@ class WindowsAnalysis(Analysis[WindowOptions, WindowsSection]):
 
 
 def _choose(subject: Subject, work: Work) -> TaskResult:
-    """Choose the windows. Facts: what the section says of them, without chunks."""
+    """Choose the windows. Return the contents of the section, without chunks."""
     fitted, source = fitted_states(subject), memory_source(subject)
     options = subject.options_of(WindowOptions)
     cards = subject.files.read_chunk(work.results[f"{FOLDER}/cards"]["chunk"])
@@ -201,11 +203,11 @@ def _choose(subject: Subject, work: Work) -> TaskResult:
 def choose_windows(
     fitted: FittedStates, cards: Mapping[str, np.ndarray], clips: np.ndarray, count: int, context: int = 0
 ) -> dict[int, list[WindowReason]]:
-    """Choose at most `count` steps, as rows of the states, and say why each was chosen.
+    """Choose at most `count` steps, as rows of the states, with the reasons why each was chosen.
 
-    Half of them are the steps at the top, in the middle and at the bottom of each direction, a quarter examples of each
-    behavior (K, n, 2), and the rest at even distances in all episodes. Steps before which there is no other one, and
-    the first `context` ones that a simulation starts from, are left out.
+    Half of them are steps at the top, in the middle and at the bottom of each direction, a quarter examples of each
+    behavior (K, n, 2), and the others are at even distances in all episodes. The first step of an episode, and the
+    first `context` steps, from which a simulation starts, are not chosen.
     """
     starts, time = fitted.data.starts, fitted.data.time
     examples: list[tuple[int, WindowReason]] = []
@@ -249,7 +251,7 @@ def _explain(subject: Subject, part: slice, work: Work) -> TaskResult:
     fitted = fitted_states(subject)
     baseline = mean_frame(fitted.data)
     groups: dict[tuple[int, int], list[tuple[int, WindowChoice]]] = {}
-    for number, one in windows:  # those of a shape are computed together
+    for number, one in windows:  # windows of the same shape are computed together
         groups.setdefault((one.frame - one.first + 1, len(one.targets)), []).append((number, one))
     chunks: list[WrittenChunk] = []
     done = 0
@@ -268,7 +270,7 @@ def _write_chunks(
     steps: int,
     baseline: np.ndarray,
 ) -> list[WrittenChunk]:
-    """Write the chunks of numbered windows of the same number of steps and targets."""
+    """Write the chunks of windows that have the same number of steps and targets."""
     paths = window_gradients(subject, fitted, [one for _, one in windows], steps, baseline)
     chunks = []
     for i, (number, one) in enumerate(windows):
@@ -285,9 +287,9 @@ def _write_chunks(
 def window_gradients(
     subject: Subject, fitted: FittedStates, windows: Sequence[WindowChoice], steps: int, baseline: np.ndarray
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return the gradients of the targets of windows of the same number of steps and targets, by path.
+    """Return the gradients of the targets, by path, for windows with the same number of steps and targets.
 
-    With respect to frames (G, B, n, height, width, channels) from 0 to 1, and states (G, B, n, H).
+    They are with respect to frames (G, B, n, height, width, channels) from 0 to 1, and to states (G, B, n, H).
     """
     source, data, options = memory_source(subject), fitted.data, subject.options_of(WindowOptions)
     rows = np.array([_row(fitted, one) for one in windows])
@@ -319,7 +321,9 @@ def _simulated(
     *,
     through_world: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the same in simulations that start from the recorded frames before the window, in which the agent acts."""
+    """Return the same in simulations, in which the agent acts, and which start from the recorded frames before the
+    window.
+    """
     import tensorflow as tf
 
     simulator, context = source.required_simulator, source.context
@@ -358,10 +362,10 @@ def _directions(window: WindowChoice) -> list[int]:
 def window_arrays(
     fitted: FittedStates, path: str, row: int, frames: np.ndarray, states: np.ndarray, baseline: np.ndarray, grid: int
 ) -> dict[str, np.ndarray]:
-    """Return the arrays of a chunk from gradients with respect to frames (G, n, h, w, C) and states (G, n, H).
+    """Return the arrays of a chunk for gradients with respect to frames (G, n, h, w, C) and states (G, n, H).
 
-    Both are multiplied with what they are gradients of: frames from 0 to 1, less the mean frame of the recording, and
-    centered coordinates.
+    The gradients are multiplied by frames from 0 to 1, less the mean frame of the recording, and by centered
+    coordinates.
     """
     rows = np.arange(row - frames.shape[1] + 1, row + 1)
     seen = (fitted.data.observations(rows) - baseline.astype(np.float32)) / 255
@@ -378,7 +382,7 @@ def window_arrays(
 
 
 def _cells(maps: np.ndarray, grid: int) -> np.ndarray:
-    """Return the sums of maps (..., h, w) over the cells of a grid of at most that many rows and columns."""
+    """Return the sums of maps (..., h, w) over the cells of a grid with at most `grid` rows and columns."""
     for axis in (-2, -1):
         size = maps.shape[axis]
         edges = np.linspace(0, size, min(grid, size) + 1).astype(int)[:-1]
@@ -390,7 +394,8 @@ def _pieces(count: int, sample: Subject, batch: int) -> Iterable[Piece]:
     """A batch of short windows; `count` are those of a task."""
     fitted, options = sample_states(sample), sample.options_of(WindowOptions)
     steps, together = min(options.horizon, MEASURED_STEPS), min(count, AT_ONCE)
-    directions = range(min(options.window_directions + 1, len(fitted.directions)))  # one that it is chosen for
+    # including the direction for which it is chosen
+    directions = range(min(options.window_directions + 1, len(fitted.directions)))
     targets = [*outputs_at(sample.agent, fitted.data, np.zeros(1, int)), *(f"direction-{i}" for i in directions)]
     first = memory_source(sample).context
     windows = [(i, WindowChoice(0, first + steps + i, first + 1 + i, targets, ())) for i in range(together)]
