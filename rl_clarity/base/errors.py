@@ -66,7 +66,7 @@ def exit_code(error: BaseException) -> int:
     return FAILED
 
 
-def describe_error(error: Exception) -> str:
+def describe_error(error: BaseException) -> str:
     """Return one line about the failure of an item, which is shown with it while other items continue.
 
     The line contains the type of an error that is not a `ClarityError`, because it may be a defect of the program.

@@ -82,6 +82,8 @@ def _main(words: Sequence[str]) -> int:
         if _is_memory_error(error):
             raise
         return _fail(describe_error(error))
+    except SystemExit as error:  # commands return their code
+        raise RuntimeError(f"an environment, plug-in or library ended the program (SystemExit: {error})") from error
     except KeyboardInterrupt as error:
         if command.resumable and not getattr(command, "dry_run", False):
             error.args = ("the same command resumes it",)

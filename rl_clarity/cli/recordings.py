@@ -89,12 +89,18 @@ class States(CheckpointCommand):
     output_dir: DirectoryPath
     """Directory of states.npz and states.json."""
     options: Annotated[StateOptions, tyro.conf.arg(name="")] = field(default_factory=StateOptions)
+    force: Switch = False
+    """Replace files of these names that are not of an analysis."""
 
     def execute(self) -> Result:
+        from rl_clarity.states.analysis import check_folder
+
         self.check_outputs()
+        if not self.force:
+            check_folder(self.output_dir)
         agent = rl_clarity.load_agent(self.checkpoint, **self.overrides())
         analysis = rl_clarity.analyze_states(agent, self.recording, **asdict(self.options))
-        analysis.save(self.output_dir)
+        analysis.save(self.output_dir, overwrite=self.force)
         lines = [f"{analysis.facts['steps']} states of {analysis.facts['episodes']} episodes"]
         for row in analysis.table():
             lines.append(
@@ -119,7 +125,7 @@ class Simulate(CheckpointCommand):
     check_recording: str | None = None
     """Recording of other episodes to measure the quality on; by default the same."""
     force: Switch = False
-    """Start again where training cannot be resumed."""
+    """Start again where training cannot be resumed, and replace the simulator that is there."""
 
     def execute(self) -> Result:
         from rl_clarity.world_models.report import fit_and_measure

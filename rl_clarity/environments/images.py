@@ -41,7 +41,8 @@ class ImageLayout:
         levels = scaled = raw
         if raw.dtype != np.uint8 or not self.is_uint8:  # the values may be floats, if a wrapper did not adapt the space
             scaled = np.clip((raw.astype(np.float64) - self.low) / (self.high - self.low), 0, 1) * 255
-            levels = np.rint(scaled).astype(np.uint8)
+            with np.errstate(invalid="ignore"):  # NaN, which `check_observed` refuses
+                levels = np.rint(scaled).astype(np.uint8)
         self.observed.add(raw, levels, scaled)
         return levels
 

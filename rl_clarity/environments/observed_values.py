@@ -53,13 +53,18 @@ class ObservedValues:
     def check(self, low: float, high: float, *, assumed: bool) -> None:
         """Raise SamplesError if the observations do not fit the range from `low` to `high`.
 
-        They do not fit if they exceed the range, or if different values are rounded to fewer than 5 of 256 levels. If
-        the range is `assumed`, because the space declares it, they also must not all be 0 or 1 of 0 to 255. Images of
-        few colors, such as black and white, are accepted.
+        They do not fit if they exceed the range or are not finite, or if different values are rounded to fewer than 5
+        of 256 levels. If the range is `assumed`, because the space declares it, they also must not all be 0 or 1 of 0
+        to 255. Images of few colors, such as black and white, are accepted.
         """
         if self._low is None or not self.low.size:
             return
         smallest, largest = float(self.low.min()), float(self.high.max())
+        if not np.isfinite([smallest, largest]).all():
+            raise SamplesError(
+                f"observations range from {smallest:g} to {largest:g}: those of images are finite; correct the "
+                "environment or its wrappers"
+            )
         level = (high - low) / 255
         few = len(self._levels) < FEWEST_LEVELS
         if smallest < low - level / 2 or largest > high + level / 2:

@@ -74,7 +74,7 @@ def _recognizes(name: str, file: CheckpointFile) -> bool:
     try:
         format_ = FORMATS.find(name)
         return format_ is not None and format_.recognize(file)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if name not in FORMATS.plugins():
             raise
         reason = f"the checkpoint format {name!r} of an installed package failed: {describe_error(error)}"

@@ -12,9 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from rl_clarity.base.files import write_atomically
+from rl_clarity.base.files import open_regular, write_atomically
 from rl_clarity.base.progress import duration
 
+LOG_BEGINS = b"update,timesteps,"
+"""What a log, as a CSV file, begins with."""
 LINE_SECONDS = 60.0
 """Seconds between two lines of progress if standard error is not a terminal."""
 MEASURED_UPDATES = 10
@@ -48,7 +50,8 @@ class CsvLog:
             file.write(f"{text}\n")
 
     def _keep_rows(self, before: int) -> None:
-        rows = [row for row in read_csv(self._path) if int(row["update"]) < before] if self._path.exists() else []
+        rows = read_csv(self._path) if self._path.exists() else []
+        rows = [row for row in rows if row.get("update", "").isdecimal() and int(row["update"]) < before]
         text = io.StringIO()
         writer = csv.DictWriter(text, self._columns, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
@@ -60,6 +63,17 @@ def read_csv(path: Path) -> list[dict[str, str]]:
     """Return the rows of a CSV file, without an incomplete last one."""
     with path.open(newline="") as file:
         return [row for row in csv.DictReader(file) if None not in row.values() and None not in row]
+
+
+def is_foreign_log(path: Path) -> bool:
+    """Whether there is something at a path that `CsvLog` did not write."""
+    if not os.path.lexists(path):
+        return False
+    try:
+        with open_regular(path, "rb") as file:
+            return bool(file.read(len(LOG_BEGINS)) != LOG_BEGINS)
+    except OSError:
+        return True
 
 
 class EventLog:

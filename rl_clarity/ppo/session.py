@@ -15,7 +15,7 @@ from rl_clarity.base.files import UNFINISHED
 from rl_clarity.base.quiet import import_keras
 from rl_clarity.environments import VectorEnvironment, make
 from rl_clarity.jobs import Communicator, communicator, locked
-from rl_clarity.ppo.logs import CsvLog, EventLog, Log, ProgressLog, read_csv
+from rl_clarity.ppo.logs import CsvLog, EventLog, Log, ProgressLog, is_foreign_log, read_csv
 from rl_clarity.ppo.options import TrainOptions
 from rl_clarity.ppo.trainer import CHECKPOINT, COLUMNS, DAMAGED, STATE, Trainer, TrainingState, environment_seed
 from rl_clarity.recordings.recorder import Recorder
@@ -180,10 +180,12 @@ def _saved_state(save_dir: Path, options: TrainOptions, overwrite: bool) -> Trai
     """Return the state from which to resume, or None."""
     path = save_dir / STATE
     if not path.exists():
-        if (save_dir / CHECKPOINT).exists() and not overwrite:
+        left = [CHECKPOINT] if (save_dir / CHECKPOINT).exists() else []
+        left += [PROGRESS] if is_foreign_log(save_dir / PROGRESS) else []
+        if left and not overwrite:
             raise OutputError(
-                f"{save_dir} contains a trained agent, {CHECKPOINT}, but no {STATE} to resume from: choose another "
-                "directory, or start again with overwrite=True (--force), which replaces the agent"
+                f"{save_dir} contains {' and '.join(left)}, but no {STATE} to resume from: choose another directory, "
+                "or start again with overwrite=True (--force), which replaces the agent and its log"
             )
         return None
     try:

@@ -205,6 +205,13 @@ class RecordingWriter:
                     "another directory"
                 )
         else:
+            files = sorted(self._folder.glob("*.bin"))
+            foreign = [file.name for file in files if not file.is_symlink() and file.stat().st_size]
+            if foreign:  # metadata are the first that is written; they are not there
+                raise SamplesError(
+                    f"{self.location} contains {', '.join(foreign[:5])}, but no {METADATA}: they are not of a "
+                    "recording, or it is damaged; use another directory"
+                )
             self.metadata = dict(metadata)
             write_atomically(path, encode_metadata(metadata))
         self._episodes, records = self._open_records(EPISODES, EPISODE)

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
+from zipfile import BadZipFile
 
 import numpy as np
 
 from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.base.errors import OptionError, OutputError, SamplesError
-from rl_clarity.base.files import write_atomically
+from rl_clarity.base.files import open_regular, write_atomically
 from rl_clarity.base.keys import to_plain
 from rl_clarity.base.parsing import parse
 from rl_clarity.base.renamed import warn_renamed
@@ -125,18 +126,45 @@ class StateAnalysis:
         text = json.dumps({"version": VERSION, **to_plain(self.facts, finite=True)}, indent=1, sort_keys=True)
         return {ARRAYS: buffer.getvalue(), FACTS: (text + "\n").encode()}
 
-    def save(self, folder: str | os.PathLike[str]) -> None:
+    def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write `states.npz` and `states.json` into a folder, which `load_states` reads.
 
-        Raises OutputError if they cannot be written.
+        Those of another analysis are replaced, and other files of these names with `overwrite`. Raises OutputError for
+        such files without it, and if they cannot be written.
         """
         place = Path(folder)
+        if not overwrite:
+            check_folder(place)
         try:
             place.mkdir(parents=True, exist_ok=True)
             for name, content in self.files().items():
                 write_atomically(place / name, content)
         except OSError as error:
             raise OutputError(f"cannot write {place}: {error.strerror or error}") from error
+
+
+def check_folder(place: str | os.PathLike[str]) -> None:
+    """Raise OutputError if a folder has files of the names that `save` writes, which are not of an analysis."""
+    folder = Path(place)
+    foreign = [name for name in (ARRAYS, FACTS) if os.path.lexists(folder / name) and not _is_own(folder / name)]
+    if foreign:
+        raise OutputError(
+            f"{folder} contains {' and '.join(foreign)} of another program, or damaged: choose another directory, or "
+            "replace them with overwrite=True (--force)"
+        )
+
+
+def _is_own(path: Path) -> bool:
+    """Whether a file is one that `save` wrote."""
+    try:
+        with open_regular(path, "rb") as file:
+            if path.name == FACTS:
+                facts = json.load(file)
+                return isinstance(facts, dict) and {"version", "options", "clusters"} <= facts.keys()
+            with np.load(file, allow_pickle=False) as arrays:
+                return any(name.startswith("directions.") for name in arrays.files)
+    except (OSError, ValueError, EOFError, BadZipFile, AttributeError):
+        return False
 
 
 def load_states(folder: str | os.PathLike[str]) -> StateAnalysis:
@@ -154,7 +182,9 @@ def read_analysis(read: Callable[[str], bytes], place: str) -> StateAnalysis:
         facts = json.loads(read(FACTS))
         with np.load(io.BytesIO(read(ARRAYS)), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, KeyError) as error:
+        if not isinstance(facts, dict):
+            raise ValueError(f"{FACTS} must be a JSON object")
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise SamplesError(f"{place} holds no analysis of states, or it is damaged: {error}") from error
     if facts.pop("version", None) != VERSION:
         raise SamplesError(f"{place}/{FACTS} has another version; version {VERSION} is supported")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from rl_clarity.agents.edited_agent import edit
 from rl_clarity.agents.editing import Edit
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.agents.recurrence import join_state
-from rl_clarity.base.errors import OptionError, OutputError
-from rl_clarity.base.files import write_atomically
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.files import create_folder, write_output
 from rl_clarity.base.renamed import RenamedAttribute
 from rl_clarity.base.statistics import compare
 from rl_clarity.environments import make
@@ -62,17 +63,16 @@ class Intervention:
             )
         return "\n".join(lines)
 
-    def write_clip(self, path: str | os.PathLike[str], episode: int | None = None) -> None:
+    def write_clip(self, path: str | os.PathLike[str], episode: int | None = None, *, overwrite: bool = False) -> None:
         """Write an animated PNG of an episode without and with the edit, side by side, around the first different
         action.
 
-        By default it shows the pair with the largest difference of returns. Raises OutputError if it cannot be written.
+        By default it shows the pair with the largest difference of returns. Raises OutputError if it cannot be written,
+        or if there is another file without `overwrite`.
         """
-        content = self.clip_bytes(episode)
-        try:
-            write_atomically(Path(path), content)
-        except OSError as error:
-            raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+        with suppress(OSError):  # it cannot be written then
+            create_folder(Path(path).parent)
+        write_output(Path(path), self.clip_bytes(episode), overwrite=overwrite)
 
     def clip_bytes(self, episode: int | None = None) -> bytes:
         """Return the bytes of the animated PNG that `write_clip` writes."""

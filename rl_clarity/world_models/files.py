@@ -125,7 +125,9 @@ def _size(file: Path, values: Mapping[str, Any]) -> Size:
     names = {field.name for field in fields(Size)}
     numbers = [n for value in values.values() for n in (value if isinstance(value, list) else [value])]
     if set(values) != names or not all(type(n) is int and 1 <= n <= MAX_WIDTH for n in numbers):
-        raise CheckpointError(f"{file}: its size {brief(values)} must have {', '.join(sorted(names))}")
+        raise CheckpointError(
+            f"{file}: its size {brief(values)} must have {', '.join(sorted(names))}: integers from 1 to {MAX_WIDTH}"
+        )
     if not isinstance(values["channels"], list) or not 1 <= len(values["channels"]) <= 8:
         raise CheckpointError(f"{file}: its channels {brief(values['channels'])} must be a list of at most 8 numbers")
     return Size(**{**values, "channels": tuple(values["channels"])})

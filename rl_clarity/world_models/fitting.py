@@ -15,12 +15,12 @@ import numpy as np
 from rl_clarity.agents.keras_agent import KerasAgent
 from rl_clarity.agents.protocol import Agent, Tensor
 from rl_clarity.base.adam import Adam
-from rl_clarity.base.errors import CheckpointError, ClarityError, OptionError
+from rl_clarity.base.errors import CheckpointError, ClarityError, OptionError, OutputError
 from rl_clarity.base.files import UNFINISHED
 from rl_clarity.base.parsing import parse
 from rl_clarity.base.progress import progress_bar
 from rl_clarity.jobs import locked
-from rl_clarity.ppo.logs import CsvLog, EventLog, Log
+from rl_clarity.ppo.logs import CsvLog, EventLog, Log, is_foreign_log
 from rl_clarity.ppo.session import compute_precision
 from rl_clarity.ppo.trainer import DAMAGED, DivergenceError, TrainingState
 from rl_clarity.recordings.recording import Recording, open_recording
@@ -35,6 +35,8 @@ from rl_clarity.world_models.windows import Windows
 
 SIMULATOR = "simulator.safetensors"
 STATE = "training-state.npz"
+QUALITY = "quality.json"
+PROGRESS = "progress.csv"
 CLIP_WINDOWS = 4
 COLUMNS = ("update", "timesteps", "seconds", *LOSSES, "loss", "gradient_norm")
 BATCHES, NOISE, CLIP = 1, 2, 3
@@ -81,8 +83,8 @@ def fit_simulator(
         folder = None if directory is None else Path(directory)
         if folder is not None:
             stack.enter_context(_prepared(folder))
-            _resume(fitter, folder / STATE, overwrite)
-            logs.append(CsvLog(folder / "progress.csv", COLUMNS))
+            _resume(fitter, folder, overwrite)
+            logs.append(CsvLog(folder / PROGRESS, COLUMNS))
             if chosen.tensorboard:
                 logs.append(stack.enter_context(closing(EventLog(folder / "tensorboard"))))
         report = stack.enter_context(progress_bar("Fitting the simulator"))
@@ -236,11 +238,16 @@ def _prepared(folder: Path) -> Iterator[None]:
         yield
 
 
-def _resume(fitter: Fitter, path: Path, overwrite: bool) -> None:
+def _resume(fitter: Fitter, folder: Path, overwrite: bool) -> None:
+    path = folder / STATE
     if not path.exists():
+        if not overwrite:
+            _check_foreign(folder)
         return
     try:
         fitter.restore(TrainingState.load(path))
+        if not (folder / SIMULATOR).exists():
+            save_simulator(fitter.simulator(), folder / SIMULATOR)
     except OptionError:
         if not overwrite:
             raise
@@ -252,6 +259,17 @@ def _resume(fitter: Fitter, path: Path, overwrite: bool) -> None:
             ) from error
 
 
+def _check_foreign(folder: Path) -> None:
+    """Raise OutputError for files, in a folder without a state of training, that no interrupted fit has left."""
+    foreign = [name for name in (SIMULATOR, QUALITY) if os.path.lexists(folder / name)]
+    foreign += [PROGRESS] if is_foreign_log(folder / PROGRESS) else []
+    if foreign:
+        raise OutputError(
+            f"{folder} contains {', '.join(foreign)}, but no {STATE} to resume from: choose another directory, or "
+            "replace them with overwrite=True (--force)"
+        )
+
+
 def _write(fitter: Fitter, state: TrainingState, folder: Path) -> None:
     """Write what is due after a step: a clip, the simulator, the state of training."""
     options, steps = fitter.options, fitter.steps
@@ -259,5 +277,10 @@ def _write(fitter: Fitter, state: TrainingState, folder: Path) -> None:
     if last or (options.clip_interval and steps % options.clip_interval == 0):
         write_clip(folder / "films" / f"{steps:07}.apng", fitter.clip())
     if last or steps % options.save_interval == 0:
+        is_first = not (folder / STATE).exists()
+        if is_first:  # a simulator without a state cannot be resumed
+            (folder / SIMULATOR).unlink(missing_ok=True)
+            state.save(folder / STATE)
         save_simulator(fitter.simulator(), folder / SIMULATOR, overwrite=True)
-        state.save(folder / STATE)  # write the state last, because a resumed training does not repeat what precedes it
+        if not is_first:  # write the state last, because a resumed training does not repeat what precedes it
+            state.save(folder / STATE)

@@ -11,10 +11,8 @@ from rl_clarity.agents.protocol import Agent
 from rl_clarity.base.files import write_atomically
 from rl_clarity.recordings.recording import open_recording
 from rl_clarity.world_models.files import save_simulator
-from rl_clarity.world_models.fitting import SIMULATOR, fit_simulator
+from rl_clarity.world_models.fitting import QUALITY, SIMULATOR, fit_simulator
 from rl_clarity.world_models.quality import Quality, measure_quality
-
-QUALITY = "quality.json"
 
 
 def fit_and_measure(

@@ -69,6 +69,14 @@ def test_values_outside_the_bounds_are_refused() -> None:
         collect(IMAGES.astype(np.float32), Box(0, 1, SHAPE, np.float32))
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite_are_refused(value: float) -> None:
+    images = IMAGES / np.float32(255)
+    images[2, 5, 5] = value
+    with pytest.raises(SamplesError, match=f"range from .*{value}.*: those of images are finite"):
+        collect(images, Box(0, 1, SHAPE, np.float32))
+
+
 def test_integers_of_0_and_1_in_a_space_up_to_255_are_refused_unless_they_are_right() -> None:
     images = (IMAGES > 128).astype(np.uint8)
     space = Box(0, 255, SHAPE, np.uint8)

@@ -33,6 +33,20 @@ entry = Format("failing (.bad)", lambda file: {}["key"], None, None)
 """
 
 
+ENDING = """
+import sys
+from rl_clarity.formats import Format
+
+entry = Format("ending (.bad)", lambda file: sys.exit(3), None, None)
+"""
+READER_ENDS = """
+import sys
+from rl_clarity.formats import Format
+
+entry = Format("ending (.out)", lambda file: file.head.startswith(b"outside"), lambda file: sys.exit(3), None)
+"""
+
+
 @pytest.fixture(autouse=True)
 def _forget_plugins() -> Iterator[None]:
     yield
@@ -77,6 +91,7 @@ def test_files_of_built_in_formats_are_read_without_importing_plugins(
         ("raise RuntimeError('old')", "cannot be loaded: RuntimeError: old; update or uninstall"),
         (EXIT, "cannot be loaded: SystemExit: 3; update or uninstall"),
         (FAILING, "unexpected error: KeyError: 'key'"),
+        (ENDING, "unexpected error: SystemExit: 3"),
         ("entry = 5", "unexpected error: AttributeError: 'int' object has no attribute 'recognize'"),
     ],
 )
@@ -103,6 +118,14 @@ def test_an_unknown_file_is_refused_with_the_formats_that_work(
         assert main(["inspect", str(path)]) == 1
     assert "is of an unknown format" in (printed := capsys.readouterr().err)
     assert "working (.out)" in printed
+
+
+def test_a_plugin_that_ends_the_program_is_an_error_of_the_command(
+    foreign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install_format(tmp_path, monkeypatch, "broken", READER_ENDS)
+    assert main(["inspect", str(foreign)]) == 1
+    assert "an environment, plug-in or library ended the program (SystemExit: 3)" in capsys.readouterr().err
 
 
 def test_a_checkpoint_that_names_a_broken_kind_of_environment_is_read(

@@ -103,6 +103,15 @@ def test_an_agent_that_cannot_be_resumed_is_not_replaced(damage: str, tmp_path: 
     assert [row["update"] for row in read_csv(tmp_path / "progress.csv")] == ["1", "2"]
 
 
+def test_a_log_of_another_program_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "progress.csv").write_text("rollout/ep_rew_mean,time/iterations\n1.5,1\n")
+    with pytest.raises(ClarityError, match=r"contains progress\.csv, but no training-state\.npz .*\(--force\)"):
+        train(tmp_path, **tiny(1))
+    assert (tmp_path / "progress.csv").read_text().endswith("1.5,1\n")
+    train(tmp_path, overwrite=True, **tiny(1))
+    assert [row["update"] for row in read_csv(tmp_path / "progress.csv")] == ["1"]
+
+
 def test_overwriting_resumes_training_where_possible(tmp_path: Path) -> None:
     train(tmp_path, **tiny(1))
     before = TrainingState.load(tmp_path / "training-state.npz").values["seconds"]
@@ -222,12 +231,12 @@ def test_logs_are_kept_until_there_is_a_state_that_replaces_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = tmp_path / "progress.csv"
-    log.write_text("update,timesteps\n1,32\n2,64\n")
+    log.write_text("update,timesteps,seconds\n1,32,1\n2,64,2\n")
     with monkeypatch.context() as patch:
         stop_in_update(1, press_ctrl_c, patch)
         with pytest.raises(KeyboardInterrupt, match="nothing is saved before the first update"):
             train(tmp_path, **tiny(3))
-    assert log.read_text() == "update,timesteps\n1,32\n2,64\n"
+    assert log.read_text() == "update,timesteps,seconds\n1,32,1\n2,64,2\n"
     save = TrainingState.save
     before: list[int] = []
 

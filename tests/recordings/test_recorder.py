@@ -442,6 +442,14 @@ def test_nothing_is_written_through_links(tmp_path: Path, name: str) -> None:
     assert not list(foreign.iterdir()) if name == "agents" else foreign.read_bytes() == b"foreign"
 
 
+@pytest.mark.parametrize("name", ["blocks.bin", "episodes.bin", "data-00000.bin"])
+def test_files_of_others_are_not_taken_for_those_of_a_recording(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"mine" * 99)
+    with pytest.raises(SamplesError, match=rf"contains {name}, but no recording\.json"):
+        Recorder(tmp_path, name=None)
+    assert (tmp_path / name).read_bytes() == b"mine" * 99
+
+
 def test_a_link_to_nothing_creates_no_file(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "episodes.bin").symlink_to(tmp_path / "new")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity.base.errors import OptionError, SamplesError
+from rl_clarity.base.errors import OptionError, OutputError, SamplesError
 from rl_clarity.environments.kinds import EnvironmentSpec
 from rl_clarity.formats import architectures, native
 from rl_clarity.formats.checkpoint import Checkpoint
@@ -121,8 +121,24 @@ def test_analysis_is_saved_and_loaded(analysis: StateAnalysis, tmp_path: Path) -
     (tmp_path / "states" / "states.json").write_text('{"version": 99}')
     with pytest.raises(SamplesError, match="has another version"):
         load_states(tmp_path / "states")
-    with pytest.raises(SamplesError, match="holds no analysis of states"):
-        load_states(tmp_path)
+    (tmp_path / "states" / "states.json").write_text("[]")
+    for folder in (tmp_path, tmp_path / "states"):
+        with pytest.raises(SamplesError, match="holds no analysis of states"):
+            load_states(folder)
+
+
+@pytest.mark.parametrize("name", ["states.npz", "states.json"])
+def test_files_of_others_are_not_replaced(analysis: StateAnalysis, tmp_path: Path, name: str) -> None:
+    analysis.save(tmp_path)
+    analysis.save(tmp_path)
+    content = (tmp_path / name).read_bytes()
+    for foreign in (b"mine", b"[]", b"PK\x03\x04", b""):
+        (tmp_path / name).write_bytes(foreign)
+        with pytest.raises(OutputError, match=rf"contains {name} of another program.*\(--force\)"):
+            analysis.save(tmp_path)
+        assert (tmp_path / name).read_bytes() == foreign
+    analysis.save(tmp_path, overwrite=True)
+    assert (tmp_path / name).read_bytes() == content
 
 
 def test_examples_of_a_direction_are_extreme_and_of_different_episodes(

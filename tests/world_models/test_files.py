@@ -34,7 +34,9 @@ def with_size(data: bytes, **changed: Any) -> bytes:
     "changed",
     [
         {"hidden": 4096},
+        {"hidden": 16384},
         {"channels": [2048, 2048]},
+        {"channels": [16384, 16384]},
         {"variables": 4096, "classes": 4096},
         {"deterministic": 4096},
         {"hidden": 16384, "latent": 16384, "channels": [16384] * 8},

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from rl_clarity.agents.keras_agent import KerasAgent
-from rl_clarity.base.errors import CheckpointError, OptionError
+from rl_clarity.base.errors import CheckpointError, OptionError, OutputError
 from rl_clarity.base.files import UNFINISHED
 from rl_clarity.ppo.logs import read_csv
 from rl_clarity.ppo.trainer import TrainingState
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.world_models import fitting
 from rl_clarity.world_models.files import load_simulator, save_simulator
-from rl_clarity.world_models.fitting import SIMULATOR, STATE, Fitter, fit_simulator
+from rl_clarity.world_models.fitting import PROGRESS, QUALITY, SIMULATOR, STATE, Fitter, fit_simulator
 from rl_clarity.world_models.options import LOSSES, FitOptions
 from rl_clarity.world_models.quality import (
     action_compass,
@@ -99,6 +99,26 @@ def test_an_interrupted_fit_is_resumed_as_if_it_had_not_been(
     rows = [[{**row, "seconds": ""} for row in read_csv(folder / "progress.csv")] for folder in (fitted, tmp_path)]
     assert rows[0] == rows[1]
     assert not list(tmp_path.glob(f"*{UNFINISHED}"))
+
+
+def test_files_of_others_are_not_replaced(agent: KerasAgent, recording: Recording, tmp_path: Path) -> None:
+    for name in (SIMULATOR, QUALITY, PROGRESS):
+        (tmp_path / name).write_text("mine")
+        with pytest.raises(OutputError, match=rf"contains {name}, but no {STATE} .*\(--force\)"):
+            fit_simulator(agent, recording, tmp_path, **OPTIONS)
+        assert (tmp_path / name).read_text() == "mine"
+        (tmp_path / name).unlink()
+    (tmp_path / PROGRESS).write_text("time/iterations\n1\n")
+    fit_simulator(agent, recording, tmp_path, overwrite=True, **OPTIONS)
+    assert [row["update"] for row in read_csv(tmp_path / PROGRESS)] == ["2", "4"]
+
+
+def test_a_simulator_that_is_missing_beside_its_state_is_written_again(
+    fitted: Path, agent: KerasAgent, recording: Recording, tmp_path: Path
+) -> None:
+    (tmp_path / STATE).write_bytes((fitted / STATE).read_bytes())
+    fit_simulator(agent, recording, tmp_path, **OPTIONS)
+    assert (tmp_path / SIMULATOR).read_bytes() == (fitted / SIMULATOR).read_bytes()
 
 
 def test_the_agent_is_frozen(agent: KerasAgent, recording: Recording) -> None:
