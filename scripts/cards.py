@@ -1,4 +1,4 @@
-"""What the cards of included agents and of series of checkpoints share: numbers of facts, and lines of Markdown."""
+"""Functions that the cards of included agents and of series of checkpoints share."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GOOD_COMPASS = 0.8
 
 
 def curve_line(name: str) -> str:
-    """Return the learning curve that is beside a card."""
+    """Return the line of the card that shows the learning curve."""
     return f"![Mean return of the last 100 episodes against environment steps]({name}.svg)"
 
 
@@ -48,7 +48,7 @@ def rounded(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_facts(report: SanityReport) -> dict[str, Any]:
-    """Return what the card says of saliency methods: numbers with four digits."""
+    """Return the card's facts about saliency methods, with four digits."""
 
     def short(value: Any) -> Any:
         if isinstance(value, dict):
@@ -62,7 +62,7 @@ def check_facts(report: SanityReport) -> dict[str, Any]:
 
 
 def check_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
-    """Return the section of the card on saliency methods; empty without it."""
+    """Return the section of the card about saliency methods, or nothing without facts."""
     if facts is None:
         return []
     methods = [MethodReport.from_dict(one) for one in facts["methods"]]
@@ -123,7 +123,7 @@ def _names(methods: Sequence[MethodReport]) -> str:
 
 
 def simulator_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
-    """Return the section of the card on the agent's simulator; empty without one."""
+    """Return the section of the card about the agent's simulator, or nothing without one."""
     if facts is None:
         return []
     quality, fit = facts["quality"], facts["fit"]

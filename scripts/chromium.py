@@ -18,7 +18,7 @@ COMMANDS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 MAC_APPLICATIONS = ("Chromium.app/Contents/MacOS/Chromium", "Google Chrome.app/Contents/MacOS/Google Chrome")
 FLAGS = (
     "--headless=new",
-    "--no-sandbox",  # root in a container has no sandbox; tests open only their own pages
+    "--no-sandbox",  # root in a container cannot use the sandbox; tests open only their own pages
     "--disable-gpu",
     "--disable-quic",
     "--no-first-run",

@@ -10,7 +10,7 @@ LEFT, RIGHT, TOP, BOTTOM = 50, 16, 16, 44
 
 
 def curve(steps: Sequence[int], returns: Sequence[float], *, reference: float, shipped: int) -> str:
-    """Return the mean return against environment steps; a dashed line at a random policy's, a dot at the shipped
+    """Draw the mean return against environment steps, with a dashed line for a random policy and a dot for the shipped
     checkpoint.
     """
     points = [(x, y) for x, y in zip(steps, returns, strict=True) if not math.isnan(y)]
@@ -51,7 +51,7 @@ def curve(steps: Sequence[int], returns: Sequence[float], *, reference: float, s
 
 
 def ticks(low: float, high: float, about: int = 5) -> list[float]:
-    """Round numbers from `low` to `high`."""
+    """Return round numbers from `low` to `high`."""
     rough = (high - low) / about
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough)

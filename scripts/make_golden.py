@@ -23,14 +23,14 @@ TOTAL_LIMIT_BYTES = 16_000_000
 
 
 def shortened(key: str, array: np.ndarray) -> np.ndarray:
-    """Cut an array of a layer's values for each observation to KEPT_BYTES, at least one frame."""
+    """Cut an array of a layer's values for each observation to KEPT_BYTES, but at least one frame."""
     if key.rsplit(".", 1)[-1] not in PER_LAYER:
         return array
     return array[: max(1, KEPT_BYTES // array[0].nbytes)]
 
 
 def copy_network(source: Path, destination: Path) -> int:
-    """Copy the files of a network; return their size in bytes."""
+    """Copy the files of a network, and return their size in bytes."""
     destination.mkdir(parents=True, exist_ok=True)
     checkpoint, expected = destination / "checkpoint.jd", destination / "expected.npz"
     shutil.copyfile(source / "checkpoint.jd", checkpoint)

@@ -50,14 +50,14 @@ from scripts.curve import curve
 MODELS = Path(__file__).resolve().parents[1] / "models"
 MAX_BYTES = 4_000_000
 SEED = 0
-"""The default of `rl-clarity evaluate`, which checks the card."""
+"""Default seed of `rl-clarity evaluate`, which checks the card."""
 TRAINING, UNSEEN, RANDOM = "training levels", "unseen levels", "random policy, training levels"
 LABELS = {AGENT: TRAINING, UNSEEN_LEVELS: UNSEEN, RANDOM_POLICY: RANDOM}
 IGNORED = ("timesteps_per_proc", "save_interval", "save_all", "tensorboard", "training_step")
 """Options that do not change how the agent is trained."""
 FEATURES, ABLATED_EPISODES = 8, 400
 SIGNIFICANT = 0.05
-"""Adjusted p-value below which the card calls a difference one beyond chance."""
+"""Adjusted p-value below which the card calls a difference significant."""
 INDEX = ("<!-- index: written by scripts/make_model_card.py -->", "<!-- end of index -->")
 
 
@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def ship(checkpoint: Path, target: Path) -> bool:
-    """Copy a checkpoint; return True if it was too large and its parameters are in half precision."""
+    """Copy a checkpoint. Return True if it was too large, so that its parameters are in half precision."""
     if checkpoint.stat().st_size <= MAX_BYTES:
         shutil.copyfile(checkpoint, target)
         return False
@@ -142,9 +142,10 @@ def write_half_precision(checkpoint: Path, target: Path) -> None:
 
 
 def evaluate_agent(checkpoint: Path, rows: Sequence[Mapping[str, str]], episodes: int) -> dict[str, Any]:
-    """Return the facts of the card."""
+    """Return the facts of the card about the agent."""
     content = read(checkpoint)
-    own = content.metadata.get("untrusted")  # the environment's module: the checkpoint is that of whoever runs this
+    # naming the environment's module is safe, because the caller trained the checkpoint
+    own = content.metadata.get("untrusted")
     evaluations = evaluate(checkpoint, metadata=own, episodes=episodes, seed=SEED, random=True)
     timesteps = trained_timesteps(checkpoint)
     trained = [row for row in rows if int(row["timesteps"]) <= timesteps]
@@ -160,7 +161,7 @@ def evaluate_agent(checkpoint: Path, rows: Sequence[Mapping[str, str]], episodes
 
 
 def ablation_facts(report: AblationReport, note: str) -> dict[str, Any]:
-    """Return what the card says of ablation in play."""
+    """Return the card's facts about ablation in play."""
     kept = ("unedited", "ablated", "difference", "interval", "corrected_interval", "adjusted_p")
 
     def numbers(one: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,7 +177,7 @@ def ablation_facts(report: AblationReport, note: str) -> dict[str, Any]:
             "return": numbers(row["return"]),
             "length": numbers(row["length"]),
             "causes": {cause: numbers(row["causes"][cause]) for cause in causes},
-            # Those that differ beyond chance: most actions are rare.
+            # Keep significant differences only, because most actions are rare.
             "actions": {k: numbers(one) for k, one in row["actions"].items() if one["adjusted_p"] < SIGNIFICANT},
         }
         for row in report.rows
@@ -205,7 +206,7 @@ def read_joblib(path: Path) -> Any:
 
 
 def trained_timesteps(checkpoint: Path) -> int:
-    """Return environment steps that a checkpoint was trained for."""
+    """Return the number of environment steps that a checkpoint was trained for."""
     return int(read_joblib(checkpoint)["extra"]["timesteps"])
 
 
@@ -253,7 +254,7 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
 
 
 def ablation_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
-    """Return the section of the card on ablation in play; empty without it."""
+    """Return the section of the card about ablation in play, or nothing without facts."""
     if facts is None:
         return []
     layer, rows = facts["layer"], facts["rows"]
@@ -304,7 +305,7 @@ def ablation_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
 
 
 def _shares(actions: Mapping[str, Any]) -> str:
-    """Return the shares of steps, the largest differences first."""
+    """Return the shares of steps, sorted by the size of the difference."""
     order = sorted(actions.items(), key=lambda item: -abs(item[1]["difference"]))
     return ", ".join(f"{label} in {one['ablated']:.1%} of its steps ({one['unedited']:.1%})" for label, one in order)
 

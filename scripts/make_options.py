@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def document() -> str:
-    """Return the whole of docs/options.md."""
+    """Return the text of docs/options.md."""
     observations = ORIGINAL["observations_kwargs"]
     parts = [
         HEAD,
@@ -62,7 +62,7 @@ def document() -> str:
 
 
 def title(options: type) -> str:
-    """Return the class's docstring, as part of a heading."""
+    """Return the class's docstring in the form of a heading."""
     text = (options.__doc__ or "").split(".")[0]
     return text[0].lower() + text[1:]
 
@@ -107,7 +107,7 @@ def field_default(field: dataclasses.Field[Any]) -> Any:
 
 
 def shown(value: Any) -> str:
-    """Return a default value as Markdown; options classes have sections of their own."""
+    """Return a default value as Markdown. Options that are classes have their own sections."""
     if dataclasses.is_dataclass(value):
         return "see below"
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""Write what depends on the dataclasses of sections: `python -m scripts.make_sections`.
+"""Write the files that depend on the dataclasses of sections: `python -m scripts.make_sections`.
 
 These are the types by which pages are read and checked in Python, those of the front end, and the tables of
 docs/page-format.md.
@@ -27,9 +27,9 @@ PYTHON = REPOSITORY / "rl_clarity" / "pages" / "section_types.py"
 TYPESCRIPT = REPOSITORY / "svelte_src" / "data" / "sections.d.ts"
 REFERENCE = REPOSITORY / "docs" / "page-format.md"
 SCALARS = {bool: "boolean", str: "string", int: "number", float: "number", object: "unknown", type(None): "null"}
-"""Types of TypeScript."""
+"""TypeScript types of scalars."""
 JSON = {bool: "boolean", str: "text", int: "integer", float: "number", object: "any value", type(None): "null"}
-"""Types in the reference."""
+"""Names of types in the reference."""
 TABLE = re.compile(r"(<!-- keys of (\w+) -->\n).*?(<!-- end of keys -->)", re.DOTALL)
 PYTHON_HEAD = '''"""Sections of pages as JSON; scripts/make_sections.py writes this from their dataclasses."""
 
@@ -63,12 +63,12 @@ def section_classes() -> list[type[SectionData]]:
 
 
 def described_classes() -> dict[str, type[SectionData]]:
-    """Return the classes that the reference may describe, by name."""
+    """Return the classes that the reference can describe, by name."""
     return {_name(kind): kind for kind in (*section_classes(), ListedTrajectoriesSection, *PANELS.values())}
 
 
 def nested(kinds: Iterable[type]) -> list[type]:
-    """Return dataclasses, and those of their fields, each after those that it refers to."""
+    """Return dataclasses and those of their fields, each after those to which it refers."""
     ordered: dict[type, None] = {}
 
     def visit(hint: object) -> None:
@@ -85,7 +85,7 @@ def nested(kinds: Iterable[type]) -> list[type]:
 
 
 def texts(kind: type) -> dict[str, str]:
-    """Return the documentation of the fields of a dataclass, and of those that it is derived from."""
+    """Return the documentation of the fields of a dataclass, including inherited fields."""
     bases = [base for base in reversed(kind.__mro__) if "__dataclass_fields__" in vars(base)]
     return {name: text for base in bases for name, text in field_texts(base).items()}
 
@@ -120,12 +120,12 @@ def _python_entry(kind: type, key: Key) -> str:
     if not key.required:
         return f"NotRequired[{_python(_present(key.hint))}]"
     (field,) = (field for field in fields(kind) if field.name == key.attribute)
-    may_be_missing = field.default is not MISSING or field.default_factory is not MISSING  # on older pages
+    may_be_missing = field.default is not MISSING or field.default_factory is not MISSING  # absent on older pages
     return f"NotRequired[{_python(key.hint)}]" if may_be_missing else _python(key.hint)
 
 
 def _present(hint: object) -> object:
-    """Return the type of a key where it is present: not None."""
+    """Return the type of a key that is present, without None."""
     kinds = [one for one in alternatives(hint) if one is not type(None)]
     return kinds[0] if len(kinds) == 1 else hint
 
@@ -208,7 +208,7 @@ def _typescript(hint: object) -> str:
 
 
 def _table(match: re.Match[str]) -> str:
-    """Return the keys of a section, and of the objects in it that are not described before."""
+    """Return tables of the keys of a section, and of the objects in it that are not described before."""
     head, name, end = match.groups()
     section = described_classes()[name]
     parts = [_rows(section, ""), *(_rows(kind, f"`{_name(kind)}`: {summary(kind)}") for kind in described(section))]

@@ -129,7 +129,7 @@ def ship_series(save_dir: Path, models: Path, name: str, count: int, episodes: i
 
 
 def check_series(models: Path, name: str, page: Path) -> None:
-    """Add what the sanity checks find on the last checkpoint to the card."""
+    """Add the results of the sanity checks of the last checkpoint to the card."""
     facts = json.loads((models / name / "series.json").read_text())
     last = facts["checkpoints"][-1]["name"]
     report = rl_clarity.check(models / name / f"{last}.jd", page, seed=SEED, load_kwargs={"temp_files": True})
@@ -143,7 +143,7 @@ def write_facts(models: Path, name: str, facts: Mapping[str, Any]) -> None:
 
 
 def select(save_dir: Path, count: int) -> list[Path]:
-    """Return checkpoints at even distances in training, the first and the last among them."""
+    """Return checkpoints at even distances in training, including the first and the last."""
     kept = sorted(save_dir.glob("checkpoint-*.jd"), key=trained_timesteps)
     if not MIN_COUNT <= count <= len(kept):
         raise SystemExit(f"{save_dir} has {len(kept)} checkpoints; --count {count} must be from {MIN_COUNT} to that")
@@ -152,7 +152,8 @@ def select(save_dir: Path, count: int) -> list[Path]:
 
 def evaluate_checkpoint(path: Path, episodes: int, *, random: bool) -> dict[str, Any]:
     """Return the entry of a checkpoint in the card, with the return of a random policy in the last one."""
-    own = read(path).metadata.get("untrusted")  # the environment's module: the checkpoint is that of whoever runs this
+    # naming the environment's module is safe, because the caller trained the checkpoint
+    own = read(path).metadata.get("untrusted")
     evaluations = evaluate(path, metadata=own, episodes=episodes, seed=SEED, unseen=False, random=random)
     entry = {"name": path.stem, "timesteps": trained_timesteps(path), **rounded(summary(evaluations[AGENT]))}
     return entry | ({"random": rounded(summary(evaluations[RANDOM]))} if random else {})

@@ -34,7 +34,7 @@ MODELS = Path(__file__).resolve().parents[1] / "models"
 MAX_BYTES = 12_000_000
 ACTION_NOISE = 0.1
 EPISODES, CHECKED_EPISODES = 2000, 100
-"""Episodes to learn from, and to be measured on."""
+"""Numbers of episodes for fitting and for measuring."""
 
 OPTIONS = ("size", "steps", "batch_size", "horizon", "kl", "learning_rate", "precision")
 """Options of the fit."""
@@ -66,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def train_simulator(name: str, directory: Path, episodes: int, **fit: Any) -> Any:
-    """Record what is missing, fit or resume, and measure; return the quality."""
+    """Record missing episodes, fit or resume, and measure. Return the quality."""
     learned = recorded(name, directory / "recording", episodes, seed=1)
     checked = recorded(name, directory / "check-recording", min(CHECKED_EPISODES, episodes), seed=2)
     agent = rl_clarity.load_agent(name)
@@ -74,7 +74,7 @@ def train_simulator(name: str, directory: Path, episodes: int, **fit: Any) -> An
 
 
 def recorded(name: str, directory: Path, episodes: int, seed: int) -> Recording:
-    """Return the recording in a directory, which is made if there is none; an unfinished one is made again."""
+    """Return the recording in a directory, which is made if it does not exist, and made again if it is unfinished."""
     if not directory.exists():
         unfinished = directory.with_name(f".{directory.name}{UNFINISHED}")
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -84,7 +84,7 @@ def recorded(name: str, directory: Path, episodes: int, seed: int) -> Recording:
 
 
 def ship_simulator(name: str, directory: Path, models: Path) -> Path:
-    """Write the simulator in half precision; raises OutputError if it is too large."""
+    """Write the simulator in half precision. Raises OutputError if it is too large."""
     simulator = load_simulator(directory / SIMULATOR, rl_clarity.load_agent(name))
     target = models / f"{_stem(name)}-simulator.safetensors"
     save_simulator(simulator, target, half=True, overwrite=True)
@@ -96,7 +96,7 @@ def ship_simulator(name: str, directory: Path, models: Path) -> Path:
 
 
 def add_to_card(name: str, simulator: Path, note: str) -> None:
-    """Write what is known about a shipped simulator into the card beside it, if there is one."""
+    """Add the facts about a shipped simulator to the card beside it, if there is one."""
     card = simulator.with_name(f"{_stem(name)}.json")
     if not card.exists():
         return

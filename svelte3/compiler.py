@@ -96,7 +96,7 @@ def _compile(source: Path, name: str, js_lint: bool) -> str:
 
 
 def _write(path: Path, text: str, mark: str, overwrite: bool) -> None:
-    """Write a file, or replace it in one step; only a file that contains `mark` is replaced without `overwrite`."""
+    """Write a file atomically. An existing file that does not contain `mark` is only replaced with `overwrite`."""
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
@@ -122,7 +122,7 @@ def _is_ours(path: Path, mark: str) -> bool:
 
 
 def default_js_name(path: Path) -> str:
-    """Return a JavaScript identifier made of a file's name: `my-chart.svelte` -> `MyChart`."""
+    """Return a JavaScript identifier for a file's name: `my-chart.svelte` -> `MyChart`."""
     name = "".join(part[:1].upper() + part[1:] for part in re.split(r"[^A-Za-z0-9_$]+", path.stem))
     return name if name and not name[0].isdigit() else f"Component{name}"
 
@@ -149,7 +149,7 @@ def _page(title: str, div_id: str, script: str, start: str) -> str:
 
 
 def _inside_script(code: str) -> str:
-    """Escape what would end or reopen a script element; JavaScript can contain these only in strings."""
+    """Escape text that would end or reopen a script element, which JavaScript can contain only in strings."""
     return re.sub(r"<(?=/script|script|!--)", r"\\x3c", code, flags=re.IGNORECASE)
 
 

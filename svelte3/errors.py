@@ -4,15 +4,15 @@ from __future__ import annotations
 
 
 class Svelte3Error(ValueError):
-    """Base of all errors of this package."""
+    """Base class of all errors of this package."""
 
 
 class ToolchainError(Svelte3Error):
-    """Node.js is missing or too old, or the pinned packages cannot be installed."""
+    """Raised if Node.js is missing or too old, or the pinned packages cannot be installed."""
 
 
 class CompileError(Svelte3Error):
-    """A component does not compile; the message contains the compiler's, the file and the source line."""
+    """Raised for a component that does not compile, with the compiler's message, the file and the source line."""
 
 
 class LintWarning(UserWarning):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
-_SURROGATE = re.compile("[\ud800-\udfff]")  # without its pair, which UTF-8 cannot represent
+_SURROGATE = re.compile("[\ud800-\udfff]")  # an unpaired surrogate, which UTF-8 cannot represent
 
 
 def to_json(value: Any, precision: int | None = None) -> str:

@@ -36,7 +36,7 @@ class Node:
 def find_node() -> Node:
     """Return Node.js from the PATH, or else from the `[node]` extra.
 
-    Raises ToolchainError if neither is there, or only an old one.
+    Raises ToolchainError if neither exists, or only an old one.
     """
     node, npm = shutil.which("node"), shutil.which("npm")
     if node and npm and _major_version(node) >= MINIMUM_NODE:
@@ -118,7 +118,7 @@ def _move_into_place(staging: Path, target: Path) -> None:
     try:
         staging.rename(target)
     except OSError:
-        if not (target / "node_modules").is_dir():  # no other process was faster
+        if not (target / "node_modules").is_dir():  # unless another process was faster
             raise
 
 

@@ -1,1 +1,1 @@
-"""Pages: manifest, chunks, document, output directory, results and export; one module per kind of page."""
+"""Pages: manifest, chunks, document, output directory, results, export, and kinds of pages."""

@@ -1,4 +1,4 @@
-"""Animated images of two episodes side by side."""
+"""Draw animated images of two episodes side by side."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import io
 import numpy as np
 
 BEFORE, AFTER = 8, 40
-"""Frames of a clip before and after the moment at which the two episodes part."""
+"""Numbers of frames of a clip before and after the moment at which the two episodes diverge."""
 GAP = 4
-"""Pixels between the two sides."""
+"""Number of pixels between the two sides."""
 MILLISECONDS = 100
-"""Duration of a frame."""
+"""Duration of a frame in milliseconds."""
 
 
 def first_difference(first: np.ndarray, second: np.ndarray) -> int:
-    """Return the first step at which two sequences of actions differ; their common length if none does."""
+    """Return the first step at which two sequences of actions differ, or their common length if none does."""
     common = min(len(first), len(second))
     different = np.flatnonzero(first[:common] != second[:common])
     return int(different[0]) if len(different) else common - 1
@@ -33,7 +33,7 @@ def side_by_side(left: np.ndarray, right: np.ndarray, moment: int) -> np.ndarray
 
 
 def animated_png(frames: np.ndarray) -> bytes:
-    """Return an animated PNG file of frames (n, H, W, 1 | 3) uint8, which repeats without end."""
+    """Return an animated PNG file of frames (n, H, W, 1 | 3) uint8, which loops."""
     from PIL import Image
 
     images = [Image.fromarray(frame[..., 0] if frame.shape[-1] == 1 else frame) for frame in frames]

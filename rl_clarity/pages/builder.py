@@ -1,4 +1,4 @@
-"""Plan a page of one or several agents, say what it will take, and build it. All kinds of page are built this way."""
+"""Plan, forecast and build a page of one or several agents. All kinds of page are built here."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from rl_clarity.sources.source import Samples, Source
 
 AnyOptions = InterfaceOptions | CompareOptions | PageOptions
 RECORDINGS = f"{DIRECTORY}/recordings"
-"""Where the episodes that agents play for a page are recorded, inside its directory."""
+"""Folder of the page's directory in which the episodes that agents play for the page are recorded."""
 NOT_DECISIVE = ("overwrite", "analyses", "reference")
-"""Options that do not decide the page; those of further analyses enter its id with their code, a reference with its
-identity."""
+"""Options that do not decide the page by themselves. Options of further analyses are part of its id with their code, a
+reference with its identity."""
 UNLISTED = {
     "overwrite",
     "page_kind",
@@ -46,7 +46,7 @@ UNLISTED = {
     "env_name",
     *ViewOptions.__dataclass_fields__,
 }
-"""Options that the page's provenance leaves out, and all names of subdirectories."""
+"""Options that the page's provenance does not list, in addition to the names of subdirectories."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Member:
 
     source: Source
     kinds: Sequence[str] | None = None
-    """Analyses of these samples, if not all of the page's: further samples of an agent are only shown."""
+    """Analyses of these samples, if they are not all of the page's. Further samples of an agent are only shown."""
 
     @property
     def agent(self) -> Agent:
@@ -64,7 +64,7 @@ class Member:
 
 @dataclass(frozen=True)
 class _Part:
-    """Analyses of one subject, with a directory for the files of an agent if the page has several."""
+    """Analyses of one subject, with a directory for the files of an agent if the page has several agents."""
 
     subject: Subject
     analyses: Sequence[tuple[Analysis[Any, SectionData], Any]]
@@ -76,7 +76,7 @@ class _Part:
         return [self._in_folder(task) for task in tasks] if self.folder else tasks
 
     def sections(self, results: Results, *, complete: bool) -> list[Section]:
-        """Return sections from the facts of finished tasks: of all, if the page is `complete`."""
+        """Return sections from the facts of finished tasks. If the page is `complete`, these are all tasks."""
         own = _OwnResults(results, self.folder) if self.folder else results
         place = {"agent": self.subject.info.id, "recording": self.recording, "folder": self.folder}
         sections = []
@@ -98,7 +98,7 @@ class _Part:
 
 
 class _OwnResults(Mapping[str, Mapping[str, Any]]):
-    """The facts of one agent's tasks, by the names that its analyses gave them."""
+    """The facts of an agent's tasks, by the names that its analyses gave them."""
 
     def __init__(self, results: Results, folder: str) -> None:
         self._results, self._folder = results, folder
@@ -118,16 +118,16 @@ class _OwnResults(Mapping[str, Mapping[str, Any]]):
 
 
 def _name_in(folder: str, name: str) -> str:
-    """Return a task's name on a page of several agents: `saliency/agent-2/1` for `saliency/1`."""
+    """Return a task's name on a page of several agents, such as `saliency/agent-2/1` for `saliency/1`."""
     stage, slash, rest = name.partition("/")
     return f"{stage}/{folder}{slash}{rest}"
 
 
 class PageBuilder:
-    """Plans the page of one or several agents, says what it will take, and builds it."""
+    """Plans, forecasts and builds the page of one or several agents."""
 
     def __init__(self, members: Sequence[Member], options: AnyOptions) -> None:
-        """Raise OptionError for options that do not fit an agent, before anything is sampled or computed."""
+        """Check the options. Raises OptionError for options that do not fit an agent, before anything is computed."""
         self._members, self._options = members, options
         self._analyses = _analyses(options, _agent_kinds(options))
         self._joint = _analyses(options, PAGE_KINDS.get(options.page_kind).joint)
@@ -141,7 +141,7 @@ class PageBuilder:
     def page(
         self, workers: Team, output_dir: Any, made_from: Any, memory: Callable[[], int], dry_run: bool
     ) -> Page | Forecast:
-        """Forecast the job, do it, and return the page; with `dry_run`, only forecast it.
+        """Forecast the job, run it, and return the page. With `dry_run`, only forecast it.
 
         `made_from` (JSON) identifies the agents and all samples; `memory` returns
         the bytes that this rank may use now.
@@ -184,7 +184,7 @@ class PageBuilder:
         return replace(expected, notes=(*expected.notes, *(f"Note: {note}." for note in dict.fromkeys(notes))))
 
     def _collect(self, job: Job, recordings: Directory, memory: int) -> list[Samples]:
-        """Return the samples of all members; what must be recorded first is shared by the ranks."""
+        """Return the samples of all members. The ranks share the recording of missing episodes."""
         sources = [member.source for member in self._members]
         tasks = [task for source in sources for task in source.tasks(recordings)]
         results = job.run(tasks, WorkStore(recordings), memory)
@@ -206,14 +206,16 @@ class PageBuilder:
             job.team.ranks.barrier()
 
     def _folders(self) -> list[str]:
-        """Return the folders that all analyses write into."""
+        """Return the folders into which all analyses write."""
         agents = [_agent_folder(number, len(self._members)) for number in range(1, len(self._members) + 1)]
         own = [folder for analysis, options in self._analyses for folder in analysis.folders(options)]
         joint = [folder for analysis, options in self._joint for folder in analysis.folders(options)]
         return [path_in(agent, folder) for agent in agents for folder in own] + joint
 
     def _parts(self, output: PageOutput, samples: Sequence[Samples]) -> list[_Part]:
-        """Return the analyses of each member, and those of all together, whose subject is the last one."""
+        """Return the analyses of each member, and then the analyses of all members together, whose subject is the last
+        one.
+        """
         files = output.files
         parts = []
         for number, (member, one) in enumerate(zip(self._members, samples, strict=True), start=1):
@@ -243,11 +245,12 @@ class PageBuilder:
         return parts
 
     def _manifest(self, parts: Sequence[_Part], page_id: str, results: Results, *, complete: bool = False) -> Manifest:
-        """Return the manifest from the facts of finished tasks: of all, if the page is `complete`."""
+        """Return the manifest from the facts of finished tasks. If the page is `complete`, these are all tasks."""
         options = self._options
         subjects = [part.subject for part in parts[: len(self._members)]]
         metadata = subjects[0].metadata
-        played = metadata.get("environment") or {}  # of samples that were collected for this page or an earlier one
+        # seconds for samples that were collected for this page or an earlier one
+        played = metadata.get("environment") or {}
         names = (options.env_name, played.get("name"), metadata.get("env_name"), metadata.get("env_id"))
         env_name = str(next(filter(None, names), "unknown"))
         kind = PAGE_KINDS.get(options.page_kind)
@@ -270,9 +273,11 @@ class PageBuilder:
 
 
 def decisive(options: AnyOptions) -> Decisive:
-    """Return what decides the page beside agents and samples, as a function of the buttons of each action."""
+    """Return everything that decides the page in addition to agents and samples, as a function of the buttons of each
+    action.
+    """
     values = {name: value for name, value in options_as_data(options).items() if name not in NOT_DECISIVE}
-    # Predicates have no value: they stand for the groups that they select.
+    # Predicates have no JSON value, so the groups that they select replace them.
     predicates = options.action_group_fns
     plugins = _plugin_keys(options)
     kinds = _kinds(options)
@@ -291,7 +296,7 @@ def _playing_cost(previews: Sequence[Preview], ranks: int) -> Cost:
 
 
 def _agent_folder(number: int, count: int) -> str:
-    """Return the folder of the files of an agent; a page of one agent has none."""
+    """Return the folder of the files of an agent, which is empty on a page of a single agent."""
     return f"agent-{number}" if count > 1 else ""
 
 
@@ -310,7 +315,7 @@ def _kinds(options: AnyOptions) -> list[str]:
 
 
 def _analyses(options: AnyOptions, kinds: Sequence[str]) -> list[tuple[Analysis[Any, SectionData], Any]]:
-    """Return analyses, and the options of each: those of the page for built-in ones, its own for others."""
+    """Return the analyses with their options, which are those of the page for built-in analyses."""
     analyses: list[tuple[Analysis[Any, SectionData], Any]] = []
     for kind in kinds:
         analysis = ANALYSES.get(kind)()
@@ -323,7 +328,7 @@ def _analyses(options: AnyOptions, kinds: Sequence[str]) -> list[tuple[Analysis[
 
 
 def _plugin_keys(options: AnyOptions) -> dict[str, str]:
-    """Return a hash of code and options of each analysis, and of the quadrature rule, that is not part of the package.
+    """Return a hash of code and options of each analysis of another package, and of such a quadrature rule.
 
     Options that `analyses` gives to an analysis of the package are hashed, too.
     """
@@ -337,7 +342,7 @@ def _plugin_keys(options: AnyOptions) -> dict[str, str]:
 def _provenance(
     subjects: Sequence[Subject], checkpoints: Sequence[Checkpoint | None], page: AnyOptions
 ) -> list[ProvenanceGroup]:
-    """Return the groups of facts about what made the page."""
+    """Return the groups of facts about how the page was made."""
     groups, subject = [], subjects[-1]
     for number, checkpoint in enumerate(checkpoints, start=1):
         if checkpoint is not None:

@@ -1,6 +1,7 @@
-"""Chunks: arrays in a script that passes them to the page; docs/page-format.md describes the format.
+"""Chunks are arrays in a script that passes them to the page; docs/page-format.md describes the format.
 
-A page opened from a file cannot fetch data, but it can run scripts, so arrays are stored as base64 of a zlib stream.
+A page that is opened from a file cannot fetch data, but can run scripts, so arrays are stored as base64 of a zlib
+stream.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from rl_clarity.jobs.directory import is_name
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "float32")
 _CALL = "rlClarityChunk"
-_LEVEL, _STORED, _MEMORY = 3, 0, 9  # level 6 takes three times as long for a tenth less
+_LEVEL, _STORED, _MEMORY = 3, 0, 9  # level 6 takes three times as long and saves a tenth
 _SAMPLE = 1 << 16
 _SAMPLE_ENTRIES = 9
 _INCOMPRESSIBLE = 0.98
 _FREE_BYTES = 256 << 20
 _MAX_RATIO = 32
-"""A chunk that unpacks to more than `_FREE_BYTES` and this ratio is refused."""
+"""Largest compression ratio of a chunk that unpacks to more than `_FREE_BYTES`."""
 
 
 class ArrayEntry(TypedDict):
-    """What the header of a chunk says of an array."""
+    """The header's entry of an array in a chunk."""
 
     dtype: str
     shape: Sequence[int]
@@ -51,7 +52,7 @@ class Chunk:
         return f'{_CALL}({json.dumps(self.name)}, {self.header}, "{self._base64()}");\n'.encode("ascii")
 
     def embedded(self) -> str:
-        """Return the element in a single-file page."""
+        """Return the HTML element for a single-file page."""
         return f'<script type="text/plain" data-chunk="{self.name}">{self.header}\n{self._base64()}</script>'
 
     def _base64(self) -> str:
@@ -61,10 +62,10 @@ class Chunk:
 def encode_chunk(
     name: str, arrays: Mapping[str, np.ndarray | bytes], meta: Mapping[str, object] | None = None
 ) -> Chunk:
-    """Encode arrays of the types in `DTYPES`, or bytes; the same arrays give the same bytes.
+    """Encode arrays of the types in `DTYPES`, or bytes. The same arrays give the same bytes.
 
-    Signed bytes, such as the codes of attribution, are stored channel by channel, because channels differ in their
-    distribution; and as differences along their first axis where that makes them smaller.
+    Signed bytes, such as the codes of attribution, are stored channel by channel, because the distributions of channels
+    differ. They are stored as differences along their first axis if that makes them smaller.
     """
     if not is_name(name):
         raise ClarityError(f"invalid chunk name {name!r}")
@@ -79,9 +80,9 @@ def encode_chunk(
 
 
 def decode_chunk(chunk: Chunk) -> dict[str, np.ndarray]:
-    """Return the arrays of a chunk; `bytes` as uint8.
+    """Return the arrays of a chunk, with `bytes` as uint8.
 
-    Raises ClarityError if the stream does not match the header, or unpacks to more than the chunks of a page do.
+    Raises ClarityError if the stream does not match the header, or unpacks to more than the limit.
     """
     try:
         entries = json.loads(chunk.header)["arrays"]
@@ -97,7 +98,7 @@ def decode_chunk(chunk: Chunk) -> dict[str, np.ndarray]:
 
 
 def parse_script(data: bytes, name: str = "a file") -> Chunk:
-    """Parse a script that `Chunk.script` wrote; raises ClarityError, with the file's `name`, for anything else."""
+    """Parse a script that `Chunk.script` wrote. Raises ClarityError, with the file's `name`, for other text."""
     match = re.fullmatch(rb'%s\(("[^"]*"), (.*), "([A-Za-z0-9+/=]*)"\);\s*' % _CALL.encode(), data, re.DOTALL)
     if match is None:
         raise ClarityError(f"{name} is not a chunk of a page: it starts with {data[:40]!r}")
@@ -148,7 +149,7 @@ def _decoded(entry: ArrayEntry, data: bytes) -> np.ndarray:
     array = np.moveaxis(array.reshape(last, *rest), 0, -1) if "planes" in filters else array.reshape(shape)
     if "delta" in filters:
         array = np.cumsum(array.view(np.uint8), axis=0, dtype=np.uint8).view(dtype)
-    return array.astype(dtype.newbyteorder("="))  # a copy, which can be written to
+    return array.astype(dtype.newbyteorder("="))  # a copy, because the buffer is read-only
 
 
 def _delta(array: np.ndarray) -> np.ndarray:
@@ -158,19 +159,21 @@ def _delta(array: np.ndarray) -> np.ndarray:
 
 
 def _planes(array: np.ndarray) -> bytes:
-    """Return the bytes of an array, one index of the last axis after another if it has more than two axes."""
+    """Return the bytes of an array, ordered by the index of the last axis if it has more than two axes."""
     return (np.moveaxis(array, -1, 0) if array.ndim > 2 else array).tobytes()
 
 
 def _delta_helps(array: np.ndarray) -> bool:
-    """Return whether bytes are smaller as differences, judged by a few entries from the middle."""
+    """Return whether bytes compress better as differences, judged by a few entries from the middle."""
     middle = max(0, len(array) - _SAMPLE_ENTRIES) // 2
     few = np.ascontiguousarray(array[middle : middle + _SAMPLE_ENTRIES])
     return len(few) > 1 and _smallest(_planes(_delta(few)[1:]))[0] < _smallest(_planes(few[1:]))[0]
 
 
 def _smallest(data: bytes) -> tuple[int, int]:
-    """Return the size and index of the better of two strategies: run lengths (four times as fast), or matches."""
+    """Return the smaller compressed size of two strategies, run lengths (four times as fast) or matches, and
+    its index.
+    """
     strategies = (zlib.Z_RLE, zlib.Z_DEFAULT_STRATEGY)
     return min((len(_compress(data, _LEVEL, strategy)), order) for order, strategy in enumerate(strategies))
 

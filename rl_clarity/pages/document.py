@@ -1,6 +1,6 @@
-"""The document `interface.html`: written, and read back without a browser.
+"""Write the document `interface.html`, and read it without a browser.
 
-It opens by double click, requests nothing outside its own directory, and treats all text in its data as text.
+The document opens by double click, requests nothing outside its directory, and treats all text in its data as text.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from svelte3.props import to_json
 PAGE = "interface.html"
 SCRIPT = "interface.js"
 FILES = f"{DIRECTORY}/page.json"
-"""Checksums of the files of a finished page; a single-file page contains them."""
+"""Name of the checksums of a finished page's files, which a single-file page contains."""
 COMPILED = Path(__file__).resolve().parent / "compiled"
 """The folder of the compiled scripts."""
 SCRIPTS = ("agent", "training", "memory", "recordings", "gallery")
-"""Kinds of page that have a script of their own; the script of agents draws all others."""
+"""Kinds of page that have their own script. The script of agents draws all others."""
 GLOBAL_NAME = "Interface"
-"""The JavaScript variable that holds the page's constructor."""
+"""The JavaScript variable with the page's constructor."""
 _START = f'new {GLOBAL_NAME}({{ target: document.getElementById("app") }});'
 _THEME = """\
 (function () {
@@ -63,7 +63,7 @@ class Bundle:
 
 
 def compiled_bundle(kind: str) -> Bundle:
-    """Return the compiled page of a kind; raises OutputError if it is missing."""
+    """Return the compiled page of a kind. Raises OutputError if it is missing."""
     path = COMPILED / f"{_script_name(kind)}.js"
     try:
         return Bundle(path.read_text("utf-8"))
@@ -83,7 +83,7 @@ def recompile_js(js_path: str | os.PathLike[str] | None = None, *, kind: str = "
     The same sources, of a checkout or of the installed package, give the same bytes.
 
     Args:
-        js_path: the script to write; by default all scripts that pages are made with
+        js_path: the script to write; by default all scripts of pages
         kind: kind of the pages whose script `js_path` is
 
     Raises OutputError if sources are missing or a script cannot be written, and svelte3's errors for sources that do
@@ -124,11 +124,11 @@ def write_page(
     """Write `interface.html` into `page`, and return the names of missing files.
 
     Args:
-        manifest: a `Manifest`, or one as dicts whose file names are `ChunkName` and `ImageName`
+        manifest: a `Manifest`, or its dicts, whose file names are `ChunkName` and `ImageName`
         modules: JavaScript sources of custom panels by kind; by default those of the manifest's sections
         bundle: the compiled page; the package's by default
-        inline_js: put the script into the document, rather than beside it
-        single_file: put all files into the document, which then needs nothing else
+        inline_js: put the script into the document instead of beside it
+        single_file: put all files into the document
         data: the directory of chunks and images; `page` by default
         present: names of files that exist; those in `data` by default. A page can be opened while files are missing
     """
@@ -162,7 +162,7 @@ def write_index(directory: Directory, name: str, manifest: JsonObject, bundle: B
 
 
 def read_manifest(document: bytes) -> dict[str, Any]:
-    """Return the manifest of a page as dicts; raises ClarityError if it is missing, damaged or of another version."""
+    """Return the manifest of a page as dicts. Raises ClarityError if it is missing, damaged or has another version."""
     match = _MANIFEST.search(document)
     if match is None:
         raise ClarityError("not a page of rl-clarity: the file contains no manifest")
@@ -181,15 +181,13 @@ def read_manifest(document: bytes) -> dict[str, Any]:
 
 
 def is_intact(document: bytes) -> bool:
-    """Return whether a document is as it was written, by the hash in its last line."""
+    """Return whether a document is unchanged, by the hash in its last line."""
     content, newline, seal = document.rstrip(b"\n").rpartition(b"\n")
     return seal + b"\n" == _seal(hashlib.sha256(content + newline))
 
 
 def read_checksums(directory: Directory, document: bytes = b"") -> dict[str, Checksum]:
-    """Return the checksums of a finished page's files, which a single-file page's document contains; empty if there are
-    none.
-    """
+    """Return the checksums of a finished page's files that a single-file document contains, or an empty dict."""
     match = _FILES.search(document)
     try:
         files = json.loads(match[1] if match else directory.read(FILES))
@@ -252,7 +250,7 @@ def _embedded(manifest: JsonObject, data: Directory, missing: set[str]) -> Itera
 
 
 def _sealed(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the parts of a document, and a last line with their hash."""
+    """Yield the pieces of a document, and a last line with their hash."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
@@ -265,7 +263,9 @@ def _seal(digest: hashlib._Hash) -> bytes:
 
 
 def _policy(inline_scripts: Sequence[str], frames: str) -> str:
-    """Return a content security policy that lets the page load nothing from elsewhere; `frames`: what it may embed."""
+    """Return a content security policy under which the page loads nothing from elsewhere. `frames` are the sources that
+    it may embed.
+    """
     hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in inline_scripts)
     return (
         f"default-src 'none'; script-src 'self' {hashes}; style-src 'unsafe-inline'; img-src 'self' data: blob:; "
@@ -278,9 +278,10 @@ def _sha256(text: str) -> str:
 
 
 def _inside_script(code: str) -> str:
-    """Return the code that neither ends its element nor changes when HTML is parsed.
+    """Return the code escaped so that it cannot end its HTML element, with the same meaning.
 
-    What would end the element can occur only in strings and regular expressions, where an escape means the same.
+    The characters that would end the element can occur only in strings and regular expressions, where an escape has the
+    same meaning.
     """
     code = code.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\\0")
     return re.sub(r"<(?=/script|script|!--)", r"\\x3c", code, flags=re.IGNORECASE)

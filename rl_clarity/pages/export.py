@@ -1,4 +1,4 @@
-"""Export of images and numbers of a page: `.png`, `.apng` and `.gif` (animated for several frames), `.csv`, `.npz`."""
+"""Export images and numbers of a page: `.png`, `.apng` and `.gif` (animated for several frames), `.csv`, `.npz`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Column = np.ndarray | list[str | int]
 """Numbers (T,), or labels."""
 SUFFIXES = (".png", ".apng", ".gif", ".csv", ".npz")
 MOST_FPS = 100
-"""GIF measures time in hundredths of a second."""
+"""Largest number of frames per second; GIF measures time in hundredths of a second."""
 _SIDE = 256
 _FRAMES_AT_ONCE = 32
 _WORDS = ("prin", "all", "res")
@@ -32,7 +32,7 @@ _WORDS = ("prin", "all", "res")
 
 @dataclass(frozen=True)
 class Selection:
-    """What is exported of a page, checked; counted from 0."""
+    """The checked selection of a page's data to export, counted from 0."""
 
     trajectory: int
     steps: Sequence[int]
@@ -59,7 +59,7 @@ def export(
     """Write images or numbers of a page to a file, in the format of its suffix, and return its path.
 
     - `.png`, `.apng`, `.gif`: for each of n frames the observation, enlarged, and beside it for each direction the
-      attribution over its grayscale; more than one frame makes an animation
+    attribution over the gray observation; several frames make an animation
     - `.csv`: a row for each frame, with the columns of the page's own table
     - `.npz`: `steps` (n,); `frames` (n, H, W, 1 | 3) uint8; `channels` (n, h, w, K) and `residual` (n, h, w, 1) in
       units of attribution; the numbers along the trajectory, (n,), or (n, actions or groups)
@@ -67,7 +67,7 @@ def export(
     Everything is counted from 0, as in `open_results`; the page and `rl-clarity export` count from 1.
 
     Args:
-        page: what `run` returned, the directory of a page or its `interface.html`, or what `open_results` returned
+        page: the page that `run` returned, the directory of a page or its `interface.html`, or a `Results`
         out_path: the file
         trajectory: index of the trajectory
         frames: its steps, as a range or a list; all by default
@@ -110,7 +110,7 @@ def _results(page: Page | Results | str | os.PathLike[str]) -> Results:
 
 
 def _steps(frames: Steps, count: int) -> Sequence[int]:
-    """Return valid steps, at least one."""
+    """Return the requested steps. Raises OptionError if they are invalid or empty."""
     if frames is None:
         return range(count)
     try:
@@ -126,7 +126,7 @@ def _steps(frames: Steps, count: int) -> Sequence[int]:
 
 
 def _layer_and_output(results: Results, layer: str | None, output: str | None) -> tuple[str, str]:
-    """Return the layer and output; the page's first by default."""
+    """Return the layer and the output, by default the page's first ones."""
     entry = results.layer(layer)
     outputs = list(entry["attribution"])
     chosen = next((name for name in results.outputs if name in outputs), "") if output is None else output
@@ -176,7 +176,7 @@ def _images(results: Results, selection: Selection, steps: Sequence[int]) -> np.
 
 
 def _enlarged(frames: np.ndarray) -> np.ndarray:
-    """Return small frames with every pixel repeated."""
+    """Return frames enlarged by repeating every pixel, if they are small."""
     times = max(1, _SIDE // max(frames.shape[1:3]))
     return frames.repeat(times, axis=1).repeat(times, axis=2)
 
@@ -213,7 +213,8 @@ def _npz(results: Results, selection: Selection, suffix: str) -> bytes:
 
 
 def timeline_csv(results: Results, trajectory: int, steps: Sequence[int], layer: str, output: str) -> str:
-    """Return a table with the columns of the page's own (`timelineCsv` in svelte_src), and a row per step.
+    """Return a table with the columns of the table that the page exports (`timelineCsv` in svelte_src), and a row per
+    step.
 
     Trajectory and frame are counted from 1, as on the page; actions are labels; totals are sums over positions of the
     positive and of the negative part of each feature, in units of attribution; `Results.decomposition` explains the
@@ -231,7 +232,9 @@ def timeline_csv(results: Results, trajectory: int, steps: Sequence[int], layer:
 
 
 def _columns(results: Results, trajectory: int, layer: str, output: str) -> list[tuple[str, Column]]:
-    """Return names and numbers (T,); several columns may have the same name, as several actions may."""
+    """Return names and numbers (T,) of the columns. Several columns can have the same name, because several actions
+    can.
+    """
     series = results.series(trajectory)
     labels = [action["label"] for action in results.manifest["agents"][0]["actions"]]
     columns: list[tuple[str, Column]] = [
@@ -254,7 +257,7 @@ def _name(output: OutputInfo) -> str:
 
 
 def _numbers(series: Mapping[str, np.ndarray], output: OutputInfo) -> np.ndarray | None:
-    """Return an output along the trajectory; None if the page does not have it."""
+    """Return an output along the trajectory, or None if the page does not contain it."""
     kind = output["kind"]
     values = series.get({"value": "values", "group": "groups"}.get(kind, "logits"))
     if values is None or kind == "value":
@@ -284,7 +287,7 @@ def _totals(results: Results, trajectory: int, layer: str, output: str) -> list[
 
 
 def _named(names: Sequence[str], values: np.ndarray) -> list[tuple[str, np.ndarray]]:
-    """Return columns (T,) of an array (T, n)."""
+    """Return the columns (T,) of an array (T, n) with their names."""
     return [(name, values[:, index]) for index, name in enumerate(names)]
 
 

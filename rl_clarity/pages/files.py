@@ -1,6 +1,6 @@
-"""Files of a page: their names, and how analyses write them.
+"""The names of a page's files, and the functions with which analyses write them.
 
-Names of files are marked by their types, so that a page's files are known without knowing its sections.
+Names of files have special types, so that a page's files can be found without knowing its sections.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rl_clarity.pages.chunks import Chunk, decode_chunk, encode_chunk, parse_scr
 from rl_clarity.pages.images import encode_png
 
 SEGMENT = 64
-"""Steps of a trajectory whose frames or values are stored in one chunk."""
+"""Number of steps of a trajectory whose frames or values are stored in one chunk."""
 
 
 class ChunkName(str):
@@ -30,23 +30,24 @@ class ImageName(str):
 
 
 class ExtraImageName(ImageName):
-    """Name of an image file that the page does not show; a single-file page leaves it out."""
+    """Name of an image file that the page does not show, and that a single-file page does not contain."""
 
 
 @dataclass(frozen=True)
 class PageFiles:
-    """The directory of a page; every part is written atomically as one file, so that work can be split and resumed."""
+    """The directory of a page. Every file is written atomically, so that work can be divided and resumed."""
 
     directory: Directory
     folder: str = ""
     """Subdirectory of the files, which the names below do not contain."""
     writable: Sequence[str] = ("*",)
-    """Patterns of the names, with the subdirectory, that may be written; foreign files there were refused before."""
+    """Patterns of the names, including the subdirectory, that may be written. Foreign files with such names were
+    refused before."""
 
     def write_chunk(
         self, name: str, arrays: Mapping[str, np.ndarray | bytes], meta: Mapping[str, object] | None = None
     ) -> None:
-        """Write arrays as the chunk of that name."""
+        """Write arrays as a chunk with a name."""
         self.write(encode_chunk(name, arrays, meta))
 
     def write(self, chunk: Chunk) -> None:
@@ -55,7 +56,7 @@ class PageFiles:
         self._write(name, replace(chunk, name=name).script())
 
     def read_chunk(self, name: str) -> dict[str, np.ndarray]:
-        """Return the arrays of the chunk of that name."""
+        """Return the arrays of the chunk with a name."""
         return decode_chunk(parse_script(self.directory.read(path_in(self.folder, name)), name))
 
     def write_file(self, name: str, data: bytes) -> None:
@@ -85,15 +86,13 @@ def segments(steps: int, length: int = SEGMENT) -> list[range]:
 
 
 def path_in(subdirectory: str, name: str) -> str:
-    """Return the name of a file in one of the subdirectories that options name; `""` and `/` are the page's own
-    directory.
-    """
+    """Return the name of a file in a subdirectory that an option names. `""` and `/` mean the page's directory."""
     subdirectory = subdirectory.strip("/")
     return f"{subdirectory}/{name}" if subdirectory else name
 
 
 def check_subdirectories(options: object) -> None:
-    """Raise OptionError for options `..._subdir` that are outside the page's directory or need quoting."""
+    """Raise OptionError for options `..._subdir` that lie outside the page's directory or need quoting."""
     for name in vars(options):
         if name.endswith("_subdir"):
             value = getattr(options, name)
@@ -102,7 +101,7 @@ def check_subdirectories(options: object) -> None:
 
 
 def slugs(names: Sequence[str]) -> list[str]:
-    """Return names that file systems and addresses accept, all different even if case is ignored."""
+    """Return names that file systems and addresses accept, and that are different even if case is ignored."""
     taken: set[str] = set()
     chosen = []
     for name in names:
@@ -117,5 +116,5 @@ def slugs(names: Sequence[str]) -> list[str]:
 
 
 def number_text(number: float) -> str:
-    """Return a density or zoom as file names contain it: 0.25, 1, 2."""
+    """Return a density or zoom in the form of file names: 0.25, 1, 2."""
     return f"{number:g}"

@@ -1,8 +1,8 @@
 """Images of a page: frames of stacked observations, filmstrips, sheets, and PNG files.
 
 Frames of games have flat areas and repeated sprites, which deflate compresses best in unfiltered rows; photographs and
-gradients are smaller as differences. Both are tried on a part (W3C, Portable Network Graphics, third edition).
-Pillow filters every row: its files of frames are 56 % larger, in the same time.
+gradients are smaller as differences. Both are tried on a part of the image (W3C, Portable Network Graphics, third
+edition). Pillow filters every row, which makes files of frames 56 % larger in the same time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def encode_png(image: np.ndarray) -> bytes:
 
 
 def encode_pngs(images: Iterable[np.ndarray], workers: int = 1) -> list[bytes]:
-    """Return the PNG file of each image, encoded by several threads: deflate releases the interpreter lock."""
+    """Return the PNG file of each image. Several threads encode them, because deflate releases the interpreter lock."""
     if workers == 1:
         return [encode_png(image) for image in images]
     with ThreadPoolExecutor(workers) as pool:
@@ -45,7 +45,7 @@ def encode_pngs(images: Iterable[np.ndarray], workers: int = 1) -> list[bytes]:
 
 
 def decode_png(name: str, data: bytes) -> np.ndarray:
-    """Return the image (H, W, 1 | 3 | 4) uint8 in a PNG file; raises ClarityError, with the file's name, if it is
+    """Return the image (H, W, 1 | 3 | 4) uint8 in a PNG file. Raises ClarityError, with the file's name, if it is
     damaged.
     """
     from PIL import Image, UnidentifiedImageError
@@ -65,12 +65,12 @@ def decode_png(name: str, data: bytes) -> np.ndarray:
 
 
 def to_bytes(image: np.ndarray) -> np.ndarray:
-    """Return an image in 0..1, colors clipped, as uint8."""
+    """Convert an image in 0..1, with colors clipped, to uint8."""
     return np.round(np.clip(image, 0, 1) * 255).astype(np.uint8)
 
 
 def sheet(images: np.ndarray | Sequence[np.ndarray], columns: int) -> np.ndarray:
-    """Return images (n, H, W, C) in rows of `columns`, as one image; unused cells are 0."""
+    """Arrange images (n, H, W, C) in rows of `columns`, as one image whose unused cells are 0."""
     images = np.asarray(images)
     count, height, width, channels = images.shape
     columns = max(1, min(columns, count))
@@ -145,7 +145,7 @@ def _colors(observations: np.ndarray, stack: int) -> int:
 
 
 def _shown(frames: np.ndarray) -> np.ndarray:
-    """Return frames as gray or RGB: a fourth channel (alpha) is dropped, other numbers of channels are averaged."""
+    """Return frames as gray or RGB. A fourth channel (alpha) is dropped, and other numbers of channels are averaged."""
     channels = frames.shape[-1]
     if channels in (1, 3):
         return frames

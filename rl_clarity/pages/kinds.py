@@ -1,7 +1,7 @@
-"""Kinds of pages: which analyses a page consists of, and how it is drawn.
+"""Kinds of pages declare which analyses a page consists of, and how it is drawn.
 
-`svelte_src/pages/` has a folder for each kind that the page's script knows. Other kinds describe themselves: what they
-declare is written into the manifest, and the script draws it.
+`svelte_src/pages/` has a folder for each kind that the page's script knows. Other kinds declare their layout, which is
+written into the manifest, and the script draws it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RESERVED = (
 
 @dataclass(frozen=True)
 class PageField:
-    """Something that a reader selects on a page: the panel `controls` shows it, custom panels use it."""
+    """A field that a reader selects on a page. The panel `controls` shows it, and custom panels use it."""
 
     name: str
     """Name in the selection, and in the page's address."""
@@ -34,9 +34,9 @@ class PageField:
     label: str = ""
     """Label of its control; empty for none."""
     default: str | float | bool | None = None
-    """Value that a page opens with; None for the first option, the lowest number, false or an empty text."""
+    """Initial value; None for the first option, the lowest number, false or an empty text."""
     options: Sequence[str] = ()
-    """The values of a choice."""
+    """Values of a choice."""
     least: float | None = None
     """Lowest value of a number."""
     most: float | None = None
@@ -44,7 +44,7 @@ class PageField:
     whole: bool = False
     """Whether a number is an integer."""
     count: int | None = None
-    """How many values an index has; they start at 0, and readers count from 1."""
+    """Number of values of an index. They start at 0, and readers count from 1."""
     place: bool = False
     """Whether the browser's back button undoes a change."""
 
@@ -63,7 +63,7 @@ class PageField:
             raise OptionError(f"the index {self.name!r} needs count, the number of its values")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what differs from the defaults of the class, as JSON values."""
+        """Return the fields that differ from the defaults of the class, as JSON values."""
         return {
             one.name: value for one in dataclasses.fields(self) if (value := getattr(self, one.name)) != one.default
         }
@@ -73,7 +73,8 @@ class PageField:
 class PageKind:
     """A kind of page.
 
-    With `slots` the page's script needs no code for it: the manifest has the layout, and what else is declared here.
+    With `slots` the page's script needs no code for it, because the manifest contains the layout and everything else
+    that is declared here.
     """
 
     analyses: tuple[str, ...]
@@ -83,15 +84,15 @@ class PageKind:
     title: str = "{env_name}, {network}"
     """Title of the page, unless an option gives one."""
     slots: Mapping[Slot, Sequence[str]] | None = None
-    """Panels, and kinds of sections, by slot: `navigation` at the left, `main`, `legend` at the right, `tabs` below
+    """Panels, and kinds of sections, by slot: `navigation` on the left, `main`, `legend` on the right, `tabs` below
     these, of which one is shown at a time, and `aside`, panels that open over the page. None for a kind that the page's
     script knows."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels of the slots for screen readers, and `skip`, of the link to the main slot."""
+    """Labels of the slots for screen readers, and `skip`, the label of the link to the main slot."""
     fields: Sequence[PageField] = ()
-    """What a reader selects, beside the moment and what the panels of an agent's page have."""
+    """Fields that a reader selects, in addition to the current step and the fields of panels of an agent's page."""
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Keys that turn a field to its next value, with the field's name."""
+    """Keyboard keys that change a field to its next value, with the field's name."""
     tour: Sequence[tuple[str, str, str]] = ()
     """Stops of the tour: panel, title and text."""
 
@@ -107,7 +108,7 @@ class PageKind:
                 )
 
     def page(self) -> dict[str, Any] | None:
-        """Return how the page is drawn, for the manifest; None for a kind that the page's script knows."""
+        """Return the layout for the manifest, or None for a kind that the page's script knows."""
         if self.slots is None:
             return None
         labels = {one.name: one.label or one.name for one in self.fields}

@@ -1,4 +1,6 @@
-"""The manifest of a page, as docs/page-format.md describes it: agents, recordings, and the sections of its analyses."""
+"""The manifest of a page, with agents, recordings, and the sections of analyses, as docs/page-format.md
+describes it.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ class ObservationInfo:
     aligned: bool = True
     """Whether the frames show the same view as the observations."""
     region: FrameRegion | None = None
-    """The part of a frame that an observation shows; None for all of it."""
+    """The region of a frame that an observation shows; None for the whole frame."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class AgentInfo:
 
 @dataclass(frozen=True)
 class RecordingInfo:
-    """Play of an agent."""
+    """A recording of an agent's play."""
 
     env_name: str
     agent: str = "agent-1"
@@ -83,7 +85,9 @@ class RecordingInfo:
 
 @dataclass(frozen=True)
 class ProvenanceGroup:
-    """Facts about what made the page, without times, paths or user names: the same run makes the same page."""
+    """Facts about how the page was made, without times, paths or user names, so that the same run makes the
+    same page.
+    """
 
     group: str
     items: Sequence[tuple[str, str]]
@@ -103,7 +107,7 @@ class Manifest:
     complete: bool = True
     missing: Sequence[str] = ()
     page: Mapping[str, Any] | None = None
-    """How a page is drawn whose kind the page's script does not know (`PageKind.page`)."""
+    """The layout of a page whose kind the page's script does not know (`PageKind.page`)."""
     format: str = field(default=FORMAT, init=False)
     version: int = field(default=VERSION, init=False)
 
@@ -115,7 +119,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """How the page looks when it opens."""
+    """Appearance of the page when it opens."""
 
     video_height: str = "16em"
     """Height of an observation."""
@@ -134,7 +138,7 @@ class ViewOptions:
     scrubber_width: str = "48em"
     """Width of the filmstrip."""
     scrubber_visible_duration: int = 256
-    """Frames that the filmstrip shows at once."""
+    """Number of frames that the filmstrip shows at once."""
     legend_item_height: str = "6em"
     """Height of a thumbnail."""
     legend_item_width: str = "6em"
@@ -146,8 +150,8 @@ class ViewOptions:
     attribution_weight: float = 0.9
     """Opacity of attribution over the observation."""
     attribution_colors: Literal["strongest", "mixed"] = "strongest"
-    """Color of a position: that of its strongest feature, or all hues `mixed`. With the latter the page opens as in
-    understanding-rl-vision: without the rest, and with logits as outputs."""
+    """Color of a position: `strongest` for that of its strongest feature, `mixed` for a mixture of all hues. With
+    `mixed` the page opens as in understanding-rl-vision, without the residual and with logits as outputs."""
     graph_colors: Mapping[str, str] = field(
         default_factory=lambda: {"v": "green", "action": "red", "action_group": "orange", "advantage": "blue"}
     )
@@ -174,7 +178,7 @@ class ViewOptions:
                 raise unknown_option(f"graph_colors.{key}", GRAPHS)
 
     def view(self) -> dict[str, object]:
-        """Return the manifest's `view`."""
+        """Return the field `view` of the manifest."""
         view = {one.name: getattr(self, one.name) for one in dataclasses.fields(ViewOptions)}
         view["single_channels"] = view.pop("attr_single_channels")
         return {**view, "graph_colors": {**ViewOptions().graph_colors, **self.graph_colors}}
@@ -200,7 +204,9 @@ def file_names(value: object, kind: type = str) -> Iterator[str]:
 
 
 def without_extra_images(value: Any) -> Any:
-    """Return the manifest without the images that the page does not show, and without the mappings that held them."""
+    """Return the manifest without the images that the page does not show, and without the mappings that
+    contained them.
+    """
     if isinstance(value, Mapping):
         fields = {key: without_extra_images(item) for key, item in value.items()}
         return {key: item for key, item in fields.items() if item or not value[key]}
@@ -211,14 +217,14 @@ def without_extra_images(value: Any) -> Any:
 
 
 def provenance_group(name: str, facts: Mapping[str, object]) -> ProvenanceGroup:
-    """Return facts as the page lists them: text, or JSON for other values; None is left out."""
+    """Return facts as the page lists them: text, or JSON for other values. None is left out."""
     items = [(key, value) for key, value in facts.items() if value is not None]
     texts = [value if isinstance(value, str) else json.dumps(to_plain(value), sort_keys=True) for _, value in items]
     return ProvenanceGroup(name, [(key, text) for (key, _), text in zip(items, texts, strict=True)])
 
 
 def section_data(manifest: JsonObject, kind: str) -> dict[str, Any]:
-    """Return the data of the first section of a kind, in a manifest as dicts; raises ClarityError if there is none."""
+    """Return the data of the first section of a kind, in a manifest as dicts. Raises ClarityError if there is none."""
     for section in manifest["sections"]:
         if section["kind"] == kind:
             data: dict[str, Any] = section["data"]
@@ -228,6 +234,6 @@ def section_data(manifest: JsonObject, kind: str) -> dict[str, Any]:
 
 
 def _is_color(text: str) -> bool:
-    from PIL import ImageColor  # knows the names of CSS
+    from PIL import ImageColor  # also accepts the color names of CSS
 
     return text.lower() in ImageColor.colormap or _COLOR_CODE.fullmatch(text) is not None

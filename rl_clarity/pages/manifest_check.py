@@ -1,4 +1,4 @@
-"""Check that a manifest has what readers in Python use, so that a damaged page is refused by name when it is opened."""
+"""Check that a manifest contains what readers in Python use, so that a damaged page is refused when it is opened."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Manifest(TypedDict):
 
 
 def check_manifest(manifest: JsonObject) -> None:
-    """Raise ClarityError, with the place, for a manifest (as dicts) with missing or contradictory parts."""
+    """Raise ClarityError, with the place, for a manifest (as dicts) with missing or contradictory entries."""
     try:
         read(_Manifest, manifest, "manifest")
         for section in manifest["sections"]:
@@ -51,7 +51,7 @@ def check_manifest(manifest: JsonObject) -> None:
     weight = manifest["view"].get("attribution_weight", 1)
     _require(isinstance(weight, int | float) and 0 <= weight <= 1, "view.attribution_weight must be from 0 to 1")
     agents = {agent.get("id"): agent for agent in manifest["agents"]}
-    groups: dict[object, dict[str, object]] = {}  # data of the first section of each kind, by the agent
+    groups: dict[object, dict[str, object]] = {}  # data of the first section of each kind, by agent
     for section in manifest["sections"]:
         groups.setdefault(section.get("agent"), {}).setdefault(section["kind"], section.get("data"))
     for id_, sections in groups.items():
@@ -59,7 +59,7 @@ def check_manifest(manifest: JsonObject) -> None:
 
 
 def _check_shape(section: Mapping[str, object]) -> None:
-    """Check the data of a section of the package against its type."""
+    """Check the data of a built-in kind of section against its type."""
     kind = str(section["kind"])
     if kind in SECTION_TYPES:
         if "data" not in section:
@@ -68,7 +68,7 @@ def _check_shape(section: Mapping[str, object]) -> None:
 
 
 def _check_sections(sections: Mapping[str, object], agent: _Agent) -> None:
-    """Check what the sections of an agent say of each other, by kind."""
+    """Check that the sections of an agent are consistent with each other."""
     if "trajectories" in sections:
         segments = _check_trajectories(cast(TrajectoriesSection, sections["trajectories"]))
         if "attribution" in sections:
@@ -78,7 +78,7 @@ def _check_sections(sections: Mapping[str, object], agent: _Agent) -> None:
 
 
 def _check_trajectories(data: TrajectoriesSection) -> list[int]:
-    """Check counts; return the number of segments of each trajectory."""
+    """Check counts, and return the number of segments of each trajectory."""
     _require(data["segment"] > 0, "segment must be above 0")
     segments = [-(-entry["steps"] // data["segment"]) for entry in data["trajectories"]]
     for index, (entry, count) in enumerate(zip(data["trajectories"], segments, strict=True)):

@@ -1,8 +1,8 @@
-"""The output directory of a page: whether it may be written, what is finished in it, and what is left to remove.
+"""The output directory of a page: check whether it may be written, find finished work, and remove obsolete files.
 
 Files of earlier runs are listed before a run begins and removed when its page is complete. Until then, work that is
 still valid is reused, so that a page with other options costs only what these change. Files that no run wrote are never
-removed, and replaced only with `overwrite` (see `jobs.ownership`).
+removed, and only replaced with `overwrite` (see `jobs.ownership`).
 """
 
 from __future__ import annotations
@@ -32,27 +32,28 @@ from rl_clarity.pages.manifest import Manifest
 from rl_clarity.pages.results import Page
 
 PARTS = f"{DIRECTORY}/data"
-"""Where the files of a single-file page are, until it is written."""
+"""Folder of the files of a single-file page until it is written."""
 LEFTOVERS = f"{DIRECTORY}/leftovers.json"
 MAX_PRECISION = 17
 SECONDS_BETWEEN_UPDATES = 5.0
-"""Minimum interval between two updates of an unfinished page."""
+"""Minimum time between two updates of an unfinished page."""
 UPDATE_RATIO = 20
-"""The interval is at least so many times what an update takes, so that a large page costs little."""
+"""Minimum time between updates as a multiple of the time of an update, so that updates of a large page cost little."""
 
 
 Decisive = Callable[[Sequence[Sequence[str]]], object]
-"""What decides a page beside agent and samples (JSON), as a function of the buttons of each action."""
+"""Everything that decides a page in addition to agent and samples (JSON), as a function of the buttons of
+each action."""
 
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """How the page is written."""
+    """Options of how the page is written."""
 
     numpy_precision: int = 6
     """Significant figures of numbers in the page."""
     inline_js: bool = True
-    """Put the script into the page, rather than beside it."""
+    """Put the script into the page instead of beside it."""
     inline_large_json: bool | None = None
     """Name of `single_file` in understanding-rl-vision."""
     single_file: bool = False
@@ -78,7 +79,7 @@ class PageOutput:
 
     directory: Directory
     data: Directory
-    """Where chunks and images are written: the same directory, or a working directory for a single-file page."""
+    """Directory of chunks and images, which is the same directory, or a working directory for a single-file page."""
     options: OutputOptions
     key: str
     """Hash of agent, samples and code."""
@@ -88,9 +89,9 @@ class PageOutput:
     files: PageFiles
     """Chunks and images, in `data`."""
     finished: bool
-    """The page is there, with all its files."""
+    """Whether the page exists with all its files."""
     damaged: Set[str] = frozenset()
-    """Files of finished tasks whose content has changed; known on rank 0, and only with `overwrite`."""
+    """Files of finished tasks whose content has changed, which are known on rank 0 and only with `overwrite`."""
 
     def page_id(self, combos: Sequence[Sequence[str]]) -> str:
         """Return the hash of everything that decides the page of an agent whose actions press these buttons."""
@@ -98,22 +99,22 @@ class PageOutput:
 
     @property
     def store(self) -> WorkStore:
-        """Finished work; `begin` removes damaged files."""
+        """Store of finished work; `begin` removes damaged files."""
         return WorkStore(self.data)
 
     @property
     def reusable(self) -> WorkStore:
-        """Finished work as it will be after `begin`."""
+        """Store of finished work as it will be after `begin`."""
         return WorkStore(self.data, self.damaged)
 
     def page(self) -> Page:
-        """Return what `run` and `generate` return."""
+        """Return the page, as `run` and `generate` do."""
         return _page(self.directory)
 
     def begin(self, page_id: str) -> None:
         """List all files of earlier runs, then remove their document, which would be out of date.
 
-        Raises OutputError if another run has finished another page there since the directory was opened.
+        Raises OutputError if another run has finished another page since the directory was opened.
         """
         directory = self.directory
         check_output_directory(directory, self.options.overwrite, page_id, self.writes)
@@ -126,7 +127,7 @@ class PageOutput:
             self.data.remove(name)
 
     def write(self, manifest: Manifest, tasks: Iterable[str]) -> None:
-        """Write the document once all other files are written, then remove what does not belong to the page."""
+        """Write the document after all other files are written, then remove files that do not belong to the page."""
         options, directory = self.options, self.directory
         files = {} if options.is_single_file else self.store.written(tasks)
         kept = {*files, FILES} if files else set()
@@ -147,9 +148,7 @@ class PageOutput:
             self._remove_parts()
 
     def updater(self, manifest: Callable[[Results], Manifest], tasks: Sequence[Task]) -> Callable[[], None]:
-        """Return a function that writes the unfinished page, as far as its tasks are finished, when enough time has
-        passed.
-        """
+        """Return a function that writes the unfinished page from its finished tasks, if enough time has passed."""
         store, due = self.store, 0.0
 
         def update() -> None:
@@ -194,7 +193,7 @@ def open_output(
     folders: Iterable[str],
     ranks: Communicator,
 ) -> PageOutput:
-    """Return the output directory, if the page may be written there; all ranks call it together.
+    """Return the output directory if the page may be written there. All ranks call it together.
 
     `made_from` (JSON) stands for agent and samples; the page's files are in `folders`. Raises OutputError if the
     directory cannot be written, or holds another page or other files that must not be replaced.
@@ -226,7 +225,7 @@ def finished_page(
     decisive: Decisive,
     ranks: Communicator,
 ) -> Page | None:
-    """Return the existing page, if nothing is left to do.
+    """Return the existing page if it is finished, else None.
 
     `made_from` is as for `open_output`, as a function of the page's number of actions.
     """
@@ -242,10 +241,10 @@ def finished_page(
 def check_output_directory(
     directory: Directory, overwrite: bool = False, page_id: str | None = None, writes: Sequence[str] = ()
 ) -> None:
-    """Raise OutputError if a page cannot be written there, or must not.
+    """Raise OutputError if a page cannot or must not be written there.
 
-    It must not if a finished page of another id is there, or foreign files whose names match the patterns `writes`.
-    Changes nothing.
+    It must not if a finished page with another id exists, or foreign files whose names match the patterns `writes`.
+    Nothing is changed.
     """
     if "://" not in directory.location:
         _check_writable(Path(directory.location))
@@ -267,7 +266,7 @@ def _check_page(directory: Directory, overwrite: bool, page_id: str | None) -> N
 
 
 def _is_finished(directory: Directory, page_id: str, options: OutputOptions) -> bool:
-    """Return whether the page is complete: by the sizes of its files, with `overwrite` by their contents."""
+    """Return whether the page is complete, by the sizes of its files, or with `overwrite` by their contents."""
     try:
         document = directory.read(PAGE)
         manifest = read_manifest(document)
@@ -299,7 +298,7 @@ def _check_writable(path: Path) -> None:
 
 
 def _manifest(directory: Directory) -> JsonObject:
-    """Return the manifest of the existing page; empty if there is none."""
+    """Return the manifest of the existing page, or an empty dict."""
     try:
         return read_manifest(directory.read(PAGE))
     except (OSError, ClarityError):
@@ -307,7 +306,7 @@ def _manifest(directory: Directory) -> JsonObject:
 
 
 def _combos(directory: Directory) -> list[list[str]]:
-    """Return the buttons of each action of the existing page; empty if there is none."""
+    """Return the buttons of each action of the existing page, or an empty sequence."""
     try:
         return [list(map(str, action["combo"])) for action in _manifest(directory)["agents"][0]["actions"]]
     except (KeyError, IndexError, TypeError):
@@ -315,7 +314,7 @@ def _combos(directory: Directory) -> list[list[str]]:
 
 
 def _own_names(directory: Directory) -> set[str]:
-    """Return the names of the files that earlier runs have written, as far as these are finished."""
+    """Return the names of the files that earlier runs have written and finished."""
     names = {*_read_names(directory, LEFTOVERS), *read_checksums(directory), *WorkStore(directory).written()}
     if names or _manifest(directory):
         names |= {PAGE, SCRIPT, FILES, RUN_LOG}

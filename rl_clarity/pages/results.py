@@ -1,4 +1,4 @@
-"""Pages in Python: what `run` returns, and the arrays of a page, read without a browser.
+"""Read pages in Python: the page that `run` returns, and the arrays of any page, without a browser.
 
 `open_results("out").attribution("2b", trajectory=0)`
 """
@@ -49,17 +49,17 @@ from rl_clarity.visualization.totals import output_decomposition
 Data = TypeVar("Data")
 KINDS = {form: kind for kind, form in SECTION_TYPES.items()}
 Steps = range | Sequence[int] | None
-"""Steps of a trajectory, counted from 0; None for all of them."""
+"""Steps of a trajectory, counted from 0, or None for all steps."""
 
 
 @dataclass(frozen=True)
 class ReducedAttribution:
-    """Attribution of n frames in reduced channels, in units of attribution, as precise as the page stores it."""
+    """Attribution of n frames in reduced channels, in units of attribution, with the precision of the page."""
 
     channels: np.ndarray  # (n, h, w, K) float32
     residual: np.ndarray | None  # (n, h, w, 1) float32; None for the input layer
     scale: float
-    """Value that the page shows at full brightness."""
+    """The value that the page shows at full brightness."""
     hues: np.ndarray  # (K, 3) float32
 
 
@@ -67,7 +67,8 @@ class ReducedAttribution:
 class Totals:
     """Attribution summed over positions along a trajectory of T steps."""
 
-    totals: np.ndarray  # (T, K + 1, 2) float32: positive and negative parts; the residual last, if there is one
+    # (T, K + 1, 2) float32: sums of positive and of negative values; the residual last, if there is one
+    totals: np.ndarray
     completeness: np.ndarray | None  # (T, 3) float32: sum of the unreduced attribution, s(a) - s(0), s(a)
     memory: np.ndarray | None = None  # (T,) float32: s(0) less s(0) in the initial state; None without a state
 
@@ -82,27 +83,27 @@ class StateMap:
     trajectories: np.ndarray  # (n,) int32, counted from 0
     frames: np.ndarray  # (n,) int32, counted from 0
     colors: dict[str, np.ndarray]
-    """What points can be colored by (n,): `value`, `action`, `time`, ..."""
+    """Values (n,) that can color the points: `value`, `action`, `time`, ..."""
     source: str
     """`state`, or the name of the layer."""
     perplexity: float | None
-    """That of t-SNE."""
+    """Perplexity of t-SNE, or None for other methods."""
 
 
 @dataclass(frozen=True)
 class SaliencyMaps:
-    """Saliency maps of m frames of a trajectory, as precise as the page stores them."""
+    """Saliency maps of m frames of a trajectory, with the precision of the page."""
 
-    steps: np.ndarray  # (m,) int32: the frames, counted from 0
+    steps: np.ndarray  # (m,) int32: steps, counted from 0
     values: np.ndarray  # (m, gh, gw) float32; zeros for a map that is constant
     totals: np.ndarray  # (m,) float32: sums of the maps before they were stored
     rows: np.ndarray  # (gh,): positions of the cells' centers, as shares of the height of the frames
-    columns: np.ndarray  # (gw,): and of the width
+    columns: np.ndarray  # (gw,): positions as shares of the width
 
 
 @dataclass(frozen=True)
 class Window:
-    """A window of n steps of a trajectory, whose last one is explained, as precise as the page stores it."""
+    """A window of n steps of a trajectory, whose last step is explained, with the precision of the page."""
 
     trajectory: int
     frames: range
@@ -110,28 +111,28 @@ class Window:
     targets: tuple[str, ...]
     """Ids of the G targets: `value`, `action`, `direction-3`."""
     maps: dict[str, np.ndarray]
-    """(G, n, h, w) float32 by path, `memory` and `whole`: what each cell of each frame contributed."""
+    """(G, n, h, w) float32 by path, `memory` and `whole`: contributions of each cell of each frame."""
     components: dict[str, np.ndarray]
-    """(G, n, D) float32 by path: what went through each direction of the state before each step."""
+    """(G, n, D) float32 by path: contributions through each direction of the state before each step."""
 
 
 def open_results(directory: str | os.PathLike[str]) -> Results:
     """Open the page in a directory, or at the path of its `interface.html`.
 
-    Raises ClarityError if there is no page, or one of another format version.
+    Raises ClarityError if there is no page, or if it has another format version.
     """
     return Results(*locate(directory))
 
 
 def locate(page: str | os.PathLike[str]) -> tuple[Directory, str]:
-    """Return the directory of a page, and the name of its document there, from the path or address of either."""
+    """Return the directory of a page and the name of its document, from the path or address of either."""
     text = path_text(page, "page")
     location, name = os.path.split(text) if text.endswith(".html") else (text, PAGE)
     return open_directory(location or "."), name
 
 
 def read_document(directory: Directory, name: str) -> bytes:
-    """Return the bytes of a page's document; raises ClarityError if it does not exist."""
+    """Return the bytes of a page's document. Raises ClarityError if it does not exist."""
     try:
         return directory.read(name)
     except (FileNotFoundError, NotADirectoryError):
@@ -140,10 +141,10 @@ def read_document(directory: Directory, name: str) -> bytes:
 
 @dataclass(frozen=True)
 class Page:
-    """A finished page; in a notebook its value shows the page."""
+    """A finished page. As the value of a notebook cell it shows the page."""
 
     path: Path | str
-    """The page's `interface.html`; text if it is an address such as `s3://bucket/page/interface.html`."""
+    """The page's `interface.html`, as text if it is an address such as `s3://bucket/page/interface.html`."""
 
     def open(self) -> None:
         """Open the page in the browser."""
@@ -154,7 +155,7 @@ class Page:
         return open_results(self.path)
 
     def _repr_html_(self) -> str:
-        # A notebook serves files below its own directory, by their relative path; it cannot show others.
+        # A notebook can only show files below its directory, by their relative path.
         address = self.path if isinstance(self.path, str) else Path(os.path.relpath(self.path)).as_posix()
         source = html.escape(address)
         return (
@@ -164,7 +165,7 @@ class Page:
 
 
 class Results:
-    """A page's manifest and arrays; each call reads what it needs, and nothing is cached."""
+    """The manifest and arrays of a page. Each call reads what it needs, without caching."""
 
     def __init__(self, directory: Directory, page: str = PAGE) -> None:
         self._directory = directory
@@ -181,8 +182,8 @@ class Results:
         return section_data(self.manifest, kind)
 
     def each_agent(self) -> Iterator[Results]:
-        """Yield the results of each agent of the page, such as the checkpoints of a training: all but the others'
-        sections.
+        """Yield results of each agent of the page, such as the checkpoints of a training, without the sections of other
+        agents.
         """
         for agent in self.manifest["agents"]:
             own = copy.copy(self)
@@ -191,7 +192,7 @@ class Results:
             yield own
 
     def _data(self, form: type[Data]) -> Data:
-        """Return the data of the section that has a form; raises ClarityError if the page has none."""
+        """Return the data of the section of a type. Raises ClarityError if the page has none."""
         return cast(Data, section_data(self.manifest, KINDS[form]))
 
     def _has(self, kind: str) -> bool:
@@ -199,7 +200,7 @@ class Results:
 
     @property
     def agent(self) -> JsonObject:
-        """What the page says about its first agent: network, actions, size of observations, ..."""
+        """The manifest's entry of the first agent: network, actions, size of observations, ..."""
         agent: JsonObject = self.manifest["agents"][0]
         return agent
 
@@ -214,7 +215,7 @@ class Results:
         return [output["id"] for output in self._data(AttributionSection)["outputs"]]
 
     def layer(self, name: str | None = None) -> JsonObject:
-        """Return what the manifest says about a layer, by default the first.
+        """Return the manifest's entry of a layer, by default the first.
 
         Its entry in the section of features is under `features`, or None.
         """
@@ -237,7 +238,7 @@ class Results:
         return {number: name for number, name in enumerate(names, start=1) if name}
 
     def trajectory(self, trajectory: int) -> JsonObject:
-        """Return what the manifest says about a trajectory, counted from 0."""
+        """Return the manifest's entry of a trajectory, counted from 0."""
         return dict(self._trajectory(trajectory))
 
     def _trajectory(self, trajectory: int) -> TrajectoryEntry:
@@ -269,9 +270,7 @@ class Results:
         return ReducedAttribution(values[..., :count], residual, scale, np.array(entry["hues"], np.float32))
 
     def _parts(self, layer: LayerEntry, output: str) -> list[str]:
-        """Return the outputs whose attribution is stored that an output is the sum of: itself, or the actions of a
-        group.
-        """
+        """Return the outputs with stored attribution whose sum is an output: the output, or the actions of a group."""
         stored = layer["attribution"]
         (group,) = [one.get("group") for one in self._data(AttributionSection)["outputs"] if one["id"] == output] or [
             None
@@ -283,13 +282,13 @@ class Results:
         return parts
 
     def _attribution(self, layer: LayerEntry, trajectory: int, output: str, steps: Steps) -> np.ndarray:
-        """Return stored attribution (n, h, w, K + 1); of the input (n, H, W, C)."""
+        """Return stored attribution (n, h, w, K + 1), or (n, H, W, C) for the input."""
         places = self._at(trajectory, layer["attribution"][output][trajectory], steps)
         parts = [(part.entry("codes", at), part.entry("scales", at)) for part, at in places]
         return dequantize(np.stack([codes for codes, _ in parts]), np.array([scale for _, scale in parts]))
 
     def totals(self, layer: str, trajectory: int) -> dict[str, Totals]:
-        """Return totals along a trajectory, by output."""
+        """Return the totals along a trajectory, by output."""
         self._trajectory(trajectory)
         arrays = self.chunk(self._layer(layer)["totals"][trajectory])
         outputs = [key.partition(".")[2] for key in arrays if key.startswith("totals.")]
@@ -319,7 +318,7 @@ class Results:
         return output_decomposition(sums.totals, sums.completeness, sums.memory)
 
     def account(self, trajectory: int, layer: str, output: str = "value") -> dict[str, np.ndarray]:
-        """Return `decomposition` with the names of version 0.1, `rest` and `gap`; deprecated."""
+        """Return `decomposition` with the names of version 0.1, `rest` and `gap`. Deprecated."""
         warn_renamed("Results.account", "Results.decomposition, whose terms are named residual and completeness_error")
         terms = self.decomposition(trajectory, layer, output)
         terms["rest"], terms["gap"] = terms.pop("residual"), terms.pop("completeness_error")
@@ -385,17 +384,17 @@ class Results:
     stretch = RenamedAttribute("window")
 
     def layer_facts(self, layer: str) -> dict[str, Any]:
-        """Return what the features of a layer account for, and what they are worth.
+        """Return how much the features of a layer explain, and the effect of their ablation.
 
-        - `variance_share` {output: share}: of the output's variance over frames, by features and residual together
+        - `variance_share` {output: share}: share of the output's variance over frames that features and residual explain
           (1 - var(output - features - residual) / var(output); None if the output does not vary)
-        - `coverage` {output: share}: of the magnitudes of the attribution at all positions, by the features
-        - `error_held_out`: relative error of the features' reconstruction on observations that they were not fitted to
-        - `next_feature`: what one more feature would add to the coverage
+        - `coverage` {output: share}: share of the features in the magnitudes of the attribution at all positions
+        - `error_held_out`: relative error of the features' reconstruction on held-out observations
+        - `next_feature`: increase of the coverage by one more feature
         - `ablation` {output: (K,)}: mean change of the output when a feature is ablated
 
-        What an older page does not have is None, or missing in a dict. Raises OptionError for an unknown layer and for
-        the input.
+        Values that an older page does not contain are None, or missing in a dict. Raises OptionError for an unknown
+        layer and for the input.
         """
         entry = self._layer(layer)
         if entry["kind"] == "input":
@@ -432,16 +431,16 @@ class Results:
         return ChannelReduction(arrays["components"])
 
     def features_meta(self, layer: str) -> dict[str, Any]:
-        """Return densities and zooms of a layer's dataset examples; empty for the input layer."""
+        """Return the densities and zooms of a layer's dataset examples, or an empty dict for the input layer."""
         entry = self._features(self._layer(layer))
         return {} if entry is None else dict(json.loads(self._chunk(entry["chunk"]).header).get("meta", {}))
 
     def chunk(self, name: str) -> dict[str, np.ndarray]:
-        """Return the arrays of the chunk of that name."""
+        """Return the arrays of the chunk with a name."""
         return decode_chunk(self._chunk(name))
 
     def image(self, name: str) -> np.ndarray:
-        """Return the image (H, W, 1 | 3 | 4) uint8 of that name."""
+        """Return the image (H, W, 1 | 3 | 4) uint8 with a name."""
         text = self._embedded.get(("image", name))
         if text is None:
             return decode_png(name, self._read(name))
@@ -461,7 +460,9 @@ class Results:
             raise ClarityError(f"{name} is missing in {self._directory.location}: the page is not complete") from None
 
     def _at(self, trajectory: int, names: Sequence[str], steps: Steps) -> list[tuple[_Segment, int]]:
-        """For each step, the segment that contains it, read once, and the step's index there."""
+        """Return for each step the segment that contains it, which is read once, and the step's index in the
+        segment.
+        """
         count, length = self._trajectory(trajectory)["steps"], self._data(TrajectoriesSection)["segment"]
         wanted = range(count) if steps is None else steps
         for step in wanted:

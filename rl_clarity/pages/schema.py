@@ -1,8 +1,8 @@
-"""The shapes of sections, as their dataclasses declare them: values are checked, read and written by type hints.
+"""Check, read and write the values of sections by the type hints of their dataclasses.
 
-A field is a key of an object in JSON; the underscore at the end of `return_` is left out there. A field whose default
-is None is absent where it is None; without a default, None is null. A key that has a default, or may be null, may be
-missing in what is read.
+A field is a key of a JSON object, in which the underscore at the end of `return_` is omitted. A field whose default is
+None is omitted if it is None; without a default, None is written as null. A key that has a default, or may be null, may
+be missing in data that is read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SCALARS: Mapping[type, tuple[type, str]] = {
     int: (Integral, "an integer"),
     float: (Real, "a number"),
 }
-"""Types of single values: what is accepted for each, and what it is called."""
+"""Types of single values, with the Python types that are accepted and the name for messages."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Key:
 
 @functools.cache
 def keys(kind: type) -> tuple[Key, ...]:
-    """Return the keys of the objects that a dataclass, or a TypedDict, stands for."""
+    """Return the keys of the objects that a dataclass or a TypedDict describes."""
     hints = get_type_hints(kind, include_extras=True)
     if is_typeddict(kind):
         return tuple(
@@ -53,7 +53,7 @@ def keys(kind: type) -> tuple[Key, ...]:
 
 
 def _present(hint: object) -> object:
-    """Return the type of a key where it is present."""
+    """Return the type of a key that is present."""
     return get_args(hint)[0] if get_origin(hint) is NotRequired else hint
 
 
@@ -63,7 +63,7 @@ def is_object(hint: object) -> bool:
 
 
 def alternatives(hint: object) -> tuple[Any, ...]:
-    """Return the types of a union; the type itself if it is none."""
+    """Return the types of a union, or the type itself."""
     return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
@@ -71,19 +71,19 @@ def read(kind: type[T], value: object, where: str) -> T:
     """Convert a value to a type: JSON to dataclasses, and text to the types of file names.
 
     Dataclasses in the value are checked and converted, too. Raises SectionError, with the place, for a value that does
-    not fit; `where` is what the value is called.
+    not fit. `where` is the name of the value.
     """
     return cast(T, _read(value, kind, where))
 
 
 def check_hints(kind: type) -> None:
-    """Raise SectionError for a dataclass with a field that has no form in JSON."""
+    """Raise SectionError for a dataclass with a field that cannot be represented in JSON."""
     for key in keys(kind):
         _check_hint(key.hint, f"{kind.__name__}.{key.attribute}", (kind,))
 
 
 def as_dicts(value: Any) -> Any:
-    """Return dicts and lists of dataclasses, sorted by key; file names keep their types."""
+    """Convert dataclasses to dicts and lists, sorted by key. File names keep their types."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         pairs = ((key, getattr(value, key.attribute)) for key in sorted(keys(type(value)), key=lambda key: key.name))
         return {key.name: as_dicts(item) for key, item in pairs if item is not None or key.required}
@@ -153,7 +153,7 @@ def _has_default(kind: type, key: Key) -> bool:
 
 
 def _read_union(value: object, options: Sequence[object], where: str) -> object:
-    """Return the value as the first type of a union that it fits; the error is that of the first type."""
+    """Return the value as the first type of a union that fits. The error is that of the first type."""
     errors = []
     for option in sorted(options, key=lambda option: option is type(None)):
         try:

@@ -1,8 +1,9 @@
-"""Sections of a page: what an analysis shows. A kind of section is a dataclass, which declares the form of its data.
+"""Sections of a page, the data that analyses show. A kind of section is a dataclass, which declares the form of its
+data.
 
-The text under a field is its documentation: docs/page-format.md, the check of pages that are read
-(`rl_clarity/pages/section_types.py`) and the types of the front end (`svelte_src/data/sections.d.ts`) are written from
-these classes, by `python -m scripts.make_sections`.
+The text under a field is its documentation. From these classes `python -m scripts.make_sections` writes
+docs/page-format.md, the types for reading pages (`rl_clarity/pages/section_types.py`), and the types of the front end
+(`svelte_src/data/sections.d.ts`).
 """
 
 from __future__ import annotations
@@ -17,21 +18,21 @@ from rl_clarity.pages.files import ChunkName, ImageName
 from rl_clarity.pages.schema import as_dicts, check_hints
 
 GenericPanel = Literal["lines", "maps", "images", "table", "bars", "scatter"]
-"""Panels that draw a section of any analysis."""
+"""Panels that can draw a section of any analysis."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SectionData:
-    """What a section shows. A subclass is a frozen dataclass whose fields are the keys of the section's data."""
+    """The data of a section. A subclass is a frozen dataclass whose fields are the keys of the data."""
 
     kind: ClassVar[str]
     """Name of the kind of section, by which a page chooses the panel."""
     title: ClassVar[str]
     version: ClassVar[int] = 1
     panel: ClassVar[GenericPanel | None] = None
-    """The generic panel that draws the data, where the page has no panel of the section's kind."""
+    """The generic panel that draws the data if the page has no panel for the section's kind."""
     module: ClassVar[str | None] = None
-    """JavaScript source of a panel for this kind; it calls `rlClarity.panel(kind, mount)`."""
+    """JavaScript source of a panel for this kind, which calls `rlClarity.panel(kind, mount)`."""
 
     caption: str | None = None
     """Text above a generic or custom panel."""
@@ -47,14 +48,14 @@ class Note:
 
 @dataclass(frozen=True)
 class Section:
-    """A section, and whose it is."""
+    """A section, with the agent that it belongs to."""
 
     data: SectionData
     notes: Sequence[Note] = ()
     agent: str = "agent-1"
     recording: str = "recording-1"
     folder: str = ""
-    """Directory of all its files, which their names in `data` do not contain."""
+    """Directory of all its files. Names in `data` are relative to it."""
 
     @property
     def kind(self) -> str:
@@ -67,7 +68,7 @@ class Section:
         return self.data.module
 
     def to_dict(self) -> dict[str, object]:
-        """Return the section as dicts and lists, as the manifest contains it; `None` and no notes are left out."""
+        """Return the section as dicts and lists for the manifest, without `None` and empty notes."""
         data = as_dicts(self.data)
         section = {
             "agent": self.agent,
@@ -83,7 +84,7 @@ class Section:
 
 
 def _in_folder(value: object, folder: str) -> object:
-    """Return dicts and lists with the names of files in a folder."""
+    """Return dicts and lists in which names of files begin with a folder."""
     if isinstance(value, ChunkName | ImageName):
         return type(value)(f"{folder}/{value}")
     if isinstance(value, Mapping):
@@ -127,7 +128,7 @@ class TrajectoryMaps:
     """Maps along a trajectory."""
 
     scale: float
-    """The value that is shown at full brightness."""
+    """Value that is shown at full brightness."""
     segments: Sequence[ChunkName]
     """For each segment of the section `trajectories`, a chunk of `codes` int8 (n, h, w, 1) and `scales` float32 (n), as
     for attribution."""
@@ -135,7 +136,7 @@ class TrajectoryMaps:
 
 @dataclass(frozen=True)
 class MapsSection(SectionData):
-    """Maps over the observation of the current step, not smoothed."""
+    """Maps over the observation of the current step, without smoothing."""
 
     panel = "maps"
     grid: MapGrid
@@ -147,7 +148,7 @@ class MapsSection(SectionData):
 
 @dataclass(frozen=True)
 class PanelImage:
-    """An image of the generic panel `images`; clicking it goes to its step."""
+    """An image of the generic panel `images`. Clicking it goes to its step."""
 
     image: ImageName
     label: str
@@ -205,13 +206,13 @@ class BarsSection(SectionData):
 
 @dataclass(frozen=True)
 class ScatterSection(SectionData):
-    """Points, one for a step."""
+    """Points, one for each step."""
 
     panel = "scatter"
     chunk: ChunkName
     """`x`, `y` float32 (n) and `trajectory`, `frame` int32 (n)."""
     x: str
-    """Label of the axis."""
+    """Label of the x axis."""
     y: str
 
 
@@ -219,11 +220,11 @@ PANELS: Mapping[str, type[SectionData]] = {
     **{"lines": LinesSection, "maps": MapsSection, "images": ImagesSection},
     **{"table": TableSection, "bars": BarsSection, "scatter": ScatterSection},
 }
-"""What the generic panels draw."""
+"""The section classes that generic panels draw."""
 
 
 def check_section_class(section: type, where: str) -> None:
-    """Raise SectionError for a class that does not declare a section; `where` is what declares it."""
+    """Raise SectionError for a class that does not declare a section. `where` names the place of the declaration."""
     undecorated = inspect.get_annotations(section) and "__dataclass_fields__" not in vars(section)
     if not issubclass(section, SectionData) or undecorated:
         raise SectionError(f"{where}: {section.__name__} must be a dataclass and a subclass of SectionData")

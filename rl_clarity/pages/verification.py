@@ -1,4 +1,4 @@
-"""Verify that the files of a page are complete and as they were written."""
+"""Verify that the files of a page are complete and unchanged."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from rl_clarity.pages.results import locate, read_document
 
 @dataclass(frozen=True)
 class Verification:
-    """Names of the files of a page that are not as they were written, in order."""
+    """The files of a page that are missing, damaged, changed or extra, in order."""
 
     files: int
-    """Number of files that the page consists of."""
+    """Number of files of the page."""
     missing: list[str] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
-    """Files that cannot be read: they are empty, cut off, or contain wrong bits."""
+    """Files that cannot be read, because they are empty, truncated, or contain wrong bits."""
     changed: list[str] = field(default_factory=list)
-    """Files that can be read, but have another content."""
+    """Files that can be read but have another content."""
     extra: list[str] = field(default_factory=list)
     """Files that are not part of the page."""
 
@@ -47,7 +47,7 @@ class Verification:
 
 
 def verify(page: str | os.PathLike[str]) -> Verification:
-    """Compare the files of a page with their recorded checksums; reads all of them.
+    """Compare the files of a page with their recorded checksums, which reads all of them.
 
     Args:
         page: the page's directory or address, or its `interface.html`
@@ -88,7 +88,7 @@ def verify(page: str | os.PathLike[str]) -> Verification:
 
 
 def _decoded(kind: str, name: str, text: str) -> bytes:
-    """Return the file that a single-file page embeds; empty if it cannot be decoded."""
+    """Return a file that a single-file page embeds, or b"" if it cannot be decoded."""
     try:
         return parse_embedded(name, text).script() if kind == "chunk" else base64.b64decode(text, validate=True)
     except ValueError:

@@ -174,7 +174,7 @@ export interface LayerEntry {
   slug: string;
   /** Name of the site. */
   full_name: string;
-  /** `input` has the color channels as features, no residual, no completeness error and no features. */
+  /** A layer of kind `input` has the color channels as features, no residual and no completeness error. */
   kind: "layer" | "input";
   height: number;
   width: number;
@@ -274,7 +274,7 @@ export interface BehaviorRow {
   adjusted_p: number;
   return: MeasuredDifference;
   length: MeasuredDifference;
-  /** By cause, the share of the episodes that it ended. */
+  /** By cause, the share of the episodes that ended with it. */
   causes: Record<string, MeasuredDifference>;
   /** By label, the share of an episode's steps. */
   actions: Record<string, MeasuredDifference>;
@@ -304,7 +304,7 @@ export interface BehaviorSection {
   tests: number;
   /** The output to which `attribution` and `ablation` of the rows refer. */
   output: string;
-  /** Names of what ended episodes, the most frequent of the unedited agent first. */
+  /** Causes of ends, the most frequent of the unedited agent first. */
   causes: string[];
   /** A row for each feature. */
   rows: BehaviorRow[];
@@ -467,7 +467,7 @@ export interface ChecksSection {
   report: Record<string, unknown>;
 }
 
-/** An image of the generic panel `images`; clicking it goes to its step. */
+/** An image of the generic panel `images`. Clicking it goes to its step. */
 export interface PanelImage {
   image: string;
   label: string;
@@ -790,13 +790,13 @@ export interface MapGrid {
 
 /** Maps along a trajectory. */
 export interface TrajectoryMaps {
-  /** The value that is shown at full brightness. */
+  /** Value that is shown at full brightness. */
   scale: number;
   /** For each segment of the section `trajectories`, a chunk of `codes` int8 (n, h, w, 1) and `scales` float32 (n), as for attribution. */
   segments: string[];
 }
 
-/** Maps over the observation of the current step, not smoothed. */
+/** Maps over the observation of the current step, without smoothing. */
 export interface MapsSection {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -833,13 +833,13 @@ export interface BarsSection {
   unit?: string;
 }
 
-/** Points, one for a step. */
+/** Points, one for each step. */
 export interface ScatterSection {
   /** Text above a generic or custom panel. */
   caption?: string;
   /** `x`, `y` float32 (n) and `trajectory`, `frame` int32 (n). */
   chunk: string;
-  /** Label of the axis. */
+  /** Label of the x axis. */
   x: string;
   y: string;
 }
@@ -854,7 +854,7 @@ export interface ObservationInfo {
   stack: number;
   /** Whether the frames show the same view as the observations. */
   aligned: boolean;
-  /** The part of a frame that an observation shows; None for all of it. */
+  /** The region of a frame that an observation shows; None for the whole frame. */
   region?: [number, number, number, number];
 }
 
@@ -887,7 +887,7 @@ export interface AgentInfo {
   id: string;
 }
 
-/** Play of an agent. */
+/** A recording of an agent's play. */
 export interface RecordingInfo {
   env_name: string;
   agent: string;
@@ -896,7 +896,7 @@ export interface RecordingInfo {
   name?: string;
 }
 
-/** Facts about what made the page, without times, paths or user names: the same run makes the same page. */
+/** Facts about how the page was made, without times, paths or user names, so that the same run makes the same page. */
 export interface ProvenanceGroup {
   group: string;
   items: [string, string][];

@@ -73,7 +73,7 @@ class LayerEntry:
     full_name: str
     """Name of the site."""
     kind: Literal["layer", "input"]
-    """`input` has the color channels as features, no residual, no completeness error and no features."""
+    """A layer of kind `input` has the color channels as features, no residual and no completeness error."""
     height: int
     width: int
     depth: int

@@ -71,7 +71,7 @@ class BehaviorRow:
     return_: MeasuredDifference
     length: MeasuredDifference
     causes: Mapping[str, MeasuredDifference]
-    """By cause, the share of the episodes that it ended."""
+    """By cause, the share of the episodes that ended with it."""
     actions: Mapping[str, MeasuredDifference]
     """By label, the share of an episode's steps."""
 
@@ -89,7 +89,7 @@ class BehaviorSection(SectionData):
     output: str
     """The output to which `attribution` and `ablation` of the rows refer."""
     causes: Sequence[str]
-    """Names of what ended episodes, the most frequent of the unedited agent first."""
+    """Causes of ends, the most frequent of the unedited agent first."""
     rows: Sequence[BehaviorRow]
     """A row for each feature."""
     clips: Sequence[Clip]
