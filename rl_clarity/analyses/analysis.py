@@ -16,6 +16,7 @@ from rl_clarity.agents.protocol import Agent, FrameRegion, State
 from rl_clarity.base.errors import OptionError, SectionError
 from rl_clarity.base.keys import JsonObject, to_plain
 from rl_clarity.base.parsing import check_minimum, select_options
+from rl_clarity.base.registry import option_sources
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.pages.files import PageFiles
 from rl_clarity.pages.images import newest_frames
@@ -137,9 +138,14 @@ class Subject:
         return select_options(self.options, kind)
 
     def decisive(self, *kinds: type) -> dict[str, object]:
-        """Return the values of the options of these classes as JSON, for the key of a task."""
-        values = {name: value for kind in kinds for name, value in vars(self.options_of(kind)).items()}
-        return {name: to_plain(values[name]) for name in sorted(values.keys() - {"action_group_fns"})}
+        """Return the values of the options of these classes as JSON, for the key of a task.
+
+        The hashes of the code of plug-ins that the options name are added.
+        """
+        chosen: list[object] = [self.options_of(kind) for kind in kinds]
+        values = {name: value for options in chosen for name, value in vars(options).items()}
+        sources = {name: source for options in chosen for name, source in option_sources(options).items()}
+        return {name: to_plain(values[name]) for name in sorted(values.keys() - {"action_group_fns"})} | sources
 
 
 class TaskDetails(TypedDict, total=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from rl_clarity.agents.protocol import Agent
 from rl_clarity.agents.sites import short_names
 from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
 from rl_clarity.analyses.attribution.deletion import STEPS, deletion_area, random_maps
+from rl_clarity.analyses.saliency import METHODS
 from rl_clarity.analyses.sanity import (
     RANDOMIZED_FRAMES,
     MethodReport,
@@ -20,12 +21,13 @@ from rl_clarity.analyses.sanity import (
     check_method,
     choose_frames,
     chosen_methods,
+    find_method,
     randomized_layers,
-    saliency_methods,
 )
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.keys import JsonObject, as_json, to_plain
 from rl_clarity.base.parsing import check_minimum
+from rl_clarity.base.registry import OptionRegistries
 from rl_clarity.base.statistics import Interval
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.pages.files import slugs
@@ -63,10 +65,12 @@ class ChecksOptions:
     frames: int = 64
     """Frames that the methods are checked on, spread over the trajectories."""
     methods: tuple[str, ...] | None = None
-    """Methods to check: perturbation, jacobian, smooth_gradients, input_integrated_gradients, or
+    """Methods to check: those of saliency (perturbation, jacobian, ..., and those of installed packages), and
     "integrated_gradients LAYER"; all of them, with every layer, by default."""
     output: str = "policy"
     """Explained output: policy (all logits, or all action values), value, or greedy."""
+
+    registries: ClassVar[OptionRegistries] = {"methods": METHODS}
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "frames")
@@ -126,7 +130,7 @@ class ChecksAnalysis(Analysis[ChecksOptions, ChecksSection | CheckMaps | CheckDe
                 subject,
                 self.task_name("method", slug),
                 partial(_check, subject, options, name, slug),
-                [name, seed],
+                [name, seed, METHODS.source(name) if name in METHODS else ""],
                 pieces=partial(_pieces, options, name),
             )
         yield self.task(
@@ -241,7 +245,7 @@ def _pieces(options: ChecksOptions, name: str, sample: Subject, batch: int) -> I
     observations, state = frames.observations, frames.state
     agent, count = sample.agent, len(observations)
     stages = len(randomized_layers(agent))
-    explain = partial(saliency_methods(agent)[name], agent, observations, options.output, state)
+    explain = partial(find_method(agent, name).values, agent, observations, [options.output], state)
     yield Piece(explain, (options.frames + stages * min(RANDOMIZED_FRAMES, options.frames)) / count, explain)
     order = random_maps(observations.shape[:3], np.random.default_rng(0))
     blur = partial(deletion_area, agent, observations, order, options.output, steps=STEPS, state=state)

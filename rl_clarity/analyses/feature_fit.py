@@ -139,7 +139,7 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, threads: int, r
         mean,
         max(0.0, reduction.with_next_component(sample).coverage(sample) - reduction.coverage(sample)),
         _side_weights(sides),
-        stability(reduction, rows, seed),
+        stability(reduction, rows, seed, options.reduction),
         errors,
     )
 
@@ -150,12 +150,13 @@ def fit_reduction(
     """Fit to attribution (..., c), with the requested number of features, or the fewest that cover enough of
     a sample.
     """
+    method = options.reduction
+    fewest, enough = 1, ChannelReduction.fit(rows, most, seed, method=method)
     if options.nmf_features != "auto":
-        return ChannelReduction.fit(rows, most, seed)
-    fewest, enough = 1, ChannelReduction.fit(rows, most, seed)
+        return enough
     while fewest < most:
         middle = (fewest + most) // 2
-        reduction = ChannelReduction.fit(rows, middle, seed)
+        reduction = ChannelReduction.fit(rows, middle, seed, method=method)
         if reduction.coverage(sample) >= options.nmf_coverage:
             most, enough = middle, reduction
         else:

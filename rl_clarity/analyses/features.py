@@ -16,7 +16,6 @@ import numpy as np
 from rl_clarity.agents.capabilities import parallel_calls, require
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
-from rl_clarity.analyses.attribution.quadrature import RULES
 from rl_clarity.analyses.feature_facts import (
     describe_features,
     measure_receptive_field,
@@ -67,7 +66,7 @@ from rl_clarity.pages.files import (
 from rl_clarity.pages.images import newest_frames, to_bytes
 from rl_clarity.pages.schema import read
 from rl_clarity.reduction import ChannelReduction
-from rl_clarity.reduction.nmf import FIT_ROWS
+from rl_clarity.reduction.nmf import FIT_ROWS, check_reduction
 from rl_clarity.reduction.stability import FITS, ROWS
 from rl_clarity.visualization.dataset_examples import Examples, dataset_grids, thumbnail
 from rl_clarity.visualization.feature_facts import feature_facts
@@ -152,6 +151,7 @@ class FeaturesAnalysis(Analysis[FeatureOptions, FeaturesSection]):
 
     def check(self, agent: Agent, options: FeatureOptions, page: SubjectOptions) -> None:
         check_defaults(options, select_options(page, ExampleOptions))
+        check_reduction("reduction", select_options(page, ReductionOptions).reduction)
         check_feature_names(select_options(page, FeatureNameOptions), page_layers(agent, page))
         if options.optimized_features:
             require(agent, "gradient_of_direction", for_="optimized_features")
@@ -189,8 +189,7 @@ def feature_layers(subject: Subject) -> list[PageLayer]:
 def reduction_inputs(subject: Subject) -> list[object]:
     """Return everything that decides the channel reduction, in addition to agent and samples."""
     shared = {name: getattr(subject.options, name) for name in ("seed", "batch_size")}
-    rule = subject.options_of(ReductionOptions).attr_quadrature
-    return [subject.decisive(ReductionOptions), shared, RULES.source(rule)]
+    return [subject.decisive(ReductionOptions), shared]
 
 
 def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> LayerFeaturesEntry:

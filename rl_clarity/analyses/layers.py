@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -19,11 +19,14 @@ from rl_clarity.analyses.analysis import Subject, SubjectOptions
 from rl_clarity.analyses.attribution import attribute
 from rl_clarity.analyses.attribution.baselines import check_baseline
 from rl_clarity.analyses.attribution.layers import choose_layers
+from rl_clarity.analyses.attribution.quadrature import RULES
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.parsing import check_minimum, check_option, select_options
+from rl_clarity.base.registry import OptionRegistries
 from rl_clarity.base.threads import prefetch
 from rl_clarity.jobs.tasks import Piece
 from rl_clarity.pages.files import slugs
+from rl_clarity.reduction.methods import REDUCTIONS
 from rl_clarity.visualization.colors import channel_hues, input_hues
 
 MOST_FEATURES = 16
@@ -80,6 +83,9 @@ class LayersOptions:
 class ReductionOptions:
     """How the channels of a layer are reduced."""
 
+    reduction: str = "nmf"
+    """How channels are reduced to features: by non-negative matrix factorization (`nmf`), by the most active channels
+    (`units`), or by a reduction of an installed package that has no negative components."""
     nmf_features: int | Literal["auto"] = 8
     """Number of features of a layer; `auto` for the fewest, up to 16, that cover `nmf_coverage`."""
     nmf_coverage: float = 0.9
@@ -99,7 +105,10 @@ class ReductionOptions:
     """Compute the linear operations that follow a layer once, instead of at every point of the path. This is faster,
     and changes attribution by rounding and by the small constant in L2 pooling."""
 
+    registries: ClassVar[OptionRegistries] = {"attr_quadrature": RULES, "reduction": REDUCTIONS}
+
     def __post_init__(self) -> None:
+        REDUCTIONS.check("reduction", [self.reduction])
         check_baseline("attr_baseline", self.attr_baseline)
         check_minimum(self, 1, "nmf_fit_observations")
         if self.nmf_features != "auto":

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
+import PIL.Image
 
 from rl_clarity.agents.protocol import Agent, FrameRegion, State
 from rl_clarity.analyses.analysis import Analysis, Subject
-from rl_clarity.analyses.attribution.input_integrated_gradients import input_integrated_gradients
-from rl_clarity.analyses.attribution.jacobian import jacobian_saliency
-from rl_clarity.analyses.attribution.perturbation import BATCH_BYTES, PerturbationGrid, perturbation_saliency
-from rl_clarity.analyses.attribution.saliency import GREEDY, POLICY, SaliencyOutput, is_policy
-from rl_clarity.analyses.attribution.smooth_gradients import smooth_gradients
+from rl_clarity.analyses.attribution.integrated_gradients import Attribution
+from rl_clarity.analyses.attribution.perturbation import BATCH_BYTES, PerturbationGrid
+from rl_clarity.analyses.attribution.saliency import POLICY, SaliencyMethod, SaliencyOutput
 from rl_clarity.analyses.layers import MEMORY_HINT, gradient_bytes, sample_frames
-from rl_clarity.base.errors import ClarityError, OptionError
+from rl_clarity.base.errors import ClarityError
 from rl_clarity.base.parsing import check_option
+from rl_clarity.base.progress import Report
+from rl_clarity.base.registry import OptionRegistries, Registry
 from rl_clarity.environments.atari import area_weights
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
 from rl_clarity.pages.files import SEGMENT, ChunkName, check_subdirectories, path_in, segments
@@ -31,71 +32,20 @@ MEASURED_FRAMES = 2
 """Frames whose maps are computed to measure the time."""
 
 
-@dataclass(frozen=True)
-class SaliencyMethod:
-    """A method as the page shows it."""
-
-    label: str
-    text: str
-    """What the map shows, with its source."""
-    function: Callable[..., np.ndarray]
-    parameters: Mapping[str, Any]
-    passes: int
-    """Evaluations of the network for a map, relative to other methods."""
-    is_grid: bool = False
-    """Whether the function has a value for each center of a `PerturbationGrid`; else one for each pixel and channel."""
-    signed: bool = False
-    """Whether maps have negative values; that of the policy is then of the logit of its most likely action."""
-
-
-METHODS: dict[str, SaliencyMethod] = {
-    "perturbation": SaliencyMethod(
-        "perturbation",
-        "Half the squared change of the output when the observation is blurred around a position (Greydanus et al. "
-        "2018, arXiv 1711.00138); for the policy, of all its logits. Sizes are in pixels of an observation 80 pixels "
-        "high, and scale with the height.",
-        perturbation_saliency,
-        {"mode": "occlude", "stride": 5, "mask_sigma": 5, "blur_sigma": 3},
-        passes=256,
-        is_grid=True,
-    ),
-    "signed_perturbation": SaliencyMethod(
-        "signed perturbation",
-        "The output less what it is when the observation is blurred around a position: positive where what is seen "
-        "raises the output, in the output's color; negative where it lowers it, in yellow for the policy and in cyan "
-        "for the value. For the policy, the logit (or action value) of the best action. Sizes are as those of "
-        "perturbation (Greydanus et al. 2018, arXiv 1711.00138).",
-        perturbation_saliency,
-        {"mode": "occlude", "signed": True, "stride": 5, "mask_sigma": 5, "blur_sigma": 3},
-        passes=256,
-        is_grid=True,
-        signed=True,
-    ),
-    "jacobian": SaliencyMethod(
-        "Jacobian",
-        "The squared gradient of the output with respect to the input (Wang et al. 2016, arXiv 1511.06581); for the "
-        "policy, of half the sum of its squared logits.",
-        jacobian_saliency,
-        {},
-        passes=1,
-    ),
-    "smooth_gradients": SaliencyMethod(
-        "SmoothGrad",
-        "The magnitude of the mean gradient over noisy copies of the observation (Smilkov et al. 2017, arXiv "
-        "1706.03825).",
-        smooth_gradients,
-        {"samples": 16, "noise": 0.1, "seed": 0},
-        passes=16,
-    ),
-    "input_integrated_gradients": SaliencyMethod(
-        "input gradients, integrated",
-        "The magnitude of the gradient's integral on the way from a black observation, times the observation "
-        "(Sundararajan et al. 2017, arXiv 1703.01365).",
-        input_integrated_gradients,
-        {"baseline": "black", "steps": 16},
-        passes=16,
-    ),
-}
+METHODS: Registry[SaliencyMethod] = Registry(
+    "rl_clarity.saliency_methods",
+    {
+        "perturbation": "rl_clarity.analyses.attribution.perturbation:PERTURBATION",
+        "signed_perturbation": "rl_clarity.analyses.attribution.perturbation:SIGNED_PERTURBATION",
+        "jacobian": "rl_clarity.analyses.attribution.jacobian:JACOBIAN",
+        "smooth_gradients": "rl_clarity.analyses.attribution.smooth_gradients:SMOOTH_GRADIENTS",
+        "input_integrated_gradients": (
+            "rl_clarity.analyses.attribution.input_integrated_gradients:INPUT_INTEGRATED_GRADIENTS"
+        ),
+    },
+    noun="saliency method",
+)
+"""Saliency methods by name. `METHODS.register` and entry points add to them."""
 
 
 @dataclass(frozen=True)
@@ -103,17 +53,17 @@ class SaliencyOptions:
     """Saliency maps of the input."""
 
     saliency: tuple[str, ...] = ()
-    """Methods: `perturbation`, `signed_perturbation`, `jacobian`, `smooth_gradients`, `input_integrated_gradients`. By
-    default none."""
+    """Methods: `perturbation`, `signed_perturbation`, `jacobian`, `smooth_gradients`, `input_integrated_gradients`, or
+    those of installed packages. By default none."""
     saliency_every: int = 4
     """Compute maps of every n-th frame of a trajectory: 1 for all frames."""
     saliency_subdir: str = "saliency/"
     """Directory of saliency maps."""
 
+    registries: ClassVar[OptionRegistries] = {"saliency": METHODS}
+
     def __post_init__(self) -> None:
-        for name in self.saliency:
-            if name not in METHODS:
-                raise OptionError(f"saliency={name!r} is not one of {', '.join(METHODS)}")
+        METHODS.check("saliency", self.saliency)
         within = 1 <= self.saliency_every <= SEGMENT
         check_option(self, "saliency_every", within, f"must be from 1 to {SEGMENT}")
         check_subdirectories(self)
@@ -190,7 +140,7 @@ class SaliencyAnalysis(Analysis[SaliencyOptions, SaliencySection]):
     def tasks(self, subject: Subject, options: SaliencyOptions) -> Iterable[Task]:
         played, outputs = subject.trajectories, saliency_outputs(subject)
         for name in dict.fromkeys(options.saliency):
-            method = METHODS[name]
+            method = METHODS.get(name)
             for trajectory in range(len(played)):
                 for segment, part in enumerate(segments(played.steps(trajectory))):
                     frames = len(frames_with_map(part, options.saliency_every))
@@ -215,7 +165,7 @@ class SaliencyAnalysis(Analysis[SaliencyOptions, SaliencySection]):
             yield SaliencySection(options.saliency_every, methods)
 
     def notes(self, options: SaliencyOptions) -> Sequence[Note]:
-        return [Note(f"Saliency: {METHODS[name].label}", _note(name)) for name in dict.fromkeys(options.saliency)]
+        return [Note(f"Saliency: {METHODS.get(name).label}", _note(name)) for name in dict.fromkeys(options.saliency)]
 
 
 def saliency_outputs(subject: Subject) -> dict[str, str]:
@@ -240,22 +190,67 @@ def chunk_name(options: SaliencyOptions, method: str, trajectory: int, segment: 
 
 
 def compute_maps(
-    agent: Agent, method: str, observations: np.ndarray, outputs: Sequence[SaliencyOutput], state: State = None
+    agent: Agent,
+    method: str,
+    observations: np.ndarray,
+    outputs: Sequence[SaliencyOutput],
+    state: State = None,
+    *,
+    batch: int | None = None,
+    report: Report = lambda share: None,
 ) -> np.ndarray:
     """Return maps (S, B, gh, gw) float32 of S outputs for observations (B, H, W, C), at least 0 unless they are signed.
 
     Gradients are summed, as magnitudes, over the channels and the pixels of each of the grid's cells.
+
+    Args:
+        method: a name in `METHODS`
+        state: of a recurrent agent before the observations
+        batch: observations that are explained at once; all by default
+        report: is called with the share of the observations that are explained
     """
-    chosen = METHODS[method]
-    scores = [GREEDY if chosen.signed and is_policy(output) else output for output in outputs]
-    values = chosen.function(agent, observations, scores, state=state, **chosen.parameters)
-    if chosen.is_grid:
+    rows, columns = _grid(agent).shape
+    maps = [np.zeros((len(outputs), 0, rows, columns), np.float32)]
+    for part in slices(len(observations), batch or max(1, len(observations))):
+        before = None if state is None else tuple(array[part] for array in state)
+        maps.append(_cells(agent, METHODS.get(method), observations[part], outputs, before))
+        report(part.stop / len(observations))
+    return np.concatenate(maps, axis=1)
+
+
+def _cells(
+    agent: Agent, method: SaliencyMethod, observations: np.ndarray, outputs: Sequence[SaliencyOutput], state: State
+) -> np.ndarray:
+    """Maps (S, B, gh, gw) of a batch."""
+    values = _array(method.values(agent, observations, outputs, state))
+    if method.is_grid:
         return values
     height, width = agent.observation_shape[:2]
     rows, columns = _grid(agent).shape
     pixels = np.abs(values).sum(axis=-1)  # (S, B, H, W)
     areas = [area_weights(size, count) * size / count for size, count in ((height, rows), (width, columns))]
     return np.asarray(np.einsum("ih,sbhw,jw->sbij", areas[0], pixels, areas[1], optimize=True), np.float32)
+
+
+def pixel_maps(agent: Agent, method: SaliencyMethod, values: np.ndarray | Attribution) -> np.ndarray:
+    """Return magnitudes (S, B, H, W) at each pixel of the observations from what `method.values` returned.
+
+    Between the centers of a grid, or of a layer's positions, they are interpolated bilinearly.
+    """
+    maps = _array(values)
+    if method.is_grid:
+        return np.abs(_grid(agent).upsample(maps))
+    maps = np.abs(maps).sum(axis=-1)
+    height, width = agent.observation_shape[:2]
+    if maps.shape[2:] == (height, width):
+        return maps
+    size, bilinear = (width, height), PIL.Image.Resampling.BILINEAR
+    resized = [PIL.Image.fromarray(np.float32(one)).resize(size, bilinear) for one in maps.reshape(-1, *maps.shape[2:])]
+    return np.stack([np.asarray(one) for one in resized]).reshape(*maps.shape[:2], height, width)
+
+
+def _array(values: np.ndarray | Attribution) -> np.ndarray:
+    return values.values if isinstance(values, Attribution) else values
 
 
 def grid_centers(agent: Agent, method: str) -> tuple[np.ndarray, np.ndarray]:
@@ -265,7 +260,9 @@ def grid_centers(agent: Agent, method: str) -> tuple[np.ndarray, np.ndarray]:
     """
     grid = _grid(agent)
     rows, columns = (
-        (np.arange(count) * grid.stride + 0.5) / size if METHODS[method].is_grid else (np.arange(count) + 0.5) / count
+        (np.arange(count) * grid.stride + 0.5) / size
+        if METHODS.get(method).is_grid
+        else (np.arange(count) + 0.5) / count
         for count, size in zip(grid.shape, agent.observation_shape, strict=False)
     )
     return rows, columns
@@ -281,16 +278,11 @@ def write_maps(subject: Subject, method: str, trajectory: int, segment: int, wor
     options = subject.options_of(SaliencyOptions)
     frames = np.array(frames_with_map(part, options.saliency_every), int)
     outputs = list(saliency_outputs(subject))
-    maps = []
-    for some in slices(len(frames), work.frames):
-        chosen = frames[some]
-        observations = np.asarray(subject.trajectories.observations[trajectory, chosen])
-        state = subject.states(trajectory, chosen)
-        maps.append(compute_maps(subject.agent, method, observations, outputs, state))
-        work.report(some.stop / len(frames))
-    values = np.concatenate(maps, axis=1)
+    observations = np.asarray(subject.trajectories.observations[trajectory, frames])
+    state = subject.states(trajectory, frames)
+    values = compute_maps(subject.agent, method, observations, outputs, state, batch=work.frames, report=work.report)
     name = chunk_name(options, method, trajectory, segment)
-    arrays = map_arrays(frames, dict(zip(outputs, values, strict=True)), signed=METHODS[method].signed)
+    arrays = map_arrays(frames, dict(zip(outputs, values, strict=True)), signed=METHODS.get(method).signed)
     subject.files.write_chunk(name, arrays)
     return TaskResult({"peaks": map_peaks(dict(zip(outputs, values, strict=True)))}, [name])
 
@@ -348,7 +340,7 @@ def describe_method(
     name: str, agent: Agent, outputs: Mapping[str, str], region: FrameRegion | None = None
 ) -> MethodDescription:
     """What a section says of a method, whatever was explained; `region` is the part of a frame that the agent sees."""
-    method = METHODS[name]
+    method = METHODS.get(name)
     rows, columns = grid_centers(agent, name)
     top, left, bottom, right = region or (0.0, 0.0, 1.0, 1.0)
     return MethodDescription(
@@ -370,7 +362,7 @@ def peak_percentile(lists: Sequence[Sequence[float]]) -> float:
 
 
 def _note(name: str) -> str:
-    method = METHODS[name]
+    method = METHODS.get(name)
     parameters = ", ".join(f"{key} {value}" for key, value in method.parameters.items())
     return f"{method.text} {parameters and f'Parameters: {parameters}.'}".strip()
 
@@ -382,7 +374,9 @@ def _pieces(method: str, frames: int, sample: Subject, batch: int) -> Iterable[P
 
     def work() -> None:
         maps = compute_maps(sample.agent, method, seen, outputs, state)
-        arrays = map_arrays(np.arange(len(seen)), dict(zip(outputs, maps, strict=True)), signed=METHODS[method].signed)
+        arrays = map_arrays(
+            np.arange(len(seen)), dict(zip(outputs, maps, strict=True)), signed=METHODS.get(method).signed
+        )
         sample.files.write_chunk("maps.js", arrays)
 
     yield Piece(work, frames / len(seen), partial(compute_maps, sample.agent, method, seen, outputs, state))

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, cast
@@ -23,15 +23,12 @@ from rl_clarity.agents.batched import BatchedAgent
 from rl_clarity.agents.capabilities import has, require
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.analyses.attribution.deletion import compare_orders
-from rl_clarity.analyses.attribution.input_integrated_gradients import input_attribution
 from rl_clarity.analyses.attribution.integrated_gradients import Attribution, attribute
-from rl_clarity.analyses.attribution.jacobian import jacobian_saliency
 from rl_clarity.analyses.attribution.layers import choose_layers
-from rl_clarity.analyses.attribution.perturbation import PerturbationGrid, perturbation_saliency
+from rl_clarity.analyses.attribution.perturbation import PerturbationGrid
 from rl_clarity.analyses.attribution.quadrature import check_count
-from rl_clarity.analyses.attribution.saliency import SaliencyOutput, linear_scores
-from rl_clarity.analyses.attribution.smooth_gradients import smooth_gradients
-from rl_clarity.analyses.saliency import METHODS
+from rl_clarity.analyses.attribution.saliency import SaliencyMethod, SaliencyOutput, linear_scores
+from rl_clarity.analyses.saliency import METHODS, pixel_maps
 from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.base.keys import JsonObject
 from rl_clarity.base.progress import Report
@@ -50,12 +47,6 @@ PATH_STEPS = 16
 SSIM_SIGMA = 1.5
 LAST_PART = re.compile(r"(/|\.|\[')[^/.\[]*$")
 """Of a parameter's name: `kernel` in `pi/1a/kernel`, `weight` in `network.0.weight`."""
-
-Maps = Callable[[Agent, np.ndarray, SaliencyOutput, State], np.ndarray]
-"""From an agent, observations (B, H, W, C), an output and states to maps (B, H, W), at least 0."""
-
-PathMethod = Callable[[Agent, np.ndarray, SaliencyOutput, State], Attribution]
-"""The same arguments, for a method that integrates along a path."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +76,8 @@ class MethodReport:
     @property
     def label(self) -> str:
         """The method's name for readers, as on pages."""
-        return METHODS[self.method].label if self.method in METHODS else self.method.replace("_", " ", 1)
+        method = METHODS.find(self.method)
+        return self.method.replace("_", " ", 1) if method is None else method.label
 
     @property
     def depends_on_parameters(self) -> bool:
@@ -201,7 +193,7 @@ def sanity_checks(
     Args:
         agent: an agent with gradients; weights are randomized for a `KerasAgent`, `TorchAgent` or `JaxAgent`
         trajectories: as for `generate`
-        methods: "perturbation", "jacobian", "smooth_gradients", "input_integrated_gradients" and
+        methods: names of saliency methods ("perturbation", "jacobian", ...; those that pages have) and
             "integrated_gradients LAYER"; all, with every layer, by default
         frames: number of frames, spread over the trajectories; a quarter of them, at most 16, for randomized weights
         seed: of randomized weights, random orders and intervals
@@ -220,11 +212,13 @@ def chosen_methods(agent: Agent, methods: Sequence[str] | None, frames: int) -> 
     """Names of the methods to check: all by default. Raises OptionError as `sanity_checks` does."""
     agent = require(agent, "forward", "gradients", "tails", for_="sanity_checks")
     check_count("frames", frames)
-    available = saliency_methods(agent)
-    for name in methods or ():
-        if name not in available:
-            raise OptionError(f"methods={name!r} is not one of {', '.join(available)}")
-    return list(available) if methods is None else list(methods)
+    layers = layer_methods(agent)
+    if methods is None:
+        return [*filter(METHODS.find, METHODS), *layers]
+    for name in methods:
+        if name not in METHODS and name not in layers:
+            raise OptionError(f"methods={name!r} is not one of {', '.join((*METHODS, *layers))}")
+    return list(methods)
 
 
 def check_method(
@@ -239,79 +233,45 @@ def check_method(
 
     Also returns its maps (S + 1, b, H, W) of `frames[frames.spread]`: of the trained agent, then of S randomized ones.
     """
-    method, path = saliency_methods(agent, seed)[name], path_methods(agent).get(name)
-    observations, state, few = frames.observations, frames.state, frames[frames.spread]
-    if path is None:
-        trained, gap = method(agent, observations, output, state), None
-    else:
-        attribution = path(agent, observations, output, state)
-        trained, gap = _attribution_maps(agent, attribution), _relative_gap(attribution)
+    method, few = find_method(agent, name), frames[frames.spread]
+    observations, state = frames.observations, frames.state
+    values = method.values(agent, observations, [output], state)
+    trained = pixel_maps(agent, method, values)[0]
+    error = _relative_error(values) if isinstance(values, Attribution) else None
     maps, stages, count = [trained[frames.spread]], list[Randomization](), len(randomized_layers(agent))
     for layer, randomized in _randomized(agent, seed):
-        maps.append(method(randomized, few.observations, output, few.state))
+        others = method.values(randomized, few.observations, [output], few.state)
+        maps.append(pixel_maps(randomized, method, others)[0])
         stages.append(Randomization(layer, *_agreement(maps[0], maps[-1])))
         report(len(stages) / (count + 1))
     deletion, insertion = (
         compare_orders(agent, observations, trained, output, insertion=insertion, state=state, seed=seed)
         for insertion in (False, True)
     )
-    return MethodReport(name, stages, deletion, insertion, gap), np.stack(maps)
+    return MethodReport(name, stages, deletion, insertion, error), np.stack(maps)
 
 
-def saliency_methods(agent: Agent, seed: int = 0) -> dict[str, Maps]:
-    """Maps (B, H, W) of each method by name, at least 0 and at the observation's resolution."""
-    methods: dict[str, Maps] = {
-        "perturbation": _perturbation_maps,
-        "jacobian": lambda a, x, output, state: jacobian_saliency(a, x, output, state=state).sum(axis=-1),
-        "smooth_gradients": lambda a, x, output, state: _magnitude(
-            smooth_gradients(a, x, output, seed=seed, state=state)
-        ),
-    }
-    return methods | {name: _path_maps(method) for name, method in path_methods(agent).items()}
+def find_method(agent: Agent, name: str) -> SaliencyMethod:
+    """Return a method by a name that `chosen_methods` accepts."""
+    return layer_methods(agent).get(name) or METHODS.get(name)
 
 
-def path_methods(agent: Agent) -> dict[str, PathMethod]:
-    """The methods among them that integrate along a path, by name."""
-    methods: dict[str, PathMethod] = {
-        "input_integrated_gradients": lambda a, x, output, state: input_attribution(
-            a, x, [output], steps=PATH_STEPS, state=state
+def layer_methods(agent: Agent) -> dict[str, SaliencyMethod]:
+    """Integrated gradients of each layer, which pages show as attribution, as saliency methods."""
+    parameters = {"steps": PATH_STEPS, "quadrature": "midpoint"}
+    return {
+        f"integrated_gradients {layer.name}": SaliencyMethod(
+            f"integrated gradients {layer.name}", "", partial(_attribute, layer.site.name), parameters
         )
+        for layer in choose_layers(agent)
     }
-    for layer in choose_layers(agent):
-        methods[f"integrated_gradients {layer.name}"] = partial(_layer_attribution, layer.site.name)
-    return methods
 
 
-def _perturbation_maps(agent: Agent, observations: np.ndarray, output: SaliencyOutput, state: State) -> np.ndarray:
-    maps = perturbation_saliency(agent, observations, output, state=state)
-    return PerturbationGrid.for_shape(*agent.observation_shape[:2]).upsample(maps)
-
-
-def _layer_attribution(
-    layer: str, agent: Agent, observations: np.ndarray, output: SaliencyOutput, state: State
+def _attribute(
+    layer: str, agent: Agent, observations: np.ndarray, outputs: list[SaliencyOutput], **options: Any
 ) -> Attribution:
-    scores = linear_scores(agent, [output], observations, state)
-    return attribute(agent, observations, layer, scores, steps=PATH_STEPS, quadrature="midpoint", state=state)
-
-
-def _path_maps(method: PathMethod) -> Maps:
-    return lambda agent, *arguments: _attribution_maps(agent, method(agent, *arguments))
-
-
-def _attribution_maps(agent: Agent, attribution: Attribution) -> np.ndarray:
-    return _resized(_magnitude(attribution.values[0]), *agent.observation_shape[:2])
-
-
-def _magnitude(attribution: np.ndarray) -> np.ndarray:
-    return np.abs(attribution).sum(axis=-1)
-
-
-def _resized(maps: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Maps (B, h, w) at (B, H, W), bilinear; cells are areas of the observation."""
-    from PIL import Image
-
-    bilinear = Image.Resampling.BILINEAR
-    return np.stack([np.asarray(Image.fromarray(np.float32(one)).resize((width, height), bilinear)) for one in maps])
+    scores = linear_scores(agent, outputs, observations, options["state"])
+    return attribute(agent, observations, layer, scores, **options)
 
 
 def choose_frames(trajectories: Trajectories, frames: int) -> CheckedFrames:
@@ -394,8 +354,8 @@ def structural_similarity(a: np.ndarray, b: np.ndarray) -> float:
     return float((luminance * (2 * covariance + c2) / (variance_a + variance_b + c2)).mean())
 
 
-def _relative_gap(attribution: Attribution) -> float:
-    """Mean of |completeness gap|, relative to the mean |difference from the baseline|."""
+def _relative_error(attribution: Attribution) -> float:
+    """Mean |completeness error|, relative to the mean |difference from the baseline|."""
     difference = np.abs(attribution.scores - attribution.scores_at_baseline).mean()
     return float(np.abs(attribution.completeness_error).mean() / difference) if difference else 0.0
 

@@ -1,4 +1,4 @@
-"""Registries, to which users can add entries: analyses, formats, networks, environment kinds, quadrature rules.
+"""Registries, to which users can add entries: analyses, formats, networks, environment kinds, saliency methods, ...
 
 An entry is an object, or a string `module:attribute` that is imported when the entry is first used. Installed packages
 add entries through entry points of the registry's group (plug-ins); programs and notebooks call `register`. Listing
@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from rl_clarity.base.errors import ClarityError, OptionError
 
@@ -64,6 +64,9 @@ class Registry(Generic[T]):
             self._loaded[name] = self._load(name)
         return self._loaded[name]
 
+    def __getitem__(self, name: str) -> T:
+        return self.get(name)
+
     def find(self, name: str) -> T | None:
         """Return the object of an entry, or None for an unknown name and for an entry that cannot be loaded.
 
@@ -77,6 +80,12 @@ class Registry(Generic[T]):
             self._broken.add(name)
             warnings.warn(f"{error}; it is left out", RuntimeWarning, stacklevel=2)
             return None
+
+    def check(self, option: str, names: Iterable[str]) -> None:
+        """Raise the registry's error for a name in the value of an option that is not an entry's; imports nothing."""
+        for name in names:
+            if name not in self:
+                raise self._error(f"{option}={name!r} is not one of {', '.join(self)}")
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all entries: built-in ones, those that `register` added, plug-ins."""
@@ -142,6 +151,26 @@ class Registry(Generic[T]):
         near = difflib.get_close_matches(str(name), names, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         return f"unknown {self.noun} {name!r}; {hint}available: {', '.join(names) or 'none'}"
+
+
+OptionRegistries: TypeAlias = Mapping[str, Registry[Any]]
+"""What the class variable `registries` of a class of options declares: registries by the option that names entries."""
+
+
+def option_sources(options: object) -> dict[str, str]:
+    """Return hashes of the code behind the entries that options name, of those that are not built-in.
+
+    An option that is None names all entries. Raises the registry's error for an entry that cannot be loaded.
+    """
+    sources = {}
+    for kind in type(options).__mro__:
+        for option, registry in vars(kind).get("registries", {}).items():
+            value = getattr(options, option)
+            names = [value] if isinstance(value, str) else filter(registry.find, registry) if value is None else value
+            for name in names:
+                if name in registry and (source := registry.source(name)):
+                    sources[f"{option}.{name}"] = source
+    return sources
 
 
 def source_hash(value: Any) -> str:

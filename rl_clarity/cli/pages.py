@@ -236,8 +236,8 @@ class Check(CheckpointCommand):
     frames: int = 64
     """Frames that the methods are checked on, spread over the trajectories."""
     methods: tuple[str, ...] | None = None
-    """Methods: perturbation, jacobian, smooth_gradients, input_integrated_gradients, "integrated_gradients LAYER"; all
-    of them, with every layer, by default."""
+    """Methods: those of saliency (perturbation, jacobian, ..., and those of installed packages), and
+    "integrated_gradients LAYER"; all of them, with every layer, by default."""
     output: str = "policy"
     """Explained output: policy (all logits, or all action values), value, or greedy."""
     load: LoadFlags = field(default_factory=LoadFlags)

@@ -68,7 +68,7 @@ def check(
     Args:
         checkpoint: as for `run`
         output_dir: a directory or address for the page
-        methods: "perturbation", "jacobian", "smooth_gradients", "input_integrated_gradients" and
+        methods: names of saliency methods ("perturbation", "jacobian", ...; those that pages have) and
             "integrated_gradients LAYER"; all, with every layer, by default
         frames: number of frames, spread over the trajectories
         output: "policy", "value" or "greedy"

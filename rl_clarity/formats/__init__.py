@@ -67,6 +67,11 @@ def _read(file: CheckpointFile) -> Checkpoint:
     raise CheckpointError(unknown(file, [text for text in descriptions if text]))
 
 
+def has_added_format(path: Path) -> bool:
+    """Whether a format that is not part of the package recognizes a file."""
+    return path.is_file() and any(_recognizes(name, CheckpointFile(path)) for name in FORMATS.added())
+
+
 def _recognizes(name: str, file: CheckpointFile) -> bool:
     """Return whether a format recognizes a file. The error of a plug-in counts as no, because the file may have another
     format.

@@ -10,10 +10,10 @@ from rl_clarity import formats
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses import ANALYSES, Analysis, Subject
 from rl_clarity.analyses.analysis import action_combos, action_groups, describe_agent, equivalent_actions
-from rl_clarity.analyses.attribution.quadrature import RULES
 from rl_clarity.analyses.trajectories import discounts
 from rl_clarity.base.keys import cache_key, code_version, package_versions
 from rl_clarity.base.parsing import parse, path_text, select_options
+from rl_clarity.base.registry import option_sources
 from rl_clarity.formats import Checkpoint
 from rl_clarity.jobs.directory import Directory, open_directory
 from rl_clarity.jobs.forecast import Cost, CountingDirectory, Forecast, forecast
@@ -328,15 +328,17 @@ def _analyses(options: AnyOptions, kinds: Sequence[str]) -> list[tuple[Analysis[
 
 
 def _plugin_keys(options: AnyOptions) -> dict[str, str]:
-    """Return a hash of code and options of each analysis of another package, and of such a quadrature rule.
+    """Return a hash of code and options of each analysis of another package, and of the entries that options name.
 
     Options that `analyses` gives to an analysis of the package are hashed, too.
     """
-    sources = {kind: ANALYSES.source(kind) for kind in _kinds(options)}
-    if isinstance(options, InterfaceOptions):
-        sources["quadrature"] = RULES.source(options.attr_quadrature)
-    own = {kind: (source, options.analyses.get(kind)) for kind, source in sources.items()}
-    return {kind: cache_key(list(pair)) for kind, pair in own.items() if any(pair)}
+    kinds = _kinds(options)
+    parts: dict[str, tuple[object, ...]] = {
+        kind: (ANALYSES.source(kind), options.analyses.get(kind), option_sources(own))
+        for kind, (_, own) in zip(kinds, _analyses(options, kinds), strict=True)
+    }
+    parts["options"] = (option_sources(options),)
+    return {kind: cache_key(list(values)) for kind, values in parts.items() if any(values)}
 
 
 def _provenance(

@@ -1,5 +1,6 @@
-"""Reduction of a layer's channels to a few features."""
+"""Reduction of a layer's channels to a few features, and of recurrent states to directions."""
 
+from rl_clarity.reduction.methods import REDUCTIONS, Reduction
 from rl_clarity.reduction.nmf import ChannelReduction
 
-__all__ = ["ChannelReduction"]
+__all__ = ["REDUCTIONS", "ChannelReduction", "Reduction"]

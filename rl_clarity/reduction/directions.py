@@ -15,16 +15,17 @@ import functools
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from rl_clarity.base.errors import OptionError
+from rl_clarity.reduction.methods import REDUCTIONS, Reduction
 from rl_clarity.reduction.nmf import ChannelReduction
 from rl_clarity.reduction.stability import matched_similarity
 
-Method = Literal["pca", "ica", "nmf", "nmf_positive", "units", "classifier"]
-METHODS = ("pca", "ica", "nmf", "nmf_positive", "units", "classifier")
+CLASSIFIER = "classifier"
+"""The method that needs labels, beside those of `REDUCTIONS`."""
 FEWEST_STATES = 4
 FIT_ROWS = 20_000
 """Rows that directions are fitted to; a random part of more states."""
@@ -125,7 +126,7 @@ class Directions:
 
 def fit_directions(
     states: np.ndarray,
-    method: Method = "ica",
+    method: str = "ica",
     count: int | float = 16,
     seed: int = 0,
     *,
@@ -152,7 +153,7 @@ def fit_directions(
     Args:
         states: Finite numbers, in the order of time if they have one: halves are then of different episodes. An array
             on disk is read only where rows are chosen.
-        method: `pca`, `ica`, `nmf`, `nmf_positive`, `units` or `classifier`.
+        method: `pca`, `ica`, `nmf`, `nmf_positive`, `units`, `classifier`, or another name in `REDUCTIONS`.
         count: Number of directions; a share below 1: the fewest principal components with that share of the variance
             (`pca` and `ica`).
         seed: Of the choice of rows, and of the fit.
@@ -163,8 +164,8 @@ def fit_directions(
     Raises:
         OptionError: The states are not finite, too few or constant, or an option is out of range.
     """
-    if method not in METHODS:
-        raise OptionError(f"method={method!r} must be one of {', '.join(METHODS)}")
+    if method not in (*REDUCTIONS, CLASSIFIER):
+        raise OptionError(f"method={method!r} must be one of {', '.join((*REDUCTIONS, CLASSIFIER))}")
     if np.ndim(states) != 2 or len(states) < FEWEST_STATES:
         raise OptionError(
             f"states have the shape {np.shape(states)}; (N, H) with at least {FEWEST_STATES} states is needed"
@@ -172,10 +173,10 @@ def fit_directions(
     is_share = isinstance(count, float) and 0 < count < 1
     if not is_share and (isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1):
         raise OptionError(f"count={count!r} must be a positive integer, or a share of the variance below 1")
-    if is_share and method not in ("pca", "ica"):
+    if is_share and not (method in REDUCTIONS and REDUCTIONS.get(method).shares):
         raise OptionError(f"count={count!r}: a share of the variance needs method='pca' or 'ica', not {method!r}")
     named = _named_labels(labels, len(states))
-    if (method == "classifier") != bool(named):
+    if (method == CLASSIFIER) != bool(named):
         raise OptionError(f"method={method!r} and labels=: 'classifier' needs labels, the other methods take none")
     chosen = np.arange(len(states))
     if len(chosen) > FIT_ROWS:
@@ -188,7 +189,11 @@ def fit_directions(
 
     def fit(part: slice, fit_seed: int, amount: int | float) -> Directions:
         selected = {name: values[part] for name, values in named.items()}
-        return _fit(rows[part], method, amount, fit_seed, selected)
+        if not _standardized(rows[part])[3].any():
+            raise OptionError("the states are all the same: they have no directions")
+        if method == CLASSIFIER:
+            return _fit_classifiers(rows[part], selected)
+        return dataclasses.replace(REDUCTIONS.get(method).fit(rows[part], amount, fit_seed), method=method)
 
     directions = fit(slice(None), seed, count)
     seeds, halves = _stability(directions, fit, len(rows), seed)
@@ -214,48 +219,74 @@ def _stability(
     return np.mean(seeds, axis=0), np.mean(halves, axis=0)
 
 
-def _fit(rows: np.ndarray, method: str, count: int | float, seed: int, labels: Mapping[str, np.ndarray]) -> Directions:
+def _standardized(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Mean and scale (H,) of rows (N, H), the standardized rows, and which dimensions (H,) vary."""
     mean, scale = rows.mean(axis=0), rows.std(axis=0)
     varies = scale > 1e-9 * max(1.0, float(np.abs(rows).max()))
-    if not varies.any():
-        raise OptionError("the states are all the same: they have no directions")
     scale = np.where(varies, scale, 1.0)
-    standardized = np.where(varies, (rows - mean) / scale, 0.0)
-    if method in ("pca", "ica"):
-        shares, axes = _principal_components(standardized)
-        number = int(np.searchsorted(np.cumsum(shares), count - 1e-12) + 1) if isinstance(count, float) else count
-        shares, axes = shares[:number], axes[:number]
-        if method == "pca":
-            return Directions(mean, scale, axes, method, explained=shares)
-        deviations = np.sqrt(shares * varies.sum())
-        unmixing = _independent_components(standardized @ axes.T / deviations, seed)  # (D, D), orthogonal
-        return Directions(mean, scale, unmixing @ (deviations[:, None] * axes), method)
-    if method == "units":
-        order = np.argsort(-np.where(varies, rows.std(axis=0), -1), kind="stable")[: min(int(count), int(varies.sum()))]
-        names = tuple(f"unit {i}" for i in order)
-        return Directions(mean, scale, np.eye(rows.shape[1])[order], method, names)
-    if method == "classifier":
-        return _classifiers(mean, scale, standardized, labels)
-    # The zero of non-negative factors is the origin of their coordinates.
-    origin = rows.min(axis=0) if method == "nmf" else np.zeros(rows.shape[1])
+    return mean, scale, np.where(varies, (rows - mean) / scale, 0.0), varies
+
+
+def _fit_pca(rows: np.ndarray, count: int | float, seed: int) -> Directions:
+    mean, scale, standardized, _ = _standardized(rows)
+    shares, axes = _principal_components(standardized, count)
+    return Directions(mean, scale, axes, explained=shares)
+
+
+def _fit_ica(rows: np.ndarray, count: int | float, seed: int) -> Directions:
+    mean, scale, standardized, varies = _standardized(rows)
+    shares, axes = _principal_components(standardized, count)
+    deviations = np.sqrt(shares * varies.sum())
+    unmixing = _independent_components(standardized @ axes.T / deviations, seed)  # (D, D), orthogonal
+    return Directions(mean, scale, unmixing @ (deviations[:, None] * axes))
+
+
+def _fit_units(rows: np.ndarray, count: int, seed: int) -> Directions:
+    mean, scale, _, varies = _standardized(rows)
+    order = np.argsort(-np.where(varies, rows.std(axis=0), -1), kind="stable")[: min(count, int(varies.sum()))]
+    return Directions(mean, scale, np.eye(rows.shape[1])[order], names=tuple(f"unit {i}" for i in order))
+
+
+def _fit_nmf(rows: np.ndarray, count: int, seed: int) -> Directions:
+    return _non_negative_factors(rows, rows.min(axis=0), count, seed)
+
+
+def _fit_nmf_positive(rows: np.ndarray, count: int, seed: int) -> Directions:
+    return _non_negative_factors(rows, np.zeros(rows.shape[1]), count, seed)
+
+
+def _non_negative_factors(rows: np.ndarray, origin: np.ndarray, count: int, seed: int) -> Directions:
+    """Factors of rows less an origin (H,), which is the zero of their coordinates."""
     reduction = ChannelReduction.fit(
-        np.maximum(rows - origin, 0).astype(np.float32), int(count), seed, max_rows=None, random_start=seed > 0
+        np.maximum(rows - origin, 0).astype(np.float32), count, seed, max_rows=None, random_start=seed > 0
     )
     used = reduction.components[np.any(reduction.components > 0, axis=1)]
     if not len(used):
         raise OptionError("the states have no positive values: use method='nmf'")
-    return Directions(origin, np.ones(rows.shape[1]), used, method)
+    return Directions(origin, np.ones(rows.shape[1]), used)
 
 
-def _principal_components(standardized: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of the variance (K,) and axes (K, H) of the K components with any; the largest weight is positive."""
+PCA = Reduction("PCA", _fit_pca, shares=True)
+ICA = Reduction("ICA", _fit_ica, shares=True)
+NMF = Reduction("NMF", _fit_nmf, non_negative=True)
+NMF_POSITIVE = Reduction("NMF", _fit_nmf_positive, non_negative=True)
+UNITS = Reduction("unit", _fit_units, non_negative=True)
+
+
+def _principal_components(standardized: np.ndarray, count: int | float) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of the variance (K,) and axes (K, H) of the first components with any; the largest weight is positive.
+
+    They are `count`, or have that share of the variance.
+    """
     covariance = standardized.T @ standardized / len(standardized)
     values, vectors = np.linalg.eigh(covariance)
     values, axes = values[::-1], vectors.T[::-1]
     used = values > 1e-10 * values[0]
     values, axes = values[used], axes[used]
     signs = np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])
-    return values / np.trace(covariance), axes * signs[:, None]
+    shares = values / np.trace(covariance)
+    number = int(np.searchsorted(np.cumsum(shares), count - 1e-12) + 1) if isinstance(count, float) else count
+    return shares[:number], (axes * signs[:, None])[:number]
 
 
 def _independent_components(whitened: np.ndarray, seed: int) -> np.ndarray:
@@ -276,12 +307,11 @@ def _independent_components(whitened: np.ndarray, seed: int) -> np.ndarray:
     return (signs[:, None] * rotation)[order]
 
 
-def _classifiers(
-    mean: np.ndarray, scale: np.ndarray, standardized: np.ndarray, labels: Mapping[str, np.ndarray]
-) -> Directions:
+def _fit_classifiers(rows: np.ndarray, labels: Mapping[str, np.ndarray]) -> Directions:
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import roc_auc_score
 
+    mean, scale, standardized, _ = _standardized(rows)
     end = round(len(standardized) * (1 - HELD_OUT))
     weights, areas = [], []
     for name, values in labels.items():
@@ -295,7 +325,7 @@ def _classifiers(
         areas.append(roc_auc_score(values[end:], standardized[end:] @ fitted.coef_[0]))
     # Coordinates are the logits: the pseudoinverse of the basis is the matrix of weights.
     basis = np.linalg.pinv(np.array(weights)).T
-    return Directions(mean, scale, basis, "classifier", tuple(labels), auc=np.array(areas))
+    return Directions(mean, scale, basis, CLASSIFIER, tuple(labels), auc=np.array(areas))
 
 
 def _named_labels(labels: Mapping[str, np.ndarray] | np.ndarray | None, count: int) -> dict[str, np.ndarray]:

@@ -15,6 +15,7 @@ import numpy as np
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.parsing import check_arguments
 from rl_clarity.base.threads import in_threads, single_threaded
+from rl_clarity.reduction.methods import REDUCTIONS
 
 FIT_ROWS = 20_000
 """Rows used for fitting: the same reconstruction error as with 200,000 in a twentieth of the time."""
@@ -61,24 +62,30 @@ class ChannelReduction:
         *,
         max_rows: int | None = FIT_ROWS,
         random_start: bool = False,
+        method: str = "nmf",
     ) -> ChannelReduction:
         """Fit to attribution (..., c) of many observations; `max_rows=None` uses all positions.
 
         Rows are sampled with probability proportional to their squared norm and scaled to equal weight, which keeps the
         expected squared error (Frieze, Kannan and Vempala, 2004). Components are ordered by their total attribution.
         There are at most c components; a layer without attribution gets zero components. The factorization starts from
-        singular vectors, or with `random_start` from random numbers.
+        singular vectors, or with `random_start` from random numbers. Another `method` is the name of a reduction in
+        `REDUCTIONS` whose components of non-negative rows are not negative.
 
-        Raises OptionError for invalid numbers of features or rows, and for attribution that is not finite.
+        Raises OptionError for invalid numbers of features or rows, for attribution that is not finite, and for a method
+        that is unknown or has negative components.
         """
         for name, count in (("nmf_features", features), ("max_rows", 1 if max_rows is None else max_rows)):
             if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
                 raise OptionError(f"{name}={count!r} must be a positive integer")
+        check_reduction("method", method)
         rows = _rows(attribution)
         features = min(features, rows.shape[1])
         sample = _sample_rows(rows, max_rows, np.random.default_rng(seed))
         if len(sample) == 0:
             return cls(np.zeros((features, rows.shape[1])))
+        if method != "nmf":
+            return cls(REDUCTIONS.get(method).fit(sample.astype(np.float64), features, seed).vectors)
         return cls(_factorize(sample, features, seed, random_start))
 
     def transform(self, x: np.ndarray) -> np.ndarray:
@@ -216,6 +223,12 @@ class ChannelReduction:
                 np.matmul(self._coupling[k], weights, out=best)
                 np.subtract(target[k], best, out=best)
                 np.maximum(best, 0, out=weights[k])
+
+
+def check_reduction(option: str, method: str) -> None:
+    """Raise OptionError for a name that is not that of a reduction with non-negative components."""
+    if not REDUCTIONS.get(method).non_negative:
+        raise OptionError(f"{option}={method!r} has negative components, which features cannot have; nmf has none")
 
 
 def _rows(array: np.ndarray) -> np.ndarray:

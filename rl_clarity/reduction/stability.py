@@ -12,7 +12,7 @@ ROWS = 2_000
 """Rows of each: a tenth of those of the reduction itself, which bounds the cost."""
 
 
-def stability(reduction: ChannelReduction, attribution: np.ndarray, seed: int = 0) -> np.ndarray:
+def stability(reduction: ChannelReduction, attribution: np.ndarray, seed: int = 0, method: str = "nmf") -> np.ndarray:
     """Return the similarity (K,), from 0 to 1, of each component to its counterpart in fits with other seeds.
 
     Those start from random numbers, with rows of the same attribution (..., c). Components are paired one to one, so
@@ -21,7 +21,7 @@ def stability(reduction: ChannelReduction, attribution: np.ndarray, seed: int = 
     count = len(reduction.components)
     total = np.zeros(count)
     for fit in range(1, FITS + 1):
-        other = ChannelReduction.fit(attribution, count, seed + fit, max_rows=ROWS, random_start=True)
+        other = ChannelReduction.fit(attribution, count, seed + fit, max_rows=ROWS, random_start=True, method=method)
         total += matched_similarity(reduction.components, other.components)
     return np.asarray(np.clip(total / FITS, 0, 1))
 

@@ -107,7 +107,8 @@ def _expand(text: str) -> list[Path] | None:
         return None
     path = models.resolve(text)
     if path.is_dir():
-        paths = [one for one in path.iterdir() if one.suffix in SUFFIXES]
+        files = list(path.iterdir())
+        paths = [one for one in files if one.suffix in SUFFIXES] or list(filter(formats.has_added_format, files))
         problem = f"the folder {path} contains no checkpoints ({', '.join(SUFFIXES)})"
     elif WILDCARDS & {*text} and not path.exists():
         paths = list(Path(path.anchor).glob(str(path.relative_to(path.anchor))))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from rl_clarity.base.parsing import check_minimum, check_option
-from rl_clarity.reduction.directions import METHODS
+from rl_clarity.base.registry import OptionRegistries
 from rl_clarity.reduction.embedding import Method
+from rl_clarity.reduction.methods import REDUCTIONS
 from rl_clarity.states.clusters import METHODS as CLUSTERINGS
 
 
@@ -15,7 +17,7 @@ class StateOptions:
     """How the states of a recurrent agent are analyzed."""
 
     method: str = "ica"
-    """Method that fits directions: `pca`, `ica`, `nmf`, `nmf_positive` or `units`."""
+    """Method that fits directions: `pca`, `ica`, `nmf`, `nmf_positive`, `units`, or one of an installed package."""
     count: int = 16
     """Number of directions."""
     outliers: float | None = None
@@ -44,11 +46,12 @@ class StateOptions:
     seed: int = 0
     """Seed of all random choices."""
 
+    registries: ClassVar[OptionRegistries] = {"method": REDUCTIONS}
+
     def __post_init__(self) -> None:
         check_minimum(self, 1, "count", "clusters", "map_points", "replay_samples")
         check_minimum(self, 0, "influence_samples", "replay_steps", "seed")
-        fitted = [method for method in METHODS if method != "classifier"]
-        check_option(self, "method", self.method in fitted, f"must be one of {', '.join(fitted)}")
+        check_option(self, "method", self.method in REDUCTIONS, f"must be one of {', '.join(REDUCTIONS)}")
         known = all(method in CLUSTERINGS for method in self.clustering) and bool(self.clustering)
         check_option(self, "clustering", known, f"must be of {', '.join(CLUSTERINGS)}")
         check_option(self, "lags", bool(self.lags) and min(self.lags) >= 1, "must be numbers of steps from 1 on")

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -78,7 +78,7 @@ class FittedStates:
             "steps": len(self.data),
             "episodes": len(self.data.starts),
             "dropped": self.directions.dropped,
-            "options": {name: getattr(self.options, name) for name in StateOptions.__dataclass_fields__},
+            "options": asdict(self.options),
             "clusters": [
                 {"method": method, "count": one.count, "sizes": one.sizes.tolist(), "agreement": one.agreement}
                 for method, one in self.clusters.items()
@@ -101,9 +101,7 @@ class Part:
 def fit_states(agent: Agent, data: StateData, options: StateOptions) -> FittedStates:
     """Fit directions and clusters to states. Raises OptionError for states of another agent."""
     check_states(agent, data, options.part)
-    directions = fit_directions(
-        data.states, options.method, options.count, options.seed, outliers=options.outliers  # type: ignore[arg-type]
-    )  # fmt: skip
+    directions = fit_directions(data.states, options.method, options.count, options.seed, outliers=options.outliers)
     points = principal_coordinates(data.states, options.seed)
     clusters = {
         method: find_clusters(points, method, options.clusters, options.seed)  # type: ignore[arg-type]

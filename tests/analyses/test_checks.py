@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity.analyses import checks, sanity
+from rl_clarity.analyses import checks
+from rl_clarity.analyses.attribution.saliency import SaliencyMethod
+from rl_clarity.analyses.saliency import METHODS
 from rl_clarity.analyses.sanity import MethodReport, sanity_checks
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.statistics import Interval
@@ -82,12 +84,11 @@ def test_bars_compare_the_order_of_the_maps_with_others(page: Page, measure: str
 def test_a_method_whose_maps_ignore_the_weights_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
 
-    def edges(agent: Any, observations: np.ndarray, output: Any, state: Any) -> np.ndarray:
-        return np.abs(np.diff(observations.astype(float), axis=1, append=0)).sum(axis=-1)
+    def edges(agent: Any, observations: np.ndarray, outputs: list[Any], state: Any) -> np.ndarray:
+        return np.stack([np.diff(observations.astype(float), axis=1, append=0)] * len(outputs))
 
-    for module in (sanity, checks):
-        monkeypatch.setattr(module, "saliency_methods", lambda agent, seed=0: {"edges": edges})
-    page = check_pages.write_page(tmp_path, checks={"methods": None})
+    monkeypatch.setattr(METHODS, "_registered", {"edges": SaliencyMethod("edges", "", edges)})
+    page = check_pages.write_page(tmp_path, checks={"methods": ["edges"]})
     (row,) = section(page, "checks")["rows"]
     assert row["weights"].startswith("STAYS SIMILAR when all weights are random (rank correlation 1.00)")
 
@@ -125,7 +126,7 @@ def test_the_forecast_includes_the_checks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"methods": ["lime"]}, "methods='lime' is not one of perturbation, jacobian"),
+        ({"methods": ["lime"]}, "methods='lime' is not one of perturbation, signed_perturbation, jacobian"),
         ({"output": "logits"}, "output='logits' must be one of policy, value, greedy"),
         ({"frames": 0}, "frames=0 must be at least 1"),
     ],

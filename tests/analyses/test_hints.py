@@ -9,7 +9,8 @@ import pytest
 
 import rl_clarity
 from rl_clarity.analyses.attribution.perturbation import PerturbationGrid
-from rl_clarity.analyses.sanity import saliency_methods
+from rl_clarity.analyses.saliency import pixel_maps
+from rl_clarity.analyses.sanity import find_method
 from rl_clarity.base.errors import SamplesError
 from rl_clarity.base.statistics import bootstrap_interval
 from tests.analyses import hint_agents
@@ -44,7 +45,8 @@ def test_only_the_agent_with_the_experts_hints_has_its_saliency_there(
     shares = {}
     for random, (agent, _) in agents.items():
         environment = hint_agents.hinted(random, FRAMES, seed=2)
-        maps = saliency_methods(agent)[method](agent, environment.reset().observations, "policy", None)
+        values = find_method(agent, method).values(agent, environment.reset().observations, ["policy"])
+        maps = pixel_maps(agent, find_method(agent, method), values)[0]
         share = rl_clarity.hint_share(maps, environment.region)
         shares[random] = bootstrap_interval(share, np.random.default_rng(0))
     assert shares[False].low > shares[True].high

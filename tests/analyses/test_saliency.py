@@ -166,7 +166,7 @@ def test_every_nth_frame_of_a_trajectory_whatever_the_segments() -> None:
     assert [frame for part in parts for frame in frames_with_map(part, 5)] == [*range(0, 130, 5)]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", METHODS.names())
 def test_grids_cover_the_observation(method: str) -> None:
     agent: Any = TinyAgent(observation_shape=(40, 24, 3), num_actions=4)
     centers = grid_centers(agent, method)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity.analyses import sanity
+from rl_clarity.analyses.attribution.saliency import SaliencyMethod
+from rl_clarity.analyses.saliency import METHODS
 from rl_clarity.analyses.sanity import choose_frames, sanity_checks, structural_similarity
 from rl_clarity.base.errors import OptionError
 from rl_clarity.formats.architectures import build
@@ -81,12 +82,11 @@ def test_report_is_json(report: Any) -> None:
 
 @pytest.mark.slow
 def test_a_method_that_ignores_the_network_is_marked(monkeypatch: pytest.MonkeyPatch, keras_agent: Any) -> None:
-    def edges(agent: Any, observations: np.ndarray, output: Any, state: Any) -> np.ndarray:
-        return np.abs(np.diff(observations.astype(float), axis=1, append=0)).sum(axis=-1)
+    def edges(agent: Any, observations: np.ndarray, outputs: list[Any], state: Any) -> np.ndarray:
+        return np.stack([np.diff(observations.astype(float), axis=1, append=0)] * len(outputs))
 
-    methods = {"edges": edges, "jacobian": sanity.saliency_methods(keras_agent)["jacobian"]}
-    monkeypatch.setattr(sanity, "saliency_methods", lambda agent, seed=0: methods)
-    report = sanity_checks(keras_agent, trajectories((16, 16, 3)), frames=4, output="value")
+    monkeypatch.setattr(METHODS, "_registered", {"edges": SaliencyMethod("edges", "", edges)})
+    report = sanity_checks(keras_agent, trajectories((16, 16, 3)), ["edges", "jacobian"], frames=4, output="value")
     edges_report, jacobian_report = report.methods
     assert not edges_report.depends_on_parameters
     assert edges_report.randomization[-1].rank_correlation == pytest.approx(1)
@@ -110,5 +110,5 @@ def test_structural_similarity() -> None:
 
 def test_unknown_methods_are_refused() -> None:
     agent: Any = TinyAgent(observation_shape=(16, 16, 3))
-    with pytest.raises(OptionError, match="methods='lime' is not one of perturbation, jacobian"):
+    with pytest.raises(OptionError, match="methods='lime' is not one of perturbation, signed_perturbation, jacobian"):
         sanity_checks(agent, trajectories((16, 16, 3)), ["lime"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,14 @@ import pytest
 
 import rl_clarity
 from rl_clarity.base.resources import svelte_source_directory
+from rl_clarity.cli import main
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.document import Bundle, write_page
 from svelte3 import compile_js
-from tests.browser.pages import Visitor
+from tests.browser.pages import Visitor, read_canvas
 from tests.browser.synthetic import Size, write_synthetic_page
 from tests.fakes import TinyAgent
+from tests.outside import RUN, SALIENCY, installed, write_checkpoint
 from tests.plugins import install
 
 pytestmark = pytest.mark.browser
@@ -172,3 +174,33 @@ def test_fields_of_a_package_are_selected_kept_in_the_address_and_turned_by_keys
     assert visitor.by("custom-panel").inner_text() == "4 of 24 points"
     visitor.press("u")
     assert visitor.by("custom-panel").inner_text() == "4 of 24 percent"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A page of an agent, and published episodes, that commands wrote with extensions of installed packages."""
+    folder = tmp_path_factory.mktemp("written")
+    with installed(folder / "packages"):
+        agent, recording = write_checkpoint(folder / "agent.seed"), folder / "logdir/plugins/rl_clarity/line"
+        for words in (
+            ["run", agent, folder / "page", *RUN, *SALIENCY, "--analyses", "rewards"],
+            ["record", agent, recording, "--episodes", "2", "--seed", "1"],
+            ["explain", folder / "logdir", "--agent", agent, "--methods", "contrast", "--every", "1"],
+            ["publish", folder / "logdir", folder / "published"],
+        ):
+            assert main([*map(str, words)]) == 0
+        yield folder
+
+
+def test_an_analysis_and_a_saliency_method_of_packages_are_drawn(written: Path, open_page: Open) -> None:
+    visitor = open_page(written / "page", "?layer=contrast&frame=3")
+    visitor.settle()
+    assert read_canvas(visitor.overlay("saliency"))[..., 3].max() > 100
+    assert visitor.by("custom-panel").inner_text().startswith("points: ")
+
+
+def test_maps_of_a_package_are_drawn_on_published_episodes(written: Path, open_page: Open) -> None:
+    visitor = open_page(written / "published", "?step=3&overlay=policy", wait=False)
+    canvas = visitor.by("episode").get_by_test_id("saliency-canvas")
+    canvas.and_(visitor.page.locator("[data-step='2']")).wait_for()
+    assert read_canvas(canvas)[..., 3].max() > 100

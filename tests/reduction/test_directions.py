@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from rl_clarity.base.errors import OptionError
-from rl_clarity.reduction.directions import METHODS, Directions, Method, fit_directions
+from rl_clarity.reduction import REDUCTIONS
+from rl_clarity.reduction.directions import CLASSIFIER, Directions, fit_directions
 from rl_clarity.reduction.stability import matched_similarity
 
 DIMENSIONS = 8
@@ -30,14 +31,14 @@ def states(sources: np.ndarray, mixing: np.ndarray) -> np.ndarray:
     return np.asarray(offset + sources @ mixing + np.random.default_rng(2).normal(0, 0.01, (3000, DIMENSIONS)))
 
 
-def fit(states: np.ndarray, method: Method, count: int = 4) -> Directions:
+def fit(states: np.ndarray, method: str, count: int = 4) -> Directions:
     states = states[::6]
     labels = {"first": states[:, 0] > states[:, 0].mean(), "last": states[:, -1] > states[:, -1].mean()}
     return fit_directions(states, method, count, labels=labels if method == "classifier" else None)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_gradients_in_coordinates_are_finite_differences(states: np.ndarray, method: Method) -> None:
+@pytest.mark.parametrize("method", [*REDUCTIONS, CLASSIFIER])
+def test_gradients_in_coordinates_are_finite_differences(states: np.ndarray, method: str) -> None:
     directions = fit(states, method)
     weights = np.random.default_rng(3).normal(size=(DIMENSIONS, 5))
 
@@ -51,8 +52,8 @@ def test_gradients_in_coordinates_are_finite_differences(states: np.ndarray, met
     np.testing.assert_allclose(directions.pull(gradient), differences, atol=1e-6)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_coordinates_of_what_directions_span_are_exact(states: np.ndarray, method: Method) -> None:
+@pytest.mark.parametrize("method", [*REDUCTIONS, CLASSIFIER])
+def test_coordinates_of_what_directions_span_are_exact(states: np.ndarray, method: str) -> None:
     directions = fit(states, method)
     coordinates = np.random.default_rng(4).normal(size=(3, 2, len(directions)))
     np.testing.assert_allclose(directions.to(directions.back(coordinates)), coordinates, atol=1e-8)

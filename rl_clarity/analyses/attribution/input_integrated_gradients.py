@@ -13,6 +13,7 @@ from rl_clarity.agents.sites import INPUT
 from rl_clarity.analyses.attribution.integrated_gradients import Attribution, attribute
 from rl_clarity.analyses.attribution.perturbation import PerturbationGrid
 from rl_clarity.analyses.attribution.saliency import (
+    SaliencyMethod,
     SaliencyOutput,
     SaliencyOutputs,
     as_outputs,
@@ -82,3 +83,13 @@ def input_integrated_gradients(
     """
     result = input_attribution(agent, observations, as_outputs(output), baseline=baseline, steps=steps, state=state)
     return unlisted(result.values, output)
+
+
+INPUT_INTEGRATED_GRADIENTS = SaliencyMethod(
+    "input gradients, integrated",
+    "The magnitude of the gradient's integral on the way from a black observation, times the observation "
+    "(Sundararajan et al. 2017, arXiv 1703.01365).",
+    input_attribution,
+    {"baseline": "black", "steps": 16},
+    passes=16,
+)

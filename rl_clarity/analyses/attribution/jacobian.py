@@ -12,6 +12,7 @@ from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.agents.sites import INPUT
 from rl_clarity.analyses.attribution.saliency import (
+    SaliencyMethod,
     SaliencyOutputs,
     as_outputs,
     linear_scores,
@@ -40,3 +41,11 @@ def jacobian_saliency(
     agent = require(agent, "forward", "gradients", for_="Jacobian saliency")
     scores = linear_scores(agent, as_outputs(output), observations, state)
     return unlisted(np.square(agent.gradients(observations, INPUT, scores, state=state)), output)
+
+
+JACOBIAN = SaliencyMethod(
+    "Jacobian",
+    "The squared gradient of the output with respect to the input (Wang et al. 2016, arXiv 1511.06581); for the "
+    "policy, of half the sum of its squared logits.",
+    jacobian_saliency,
+)

@@ -17,6 +17,7 @@ import numpy as np
 from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.analyses.attribution.saliency import (
+    SaliencyMethod,
     SaliencyOutputs,
     as_outputs,
     head_columns,
@@ -221,3 +222,28 @@ def memory_saliency(
     perturbed = head_columns(agent.forward(observations, scaled))[0]
     scores = output_differences(outputs, results, columns, perturbed[:, None], signed=False)[..., 0]
     return unlisted(np.asarray(scores, np.float32), output)
+
+
+PERTURBATION = SaliencyMethod(
+    "perturbation",
+    "Half the squared change of the output when the observation is blurred around a position (Greydanus et al. 2018, "
+    "arXiv 1711.00138); for the policy, of all its logits. Sizes are in pixels of an observation 80 pixels high, and "
+    "scale with the height.",
+    perturbation_saliency,
+    {"mode": "occlude", "stride": 5, "mask_sigma": 5, "blur_sigma": 3},
+    passes=256,
+    is_grid=True,
+)
+
+SIGNED_PERTURBATION = SaliencyMethod(
+    "signed perturbation",
+    "The output less what it is when the observation is blurred around a position: positive where what is seen raises "
+    "the output, in the output's color; negative where it lowers it, in yellow for the policy and in cyan for the "
+    "value. For the policy, the logit (or action value) of the best action. Sizes are as those of perturbation "
+    "(Greydanus et al. 2018, arXiv 1711.00138).",
+    perturbation_saliency,
+    {"mode": "occlude", "signed": True, "stride": 5, "mask_sigma": 5, "blur_sigma": 3},
+    passes=256,
+    is_grid=True,
+    signed=True,
+)

@@ -1,8 +1,9 @@
-"""Functions that saliency methods share: outputs, the input of the network, and grids over an observation."""
+"""`SaliencyMethod`, and functions that saliency methods share: outputs, and the input of the network."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,6 +12,7 @@ from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent, Outputs, Score, State
 from rl_clarity.agents.scores import select_scores
 from rl_clarity.agents.sites import INPUT
+from rl_clarity.analyses.attribution.integrated_gradients import Attribution
 from rl_clarity.base.errors import OptionError
 
 SaliencyOutput: TypeAlias = Score
@@ -20,6 +22,36 @@ SaliencyOutputs: TypeAlias = SaliencyOutput | list[Any]
 """An output, or a list of outputs."""
 
 POLICY, GREEDY = "policy", "greedy"
+
+
+@dataclass(frozen=True)
+class SaliencyMethod:
+    """A saliency method, which pages show and `check` tests."""
+
+    label: str
+    text: str
+    """What the map shows, with its source."""
+    function: Callable[..., np.ndarray | Attribution]
+    """Takes an agent, observations (B, H, W, C), a list of S outputs, `state=` and the parameters.
+
+    Returns (S, B, H, W, C): pages show magnitudes, summed over the channels and over the pixels of a cell. A method
+    that integrates along a path returns its `Attribution`, whose completeness error `check` reports. With `is_grid`, it
+    returns (S, B, gh, gw) for the centers of a `PerturbationGrid`.
+    """
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    passes: int = 1
+    """Evaluations of the network for a map, relative to other methods."""
+    is_grid: bool = False
+    signed: bool = False
+    """Whether maps, which are then on a grid, have negative values; that of the policy is of the logit of its most
+    likely action."""
+
+    def values(
+        self, agent: Agent, observations: np.ndarray, outputs: Sequence[SaliencyOutput], state: State = None
+    ) -> np.ndarray | Attribution:
+        """Return what the function returns, with the method's parameters."""
+        scores = [GREEDY if self.signed and is_policy(output) else output for output in outputs]
+        return self.function(agent, observations, scores, state=state, **self.parameters)
 
 
 def as_outputs(output: SaliencyOutputs) -> list[SaliencyOutput]:

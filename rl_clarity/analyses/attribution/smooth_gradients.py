@@ -12,6 +12,7 @@ from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.agents.sites import INPUT
 from rl_clarity.analyses.attribution.quadrature import check_count
 from rl_clarity.analyses.attribution.saliency import (
+    SaliencyMethod,
     SaliencyOutputs,
     as_outputs,
     linear_scores,
@@ -59,3 +60,12 @@ def smooth_gradients(
         scores = linear_scores(agent, outputs, observations, state, noisy)
         total += agent.gradients(observations, INPUT, scores, values=noisy, state=state)
     return unlisted(np.asarray(total / samples, np.float32), output)
+
+
+SMOOTH_GRADIENTS = SaliencyMethod(
+    "SmoothGrad",
+    "The magnitude of the mean gradient over noisy copies of the observation (Smilkov et al. 2017, arXiv 1706.03825).",
+    smooth_gradients,
+    {"samples": 16, "noise": 0.1, "seed": 0},
+    passes=16,
+)

@@ -13,6 +13,7 @@ from rl_clarity.base.parsing import check_minimum, check_option
 from rl_clarity.pages.files import path_in
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.reduction.directions import FEWEST_STATES, Directions
+from rl_clarity.reduction.methods import REDUCTIONS
 from rl_clarity.states.analysis import StateAnalysis, read_analysis
 from rl_clarity.states.clusters import Clusters
 from rl_clarity.states.data import read_states
@@ -87,12 +88,10 @@ class MemorySource:
         return {} if self.simulator is None else self.simulator.metadata.get("fit") or {}
 
 
-METHODS = {"pca": "PCA", "ica": "ICA", "nmf": "NMF", "nmf_positive": "NMF", "units": "unit"}
-
-
 def direction_names(directions: Directions) -> list[str]:
     """Return the names of directions on the page: `ICA 1`, `ICA 2`, ..."""
-    return [f"{METHODS.get(directions.method, directions.method)} {number + 1}" for number in range(len(directions))]
+    label = REDUCTIONS.get(directions.method).label
+    return [f"{label} {number + 1}" for number in range(len(directions))]
 
 
 def memory_source(subject: Subject) -> MemorySource:

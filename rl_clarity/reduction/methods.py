@@ -1,0 +1,39 @@
+"""The registry of reductions: of recurrent states to directions, and of a layer's channels to features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rl_clarity.base.registry import Registry
+
+if TYPE_CHECKING:
+    from rl_clarity.reduction.directions import Directions
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """A way to describe rows of numbers by a few directions."""
+
+    label: str
+    """What pages call its directions: `PCA`."""
+    fit: Callable[[Any, Any, int], Directions]
+    """Takes rows (N, H) of float64, the number of directions, and a seed.
+
+    The number may be a share of the variance, below 1, if the reduction has `shares`.
+    """
+    non_negative: bool = False
+    """Whether rows without negative numbers give directions without any, which features of layers need."""
+    shares: bool = False
+
+
+REDUCTIONS: Registry[Reduction] = Registry(
+    "rl_clarity.reductions",
+    {
+        name: f"rl_clarity.reduction.directions:{name.upper()}"
+        for name in ("pca", "ica", "nmf", "nmf_positive", "units")
+    },
+    noun="reduction",
+)
+"""Reductions by name. `REDUCTIONS.register` and entry points add to them."""
