@@ -119,7 +119,9 @@ def samples() -> dict[str, Any]:
     return {"agent": agent, "trajectories": trajectories, "observations": observations}
 
 
-def test_an_analysis_is_one_file_and_one_line(plugin: Path, samples: dict[str, Any], tmp_path: Path) -> None:
+def test_an_analysis_needs_one_file_and_one_registry_line(
+    plugin: Path, samples: dict[str, Any], tmp_path: Path
+) -> None:
     page = rl_clarity.generate(**samples, output_dir=tmp_path / "page", analyses={"occlusion": {"patch": 16}})
     results = page.results()
     section = next(section for section in results.manifest["sections"] if section["kind"] == "occlusion")

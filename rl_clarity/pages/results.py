@@ -386,8 +386,8 @@ class Results:
     def layer_facts(self, layer: str) -> dict[str, Any]:
         """Return how much the features of a layer explain, and the effect of their ablation.
 
-        - `variance_share` {output: share}: share of the output's variance over frames that features and residual explain
-          (1 - var(output - features - residual) / var(output); None if the output does not vary)
+        - `variance_share` {output: share}: share of the output's variance over frames that features and residual
+          explain (1 - var(output - features - residual) / var(output); None if the output does not vary)
         - `coverage` {output: share}: share of the features in the magnitudes of the attribution at all positions
         - `error_held_out`: relative error of the features' reconstruction on held-out observations
         - `next_feature`: increase of the coverage by one more feature

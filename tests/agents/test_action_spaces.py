@@ -126,12 +126,12 @@ def test_gray_and_large_float_observations(shape: tuple[int, int, int]) -> None:
         (lambda _, value: value[:, 0], r"For a value alone, return it as \(batch, 1\)"),
     ],
 )
-def test_errors_say_how_to_wrap_the_network(outputs: Any, words: str) -> None:
+def test_errors_explain_how_to_wrap_the_network(outputs: Any, words: str) -> None:
     with pytest.raises(OptionError, match=words):
         rl_clarity.TorchAgent(Body(outputs), SHAPE)
 
 
-def test_error_for_a_dictionary_of_observations_says_how_to_call_the_module() -> None:
+def test_the_error_for_dictionary_observations_shows_how_to_call_the_module() -> None:
     class Dictionary(Body):
         def forward(self, x: Any) -> Any:
             return super().forward(x["image"])

@@ -160,7 +160,7 @@ class TestObservations:
 
 
 class TestStates:
-    def test_agents_without_a_state_reject_one(self, agent: Any) -> None:
+    def test_agents_without_a_state_refuse_a_state(self, agent: Any) -> None:
         state = (np.zeros((2, 4), np.float32),)
         for use in (
             lambda: agent.step(random_observations(), state, np.zeros(2, bool)),

@@ -217,7 +217,7 @@ def test_part_is_replaced_by_its_mean_over_the_data(torch_case: tuple[Any, str])
     assert np.allclose(edited.activations(observations, layer), expected, atol=1e-6)
 
 
-def test_units_and_positions_choose_what_is_ablated(torch_case: tuple[Any, str]) -> None:
+def test_units_and_positions_select_the_ablated_part(torch_case: tuple[Any, str]) -> None:
     agent, layer = torch_case
     observations = observations_for(agent)
     activations = agent.activations(observations, layer)

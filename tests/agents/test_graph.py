@@ -52,7 +52,7 @@ def test_layers_inside_a_residual_block_are_bypassed(inputs: Any) -> None:
     assert bottlenecks(make_agent(inputs, heads(x))) == {"r1": True, "r2": False, "r3": True}
 
 
-def test_convolutions_with_an_activation_of_their_own(inputs: Any) -> None:
+def test_convolutions_can_include_an_activation(inputs: Any) -> None:
     x = conv("c1", activation="relu")(inputs)
     x = keras.layers.Add()([x, conv("c2", activation="relu")(x)])
     assert bottlenecks(make_agent(inputs, heads(x))) == {"c1": True, "c2": False}
@@ -101,7 +101,7 @@ def pool(x: Any) -> Any:
     return keras.layers.MaxPooling2D(2)(x)
 
 
-def test_what_skip_connections_avoid_is_bypassed(inputs: Any) -> None:
+def test_layers_that_skip_connections_avoid_are_bypassed(inputs: Any) -> None:
     agent = make_agent(inputs, heads(residual(conv("c")(inputs), "x")))
     assert bypassed(agent) == ["xr1", "xc1", "xr2", "xc2"]
 

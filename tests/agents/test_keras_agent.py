@@ -67,7 +67,7 @@ def test_satisfies_the_protocol(agent: Any) -> None:
     assert len({operation.name for operation in feature_maps(agent.sites)}) == len(feature_maps(agent.sites))
 
 
-def test_completeness_gap_vanishes_as_steps_increase(agent: Any) -> None:
+def test_completeness_error_vanishes_as_steps_increase(agent: Any) -> None:
     """On layers that are bypassed or not, with a fixed state."""
     observations, state = random_observations(agent, 2), random_state(agent, 2)
     for layer in (next(iter(agent.layers)), list(agent.layers)[-1]):

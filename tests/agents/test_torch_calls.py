@@ -61,7 +61,9 @@ def half(module: Nature, x: Any) -> Any:
 
 @pytest.mark.parametrize("inplace", [False, True])
 @pytest.mark.parametrize("kind", [TrunkTwice, EqualInputs, PartsTwice])
-def test_a_network_called_twice_is_explained_like_one_called_once(kind: type[Nature], inplace: bool) -> None:
+def test_a_network_that_is_called_twice_is_explained_like_one_that_is_called_once(
+    kind: type[Nature], inplace: bool
+) -> None:
     def forward(module: Any, x: Any, _: Any) -> Any:
         return half(module, x) if kind is EqualInputs else Nature.forward(module, x)
 
@@ -80,14 +82,14 @@ def test_a_network_called_twice_is_explained_like_one_called_once(kind: type[Nat
     assert np.allclose(outputs.values, others.values, atol=1e-6)
 
 
-def test_attribution_to_parts_in_place_whose_results_are_ignored() -> None:
+def test_attribution_works_for_in_place_submodules_whose_results_are_ignored() -> None:
     ignored, plain = TorchAgent(loaded(ResultsIgnored(True)), SHAPE), TorchAgent(loaded(Nature()), SHAPE)
     for layer in plain.layers:
         actual, expected = (attribute(agent, random_observations(), layer, steps=3) for agent in (ignored, plain))
         assert np.allclose(actual.values, expected.values, atol=1e-6 * np.abs(expected.values).max())
 
 
-def test_parts_that_change_between_calls_are_not_merged() -> None:
+def test_submodules_that_change_between_calls_are_not_merged() -> None:
     class Counts(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -134,7 +136,7 @@ class Counted(Nature):
         self.network[0]._conv_forward = counting
 
 
-def test_parts_before_a_layer_are_computed_once_a_batch() -> None:
+def test_submodules_before_a_layer_are_computed_once_per_batch() -> None:
     module = Counted()
     agent = TorchAgent(loaded(module), SHAPE)
     attribute(agent, random_observations(), "network.3", steps=8)
@@ -143,7 +145,7 @@ def test_parts_before_a_layer_are_computed_once_a_batch() -> None:
     assert module.rows == 64
 
 
-def test_parts_after_a_layer_are_not_computed_to_read_it() -> None:
+def test_submodules_after_a_layer_are_not_computed_to_read_it() -> None:
     module = Counted()
     agent = TorchAgent(loaded(module), SHAPE)
     agent.activations(random_observations(), "input")

@@ -77,7 +77,7 @@ def test_a_range_that_is_none_is_refused(make: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [torch_agent, keras_agent, jax_agent])
-def test_outputs_of_the_users_own_loop_are_compared(make: Any) -> None:
+def test_outputs_of_the_users_loop_are_compared(make: Any) -> None:
     raw = np.random.default_rng(2).uniform(-1, 1, (4, *SHAPE)).astype(np.float32)
     check = {"observations": raw, "q_values": raw.reshape(4, -1) @ WEIGHTS}
     make(value_range=(-1, 1), check=check)

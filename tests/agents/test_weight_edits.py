@@ -38,7 +38,7 @@ def saved(agent: Any, path: Path) -> Any:
 
 
 @pytest.mark.parametrize("strength", [1.0, 0.4])
-def test_saved_weights_compute_what_the_edit_does(
+def test_saved_weights_compute_the_edited_outputs(
     coinrun: Any, frames: np.ndarray, tmp_path: Path, strength: float
 ) -> None:
     component = component_of(coinrun, "2a")

@@ -119,7 +119,7 @@ def test_number_of_stacked_frames(channels: int, stack: int | None, expected: in
     assert make_subject(agent, metadata={"frame_stack": stack}).stack == expected
 
 
-def test_layers_of_a_sequential_module_are_labelled_by_what_they_are() -> None:
+def test_layers_of_a_sequential_module_are_labeled_by_their_kind() -> None:
     nn = pytest.importorskip("torch").nn
     module: Any = nn.Module()
     layers = [nn.Conv2d(3, 8, 4, 4), nn.ReLU(), nn.Conv2d(8, 6, 2, 2), nn.ReLU(), nn.Flatten()]

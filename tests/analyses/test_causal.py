@@ -42,7 +42,7 @@ def test_only_the_feature_that_an_output_depends_on_changes_it(kind: str) -> Non
 
 
 @pytest.mark.parametrize("kind", ["policy", "recurrent", "q", "keras"])
-def test_ablation_takes_away_what_attribution_says_where_the_head_is_linear(kind: str) -> None:
+def test_ablation_changes_the_output_by_the_attribution_if_the_head_is_linear(kind: str) -> None:
     agent, observations = make_agent(kind), color_observations(10)
     scores, state = [0 if kind == "q" else "value"], agent.initial_state(10)
     (layer,) = agent.layers

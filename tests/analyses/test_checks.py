@@ -46,7 +46,7 @@ def test_the_report_is_that_of_sanity_checks(page: Page) -> None:
     )
 
 
-def test_the_table_says_in_words_what_was_found(page: Page) -> None:
+def test_the_table_describes_the_results_in_words(page: Page) -> None:
     data = section(page, "checks")
     assert [row["method"] for row in data["rows"]] == ["perturbation", "Jacobian", "integrated gradients body.1"]
     for row, method in zip(data["rows"], data["report"]["methods"], strict=True):
@@ -138,7 +138,7 @@ def test_invalid_options_are_refused(tmp_path: Path, options: dict[str, Any], me
     assert not (tmp_path / "page").exists()
 
 
-def test_what_is_missing_is_pointed_out() -> None:
+def test_incomplete_attribution_is_pointed_out() -> None:
     interval = Interval(0.1, -0.1, 0.3)
     orders = {"area": interval, "above_random": interval, "above_center": interval}
     few, many, none = (MethodReport("jacobian", [], orders, orders, gap) for gap in (0.05, 2.5, None))

@@ -61,7 +61,7 @@ def test_coverage_is_one_if_the_features_explain_everything(rng: np.random.Gener
     assert ChannelReduction(BLOCKS).coverage(0 * values) == 0
 
 
-def test_the_next_component_is_the_strongest_of_what_is_left(rng: np.random.Generator) -> None:
+def test_the_next_component_is_the_strongest_of_the_remaining_ones(rng: np.random.Generator) -> None:
     more = ChannelReduction(BLOCKS[:2]).with_next_component(attribution(rng))
     np.testing.assert_array_equal(more.components[:2], BLOCKS[:2])
     np.testing.assert_allclose(more.components[2], BLOCKS[2] / np.sqrt(3), atol=1e-3)
@@ -109,7 +109,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-def test_a_fit_holds_no_more_attribution_than_it_needs(
+def test_a_fit_keeps_no_more_attribution_in_memory_than_it_needs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     count, shape = 256, (16, 16, 8)

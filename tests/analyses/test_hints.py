@@ -26,7 +26,7 @@ def agents() -> dict[bool, tuple[Any, float]]:
 
 
 @pytest.mark.slow
-def test_both_agents_learn_what_the_expert_does(agents: dict[bool, tuple[Any, float]]) -> None:
+def test_both_agents_learn_the_expert_policy(agents: dict[bool, tuple[Any, float]]) -> None:
     assert agents[False][1] > 0.99
     assert agents[True][1] > 0.9
 

@@ -90,7 +90,7 @@ class TestPage:
             ((0, "jacobian", "greedy"), "unknown output 'greedy'; the page has policy, value"),
         ],
     )
-    def test_results_refuse_what_is_not_there(self, results: Any, arguments: Any, message: str) -> None:
+    def test_results_raise_errors_for_missing_data(self, results: Any, arguments: Any, message: str) -> None:
         with pytest.raises(OptionError, match=message):
             results.saliency(*arguments)
 

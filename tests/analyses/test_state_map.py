@@ -127,7 +127,7 @@ def test_the_last_dense_layer_before_the_policy() -> None:
     assert find_source(agent, None, observations, None).name == "body.2"
 
 
-def test_colors_know_where_episodes_begin() -> None:
+def test_colors_depend_on_the_starts_of_episodes() -> None:
     firsts = np.array([[True, False, False, True, False]])
     rewards = np.array([[1.0, 2, 3, 4, 5]])
     played = Trajectories(np.zeros((1, 5, 4, 4, 3), np.uint8), np.zeros((1, 5, 2)), rewards, firsts)

@@ -20,7 +20,7 @@ def played(lengths: tuple[int, ...], truncates: tuple[bool, ...], steps: int) ->
     return collect_trajectories(agent, TinyEnvironment(lengths, truncates), steps, np.random.default_rng(0))
 
 
-def test_an_episode_says_its_length_return_and_end() -> None:
+def test_an_episode_shows_its_length_return_and_end() -> None:
     trajectories = played((5, 4, 100), (False, True, False), 9)  # the first step is not recorded
     entries = [episode_entries(trajectories, i) for i in range(3)]
     assert [[(one.frame, one.steps, one.end) for one in row] for row in entries] == [

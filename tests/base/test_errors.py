@@ -21,7 +21,7 @@ from rl_clarity.base.errors import MAX_LENGTH, CheckpointError, ClarityError, pr
         ("\ud800", "\\ud800"),
     ],
 )
-def test_what_a_terminal_would_obey_is_escaped(text: str, shown: str) -> None:
+def test_control_characters_are_escaped_for_terminals(text: str, shown: str) -> None:
     assert printable(text) == shown
     assert str(CheckpointError(text)) == shown
 

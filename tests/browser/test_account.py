@@ -94,7 +94,7 @@ def combined(page: Path, trajectory: int, layer: str, weights: np.ndarray) -> di
 
 
 @pytest.mark.parametrize("kind", ["policy", "recurrent"])
-def test_the_waterfall_is_the_account(page_of: Pages, open_page: Open, kind: str) -> None:
+def test_the_waterfall_is_the_decomposition(page_of: Pages, open_page: Open, kind: str) -> None:
     page = page_of(kind)
     visitor = open_page(page, "?layer=1a&trajectory=2&frame=41&rows=value~2a,action-2")
     for row, (layer, output) in enumerate((("2a", "value"), ("1a", "action-2"))):
@@ -170,7 +170,7 @@ def test_a_log_probability_adds_up_to_itself(page_of: Pages, open_page: Open) ->
     assert shown["feature-2"] == pytest.approx(mean["features"][19, 1], abs=1e-5), "to first order"
 
 
-def test_an_action_is_asked_for_rather_than_the_mean(page_of: Pages, open_page: Open) -> None:
+def test_an_action_is_requested_instead_of_the_mean(page_of: Pages, open_page: Open) -> None:
     visitor = open_page(page_of("policy"), "?frame=20")
     visitor.by("output-0").select_option("action-2")
     assert visitor.state()["rows"][0]["output"] == "action-2-less-mean"
@@ -222,7 +222,9 @@ def test_numbers_of_the_waterfall_do_not_overlap(generated: Generated, open_page
     assert columns.evaluate("e => e.scrollWidth <= e.clientWidth"), "all of them are visible"
 
 
-def test_a_layer_that_says_little_of_an_output_is_marked(with_layer_data: Callable[..., Path], open_page: Open) -> None:
+def test_a_layer_that_explains_little_variance_of_an_output_is_marked(
+    with_layer_data: Callable[..., Path], open_page: Open
+) -> None:
     page = with_layer_data(variance_share={"value": 0.12}, label="block 2, 16 x 16 x 32")
     visitor = open_page(page, "?layer=2a&frame=5")
     assert "12" in visitor.text("layer-2a")
@@ -236,7 +238,7 @@ def test_a_layer_that_says_little_of_an_output_is_marked(with_layer_data: Callab
     assert visitor.by("layer-2a").locator(".warning").count() == visitor.by("layer-warning").count() == 0
 
 
-def test_the_legend_says_what_the_features_cover(with_layer_data: Callable[..., Path], open_page: Open) -> None:
+def test_the_legend_shows_the_coverage_of_the_features(with_layer_data: Callable[..., Path], open_page: Open) -> None:
     page = with_layer_data(facts={"coverage": {"value": 0.54}, "next_feature": 0.031})
     text = open_page(page, "?layer=2a&frame=5").text("coverage")
     assert text.startswith("These features cover 54")

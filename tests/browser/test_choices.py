@@ -62,7 +62,7 @@ def test_the_first_row_is_exported_wherever_it_looks(synthetic: Path, open_page:
     assert float(row["advantage"]) == pytest.approx(float(advantages[29]))
 
 
-def test_a_feature_to_find_is_one_of_the_layer(synthetic: Path, open_page: Open) -> None:
+def test_only_features_of_the_layer_can_be_searched(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b")
     visitor.press("f")
     visitor.by("find-kind").select_option("channel")
@@ -91,7 +91,7 @@ def test_find_asks_for_a_number(synthetic: Path, open_page: Open) -> None:
     assert visitor.by("drawer").get_by_role("alert").count() == 0
 
 
-def test_the_legend_answers_for_its_own_layer(synthetic: Path, open_page: Open) -> None:
+def test_hovering_a_bar_highlights_only_features_of_its_layer(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30&rows=value,value~4a")
     active = visitor.page.locator("[data-testid^=legend-].active")
     charts = visitor.by("account")
@@ -104,7 +104,7 @@ def test_the_legend_answers_for_its_own_layer(synthetic: Path, open_page: Open) 
     assert visitor.page.locator(".card.opened").count() == 0
 
 
-def test_frames_a_second_are_what_the_field_says(synthetic: Path, open_page: Open) -> None:
+def test_frames_per_second_follow_the_field(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic)
     field = visitor.page.get_by_label("fps")
     for typed, kept in (("500", "60"), ("500", "60"), ("-3", "1"), ("", "1"), ("24", "24")):

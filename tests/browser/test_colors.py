@@ -46,7 +46,7 @@ def test_the_strongest_feature_wins_its_hue_at_every_position(
             assert np.abs(rgba[..., 3] - 255 * np.minimum(1, features.max(-1) / scale)).max() < 1
 
 
-def test_the_rest_is_hatched_where_it_is_strongest(synthetic: Path, open_page: Open) -> None:
+def test_the_residual_is_hatched_where_it_is_strongest(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=4a&frame=30&overlay=0&channels=1")
     features, rest = parts(synthetic, "4a", 0, 29, "pos")
     image = visitor.page.evaluate("rlClarity.compose(0, 'pos')")

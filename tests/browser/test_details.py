@@ -142,7 +142,7 @@ def test_optimised_features_are_shown(tmp_path: Path, small_size: Size, open_pag
     assert zeros[0] == zeros[1], "all features of a layer share a scale"
 
 
-def test_the_feature_viewer_has_the_size_that_is_asked_for(tmp_path: Path, small_size: Size, open_page: Open) -> None:
+def test_the_feature_viewer_has_the_requested_size(tmp_path: Path, small_size: Size, open_page: Open) -> None:
     manifest = write_synthetic_page(tmp_path, small_size)
     view = manifest["view"] | {"feature_viewer_height": "15em", "feature_viewer_width": "50em"}
     write_page(LocalDirectory(tmp_path), manifest | {"view": view})

@@ -238,7 +238,7 @@ def test_tables_of_page_and_command_are_the_same(synthetic: Path, open_page: Ope
                 assert float(cell) == pytest.approx(float(other), rel=1e-5, abs=1e-7), name
 
 
-def test_arrays_are_what_the_canvas_shows(generated: Generated, open_page: Open, tmp_path: Path) -> None:
+def test_arrays_equal_the_pixels_of_the_canvas(generated: Generated, open_page: Open, tmp_path: Path) -> None:
     directory, layer = generated.directory, "Relu_1"
     path = exported(directory, tmp_path / "arrays.npz", str(FIRST), layer)
     arrays = np.load(path)

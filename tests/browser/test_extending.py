@@ -98,7 +98,7 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     return Bundle(Path(script).read_text())
 
 
-def test_a_panel_is_one_file_and_one_line(bundle: Bundle, tmp_path: Path, open_page: Open) -> None:
+def test_a_panel_needs_one_file_and_one_registry_line(bundle: Bundle, tmp_path: Path, open_page: Open) -> None:
     def add_section(manifest: dict[str, Any]) -> None:
         rows = [{"value": 3}, {"value": 5}]
         manifest["sections"].append({"kind": "highest", "version": 1, "title": "Highest value", "data": {"rows": rows}})

@@ -121,7 +121,7 @@ def test_the_table_is_sorted(synthetic: Path, open_page: Open) -> None:
     assert visitor.state()["feature"] == {"layer": 3, "channel": 3}
 
 
-def test_a_feature_has_a_page_of_its_own(synthetic: Path, open_page: Open) -> None:
+def test_a_feature_can_be_shown_on_a_separate_page(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, f"?panel=feature&layer={LAYER}&feature=5", wait=False)
     visitor.by("example").first.wait_for()
     assert visitor.page.locator("[data-panel]").evaluate_all("all => all.map(e => e.dataset.panel)") == ["feature"]

@@ -170,7 +170,7 @@ def test_a_comparison_is_an_address_and_moves_by_keys(read: Callable[..., Reader
     assert reader.side(1).get_by_test_id("panel-attribution").count() == 0
 
 
-def test_playing_one_page_plays_both(read: Callable[..., Reader]) -> None:
+def test_playback_of_a_page_also_plays_the_page_beside_it(read: Callable[..., Reader]) -> None:
     reader = read("?left=a+b&right=deep%2Fsecond")
     reader.wait_for(1)
     reader.press(1, " ")

@@ -110,7 +110,7 @@ def test_the_page_works_where_the_browser_keeps_nothing(
     assert visitor.page.evaluate("document.documentElement.dataset.theme") == "light"
 
 
-def test_what_another_page_kept_does_no_harm(synthetic: Path, open_page: Open) -> None:
+def test_settings_that_another_page_stored_are_harmless(synthetic: Path, open_page: Open) -> None:
     settings = {"theme": "__proto__", "palette": {}, "toured": "yes", "totals": MARKUP}
     kept = {SETTINGS: json.dumps(settings), NOTES: json.dumps([None, 3, {"text": MARKUP}, {"text": "x", "query": "?"}])}
     script = "".join(f"localStorage.setItem({json.dumps(key)}, {json.dumps(value)});" for key, value in kept.items())

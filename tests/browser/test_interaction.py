@@ -255,7 +255,7 @@ def test_links_are_copied(synthetic: Path, open_page: Open) -> None:
     assert link == (synthetic / "interface.html").resolve().as_uri() + "?layer=3a&trajectory=1&frame=7"
 
 
-def test_the_tour_comes_once(synthetic: Path, open_page: Open) -> None:
+def test_the_tour_is_offered_once(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, toured=False)
     assert "Timeline" in visitor.text("tour")
     visitor.click("tour-next")

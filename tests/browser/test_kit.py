@@ -60,7 +60,7 @@ def marked_steps(visitor: Visitor, track: str, steps: int) -> list[int]:
     return [int(step) for step in np.flatnonzero(marked[covered])]
 
 
-def test_found_frames_are_marked_on_every_track(synthetic: Path, open_page: Open) -> None:
+def test_search_results_are_marked_on_every_track(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&rows=value,group-0", color_scheme="light", expect_messages=True)
     visitor.press("f")
     visitor.by("find-kind").select_option("action")

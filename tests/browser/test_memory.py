@@ -93,7 +93,7 @@ def listed(visitor: Visitor) -> list[int]:
     return entries
 
 
-def test_the_first_stretch_is_shown(open_memory: Open, memory: MemoryPage) -> None:
+def test_the_first_window_is_shown(open_memory: Open, memory: MemoryPage) -> None:
     visitor = open_memory()
     assert (visitor.state()["stretch"], visitor.state()["frame"]) == (0, LENGTHS[0] // 2)
     t = LENGTHS[0] // 2
@@ -179,7 +179,7 @@ def test_bars_are_coordinates_now_and_causes(open_memory: Open, memory: MemoryPa
     assert "at step 29" in visitor.text("bars-caused")
 
 
-def test_bars_of_the_world_are_what_the_whole_adds_to_memory(open_memory: Open, memory: MemoryPage) -> None:
+def test_bars_of_the_world_are_the_difference_between_whole_and_memory(open_memory: Open, memory: MemoryPage) -> None:
     visitor = open_memory("?episode=1&step=31&target=value&path=world")
     arrays = memory.stretches[0]
     components = arrays["whole.components"][0] - arrays["memory.components"][0]
@@ -201,7 +201,7 @@ def test_names_of_bars_choose_components_and_tracks(open_memory: Open, memory: M
         assert float(shown.replace("\u2212", "-")) == pytest.approx(wanted, rel=0.01)
 
 
-def test_the_band_shows_the_behaviour_of_each_step(open_memory: Open, memory: MemoryPage) -> None:
+def test_the_band_shows_the_behavior_of_each_step(open_memory: Open, memory: MemoryPage) -> None:
     visitor = open_memory()
     image = read_canvas(visitor.track("band").locator("canvas"))
     steps = np.arange(LENGTHS[0])
@@ -259,7 +259,7 @@ def test_a_frame_of_the_strip_leads_to_its_step(open_memory: Open) -> None:
     assert visitor.by("strip-step").count() == WINDOW
 
 
-def test_steps_without_a_stretch_say_so_and_lead_to_the_nearest(open_memory: Open) -> None:
+def test_steps_without_a_window_link_to_the_nearest_window(open_memory: Open) -> None:
     visitor = open_memory("?episode=1&step=5")
     assert "Step 5 of episode 1 is in no stretch" in visitor.text("no-stretch")
     assert "no stretch" in visitor.text("bars-caused")
@@ -269,7 +269,7 @@ def test_steps_without_a_stretch_say_so_and_lead_to_the_nearest(open_memory: Ope
     assert visitor.state()["frame"] == 4
 
 
-def test_a_target_that_a_stretch_lacks_offers_others(open_memory: Open) -> None:
+def test_a_target_that_a_window_lacks_offers_others(open_memory: Open) -> None:
     visitor = open_memory("?episode=2&step=46&target=direction-3")
     assert "does not explain \u201cICA 4\u201d" in visitor.text("no-target")
     visitor.by("no-target").get_by_role("button", name="action taken").click()
@@ -277,7 +277,7 @@ def test_a_target_that_a_stretch_lacks_offers_others(open_memory: Open) -> None:
     assert visitor.by("strip-step").count() == WINDOW
 
 
-def test_the_chooser_lists_what_is_asked_for(open_memory: Open, memory: MemoryPage) -> None:
+def test_the_chooser_lists_the_requested_choices(open_memory: Open, memory: MemoryPage) -> None:
     visitor = open_memory()
     assert len(listed(visitor)) == 12
     visitor.by("choice").select_option("direction")

@@ -176,7 +176,7 @@ def test_an_entry_is_read_in_words_with_arrow_keys(show: Callable[..., Visitor],
     assert visitor.state()["components"] == [0, 3]
 
 
-def test_the_share_of_agreement_is_beside_its_null(show: Callable[..., Visitor]) -> None:
+def test_the_share_of_agreement_is_shown_beside_its_null_distribution(show: Callable[..., Visitor]) -> None:
     visitor = show("causes")
     assert "92 % of the entries" in visitor.text("consistency-text").replace("\u2009", " ")
     assert visitor.text("consistency-text").endswith("more than by chance.")
@@ -184,7 +184,7 @@ def test_the_share_of_agreement_is_beside_its_null(show: Callable[..., Visitor])
     assert visitor.text("consistency-text").endswith("no more than by chance.")
 
 
-def test_memory_says_when_a_change_is_half_gone(show: Callable[..., Visitor], memory: MemoryPage) -> None:
+def test_the_memory_panel_shows_the_half_life_of_a_change(show: Callable[..., Visitor], memory: MemoryPage) -> None:
     visitor = show("remembering")
     curves = memory.chunks["memory"]["policy"]
     lines = visitor.by("replay").locator("[data-line]")
@@ -200,7 +200,7 @@ def test_memory_says_when_a_change_is_half_gone(show: Callable[..., Visitor], me
     assert sentences.count() == 0
 
 
-def test_interventions_compare_measures_and_show_a_film(show: Callable[..., Visitor]) -> None:
+def test_interventions_compare_measures_and_show_a_clip(show: Callable[..., Visitor]) -> None:
     visitor = show("interventions")
     cells = visitor.by("intervention-table").locator("tbody tr").first.locator("td").all_inner_texts()
     assert [" ".join(cell.split()) for cell in cells] == [
@@ -285,7 +285,7 @@ def test_tabs_fit_a_narrow_window(open_page: Open, memory: MemoryPage) -> None:
         assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 390, tab
 
 
-def test_tabs_say_what_to_run_for_what_is_missing(open_page: Open, tmp_path: Path) -> None:
+def test_tabs_without_data_show_the_command_that_computes_it(open_page: Open, tmp_path: Path) -> None:
     def without(manifest: dict[str, Any]) -> None:
         states = manifest["sections"][1]["data"]
         states.update(causes=None, memory=None, behaviours=None, skipped={"causes": "the longest episode has 2 steps"})

@@ -30,7 +30,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return rl_clarity.explain_memory(checkpoint("memory"), directory, **OPTIONS).results()
 
 
-def test_the_page_shows_what_python_reads(results: Results, open_page: Callable[..., Visitor]) -> None:
+def test_the_page_shows_the_arrays_that_python_reads(results: Results, open_page: Callable[..., Visitor]) -> None:
     section, states = results.section("stretches"), results.section("states")
     number = next(n for n, one in enumerate(section["stretches"]) if one["frame"] == SWITCHES)
     stretch = results.stretch(number)
@@ -65,7 +65,7 @@ def test_the_page_shows_what_python_reads(results: Results, open_page: Callable[
     assert visitor.by("state-map").get_attribute("data-points") == str(len(points.positions))
 
 
-def test_every_stretch_of_the_page_opens(results: Results, open_page: Callable[..., Visitor]) -> None:
+def test_every_window_of_the_page_opens(results: Results, open_page: Callable[..., Visitor]) -> None:
     visitor = open_page(Path(results._directory.location), wait=False)
     settle(visitor)
     entries = visitor.by("stretches").locator("li")

@@ -71,7 +71,7 @@ def test_layers_are_chosen(page: Path, open_page: Open, expected: Expected) -> N
 
 
 @pytest.mark.parametrize(("layer", "frame"), [(FINE, 1), (MIDDLE, 66), (COARSE, 30)])
-def test_attribution_is_what_python_renders(
+def test_the_page_draws_attribution_as_python_does(
     page: Path, open_page: Open, expected: Expected, layer: str, frame: int
 ) -> None:
     visitor = open_page(page, f"?layer={layer}&trajectory=2&frame={frame}")
@@ -94,7 +94,7 @@ def test_attribution_of_a_page_that_was_written_apart(synthetic: Path, open_page
         assert close(visitor.attribution(direction), expected_image(attribution, frame - 1, direction))
 
 
-def test_attribution_lies_over_the_grey_observation_or_alone(page: Path, open_page: Open) -> None:
+def test_attribution_is_drawn_over_the_gray_observation_or_alone(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?frame=30")
     frame = visitor.overlay("pos").locator("..")
     assert frame.locator("canvas").count() == 2
@@ -166,7 +166,7 @@ def test_hotkeys(page: Path, open_page: Open) -> None:
     assert visitor.frame() == stopped
 
 
-def test_the_film_is_dragged_clicked_and_wheeled(page: Path, open_page: Open) -> None:
+def test_the_filmstrip_responds_to_drag_click_and_wheel(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?frame=50&visible=32")
     film = visitor.well("film")
     box = film.bounding_box()
@@ -185,7 +185,7 @@ def test_the_film_is_dragged_clicked_and_wheeled(page: Path, open_page: Open) ->
     assert np.ptp(screenshot(film)) > 100, "the strip is drawn"
 
 
-def test_status_says_what_happened(generated: Generated, page: Path, open_page: Open) -> None:
+def test_the_status_shows_episode_reward_and_action(generated: Generated, page: Path, open_page: Open) -> None:
     start = STARTS[0][1]
     visitor = open_page(page, f"?frame={start + 1}")
     labels = visitor.page.evaluate("rlClarity.manifest.actions.map(a => a.label)")

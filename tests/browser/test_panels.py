@@ -35,7 +35,7 @@ def test_one_panel_alone(synthetic: Path, open_page: Open, name: str) -> None:
     visitor.page.wait_for_url(f"**embed=1&panel={name}&layer=2b&trajectory=1&frame=31")
 
 
-def test_panels_open_beside_one_that_stands_alone(synthetic: Path, open_page: Open) -> None:
+def test_panels_open_beside_a_panel_that_is_shown_alone(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, ALONE.format("attribution"), toured=False)
     for key, name in TOOLS.items():
         visitor.press(key)
@@ -81,7 +81,7 @@ def test_a_panel_that_is_not_there_is_named(synthetic: Path, open_page: Open, na
     assert visitor.by("panel-timeline").is_visible(), "the rest is shown"
 
 
-def test_every_panel_says_how_to_read_it(synthetic: Path, open_page: Open) -> None:
+def test_every_panel_has_an_explanation(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     panels = visitor.page.locator("section[data-panel]")
     assert panels.count() == 6
@@ -100,7 +100,7 @@ def test_every_panel_says_how_to_read_it(synthetic: Path, open_page: Open) -> No
     assert all(len(text) > 60 for text in visitor.by("panels").locator("dd").all_inner_texts())
 
 
-def test_paper_holds_what_is_shown_and_nothing_to_press(synthetic: Path, open_page: Open) -> None:
+def test_the_printed_page_has_the_shown_panels_without_controls(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?frame=30&rows=value,value~4a", color_scheme="dark")
     visitor.press("f")
     visitor.page.emulate_media(media="print")

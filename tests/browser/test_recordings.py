@@ -250,7 +250,7 @@ def test_numbers_that_were_recorded_are_tracks(open_recordings: Open) -> None:
     visitor.page.wait_for_url("**tracks=film%2Creturn%2Cvalue%2Cpolicy%2Cinfo.lives%2Centropy*")
 
 
-def test_what_is_shown_is_saved(open_recordings: Open, recordings: RecordingsPage) -> None:
+def test_exports_contain_the_selected_data(open_recordings: Open, recordings: RecordingsPage) -> None:
     visitor = open_recordings(f"{EXPLAINED}&episode={LAST}&step=22&range=11-12")
     visitor.by("filter").fill("exp2")
     visitor.click("open-export")
@@ -318,7 +318,7 @@ def test_fifty_thousand_rows_are_drawn_as_they_come_into_view(open_recordings: O
     assert 0 < visitor.by("episode-row").count() < 60
 
 
-def test_what_is_damaged_or_too_new_is_named_and_the_rest_works(open_page: Open, tmp_path: Path) -> None:
+def test_damaged_or_newer_data_are_named_and_other_panels_work(open_page: Open, tmp_path: Path) -> None:
     def damage(manifest: dict[str, Any]) -> None:
         listing = manifest["sections"][0]["data"]
         listing["runs"][1]["error"] = "exp2 has version 9: update rl-clarity"
@@ -334,7 +334,7 @@ def test_what_is_damaged_or_too_new_is_named_and_the_rest_works(open_page: Open,
     assert visitor.by("track").count() == 5
 
 
-def test_a_page_without_episodes_says_what_to_add_to_the_loop(open_page: Open, tmp_path: Path) -> None:
+def test_a_page_without_episodes_shows_the_code_to_add_to_the_loop(open_page: Open, tmp_path: Path) -> None:
     def empty(manifest: dict[str, Any]) -> None:
         listing = manifest["sections"][0]["data"]
         listing |= {"runs": [], "episodes": [], "logdir": "/data/my runs"}

@@ -35,7 +35,7 @@ def small(whole: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_missing_chunk_is_named_and_the_rest_works(small: Path, open_page: Open) -> None:
+def test_a_missing_chunk_is_named_and_other_panels_work(small: Path, open_page: Open) -> None:
     (small / "attribution/2a/1/value-1.js").unlink()
     visitor = open_page(small, wait=False, expect_messages=True)
     error = visitor.by("data-error").first
@@ -98,7 +98,7 @@ def test_missing_frames_and_series_are_named(small: Path, open_page: Open) -> No
     assert visitor.overlay("pos").get_attribute("data-state") == "ready"
 
 
-def test_the_document_alone_says_what_is_missing(small: Path, open_page: Open, tmp_path: Path) -> None:
+def test_the_document_without_its_files_lists_them(small: Path, open_page: Open, tmp_path: Path) -> None:
     alone = tmp_path / "alone"
     alone.mkdir()
     shutil.copy(small / "interface.html", alone)
@@ -109,7 +109,7 @@ def test_the_document_alone_says_what_is_missing(small: Path, open_page: Open, t
     assert visitor.page.get_by_role("heading", name="CoinRun").is_visible()
 
 
-def test_an_incomplete_page_says_so(tmp_path: Path, small_size: Size, open_page: Open) -> None:
+def test_an_incomplete_page_shows_a_message(tmp_path: Path, small_size: Size, open_page: Open) -> None:
     from rl_clarity.jobs.directory import LocalDirectory
     from rl_clarity.pages.document import write_page
 
@@ -175,7 +175,7 @@ def test_a_page_of_one_file(tmp_path: Path, small_size: Size, open_page: Open) -
 
 
 @pytest.mark.parametrize("manifest", ["none", "another format", "no trajectories"])
-def test_a_document_without_data_says_so(small: Path, open_page: Open, manifest: str) -> None:
+def test_a_document_without_data_reports_the_missing_data(small: Path, open_page: Open, manifest: str) -> None:
     document = small / "interface.html"
     text = document.read_text()
     if manifest == "none":

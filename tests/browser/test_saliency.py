@@ -112,7 +112,7 @@ def shown(visitor: Visitor, row: int = 0) -> np.ndarray:
     return premultiplied(read_canvas(visitor.overlay("saliency", row)))
 
 
-def test_maps_lie_on_the_frame_as_python_draws_them(page: Path, open_page: Open) -> None:
+def test_the_page_draws_maps_over_the_frame_as_python_does(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?layer=perturbation&frame=61")
     assert close(shown(visitor), expected(page, 0, 60, peaks(page, 0)), 2)
     visitor.page.get_by_role("checkbox", name="Show policy").uncheck()
@@ -138,7 +138,7 @@ def test_legend_and_tracks_of_signed_maps_have_colors_that_read(open_page: Open,
     assert (line == [0x9A, 0x9A, 0xFF, 255]).all(-1).any(), "blue of 4.5:1 on dark ground"
 
 
-def test_a_frame_without_a_map_shows_the_last_one(page: Path, open_page: Open) -> None:
+def test_a_frame_without_a_map_shows_the_previous_map(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?layer=perturbation&frame=68")
     assert close(shown(visitor), expected(page, 0, 64, peaks(page, 0)), 2)
     assert visitor.text("map-frame") == "One of 4 frames has a map; this is the map of frame 65."

@@ -119,7 +119,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Sections]:
     return directory, sections
 
 
-def test_every_section_has_a_panel_and_the_rest_works(page: tuple[Path, Sections], open_page: Open) -> None:
+def test_every_section_has_a_panel(page: tuple[Path, Sections], open_page: Open) -> None:
     directory, sections = page
     visitor = open_page(directory, "?frame=10")
     for entry in sections.entries:
@@ -265,7 +265,9 @@ def without(*kinds: str) -> Callable[[dict[str, Any]], None]:
     return edit
 
 
-def test_a_page_of_another_version_says_how_to_make_it_again(tmp_path: Path, open_page: Open) -> None:
+def test_the_error_for_a_page_of_another_version_names_the_command_that_writes_it_again(
+    tmp_path: Path, open_page: Open
+) -> None:
     write_synthetic_page(tmp_path, SIZE, version=1)
     visitor = open_page(tmp_path, wait=False)
     message = visitor.page.get_by_role("alert").inner_text()

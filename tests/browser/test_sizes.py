@@ -28,7 +28,9 @@ def size_of(locator: Locator) -> tuple[float, float]:
 @pytest.mark.parametrize(
     ("given", "pixels"), [("5em", 80), ("10vh", 90), ("90px", 90), ("10%", 90), ("5vw", 72), ("6rem", 96)]
 )
-def test_the_film_is_as_high_as_any_unit_says(with_view: WithView, open_page: Open, given: str, pixels: int) -> None:
+def test_the_height_of_the_filmstrip_accepts_any_unit(
+    with_view: WithView, open_page: Open, given: str, pixels: int
+) -> None:
     visitor = open_page(with_view(scrubber_height=given), "?frame=5")
     assert size_of(visitor.well("film"))[1] == pytest.approx(pixels, abs=1)
     visitor.page.wait_for_function(
@@ -36,7 +38,7 @@ def test_the_film_is_as_high_as_any_unit_says(with_view: WithView, open_page: Op
     )
 
 
-def test_the_policy_is_as_high_as_it_is_asked_for(with_view: WithView, open_page: Open) -> None:
+def test_the_policy_has_the_requested_height(with_view: WithView, open_page: Open) -> None:
     visitor = open_page(with_view(policy_display_height="6%"), "?frame=5")
     assert size_of(visitor.by("policy"))[1] == pytest.approx(54, abs=1)
 
@@ -59,7 +61,7 @@ def test_long_names_of_layers_fit_the_window(open_page: Open, tmp_path: Path, wi
 
 
 @pytest.mark.parametrize("window", [1440, 1024, 390])
-def test_features_are_as_large_as_they_are_asked_for(with_view: WithView, open_page: Open, window: int) -> None:
+def test_features_have_the_requested_size(with_view: WithView, open_page: Open, window: int) -> None:
     directory = with_view(legend_item_width="12em", legend_item_height="9em")
     visitor = open_page(directory, "?frame=5", viewport={"width": window, "height": 900})
     width, height = size_of(visitor.by("legend-1").locator(".card"))
@@ -71,7 +73,7 @@ def test_features_are_as_large_as_they_are_asked_for(with_view: WithView, open_p
     assert visitor.page.evaluate("document.documentElement.scrollWidth") <= window
 
 
-def test_features_are_as_high_as_they_are_asked_for(with_view: WithView, open_page: Open) -> None:
+def test_features_have_the_requested_height(with_view: WithView, open_page: Open) -> None:
     visitor = open_page(with_view(legend_item_height="12em"), "?frame=5")
     width, height = size_of(visitor.by("legend-1").locator(".card"))
     assert width == pytest.approx(6 * REM, abs=1)
@@ -87,7 +89,7 @@ def test_features_are_as_high_as_they_are_asked_for(with_view: WithView, open_pa
         ("video_width", 30, lambda visitor: visitor.overlay("pos").locator("..")),
     ],
 )
-def test_what_is_asked_to_be_wider_is_wider(
+def test_requested_widths_make_the_page_wider(
     with_view: WithView, open_page: Open, option: str, ems: int, find: Callable[[Visitor], Locator]
 ) -> None:
     directory = with_view(**{option: f"{ems}em"})
@@ -98,7 +100,7 @@ def test_what_is_asked_to_be_wider_is_wider(
     assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 1180, "no further than the window"
 
 
-def test_a_slider_of_usual_windows_takes_a_line_of_its_own(with_view: WithView, open_page: Open) -> None:
+def test_a_slider_gets_a_separate_line_in_windows_of_usual_size(with_view: WithView, open_page: Open) -> None:
     visitor = open_page(with_view(navigator_width="48em"), "?frame=5")
     assert size_of(visitor.by("frame-slider"))[0] == pytest.approx(48 * REM, abs=2)
 

@@ -221,7 +221,7 @@ def test_the_current_step_moves_without_drawing_the_points_again(page: Path, ope
     assert "state-map-points" not in drawn
 
 
-def test_a_map_without_height_is_drawn_once_it_has_one(page: Path, open_page: Open) -> None:
+def test_a_map_without_height_is_drawn_when_it_gets_a_height(page: Path, open_page: Open) -> None:
     visitor, canvas = open_map(open_page, page)
     set_height = "(canvas, height) => { canvas.parentElement.style.height = height; }"
     canvas.evaluate(set_height, "0")

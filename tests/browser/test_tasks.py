@@ -72,7 +72,7 @@ def images(visitor: Visitor) -> list[Locator]:
     return [visitor.by("observation-canvas").first, visitor.overlay("pos"), visitor.overlay("neg")]
 
 
-def test_film_images_and_bars_fit_the_window(reader: Reader) -> None:
+def test_filmstrip_images_and_bars_fit_the_window(reader: Reader) -> None:
     visitor = reader.visitor
     play, film = visitor.by("play"), visitor.well("film")
     if reader.way == "phone":

@@ -57,7 +57,7 @@ def wanted_height(values: np.ndarray, frame: int) -> float:
     return float(HEIGHT - PAD - (values[frame] - low) / (high - low) * (HEIGHT - 2 * PAD))
 
 
-def test_tracks_show_what_stands_at_the_frame(long_page: Path, open_page: Open) -> None:
+def test_tracks_show_the_values_at_the_frame(long_page: Path, open_page: Open) -> None:
     visitor = open_page(long_page, "?frame=2")
     advantages = read_chunk(long_page, "trajectories/1/series.js")["advantages"]
 
@@ -78,7 +78,7 @@ def test_tracks_show_what_stands_at_the_frame(long_page: Path, open_page: Open) 
     check()
 
 
-def test_frames_found_are_marked_on_the_film(long_page: Path, open_page: Open) -> None:
+def test_search_results_are_marked_on_the_filmstrip(long_page: Path, open_page: Open) -> None:
     visitor = open_page(long_page, "?frame=300")
     visitor.press("f")
     visitor.by("find-kind").select_option("first")

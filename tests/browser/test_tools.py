@@ -212,7 +212,7 @@ def test_a_feature_is_soloed_by_alt_click_long_press_and_key(generated: Generate
     assert visitor.by("drawer").get_attribute("data-panel") == "feature", "a click is still a click"
 
 
-def test_the_rest_is_soloed(synthetic: Path, open_page: Open) -> None:
+def test_the_residual_can_be_shown_alone(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     visitor.by(f"legend-{K + 1}").locator(".card").click(modifiers=["Alt"])
     assert visitor.text("solo") == "Only the rest is shown."

@@ -97,7 +97,7 @@ def test_episodes_are_aligned_by_step_or_by_progress(open_training: Open) -> Non
     assert visitor.state()["step"] == 74
 
 
-def test_steps_are_taken_by_one_or_from_map_to_map(open_training: Open) -> None:
+def test_keys_move_by_one_step_or_to_the_next_map(open_training: Open) -> None:
     visitor = open_training("?step=10")
     visitor.click("map-forward")
     assert visitor.state()["step"] == 9 + EVERY
@@ -144,7 +144,7 @@ def test_the_line_of_the_step_is_as_high_as_a_track(open_training: Open) -> None
     assert heights[0] == heights[1] > 30
 
 
-def test_an_episode_that_a_checkpoint_lacks_is_said(open_page: Open, tmp_path: Path) -> None:
+def test_a_missing_episode_of_a_checkpoint_is_reported(open_page: Open, tmp_path: Path) -> None:
     write_training_page(tmp_path, ((20, 12), (16,)))
     visitor = open_page(tmp_path, "?episode=2", wait=False)
     assert "half a million has no episode 2." in visitor.text("film-2")
@@ -210,7 +210,7 @@ def test_checks_that_were_made_are_in_trust(open_page: Open, tmp_path: Path) -> 
     assert visitor.by("panel-checks").count() == 0
 
 
-def test_what_is_shown_is_saved(open_training: Open, training: TrainingPage) -> None:
+def test_exports_contain_the_selected_data(open_training: Open, training: TrainingPage) -> None:
     visitor = open_training("?checkpoints=4.1&step=21&brush=step%7E11%7E40")
     visitor.press("e")
 

@@ -114,7 +114,7 @@ def test_the_heat_map_and_the_rolling_mean_have_one_time_axis(open_training: Ope
     assert places[0] == places[1]
 
 
-def test_a_weak_map_is_said_to_be_weak(open_training: Open, training: TrainingPage) -> None:
+def test_a_weak_map_is_labeled_as_weak(open_training: Open, training: TrainingPage) -> None:
     visitor = open_training("?step=21&overlay=value")
     scales = training.codes[3][0]["scale value"]
     text = visitor.by("film-4").get_by_test_id("peaks").inner_text().replace("\u00a0", " ")
@@ -138,7 +138,7 @@ def test_colors_for_color_blind_readers_are_in_every_panel(open_training: Open) 
     assert letter.evaluate("letter => getComputedStyle(letter).backgroundColor") == "rgb(180, 83, 9)"
 
 
-def test_frames_are_shown_in_grey(open_training: Open) -> None:
+def test_frames_are_shown_in_gray(open_training: Open) -> None:
     visitor = open_training("?step=21&grey=1")
     canvas = visitor.by("film-4").get_by_test_id("training-observation")
     assert np.ptp(read_canvas(canvas)[..., :3], axis=-1).max() == 0

@@ -46,7 +46,7 @@ def test_the_largest_logit_takes_the_place_of_the_value(page: Path, open_page: O
     assert visitor.track("advantage").count() == 0
 
 
-def test_what_needs_advantages_is_left_out(page: Path, open_page: Open) -> None:
+def test_panels_that_need_advantages_are_omitted(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?frame=5")
     assert visitor.page.locator("[data-panel=bookmarks]").count() == 0
     assert "advantage" not in visitor.page.locator("[data-panel=timeline]").inner_text().lower()

@@ -44,7 +44,7 @@ def test_inspect_checks_the_name_of_the_environment(checkpoint: Path, capsys: py
     assert "note:" not in capsys.readouterr().out
 
 
-def test_content_of_a_file_cannot_change_what_the_terminal_shows(
+def test_control_characters_in_a_file_do_not_reach_the_terminal(
     checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     metadata: dict[str, Any] = {"note": "\x1b[2J\nsha256 0", "\u202ekey\r": 1}

@@ -57,7 +57,7 @@ def test_units_are_removed_without_a_page(checkpoint: Path, tmp_path: Path) -> N
         (["--unit", "1", "--strength", "2"], "strength=2.0 must be a number from 0 to 1"),
     ],
 )
-def test_wrong_edits_are_errors_of_one_line(
+def test_wrong_edits_are_refused_in_a_single_line(
     arguments: list[str],
     message: str,
     page: Path,

@@ -38,7 +38,7 @@ def test_watching_ends_with_an_interrupt(
     assert "0 of 2 complete episodes" in capsys.readouterr().out
 
 
-def test_an_interrupted_command_says_how_to_resume(
+def test_an_interrupted_command_prints_how_to_resume(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*arguments: object, **options: object) -> None:

@@ -30,7 +30,7 @@ def test_record_and_inspect(checkpoint: Path, tmp_path: Path, capsys: pytest.Cap
     assert "holds a recording with other metadata (environment)" in capsys.readouterr().err
 
 
-def test_inspect_prints_what_a_recording_holds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_prints_the_contents_of_a_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_recording(tmp_path, (3, 5), metadata={"name": "dot"})
     assert main(["inspect", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
@@ -42,7 +42,7 @@ def test_inspect_prints_what_a_recording_holds(tmp_path: Path, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("episodic_life", [True, False])
-def test_inspect_says_that_episodes_are_lives(
+def test_inspect_reports_that_episodes_are_lives(
     episodic_life: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_recording(tmp_path, (3,), metadata={"environment": {"options": {"episodic_life": episodic_life}}})
@@ -50,7 +50,7 @@ def test_inspect_says_that_episodes_are_lives(
     assert ("episodes end with each life" in capsys.readouterr().out) == episodic_life
 
 
-def test_a_damaged_recording_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_recording_is_reported_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_recording(tmp_path)
     (tmp_path / "recording.json").write_text("{")
     assert main(["inspect", str(tmp_path)]) == 1

@@ -118,7 +118,7 @@ def test_an_empty_directory_name_is_refused(capsys: pytest.CaptureFixture[str]) 
         (2, "interrupted; training is saved, and resumed by starting it again"),
     ],
 )
-def test_interrupted_training_says_what_is_saved(
+def test_interrupted_training_prints_what_is_saved(
     update: int, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def press_ctrl_c() -> None:

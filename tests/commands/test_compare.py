@@ -81,7 +81,7 @@ def test_each_checkpoint_has_its_sections(results: Results) -> None:
     assert groups[:3] == ["Checkpoint 1", "Checkpoint 2", "Checkpoint 3"]
 
 
-def test_games_are_of_the_same_seeds_and_keep_their_own_lengths(results: Results) -> None:
+def test_games_have_the_same_seeds_and_different_lengths(results: Results) -> None:
     for one in results.each_agent():
         entries = one.section("trajectories")["trajectories"]
         assert [entry["steps"] for entry in entries] == [LONGEST, 43]
@@ -265,7 +265,7 @@ def test_the_forecast_counts_games_as_they_are_stored(series: Path, tmp_path: Pa
     assert 0.5 * written < forecast.samples < 2 * written
 
 
-def test_without_saliency_the_rest_is_there(compare: Callable[..., Path]) -> None:
+def test_a_page_without_saliency_has_the_other_panels(compare: Callable[..., Path]) -> None:
     results = rl_clarity.open_results(compare(saliency=(), max_steps=20))
     assert {section["kind"] for section in results.manifest["sections"]} == {"trajectories", "training"}
     assert results.section("training")["checkpoints"][0]["totals"] == {}
@@ -370,7 +370,7 @@ def test_a_dry_run_writes_nothing_and_counts_all_tasks(series: Path, tmp_path: P
     assert more.output > forecast.output
 
 
-def test_the_forecast_of_what_is_recorded_needs_no_play(compare: Callable[..., Path], series: Path) -> None:
+def test_the_forecast_of_a_recording_needs_no_play(compare: Callable[..., Path], series: Path) -> None:
     directory = compare(max_steps=20)
     options = {**OPTIONS, "max_steps": 20, "saliency_every": 8, "overwrite": True}
     forecast = rl_clarity.compare(series, directory, dry_run=True, **options)

@@ -17,7 +17,7 @@ RNG = np.random.default_rng(0)
 GOAL = 1
 
 
-def test_coinrun_says_what_killed_the_player() -> None:
+def test_coinrun_reports_what_killed_the_player() -> None:
     pytest.importorskip("procgen")
     environment = make(EnvironmentSpec("procgen", "coinrun", {"num_threads": 0, "frame_stack": 2}), 8, 0)
     environment.reset()
@@ -31,7 +31,7 @@ def test_coinrun_says_what_killed_the_player() -> None:
     assert set(causes) == {("level completed", True), ("saw", False), ("enemy", False), ("lava", False)}
 
 
-def test_ends_are_said_on_request_only() -> None:
+def test_causes_of_ends_are_only_reported_on_request() -> None:
     pytest.importorskip("procgen")
     environment = make(EnvironmentSpec("procgen", "coinrun", {"num_threads": 0}), 4, 0)
     environment.reset()
@@ -55,7 +55,7 @@ def test_the_state_of_a_game_is_read() -> None:
     assert np.count_nonzero(state.grid == GOAL) == 1
 
 
-def test_other_games_say_death() -> None:
+def test_other_games_report_death() -> None:
     pytest.importorskip("procgen")
     environment = make(EnvironmentSpec("procgen", "starpilot", {"num_threads": 0}), 8, 0)
     environment.reset()
@@ -67,7 +67,7 @@ def test_other_games_say_death() -> None:
     assert causes == {"death"}
 
 
-def test_atari_says_that_a_life_was_lost() -> None:
+def test_atari_reports_a_lost_life() -> None:
     pytest.importorskip("ale_py")
     environment = make(EnvironmentSpec("atari", "breakout", {"episodic_life": True}), 1, 0)
     environment.reset()

@@ -101,7 +101,7 @@ def test_honest_images_of_few_colors_are_accepted(images: np.ndarray, space: Box
     collect(images, space)
 
 
-def test_integers_are_stretched_as_the_guide_says() -> None:
+def test_integers_are_scaled_as_in_the_guide() -> None:
     images = (IMAGES > 128).astype(np.uint8)
     assert set(collect(images, Box(0, 1, SHAPE, np.uint8)).ravel()) == {0, 255}
     assert set(collect(images * 5, Box(0, 5, SHAPE, np.uint8)).ravel()) == {0, 255}
@@ -116,7 +116,7 @@ def test_minimum_and_maximum_are_those_of_each_channel() -> None:
     np.testing.assert_array_equal(layout.observed.high, images.max(axis=(0, 2, 3)))
 
 
-def test_an_agent_that_was_not_told_its_range_does_not_play_with_unusual_bounds() -> None:
+def test_an_agent_without_value_range_does_not_play_with_unusual_bounds() -> None:
     torch = pytest.importorskip("torch")
     module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(int(np.prod(SHAPE)), 5))
     images, space = IMAGES / np.float32(127.5) - 1, Box(-1, 1, SHAPE, np.float32)

@@ -37,7 +37,7 @@ def distribution(actions: int, count: int) -> dict[str, np.ndarray]:
         (distribution(6, 51), "atoms of C51, 51 for each of 6", {"num_actions": 306}, "(len(x), 6, 51)"),
     ],
 )
-def test_tensors_of_another_meaning_are_refused_unless_metadata_say_otherwise(
+def test_tensors_with_another_meaning_are_refused_unless_metadata_override_it(
     tmp_path: Path, arrays: dict[str, np.ndarray], message: str, metadata: dict[str, Any], line: str
 ) -> None:
     path = tmp_path / "agent.pt"
@@ -51,7 +51,7 @@ def test_tensors_of_another_meaning_are_refused_unless_metadata_say_otherwise(
     assert agent.num_actions == len(arrays["actor.weight" if "actor.weight" in arrays else "network.9.weight"])
 
 
-def test_load_agent_warns_of_what_is_assumed_unless_outputs_are_checked(tmp_path: Path) -> None:
+def test_load_agent_warns_about_assumptions_unless_outputs_are_checked(tmp_path: Path) -> None:
     path = tmp_path / "agent.pt"
     path.write_bytes(torch_writer.save(state_dicts.ppo_atari(side=36)))
     with pytest.warns(UserWarning, match=r"agent\.pt: a state dict does not record the activation functions") as caught:

@@ -45,7 +45,7 @@ def network(activation: Any = ref.relu, divisor: float = 255) -> Arrays:
     [({}, network()), ({"activation": "elu"}, network(ref.elu)), ({"input_divisor": 1}, network(divisor=1))],
     ids=["as in the script", "ELU", "divided by 1"],
 )
-def test_metadata_override_what_is_assumed(checkpoint: Path, metadata: dict[str, Any], computed: Arrays) -> None:
+def test_metadata_override_assumptions(checkpoint: Path, metadata: dict[str, Any], computed: Arrays) -> None:
     outputs = load_agent(checkpoint, **SHAPE, **metadata).forward(OBSERVATIONS)
     scale = np.abs(computed["values"]).max()
     assert np.abs(outputs.values - computed["values"]).max() < 1e-5 * scale
@@ -73,7 +73,7 @@ def test_other_outputs_are_refused_with_the_deviation(checkpoint: Path, computed
         load_agent(checkpoint, check=check, **SHAPE)
 
 
-def test_the_networks_own_outputs_are_accepted(checkpoint: Path, tmp_path: Path) -> None:
+def test_outputs_of_the_network_are_accepted(checkpoint: Path, tmp_path: Path) -> None:
     computed = network()
     load_agent(checkpoint, check=computed, **SHAPE)
     first = {**computed, "observations": OBSERVATIONS.transpose(0, 3, 1, 2), "values": computed["values"][:, None]}
@@ -103,7 +103,7 @@ def test_unsuitable_arrays_are_refused(checkpoint: Path, check: Any, message: st
         load_agent(checkpoint, check=check, **SHAPE)
 
 
-def test_inspect_says_what_is_assumed_and_checks_it(
+def test_inspect_reports_assumptions_and_checks_them(
     checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arrays: Any = network(ref.elu)

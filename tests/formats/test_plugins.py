@@ -95,7 +95,7 @@ def test_files_of_built_in_formats_are_read_without_importing_plugins(
         ("entry = 5", "unexpected error: AttributeError: 'int' object has no attribute 'recognize'"),
     ],
 )
-def test_a_broken_format_is_named_and_the_next_one_is_asked(
+def test_a_broken_format_is_reported_and_the_next_format_is_tried(
     source: str, reason: str, foreign: Path, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_format(tmp_path, monkeypatch, "working", WORKING)
@@ -142,7 +142,7 @@ def test_a_checkpoint_that_names_a_broken_kind_of_environment_is_read(
         KINDS.get("broken")
 
 
-def test_a_format_that_is_asked_for_by_name_raises_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_format_that_is_requested_by_name_raises_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_format(tmp_path, monkeypatch, "broken", EXIT)
     with pytest.raises(CheckpointError, match=r"'broken' \(broken_format:entry\) cannot be loaded: SystemExit: 3"):
         FORMATS.get("broken")

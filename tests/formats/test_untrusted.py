@@ -80,14 +80,14 @@ def test_make_kwargs_are_not_taken_from_a_file(folder: Path) -> None:
     assert spec_from_metadata(formats.read(path, env_kind="atari", env_name="pong").metadata).kind == "atari"
 
 
-def test_what_was_set_aside_stays_so_in_a_converted_file(folder: Path) -> None:
+def test_untrusted_metadata_stay_untrusted_in_a_converted_file(folder: Path) -> None:
     path = checkpoint(folder, env_name=NAME)
     formats.convert(path, folder / "again.safetensors")
     with pytest.raises(EnvironmentSetupError, match="can run code"):
         spec_from_metadata(formats.read(folder / "again.safetensors").metadata)
 
 
-def test_evaluation_says_which_option_to_give(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_error_of_evaluation_names_the_missing_option(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = checkpoint(folder, env_name=NAME)
     assert main(["evaluate", str(path), "--episodes", "1"]) == 1
     assert "--metadata env_name VALUE" in capsys.readouterr().err

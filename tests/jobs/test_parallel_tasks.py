@@ -58,7 +58,7 @@ def store(tmp_path: Path) -> WorkStore:
     return WorkStore(open_directory(tmp_path))
 
 
-def test_tasks_that_say_so_run_in_parallel_and_others_alone(store: WorkStore) -> None:
+def test_parallel_tasks_run_in_parallel_and_others_alone(store: WorkStore) -> None:
     running, shares, finished = Running(), list[float](), list[str]()
     listed = [running.task("alone/1", 9, parallel=1), *(running.task(f"both/{i}") for i in range(4))]
     listed.append(running.task("alone/2", parallel=1))

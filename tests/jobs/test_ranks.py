@@ -76,7 +76,7 @@ def standing(mpiexec: str, folder: Path, behavior: str) -> Iterator[subprocess.P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("behavior", ["stopped", "sleeping"])
-def test_a_rank_that_stands_still_is_named_with_its_task(mpiexec: str, behavior: str, tmp_path: Path) -> None:
+def test_a_rank_that_hangs_is_reported_with_its_task(mpiexec: str, behavior: str, tmp_path: Path) -> None:
     with standing(mpiexec, tmp_path, behavior) as job:
         assert job.stderr is not None
         message = job.stderr.readline()

@@ -27,7 +27,7 @@ def test_a_stack_must_fit(stacked: np.ndarray) -> None:
         newest_frames(stacked, 3)
 
 
-def test_film_strips_show_the_same_columns_of_each_frame() -> None:
+def test_filmstrips_show_the_same_columns_of_each_frame() -> None:
     frames = np.random.default_rng(0).integers(0, 256, (9, 64, 64, 3), np.uint8)
     strip = filmstrips(frames, (42 / 64, 44 / 64))
     assert strip.shape == (64, 18, 3)

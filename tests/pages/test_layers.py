@@ -63,7 +63,7 @@ def test_images_of_features_show_their_grids(results: Results) -> None:
     assert (results.image(features["optimized"][0]) == 128).all()
 
 
-def test_film_images_contain_the_frames(results: Results) -> None:
+def test_sheets_contain_the_frames(results: Results) -> None:
     film = [results.image(name) for name in results.trajectory(0)["images"]]
     np.testing.assert_array_equal(film[1], sheet(ARRAYS.frames[0][64 : STEPS[0]], 8))
 

@@ -164,7 +164,9 @@ def test_the_same_numbers_give_the_same_bytes(tmp_path: Path) -> None:
     assert all(first.read(name) == second.read(name) for name in first.names())
 
 
-def test_the_error_of_a_missing_bundle_says_how_to_compile_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_error_of_a_missing_bundle_names_the_command_that_compiles_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr(document_module, "COMPILED", tmp_path)
     with pytest.raises(OutputError, match="recompile_js"):
         compiled_bundle("agent")

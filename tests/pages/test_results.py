@@ -111,7 +111,7 @@ def test_atlas_images_contain_the_observations(results: Results, arrays: Arrays)
     np.testing.assert_array_equal(shown, arrays.observations[atlas["indices"][cell]])
 
 
-def test_film_strips_are_columns_in_time(results: Results, arrays: Arrays) -> None:
+def test_filmstrips_are_columns_in_time(results: Results, arrays: Arrays) -> None:
     scrub = results.section("trajectories")["scrub"]
     (image,) = [results.image(name) for name in results.trajectory(0)["scrub"]]
     assert image.shape[1] == STEPS[0] * scrub["step_width"]

@@ -189,7 +189,7 @@ def test_the_systems_limit_of_file_sizes(small_run: SmallRun, tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_says_how_to_resume(
+def test_an_interrupted_run_prints_how_to_resume(
     small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Ctrl-C during the attribution: exit code 130, one message, and no complete page."""

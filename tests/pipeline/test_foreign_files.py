@@ -106,7 +106,9 @@ def test_a_file_of_the_user_in_a_finished_page_is_refused_where_it_would_be_repl
         run(folder)
 
 
-def test_files_of_a_killed_command_are_its_own(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_a_killed_command_are_not_foreign(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A task's files are there, and nothing says yet that it is finished."""
     other = prepare_recording(tmp_path / "other")
     run(other)

@@ -19,7 +19,7 @@ def test_bottleneck_layers(impala: Callable[..., Any]) -> None:
     assert set(names) > {layer.name for layer in impala(op_is_one_of=["relu"])}
 
 
-def test_residual_blocks_are_named_by_what_they_are(impala: Callable[..., Any]) -> None:
+def test_residual_blocks_are_labeled_as_blocks(impala: Callable[..., Any]) -> None:
     layers = impala(name_contains_one_of=["block2", "block3"])
     assert [(layer.name, layer.slug, layer.label) for layer in layers] == [
         ("block2", "block2", "block 2, 16 x 16 x 32"),

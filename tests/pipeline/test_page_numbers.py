@@ -274,7 +274,7 @@ def test_frames_by_effect(small_run: SmallRun, results: Results, layer: str) -> 
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_facts_about_features(
+def test_feature_statistics_equal_those_of_the_reduced_activations(
     small_run: SmallRun, results: Results, layer: str, reductions: dict[str, rl_clarity.ChannelReduction]
 ) -> None:
     entry, features = results.layer(layer)["features"], results.features(layer)

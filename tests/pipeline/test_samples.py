@@ -191,7 +191,7 @@ def test_an_edited_agent_also_plays_the_extra_observations(
     assert player.edits == edited.edits
 
 
-def test_env_name_changes_what_is_played(run: Run, checkpoint_copy: Path, tmp_path: Path) -> None:
+def test_env_name_changes_the_environment(run: Run, checkpoint_copy: Path, tmp_path: Path) -> None:
     manifest = run(env_name="fruitbot").manifest
     assert manifest["title"] == "fruitbot, nature"
     metadata = json.loads((checkpoint_copy.parent / "rl-clarity" / "agent.metadata.json").read_text())

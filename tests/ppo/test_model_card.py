@@ -142,9 +142,7 @@ def test_curves_without_episodes_at_first() -> None:
     assert len(line.attrib["points"].split()) == 2
 
 
-def test_a_card_says_what_becomes_of_the_agent_without_a_feature(
-    trained: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_card_reports_the_play_with_a_feature_ablated(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     models = trained / "models"
     arguments = ["-", "columns", "--models", str(models), "--only-write"]
     main([str(trained / "run"), "columns", "--models", str(models), "--episodes", "6"])
@@ -187,7 +185,7 @@ def test_a_card_says_what_becomes_of_the_agent_without_a_feature(
     assert (models / "columns.md").read_text() == card
 
 
-def test_a_card_says_which_saliency_methods_fail_the_checks() -> None:
+def test_a_card_lists_the_saliency_methods_that_fail_the_checks() -> None:
     def report(method: str, correlation: float, low: float, gap: float | None) -> MethodReport:
         interval = Interval(low + 0.1, low, low + 0.2)
         orders = {"area": interval, "above_random": interval, "above_center": interval}
@@ -210,7 +208,7 @@ def test_a_card_says_which_saliency_methods_fail_the_checks() -> None:
     assert check_lines("coinrun", None) == []
 
 
-def test_a_card_says_what_a_simulator_fails() -> None:
+def test_a_card_lists_the_checks_that_a_simulator_fails() -> None:
     def errors(first: float, slope: float) -> list[list[float]]:
         return [[first + slope * h for h in range(12)]] * 3
 

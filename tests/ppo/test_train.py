@@ -161,7 +161,7 @@ def test_a_second_training_in_the_same_directory_is_refused(tmp_path: Path) -> N
     train(tmp_path, **tiny(1))
 
 
-def test_progress_without_a_terminal_is_one_line_a_minute(capfd: pytest.CaptureFixture[str]) -> None:
+def test_progress_without_a_terminal_is_a_line_per_minute(capfd: pytest.CaptureFixture[str]) -> None:
     train(**tiny(3))
     first, second = (line for line in capfd.readouterr().err.splitlines() if line.startswith("update"))
     assert first.startswith("update 1  32 of 96 steps")

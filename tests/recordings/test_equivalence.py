@@ -44,7 +44,7 @@ def test_actions_that_never_differ_are_a_group() -> None:
     assert find_equivalent_actions(RandomPolicyAgent(6), environment, np.random.default_rng(0)) == [[0, 3], [1, 4]]
 
 
-def test_nothing_is_found_without_snapshots() -> None:
+def test_no_equivalent_actions_are_found_without_snapshots() -> None:
     agent = RandomPolicyAgent(3)
     assert find_equivalent_actions(agent, TinyEnvironment((5, 7)), np.random.default_rng(0)) is None
 

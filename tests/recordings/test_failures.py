@@ -87,7 +87,7 @@ def torn(path: Path, size: int) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("is_going", [False, True])
-def test_last_writes_that_did_not_reach_the_disk_cost_one_block(tmp_path: Path, is_going: bool) -> None:
+def test_a_crash_loses_at_most_one_block(tmp_path: Path, is_going: bool) -> None:
     recorder = Recorder(tmp_path / "running", name=None)
     for episode in range(2):
         add_episode(recorder, episode, LENGTHS[episode], **({"terminated": False} if is_going and episode else {}))

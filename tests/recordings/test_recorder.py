@@ -146,7 +146,7 @@ def test_unknown_environment_is_refused(tmp_path: Path) -> None:
         record_vector(tmp_path, envs=(2,))
 
 
-def test_idle_environments_are_left_out(tmp_path: Path) -> None:
+def test_idle_environments_are_not_recorded(tmp_path: Path) -> None:
     with Recorder(tmp_path, envs=None) as recorder:
         for step in range(4):
             idle = np.array([False, step == 1])
@@ -233,7 +233,7 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         Recorder(tmp_path / "file" / "recording")
 
 
-def test_a_full_disk_leaves_what_was_written(tmp_path: Path) -> None:
+def test_a_full_disk_keeps_the_written_episodes(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with pytest.raises(SamplesError, match=f"cannot write to {tmp_path}"):  # noqa: PT012 (the limit must end)
         try:
@@ -374,7 +374,7 @@ def test_a_name_that_no_folder_has_is_refused(tmp_path: Path, name: Any) -> None
         Recorder("x\0y")
 
 
-def test_a_forked_process_records_nothing_and_says_so_once(tmp_path: Path) -> None:
+def test_a_forked_process_records_nothing_and_warns_once(tmp_path: Path) -> None:
     program = f"""
 import os, warnings
 from rl_clarity.recordings.recorder import Recorder

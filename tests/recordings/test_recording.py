@@ -195,7 +195,7 @@ def test_a_pipe_in_place_of_data_is_refused_at_once(copy: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["still going", "stopped"])
-def test_an_episode_without_steps_is_left_out(copy: Path, end: str) -> None:
+def test_an_episode_without_steps_is_skipped(copy: Path, end: str) -> None:
     facts = {"episode": 3, "number": 3, "environment": 0, "start_time": 1.0, "steps": 0}
     with (copy / "episodes.bin").open("ab") as file:
         file.write(encode_episode({**facts, "end": "still going"}))
@@ -209,7 +209,7 @@ def test_an_episode_without_steps_is_left_out(copy: Path, end: str) -> None:
 
 
 @pytest.mark.parametrize("file", ["episodes.bin", "blocks.bin"])
-def test_incomplete_last_records_are_left_out(copy: Path, file: str) -> None:
+def test_incomplete_last_records_are_ignored(copy: Path, file: str) -> None:
     with (copy / file).open("ab") as stream:
         stream.write(b"\xff" * 7)
     read_all(open_recording(copy))

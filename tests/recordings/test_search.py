@@ -81,7 +81,7 @@ def test_a_second_link_to_the_same_place_is_named(runs: Path, scratch: Path) -> 
     assert any(f"a link to {scratch}, as {runs}/" in str(problem) for problem in found.values())
 
 
-def test_links_to_what_is_found_anyway_and_to_files_are_not_listed(runs: Path, tmp_path: Path) -> None:
+def test_links_to_searched_folders_and_to_files_are_not_listed(runs: Path, tmp_path: Path) -> None:
     (runs / "latest").symlink_to(runs / "own")
     (tmp_path / "notes.txt").touch()
     (runs / "notes").symlink_to(tmp_path / "notes.txt")

@@ -83,7 +83,7 @@ def flip(data: bytes, position: int) -> bytes:
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_what_the_blocks_hold_is_rebuilt(copy: Path, name: str) -> None:
+def test_lists_are_rebuilt_from_the_blocks(copy: Path, name: str) -> None:
     damage, expected = DAMAGE[name]
     damage(copy)
     before = {path.name: path.read_bytes() for path in copy.glob("*.bin")}
@@ -100,7 +100,7 @@ def test_what_the_blocks_hold_is_rebuilt(copy: Path, name: str) -> None:
     assert read(copy) == expected | {3: (1, "done")}
 
 
-def test_an_intact_recording_is_left_as_it_is(copy: Path) -> None:
+def test_an_intact_recording_is_not_changed(copy: Path) -> None:
     before = {path.name: path.read_bytes() for path in copy.iterdir()}
     assert verify_recording(copy).is_intact
     assert repair_recording(copy).replaced is None

@@ -53,7 +53,7 @@ def test_gradients_in_coordinates_are_finite_differences(states: np.ndarray, met
 
 
 @pytest.mark.parametrize("method", [*REDUCTIONS, CLASSIFIER])
-def test_coordinates_of_what_directions_span_are_exact(states: np.ndarray, method: str) -> None:
+def test_coordinates_are_exact_in_the_span_of_the_directions(states: np.ndarray, method: str) -> None:
     directions = fit(states, method)
     coordinates = np.random.default_rng(4).normal(size=(3, 2, len(directions)))
     np.testing.assert_allclose(directions.to(directions.back(coordinates)), coordinates, atol=1e-8)

@@ -45,7 +45,7 @@ def test_other_points_are_placed_with_their_group(groups: np.ndarray) -> None:
     assert are_separated(everything)
 
 
-def test_a_part_of_the_points_is_fitted(groups: np.ndarray) -> None:
+def test_many_points_are_fitted_on_a_subset(groups: np.ndarray) -> None:
     positions, _ = embed(groups, perplexity=10, fitted_on=60)
     assert are_separated(positions)
     other, _ = embed(groups, perplexity=10, fitted_on=60, seed=1)
@@ -84,7 +84,7 @@ def test_points_that_are_equal_have_finite_positions(method: Any, shape: tuple[i
         (np.zeros((5, 2)), {"method": "som"}, "method='som' must be one of tsne, pca, umap"),
     ],
 )
-def test_what_cannot_be_embedded_is_refused(points: np.ndarray, options: dict[str, Any], message: str) -> None:
+def test_invalid_inputs_of_embed_are_refused(points: np.ndarray, options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         embed(points, **options)
 

@@ -33,7 +33,7 @@ def swapped(
     return np.asarray(edit.apply_to_state(states if before is None else before, states))
 
 
-def test_coordinates_are_exchanged_and_the_rest_stays(directions: Directions) -> None:
+def test_coordinates_are_exchanged_and_others_do_not_change(directions: Directions) -> None:
     states = np.random.default_rng(1).normal(size=(5, UNITS))
     after = swapped(directions, {1: 3, 0: None}, states)
     old, new = directions.to(states), directions.to(after)
@@ -124,7 +124,7 @@ def test_swaps_are_checked(directions: Directions, swaps: dict[int, int | None],
         SwapDirections(swaps, directions=directions)
 
 
-def test_an_exchange_may_be_given_in_both_orders(directions: Directions) -> None:
+def test_an_exchange_can_be_written_in_both_orders(directions: Directions) -> None:
     states = np.random.default_rng(6).normal(size=(2, UNITS))
     np.testing.assert_allclose(swapped(directions, {0: 1, 1: 0}, states), swapped(directions, {0: 1}, states))
 

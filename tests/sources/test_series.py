@@ -42,7 +42,7 @@ def test_a_folder_and_a_pattern_are_all_their_checkpoints_by_number(tmp_path: Pa
         ]  # fmt: skip
 
 
-def test_a_copy_in_a_folder_is_left_out_but_one_that_is_given_twice_is_refused(folder: Path) -> None:
+def test_a_copy_in_a_folder_is_ignored_but_a_path_that_is_passed_twice_is_refused(folder: Path) -> None:
     copy = folder / "agent.pt"
     copy.write_bytes((folder / "agent-3.pt").read_bytes())
     assert [one.name for one in read(folder)] == ["agent-1", "agent-2", "agent-3"]

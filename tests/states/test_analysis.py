@@ -165,7 +165,7 @@ def test_readout_is_the_slope_of_the_outputs(analysis: StateAnalysis, agent: Any
     np.testing.assert_allclose(readout[1, 3], (higher.values - lower.values).mean() / 2e-2, atol=2e-3)
 
 
-def test_cards_correlate_with_what_is_known_of_a_step(agent: Any, data: StateData) -> None:
+def test_cards_contain_correlations_with_facts_of_a_step(agent: Any, data: StateData) -> None:
     directions = rl_clarity.fit_directions(data.states, "pca", 3)
     coordinates = directions.to(data.states)
     cards = direction_cards(None, data, directions, coordinates)
@@ -177,7 +177,7 @@ def test_cards_correlate_with_what_is_known_of_a_step(agent: Any, data: StateDat
     assert "readout" not in cards
 
 
-def test_behaviors_are_statistics_of_their_own_steps(data: StateData) -> None:
+def test_behaviors_are_statistics_of_their_steps(data: StateData) -> None:
     coordinates = rl_clarity.fit_directions(data.states, "pca", 2).to(data.states)
     rows, clusters, cards = find_behaviors(data, coordinates, 3)
     assert (data.time[rows] < 4).all()  # 6 steps come after

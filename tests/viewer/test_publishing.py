@@ -77,7 +77,7 @@ def test_a_published_page_works_without_a_server(logdir: Path, tmp_path: Path, c
     assert visitor.messages == []
 
 
-def test_points_of_other_episodes_are_left_out_of_maps(logdir: Path, tmp_path: Path) -> None:
+def test_maps_show_no_points_of_other_episodes(logdir: Path, tmp_path: Path) -> None:
     results = publish(logdir / "exp1", tmp_path / "page", ["2"]).results()
     for one in results.section("state_map")["maps"]:
         points = results.chunk(one["chunk"])
@@ -143,7 +143,7 @@ def test_the_title_is_the_name_of_the_run_or_of_the_recording(tmp_path: Path) ->
     assert publish(tmp_path / "runs" / "exp1", tmp_path / "b").results().manifest["title"] == "exp1"
 
 
-def test_a_damaged_episode_is_left_out_or_refused_if_it_was_chosen(
+def test_a_damaged_episode_is_skipped_or_refused_if_it_was_chosen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_recording(tmp_path / "runs/exp1", (4, 5), name="training")
@@ -159,7 +159,7 @@ def test_a_damaged_episode_is_left_out_or_refused_if_it_was_chosen(
     assert not list(verify(tmp_path / "page").problems())
 
 
-def test_what_was_damaged_is_published_once_it_is_repaired(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_repaired_recording_is_published(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record(tmp_path / "runs/exp1/plugins/rl_clarity/training", (12, 30), first=0)
     explain(tmp_path / "runs/exp1/plugins/rl_clarity/training", embeddings=["pca"])
     data = tmp_path / "runs/exp1/plugins/rl_clarity/training/data-00000.bin"

@@ -307,7 +307,7 @@ def test_serve_shows_the_same_page(chromium_browser: Browser, logdir: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_an_empty_log_directory_says_what_to_write_into_the_loop(chromium_browser: Browser, tmp_path: Path) -> None:
+def test_an_empty_log_directory_shows_the_code_to_add_to_the_loop(chromium_browser: Browser, tmp_path: Path) -> None:
     with (
         process("rl_clarity", "serve", str(tmp_path), "--port", "0") as address,
         opened(chromium_browser, address, address) as page,

@@ -104,7 +104,7 @@ def test_shares_and_histogram_of_effects() -> None:
     assert limits.tolist() == [10]
 
 
-def test_the_same_facts_again() -> None:
+def test_feature_facts_are_deterministic() -> None:
     first, second = (feature_facts(activations().__getitem__, 4, np.arange(OBSERVATIONS)) for _ in range(2))
     for name in ("strongest", "frames", "positions", "histogram", "overlap"):
         np.testing.assert_array_equal(getattr(first, name), getattr(second, name))

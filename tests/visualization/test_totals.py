@@ -35,7 +35,7 @@ def test_positions_of_peaks() -> None:
     assert peak_positions(channels)[0, 0, 0] == 6
 
 
-def test_features_that_follow_an_output_account_for_its_variance() -> None:
+def test_features_that_follow_an_output_explain_its_variance() -> None:
     output = np.array([1.0, 4.0, 2.0, 5.0])
     account = {"features": output[:, None] * [0.5, 0.75], "residual": -0.25 * output - 3, "output": output}
     half = {**account, "features": account["features"] * [1, 0]}

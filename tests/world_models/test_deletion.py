@@ -27,7 +27,7 @@ def corner_agent() -> KerasAgent:
     return KerasAgent(keras.Model([observations, state], [*outputs, after]), initial_state=[np.ones(UNITS, np.float32)])
 
 
-def test_saliency_finds_the_part_that_the_agent_sees() -> None:
+def test_saliency_finds_the_region_that_the_agent_observes() -> None:
     agent = corner_agent()
     simulator = Simulator(agent, new_world(agent, SMALLEST, 1))
     result = deletion_test(simulator, 12, "value", at=3, block=2, fractions=(0.05, 0.1), noise_copies=2)
@@ -37,7 +37,7 @@ def test_saliency_finds_the_part_that_the_agent_sees() -> None:
     assert result.by_saliency[1] == pytest.approx(result.by_saliency[0], rel=0.35)
 
 
-def test_what_the_agent_sees_is_replaced(simulator: Simulator) -> None:
+def test_the_agent_can_get_a_replaced_frame(simulator: Simulator) -> None:
     plain = simulate(simulator, 2, 4)
     same = simulate(simulator, 2, 4, see=lambda step, frame: frame)
     np.testing.assert_array_equal(plain.frames, same.frames)

@@ -62,7 +62,7 @@ def weights(folder: Path) -> dict[str, np.ndarray]:
     return TrainingState.load(folder / STATE).part("world")
 
 
-def test_a_fit_writes_simulator_logs_and_film(fitted: Path, agent: KerasAgent) -> None:
+def test_a_fit_writes_simulator_logs_and_clip(fitted: Path, agent: KerasAgent) -> None:
     rows = read_csv(fitted / "progress.csv")
     assert [row["update"] for row in rows] == ["2", "4"]
     assert all(np.isfinite(float(rows[0][name])) for name in (*LOSSES, "loss", "gradient_norm"))
@@ -230,7 +230,7 @@ def test_displacement_of_blurred_frames_with_a_fixed_pattern_is_that_of_the_scen
     np.testing.assert_allclose(scene_displacement(frames), [[4, 0]], atol=0.5)
 
 
-def test_the_compass_says_whether_actions_move_the_agent_as_their_buttons_say(simulator: Simulator) -> None:
+def test_the_compass_compares_displacements_with_the_buttons_of_actions(simulator: Simulator) -> None:
     moves = iter([np.full((2, 2), -1.0), np.zeros((2, 2)), np.array([[1.0, 0], [-1, 0]])])
     compass = action_compass(simulator, 2, 1, displacement=lambda frames: next(moves))
     assert compass.actions == ("LEFT", "none", "RIGHT")

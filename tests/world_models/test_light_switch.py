@@ -110,7 +110,7 @@ def test_exchanged_states_change_the_decision_where_the_cue_is(played: tuple[Gam
 
 
 @pytest.mark.slow
-def test_frames_that_are_seen_are_predicted_better_than_imagined_ones(played: tuple[Game, Played]) -> None:
+def test_posterior_frames_are_more_accurate_than_prior_frames(played: tuple[Game, Played]) -> None:
     _, one = played
     quality = measure_quality(one.simulator, one.recording, windows=128, horizon=HORIZON, compass_steps=0)
     frames = {name: errors[0].mean() for name, errors in quality.errors["frame"].items()}

@@ -35,7 +35,7 @@ def test_the_same_seed_gives_the_same_simulation(simulator: Simulator) -> None:
     assert first.states[0].shape == (3, 5, 5)
 
 
-def test_actions_may_be_given(simulator: Simulator) -> None:
+def test_actions_can_be_passed(simulator: Simulator) -> None:
     actions = np.random.default_rng(0).integers(ACTIONS, size=(2, 4))
     assert np.array_equal(simulate(simulator, 2, 4, actions).actions, actions)
     assert (simulate(simulator, 2, 4, 1).actions == 1).all()

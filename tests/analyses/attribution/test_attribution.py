@@ -37,7 +37,7 @@ def observations(golden: Golden) -> np.ndarray:
 
 
 @pytest.mark.parametrize("output", ["value", 1, (0, 2)])
-def test_completeness_gap_vanishes_as_steps_increase(agent: Any, observations: np.ndarray, output: Any) -> None:
+def test_completeness_error_vanishes_as_steps_increase(agent: Any, observations: np.ndarray, output: Any) -> None:
     layer = select_layers(agent, bottleneck_only=False)[-2]
     gaps = [
         np.abs(attribute(agent, observations, layer, (output,), steps=steps).completeness_error).max()

@@ -62,7 +62,7 @@ def test_decompositions_add_up(kind: str, baseline: str, options: dict[str, Any]
 
 
 @pytest.mark.parametrize("baseline", ["zero-layer", "zero-input"])
-def test_memory_is_what_the_state_changes_at_the_baseline(baseline: str) -> None:
+def test_memory_is_the_change_of_the_output_by_the_state_at_the_baseline(baseline: str) -> None:
     agent = agent_of_kind("recurrent")
     values = np.zeros((5, 4, 4, 10)) if baseline == "zero-layer" else agent.activations(np.zeros_like(FRAMES), "2a")
     with_state, without = (agent.forward(FRAMES, state, write={"2a": values}) for state in (STATE, None))

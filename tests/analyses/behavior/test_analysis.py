@@ -93,7 +93,7 @@ def test_the_report_is_written_as_json_and_csv(report: AblationReport) -> None:
     assert str(report).startswith("without an edit: return 5.00, 5 steps; goal 100%")
 
 
-def test_clips_show_where_the_two_ways_of_playing_part(report: AblationReport) -> None:
+def test_clips_show_the_first_different_action(report: AblationReport) -> None:
     results = report.page.results()
     (clip,) = results.section("behavior")["clips"]
     assert color_of(report, clip["feature"]) == "red"

@@ -60,7 +60,7 @@ def analysis(page: Path, checkpoint: Path) -> rl_clarity.StateAnalysis:
     return rl_clarity.analyze_states(rl_clarity.load_agent(checkpoint), page / RECORDINGS / "play", **STATES)
 
 
-def test_a_page_has_what_an_agent_without_gradients_allows(results: Results) -> None:
+def test_a_page_of_an_agent_without_gradients_omits_influence(results: Results) -> None:
     manifest = results.manifest
     assert (manifest["kind"], manifest["title"]) == ("memory", "tiny, tiny: memory")
     assert [section["kind"] for section in manifest["sections"]] == ["trajectories", "states", "state_map"]
@@ -116,7 +116,7 @@ def test_examples_of_directions_are_steps_of_trajectories(results: Results, anal
             np.testing.assert_allclose(coordinates[frame], expected, atol=1e-5)
 
 
-def test_a_page_without_windows_says_so(results: Results) -> None:
+def test_a_page_without_windows_shows_a_message(results: Results) -> None:
     with pytest.raises(ClarityError, match="no section 'stretches'"):
         results.window(0)
 
@@ -180,7 +180,7 @@ def test_a_dry_run_writes_nothing(checkpoint: Path, tmp_path: Path) -> None:
     assert {"playing", "trajectories", "states", "state_map"} <= set(forecast.stages)
 
 
-def test_interventions_that_cannot_be_played_say_why(
+def test_interventions_that_cannot_be_played_show_the_reason(
     page: Path, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*arguments: Any, **options: Any) -> None:
@@ -255,7 +255,7 @@ def test_a_simulator_needs_an_agent_on_keras(checkpoint: Path, tmp_path: Path) -
         rl_clarity.explain_memory(checkpoint, tmp_path / "page", simulator=tmp_path / "none.safetensors", **OPTIONS)
 
 
-def test_the_demo_says_what_is_not_included(
+def test_the_error_of_the_demo_names_what_is_not_included(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from rl_clarity.commands import demo

@@ -49,11 +49,11 @@ def test_windows_leave_room_for_the_frames_that_a_simulation_starts_from() -> No
     assert len(chosen) == EPISODES * (STEPS - 9)
 
 
-def test_few_windows_are_as_many_as_asked_for() -> None:
+def test_the_requested_number_of_windows_is_chosen() -> None:
     assert [len(choose_windows(fitted(), cards(), CLIPS, count)) for count in (1, 2, 7)] == [1, 2, 7]
 
 
-def test_a_chunk_holds_gradients_times_frames_and_coordinates() -> None:
+def test_a_chunk_contains_gradients_times_frames_and_coordinates() -> None:
     rng = np.random.default_rng(0)
     directions = Directions(np.zeros(3), np.ones(3), np.eye(3)[:2])
     coordinates = rng.normal(size=(EPISODES * STEPS, 2))
