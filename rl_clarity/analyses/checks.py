@@ -1,4 +1,6 @@
-"""Sanity checks of saliency methods as a page: one task per method, a table, example maps, and bars of the orders."""
+"""The analysis `checks`: sanity checks of saliency methods, with a table, example maps, and bars. Each method has a
+task.
+"""
 
 from __future__ import annotations
 
@@ -37,13 +39,14 @@ from rl_clarity.pages.sections import Bar, BarsSection, Column, ImagesSection, P
 
 REPORT = "checks/report.json"
 STAGES = 4
-"""Randomized networks whose maps are shown, spread over the layers."""
+"""Number of randomized networks whose maps are shown, evenly chosen from the layers."""
 EXAMPLES = 2
-"""Frames whose maps are shown."""
+"""Number of frames whose maps are shown."""
 MEASURED_FRAMES = 2
-"""Frames that are explained to measure the time."""
+"""Number of frames that are explained to measure the time."""
 ORDERS = 6
-"""Orders of pixels of each frame: the map's, a random one and the center's, for deletion and for insertion."""
+"""Number of orders of pixels of each frame: those of the map, at random and from the center, for deletion and for
+insertion."""
 CAPTIONS = {
     "checks": "A map that stays the same when the weights of the network are random does not show what the network "
     "learned (Adebayo et al., 2018). Pixels that matter, blurred first, change the output faster than pixels in a "
@@ -60,13 +63,13 @@ CAPTIONS = {
 
 @dataclass(frozen=True)
 class ChecksOptions:
-    """Sanity checks of saliency methods."""
+    """Options of sanity checks of saliency methods."""
 
     frames: int = 64
-    """Frames that the methods are checked on, spread over the trajectories."""
+    """Number of frames, from all trajectories, on which the methods are checked."""
     methods: tuple[str, ...] | None = None
     """Methods to check: those of saliency (perturbation, jacobian, ..., and those of installed packages), and
-    "integrated_gradients LAYER"; all of them, with every layer, by default."""
+    "integrated_gradients LAYER"; by default all of them, with every layer."""
     output: str = "policy"
     """Explained output: policy (all logits, or all action values), value, or greedy."""
 
@@ -78,12 +81,12 @@ class ChecksOptions:
 
 @dataclass(frozen=True)
 class ChecksSection(TableSection):
-    """What sanity checks of saliency methods found."""
+    """Results of sanity checks of saliency methods."""
 
     kind = "checks"
     title = "Can these saliency maps be trusted?"
     report: Mapping[str, object]
-    """What `checks/report.json` contains."""
+    """Content of `checks/report.json`."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ class CheckMaps(ImagesSection):
 
 @dataclass(frozen=True)
 class CheckDeletion(BarsSection):
-    """How much faster than other orders of pixels the order of the maps changes the output."""
+    """How much faster the order of the maps changes the output than other orders of pixels."""
 
     kind = "check_deletion"
     title = "Deletion of pixels"
@@ -104,14 +107,14 @@ class CheckDeletion(BarsSection):
 
 @dataclass(frozen=True)
 class CheckInsertion(BarsSection):
-    """The same when pixels of the blurred frame are restored."""
+    """The same, when pixels of the blurred frame are restored."""
 
     kind = "check_insertion"
     title = "Insertion of pixels"
 
 
 class ChecksAnalysis(Analysis[ChecksOptions, ChecksSection | CheckMaps | CheckDeletion | CheckInsertion]):
-    """What the checks found, in words, images and numbers; also writes `checks/report.json`."""
+    """Shows the results of the checks in words, images and numbers, and writes `checks/report.json`."""
 
     kind = "checks"
     version = 2
@@ -140,7 +143,7 @@ class ChecksAnalysis(Analysis[ChecksOptions, ChecksSection | CheckMaps | CheckDe
             seed,
             size=0.01,
             after=(self.task_name("method", ""),),
-            pieces=lambda sample, batch: (),  # takes no time
+            pieces=lambda sample, batch: (),  # the task takes no time
         )
 
     def sections(
@@ -170,7 +173,7 @@ class ChecksAnalysis(Analysis[ChecksOptions, ChecksSection | CheckMaps | CheckDe
 
 
 def _bars(measures: Mapping[str, Mapping[str, Interval]]) -> list[Bar]:
-    """How much larger the area of each method is than those of the other orders of pixels."""
+    """Return how much larger the area of each method is than those of the other orders of pixels."""
     return [
         Bar(f"{label}, {name}", above.mean, above.low, above.high)
         for label, areas in measures.items()
@@ -205,7 +208,7 @@ def _check(subject: Subject, options: ChecksOptions, name: str, slug: str, work:
 
 
 def _map_image(image: np.ndarray) -> np.ndarray:
-    """A map (H, W) as a gray image (H, W, 1), white where it is largest."""
+    """Return a map (H, W) as a gray image (H, W, 1), white where it is largest."""
     peak = float(image.max())
     return to_bytes(image[..., None] / peak if peak > 0 else image[..., None])
 
@@ -217,7 +220,7 @@ def _write_report(subject: Subject, options: ChecksOptions, work: Work) -> TaskR
 
 
 def _methods(results: Results) -> list[JsonObject]:
-    """Facts of the methods, in their order."""
+    """Return the facts of the methods, in their order."""
     return [facts for name, facts in results.items() if name.startswith(ChecksAnalysis.task_name("method", ""))]
 
 
@@ -227,7 +230,7 @@ def _report(options: ChecksOptions, results: Results) -> SanityReport:
 
 
 def _row(method: MethodReport) -> dict[str, object]:
-    """A method's row of the table."""
+    """Return a method's row of the table."""
     last = method.randomization[-1] if method.randomization else None
     return {
         "method": method.label,

@@ -1,4 +1,4 @@
-"""Saliency maps of the input along each trajectory, by the methods of `rl_clarity.analyses.attribution`."""
+"""The analysis `saliency`: saliency maps of the input along each trajectory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LEVELS = 255
 SIGNED_LEVELS = 127
 PERCENTILE = 99
 MEASURED_FRAMES = 2
-"""Frames whose maps are computed to measure the time."""
+"""Number of frames whose maps are computed to measure the time."""
 
 
 METHODS: Registry[SaliencyMethod] = Registry(
@@ -45,12 +45,12 @@ METHODS: Registry[SaliencyMethod] = Registry(
     },
     noun="saliency method",
 )
-"""Saliency methods by name. `METHODS.register` and entry points add to them."""
+"""Saliency methods by name. `METHODS.register` and entry points add methods."""
 
 
 @dataclass(frozen=True)
 class SaliencyOptions:
-    """Saliency maps of the input."""
+    """Options of saliency maps of the input."""
 
     saliency: tuple[str, ...] = ()
     """Methods: `perturbation`, `signed_perturbation`, `jacobian`, `smooth_gradients`, `input_integrated_gradients`, or
@@ -74,14 +74,14 @@ class MapOutput:
     """An output that has maps."""
 
     id: str
-    """`policy`, `value`, or `greedy`, which replaces the value for action values; `policy` is then all of them. Signed
-    maps of `policy` are of the logit, or value, of the best action."""
+    """`policy`, `value`, or `greedy`, which replaces the value for action values. For action values, `policy` stands
+    for all of them. Signed maps of `policy` are those of the best action's logit or value."""
     label: str
 
 
 @dataclass(frozen=True)
 class CellCenters:
-    """The position of each cell's center in the frames that are shown, as shares of their height and width."""
+    """The position of each cell's center in the shown frames, as shares of their height and width."""
 
     rows: Sequence[float]
     columns: Sequence[float]
@@ -94,15 +94,15 @@ class MethodDescription:
     name: str
     """As in the option `saliency`."""
     label: str
-    """What the page calls it."""
+    """Label of the method on the page."""
     parameters: Mapping[str, bool | float | str]
     signed: bool
     """Whether maps have negative values."""
     outputs: Sequence[MapOutput]
     rows: int
-    """Number of rows of cells gh."""
+    """Number gh of rows of cells."""
     columns: int
-    """Number of columns gw."""
+    """Number gw of columns of cells."""
     centers: CellCenters
 
 
@@ -111,7 +111,7 @@ class MethodEntry(MethodDescription):
     """The maps of a method."""
 
     maps: Sequence[Sequence[ChunkName]]
-    """For each trajectory and segment."""
+    """Chunks by trajectory and segment."""
     scales: Mapping[str, Sequence[float | None]]
     """By output, the largest magnitude of each trajectory's maps; null for a trajectory without maps."""
     percentile: Mapping[str, float]
@@ -128,7 +128,7 @@ class SaliencySection(SectionData):
     """Every n-th step of a trajectory has maps."""
     methods: Sequence[MethodEntry]
     agreement: str | None = None
-    """On pages of recordings, how far what the agents that explain compute is what was recorded."""
+    """On pages of recordings, the differences between the recorded outputs and those of the explained agents."""
 
 
 class SaliencyAnalysis(Analysis[SaliencyOptions, SaliencySection]):
@@ -169,19 +169,19 @@ class SaliencyAnalysis(Analysis[SaliencyOptions, SaliencySection]):
 
 
 def saliency_outputs(subject: Subject) -> dict[str, str]:
-    """The outputs that have maps, and what the page calls them."""
+    """Return the outputs that have maps, with their labels."""
     return output_labels(subject.info.kind == "action_values", subject.trajectories.values is not None)
 
 
 def output_labels(has_action_values: bool, has_value: bool) -> dict[str, str]:
-    """The outputs of an agent that have maps, and what the page calls them."""
+    """Return the outputs of an agent that have maps, with their labels."""
     if has_action_values:
         return {POLICY: "action values", "greedy": "best action value"}
     return {POLICY: "policy"} | ({"value": "value"} if has_value else {})
 
 
 def frames_with_map(part: range, every: int) -> range:
-    """Those of a segment's frames that have a map: every n-th of the trajectory."""
+    """Return the frames of a segment that have a map, which are every n-th of the trajectory."""
     return range(-(-part.start // every) * every, part.stop, every)
 
 
@@ -201,7 +201,7 @@ def compute_maps(
 ) -> np.ndarray:
     """Return maps (S, B, gh, gw) float32 of S outputs for observations (B, H, W, C), at least 0 unless they are signed.
 
-    Gradients are summed, as magnitudes, over the channels and the pixels of each of the grid's cells.
+    Gradients are summed, as magnitudes, over the channels and over the pixels of each cell of the grid.
 
     Args:
         method: a name in `METHODS`
@@ -221,7 +221,7 @@ def compute_maps(
 def _cells(
     agent: Agent, method: SaliencyMethod, observations: np.ndarray, outputs: Sequence[SaliencyOutput], state: State
 ) -> np.ndarray:
-    """Maps (S, B, gh, gw) of a batch."""
+    """Return the maps (S, B, gh, gw) of a batch."""
     values = _array(method.values(agent, observations, outputs, state))
     if method.is_grid:
         return values
@@ -233,9 +233,9 @@ def _cells(
 
 
 def pixel_maps(agent: Agent, method: SaliencyMethod, values: np.ndarray | Attribution) -> np.ndarray:
-    """Return magnitudes (S, B, H, W) at each pixel of the observations from what `method.values` returned.
+    """Return magnitudes (S, B, H, W) at each pixel of the observations, from the result of `method.values`.
 
-    Between the centers of a grid, or of a layer's positions, they are interpolated bilinearly.
+    They are interpolated bilinearly between the centers of a grid, or of a layer's positions.
     """
     maps = _array(values)
     if method.is_grid:
@@ -254,9 +254,9 @@ def _array(values: np.ndarray | Attribution) -> np.ndarray:
 
 
 def grid_centers(agent: Agent, method: str) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of the cells' centers, as shares of an observation's height (gh,) and width (gw,).
+    """Return the positions of the cells' centers, as shares of an observation's height (gh,) and width (gw,).
 
-    The cells of a perturbation grid lie around the pixels of its centers; others divide the observation evenly.
+    The cells of a perturbation grid lie around the pixels of its centers; other methods divide the observation evenly.
     """
     grid = _grid(agent)
     rows, columns = (
@@ -273,7 +273,7 @@ def _grid(agent: Agent) -> PerturbationGrid:
 
 
 def write_maps(subject: Subject, method: str, trajectory: int, segment: int, work: Work) -> TaskResult:
-    """Write the maps of one segment of a trajectory. Facts: by output, the largest magnitude of each map."""
+    """Write the maps of a segment of a trajectory. Return the largest magnitude of each map by output."""
     part = segments(subject.trajectories.steps(trajectory))[segment]
     options = subject.options_of(SaliencyOptions)
     frames = np.array(frames_with_map(part, options.saliency_every), int)
@@ -288,14 +288,14 @@ def write_maps(subject: Subject, method: str, trajectory: int, segment: int, wor
 
 
 def map_peaks(maps: dict[str, np.ndarray]) -> dict[str, list[float]]:
-    """The largest magnitude of each map (m, gh, gw), by output."""
+    """Return the largest magnitude of each map (m, gh, gw), by output."""
     return {output: _peaks(values).tolist() for output, values in maps.items()}
 
 
 def map_arrays(
     frames: np.ndarray, maps: dict[str, np.ndarray], *, signed: bool = False
 ) -> dict[str, np.ndarray | bytes]:
-    """Arrays of a chunk of maps (m, gh, gw) of some frames (m,), by output; docs/page-format.md describes it."""
+    """Return the arrays of a chunk of maps (m, gh, gw) of some frames (m,), by output, as in docs/page-format.md."""
     arrays: dict[str, np.ndarray | bytes] = {"steps": frames.astype(np.int32)}
     for output, values in maps.items():
         scales = _peaks(values)
@@ -311,13 +311,13 @@ def map_arrays(
 
 
 def _peaks(maps: np.ndarray) -> np.ndarray:
-    """The largest magnitude of each map, (m,) float32; 0 for one that is constant, which shows nothing."""
+    """Return the largest magnitude of each map, (m,) float32, or 0 for a constant map, which has no information."""
     low, high = maps.min(axis=(1, 2)), maps.max(axis=(1, 2))
     return np.where(low == high, 0, np.maximum(-low, high)).astype(np.float32)
 
 
 def method_entry(subject: Subject, name: str, results: Results) -> MethodEntry:
-    """What the section says of a method; maps that are not finished yet do not count in its scales."""
+    """Return the entry of a method in the section. Unfinished maps do not count in its scales."""
     played, options = subject.trajectories, subject.options_of(SaliencyOptions)
     count = len(played)
     parts = [range(len(segments(played.steps(trajectory)))) for trajectory in range(count)]
@@ -339,7 +339,9 @@ def method_entry(subject: Subject, name: str, results: Results) -> MethodEntry:
 def describe_method(
     name: str, agent: Agent, outputs: Mapping[str, str], region: FrameRegion | None = None
 ) -> MethodDescription:
-    """What a section says of a method, whatever was explained; `region` is the part of a frame that the agent sees."""
+    """Return the description of a method, whatever it explains. `region` is the region of a frame that the agent
+    observes.
+    """
     method = METHODS.get(name)
     rows, columns = grid_centers(agent, name)
     top, left, bottom, right = region or (0.0, 0.0, 1.0, 1.0)
@@ -356,7 +358,7 @@ def describe_method(
 
 
 def peak_percentile(lists: Sequence[Sequence[float]]) -> float:
-    """The 99th percentile of the largest values of maps."""
+    """Return the 99th percentile of the largest values of maps."""
     values = [value for one in lists for value in one]
     return float(np.percentile(values, PERCENTILE)) if values else 0.0
 

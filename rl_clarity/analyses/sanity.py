@@ -1,4 +1,5 @@
-"""Sanity checks of saliency methods: does a map depend on what the network learned, and does it show what matters?
+"""Sanity checks of saliency methods: do maps depend on what the network learned, and do they show what affects the
+output?
 
 - Randomized weights (Sanity Checks for Saliency Maps, Adebayo et al., 2018; arXiv 1810.03292): layers are randomized
   from the outputs down. The maps of a method that explains the network change.
@@ -38,44 +39,45 @@ from rl_clarity.recordings.recording import Recording
 from rl_clarity.recordings.samples import Trajectories
 
 RANDOMIZED_FRAMES = 16
-"""Frames whose maps are computed again for every randomized layer."""
+"""Number of frames whose maps are computed again for every randomized layer."""
 CHANGED = 0.5
-"""Rank correlation with the trained agent's maps below which maps depend on the parameters."""
+"""Rank correlation with the trained agent's maps below which maps count as dependent on the parameters."""
 COMPLETE = 0.1
-"""Share of the output's difference from its baseline above which what is missing is pointed out."""
+"""Completeness error, as a share of the output's difference from its baseline, above which it is pointed out."""
 PATH_STEPS = 16
 SSIM_SIGMA = 1.5
 LAST_PART = re.compile(r"(/|\.|\[')[^/.\[]*$")
-"""Of a parameter's name: `kernel` in `pi/1a/kernel`, `weight` in `network.0.weight`."""
+"""Pattern of the last component of a parameter's name: `kernel` in `pi/1a/kernel`, `weight` in `network.0.weight`."""
 
 
 @dataclass(frozen=True)
 class Randomization:
-    """Agreement of maps with the trained agent's once layers are randomized from the outputs down to `layer`."""
+    """Agreement of maps with the trained agent's maps after randomizing the layers from the outputs down to `layer`."""
 
     layer: str
     rank_correlation: float
-    """Spearman's, of absolute maps, averaged over frames."""
+    """Spearman's rank correlation of absolute maps, averaged over frames."""
     ssim: float
     """Structural similarity of the maps, each scaled to a maximum of 1, averaged over frames."""
 
 
 @dataclass(frozen=True)
 class MethodReport:
-    """What the checks found for one method."""
+    """Results of the checks for one method."""
 
     method: str
     randomization: Sequence[Randomization]
-    """Empty for an agent whose parameters cannot be set."""
+    """Agreements by layer; empty for an agent whose parameters cannot be set."""
     deletion: Mapping[str, Interval]
     """`area`, `above_random`, `above_center`; see `compare_orders`."""
     insertion: Mapping[str, Interval]
     completeness: float | None
-    """Mean of |gap| relative to the mean |difference| from the baseline; None for methods without a path."""
+    """Mean |completeness error| relative to the mean |difference from the baseline|, or None for methods without a
+    path."""
 
     @property
     def label(self) -> str:
-        """The method's name for readers, as on pages."""
+        """The method's label on pages."""
         method = METHODS.find(self.method)
         return self.method.replace("_", " ", 1) if method is None else method.label
 
@@ -86,12 +88,12 @@ class MethodReport:
 
     @property
     def beats_random(self) -> bool:
-        """Whether deletion in the order of the map changes the output faster than a random order does."""
+        """Whether deletion in the order of the map changes the output faster than in a random order."""
         return self.deletion["above_random"].above_zero
 
     @property
     def weights_text(self) -> str:
-        """Whether the maps depend on the weights, in words."""
+        """Statement whether the maps depend on the weights."""
         if not self.randomization:
             return "not tested with random weights, which this agent does not take"
         correlation = f"rank correlation {self.randomization[-1].rank_correlation:.2f}"
@@ -101,7 +103,7 @@ class MethodReport:
 
     @property
     def deletion_text(self) -> str:
-        """Whether the maps show what the output depends on, in words."""
+        """Statement whether the maps show what affects the output."""
         against = self.deletion["above_random"]
         numbers = f"{against.mean:+.2f}, {against.low:+.2f} to {against.high:+.2f}"
         if self.beats_random:
@@ -110,12 +112,12 @@ class MethodReport:
 
     @property
     def adds_up(self) -> bool:
-        """Whether attribution along a path adds up to the output, or the method has no path."""
+        """Whether attribution along a path adds up to the output. True for methods without a path."""
         return self.completeness is None or self.completeness <= COMPLETE
 
     @property
     def completeness_text(self) -> str:
-        """Whether attribution adds up to the output, in words; empty for methods without a path."""
+        """Statement whether attribution adds up to the output; empty for methods without a path."""
         if self.completeness is None:
             return ""
         if self.adds_up:
@@ -125,13 +127,13 @@ class MethodReport:
         )
 
     def to_dict(self) -> dict[str, object]:
-        """The report as JSON values."""
+        """Return the report as JSON values."""
         marks = {"depends_on_parameters": self.depends_on_parameters, "beats_random": self.beats_random}
         return {**asdict(self), **marks}
 
     @classmethod
     def from_dict(cls, values: JsonObject) -> MethodReport:
-        """The report of values that `to_dict` returned."""
+        """Return the report for values that `to_dict` returned."""
         deletion, insertion = (
             {key: Interval(**one) for key, one in values[name].items()} for name in ("deletion", "insertion")
         )
@@ -148,7 +150,7 @@ class SanityReport:
     methods: Sequence[MethodReport]
 
     def to_dict(self) -> dict[str, object]:
-        """The report as JSON values."""
+        """Return the report as JSON values."""
         return {"output": self.output, "frames": self.frames, "methods": [one.to_dict() for one in self.methods]}
 
     def __str__(self) -> str:
@@ -162,17 +164,19 @@ class SanityReport:
 
 @dataclass(frozen=True)
 class CheckedFrames:
-    """The frames that methods are checked on, spread over the trajectories."""
+    """The frames, from all trajectories, on which methods are checked."""
 
     observations: np.ndarray  # (B, H, W, C)
     state: State
-    """Before the observations."""
+    """The state before the observations."""
     trajectories: np.ndarray  # (B,)
     steps: np.ndarray  # (B,)
 
     @property
     def spread(self) -> slice:
-        """At most 16 of them, whose maps are computed again for every randomized layer."""
+        """Indices of at most 16 of them, at even distances, whose maps are computed again for every
+        randomized layer.
+        """
         return slice(0, None, -(-len(self.observations) // RANDOMIZED_FRAMES))
 
     def __getitem__(self, part: slice) -> CheckedFrames:
@@ -196,7 +200,7 @@ def sanity_checks(
         methods: names of saliency methods ("perturbation", "jacobian", ...; those that pages have) and
             "integrated_gradients LAYER"; all, with every layer, by default
         frames: number of frames, spread over the trajectories; a quarter of them, at most 16, for randomized weights
-        seed: of randomized weights, random orders and intervals
+        seed: seed of randomized weights, random orders and intervals
         output: "policy", "value", or another score
 
     Raises OptionError for an object that is not such an agent, an unknown method or output; SamplesError for samples
@@ -209,7 +213,7 @@ def sanity_checks(
 
 
 def chosen_methods(agent: Agent, methods: Sequence[str] | None, frames: int) -> list[str]:
-    """Names of the methods to check: all by default. Raises OptionError as `sanity_checks` does."""
+    """Return the names of the methods to check, by default of all. Raises OptionError as `sanity_checks` does."""
     agent = require(agent, "forward", "gradients", "tails", for_="sanity_checks")
     check_count("frames", frames)
     layers = layer_methods(agent)
@@ -231,7 +235,8 @@ def check_method(
 ) -> tuple[MethodReport, np.ndarray]:
     """Check one method.
 
-    Also returns its maps (S + 1, b, H, W) of `frames[frames.spread]`: of the trained agent, then of S randomized ones.
+    Also return its maps (S + 1, b, H, W) of `frames[frames.spread]`, those of the trained agent, then of S randomized
+    ones.
     """
     method, few = find_method(agent, name), frames[frames.spread]
     observations, state = frames.observations, frames.state
@@ -257,7 +262,7 @@ def find_method(agent: Agent, name: str) -> SaliencyMethod:
 
 
 def layer_methods(agent: Agent) -> dict[str, SaliencyMethod]:
-    """Integrated gradients of each layer, which pages show as attribution, as saliency methods."""
+    """Return integrated gradients of each layer as saliency methods. Pages show them as attribution."""
     parameters = {"steps": PATH_STEPS, "quadrature": "midpoint"}
     return {
         f"integrated_gradients {layer.name}": SaliencyMethod(
@@ -275,7 +280,7 @@ def _attribute(
 
 
 def choose_frames(trajectories: Trajectories, frames: int) -> CheckedFrames:
-    """Frames spread over all trajectories. Raises SamplesError if there are none."""
+    """Return frames at even distances from all trajectories. Raises SamplesError if there are none."""
     ends = np.cumsum([trajectories.steps(row) for row in range(len(trajectories))], dtype=int)
     total = int(ends[-1]) if len(ends) else 0
     if not total:
@@ -293,7 +298,7 @@ def choose_frames(trajectories: Trajectories, frames: int) -> CheckedFrames:
 
 
 def randomized_layers(agent: Agent) -> dict[str, list[str]]:
-    """Names of the parameters of each layer, from the outputs down; none for an agent whose cannot be set."""
+    """Return the names of the parameters of each layer, from the outputs down, or none if parameters cannot be set."""
     layers: dict[str, list[str]] = {}
     if has(agent, "other_parameters"):
         for name in cast(BatchedAgent, agent).parameters():
@@ -303,10 +308,10 @@ def randomized_layers(agent: Agent) -> dict[str, list[str]]:
 
 
 def _randomized(agent: Agent, seed: int) -> Iterator[tuple[str, Agent]]:
-    """The agent with the layers of its parameters randomized, one after another, from the outputs down.
+    """Yield the agent after randomizing each further layer of its parameters, from the outputs down.
 
-    Each parameter is drawn from a normal distribution with its trained mean and standard deviation, so that activations
-    keep their scale.
+    Each parameter is drawn from a normal distribution with its trained mean and standard deviation, so activations keep
+    their scale.
     """
     rng = np.random.default_rng(seed)
     randomized: dict[str, np.ndarray] = {}
@@ -323,7 +328,7 @@ def _randomized(agent: Agent, seed: int) -> Iterator[tuple[str, Agent]]:
 
 
 def _agreement(trained: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-    """Mean rank correlation and structural similarity of maps (B, H, W); constant maps agree with nothing."""
+    """Return the mean rank correlation and structural similarity of maps (B, H, W). Constant maps have agreement 0."""
     from scipy.stats import spearmanr
 
     correlations = [
@@ -340,7 +345,9 @@ def _scaled(image: np.ndarray) -> np.ndarray:
 
 
 def structural_similarity(a: np.ndarray, b: np.ndarray) -> float:
-    """SSIM of two images (H, W) in 0..1 (Wang, Bovik, Sheikh and Simoncelli, 2004), with Gaussian windows."""
+    """Return the SSIM of two images (H, W) in 0..1 (Wang, Bovik, Sheikh and Simoncelli, 2004), with Gaussian
+    windows.
+    """
     from scipy.ndimage import gaussian_filter
 
     def local(x: np.ndarray) -> np.ndarray:
@@ -355,7 +362,7 @@ def structural_similarity(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _relative_error(attribution: Attribution) -> float:
-    """Mean |completeness error|, relative to the mean |difference from the baseline|."""
+    """Return the mean |completeness error|, relative to the mean |difference from the baseline|."""
     difference = np.abs(attribution.scores - attribution.scores_at_baseline).mean()
     return float(np.abs(attribution.completeness_error).mean() / difference) if difference else 0.0
 

@@ -1,11 +1,11 @@
-"""Directions in the space of recurrent states: `rl_clarity.fit_directions`.
+"""`rl_clarity.fit_directions` finds directions in the space of recurrent states.
 
 A state h (H,) is standardized with the mean and scale of the states that the directions are fitted to, and written as a
 combination of D directions, the rows of `basis` (D, H):
 
     s = ((h - mean) / scale) pinv(basis),    h ~ mean + scale (s basis).
 
-Coordinates s are those of the nearest point that the directions span (least squares), for every method.
+For every method, coordinates s are those of the nearest point in the span of the directions (least squares).
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from rl_clarity.reduction.nmf import ChannelReduction
 from rl_clarity.reduction.stability import matched_similarity
 
 CLASSIFIER = "classifier"
-"""The method that needs labels, beside those of `REDUCTIONS`."""
+"""The method that needs labels, in addition to those of `REDUCTIONS`."""
 FEWEST_STATES = 4
 FIT_ROWS = 20_000
-"""Rows that directions are fitted to; a random part of more states."""
+"""Largest number of rows that directions are fitted to. Of more states, a random subset is used."""
 CHECK_ROWS = 5_000
-"""Rows of the fits that stability is measured with."""
+"""Largest number of rows of the fits by which stability is measured."""
 HELD_OUT = 0.25
-"""Share of the rows that a classifier is tested on."""
+"""Share of the rows on which a classifier is tested."""
 MAX_ITERATIONS = 500
 
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """D directions in the space of states (H,), and the statistics that states are standardized with."""
+    """D directions in the space of states (H,), and the mean and scale that standardize states."""
 
     mean: np.ndarray  # (H,)
     scale: np.ndarray  # (H,): above 0
-    basis: np.ndarray  # (D, H): of standardized states
+    basis: np.ndarray  # (D, H): directions of standardized states
     method: str = "pca"
     names: tuple[str, ...] = ()
     """A name for each direction; by default its index, counted from 0."""
@@ -51,11 +51,11 @@ class Directions:
     half_stability: np.ndarray | None = None  # (D,)
     """|cosine| with the matching direction of fits to each half of the data."""
     explained: np.ndarray | None = None  # (D,)
-    """Of principal components: the share of the variance of standardized states."""
+    """For principal components, the share of the variance of standardized states."""
     auc: np.ndarray | None = None  # (D,)
-    """Of classifiers: area under the ROC curve on the part of the data that they were not fitted to."""
+    """For classifiers, the area under the ROC curve on held-out data."""
     dropped: int = 0
-    """Rows that were left out of the fit as outliers."""
+    """Number of rows that were excluded from the fit as outliers."""
 
     def __post_init__(self) -> None:
         mean, scale = (np.asarray(values, np.float64) for values in (self.mean, self.scale))
@@ -76,12 +76,12 @@ class Directions:
 
     @functools.cached_property
     def vectors(self) -> np.ndarray:
-        """(D, H): by how much a state changes where a coordinate grows by 1."""
+        """(D, H): change of a state when a coordinate grows by 1."""
         return self.scale * self.basis
 
     @functools.cached_property
     def readout(self) -> np.ndarray:
-        """(H, D): the gradient of each coordinate with respect to the state."""
+        """(H, D): gradient of each coordinate with respect to the state."""
         return np.linalg.pinv(self.basis) / self.scale[:, None]
 
     def to(self, states: np.ndarray) -> np.ndarray:
@@ -89,11 +89,12 @@ class Directions:
         return np.asarray((self._checked(states) - self.mean) @ self.readout)
 
     def back(self, coordinates: np.ndarray) -> np.ndarray:
-        """Return states (..., H) of coordinates (..., D)."""
+        """Return the states (..., H) with coordinates (..., D)."""
         return np.asarray(self.mean + np.asarray(coordinates, np.float64) @ self.vectors)
 
     def pull(self, gradient: np.ndarray) -> np.ndarray:
-        """Return the gradient (..., D) with respect to coordinates from that (..., H) with respect to the state.
+        """Return the gradient (..., D) with respect to coordinates, from the gradient (..., H) with respect to the
+        state.
 
         The chain rule for `back`: df/ds = df/dh (scale basis)^T.
         """
@@ -101,18 +102,18 @@ class Directions:
 
     @property
     def stability(self) -> np.ndarray:
-        """(D,): the smaller of `seed_stability` and `half_stability`; NaN where they were not measured."""
+        """(D,): the smaller of `seed_stability` and `half_stability`, or NaN if they were not measured."""
         parts = [part for part in (self.seed_stability, self.half_stability) if part is not None]
         return np.min(parts, axis=0) if parts else np.full(len(self), np.nan)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return all that defines the directions, as arrays by name, for `Directions.from_arrays`."""
+        """Return everything that defines the directions, as arrays by name, for `Directions.from_arrays`."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {name: np.asarray(value) for name, value in values.items() if value is not None}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Directions:
-        """Return the directions that `arrays` describe."""
+        """Return the directions that `arrays` returned as arrays."""
         plain: dict[str, Any] = dict(arrays)
         texts = {"method": str(plain["method"]), "names": tuple(map(str, plain["names"]))}
         return cls(**{**plain, **texts, "dropped": int(plain["dropped"])})
@@ -135,8 +136,8 @@ def fit_directions(
 ) -> Directions:
     """Fit directions to recurrent states (N, H).
 
-    The same states, options and seed give the same directions. They have at most as many directions as states have
-    dimensions.
+    The same states, options and seed give the same directions. The number of directions is at most the number of
+    dimensions of states.
 
     - `pca`: principal components of standardized states, orthonormal.
     - `ica`: independent components: FastICA (Hyvärinen 1999, "Fast and robust fixed-point algorithms for independent
@@ -145,7 +146,7 @@ def fit_directions(
     - `nmf`: non-negative factors of states minus their minimum; `nmf_positive`: of the positive part of states.
     - `units`: the units of the state with the largest variance.
     - `classifier`: a logistic regression for each of `labels`; the coordinate is its logit without the bias, and `auc`
-      says how well it separates states that it was not fitted to, the last quarter of the rows.
+    measures how well it separates held-out states, the last quarter of the rows.
 
     Stability is measured by fits with two other seeds, and to the first and the second half of the rows. Directions are
     matched one to one, so that the sum of the |cosines| of `vectors` is largest.
@@ -157,7 +158,7 @@ def fit_directions(
         count: Number of directions; a share below 1: the fewest principal components with that share of the variance
             (`pca` and `ica`).
         seed: Of the choice of rows, and of the fit.
-        labels: (N,) true or false for each state, or several by name. Needed by `classifier` alone.
+        labels: (N,) true or false for each state, or several such arrays by name. Only for `classifier`.
         outliers: Leave out states whose distance to the nearest other one is more than this multiple of the median of
             these distances; `dropped` counts them.
 
@@ -204,7 +205,9 @@ def fit_directions(
 def _stability(
     directions: Directions, fit: Callable[[slice, int, int | float], Directions], rows: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """|cosine| (D,) with the matching directions of fits with other seeds, and of fits to each half of the rows."""
+    """Return the |cosine| (D,) with the matching directions of fits with other seeds, and that of fits to each half of
+    the rows.
+    """
 
     def similarity(part: slice, other_seed: int) -> np.ndarray:
         try:
@@ -220,7 +223,7 @@ def _stability(
 
 
 def _standardized(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Mean and scale (H,) of rows (N, H), the standardized rows, and which dimensions (H,) vary."""
+    """Return the mean and scale (H,) of rows (N, H), the standardized rows, and which dimensions (H,) vary."""
     mean, scale = rows.mean(axis=0), rows.std(axis=0)
     varies = scale > 1e-9 * max(1.0, float(np.abs(rows).max()))
     scale = np.where(varies, scale, 1.0)
@@ -256,7 +259,7 @@ def _fit_nmf_positive(rows: np.ndarray, count: int, seed: int) -> Directions:
 
 
 def _non_negative_factors(rows: np.ndarray, origin: np.ndarray, count: int, seed: int) -> Directions:
-    """Factors of rows less an origin (H,), which is the zero of their coordinates."""
+    """Return the non-negative factors of rows less an origin (H,), which becomes the zero of their coordinates."""
     reduction = ChannelReduction.fit(
         np.maximum(rows - origin, 0).astype(np.float32), count, seed, max_rows=None, random_start=seed > 0
     )
@@ -274,9 +277,10 @@ UNITS = Reduction("unit", _fit_units, non_negative=True)
 
 
 def _principal_components(standardized: np.ndarray, count: int | float) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of the variance (K,) and axes (K, H) of the first components with any; the largest weight is positive.
+    """Return the shares of the variance (K,) and the axes (K, H) of the first components. The largest weight of each
+    axis is positive.
 
-    They are `count`, or have that share of the variance.
+    There are `count` components, or as many as have that share of the variance.
     """
     covariance = standardized.T @ standardized / len(standardized)
     values, vectors = np.linalg.eigh(covariance)
@@ -290,14 +294,15 @@ def _principal_components(standardized: np.ndarray, count: int | float) -> tuple
 
 
 def _independent_components(whitened: np.ndarray, seed: int) -> np.ndarray:
-    """The rotation (D, D) of whitened rows (n, D) to independent components."""
+    """Return the rotation (D, D) of whitened rows (n, D) to independent components."""
     from sklearn.decomposition import FastICA
     from sklearn.exceptions import ConvergenceWarning
 
     count = whitened.shape[1]
     start = np.linalg.qr(np.random.default_rng(seed).normal(size=(count, count)))[0]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # its stability says how far a component can be relied on
+        # ignore warnings, because the stability shows how reliable a component is
+        warnings.simplefilter("ignore", ConvergenceWarning)
         fitted = FastICA(whiten=False, w_init=start, max_iter=MAX_ITERATIONS, tol=1e-5).fit(whitened)
     rotation = np.asarray(fitted.components_)
     sources = whitened @ rotation.T
@@ -340,7 +345,7 @@ def _named_labels(labels: Mapping[str, np.ndarray] | np.ndarray | None, count: i
 
 
 def _inliers(rows: np.ndarray, factor: float) -> np.ndarray:
-    """Which rows (n,) have a neighbor no farther than `factor` times the median of these distances."""
+    """Return which rows (n,) have another row no farther than `factor` times the median distance to the nearest row."""
     from sklearn.neighbors import NearestNeighbors
 
     if not factor >= 1:

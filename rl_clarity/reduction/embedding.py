@@ -1,7 +1,7 @@
-"""Positions in the plane for points of many dimensions, such as states: `rl_clarity.embed`.
+"""`rl_clarity.embed` places points of many dimensions, such as states, in the plane.
 
-Distances between groups of t-SNE, and the groups' sizes, mean little, and small perplexities make groups of noise: see
-Wattenberg et al. 2016, "How to use t-SNE effectively", https://distill.pub/2016/misread-tsne.
+In maps by t-SNE, distances between groups and sizes of groups mean little, and small perplexities produce groups of
+noise; see Wattenberg et al. 2016, "How to use t-SNE effectively", https://distill.pub/2016/misread-tsne.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from rl_clarity.base.errors import DependencyError, OptionError
 
 Method = Literal["tsne", "pca", "umap"]
 FITTED_ON = 5000
-"""Points that t-SNE and UMAP are fitted on at most, by default."""
+"""Default of the largest number of points to which t-SNE and UMAP are fitted."""
 NEIGHBORS = 15
-"""Fitted points whose positions decide that of another one."""
+"""Number of fitted points whose positions decide that of another point."""
 Placement = Callable[[np.ndarray], np.ndarray]
 
 
@@ -40,8 +40,9 @@ def embed(
     Args:
         points: Numbers, finite; further axes are flattened.
         method: `tsne`, `pca` or `umap`.
-        perplexity: Of t-SNE: the number of neighbors that a point has, about. For UMAP it is that number.
-        seed: Of the choice of points that t-SNE and UMAP are fitted on, and of UMAP.
+        perplexity: Perplexity of t-SNE, approximately the number of neighbors of a point. For UMAP it is the number of
+        neighbors.
+        seed: Seed of the choice of points to which t-SNE and UMAP are fitted, and of UMAP.
         fitted_on: The number of these points.
 
     Raises:
@@ -71,12 +72,14 @@ def embed(
 
 
 def usable_perplexity(perplexity: float, count: int) -> float:
-    """The perplexity for a map that is fitted on `count` points, which must have about three times as many."""
+    """Return the perplexity for a map that is fitted to `count` points, of which there must be about three times as
+    many.
+    """
     return min(perplexity, max(1.0, (count - 1) / 3))
 
 
 def place_among(fitted: np.ndarray, positions: np.ndarray) -> Placement:
-    """Return the function that places points among fitted ones (n, D), whose positions (n, 2) are known."""
+    """Return a function that places points among fitted ones (n, D) with known positions (n, 2)."""
     from sklearn.neighbors import KNeighborsRegressor
 
     neighbors = KNeighborsRegressor(min(NEIGHBORS, len(fitted)), weights="distance").fit(_rows(fitted), positions)
@@ -115,7 +118,7 @@ def _tsne(rows: np.ndarray, start: np.ndarray, perplexity: float) -> np.ndarray:
     # scikit-learn would scale by the deviation of the first component, which is 0 for equal points.
     start = start * np.float32(1e-4 / max(float(start[:, 0].std()), 1e-12))
     fitted = TSNE(2, perplexity=perplexity, init=start, random_state=0)
-    # Its threads add in another order, and wait for each other many times longer than they compute on a busy machine.
+    # Use one thread: several add in another order, and on a busy machine mostly wait for each other.
     with threadpool_limits(1):
         return np.asarray(fitted.fit_transform(rows), np.float32)
 

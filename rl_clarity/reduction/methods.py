@@ -14,17 +14,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reduction:
-    """A way to describe rows of numbers by a few directions."""
+    """A method that describes rows of numbers by a few directions."""
 
     label: str
-    """What pages call its directions: `PCA`."""
+    """Label of its directions on pages, such as `PCA`."""
     fit: Callable[[Any, Any, int], Directions]
-    """Takes rows (N, H) of float64, the number of directions, and a seed.
+    """A function of rows (N, H) float64, the number of directions, and a seed.
 
     The number may be a share of the variance, below 1, if the reduction has `shares`.
     """
     non_negative: bool = False
-    """Whether rows without negative numbers give directions without any, which features of layers need."""
+    """Whether rows without negative numbers give directions without negative numbers, which features of
+    layers require."""
     shares: bool = False
 
 
@@ -36,4 +37,4 @@ REDUCTIONS: Registry[Reduction] = Registry(
     },
     noun="reduction",
 )
-"""Reductions by name. `REDUCTIONS.register` and entry points add to them."""
+"""Reductions by name. `REDUCTIONS.register` and entry points add reductions."""

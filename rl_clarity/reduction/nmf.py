@@ -1,7 +1,7 @@
-"""Channel reduction by non-negative matrix factorization (Olah et al., The Building Blocks of Interpretability, 2018).
+"""Reduce channels by non-negative matrix factorization (Olah et al., The Building Blocks of Interpretability, 2018).
 
-Attribution is split into its positive and its negative part, both non-negative. The rows of X are positions; X ~ W H,
-where the K components H are fitted once for a layer: H are the features, W their strengths.
+Attribution is split into its positive and its negative part, both non-negative. The rows of X are positions, and X ~ W
+H, where the K components H are fitted once per layer. H are the features, and W their strengths.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from rl_clarity.base.threads import in_threads, single_threaded
 from rl_clarity.reduction.methods import REDUCTIONS
 
 FIT_ROWS = 20_000
-"""Rows used for fitting: the same reconstruction error as with 200,000 in a twentieth of the time."""
+"""Number of rows used for fitting, with which the reconstruction error is that of 200,000 rows in a twentieth of the
+time."""
 BLOCK = 2**14
-"""Rows solved together: enough to occupy the threads, few enough for the cache of a core."""
+"""Number of rows solved together, which occupies the threads and fits into the cache of a core."""
 MAX_SWEEPS = 200
 CHECK_EVERY = 4
 TOLERANCE = 1e-5
 
 _warnings_lock = threading.Lock()
-"""Filters of warnings belong to all threads."""
+"""A lock, because filters of warnings belong to all threads."""
 
 
 class ChannelReduction:
@@ -45,9 +46,9 @@ class ChannelReduction:
         gram = components.astype(np.float64) @ components.T.astype(np.float64)
         squares = np.diag(gram)
         self._used = np.flatnonzero(squares > 0)  # zero components get zero weights
-        # Initial weights: unconstrained least squares, slightly damped because components may be similar.
+        # Start from unconstrained least squares, slightly damped because components may be similar.
         damped = gram + 1e-6 * max(np.trace(gram), 1e-30) * np.eye(len(gram))
-        # Products with components, and what a weight takes from them, are relative to the component's square.
+        # Products with components, and their changes by a weight, are relative to the component's square.
         units = np.where(squares > 0, squares, 1)
         self._start = (np.linalg.inv(damped) * units).astype(np.float32)
         self._scaled_components = (components / units[:, None]).astype(np.float32)
@@ -141,9 +142,9 @@ class ChannelReduction:
         return self.reconstruction_errors(attribution)[0]
 
     def reconstruction_errors(self, attribution: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the reconstruction error, and that (K,) at the positions where each feature has the largest part.
+        """Return the reconstruction error, and the errors (K,) at the positions where each feature is the largest.
 
-        The latter is NaN for a feature that has it nowhere. Raises OptionError for another number of channels.
+        The latter is NaN for a feature that is nowhere the largest. Raises OptionError for another number of channels.
         """
         rows, count = self._to_rows(attribution), len(self.components)
         norms = np.linalg.norm(self.components, axis=1)
@@ -175,9 +176,10 @@ class ChannelReduction:
         return covered / (covered + left) if covered else 0.0
 
     def with_next_component(self, attribution: np.ndarray) -> ChannelReduction:
-        """Return a reduction with one more component, which reconstructs most of what is left of attribution (..., c).
+        """Return a reduction with one more component, which reconstructs the most of the remaining attribution (...,
+        c).
 
-        The other components stay: a fit of as many components is at least as good.
+        The other components do not change, so a fit of all components is at least as good.
         """
         rows = self._to_rows(attribution)
         parts = (np.maximum(rows, 0), np.maximum(-rows, 0))
@@ -187,7 +189,7 @@ class ChannelReduction:
         return ChannelReduction(np.concatenate([self.components, component[None].astype(np.float32)]))
 
     def _to_rows(self, x: np.ndarray) -> np.ndarray:
-        """Rows (n, c) of an array (..., c)."""
+        """Return an array (..., c) as rows (n, c)."""
         channels = self.components.shape[1]
         if np.shape(x)[-1:] != (channels,):
             raise OptionError(
@@ -216,7 +218,9 @@ class ChannelReduction:
         return solution.T
 
     def _sweep(self, weights: np.ndarray, target: np.ndarray, times: int) -> None:
-        """Minimize over each weight in turn, in place (K, n); without other arrays it takes two thirds of the time."""
+        """Minimize over one weight after another, in place (K, n), because other arrays would take half as much time
+        again.
+        """
         best = np.empty(weights.shape[1], np.float32)
         for _ in range(times):
             for k in self._used:
@@ -232,7 +236,7 @@ def check_reduction(option: str, method: str) -> None:
 
 
 def _rows(array: np.ndarray) -> np.ndarray:
-    """Rows (n, c) of an array (..., c), float32."""
+    """Return an array (..., c) as rows (n, c) float32."""
     array = np.asarray(array, np.float32)
     if array.ndim == 0:
         raise OptionError(f"{array!r} must be an array (..., c) whose last axis is the channels of a layer")
@@ -253,7 +257,7 @@ def _sample_rows(rows: np.ndarray, count: int | None, rng: np.random.Generator) 
     if not np.isfinite(squares).all():
         raise OptionError("the attribution has NaN or infinite values, so features cannot be fitted to it")
     sampled = count is not None and np.count_nonzero(squares) > count
-    if sampled:  # as Generator.choice does it, in a fifth of the memory
+    if sampled:  # equivalent to Generator.choice, in a fifth of the memory
         cumulative = np.cumsum(squares)
         chosen = cumulative.searchsorted(rng.random(count) * cumulative[-1], side="right")
     else:

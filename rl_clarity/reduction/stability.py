@@ -1,4 +1,4 @@
-"""How much components depend on the seed of their factorization, and on the data."""
+"""Measure how much components depend on the seed of their factorization, and on the data."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import numpy as np
 from rl_clarity.reduction.nmf import ChannelReduction
 
 FITS = 2
-"""Other fits that a reduction is compared with."""
+"""Number of other fits with which a reduction is compared."""
 ROWS = 2_000
-"""Rows of each: a tenth of those of the reduction itself, which bounds the cost."""
+"""Number of rows of each fit, a tenth of those of the reduction, which bounds the cost."""
 
 
 def stability(reduction: ChannelReduction, attribution: np.ndarray, seed: int = 0, method: str = "nmf") -> np.ndarray:
     """Return the similarity (K,), from 0 to 1, of each component to its counterpart in fits with other seeds.
 
-    Those start from random numbers, with rows of the same attribution (..., c). Components are paired one to one, so
-    that the sum of their cosine similarities is largest; the result is the mean over the fits.
+    These fits start from random numbers, with rows of the same attribution (..., c). Components are matched one to one
+    so that the sum of their cosine similarities is largest; the result is the mean over the fits.
     """
     count = len(reduction.components)
     total = np.zeros(count)
@@ -29,7 +29,7 @@ def stability(reduction: ChannelReduction, attribution: np.ndarray, seed: int = 
 def matched_similarity(components: np.ndarray, others: np.ndarray, *, absolute: bool = False) -> np.ndarray:
     """Return the cosine similarity (K,) of components (K, c) with their counterparts among others (L, c).
 
-    They are paired one to one, so that the sum of similarities, or of their absolute values, is largest; it is 0 for
+    They are matched one to one so that the sum of similarities, or of their absolute values, is largest. It is 0 for
     components without a counterpart.
     """
     from scipy.optimize import linear_sum_assignment

@@ -1,4 +1,4 @@
-"""`rl_clarity.SwapDirections`: exchange or collapse directions of an agent's recurrent state as it plays."""
+"""`rl_clarity.SwapDirections` exchanges or collapses directions of an agent's recurrent state as it plays."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ class SwapDirections(StateEdit):
 
         h' = h + back-projection of (s' - s),
 
-    so that what the directions do not span stays. On the increment, the same is done with the difference of the states
-    after and before the step. To swap twice changes nothing, and to collapse twice is to collapse once.
+    so components outside the span of the directions do not change. On the increment, the same is done with the
+    difference of the states
+    after and before the step. Swapping twice changes nothing, and collapsing twice is the same as collapsing once.
 
     Args:
         swaps: `{10: 12, 5: None}` exchanges the directions 10 and 12, and collapses 5; counted from 0
-        directions: of the state, or of the part of it that is changed: `rl_clarity.fit_directions`
+        directions: directions of the state, or of the part that is changed, from `rl_clarity.fit_directions`
         on: `state`, or `increment`: what each step adds to the state
         layer: the part of the state: "state/0", "state/1"; or "state", all of them side by side
 
@@ -73,7 +74,7 @@ class SwapDirections(StateEdit):
 
     @functools.cached_property
     def _change(self) -> np.ndarray:
-        """(H, H): what is added to a state less its mean, h' - h = (h - mean) change, in float64."""
+        """(H, H): linear map from a state less its mean to its change, h' - h = (h - mean) change, in float64."""
         new = np.eye(len(self.directions))
         for source, target in self.swaps.items():
             new[:, source] = 0

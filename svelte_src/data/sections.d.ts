@@ -315,12 +315,12 @@ export interface BehaviorSection {
 
 /** An output that has maps. */
 export interface MapOutput {
-  /** `policy`, `value`, or `greedy`, which replaces the value for action values; `policy` is then all of them. Signed maps of `policy` are of the logit, or value, of the best action. */
+  /** `policy`, `value`, or `greedy`, which replaces the value for action values. For action values, `policy` stands for all of them. Signed maps of `policy` are those of the best action's logit or value. */
   id: string;
   label: string;
 }
 
-/** The position of each cell's center in the frames that are shown, as shares of their height and width. */
+/** The position of each cell's center in the shown frames, as shares of their height and width. */
 export interface CellCenters {
   rows: number[];
   columns: number[];
@@ -330,18 +330,18 @@ export interface CellCenters {
 export interface MethodEntry {
   /** As in the option `saliency`. */
   name: string;
-  /** What the page calls it. */
+  /** Label of the method on the page. */
   label: string;
   parameters: Record<string, boolean | number | string>;
   /** Whether maps have negative values. */
   signed: boolean;
   outputs: MapOutput[];
-  /** Number of rows of cells gh. */
+  /** Number gh of rows of cells. */
   rows: number;
-  /** Number of columns gw. */
+  /** Number gw of columns of cells. */
   columns: number;
   centers: CellCenters;
-  /** For each trajectory and segment. */
+  /** Chunks by trajectory and segment. */
   maps: string[][];
   /** By output, the largest magnitude of each trajectory's maps; null for a trajectory without maps. */
   scales: Record<string, (number | null)[]>;
@@ -356,7 +356,7 @@ export interface SaliencySection {
   /** Every n-th step of a trajectory has maps. */
   every: number;
   methods: MethodEntry[];
-  /** On pages of recordings, how far what the agents that explain compute is what was recorded. */
+  /** On pages of recordings, the differences between the recorded outputs and those of the explained agents. */
   agreement?: string;
 }
 
@@ -456,14 +456,14 @@ export interface Column {
   label: string;
 }
 
-/** What sanity checks of saliency methods found. */
+/** Results of sanity checks of saliency methods. */
 export interface ChecksSection {
   /** Text above a generic or custom panel. */
   caption?: string;
   columns: Column[];
   /** Values by the column's key; a row with `trajectory` and `frame` links to the step. */
   rows: Record<string, unknown>[];
-  /** What `checks/report.json` contains. */
+  /** Content of `checks/report.json`. */
   report: Record<string, unknown>;
 }
 
@@ -493,7 +493,7 @@ export interface Bar {
   color?: string;
 }
 
-/** How much faster than other orders of pixels the order of the maps changes the output. */
+/** How much faster the order of the maps changes the output than other orders of pixels. */
 export interface CheckDeletion {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -501,7 +501,7 @@ export interface CheckDeletion {
   unit?: string;
 }
 
-/** The same when pixels of the blurred frame are restored. */
+/** The same, when pixels of the blurred frame are restored. */
 export interface CheckInsertion {
   /** Text above a generic or custom panel. */
   caption?: string;
