@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from rl_clarity.analyses.attribution import perturbation_saliency as perturbation_saliency
     from rl_clarity.analyses.attribution import select_layers as select_layers
     from rl_clarity.analyses.attribution import smooth_gradients as smooth_gradients
-    from rl_clarity.analyses.sanity import hint_share as hint_share
-    from rl_clarity.analyses.sanity import sanity_checks as sanity_checks
+    from rl_clarity.analyses.checks.methods import hint_share as hint_share
+    from rl_clarity.analyses.checks.methods import sanity_checks as sanity_checks
     from rl_clarity.base import errors as errors
     from rl_clarity.base.errors import ClarityError as ClarityError
     from rl_clarity.commands.ablate import ablate as ablate
@@ -123,7 +123,7 @@ _PUBLIC = {
     "gallery": "rl_clarity.pages.gallery",
     "generalized_advantage_estimation": "rl_clarity.recordings.advantages",
     "generate": "rl_clarity.commands.run",
-    "hint_share": "rl_clarity.analyses.sanity",
+    "hint_share": "rl_clarity.analyses.checks.methods",
     "influence": "rl_clarity.states.influence",
     "input_gradients": "rl_clarity.analyses.attribution",
     "input_integrated_gradients": "rl_clarity.analyses.attribution",
@@ -143,7 +143,7 @@ _PUBLIC = {
     "recompile_js": "rl_clarity.pages.document",
     "render_attribution": "rl_clarity.visualization.rendering",
     "run": "rl_clarity.commands.run",
-    "sanity_checks": "rl_clarity.analyses.sanity",
+    "sanity_checks": "rl_clarity.analyses.checks.methods",
     "select_layers": "rl_clarity.analyses.attribution",
     "smooth_gradients": "rl_clarity.analyses.attribution",
     "train": "rl_clarity.ppo",

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.analyses.sanity import COMPLETE, MethodReport, SanityReport
+from rl_clarity.analyses.checks.report import COMPLETE, MethodReport, SanityReport
 from rl_clarity.ppo.options import TrainOptions
 
 LICENSE = "License: MIT, like the project."

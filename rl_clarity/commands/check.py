@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal, overload
 
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.analyses.checks import ChecksOptions
-from rl_clarity.analyses.sanity import MethodReport, SanityReport
+from rl_clarity.analyses.checks.analysis import ChecksOptions
+from rl_clarity.analyses.checks.report import MethodReport, SanityReport
 from rl_clarity.base.parsing import parse
 from rl_clarity.commands.run import run
 from rl_clarity.jobs.forecast import Forecast

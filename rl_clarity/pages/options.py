@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rl_clarity.analyses.ablation import AblationOptions
 from rl_clarity.analyses.analysis import SubjectOptions
 from rl_clarity.analyses.attribution.files import AttributionOptions
 from rl_clarity.analyses.behavior import BehaviorOptions
-from rl_clarity.analyses.causal import AblationOptions
 from rl_clarity.analyses.checkpoints import ReferenceOptions
 from rl_clarity.analyses.feature_names import FeatureNameOptions
 from rl_clarity.analyses.features import ExampleOptions, FeatureOptions, check_defaults

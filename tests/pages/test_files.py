@@ -1,7 +1,6 @@
 import pytest
 
-from rl_clarity.analyses import causal as ablation
-from rl_clarity.analyses import saliency
+from rl_clarity.analyses import ablation, saliency
 from rl_clarity.analyses.attribution.files import chunk_name, rendered_name, rendered_scrub_name, totals_name
 from rl_clarity.analyses.features import examples_name, image_name, optimized_name, thumbnail_name
 from rl_clarity.analyses.trajectories import trajectory_entry

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from rl_clarity import cli
-from rl_clarity.analyses.sanity import MethodReport, Randomization, SanityReport
+from rl_clarity.analyses.checks.report import MethodReport, Randomization, SanityReport
 from rl_clarity.base.resources import models_directory
 from rl_clarity.base.statistics import Interval
 from rl_clarity.commands.ablate import AblationReport

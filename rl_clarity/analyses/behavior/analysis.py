@@ -15,12 +15,12 @@ from rl_clarity.agents.capabilities import PLAYING, require
 from rl_clarity.agents.edited_agent import edit
 from rl_clarity.agents.editing import Ablate
 from rl_clarity.agents.protocol import Agent
+from rl_clarity.analyses.ablation import AblationAnalysis, AblationOptions, read_changes
 from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
 from rl_clarity.analyses.attribution.analysis import AttributionAnalysis, attributed_outputs, attribution_inputs
 from rl_clarity.analyses.attribution.files import read_totals
 from rl_clarity.analyses.behavior.clips import Clip, write_clips
 from rl_clarity.analyses.behavior.options import BehaviorOptions
-from rl_clarity.analyses.causal import AblationAnalysis, AblationOptions, read_changes
 from rl_clarity.analyses.features import (
     FeaturesAnalysis,
     feature_layers,

@@ -9,8 +9,8 @@ import pytest
 
 import rl_clarity
 from rl_clarity.analyses.attribution.perturbation import PerturbationGrid
+from rl_clarity.analyses.checks.methods import find_method
 from rl_clarity.analyses.saliency import pixel_maps
-from rl_clarity.analyses.sanity import find_method
 from rl_clarity.base.errors import SamplesError
 from rl_clarity.base.statistics import bootstrap_interval
 from tests.analyses import hint_agents

@@ -10,8 +10,8 @@ import pytest
 
 import rl_clarity
 from rl_clarity.analyses.attribution.saliency import SaliencyMethod
+from rl_clarity.analyses.checks.methods import choose_frames, sanity_checks, structural_similarity
 from rl_clarity.analyses.saliency import METHODS
-from rl_clarity.analyses.sanity import choose_frames, sanity_checks, structural_similarity
 from rl_clarity.base.errors import OptionError
 from rl_clarity.formats.architectures import build
 from rl_clarity.recordings.samples import RaggedArray, Trajectories

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity.analyses import checks
 from rl_clarity.analyses.attribution.saliency import SaliencyMethod
+from rl_clarity.analyses.checks import analysis as checks
+from rl_clarity.analyses.checks.methods import sanity_checks
+from rl_clarity.analyses.checks.report import MethodReport
 from rl_clarity.analyses.saliency import METHODS
-from rl_clarity.analyses.sanity import MethodReport, sanity_checks
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.statistics import Interval
 from rl_clarity.pages.results import Page

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import rl_clarity
+from rl_clarity.analyses.ablation import ablation_changes, summarize
 from rl_clarity.analyses.attribution.integrated_gradients import attribute
-from rl_clarity.analyses.causal import ablation_changes, summarize
 from rl_clarity.pages.options import ORIGINAL
 from tests import colors
 from tests.fakes import TinyAgent

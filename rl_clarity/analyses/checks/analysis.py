@@ -15,17 +15,16 @@ from rl_clarity.agents.protocol import Agent
 from rl_clarity.agents.sites import short_names
 from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
 from rl_clarity.analyses.attribution.deletion import STEPS, deletion_area, random_maps
-from rl_clarity.analyses.saliency import METHODS
-from rl_clarity.analyses.sanity import (
+from rl_clarity.analyses.checks.methods import (
     RANDOMIZED_FRAMES,
-    MethodReport,
-    SanityReport,
     check_method,
     choose_frames,
     chosen_methods,
     find_method,
     randomized_layers,
 )
+from rl_clarity.analyses.checks.report import MethodReport, SanityReport
+from rl_clarity.analyses.saliency import METHODS
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.keys import JsonObject, as_json, to_plain
 from rl_clarity.base.parsing import check_minimum
