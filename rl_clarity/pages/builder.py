@@ -328,16 +328,17 @@ def _analyses(options: AnyOptions, kinds: Sequence[str]) -> list[tuple[Analysis[
 
 
 def _plugin_keys(options: AnyOptions) -> dict[str, str]:
-    """Return a hash of code and options of each analysis of another package, and of the entries that options name.
+    """Return a hash of code and options of each analysis of another package, and of other code of packages.
 
-    Options that `analyses` gives to an analysis of the package are hashed, too.
+    The latter belongs to the kind of page, and to entries of registries that options name. Options that `analyses`
+    gives to an analysis of the package are hashed, too.
     """
     kinds = _kinds(options)
     parts: dict[str, tuple[object, ...]] = {
         kind: (ANALYSES.source(kind), options.analyses.get(kind), option_sources(own))
         for kind, (_, own) in zip(kinds, _analyses(options, kinds), strict=True)
     }
-    parts["options"] = (option_sources(options),)
+    parts["page"] = (PAGE_KINDS.source(options.page_kind), option_sources(options))
     return {kind: cache_key(list(values)) for kind, values in parts.items() if any(values)}
 
 

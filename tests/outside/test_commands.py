@@ -16,6 +16,15 @@ from tests.pipeline.small import record_tasks
 from tests.plugins import forget
 
 
+def change(packages: Path, name: str, monkeypatch: pytest.MonkeyPatch, before: str, after: str) -> None:
+    """Replace text in the module of an installed extension."""
+    file = packages / name / f"outside_{name}.py"
+    assert before in file.read_text()
+    file.write_text(file.read_text().replace(before, after))
+    forget(monkeypatch, file)
+    EXTENSIONS[name][0].unregister(name)
+
+
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with installed(tmp_path_factory.mktemp("packages")) as folder:
@@ -74,12 +83,15 @@ class TestRun:
         assert '"seeds"' in groups["Checkpoint"]
         assert '"line"' in groups["Environment"]
 
-    def test_writes_a_page_of_the_kind(self, folder: Path) -> None:
+    def test_writes_a_page_of_the_kind(self, folder: Path, packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         output = folder / "scores"
         results = execute(output, "run", folder / "agent.seed", output, *RUN, "--page-kind", "scores")
         assert results.manifest["title"] == "Scores in line"
         assert [section["kind"] for section in results.manifest["sections"]] == ["trajectories", "rewards"]
         assert results.manifest["page"]["fields"][0]["name"] == "limit"
+        change(packages, "scores", monkeypatch, "Scores in", "Points in")
+        results = execute(output, "run", folder / "agent.seed", output, *RUN, "--page-kind", "scores", "--force")
+        assert results.manifest["title"] == "Points in line"
 
     @pytest.mark.parametrize(
         ("name", "before", "after", "stage"),
@@ -97,13 +109,8 @@ class TestRun:
         with record_tasks(monkeypatch) as tasks:
             execute(folder / "page", *words, "--force")
         assert not tasks
-        file = packages / name / f"outside_{name}.py"
-        source = file.read_text()
-        assert before in source
-        for text in (source.replace(before, after), source):
-            file.write_text(text)
-            forget(monkeypatch, file)
-            EXTENSIONS[name][0].unregister(name)
+        for texts in ((before, after), (after, before)):
+            change(packages, name, monkeypatch, *texts)
             with record_tasks(monkeypatch) as tasks:
                 execute(folder / "page", *words, "--force")
             assert any(task.startswith(stage) for task in tasks)
