@@ -65,9 +65,9 @@ def check_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
     """Return the section of the card about saliency methods, or nothing without facts."""
     if facts is None:
         return []
-    methods = [MethodReport.from_dict(one) for one in facts["methods"]]
-    unchanged = [one for one in methods if one.randomization and not one.depends_on_parameters]
-    slow = [one for one in methods if not one.beats_random]
+    methods = [MethodReport.from_dict(method) for method in facts["methods"]]
+    unchanged = [method for method in methods if method.randomization and not method.depends_on_parameters]
+    slow = [method for method in methods if not method.beats_random]
     lines = [
         "## Can saliency maps of this agent be trusted?",
         "",
@@ -100,7 +100,7 @@ def check_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
         )
     else:
         lines.append("- Removing pixels in the order of any method's maps changes the output faster than at random.")
-    if incomplete := [one for one in methods if not one.adds_up]:
+    if incomplete := [method for method in methods if not method.adds_up]:
         lines.append(f"- **Fails:** a gap of more than {COMPLETE:.0%} is left by: {_names(incomplete)}.")
     command = f"rl-clarity check models:{name} out/{name.replace('/', '-')}-check --frames {facts['frames']}"
     return [*lines, "", "To repeat it:", "", "```sh", command, "```", ""]
@@ -119,7 +119,7 @@ def _check_row(method: MethodReport) -> str:
 
 
 def _names(methods: Sequence[MethodReport]) -> str:
-    return "; ".join(one.label for one in methods)
+    return "; ".join(method.label for method in methods)
 
 
 def simulator_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:

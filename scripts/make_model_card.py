@@ -178,7 +178,9 @@ def ablation_facts(report: AblationReport, note: str) -> dict[str, Any]:
             "length": numbers(row["length"]),
             "causes": {cause: numbers(row["causes"][cause]) for cause in causes},
             # Keep significant differences only, because most actions are rare.
-            "actions": {k: numbers(one) for k, one in row["actions"].items() if one["adjusted_p"] < SIGNIFICANT},
+            "actions": {
+                k: numbers(action) for k, action in row["actions"].items() if action["adjusted_p"] < SIGNIFICANT
+            },
         }
         for row in report.rows
     ]

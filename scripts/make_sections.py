@@ -126,7 +126,7 @@ def _python_entry(kind: type, key: Key) -> str:
 
 def _present(hint: object) -> object:
     """Return the type of a key that is present, without None."""
-    kinds = [one for one in alternatives(hint) if one is not type(None)]
+    kinds = [hint_type for hint_type in alternatives(hint) if hint_type is not type(None)]
     return kinds[0] if len(kinds) == 1 else hint
 
 

@@ -47,7 +47,7 @@ def check_behavior(agent: BatchedAgent, epsilon: float) -> None:
         if change > rounding:
             raise OptionError(
                 f"the network's {head} change by {change:.2g} when the same observations are computed again: they are "
-                "random, and so would be every explanation. Call dropout with training=self.training, and return "
+                "random, so explanations would be, too. Call dropout with training=self.training, and return "
                 f"logits in place of samples{ANYWAY}"
             )
         change = np.abs(values[:1] - alone[head]).max(initial=0)

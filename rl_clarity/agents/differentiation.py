@@ -118,7 +118,7 @@ class TensorFlowBackend(Backend):
                 scores = tf.unstack(tf.reduce_sum(selection * tail(point, *bypass)[:, None], axis=-1), axis=1)
             zero, weights = tf.UnconnectedGradients.ZERO, weight + tf.zeros_like(scores[0])
             gradients = [tape.gradient(score, point, weights, zero) for score in scores]
-            return [before + one for before, one in zip(total, gradients, strict=True)], tf.stack(scores)
+            return [before + gradient for before, gradient in zip(total, gradients, strict=True)], tf.stack(scores)
 
         return self.compile(step)
 
@@ -129,7 +129,7 @@ class TensorFlowBackend(Backend):
             with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
                 tape.watch(values)
                 result = function(values, *bypass)
-            return [tape.gradient(result, values, output_gradients=one) for one in gradients]
+            return [tape.gradient(result, values, output_gradients=gradient) for gradient in gradients]
 
         return self.compile(run)
 
@@ -264,7 +264,7 @@ class TorchBackend(Backend):
             with self._computing():
                 with torch.enable_grad():
                     result = function(point, *map(to_tensor, bypass))[: len(gradients[0])]
-                return [torch.autograd.grad(result, point, one, retain_graph=True)[0] for one in gradients]
+                return [torch.autograd.grad(result, point, gradient, retain_graph=True)[0] for gradient in gradients]
 
         return run
 

@@ -177,7 +177,7 @@ class TorchAgent(BatchedAgent):
             if without:
                 warnings.warn(
                     f"the {head} do not depend on the layers {', '.join(without)}: their attribution to these is 0. If "
-                    "a part is called several times with different inputs, each call is a layer of its own",
+                    "a submodule is called several times with different inputs, each call is a separate layer",
                     stacklevel=3,
                 )
 

@@ -20,13 +20,13 @@ def inspectable(torch: Any, module: Any) -> Any:
         raise OptionError(f"a {type(module).__name__} is not a torch.nn.Module; for a Keras model use KerasAgent")
     if isinstance(module, torch.jit.ScriptModule):
         raise OptionError(
-            f"a {type(module).__name__} of torch.jit has no parts that can be hooked: pass the module that it was "
+            f"a {type(module).__name__} of torch.jit has no submodules that can be hooked: pass the module that it was "
             "scripted or traced from, with its state_dict"
         )
     for name, part in module.named_modules():
         if hasattr(part, "_orig_mod"):
             raise OptionError(
-                f"the module's part {name!r} is from torch.compile and cannot be hooked: put the original module in "
+                f"the submodule {name!r} is from torch.compile and cannot be hooked: put the original module in "
                 f"its place, module.{name} = module.{name}._orig_mod"
             )
     return module

@@ -176,14 +176,14 @@ class TrainingAnalysis(Analysis[ReferenceOptions, TrainingSection]):
         numbers = results[self.task_name("numbers")]["checkpoints"]
         checkpoints = [
             CheckpointEntry(
-                agent=one.info.id,
-                recording=one.info.id.replace("agent", "recording"),
+                agent=checkpoint.info.id,
+                recording=checkpoint.info.id.replace("agent", "recording"),
                 name=facts.names[index],
                 step=facts.steps[index],
-                returns=read(MeanReturn, one.metadata["returns"], "returns"),
+                returns=read(MeanReturn, checkpoint.metadata["returns"], "returns"),
                 **numbers[index],
             )
-            for index, one in enumerate(_checkpoints(subject))
+            for index, checkpoint in enumerate(_checkpoints(subject))
         ]
         shown = ReferenceTrajectory(
             agent=reference.info.id,
@@ -204,8 +204,8 @@ class TrainingAnalysis(Analysis[ReferenceOptions, TrainingSection]):
 NOTES = (
     Note(
         "One episode, every checkpoint",
-        "Each checkpoint sees the observations of one trajectory, whatever it would have done itself; a "
-        "recurrent one has the state that it gets from seeing them. The divergence of the checkpoints is the "
+        "Each checkpoint gets the observations of one trajectory, regardless of its own actions; a "
+        "recurrent one follows them with its own state. The divergence of the checkpoints is the "
         "Jensen-Shannon divergence of their policies: the entropy of the mean policy less the mean entropy (Lin 1991).",
     ),
     Note(
@@ -325,7 +325,7 @@ def _follow(
         result, state = subject.agent.step(observations[now], state, firsts[now])
         outputs.append(result)
     joined: dict[str, Any] = {
-        name: np.concatenate([getattr(one, name) for one in outputs])
+        name: np.concatenate([getattr(output, name) for output in outputs])
         for name in ("policy_logits", "values", "q_values")
         if getattr(outputs[0], name) is not None
     }
@@ -335,7 +335,7 @@ def _follow(
 
 def _output_arrays(parts: Sequence[Outputs]) -> dict[str, np.ndarray | bytes]:
     def joined(name: str) -> np.ndarray | None:
-        arrays = [getattr(one, name) for one in parts]
+        arrays = [getattr(part, name) for part in parts]
         return None if arrays[0] is None else np.concatenate(arrays).astype(np.float32)
 
     logits, arrays = joined("policy_logits"), {"values": joined("values"), "q_values": joined("q_values")}
@@ -356,13 +356,13 @@ def _compare(subject: Subject, work: Work) -> TaskResult:
     outputs = list(saliency_outputs(subject)) if subject.options_of(SaliencyOptions).saliency else []
     facts = [
         {
-            **_behavior(one),
-            "totals": _mean_totals(one, outputs),
+            **_behavior(checkpoint),
+            "totals": _mean_totals(checkpoint, outputs),
             "correlation": {
                 output: map_correlation(_maps(own, output), _maps(shown[-1], output)) for output in outputs
             },
         }
-        for one, own in zip(checkpoints, shown, strict=True)
+        for checkpoint, own in zip(checkpoints, shown, strict=True)
     ]
     return TaskResult({"checkpoints": facts}, [DIVERGENCE, *([] if curve is None else [CURVE])])
 

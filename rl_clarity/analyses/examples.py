@@ -120,7 +120,7 @@ def _atlas(subject: Subject, layers: Sequence[PageLayer]) -> Atlas:
     for layer in layers:
         grids = load_features(subject.files, layer).grids.values()
         shown += [grid.indices for by_channel in grids for grid in by_channel]
-        shown += [one.places[..., 0] for one in load_facts(subject.files, layer).examples.values()]
+        shown += [example.places[..., 0] for example in load_facts(subject.files, layer).examples.values()]
     return Atlas.collect(shown, len(subject.observations.observations))
 
 
@@ -151,8 +151,8 @@ def _write_examples_task(subject: Subject, layers: Sequence[PageLayer], layer: P
             for part in ("totals", "peak")
         )
         for output in totals[0]:
-            parts = [one[output][:, :channels] for one in totals]
-            arrays |= effect_arrays(output, parts, [one[output] for one in peaks], subject.trajectories.firsts)
+            parts = [total[output][:, :channels] for total in totals]
+            arrays |= effect_arrays(output, parts, [peak[output] for peak in peaks], subject.trajectories.firsts)
             signs[output] = sign_shares(parts).tolist()
     meta = examples_meta(subject.options_of(FeatureOptions), options, layer)
     subject.files.write_chunk(name, arrays, meta)
@@ -202,9 +202,11 @@ def grid_arrays(grids: Mapping[float, Sequence[Examples]], atlas: Atlas) -> dict
 def example_arrays(facts: FeatureFacts, atlas: Atlas) -> dict[str, np.ndarray]:
     """Return examples by strength, histograms and overlap, in the form of the chunk of examples."""
     arrays = {"histogram": facts.histogram, "overlap": facts.overlap.astype(np.float32)}
-    for name, one in facts.examples.items():
-        arrays[name] = np.stack([atlas.find_cells(one.places[..., 0]), one.places[..., 1]], axis=-1).astype(np.int32)
-        arrays[f"{name}_strength"] = one.strengths
+    for name, example in facts.examples.items():
+        arrays[name] = np.stack([atlas.find_cells(example.places[..., 0]), example.places[..., 1]], axis=-1).astype(
+            np.int32
+        )
+        arrays[f"{name}_strength"] = example.strengths
     return arrays
 
 

@@ -122,7 +122,9 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, threads: int, r
     on_others = None
     if len(held_out):
         held_out_parts = (held_out[part] for part in slices(len(held_out), batch))
-        on_others = np.concatenate([_attribution(subject, layer, one, baseline).values[0] for one in held_out_parts])
+        on_others = np.concatenate(
+            [_attribution(subject, layer, held_out_part, baseline).values[0] for held_out_part in held_out_parts]
+        )
     judged = on_fitted if on_others is None else on_others
     sample = _some_positions(judged, COVERAGE_POSITIONS // len(judged), rng)
     reduction = fit_reduction(rows, options, layer.channels, sample, seed)

@@ -237,7 +237,7 @@ class StateMapAnalysis(Analysis[StateMapOptions, StateMapSection]):
     def tasks(self, subject: Subject, options: StateMapOptions) -> Iterable[Task]:
         if not options.state_map:
             return
-        points = sum(len(one) for one in mapped_steps(subject.trajectories))
+        points = sum(len(steps) for steps in mapped_steps(subject.trajectories))
         yield self.task(
             subject,
             self.task_name("map"),
@@ -276,11 +276,11 @@ def write_map(subject: Subject, work: Work) -> TaskResult:
     advantages = compute_advantages(subject)
     rows = [
         {key: values[chosen] for key, values in map_colors(played, advantages[t], t).items()} | {"episode": [t] * n}
-        for t, chosen in enumerate(np.array(one) for one in steps)
+        for t, chosen in enumerate(np.array(step) for step in steps)
         for n in [len(chosen)]
     ]
     colors = {key: np.concatenate([row[key] for row in rows]) for key in rows[0]}
-    places = {"trajectory": colors["episode"], "frame": np.concatenate([np.array(one) for one in steps])}
+    places = {"trajectory": colors["episode"], "frame": np.concatenate([np.array(step) for step in steps])}
     fitted_on = min(len(points), FITTED_ON)
     perplexity = usable_perplexity(options.state_map_perplexity, fitted_on)
     maps = []

@@ -62,7 +62,10 @@ class ActionHints(Wrapper):
 
     def _with_hints(self, step: Step) -> Step:
         self.expert_actions = self._actions(step.observations)
-        final = {i: self._painted(one[None], self._actions(one[None]))[0] for i, one in step.final_observations.items()}
+        final = {
+            i: self._painted(final_observation[None], self._actions(final_observation[None]))[0]
+            for i, final_observation in step.final_observations.items()
+        }
         observations = self._painted(step.observations, self.expert_actions)
         return dataclasses.replace(step, observations=observations, final_observations=final)
 

@@ -65,7 +65,9 @@ class PageField:
     def to_dict(self) -> dict[str, Any]:
         """Return the fields that differ from the defaults of the class, as JSON values."""
         return {
-            one.name: value for one in dataclasses.fields(self) if (value := getattr(self, one.name)) != one.default
+            field.name: value
+            for field in dataclasses.fields(self)
+            if (value := getattr(self, field.name)) != field.default
         }
 
 
@@ -100,7 +102,7 @@ class PageKind:
         for slot in self.slots or ():
             if slot not in get_args(Slot):
                 raise OptionError(f"slots has {slot!r}, which is none of {', '.join(get_args(Slot))}")
-        names = [one.name for one in self.fields]
+        names = [field.name for field in self.fields]
         for key, name in self.keys.items():
             if name not in names:
                 raise OptionError(
@@ -111,11 +113,11 @@ class PageKind:
         """Return the layout for the manifest, or None for a kind that the page's script knows."""
         if self.slots is None:
             return None
-        labels = {one.name: one.label or one.name for one in self.fields}
+        labels = {field.name: field.label or field.name for field in self.fields}
         return {
             "slots": {slot: list(names) for slot, names in self.slots.items()},
             "labels": dict(self.labels),
-            "fields": [one.to_dict() for one in self.fields],
+            "fields": [field.to_dict() for field in self.fields],
             "keys": [{"keys": [key], "field": name, "text": labels[name]} for key, name in self.keys.items()],
             "tour": [list(stop) for stop in self.tour],
         }

@@ -179,7 +179,7 @@ class ViewOptions:
 
     def view(self) -> dict[str, object]:
         """Return the field `view` of the manifest."""
-        view = {one.name: getattr(self, one.name) for one in dataclasses.fields(ViewOptions)}
+        view = {field.name: getattr(self, field.name) for field in dataclasses.fields(ViewOptions)}
         view["single_channels"] = view.pop("attr_single_channels")
         return {**view, "graph_colors": {**ViewOptions().graph_colors, **self.graph_colors}}
 
@@ -193,8 +193,8 @@ def file_names(value: object, kind: type = str) -> Iterator[str]:
         if isinstance(value, kind):
             yield value
     elif dataclasses.is_dataclass(value):
-        for one in dataclasses.fields(value):
-            yield from file_names(getattr(value, one.name), kind)
+        for field in dataclasses.fields(value):
+            yield from file_names(getattr(value, field.name), kind)
     elif isinstance(value, Mapping):
         for item in value.values():
             yield from file_names(item, kind)

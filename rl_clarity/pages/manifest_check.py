@@ -102,7 +102,7 @@ def _check_attribution(data: AttributionSection, agent: _Agent, segments: Sequen
         _require(all(len(hue) == 3 for hue in layer["hues"]), f"{where}: hues must have three numbers")
         _require(len(layer["totals"]) == len(segments), f"{where} must have totals of each trajectory")
         for id_, names in layer["attribution"].items():
-            fits = [len(one) for one in names] == list(segments)
+            fits = [len(name) for name in names] == list(segments)
             _require(fits, f"{where} must have attribution of {id_!r} for each segment of each trajectory")
             scales = layer["scales"].get(id_, ())
             _require(len(scales) == len(segments), f"{where} must have a scale of {id_!r} for each trajectory")

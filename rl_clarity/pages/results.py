@@ -339,7 +339,7 @@ class Results:
             raise OptionError(f"unknown output {output!r}; the page has {', '.join(outputs)}")
         names = (f"codes.{output}", f"scales.{output}", f"totals.{output}", "steps")
         chunks = [self.chunk(name) for name in entry["maps"][trajectory]]
-        codes, scales, totals, steps = (np.concatenate([one[name] for one in chunks]) for name in names)
+        codes, scales, totals, steps = (np.concatenate([chunk[name] for chunk in chunks]) for name in names)
         values = codes / np.float32(127 if entry["signed"] else 255) * scales[:, None, None]
         centers = entry["centers"]
         return SaliencyMaps(steps, values, totals, np.array(centers["rows"]), np.array(centers["columns"]))
@@ -408,7 +408,7 @@ class Results:
             "coverage": {} if covered is None else dict(covered.get("coverage", {})),
             "error_held_out": None if reduction is None else reduction.get("error_held_out"),
             "next_feature": None if covered is None else covered["next_feature"],
-            "ablation": {output: np.array(one["mean"]) for output, one in changes.items()},
+            "ablation": {output: np.array(change["mean"]) for output, change in changes.items()},
         }
 
     def features(self, layer: str) -> dict[str, np.ndarray]:

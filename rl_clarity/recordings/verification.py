@@ -176,7 +176,7 @@ def _scan(data: mmap.mmap, number: int) -> Iterator[np.ndarray]:
             try:
                 header: dict[str, Any] = json.loads(text)
                 steps = next(shape[0] for name, _, shape, _, _ in header["arrays"] if not name.startswith("final_"))
-                length = sum(one[3] for one in header["arrays"])
+                length = sum(array[3] for array in header["arrays"])
                 values = (header["episode"], header["start"], steps, number, position, PREFIX.size + size, length)
                 if header["episode"] < MAX_EPISODES:
                     yield np.array([values], BLOCK)

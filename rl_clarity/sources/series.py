@@ -108,7 +108,7 @@ def _expand(text: str) -> list[Path] | None:
     path = models.resolve(text)
     if path.is_dir():
         files = list(path.iterdir())
-        paths = [one for one in files if one.suffix in SUFFIXES] or list(filter(formats.has_added_format, files))
+        paths = [file for file in files if file.suffix in SUFFIXES] or list(filter(formats.has_added_format, files))
         problem = f"the folder {path} contains no checkpoints ({', '.join(SUFFIXES)})"
     elif WILDCARDS & {*text} and not path.exists():
         paths = list(Path(path.anchor).glob(str(path.relative_to(path.anchor))))

@@ -194,7 +194,7 @@ def map_colors(data: StateData, coordinates: np.ndarray, clusters: Mapping[str, 
     colors = {**step_facts(data), "episode": data.episode, "end": by_episode[data.episode]}
     if data.actions.ndim == 1:
         colors["action"] = data.actions
-    colors |= {f"cluster.{name}": one.labels for name, one in clusters.items()}
+    colors |= {f"cluster.{name}": cluster.labels for name, cluster in clusters.items()}
     colors["strongest"] = np.abs((coordinates - coordinates.mean(axis=0)) / scale).argmax(axis=1)
     return colors
 

@@ -69,7 +69,7 @@ def correlation_intervals(
 
     def interval(group: Any, lag: int) -> np.ndarray:
         moments = _moments(values, lag, labels, group)  # (N, M)
-        drawn = np.stack([_correlation(one @ moments) for one in counts])
+        drawn = np.stack([_correlation(count @ moments) for count in counts])
         return np.moveaxis(np.quantile(drawn, [LEVEL / 2, 1 - LEVEL / 2], axis=0), 0, -1)
 
     result = np.stack([[interval(group, lag) for lag in lags] for group in groups])

@@ -117,7 +117,7 @@ def read_states(recording: Recording, *, part: int | None = None) -> StateData:
             if not 0 <= part < len(states):
                 raise OptionError(f"part={part}: the state has the parts 0 to {len(states) - 1}")
             states = (states[part],)
-        arrays = [np.asarray(one, np.float32).reshape(len(episode), -1) for one in states]
+        arrays = [np.asarray(state, np.float32).reshape(len(episode), -1) for state in states]
         sizes = tuple(array.shape[1] for array in arrays)
         for name, values in _columns(episode).items():
             columns.setdefault(name, []).append(values)

@@ -58,7 +58,7 @@ def memory_gradients(
     differentiable: Any = require(agent, "state_gradients", "gradients", for_="gradients through memory")
     rows = np.asarray(rows)
     if not len(rows) or steps < 1 or (data.time[rows] < steps - 1).any():
-        raise OptionError(f"windows of steps={steps} steps begin before their episodes, or there are none")
+        raise OptionError(f"rows is empty, or windows of steps={steps} steps begin before their episodes")
     initial = initial_state(agent, len(rows))
     own = np.asarray(weights, np.float32)
     count = len(scores) + own.shape[1]

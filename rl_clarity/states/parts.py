@@ -69,7 +69,7 @@ class FittedStates:
     def arrays(self) -> Arrays:
         """Return `coordinates`, `episode`, `time`, and `cluster.METHOD`."""
         arrays = {"coordinates": self.coordinates, "episode": self.data.episode, "time": self.data.time}
-        return arrays | {f"cluster.{method}": one.labels for method, one in self.clusters.items()}
+        return arrays | {f"cluster.{method}": cluster.labels for method, cluster in self.clusters.items()}
 
     def facts(self) -> dict[str, Any]:
         """Return the facts of an analysis about the recording, the options and the clusters, as JSON."""
@@ -80,8 +80,13 @@ class FittedStates:
             "dropped": self.directions.dropped,
             "options": asdict(self.options),
             "clusters": [
-                {"method": method, "count": one.count, "sizes": one.sizes.tolist(), "agreement": one.agreement}
-                for method, one in self.clusters.items()
+                {
+                    "method": method,
+                    "count": cluster.count,
+                    "sizes": cluster.sizes.tolist(),
+                    "agreement": cluster.agreement,
+                }
+                for method, cluster in self.clusters.items()
             ],
             "autocorrelation_lags": list(cards.AUTOCORRELATION_LAGS),
         }
@@ -122,7 +127,7 @@ def check_states(agent: Agent, data: StateData, part: int | None = None) -> None
     if len(data) < FEWEST_STATES:
         raise OptionError(
             f"{data.recording.location} has {len(data)} steps; at least {FEWEST_STATES} are needed, and some "
-            "hundreds to learn anything from: record longer or more episodes"
+            "hundreds for meaningful results: record longer or more episodes"
         )
 
 

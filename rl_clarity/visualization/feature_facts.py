@@ -100,14 +100,14 @@ def frames_by_effect(
         peaks: for each trajectory (T, K, 2), the positions of its largest and of its smallest value
         firsts: for each trajectory (T,), whether a frame is the first of an episode
     """
-    net = np.concatenate([one.sum(axis=-1) for one in totals])  # (frames, K)
+    net = np.concatenate([total.sum(axis=-1) for total in totals])  # (frames, K)
     at = np.concatenate(list(peaks))
-    begins = [np.array(one, bool) for one in firsts]
+    begins = [np.array(first, bool) for first in firsts]
     for one in begins:
         one[:1] = True  # trajectories have different episodes
     episodes = np.cumsum(np.concatenate(begins))
-    frames = np.concatenate([np.arange(len(one)) for one in firsts])
-    trajectories = np.repeat(np.arange(len(firsts)), [len(one) for one in firsts])
+    frames = np.concatenate([np.arange(len(first)) for first in firsts])
+    trajectories = np.repeat(np.arange(len(firsts)), [len(first) for first in firsts])
     selections = {}
     for index, (name, sign) in enumerate((("raises", 1), ("lowers", -1))):
         places = np.full((net.shape[1], EXAMPLES, 3), NONE, np.int32)
@@ -127,14 +127,14 @@ def sign_shares(totals: Sequence[np.ndarray]) -> np.ndarray:
     Frames in which the attribution is below a fifth of its largest magnitude count as neither. `totals` are (T, K, 2)
     each.
     """
-    net = np.concatenate([one.sum(axis=-1) for one in totals])
+    net = np.concatenate([total.sum(axis=-1) for total in totals])
     limit = ON * np.abs(net).max(axis=0, initial=0)
     return np.stack([(net > limit).mean(axis=0), (net < -limit).mean(axis=0)], axis=1)
 
 
 def net_histogram(totals: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Return the number of frames by net attribution (K, BINS) int32, and the magnitude (K,) at which the bins end."""
-    net = np.concatenate([one.sum(axis=-1) for one in totals])
+    net = np.concatenate([total.sum(axis=-1) for total in totals])
     limits = np.abs(net).max(axis=0, initial=0)
     counts = [np.histogram(row, BINS, (-limit or -1, limit or 1))[0] for row, limit in zip(net.T, limits, strict=True)]
     return np.stack(counts).astype(np.int32), limits.astype(np.float32)

@@ -357,7 +357,9 @@ def _limits(subject: Subject, attributed: Mapping[str, Attributed]) -> dict[str,
     policy = powers / powers.sum(axis=0)
 
     def policy_mean(values: Sequence[np.ndarray]) -> np.ndarray:
-        return functools.reduce(np.add, (p[:, None, None, None] * one for p, one in zip(policy, values, strict=True)))
+        return functools.reduce(
+            np.add, (p[:, None, None, None] * value for p, value in zip(policy, values, strict=True))
+        )
 
     residuals = [one.residual for one in actions if one.residual is not None]
     channels_mean, residual_mean = policy_mean([one.channels for one in actions]), policy_mean(residuals)

@@ -311,7 +311,7 @@ def flat_rows(rows: Sequence[BehaviorRow]) -> list[dict[str, object]]:
             "return": row.return_,
             "length": row.length,
             **{f"ended by: {cause}": one for cause, one in row.causes.items()},
-            **{f"action: {label}": one for label, one in row.actions.items()},
+            **{f"action: {label}": action for label, action in row.actions.items()},
         }
         shared = {key: getattr(row, key) for key in ("layer", "feature", "attribution", "ablation")}
         for name, one in measures.items():

@@ -164,12 +164,14 @@ class StatesAnalysis(Analysis[StateOptions, StatesSection]):
         kurtosis = parts["cards"].get("kurtosis") or [None] * len(fit["directions"])
         data = {
             "method": options.method,
-            "directions": [{**one, "kurtosis": value} for one, value in zip(fit["directions"], kurtosis, strict=True)],
+            "directions": [
+                {**direction, "kurtosis": value} for direction, value in zip(fit["directions"], kurtosis, strict=True)
+            ],
             "autocorrelation_lags": AUTOCORRELATION_LAGS,
             "outputs": [action.label for action in subject.info.actions] + ["value function"] * fit["has_value"],
             "coordinates": parts["coordinates"].get("chunks", ()),
             "clusters": fit["clusters"],
-            "skipped": {key: text for one in parts.values() for key, text in one.get("skipped", {}).items()},
+            "skipped": {key: text for part in parts.values() for key, text in part.get("skipped", {}).items()},
             "cards": parts["cards"].get("chunk"),
             **{name: one and {**one, "chunk": parts[name]["chunk"]} for name, one in shown.items()},
         }

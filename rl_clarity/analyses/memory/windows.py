@@ -166,7 +166,9 @@ class WindowsAnalysis(Analysis[WindowOptions, WindowsSection]):
         finished = (facts for name, facts in results.items() if name.startswith(self.task_name("")))
         chunk_of = {one["number"]: one["name"] for facts in finished for one in facts.get("chunks", ())}
         windows = [
-            {**one, "chunk": chunk_of[number]} for number, one in enumerate(choice["stretches"]) if number in chunk_of
+            {**window, "chunk": chunk_of[number]}
+            for number, window in enumerate(choice["stretches"])
+            if number in chunk_of
         ]
         yield read(WindowsSection, {**choice, "stretches": windows}, self.kind)
 
@@ -194,7 +196,7 @@ def _choose(subject: Subject, work: Work) -> TaskResult:
         windows.append(WindowChoice(trajectory, frame, first, targets, why))
     labels = {"value": "value function", "action": "action taken"}
     names = direction_names(fitted.directions)
-    explained = [{"id": one, "kind": one, "label": labels[one]} for one in outputs]
+    explained = [{"id": output, "kind": output, "label": labels[output]} for output in outputs]
     explained += as_dicts([WindowTarget(f"direction-{i}", "direction", names[i], i) for i in sorted(used)])
     paths = ["memory"] if source.simulator is None else ["memory", "whole"]
     return TaskResult({"targets": explained, "paths": paths, "stretches": as_dicts(windows)})
@@ -246,7 +248,7 @@ def _spread(count: int, most: int) -> np.ndarray:
 
 def _explain(subject: Subject, part: slice, work: Work) -> TaskResult:
     """Write the chunks of some of the windows."""
-    chosen = [read(WindowChoice, one, CHOICE) for one in work.results[CHOICE]["stretches"]]
+    chosen = [read(WindowChoice, window, CHOICE) for window in work.results[CHOICE]["stretches"]]
     windows = list(enumerate(chosen))[part]
     fitted = fitted_states(subject)
     baseline = mean_frame(fitted.data)
@@ -260,7 +262,7 @@ def _explain(subject: Subject, part: slice, work: Work) -> TaskResult:
             chunks += _write_chunks(subject, fitted, members[few], steps, baseline)
             done += len(members[few])
             work.report(done / len(windows))
-    return TaskResult({"chunks": chunks}, [one.name for one in chunks])
+    return TaskResult({"chunks": chunks}, [chunk.name for chunk in chunks])
 
 
 def _write_chunks(
@@ -292,9 +294,9 @@ def window_gradients(
     They are with respect to frames (G, B, n, height, width, channels) from 0 to 1, and to states (G, B, n, H).
     """
     source, data, options = memory_source(subject), fitted.data, subject.options_of(WindowOptions)
-    rows = np.array([_row(fitted, one) for one in windows])
+    rows = np.array([_row(fitted, window) for window in windows])
     outputs = outputs_at(subject.agent, data, rows)
-    numbers = np.array([_directions(one) for one in windows], int).reshape(len(rows), -1)
+    numbers = np.array([_directions(window) for window in windows], int).reshape(len(rows), -1)
     weights = fitted.directions.readout.T[numbers]  # (B, D, H)
     if source.simulator is None:
         scores, points = list(outputs.values()), options.window_points
@@ -356,7 +358,7 @@ def _row(fitted: FittedStates, window: WindowChoice) -> int:
 
 def _directions(window: WindowChoice) -> list[int]:
     kind = "direction-"
-    return [int(one.removeprefix(kind)) for one in window.targets if one.startswith(kind)]
+    return [int(target.removeprefix(kind)) for target in window.targets if target.startswith(kind)]
 
 
 def window_arrays(
