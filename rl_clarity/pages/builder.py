@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
 
@@ -10,6 +10,7 @@ from rl_clarity import formats
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses import ANALYSES, Analysis, Subject
 from rl_clarity.analyses.analysis import action_combos, action_groups, describe_agent, equivalent_actions
+from rl_clarity.analyses.part import Part
 from rl_clarity.analyses.trajectories import discounts
 from rl_clarity.base.keys import cache_key, code_version, package_versions
 from rl_clarity.base.parsing import parse, path_text, select_options
@@ -19,14 +20,14 @@ from rl_clarity.jobs.directory import Directory, open_directory
 from rl_clarity.jobs.forecast import Cost, CountingDirectory, Forecast, forecast
 from rl_clarity.jobs.job import Job, Team, open_job
 from rl_clarity.jobs.store import DIRECTORY, WorkStore
-from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
+from rl_clarity.jobs.tasks import Results, Task
 from rl_clarity.pages.files import PageFiles, path_in
 from rl_clarity.pages.kinds import PAGE_KINDS
 from rl_clarity.pages.manifest import Manifest, ProvenanceGroup, RecordingInfo, ViewOptions, provenance_group
 from rl_clarity.pages.options import CompareOptions, InterfaceOptions, PageOptions, options_as_data
 from rl_clarity.pages.output import Decisive, PageOutput, open_output
 from rl_clarity.pages.results import Page
-from rl_clarity.pages.sections import Section, SectionData
+from rl_clarity.pages.sections import SectionData
 from rl_clarity.sources.preview import Preview
 from rl_clarity.sources.source import Samples, Source
 
@@ -60,67 +61,6 @@ class Member:
     @property
     def agent(self) -> Agent:
         return self.source.agent
-
-
-@dataclass(frozen=True)
-class _Part:
-    """Analyses of one subject, with a directory for the files of an agent if the page has several agents."""
-
-    subject: Subject
-    analyses: Sequence[tuple[Analysis[Any, SectionData], Any]]
-    folder: str = ""
-    recording: str = ""
-
-    def tasks(self) -> list[Task]:
-        tasks = [task for analysis, options in self.analyses for task in analysis.tasks(self.subject, options)]
-        return [self._in_folder(task) for task in tasks] if self.folder else tasks
-
-    def sections(self, results: Results, *, complete: bool) -> list[Section]:
-        """Return sections from the facts of finished tasks. If the page is `complete`, these are all tasks."""
-        own = _OwnResults(results, self.folder) if self.folder else results
-        place = {"agent": self.subject.info.id, "recording": self.recording, "folder": self.folder}
-        sections = []
-        for analysis, options in self.analyses:
-            if complete or not analysis.needs_all:
-                notes = analysis.notes(options)
-                for section in analysis.sections(self.subject, options, own):
-                    sections.append(Section(analysis.checked(section), notes, **place))
-                    notes = ()
-        return sections
-
-    def _in_folder(self, task: Task) -> Task:
-        def run(work: Work) -> TaskResult:
-            result = task.run(replace(work, results=_OwnResults(work.results, self.folder)))
-            return replace(result, files=[f"{self.folder}/{name}" for name in result.files])
-
-        after = tuple(_name_in(self.folder, name) for name in task.after)
-        return replace(task, name=_name_in(self.folder, task.name), run=run, after=after)
-
-
-class _OwnResults(Mapping[str, Mapping[str, Any]]):
-    """The facts of an agent's tasks, by the names that its analyses gave them."""
-
-    def __init__(self, results: Results, folder: str) -> None:
-        self._results, self._folder = results, folder
-
-    def __getitem__(self, name: str) -> Mapping[str, Any]:
-        return self._results[_name_in(self._folder, name)]
-
-    def __iter__(self) -> Iterator[str]:
-        for name in self._results:
-            stage, _, rest = name.partition("/")
-            folder, slash, rest = rest.partition("/")
-            if folder == self._folder:
-                yield f"{stage}{slash}{rest}"
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-def _name_in(folder: str, name: str) -> str:
-    """Return a task's name on a page of several agents, such as `saliency/agent-2/1` for `saliency/1`."""
-    stage, slash, rest = name.partition("/")
-    return f"{stage}/{folder}{slash}{rest}"
 
 
 class PageBuilder:
@@ -212,7 +152,7 @@ class PageBuilder:
         joint = [folder for analysis, options in self._joint for folder in analysis.folders(options)]
         return [path_in(agent, folder) for agent in agents for folder in own] + joint
 
-    def _parts(self, output: PageOutput, samples: Sequence[Samples]) -> list[_Part]:
+    def _parts(self, output: PageOutput, samples: Sequence[Samples]) -> list[Part]:
         """Return the analyses of each member, and then the analyses of all members together, whose subject is the last
         one.
         """
@@ -237,14 +177,14 @@ class PageBuilder:
                 analysis_options=tuple(own for _, own in [*self._analyses, *self._joint]),
                 plugin_keys=_plugin_keys(self._options),
             )
-            parts.append(_Part(subject, analyses, folder, f"recording-{number}"))
+            parts.append(Part(subject, analyses, folder, f"recording-{number}"))
         if self._joint:
             subjects = tuple(part.subject for part in parts)
             joint = replace(subjects[-1], subjects=subjects, files=files, key=output.key)
-            parts.append(_Part(joint, self._joint, recording=parts[-1].recording))
+            parts.append(Part(joint, self._joint, recording=parts[-1].recording))
         return parts
 
-    def _manifest(self, parts: Sequence[_Part], page_id: str, results: Results, *, complete: bool = False) -> Manifest:
+    def _manifest(self, parts: Sequence[Part], page_id: str, results: Results, *, complete: bool = False) -> Manifest:
         """Return the manifest from the facts of finished tasks. If the page is `complete`, these are all tasks."""
         options = self._options
         subjects = [part.subject for part in parts[: len(self._members)]]
@@ -300,7 +240,7 @@ def _agent_folder(number: int, count: int) -> str:
     return f"agent-{number}" if count > 1 else ""
 
 
-def _tasks(parts: Sequence[_Part]) -> list[Task]:
+def _tasks(parts: Sequence[Part]) -> list[Task]:
     return [task for part in parts for task in part.tasks()]
 
 
