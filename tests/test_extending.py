@@ -8,12 +8,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from playwright.sync_api import Browser, expect
 
 import rl_clarity
 from rl_clarity.analyses import ANALYSES
 from rl_clarity.base.errors import OptionError
 from rl_clarity.cli.arguments import parse_arguments
 from rl_clarity.cli.pages import Run
+from rl_clarity.cli.recordings import Explain
+from rl_clarity.pages.chunks import decode_chunk, parse_script
+from rl_clarity.pages.verification import verify
+from rl_clarity.viewer.publishing import publish
+from tests.browser.pages import Visitor
+from tests.explaining.recordings import explain, record
 from tests.fakes import TinyAgent
 from tests.pipeline.small import record_tasks
 from tests.plugins import install
@@ -48,6 +55,7 @@ class OcclusionSection(MapsSection):
 
 class Occlusion(Analysis[OcclusionOptions, OcclusionSection]):
     kind = "occlusion"
+    single_episode = True
 
     def tasks(self, subject: Subject, options: OcclusionOptions) -> Iterable[Task]:
         count, steps = subject.trajectories.actions.shape
@@ -167,10 +175,69 @@ def test_invalid_options_of_the_analysis(plugin: Path, samples: dict[str, Any], 
     assert not (tmp_path / "page").exists()
 
 
+def test_recorded_episodes_are_explained_by_the_analysis(
+    plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = tmp_path / "runs/exp1/plugins/rl_clarity/training"
+    record(location, (30, 70))
+    options: dict[str, Any] = {"methods": [], "embeddings": [], "analyses": {"occlusion": {"patch": 4}}}
+    assert explain(location, **options).explained == 2
+    explanations = rl_clarity.read_explanations(location)
+    assert explanations is not None
+    (stored,) = explanations.sections(1)
+    assert (stored["kind"], stored["panel"], stored["title"]) == ("occlusion", "maps", "Occlusion")
+    (maps,) = stored["data"]["trajectories"]
+    assert maps["segments"] == ["00001/occlusion/1/1.js", "00001/occlusion/1/2.js"]
+    codes = parse_script(explanations.path(maps["segments"][1]).read_bytes(), maps["segments"][1])
+    assert decode_chunk(codes)["codes"].shape == (6, *stored["data"]["grid"].values(), 1)
+
+    def tasks(patch: int) -> list[str]:
+        with record_tasks(monkeypatch) as names:
+            explain(location, **{**options, "analyses": {"occlusion": {"patch": patch}}})
+        return names
+
+    assert tasks(4) == []
+    assert "occlusion/00000/1" in tasks(2)
+    results = publish(tmp_path / "runs", tmp_path / "page", ["0", "1"]).results()
+    sections = [one for one in results.manifest["sections"] if one["kind"] == "occlusion"]
+    assert [one["trajectory"] for one in sections] == [0, 1]
+    assert not list(verify(tmp_path / "page").problems())
+
+
+@pytest.mark.browser
+def test_a_published_episode_shows_the_section_of_the_analysis(
+    plugin: Path, tmp_path: Path, chromium_browser: Browser
+) -> None:
+    location = tmp_path / "runs/exp1/plugins/rl_clarity/training"
+    record(location, (30, 70))
+    explain(location, methods=[], embeddings=[], analyses={"occlusion": {"patch": 4}})
+    publish(tmp_path / "runs", tmp_path / "page", ["0", "1"])
+    context = chromium_browser.new_context(viewport={"width": 1366, "height": 768})
+    visitor = Visitor(context.new_page(), tmp_path / "page")
+    visitor.goto("?episode=exp1~1&step=68", wait=False)
+    expect(visitor.by("map-canvas")).to_be_visible()
+    visitor.goto("?episode=exp1~1&episode=exp1~0&step=3", wait=False)
+    expect(visitor.by("map-canvas")).to_have_count(2)
+    context.close()
+    assert visitor.messages == []
+
+
+def test_an_analysis_that_needs_more_than_an_episode_explains_none(tmp_path: Path) -> None:
+    record(tmp_path / "recording", (5,))
+    with pytest.raises(OptionError, match=r"analyses='behavior' .*: it needs more than an episode"):
+        explain(tmp_path / "recording", analyses={"behavior": {}})
+    with pytest.raises(OptionError, match=r"analyses='saliency' .*: methods= \(--methods\) chooses its maps"):
+        explain(tmp_path / "recording", analyses={"saliency": {}})
+    assert not (tmp_path / "recording/explained").exists()
+
+
 def test_options_of_the_analysis_on_the_command_line() -> None:
     command = parse_arguments(["run", "a.jd", "out", "--analyses", "occlusion", "occlusion.patch=16", "other"])
     assert isinstance(command, Run)
     assert command.options.analyses == {"occlusion": {"patch": 16}, "other": {}}
+    command = parse_arguments(["explain", "runs", "--analyses", "occlusion", "occlusion.patch=16"])
+    assert isinstance(command, Explain)
+    assert command.options.analyses == {"occlusion": {"patch": 16}}
 
 
 def test_a_section_that_its_panel_cannot_draw_is_refused_before_anything_is_computed(

@@ -183,6 +183,8 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
     """The classes of its sections."""
     needs_all: ClassVar[bool] = True
     """Whether `sections` needs the results of all tasks. If not, it is also called for unfinished pages."""
+    single_episode: ClassVar[bool] = False
+    """Whether the analysis needs no more than one episode. If so, `explain` computes it for recorded episodes."""
 
     def __init_subclass__(cls) -> None:
         declared = [base for base in getattr(cls, "__orig_bases__", ()) if get_origin(base) is Analysis]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
@@ -136,6 +136,7 @@ class SaliencyAnalysis(Analysis[SaliencyOptions, SaliencySection]):
 
     kind = "saliency"
     needs_all = False
+    single_episode = True
 
     def tasks(self, subject: Subject, options: SaliencyOptions) -> Iterable[Task]:
         played, outputs = subject.trajectories, saliency_outputs(subject)
@@ -334,6 +335,38 @@ def method_entry(subject: Subject, name: str, results: Results) -> MethodEntry:
         scales={output: [max(one, default=0.0) for one in lists] for output, lists in peaks.items()},
         percentile={output: peak_percentile(lists) for output, lists in peaks.items()},
     )
+
+
+def join_sections(
+    episodes: Sequence[Sequence[tuple[SaliencySection, Results]]], agreement: str
+) -> SaliencySection | None:
+    """One section from those of single episodes, with the facts of their tasks; None if there are no maps.
+
+    Args:
+        episodes: for each, sections of some methods each; none for an episode without maps
+        agreement: see `SaliencySection`
+    """
+    found = [{one.name: (one, results) for data, results in own for one in data.methods} for own in episodes]
+    firsts: dict[str, MethodEntry] = {}
+    for own in found:
+        firsts |= {name: method for name, (method, _) in own.items() if name not in firsts}
+    joined = []
+    for name, first in firsts.items():
+        pairs = [own.get(name) for own in found]
+        facts = [one for pair in pairs if pair for task, one in pair[1].items() if task.startswith(f"saliency/{name}/")]
+        outputs = [output.id for output in first.outputs]
+        joined.append(
+            replace(
+                first,
+                maps=[pair[0].maps[0] if pair else () for pair in pairs],
+                scales={
+                    out: [pair[0].scales.get(out, [None])[0] if pair else None for pair in pairs] for out in outputs
+                },
+                percentile={out: peak_percentile([one["peaks"].get(out, []) for one in facts]) for out in outputs},
+            )
+        )
+    every = min((data.every for own in episodes for data, _ in own), default=1)
+    return SaliencySection(every, joined, agreement) if joined else None
 
 
 def describe_method(

@@ -9,7 +9,7 @@ import tyro
 
 import rl_clarity
 from rl_clarity.cli.command import CheckpointCommand, Command, PlayingCommand, Result, field_values, page_result
-from rl_clarity.cli.option_types import DirectoryPath, GreedyFlag, Switch
+from rl_clarity.cli.option_types import Analyses, DirectoryPath, GreedyFlag, Switch
 from rl_clarity.explaining import ExplainOptions
 from rl_clarity.recordings.options import RecordOptions
 from rl_clarity.states.options import StateOptions
@@ -25,6 +25,8 @@ class RecordFlags(GreedyFlag, RecordOptions):
 class ExplainFlags(ExplainOptions):
     """Options of explaining, with their names on the command line."""
 
+    analyses: Analyses = field(default_factory=dict)
+    """Further analyses of each episode, by name, with their options: smoothgrad smoothgrad.samples=4."""
     refit: Switch = False
     """Fit the maps again, on the episodes that are there now. By default new episodes are placed on the existing map,
     whose points stay where they are."""

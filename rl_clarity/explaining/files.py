@@ -1,60 +1,107 @@
-"""What `rl_clarity.explain_recording` has computed, beside a recording: saliency maps, and maps of states.
+"""What `rl_clarity.explain_recording` has computed, beside a recording: sections of its episodes, and maps of states.
 
-`RECORDING/explained/` contains chunks (docs/page-format.md), and in `.rl-clarity/` an entry for each finished piece of
-work, which is written last: what has no entry does not count.
+`RECORDING/explained/` contains chunks and images (docs/page-format.md), and in `.rl-clarity/` an entry for each
+finished piece of work, which is written last: what has no entry does not count. Entries `sections/EPISODE/NAME` contain
+the sections of an episode as manifests do, `state_map/SOURCE` those of all episodes together.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rl_clarity.analyses.saliency import peak_percentile
+from rl_clarity.analyses.saliency import SaliencySection, join_sections
 from rl_clarity.base.files import local_path
 from rl_clarity.jobs.directory import is_name, open_directory
 from rl_clarity.jobs.store import UNREADABLE, WorkStore
+from rl_clarity.pages.files import ChunkName, ImageName
+from rl_clarity.pages.schema import read
 from rl_clarity.recordings.agreement import Agreement, join_agreements
 
 EXPLAINED = "explained"
 """Folder of a recording."""
 WRITTEN = ("maps/*", "[0-9][0-9][0-9][0-9][0-9]*/*")
 """Patterns of the names of files there: those of state maps, and those of the episode of an index."""
-SALIENCY, STATE_MAP = "saliency", "state_map"
-"""Names of finished work: `saliency/METHOD/EPISODE`, `state_map/SOURCE`."""
+SECTIONS, STATE_MAP = "sections", "state_map"
+"""First parts of the names of finished work that is read."""
+
+
+def episode_folder(index: int) -> str:
+    """Folder of the files of an episode, and the second part of the names of all work on it."""
+    return f"{index:05}"
+
+
+@dataclass(frozen=True)
+class EpisodeSections:
+    """What an analysis has found in an episode."""
+
+    sections: Sequence[Mapping[str, Any]]
+    """As in a manifest; the only trajectory is the episode."""
+    results: Mapping[str, Mapping[str, Any]]
+    """Facts of the analysis's tasks."""
+    agreement: Agreement
+    """How far the outputs of the explained agent are from those recorded."""
+    differences: str | None = None
+    """Chunk of `steps` and `differences` (n,): those at each compared step, as a share of the outputs' range."""
+
+    def of(self, kind: str) -> list[Mapping[str, Any]]:
+        """Data of its sections of a kind."""
+        return [section["data"] for section in self.sections if section["kind"] == kind]
 
 
 @dataclass(frozen=True)
 class Explanations:
     """What is known of a recording's episodes. Names are those of files in `explained/`."""
 
-    saliency: list[dict[str, Any]]
-    """Methods, as the section `saliency` of a page describes them, without `maps` and `scales`."""
+    episodes: dict[int, dict[str, EpisodeSections]]
+    """By index of the episode in the recording, and by name: `saliency-METHOD`, or that of a further analysis."""
     state_map: dict[str, Any] | None
     """`maps` and `colors`, as in the section `state_map`; `trajectory` in its chunks is the index of an episode in the
     recording (`Episode.index`)."""
-    episodes: dict[int, dict[str, dict[str, Any]]]
-    """By index of the episode in the recording and by method: `maps`, a list of chunks, one for each segment; `scales`,
-    the largest value of the episode's maps by output; and `agreement`, which says how far the outputs of the explained
-    agent are from those recorded: `steps` that were compared, the `largest` difference as a share of the outputs' range
-    in the episode, and whether it is an `other_agent` on purpose."""
-    every: dict[str, int]
-    """By method: every n-th step has a map."""
     folder: Path
     files: frozenset[str]
 
+    def sections(self, index: int, rename: Callable[[str], str] = str) -> list[dict[str, Any]]:
+        """All sections of an episode, as manifests contain them, with the types and new names of its files."""
+        return [self._renamed(one, rename) for own in self.episodes.get(index, {}).values() for one in own.sections]
+
+    def has_maps(self, index: int) -> bool:
+        """Whether an episode has saliency maps."""
+        return any(own.of("saliency") for own in self.episodes.get(index, {}).values())
+
+    def saliency(self, indices: Iterable[int], rename: Callable[[str], str] = str) -> SaliencySection | None:
+        """The saliency maps of some episodes as one section, with a trajectory for each; None if there are none."""
+        indices = [*indices]
+        found = [
+            [
+                (read(SaliencySection, self._renamed(data, rename), "saliency"), own.results)
+                for own in self.episodes.get(index, {}).values()
+                for data in own.of("saliency")
+            ]
+            for index in indices
+        ]
+        return join_sections(found, str(self.agreement(indices)))
+
     def agreement(self, indices: Iterable[int]) -> Agreement:
         """How far the outputs of the explained agents are from the recorded ones, in some of the episodes."""
-        episodes = [[Agreement(**one["agreement"]) for one in self.episodes.get(i, {}).values()] for i in indices]
-        return join_agreements(max(methods, key=lambda one: one.largest) for methods in episodes if methods)
+        episodes = [[one.agreement for one in self.episodes.get(index, {}).values()] for index in indices]
+        return join_agreements(max(found, key=lambda one: one.largest) for found in episodes if found)
 
     def path(self, name: str) -> Path:
         """The path of a file; raises KeyError for a name that is not listed above."""
         if name not in self.files:
             raise KeyError(name)
         return self.folder / name
+
+    def _renamed(self, value: Any, rename: Callable[[str], str]) -> Any:
+        if isinstance(value, str) and value in self.files:
+            return (ImageName if value.endswith(".png") else ChunkName)(rename(value))
+        if isinstance(value, Mapping):
+            return {key: self._renamed(item, rename) for key, item in value.items()}
+        return [self._renamed(item, rename) for item in value] if isinstance(value, list) else value
 
 
 def read_explanations(recording: str | os.PathLike[str]) -> Explanations | None:
@@ -63,40 +110,28 @@ def read_explanations(recording: str | os.PathLike[str]) -> Explanations | None:
     if folder is None or not (folder / EXPLAINED).is_dir():
         return None
     folder = folder / EXPLAINED
-    methods: dict[str, dict[str, Any]] = {}
-    peaks: dict[str, dict[str, list[list[float]]]] = {}
-    episodes: dict[int, dict[str, dict[str, Any]]] = {}
+    store = WorkStore(open_directory(folder))
+    episodes: dict[int, dict[str, EpisodeSections]] = {}
     maps: list[dict[str, Any]] = []
     colors: list[dict[str, Any]] = []
     files: set[str] = set()
-    every: dict[str, int] = {}
-    for name, entry in sorted(WorkStore(open_directory(folder)).entries().items()):
+    for name, entry in sorted({**store.entries(SECTIONS), **store.entries(STATE_MAP)}.items()):
         try:
             facts, names = entry["facts"], entry["files"]
             kind, *rest = name.split("/")
-            if not names or not all(map(is_name, names)):  # a failure, or written by something else
+            if "problem" in facts or not all(map(is_name, names)):  # a failure, or written by something else
                 continue
-            if kind == SALIENCY:
-                method, index = rest
-                found = {output: max(values) for output, values in facts["peaks"].items()}
-                one = {"maps": names, "scales": found, "agreement": asdict(Agreement(**facts["agreement"]))}
-                episodes.setdefault(int(index), {})[method] = one
-                methods.setdefault(method, facts["method"])
-                every.setdefault(method, facts["every"])
-                for output, values in facts["peaks"].items():
-                    peaks.setdefault(method, {}).setdefault(output, []).append(values)
-                files |= {*names}
-            elif kind == STATE_MAP:
+            if kind == SECTIONS:
+                index, own = rest
+                found = EpisodeSections(**{**facts, "agreement": Agreement(**facts["agreement"])})
+                episodes.setdefault(int(index), {})[own] = found
+            else:
                 maps += [one for one in facts["maps"] if one["chunk"] in names]
                 colors += [one for one in facts["colors"] if one["key"] not in [known["key"] for known in colors]]
-                files |= {*names}
+            files |= {*names}
         except UNREADABLE:
             continue
     if not episodes and not maps:
         return None
-    saliency = [
-        {**about, "percentile": {output: peak_percentile(lists) for output, lists in peaks[method].items()}}
-        for method, about in methods.items()
-    ]
     state_map = {"maps": maps, "colors": colors} if maps else None
-    return Explanations(saliency, state_map, dict(sorted(episodes.items())), every, folder, frozenset(files))
+    return Explanations(dict(sorted(episodes.items())), state_map, folder, frozenset(files))

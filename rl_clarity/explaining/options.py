@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from rl_clarity.analyses.saliency import METHODS
 from rl_clarity.analyses.state_map import check_methods
@@ -19,6 +21,8 @@ class ExplainOptions:
     """Methods of saliency maps: `perturbation`, `jacobian`, `smooth_gradients`, `input_integrated_gradients`."""
     every: int = 2
     """Explain every n-th step: 1 for all steps."""
+    analyses: Mapping[str, Any] = field(default_factory=dict)
+    """Further analyses of each episode, by name, with the options of each: those that work on a single episode."""
     embeddings: tuple[str, ...] = ("tsne", "pca")
     """Methods of the state map: `tsne`, `pca`, `umap`."""
     layer: str | None = None

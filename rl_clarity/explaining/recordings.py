@@ -9,46 +9,34 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-import numpy as np
-
-from rl_clarity.agents.capabilities import frame_region
-from rl_clarity.analyses.saliency import (
-    METHODS,
-    compute_maps,
-    describe_method,
-    frames_with_map,
-    map_arrays,
-    map_peaks,
-    output_labels,
-)
 from rl_clarity.base.errors import OptionError, SamplesError, Terminated, describe_error
 from rl_clarity.base.keys import code_version
 from rl_clarity.base.parsing import parse, path_text
 from rl_clarity.base.progress import progress_bar
 from rl_clarity.explaining.agents import AgentChoice, Agents
-from rl_clarity.explaining.files import EXPLAINED, SALIENCY, STATE_MAP, WRITTEN
+from rl_clarity.explaining.episodes import EpisodeAnalysis, episode_analyses, explain_episode
+from rl_clarity.explaining.files import EXPLAINED, STATE_MAP, WRITTEN, episode_folder
 from rl_clarity.explaining.options import ExplainOptions
 from rl_clarity.explaining.state_maps import StateMaps
-from rl_clarity.jobs.directory import open_directory
+from rl_clarity.jobs.directory import open_directory, remove_empty_folders
 from rl_clarity.jobs.job import Team, team
 from rl_clarity.jobs.ownership import check_foreign, check_links, claim, release
 from rl_clarity.jobs.store import WorkStore, locked
-from rl_clarity.jobs.tasks import Task, TaskResult, Work, guarded, run_tasks, slices
-from rl_clarity.pages.files import PageFiles, segments
-from rl_clarity.recordings.agreement import Agreement, episode_states, output_differences, state_rows
+from rl_clarity.jobs.tasks import Task, TaskResult, Work, guarded, run_tasks
+from rl_clarity.pages.files import PageFiles
 from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.layout import GOING
 from rl_clarity.recordings.recording import StoredRecording
 from rl_clarity.recordings.search import FoundRecording, find_recordings
 
 PLACED, FITTED = "placed", "fitted"
-"""Names of finished work beside those in `files`: `placed/MAP/EPISODE`, `fitted/MAP`."""
+"""Names of finished work beside those in `files`: `placed/EPISODE/MAP`, `fitted/MAP`."""
 FEWEST_POINTS = 1000
 """While watching, a map is fitted once there are so many points: one of the first episodes alone would be poor."""
 WATCH_SECONDS = 2.0
@@ -109,7 +97,7 @@ def explain_recording(
         methods: Methods of saliency maps; may be empty.
         every: Explain every n-th step.
         embeddings: Methods of the state map: `tsne`, `pca`, `umap`; may be empty.
-        options: `layer`, `perplexity`, `seed`, `refit`, `other_agent`, `watch` and `follow_links`; see
+        options: `analyses`, `layer`, `perplexity`, `seed`, `refit`, `other_agent`, `watch` and `follow_links`; see
             `ExplainOptions`.
 
     Where one of several recordings fails, its report says why (`problem`), and the others are explained; likewise
@@ -124,6 +112,7 @@ def explain_recording(
     chosen = parse(
         ExplainOptions, {"methods": tuple(methods), "every": every, "embeddings": tuple(embeddings), **options}
     )
+    analyses = episode_analyses(chosen)
     text = path_text(path, "path")
     if not find_recordings(text) and not chosen.watch:
         raise OptionError(
@@ -131,11 +120,13 @@ def explain_recording(
             "integrations.sb3.RecorderCallback write them to LOGDIR/plugins/rl_clarity/NAME"
         )
     with team() as workers, ExitStack() as context:
-        workers.share()
+        memory = workers.share().memory
         if chosen.watch and hasattr(os, "nice"):
             os.nice(NICENESS)
         agents = Agents(agent, context, other_agent=chosen.other_agent)
-        explaining = _Explaining(chosen, agents, workers, context)
+        explaining = _Explaining(
+            partial(_Explainer, chosen, analyses, agents, workers, memory), workers, context, chosen
+        )
         try:
             while True:
                 busy = explaining.advance(find_recordings(text, follow_links=chosen.follow_links))
@@ -166,8 +157,14 @@ class _Fitted:
 class _Explaining:
     """Explains several recordings; those that fail, for whatever reason, are reported, and the others go on."""
 
-    def __init__(self, options: ExplainOptions, agents: Agents, workers: Team, context: ExitStack) -> None:
-        self._options, self._agents, self._workers, self._context = options, agents, workers, context
+    def __init__(
+        self,
+        explainer: Callable[[StoredRecording], _Explainer],
+        workers: Team,
+        context: ExitStack,
+        options: ExplainOptions,
+    ) -> None:
+        self._explainer, self._workers, self._context, self._options = explainer, workers, context, options
         self._explainers: dict[str, _Explainer] = {}
         self._failures: dict[str, Exception] = {}
 
@@ -212,7 +209,7 @@ class _Explaining:
                 if workers.leads:
                     check_links(open_directory(one.location), [f"{EXPLAINED}/*"])
                     context.enter_context(locked(f"{one.location}/{EXPLAINED}"))
-                explainer = _Explainer(recording, self._options, self._agents, workers)
+                explainer = self._explainer(recording)
             except Exception as error:
                 failure = error
             reasons = workers.ranks.all_gather(failure and describe_error(failure))
@@ -225,9 +222,17 @@ class _Explaining:
 class _Explainer:
     """Explains one recording; every rank has one."""
 
-    def __init__(self, recording: StoredRecording, options: ExplainOptions, agents: Agents, workers: Team) -> None:
-        self._options, self._agents, self._workers = options, agents, workers
-        self._recording, location = recording, recording.location
+    def __init__(
+        self,
+        options: ExplainOptions,
+        analyses: Sequence[EpisodeAnalysis],
+        agents: Agents,
+        workers: Team,
+        memory: Callable[[], int],
+        recording: StoredRecording,
+    ) -> None:
+        self._options, self._analyses, self._agents, self._workers = options, analyses, agents, workers
+        self._memory, self._recording, location = memory, recording, recording.location
         directory = open_directory(f"{location}/{EXPLAINED}")
         self._files, self._store = PageFiles(directory), WorkStore(directory)
         self._maps = StateMaps(self._recording, options, agents, self._files)
@@ -317,18 +322,18 @@ class _Explainer:
             self._remove(outdated & self._store.entries().keys())
         self._workers.ranks.barrier()
         with progress_bar("Explaining", shown=leads) as report:
-            facts = run_tasks(
-                wanted, self._store, self._workers.ranks, report, largest_first=False, started=self._workers.doing
-            )
+            about: dict[str, Any] = {"memory": self._memory(), "started": self._workers.doing}
+            facts = run_tasks(wanted, self._store, self._workers.ranks, report, largest_first=False, **about)
         return {index: [facts[task.name] for task in tasks[index]] for index in chosen}
 
     def _remove_others(self, kept: Sequence[int]) -> None:
         """Remove what was computed for episodes that the recorder has removed since."""
         self._store.refresh()
         if self._workers.leads:
-            names = [name.split("/") for name in self._store.entries()]
+            folders, maps = {episode_folder(index) for index in kept}, (FITTED, STATE_MAP)
+            names = [name.split("/") for name in self._store.entries()]  # also those of earlier versions
             self._remove(
-                {"/".join(name) for name in names if name[0] in (SALIENCY, PLACED) and int(name[-1]) not in kept}
+                {"/".join(name) for name in names if name[0] not in maps and (len(name) < 2 or name[1] not in folders)}
             )
         self._workers.ranks.barrier()
 
@@ -339,6 +344,7 @@ class _Explainer:
             self._store.withdraw(name)
             for file in entries[name]["files"]:
                 self._files.directory.remove(file)
+                remove_empty_folders(self._files.directory, file)
 
     def _tasks(self, episode: Episode, fitted: _Fitted | None) -> list[Task]:
         """The work on an episode, as far as its agent is known."""
@@ -350,45 +356,20 @@ class _Explainer:
         if agent is None:
             self.report.skipped.setdefault(episode.index, NO_CHECKPOINT)
         else:
-            for method in dict.fromkeys(options.methods):
-                name, run = f"{SALIENCY}/{method}/{episode.index}", partial(self._explain, episode, method)
-                tasks.append(Task(name, partial(guarded, run), [*inputs, agent], METHODS[method].passes * steps))
+            for one in self._analyses:
+                run = partial(self._explain, one, episode, [*inputs, agent])
+                key = [*inputs, agent, one.plugin]
+                tasks.append(Task(one.task_name(episode.index), partial(guarded, run), key, steps))
         own = agent if self._maps.needs_agent(episode) else STATES
         if fitted is not None and own is not None:
-            name, run = f"{PLACED}/{fitted.name}/{episode.index}", partial(self._maps.place, episode, fitted.facts)
+            name = f"{PLACED}/{episode_folder(episode.index)}/{fitted.name}"
+            run = partial(self._maps.place, episode, fitted.facts)
             tasks.append(Task(name, partial(guarded, run), [*inputs, own, fitted.facts], steps))
         return tasks
 
-    def _explain(self, episode: Episode, method: str, work: Work) -> TaskResult:
-        """Write the saliency maps of an episode, one chunk for each segment. Facts: what a section says of them."""
-        agent, every = self._agents.load(self._recording, episode), self._options.every
-        states = episode_states(agent, episode)
-        outputs = agent.forward(np.asarray(episode.observations[:1]), state_rows(states, slice(0, 1)))
-        labels = output_labels(outputs.policy_logits is None, outputs.values is not None)
-        peaks: dict[str, list[float]] = {output: [] for output in labels}
-        names = []
-        parts = [np.array(frames_with_map(part, every), int) for part in segments(len(episode))]
-        explained = np.concatenate(parts)
-        differences = output_differences(agent, episode, explained, state_rows(states, explained))
-        agreement = Agreement(0, other_agent=self._options.other_agent)
-        if differences is not None:
-            agreement = replace(agreement, steps=len(explained), largest=float(differences.max()))
-        for number, (part, frames) in enumerate(zip(segments(len(episode)), parts, strict=True), start=1):
-            maps = []
-            for some in slices(len(frames), work.frames):
-                observations = np.asarray(episode.observations[frames[some]])
-                maps.append(compute_maps(agent, method, observations, [*labels], state_rows(states, frames[some])))
-            values = dict(zip(labels, np.concatenate(maps, axis=1), strict=True))
-            names.append(f"{episode.index:05}/{method}-{number}.js")
-            arrays = map_arrays(frames, values, signed=METHODS[method].signed)
-            if differences is not None:
-                arrays["differences"] = differences[np.searchsorted(explained, frames)].astype(np.float32)
-            self._files.write_chunk(names[-1], arrays)
-            peaks = {output: peaks[output] + one for output, one in map_peaks(values).items()}
-            work.report(part.stop / len(episode))
-        about = describe_method(method, agent, labels, None if episode.frames is None else frame_region(agent))
-        facts = {"peaks": peaks, "method": about, "every": every, "agreement": asdict(agreement)}
-        return TaskResult(facts, names)
+    def _explain(self, one: EpisodeAnalysis, episode: Episode, identity: object, work: Work) -> TaskResult:
+        agent, directory = self._agents.load(self._recording, episode), self._files.directory
+        return explain_episode(one, self._recording, episode, agent, self._options, directory, identity, work)
 
     def _fit(self, episodes: Sequence[Episode]) -> _Fitted | None:
         """Fit the maps, unless that is done; None while there is too little to fit them on."""

@@ -88,6 +88,17 @@ def is_name(name: str) -> bool:
     return bool(_NAME.fullmatch(name)) and not any(part in ("", ".", "..") for part in parts)
 
 
+def remove_empty_folders(directory: Directory, name: str) -> None:
+    """Remove the folders of a local directory that a file was in, as far as they are empty."""
+    if "://" not in directory.location:
+        root = Path(directory.location)
+        with contextlib.suppress(OSError):
+            for folder in (root / name).parents:
+                if folder == root:
+                    break
+                folder.rmdir()
+
+
 class LocalDirectory:
     """A local directory, which is created when the first file is written."""
 

@@ -71,13 +71,15 @@ class WorkStore:
         present = ((name, checksum) for name, checksum in self.written().items() if name in self._sizes)
         return {name for name, checksum in present if Checksum.of(self._files.read(name)) != checksum}
 
-    def entries(self) -> dict[str, dict[str, Any]]:
-        """Return the facts of all finished tasks by name, whatever their keys, and their files: `{"facts": ...,
-        "files": ...}`.
+    def entries(self, stage: str = "") -> dict[str, dict[str, Any]]:
+        """Return facts of all finished tasks, or those of a stage, by name, whatever their keys, and their files.
+
+        Each is `{"facts": ..., "files": ...}`.
         """
         entries = {}
+        prefix = f"{DIRECTORY}/{stage}-" if stage else DIRECTORY
         for file in self._sizes:
-            if _ENTRY.fullmatch(file):
+            if file.startswith(prefix) and _ENTRY.fullmatch(file):
                 with contextlib.suppress(*UNREADABLE):
                     entry = json.loads(self._files.read(file))
                     if all(self._sizes.get(name) == size for name, (size, _) in entry["files"].items()):

@@ -52,6 +52,8 @@ class Work:
     """Facts of the finished tasks on which this one depends."""
     threads: int = 1
     """Number of threads that the task should use, which is lower if others run in parallel."""
+    memory: int = 2**33
+    """Bytes that the task may use."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +192,7 @@ def run_tasks(
         with lock:
             started(task.name)
         start = time.perf_counter()
-        work = Work(task.batch(memory), progress.of(index), results or {}, threads)
+        work = Work(task.batch(memory), progress.of(index), results or {}, threads, memory)
         _run(task, keys[task.name], work, store, ranks)
         with lock:
             finished(task.name, time.perf_counter() - start)

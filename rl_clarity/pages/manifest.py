@@ -17,7 +17,7 @@ from rl_clarity.base.keys import JsonObject, to_plain
 from rl_clarity.base.parsing import check_minimum, check_option, unknown_option
 from rl_clarity.pages.files import ChunkName, ExtraImageName, ImageName
 from rl_clarity.pages.schema import as_dicts
-from rl_clarity.pages.sections import Section
+from rl_clarity.pages.sections import Section, StoredSection
 
 FORMAT, VERSION = "rl-clarity-page", 2
 GRAPHS = ("v", "action", "action_group", "advantage")
@@ -100,7 +100,7 @@ class Manifest:
     title: str
     agents: Sequence[AgentInfo]
     recordings: Sequence[RecordingInfo]
-    sections: Sequence[Section]
+    sections: Sequence[Section | StoredSection]
     view: Mapping[str, object]
     numpy_precision: int
     provenance: Sequence[ProvenanceGroup] = ()

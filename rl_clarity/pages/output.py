@@ -7,7 +7,6 @@ removed, and only replaced with `overwrite` (see `jobs.ownership`).
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
@@ -21,7 +20,7 @@ from rl_clarity.base.errors import ClarityError, OutputError
 from rl_clarity.base.keys import JsonObject, as_json, cache_key, code_version
 from rl_clarity.base.parsing import check_minimum, check_option
 from rl_clarity.jobs.communicator import Communicator
-from rl_clarity.jobs.directory import Checksum, Directory, is_name, open_directory
+from rl_clarity.jobs.directory import Checksum, Directory, is_name, open_directory, remove_empty_folders
 from rl_clarity.jobs.job import RUN_LOG
 from rl_clarity.jobs.ownership import check_foreign, claim, release
 from rl_clarity.jobs.store import DIRECTORY, WorkStore
@@ -136,7 +135,7 @@ class PageOutput:
         for name in sorted(_read_names(directory, LEFTOVERS) - kept):
             if is_name(name):
                 directory.remove(name)
-                _remove_empty_folders(directory, name)
+                remove_empty_folders(directory, name)
         directory.remove(LEFTOVERS)
         release(directory)
         self._write(manifest)
@@ -326,13 +325,3 @@ def _read_names(directory: Directory, list_name: str) -> set[str]:
         return {str(name) for name in json.loads(directory.read(list_name))}
     except (OSError, ValueError, TypeError):
         return set()
-
-
-def _remove_empty_folders(directory: Directory, name: str) -> None:
-    if "://" not in directory.location:
-        root = Path(directory.location)
-        with contextlib.suppress(OSError):
-            for folder in (root / name).parents:
-                if folder == root:
-                    break
-                folder.rmdir()

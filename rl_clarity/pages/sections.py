@@ -83,6 +83,32 @@ class Section:
         return {key: value for key, value in section.items() if value is not None}
 
 
+@dataclass(frozen=True)
+class StoredSection:
+    """A section of a single episode as it was stored: dicts and lists, with the types of names of files."""
+
+    values: Mapping[str, object]
+    """As `Section.to_dict` returned it; its only trajectory is the episode."""
+    trajectory: int
+    """Of the page that shows it."""
+    agent: str = "agent-1"
+    recording: str = "recording-1"
+
+    @property
+    def kind(self) -> str:
+        """Name of the kind of section."""
+        return str(self.values["kind"])
+
+    @property
+    def module(self) -> None:
+        """JavaScript source of a panel, which is not stored."""
+
+    def to_dict(self) -> dict[str, object]:
+        """The section as the manifest contains it."""
+        place = {"agent": self.agent, "recording": self.recording, "trajectory": self.trajectory}
+        return {**self.values, **place}
+
+
 def _in_folder(value: object, folder: str) -> object:
     """Return dicts and lists in which names of files begin with a folder."""
     if isinstance(value, ChunkName | ImageName):

@@ -16,7 +16,7 @@ from rl_clarity.analyses.trajectories import (
 )
 from rl_clarity.pages.files import SEGMENT
 from rl_clarity.pages.manifest import AgentInfo, Manifest, ProvenanceGroup, RecordingInfo, ViewOptions
-from rl_clarity.pages.sections import Section, SectionData
+from rl_clarity.pages.sections import Section, SectionData, StoredSection
 from rl_clarity.recordings.layout import GOING
 from rl_clarity.viewer.episodes import SCRUB_RANGE
 from rl_clarity.viewer.runs import Snapshot
@@ -108,8 +108,8 @@ class ShownRun:
     run: Snapshot
     episodes: Sequence[EpisodeRow]
     trajectories: TrajectoriesSection | ListedTrajectoriesSection
-    sections: Sequence[SectionData] = ()
-    """Its sections `saliency` and `state_map`."""
+    sections: Sequence[SectionData | StoredSection] = ()
+    """Its sections `saliency` and `state_map`, and those of single episodes."""
 
 
 def trajectories_section(run: Snapshot, entries: Sequence[TrajectoryEntry]) -> TrajectoriesSection:
@@ -135,7 +135,7 @@ class DescribedRun:
     episodes: Sequence[EpisodeRow]
     agent: AgentInfo
     recording: RecordingInfo
-    sections: Sequence[Section]
+    sections: Sequence[Section | StoredSection]
 
 
 def describe_run(shown: ShownRun) -> DescribedRun:
@@ -147,7 +147,12 @@ def describe_run(shown: ShownRun) -> DescribedRun:
         shown.episodes,
         replace(run.agent, id=agent),
         RecordingInfo(_env_name(run), agent, recording, run.name),
-        [Section(data, agent=agent, recording=recording) for data in (shown.trajectories, *shown.sections)],
+        [
+            replace(one, agent=agent, recording=recording)
+            if isinstance(one, StoredSection)
+            else Section(one, agent=agent, recording=recording)
+            for one in (shown.trajectories, *shown.sections)
+        ],
     )
 
 

@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from rl_clarity.analyses.saliency import SaliencySection
 from rl_clarity.analyses.state_map import StateMapSection
 from rl_clarity.analyses.trajectories import SCRUB_STEPS
 from rl_clarity.base.errors import SamplesError, describe_error
 from rl_clarity.base.files import open_regular
 from rl_clarity.base.keys import as_json, cache_key, to_plain
 from rl_clarity.pages.chunks import encode_chunk, parse_script
-from rl_clarity.pages.files import SEGMENT, ChunkName
+from rl_clarity.pages.files import SEGMENT
 from rl_clarity.pages.images import encode_png
 from rl_clarity.pages.schema import as_dicts, read
 from rl_clarity.pages.sections import SectionData
@@ -140,7 +139,7 @@ def _show(run: Snapshot, problems: Mapping[Any, str]) -> ShownRun:
     for row, listed in run.rows:
         index = row["episode"]
         problem = listed or problems.get((run.key, index))
-        explained = run.explanations is not None and index in run.explanations.episodes
+        explained = run.explanations is not None and run.explanations.has_maps(index)
         episodes.append(describe_episode(row, index, explained=explained, problem=problem))
         trajectories += [ListedTrajectory(0)] * (index - len(trajectories))  # of episodes that were removed
         known = problem is None and row["steps"] > 0
@@ -149,18 +148,14 @@ def _show(run: Snapshot, problems: Mapping[Any, str]) -> ShownRun:
 
 
 def _explained_sections(run: Snapshot) -> list[SectionData]:
-    """Sections `saliency`, whose maps are in the entries of episodes, and `state_map`."""
+    """Sections of all episodes together: `saliency` without the maps, which are in the entries, and `state_map`."""
     explanations, sections = run.explanations, list[SectionData]()
     if explanations is None:
         return []
-    if explanations.saliency:
-        methods = [
-            {**method, "maps": [], "scales": {output["id"]: [] for output in method["outputs"]}}
-            for method in explanations.saliency
-        ]
-        agreement = str(explanations.agreement(explanations.episodes))
-        data = {"every": min(explanations.every.values()), "methods": methods, "agreement": agreement}
-        sections.append(read(SaliencySection, data, "saliency"))
+    saliency = explanations.saliency(explanations.episodes)
+    if saliency is not None:
+        methods = [replace(one, maps=[], scales={output.id: [] for output in one.outputs}) for one in saliency.methods]
+        sections.append(replace(saliency, methods=methods))
     if explanations.state_map is not None:
         maps = [{**one, "chunk": _explained_name(run, one["chunk"])} for one in explanations.state_map["maps"]]
         sections.append(read(StateMapSection, {**explanations.state_map, "maps": maps}, "state_map"))
@@ -169,7 +164,8 @@ def _explained_sections(run: Snapshot) -> list[SectionData]:
 
 def _entry_name(run: Snapshot, row: Mapping[str, Any]) -> str:
     explained = None if run.explanations is None else run.explanations.episodes.get(row["episode"])
-    version = cache_key([row["steps"], row["end"], row["return"], explained])[:12]
+    found = explained and {name: one.sections for name, one in explained.items()}
+    version = cache_key([row["steps"], row["end"], row["return"], found])[:12]
     return f"{run.key}/{row['episode']}/entry-{version}.json"
 
 
@@ -204,8 +200,8 @@ def _read_episode(run: Snapshot, row: Mapping[str, Any], name: str, match: re.Ma
     assert recording is not None
     if match["entry"]:
         shown = ShownEpisode(recording, recording.episode(index), run.agent)
-        entry = {"trajectory": as_dicts(shown.entry(f"{run.key}/{index}")), "saliency": _saliency(run, index)}
-        data = as_json({key: value for key, value in entry.items() if value is not None})
+        sections = [] if run.explanations is None else run.explanations.sections(index, partial(_explained_name, run))
+        data = as_json({"trajectory": as_dicts(shown.entry(f"{run.key}/{index}")), "sections": sections})
         return content(data.encode(), JSON, fixed=name == _entry_name(run, row))
     if match["series"]:
         steps = int(match["length"])
@@ -227,16 +223,7 @@ def _read_episode(run: Snapshot, row: Mapping[str, Any], name: str, match: re.Ma
     return content(encode_png(shown.filmstrip(slice(start, stop))), IMAGE)
 
 
-def _saliency(run: Snapshot, index: int) -> dict[str, Any] | None:
-    """Maps of an episode by method, if there are any."""
-    methods = {} if run.explanations is None else run.explanations.episodes.get(index, {})
-    return {
-        method: {**maps, "maps": [_explained_name(run, name) for name in maps["maps"]]}
-        for method, maps in methods.items()
-    } or None
-
-
-def _explained_name(run: Snapshot, file: str) -> ChunkName:
+def _explained_name(run: Snapshot, file: str) -> str:
     """Name of a file of explanations, which contains the file's version."""
     assert run.explanations is not None
     try:
@@ -244,7 +231,7 @@ def _explained_name(run: Snapshot, file: str) -> ChunkName:
         version = [status.st_mtime_ns, status.st_size]
     except OSError:
         version = []
-    return ChunkName(f"{run.key}/explained-{cache_key(version)[:12]}/{file}")
+    return f"{run.key}/explained-{cache_key(version)[:12]}/{file}"
 
 
 def _read_explained(run: Snapshot, name: str, file: str) -> Content | None:
@@ -255,11 +242,13 @@ def _read_explained(run: Snapshot, name: str, file: str) -> Content | None:
         fixed = name == _explained_name(run, file)
         if not is_inside(path, run.location):
             return None
-        with open_regular(path, "rb") as script:
-            chunk = parse_script(script.read(), file)
+        with open_regular(path, "rb") as opened:
+            data = opened.read()
     except OSError:
         return None
-    return content(replace(chunk, name=name).script(), SCRIPT, fixed=fixed)
+    if file.endswith(".png"):
+        return content(data, IMAGE, fixed=fixed)
+    return content(replace(parse_script(data, file), name=name).script(), SCRIPT, fixed=fixed)
 
 
 def content(data: bytes, kind: str, *, fixed: bool = True) -> Content:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.analyses.saliency import SaliencySection
 from rl_clarity.analyses.state_map import StateMapSection
 from rl_clarity.analyses.trajectories import SCRUB_STEPS
 from rl_clarity.base.errors import OptionError, SamplesError, printable
@@ -23,12 +22,12 @@ from rl_clarity.jobs.job import open_job, team
 from rl_clarity.jobs.store import WorkStore
 from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work, guarded
 from rl_clarity.pages.chunks import decode_chunk, parse_script
-from rl_clarity.pages.files import SEGMENT, ChunkName, PageFiles, segments
-from rl_clarity.pages.manifest import ProvenanceGroup, provenance_group
+from rl_clarity.pages.files import SEGMENT, ImageName, PageFiles, segments
+from rl_clarity.pages.manifest import ProvenanceGroup, file_names, provenance_group
 from rl_clarity.pages.output import OutputOptions, open_output
 from rl_clarity.pages.results import Page
 from rl_clarity.pages.schema import read
-from rl_clarity.pages.sections import SectionData
+from rl_clarity.pages.sections import SectionData, StoredSection
 from rl_clarity.recordings.layout import GOING
 from rl_clarity.viewer.episodes import ShownEpisode
 from rl_clarity.viewer.manifest import (
@@ -82,9 +81,9 @@ class _ChosenRun:
         assert self.run.recording is not None
         return ShownEpisode(self.run.recording, self.run.recording.episode(index), self.run.agent)
 
-    def saliency(self, index: int) -> dict[str, dict[str, Any]]:
-        """Maps of an episode by method."""
-        return {} if self.explanations is None else self.explanations.episodes.get(index, {})
+    def sections(self, index: int) -> list[dict[str, Any]]:
+        """The sections of an episode, with the names of its files beside the recording."""
+        return [] if self.explanations is None else self.explanations.sections(index)
 
     def tasks(self, files: PageFiles) -> list[Task]:
         identity = self.identity
@@ -92,7 +91,7 @@ class _ChosenRun:
             Task(
                 self._task(row["episode"]),
                 partial(guarded, partial(self._write_episode, files, row["episode"])),
-                [identity, row, self.saliency(row["episode"])],
+                [identity, row, self.sections(row["episode"])],
                 size=row["steps"],
             )
             for row in self.rows
@@ -120,7 +119,7 @@ class _ChosenRun:
             self.run if self.run.error is None else failed(self.run, self._hide_location(self.run.error)),
             [
                 replace(
-                    describe_episode(row, i, explained=bool(self.saliency(row["episode"]))),
+                    describe_episode(row, i, explained=self._has_maps(row["episode"])),
                     # whole seconds: pages round floats to fewer digits than a time has
                     time=None if row["start_time"] is None else int(row["start_time"]),
                 )
@@ -159,10 +158,13 @@ class _ChosenRun:
             work.report(part.stop / entry.steps)
         for image, part in zip(entry.scrub, segments(entry.steps, SCRUB_STEPS), strict=False):
             files.write_image(image, shown.filmstrip(slice(part.start, part.stop)))
-        maps = [name for one in self.saliency(index).values() for name in one["maps"]]
-        for name in maps:
-            files.write_chunk(self._explained(name), self._read(name))
-        written = [entry.series, *entry.frames, *entry.scrub, *map(self._explained, maps)]
+        copied = [*file_names(self.sections(index))]
+        for name in copied:
+            if isinstance(name, ImageName):
+                files.write_file(self._explained(name), self._bytes(name))
+            else:
+                files.write_chunk(self._explained(name), self._read(name))
+        written = [entry.series, *entry.frames, *entry.scrub, *map(self._explained, copied)]
         return TaskResult(files=written)
 
     def _write_maps(self, files: PageFiles, work: Work) -> TaskResult:
@@ -180,33 +182,35 @@ class _ChosenRun:
             files.write_chunk(self._explained(name), {**arrays, "trajectory": positions.astype(np.int32)})
         return TaskResult(files=[*map(self._explained, names)])
 
-    def _sections(self) -> list[SectionData]:
-        explanations, sections = self.explanations, list[SectionData]()
+    def _sections(self) -> list[SectionData | StoredSection]:
+        """Sections of all episodes together, and those that are each of one."""
+        explanations, sections = self.explanations, list[SectionData | StoredSection]()
         if explanations is None:
             return []
-        if explanations.saliency:
-            methods = []
-            for method in explanations.saliency:
-                maps = [self.saliency(row["episode"]).get(method["name"], {}) for row in self.rows]
-                names = [[*map(self._explained, one.get("maps", []))] for one in maps]
-                outputs = [output["id"] for output in method["outputs"]]
-                scales = {output: [one.get("scales", {}).get(output) for one in maps] for output in outputs}
-                methods.append({**method, "maps": names, "scales": scales})
-            agreement = str(explanations.agreement(row["episode"] for row in self.rows))
-            data = {"every": min(explanations.every.values()), "methods": methods, "agreement": agreement}
-            sections.append(read(SaliencySection, data, "saliency"))
+        saliency = explanations.saliency([row["episode"] for row in self.rows], self._explained)
+        if saliency is not None:
+            sections.append(saliency)
         if explanations.state_map is not None:
             entries = [{**one, "chunk": self._explained(one["chunk"])} for one in explanations.state_map["maps"]]
             sections.append(read(StateMapSection, {**explanations.state_map, "maps": entries}, "state_map"))
+        for trajectory, row in enumerate(self.rows):
+            found = explanations.sections(row["episode"], self._explained)
+            sections += [StoredSection(one, trajectory) for one in found if one["kind"] != "saliency"]
         return sections
 
-    def _explained(self, name: str) -> ChunkName:
-        return ChunkName(f"run-{self.run.number}/explained/{name}")
+    def _has_maps(self, index: int) -> bool:
+        return self.explanations is not None and self.explanations.has_maps(index)
+
+    def _explained(self, name: str) -> str:
+        return f"run-{self.run.number}/explained/{name}"
 
     def _read(self, name: str) -> dict[str, np.ndarray]:
+        return decode_chunk(parse_script(self._bytes(name), name))
+
+    def _bytes(self, name: str) -> bytes:
         assert self.explanations is not None
-        with open_regular(self.explanations.path(name), "rb") as script:
-            return decode_chunk(parse_script(script.read(), name))
+        with open_regular(self.explanations.path(name), "rb") as file:
+            return bytes(file.read())
 
 
 def publish(
@@ -334,5 +338,4 @@ def _explanation_facts(one: _ChosenRun) -> Any:
     """What decides the explanations of the chosen episodes."""
     if one.explanations is None:
         return None
-    maps = [one.saliency(row["episode"]) for row in one.rows]
-    return [one.explanations.saliency, one.explanations.state_map, maps]
+    return [one.explanations.state_map, [one.sections(row["episode"]) for row in one.rows]]

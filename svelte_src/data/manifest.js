@@ -36,7 +36,7 @@ export function readManifest(manifest, placed = []) {
   const [ablation, behavior, saliency] = ["ablation", "behavior", "saliency"].map(section);
   const agent = byId(manifest.agents, trajectories?.agent) ?? {};
   const ofLayer = (list = [], { name }) => list.filter((one) => one.layer === name);
-  const others = manifest.sections.filter(({ kind }) => !placed.includes(kind));
+  const others = manifest.sections.filter(({ kind, trajectory }) => trajectory === undefined && !placed.includes(kind));
   return {
     ...manifest,
     agent,

@@ -65,15 +65,13 @@ def test_a_killed_process_is_resumed(tmp_path: Path, alone: dict[str, bytes]) ->
         process = start(location)
         deadline = time.monotonic() + 120
         while process.poll() is None and time.monotonic() < deadline:
-            if len([*(location / EXPLAINED / ".rl-clarity").glob("saliency-*")]) >= number:
+            if len([*(location / EXPLAINED / ".rl-clarity").glob("sections-*")]) >= number:
                 process.kill()
         process.wait()
         explanations = rl_clarity.read_explanations(location)
         assert explanations is not None
-        assert all(
-            explanations.path(name).exists()
-            for one in explanations.episodes.values()
-            for name in one["jacobian"]["maps"]
-        )
+        section = explanations.saliency(explanations.episodes)
+        assert section is not None
+        assert all(explanations.path(name).exists() for maps in section.methods[0].maps for name in maps)
     assert explain(location).explained == len(LENGTHS)
     assert chunks(location) == alone

@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 
 import rl_clarity
+from rl_clarity.analyses import saliency
 from rl_clarity.analyses.saliency import compute_maps
 from rl_clarity.base.errors import OptionError, OutputError
 from rl_clarity.explaining import recordings, state_maps
 from rl_clarity.explaining.files import EXPLAINED
 from rl_clarity.jobs.store import locked
 from rl_clarity.pages.chunks import decode_chunk, parse_script
+from rl_clarity.recordings.agreement import Agreement
 from rl_clarity.recordings.recording import open_recording
 from tests.explaining.recordings import LENGTHS, OPTIONS, add_played_episode, explain, load, record
 from tests.fakes import TinyAgent
@@ -58,26 +60,30 @@ def positions(location: Path, method: str = "tsne") -> dict[tuple[int, int], tup
 
 def test_maps_are_those_of_each_episodes_checkpoint(explained: Path) -> None:
     explanations = read(explained)
-    (method,) = explanations.saliency
-    assert [one["id"] for one in method["outputs"]] == ["policy", "value"]
-    assert "maps" not in method
-    assert "scales" not in method
-    assert explanations.every == {"jacobian": 2}
+    section = explanations.saliency([0, 1, 2])
+    assert section is not None
+    assert section.every == 2
+    (method,) = section.methods
+    assert [one.id for one in method.outputs] == ["policy", "value"]
     assert [*explanations.episodes] == [0, 1, 2]
+    peaks: dict[str, list[float]] = {"policy": [], "value": []}
     recording = open_recording(explained)
     for episode in recording:
         checkpoint = recording.checkpoint(episode)
         assert checkpoint is not None
-        entry = explanations.episodes[episode.index]["jacobian"]
-        assert len(entry["maps"]) == (2 if len(episode) > 64 else 1)
+        names = method.maps[episode.index]
+        assert len(names) == (2 if len(episode) > 64 else 1)
         maps = compute_maps(load(checkpoint), "jacobian", np.asarray(episode.observations)[::2], ["policy", "value"])
-        chunks = [chunk(explained, name) for name in entry["maps"]]
+        chunks = [chunk(explained, name) for name in names]
         steps = np.concatenate([one["steps"] for one in chunks])
         assert steps.tolist() == [*range(0, len(episode), 2)]
         for output, values in zip(("policy", "value"), maps, strict=True):
             codes, scales = (np.concatenate([one[f"{key}.{output}"] for one in chunks]) for key in ("codes", "scales"))
             np.testing.assert_allclose(codes / 255 * scales[:, None, None], values, atol=values.max() / 255)
-            assert entry["scales"][output] == pytest.approx(values.max())
+            assert method.scales[output][episode.index] == pytest.approx(values.max())
+            peaks[output] += values.max(axis=(1, 2)).tolist()
+    for output, largest in peaks.items():
+        assert method.percentile[output] == pytest.approx(np.percentile(largest, 99))
 
 
 def test_all_episodes_share_a_map_of_their_recurrent_states(explained: Path) -> None:
@@ -124,7 +130,8 @@ def test_new_episodes_are_placed_among_points_that_stay(tmp_path: Path, monkeypa
     record(location, (20,), first=3)
     with record_tasks(monkeypatch) as tasks:
         explain(location)
-    assert tasks == ["saliency/jacobian/3", "placed/state/3", "state_map/state"]
+    expected = ["saliency/00003/jacobian/1/1", "sections/00003/saliency-jacobian", "placed/00003/state"]
+    assert tasks == [*expected, "state_map/state"]
     after = positions(location)
     assert {place: after[place] for place in before} == before
     assert len(after) == len(before) + 10
@@ -136,7 +143,8 @@ def test_newest_episodes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     record(tmp_path / "recording")
     with record_tasks(monkeypatch) as tasks:
         explain(tmp_path / "recording")
-    assert [name for name in tasks if name.startswith("saliency")] == [f"saliency/jacobian/{i}" for i in (2, 1, 0)]
+    names = [name for name in tasks if name.startswith("sections")]
+    assert names == [f"sections/0000{i}/saliency-jacobian" for i in (2, 1, 0)]
 
 
 def test_an_interrupted_call_is_resumed_with_the_same_bytes(
@@ -148,18 +156,19 @@ def test_an_interrupted_call_is_resumed_with_the_same_bytes(
 
     def interrupt(agent: Any, *arguments: Any) -> Any:
         calls.append(agent)
-        if len(calls) == 3:  # in the second episode
+        if len(calls) == 3:  # in the second segment of the second episode
             raise KeyboardInterrupt
         return compute_maps(agent, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(recordings, "compute_maps", interrupt)
+        patch.setattr(saliency, "compute_maps", interrupt)
         with pytest.raises(KeyboardInterrupt):
             explain(location)
     assert [*read(location).episodes] == [2]
     with record_tasks(monkeypatch) as tasks:
         explain(location)
-    assert "saliency/jacobian/2" not in tasks
+    kept = {"sections/00002/saliency-jacobian", "saliency/00001/jacobian/1/1"}
+    assert not kept & {*tasks}
     names = [name for name in read_files(explained / EXPLAINED) if not name.startswith(".rl-clarity")]
     assert names == [name for name in read_files(location / EXPLAINED) if not name.startswith(".rl-clarity")]
     files = [read_files(one / EXPLAINED) for one in (explained, location)]
@@ -183,6 +192,7 @@ def test_states_are_mapped_without_an_agent(tmp_path: Path) -> None:
     assert report.explained == 0
     assert len(positions(tmp_path)) == 14
     assert read(tmp_path).episodes == {}
+    assert read(tmp_path).saliency([0, 1]) is None
 
 
 def test_a_layer_is_mapped(explained: Path, tmp_path: Path) -> None:
@@ -365,12 +375,14 @@ def test_later_differences_are_stored_with_the_maps(tmp_path: Path) -> None:
             assert outputs.values is not None
             recorder.add(observation=observation, action=0, reward=0.0, terminated=step == 69, value=outputs.values[0])
     assert explain(location).explained == 1
-    entry = read(location).episodes[0]["jacobian"]
-    chunks = [chunk(location, name) for name in entry["maps"]]
-    steps, differences = (np.concatenate([one[name] for one in chunks]) for name in ("steps", "differences"))
+    entry = read(location).episodes[0]["saliency-jacobian"]
+    assert entry.differences is not None
+    stored = chunk(location, entry.differences)
+    steps, differences = stored["steps"], stored["differences"]
+    assert steps.tolist() == [*range(0, 70, 2)]
     assert differences[steps < 40].max() < 1e-5
     assert np.median(differences[steps >= 40]) > 1e-2
-    assert entry["agreement"] == {"steps": 35, "largest": pytest.approx(differences.max()), "other_agent": False}
+    assert entry.agreement == Agreement(35, pytest.approx(differences.max()), other_agent=False)
 
 
 def test_a_recording_without_outputs_is_explained_unchecked(tmp_path: Path) -> None:

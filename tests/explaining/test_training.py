@@ -83,9 +83,11 @@ def test_stable_baselines3(algorithm: str, tmp_path: Path) -> None:
     model = kind(policy, Noise(), policy_kwargs=kwargs, seed=0, device="cpu", **options)
     model.learn(64, callback=sb3.RecorderCallback(tmp_path, every=2, on_error="raise"))
     recording, explanations = explain(tmp_path)
-    (method,) = explanations.saliency
+    section = explanations.saliency(explanations.episodes)
+    assert section is not None
+    (method,) = section.methods
     outputs = ["policy", "greedy"] if algorithm == "DQN" else ["policy", "value"]
-    assert [one["id"] for one in method["outputs"]] == outputs
+    assert [one.id for one in method.outputs] == outputs
     assert explanations.state_map is not None
     about = explanations.state_map["maps"][0]
     if algorithm == "RecurrentPPO":

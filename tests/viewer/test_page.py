@@ -80,20 +80,23 @@ def test_explanations_are_served(tmp_path: Path) -> None:
     assert reader.section("trajectories")["trajectories"][0]["entry"] != before
     (method,) = reader.section("saliency")["methods"]
     assert method["name"] == "jacobian"
+    assert method["maps"] == []
     agreement = reader.section("saliency")["agreement"]
     assert re.fullmatch(
         r"recomputed outputs differ from the recorded ones by at most .* \(\d+ steps compared\)", agreement
     )
-    maps = reader.entry(0)["saliency"]["jacobian"]
-    assert set(maps["scales"]) == set(method["scales"]) == {"policy", "value"}
-    codes = reader.chunk(maps["maps"][0])["codes.policy"]
+    (section,) = reader.entry(0)["sections"]
+    (own,) = section["data"]["methods"]
+    assert set(own["scales"]) == set(method["scales"]) == {"policy", "value"}
+    (names,) = own["maps"]
+    codes = reader.chunk(names[0])["codes.policy"]
     assert codes.shape == (15, method["rows"], method["columns"])
     points = reader.chunk(reader.section("state_map")["maps"][0]["chunk"])
     assert {0, 1} == {*points["trajectory"].tolist()}
-    name = maps["maps"][0]
-    assert reader.page.file(name.replace("jacobian-1.js", "../../recording.json")) is None
-    (location / "explained/00000/jacobian-1.js").unlink()
-    (location / "explained/00000/jacobian-1.js").symlink_to(tmp_path / "elsewhere.js")
+    name = names[0]
+    assert reader.page.file(name.replace("maps-1.js", "../../recording.json")) is None
+    (location / "explained/00000/saliency/jacobian/1/maps-1.js").unlink()
+    (location / "explained/00000/saliency/jacobian/1/maps-1.js").symlink_to(tmp_path / "elsewhere.js")
     (tmp_path / "elsewhere.js").write_text("secret")
     assert Reader(tmp_path).page.file(name) is None
 

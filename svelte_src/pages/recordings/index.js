@@ -32,7 +32,7 @@ export const recordings = definePage({
   sections: ["episodes", "trajectories", "saliency", "state_map"],
   layout: {
     navigation: ["episodes"],
-    main: ["play", "player", "states"],
+    main: ["play", "player", "analyses", "states"],
     legend: [],
     aside: ["find", "notes", "trust", "export", "help"],
   },

@@ -1,4 +1,5 @@
 // The panels of the page of recordings, one line each.
+export * as analyses from "./Analyses.svelte";
 export * as episodes from "./Episodes.svelte";
 export * as find from "./Find.svelte";
 export * as play from "./Play.svelte";

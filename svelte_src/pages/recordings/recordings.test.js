@@ -6,7 +6,7 @@ import { EMPTY, markedSteps, withRange } from "../../kit/time/brush.js";
 import { searchable, stepsFound } from "./find.js";
 import { controlsOf, partsOf } from "./actions.js";
 import { filteredRows, rowsInView, stateText, timeText } from "./rows.js";
-import { addEntry, isOutdated, newest, readTable } from "./runs.js";
+import { addEntry, isOutdated, newest, readTable, sectionsOf } from "./runs.js";
 import { goTo, rangesOf, toggle } from "./chosen.js";
 import { defineSelection } from "../../kit/page/selection.js";
 import { combine, FIELDS, notes } from "./fields.js";
@@ -84,7 +84,10 @@ test("entries are merged where components look for them, and stay when the manif
   const trajectory = { steps: 20, series: "s.js" };
   addEntry(run, 1, "1/1/entry-20.json", {
     trajectory,
-    saliency: { perturbation: { maps: ["m"], scales: { policy: 3 } } },
+    sections: [
+      { kind: "saliency", data: { methods: [{ name: "perturbation", maps: [["m"]], scales: { policy: [3] } }] } },
+      { kind: "novelty", panel: "lines", data: { trajectories: ["n"], series: [] } },
+    ],
   });
   assert.ok(!isOutdated(run, 1));
   assert.equal(manifest.trajectories[1], trajectory);
@@ -94,6 +97,8 @@ test("entries are merged where components look for them, and stay when the manif
   assert.equal(run.manifest, manifest, "components keep the object");
   assert.equal(manifest.trajectories[1], trajectory, "what is known stays until the new entry is there");
   assert.deepEqual(run.saliency.methods[0].scales.policy, [null, 3]);
+  const [novelty, ...more] = sectionsOf(next.byKey.get("a/b~c~50"));
+  assert.deepEqual([novelty.kind, novelty.data.trajectories[1], more], ["novelty", "n", []]);
   assert.ok(isOutdated(run, 1), "it has grown");
   assert.equal(next.byKey.get("a/b~c~50").length, 33);
 });

@@ -11,7 +11,8 @@
  * @property {object[]} listed its trajectories as the page's manifest lists them, perhaps as `{steps, entry}`
  * @property {object | null} saliency data of its section `saliency`
  * @property {object | null} stateMap data of its section `state_map`
- * @property {Map<number, object>} loaded what entries said: {entry, trajectory, saliency}
+ * @property {Map<number, object>} loaded what entries said: {entry, trajectory, sections}
+ * @property {Map<number, object[]>} sections those of single episodes, by index of the episode
  *
  * @typedef {object} Row an entry of `episodes`, and
  * @property {string} key "RUN~EPISODE", which selection and address call it
@@ -57,6 +58,7 @@ function readRun(manifest, { recording: id, name, error = null }, before) {
   const { agent: agentId, env_name = "" } = manifest.recordings.find((one) => one.id === id) ?? {};
   const agent = manifest.agents.find((one) => one.id === agentId) ?? {};
   const trajectories = data("trajectories") ?? { trajectories: [] };
+  const single = manifest.sections.filter(({ recording, trajectory }) => recording === id && trajectory !== undefined);
   const known = before.find((one) => one.name === name);
   const run = known ?? { name, number: before.length, manifest: {}, loaded: new Map() };
   if (!known) before.push(run);
@@ -66,25 +68,50 @@ function readRun(manifest, { recording: id, name, error = null }, before) {
   Object.assign(run.manifest, manifest, trajectories, { agent, env_name });
   Object.assign(run.manifest, { observation: agent.observation, actions: agent.actions ?? [] });
   run.manifest.trajectories = run.listed.map((one, i) => run.loaded.get(i)?.trajectory ?? one);
-  for (const [i, { saliency }] of run.loaded) addSaliency(run, i, saliency);
+  run.sections = new Map();
+  for (const section of single) addSections(run, section.trajectory, [section]);
+  for (const [i, { sections }] of run.loaded) addSections(run, i, sections);
   return run;
 }
 
 /** Put what an entry said where components look for it. */
-export function addEntry(run, index, entry, { trajectory, saliency = {} }) {
-  run.loaded.set(index, { entry, trajectory, saliency });
+export function addEntry(run, index, entry, { trajectory, sections = [] }) {
+  run.loaded.set(index, { entry, trajectory, sections });
   run.manifest.trajectories[index] = trajectory;
-  addSaliency(run, index, saliency);
+  run.sections.delete(index);
+  addSections(run, index, sections);
 }
 
-function addSaliency({ saliency }, index, maps) {
-  for (const method of saliency?.methods ?? []) {
-    const own = maps[method.name];
-    if (!own) continue;
-    method.maps[index] = own.maps;
-    for (const [output, scale] of Object.entries(own.scales)) method.scales[output][index] = scale;
+/** Sections whose only trajectory is an episode: maps of saliency go where those of all episodes are. */
+function addSections(run, index, sections) {
+  for (const { kind, data } of sections) if (kind === "saliency") addSaliency(run, index, data);
+  const others = sections.filter(({ kind }) => kind !== "saliency").map((one) => sectionAt(one, index));
+  if (others.length) run.sections.set(index, [...(run.sections.get(index) ?? []), ...others]);
+}
+
+function addSaliency({ saliency }, index, { methods }) {
+  for (const { name, maps, scales } of methods) {
+    const method = saliency?.methods.find((one) => one.name === name);
+    if (!method) continue;
+    method.maps[index] = maps[0];
+    for (const [output, values] of Object.entries(scales)) {
+      if (method.scales[output]) method.scales[output][index] = values[0];
+    }
   }
 }
+
+/** A section of an episode, as panels find it on a page on which the episode has an index. */
+function sectionAt(section, index) {
+  const data = { ...section.data };
+  if (data.trajectories) data.trajectories = Object.assign([], { [index]: data.trajectories[0] });
+  for (const list of ["rows", "images"]) {
+    if (data[list]) data[list] = data[list].map((one) => ("frame" in one ? { ...one, trajectory: index } : one));
+  }
+  return { ...section, id: section.kind, data };
+}
+
+/** The further sections of an episode. */
+export const sectionsOf = ({ of, trajectory }) => of.sections.get(trajectory) ?? [];
 
 /** Whether an episode's entry is to be fetched: it has not been, or it has changed. */
 export function isOutdated({ listed, loaded }, index) {

@@ -1,0 +1,157 @@
+"""A recorded episode as analyses see it, and the sections that they make of it, stored beside the recording."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.analyses import ANALYSES, Analysis, Subject
+from rl_clarity.analyses.analysis import SubjectOptions, describe_agent
+from rl_clarity.analyses.part import OwnResults, Part
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.keys import cache_key, code_version
+from rl_clarity.base.parsing import parse
+from rl_clarity.explaining.files import SECTIONS, episode_folder
+from rl_clarity.explaining.options import ExplainOptions
+from rl_clarity.jobs.communicator import SingleProcess
+from rl_clarity.jobs.directory import Directory
+from rl_clarity.jobs.store import DIRECTORY, WorkStore
+from rl_clarity.jobs.tasks import TaskResult, Work, run_tasks, slices, waves
+from rl_clarity.pages.files import PageFiles, path_in
+from rl_clarity.pages.sections import SectionData
+from rl_clarity.recordings.agreement import BATCH, OUTPUTS, Agreement, episode_states, output_differences, state_rows
+from rl_clarity.recordings.conversion import recorded_episode
+from rl_clarity.recordings.episode import Episode
+from rl_clarity.recordings.recording import Recording
+from rl_clarity.recordings.samples import Observations, Trajectories
+
+
+@dataclass(frozen=True)
+class EpisodeAnalysis:
+    """An analysis of single episodes, with its options."""
+
+    name: str
+    """Of its finished work. Each method of saliency has its own, so that the maps of earlier calls are kept."""
+    analysis: Analysis[Any, SectionData]
+    options: Any
+    plugin: str = ""
+    """Hash of code and options of an analysis that is not part of the package."""
+
+    def task_name(self, episode: int) -> str:
+        """Name of the work on the episode of an index."""
+        return f"{SECTIONS}/{episode_folder(episode)}/{self.name}"
+
+
+def episode_analyses(options: ExplainOptions) -> list[EpisodeAnalysis]:
+    """The analyses of each episode; raises OptionError for one that needs more than an episode."""
+    saliency = ANALYSES.get("saliency")()
+    chosen = [
+        EpisodeAnalysis(
+            f"saliency-{method}", saliency, saliency.Options(saliency=(method,), saliency_every=options.every)
+        )
+        for method in dict.fromkeys(options.methods)
+    ]
+    for kind, values in options.analyses.items():
+        analysis = ANALYSES.get(kind)()
+        if not analysis.single_episode or kind == saliency.kind:
+            how = "methods= (--methods) chooses its maps" if kind == saliency.kind else "it needs more than an episode"
+            raise OptionError(f"analyses={kind!r} is no analysis of single episodes that can be added: {how}")
+        own = parse(analysis.Options, values, f"analyses.{kind}.")
+        chosen.append(EpisodeAnalysis(kind, analysis, own, cache_key([ANALYSES.source(kind), values])))
+    return chosen
+
+
+def explain_episode(
+    one: EpisodeAnalysis,
+    recording: Recording,
+    episode: Episode,
+    agent: Agent,
+    options: ExplainOptions,
+    directory: Directory,
+    identity: object,
+    work: Work,
+) -> TaskResult:
+    """Compute an analysis of an episode, by the analysis's own tasks, whose finished work is kept in the directory.
+
+    `identity` (JSON) stands for episode and agent. Facts: the sections as manifests contain them, facts of the
+    analysis's tasks, and how far the agent's outputs are from those recorded.
+    """
+    folder, store = episode_folder(episode.index), WorkStore(directory)
+    states = episode_states(agent, episode)
+    played = _played(agent, recorded_episode(recording, episode), states)
+    names = [path_in(folder, f"{name.strip('/')}/*") for name in one.analysis.folders(one.options)]
+    metadata = {**agent.metadata, **recording.metadata, "action_combos": None}
+    subject = Subject(
+        agent=agent,
+        info=describe_agent(agent, played, metadata, SubjectOptions()),
+        trajectories=played,
+        observations=Observations.none(agent.observation_shape),
+        metadata=metadata,
+        options=SubjectOptions(),
+        files=PageFiles(directory, folder, names),
+        key=cache_key([identity, code_version()]),
+        analyses=(one.analysis.kind,),
+        analysis_options=(one.options,),
+        plugin_keys={one.analysis.kind: one.plugin} if one.plugin else {},
+    )
+    one.analysis.check(agent, one.options, subject.options)
+    agreement, differences = _agreement(agent, episode, states, options)
+    part = Part(subject, [(one.analysis, one.options)], folder)
+    results: dict[str, Mapping[str, Any]] = {}
+    for wave in waves(part.tasks()):
+        results |= run_tasks(wave, store, SingleProcess(), work.report, memory=work.memory, results=results)
+    files = [name for name in store.written(results) if not name.startswith(f"{DIRECTORY}/")]
+    facts: dict[str, Any] = {
+        "sections": [section.to_dict() for section in part.sections(results, complete=True)],
+        "results": dict(OwnResults(results, folder)),
+        "agreement": asdict(agreement),
+    }
+    if differences is not None:
+        facts["differences"] = f"{folder}/{one.name}-differences.js"
+        PageFiles(directory).write_chunk(facts["differences"], differences)
+        files.append(facts["differences"])
+    return TaskResult(facts, files)
+
+
+def _agreement(
+    agent: Agent, episode: Episode, states: State, options: ExplainOptions
+) -> tuple[Agreement, dict[str, np.ndarray | bytes] | None]:
+    """How far the agent's outputs are from those recorded, at every n-th step; and arrays of all differences."""
+    steps = np.arange(0, len(episode), options.every)
+    differences = output_differences(agent, episode, steps, state_rows(states, steps))
+    agreement = Agreement(0, other_agent=options.other_agent)
+    if differences is None:
+        return agreement, None
+    arrays: dict[str, np.ndarray | bytes] = {
+        "steps": steps.astype(np.int32),
+        "differences": differences.astype(np.float32),
+    }
+    return replace(agreement, steps=len(steps), largest=float(differences.max())), arrays
+
+
+def _played(agent: Agent, played: Trajectories, states: State) -> Trajectories:
+    """An episode with the outputs and states that its agent has; those that were not recorded are computed."""
+    first = agent.forward(np.asarray(played.observations[0, :1]), state_rows(states, slice(0, 1)))
+    outputs: dict[str, Any] = {}
+    for name in OUTPUTS:
+        like, recorded = getattr(first, name), getattr(played, name)
+        known = recorded is not None and like is not None and recorded.shape[2:] == like.shape[1:]
+        outputs[name] = recorded if known else None
+        if like is not None and not known:
+            parts = [
+                getattr(agent.forward(np.asarray(played.observations[0, rows]), state_rows(states, rows)), name)
+                for rows in slices(played.steps(0), BATCH)
+            ]
+            outputs[name] = np.concatenate(parts)[None]
+    fits = played.action_combos is not None and len(played.action_combos) == agent.num_actions
+    return dataclasses.replace(
+        played,
+        **outputs,
+        states=None if states is None else tuple(np.asarray(part)[None] for part in states),
+        action_combos=played.action_combos if fits else None,
+    )
