@@ -163,9 +163,8 @@ def _explained_sections(run: Snapshot) -> list[SectionData]:
 
 
 def _entry_name(run: Snapshot, row: Mapping[str, Any]) -> str:
-    explained = None if run.explanations is None else run.explanations.episodes.get(row["episode"])
-    found = explained and {name: one.sections for name, one in explained.items()}
-    version = cache_key([row["steps"], row["end"], row["return"], found])[:12]
+    sections = [] if run.explanations is None else run.explanations.sections(row["episode"])
+    version = cache_key([row["steps"], row["end"], row["return"], sections])[:12]
     return f"{run.key}/{row['episode']}/entry-{version}.json"
 
 

@@ -159,11 +159,11 @@ class _ChosenRun:
         for image, part in zip(entry.scrub, segments(entry.steps, SCRUB_STEPS), strict=False):
             files.write_image(image, shown.filmstrip(slice(part.start, part.stop)))
         copied = [*file_names(self.sections(index))]
-        for name in copied:
-            if isinstance(name, ImageName):
-                files.write_file(self._explained(name), self._bytes(name))
+        for file in copied:
+            if isinstance(file, ImageName):
+                files.write_file(self._explained(file), self._bytes(file))
             else:
-                files.write_chunk(self._explained(name), self._read(name))
+                files.write_chunk(self._explained(file), self._read(file))
         written = [entry.series, *entry.frames, *entry.scrub, *map(self._explained, copied)]
         return TaskResult(files=written)
 

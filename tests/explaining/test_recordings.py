@@ -382,7 +382,8 @@ def test_later_differences_are_stored_with_the_maps(tmp_path: Path) -> None:
     assert steps.tolist() == [*range(0, 70, 2)]
     assert differences[steps < 40].max() < 1e-5
     assert np.median(differences[steps >= 40]) > 1e-2
-    assert entry.agreement == Agreement(35, pytest.approx(differences.max()), other_agent=False)
+    assert entry.agreement == Agreement(35, entry.agreement.largest, other_agent=False)
+    assert entry.agreement.largest == pytest.approx(differences.max())
 
 
 def test_a_recording_without_outputs_is_explained_unchecked(tmp_path: Path) -> None:
