@@ -340,7 +340,7 @@ def method_entry(subject: Subject, name: str, results: Results) -> MethodEntry:
 def join_sections(
     episodes: Sequence[Sequence[tuple[SaliencySection, Results]]], agreement: str
 ) -> SaliencySection | None:
-    """One section from those of single episodes, with the facts of their tasks; None if there are no maps.
+    """Return one section from those of single episodes, with the facts of their tasks; None if there are no maps.
 
     Args:
         episodes: for each, sections of some methods each; none for an episode without maps

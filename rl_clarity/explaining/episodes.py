@@ -16,6 +16,7 @@ from rl_clarity.analyses.part import OwnResults, Part
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.keys import cache_key, code_version
 from rl_clarity.base.parsing import parse
+from rl_clarity.base.registry import option_sources
 from rl_clarity.explaining.files import SECTIONS, episode_folder
 from rl_clarity.explaining.options import ExplainOptions
 from rl_clarity.jobs.communicator import SingleProcess
@@ -39,30 +40,31 @@ class EpisodeAnalysis:
     """Of its finished work. Each method of saliency has its own, so that the maps of earlier calls are kept."""
     analysis: Analysis[Any, SectionData]
     options: Any
-    plugin: str = ""
-    """Hash of code and options of an analysis that is not part of the package."""
+    key: str
+    """Hash of its options, and of the code of what is not part of the package."""
 
     def task_name(self, episode: int) -> str:
-        """Name of the work on the episode of an index."""
+        """Return the name of the work on the episode of an index."""
         return f"{SECTIONS}/{episode_folder(episode)}/{self.name}"
 
 
 def episode_analyses(options: ExplainOptions) -> list[EpisodeAnalysis]:
-    """The analyses of each episode; raises OptionError for one that needs more than an episode."""
-    saliency = ANALYSES.get("saliency")()
-    chosen = [
-        EpisodeAnalysis(
-            f"saliency-{method}", saliency, saliency.Options(saliency=(method,), saliency_every=options.every)
-        )
+    """Return the analyses of each episode. Raises OptionError for one that needs more than an episode."""
+    wanted: list[tuple[str, str, Mapping[str, Any]]] = [
+        (f"saliency-{method}", "saliency", {"saliency": (method,), "saliency_every": options.every})
         for method in dict.fromkeys(options.methods)
     ]
     for kind, values in options.analyses.items():
-        analysis = ANALYSES.get(kind)()
-        if not analysis.single_episode or kind == saliency.kind:
-            how = "methods= (--methods) chooses its maps" if kind == saliency.kind else "it needs more than an episode"
+        if kind == "saliency" or not ANALYSES.get(kind).single_episode:
+            how = "methods= (--methods) chooses its maps" if kind == "saliency" else "it needs more than an episode"
             raise OptionError(f"analyses={kind!r} is no analysis of single episodes that can be added: {how}")
+        wanted.append((kind, kind, values))
+    chosen = []
+    for name, kind, values in wanted:
+        analysis = ANALYSES.get(kind)()
         own = parse(analysis.Options, values, f"analyses.{kind}.")
-        chosen.append(EpisodeAnalysis(kind, analysis, own, cache_key([ANALYSES.source(kind), values])))
+        key = cache_key([ANALYSES.source(kind), option_sources(own), values])
+        chosen.append(EpisodeAnalysis(name, analysis, own, key))
     return chosen
 
 
@@ -97,7 +99,7 @@ def explain_episode(
         key=cache_key([identity, code_version()]),
         analyses=(one.analysis.kind,),
         analysis_options=(one.options,),
-        plugin_keys={one.analysis.kind: one.plugin} if one.plugin else {},
+        plugin_keys={one.analysis.kind: one.key},
     )
     one.analysis.check(agent, one.options, subject.options)
     agreement, differences = _agreement(agent, episode, states, options)
@@ -121,7 +123,7 @@ def explain_episode(
 def _agreement(
     agent: Agent, episode: Episode, states: State, options: ExplainOptions
 ) -> tuple[Agreement, dict[str, np.ndarray | bytes] | None]:
-    """How far the agent's outputs are from those recorded, at every n-th step; and arrays of all differences."""
+    """Return how far the agent's outputs are from those recorded, at every n-th step, and all differences."""
     steps = np.arange(0, len(episode), options.every)
     differences = output_differences(agent, episode, steps, state_rows(states, steps))
     agreement = Agreement(0, other_agent=options.other_agent)
@@ -135,7 +137,7 @@ def _agreement(
 
 
 def _played(agent: Agent, played: Trajectories, states: State) -> Trajectories:
-    """An episode with the outputs and states that its agent has; those that were not recorded are computed."""
+    """Return an episode with the outputs and states that its agent has; those that were not recorded are computed."""
     first = agent.forward(np.asarray(played.observations[0, :1]), state_rows(states, slice(0, 1)))
     outputs: dict[str, Any] = {}
     for name in OUTPUTS:

@@ -30,7 +30,7 @@ SECTIONS, STATE_MAP = "sections", "state_map"
 
 
 def episode_folder(index: int) -> str:
-    """Folder of the files of an episode, and the second part of the names of all work on it."""
+    """Return the folder of the files of an episode, and the second part of the names of all work on it."""
     return f"{index:05}"
 
 
@@ -48,7 +48,7 @@ class EpisodeSections:
     """Chunk of `steps` and `differences` (n,): those at each compared step, as a share of the outputs' range."""
 
     def of(self, kind: str) -> list[Mapping[str, Any]]:
-        """Data of its sections of a kind."""
+        """Return the data of its sections of a kind."""
         return [section["data"] for section in self.sections if section["kind"] == kind]
 
 
@@ -65,15 +65,15 @@ class Explanations:
     files: frozenset[str]
 
     def sections(self, index: int, rename: Callable[[str], str] = str) -> list[dict[str, Any]]:
-        """All sections of an episode, as manifests contain them, with the types and new names of its files."""
+        """Return all sections of an episode, as manifests contain them, with the types and new names of its files."""
         return [self._renamed(one, rename) for own in self.episodes.get(index, {}).values() for one in own.sections]
 
     def has_maps(self, index: int) -> bool:
-        """Whether an episode has saliency maps."""
+        """Return whether an episode has saliency maps."""
         return any(own.of("saliency") for own in self.episodes.get(index, {}).values())
 
     def saliency(self, indices: Iterable[int], rename: Callable[[str], str] = str) -> SaliencySection | None:
-        """The saliency maps of some episodes as one section, with a trajectory for each; None if there are none."""
+        """Return the saliency maps of some episodes as a section with a trajectory for each, or None."""
         indices = [*indices]
         found = [
             [
@@ -86,12 +86,12 @@ class Explanations:
         return join_sections(found, str(self.agreement(indices)))
 
     def agreement(self, indices: Iterable[int]) -> Agreement:
-        """How far the outputs of the explained agents are from the recorded ones, in some of the episodes."""
+        """Return how far the outputs of the explained agents are from the recorded ones, in some episodes."""
         episodes = [[one.agreement for one in self.episodes.get(index, {}).values()] for index in indices]
         return join_agreements(max(found, key=lambda one: one.largest) for found in episodes if found)
 
     def path(self, name: str) -> Path:
-        """The path of a file; raises KeyError for a name that is not listed above."""
+        """Return the path of a file. Raises KeyError for a name that is not listed above."""
         if name not in self.files:
             raise KeyError(name)
         return self.folder / name

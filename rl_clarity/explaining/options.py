@@ -8,7 +8,6 @@ from typing import Any
 
 from rl_clarity.analyses.saliency import METHODS
 from rl_clarity.analyses.state_map import check_methods
-from rl_clarity.base.errors import OptionError
 from rl_clarity.base.parsing import check_minimum, check_option
 from rl_clarity.pages.files import SEGMENT
 
@@ -44,9 +43,7 @@ class ExplainOptions:
     """Explain recordings that links in the log directory lead to, if the links belong to its owner."""
 
     def __post_init__(self) -> None:
-        for name in self.methods:
-            if name not in METHODS:
-                raise OptionError(f"methods={name!r} is not one of {', '.join(METHODS)}")
+        METHODS.check("methods", self.methods)
         check_methods("embeddings", self.embeddings)
         check_option(self, "every", 1 <= self.every <= SEGMENT, f"must be from 1 to {SEGMENT}")
         check_minimum(self, 1, "perplexity")

@@ -358,7 +358,7 @@ class _Explainer:
         else:
             for one in self._analyses:
                 run = partial(self._explain, one, episode, [*inputs, agent])
-                key = [*inputs, agent, one.plugin]
+                key = [*inputs, agent, one.key]
                 tasks.append(Task(one.task_name(episode.index), partial(guarded, run), key, steps))
         own = agent if self._maps.needs_agent(episode) else STATES
         if fitted is not None and own is not None:

@@ -154,11 +154,11 @@ def test_an_interrupted_call_is_resumed_with_the_same_bytes(
     record(location)
     calls = []
 
-    def interrupt(agent: Any, *arguments: Any) -> Any:
+    def interrupt(agent: Any, *arguments: Any, **options: Any) -> Any:
         calls.append(agent)
         if len(calls) == 3:  # in the second segment of the second episode
             raise KeyboardInterrupt
-        return compute_maps(agent, *arguments)
+        return compute_maps(agent, *arguments, **options)
 
     with monkeypatch.context() as patch:
         patch.setattr(saliency, "compute_maps", interrupt)
