@@ -189,13 +189,11 @@ def _scale(space: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return how observations from 0 to 255 are converted to the network's input, as in the library's `preprocess_obs`.
 
     The library divides uint8 from 0 to 255 by 255, unless told not to, and passes on everything else. `value_range` are
-    the network's inputs for 0 and 255: the bounds of the space, except that integers of one byte are not converted.
+    the network's inputs for 0 and 255: the bounds of the space, which environments stretch to 0 to 255.
     """
-    dtype = _field(space, "dtype")
     low, high = _bounds(space, "low", min), _bounds(space, "high", max)
-    if dtype in (None, "uint8"):
-        normalized = options.get("normalize_images", True) is not False and (low, high) in ((0, 255), (None, None))
-        return {"normalize_images": normalized, "value_range": [0, 255]}
+    if _field(space, "dtype") in (None, "uint8") and (low, high) in ((0, 255), (None, None)):
+        return {"normalize_images": options.get("normalize_images", True) is not False, "value_range": [0, 255]}
     bounded = low is not None and high is not None and np.isfinite([low, high]).all()
     return {"normalize_images": False, "value_range": [low, high] if bounded else None}
 

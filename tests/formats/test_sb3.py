@@ -24,6 +24,7 @@ from stable_baselines3.common.policies import ActorCriticCnnPolicy  # noqa: E402
 from stable_baselines3.common.torch_layers import NatureCNN  # noqa: E402
 from torch import nn  # noqa: E402
 
+from rl_clarity.environments.images import image_layout  # noqa: E402
 from tests.formats import sb3_models  # noqa: E402
 from tests.formats.sb3_models import SIDE, make_model, own_outputs, save  # noqa: E402
 
@@ -54,7 +55,8 @@ MODELS = {
     "floats from 0 to 255": lambda: with_range(0, 255),
     "floats from -1 to 1": lambda: with_range(-1, 1),
     "floats from -1 to 1, DQN": lambda: with_range(-1, 1, DQN),
-    "bytes from 0 to 10": lambda: make_model(PPO, space=image_space(0, 10, np.uint8), normalize_images=False),
+    "bytes from 0 to 1": lambda: make_model(PPO, space=image_space(0, 1, np.uint8), normalize_images=False),
+    "bytes from 0 to 5": lambda: make_model(PPO, space=image_space(0, 5, np.uint8), normalize_images=False),
 }
 
 
@@ -64,9 +66,12 @@ def test_outputs_are_the_models_own(name: str, tmp_path: Path) -> None:
     space = model.observation_space
     frames = sb3_models.random_frames(space.shape[0])
     observations = frames.transpose(0, 3, 1, 2).astype(space.dtype)
+    low, high = space.low.min(), space.high.max()
     if space.dtype != np.uint8:
-        low, high = space.low.min(), space.high.max()
         observations = low + observations / np.float32(255) * (high - low)
+    elif high < 255:
+        observations %= high + 1
+        frames = image_layout(space).convert(observations)  # as the environment's observations are
     expected = own_outputs(model, observations)
     largest = max(np.abs(output).max() for output in expected if output is not None)
     agent = load_agent(save(model, tmp_path))
