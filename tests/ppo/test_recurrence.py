@@ -117,16 +117,17 @@ def test_padding_does_not_change_the_result(monkeypatch: pytest.MonkeyPatch, kin
 @pytest.mark.parametrize("kind", [*KINDS, {}], ids=["lstm", "gru", "none"])
 def test_only_recurrent_agents_learn_to_remember(kind: dict[str, Any]) -> None:
     settings: dict[str, Any] = {
-        "num_envs": 32,
-        "num_steps": 12,
-        "num_minibatches": 4,
-        "ppo_epochs": 3,
-        "learning_rate": 2e-3,
+        **{"cnn": "impala", "stack_channels": "8", "emb_size": 32, "gamma": 0.9, "learning_rate": 2e-3},
+        **{"num_envs": 32, "num_steps": 12, "num_minibatches": 4, "ppo_epochs": 3},
     }
-    trainer = make_trainer(Remember, **settings, gamma=0.9, **kind)
-    returns = [trainer.update()["mean_return"] for _ in range(60)]
-    assert returns[0] < 0.55  # a third by chance
-    assert max(returns) > 0.8 if kind else max(returns) < 0.55
+    trainer = make_trainer(Remember, **settings, **kind)
+    best = 0.0
+    # Recurrent agents need about ten updates. How many differs between machines, which round differently.
+    for _ in range(60):
+        best = max(best, trainer.update()["mean_return"])
+        if best > 0.8:
+            break
+    assert best > 0.8 if kind else best < 0.55  # a third by chance
 
 
 def test_a_checkpoint_can_be_loaded_as_a_recurrent_agent(tmp_path: Path, kind: dict[str, Any]) -> None:
