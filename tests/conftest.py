@@ -12,6 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # read once, when TensorFlow is first imported
+# Tests compile many small functions and call each a few times: optimizing them takes most of the time.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 # Threads of PyTorch wait for each other by spinning: where workers have more of them than cores, tests take three times
 # as long.
 if (WORKERS := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))) > 1:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def single_thread() -> Iterator[None]:
     """Run PyTorch on one thread, so that its threads do not compete with those of TensorFlow."""
     import torch

@@ -58,7 +58,10 @@ SLOW = ("jax", "jax recurrent", "jax channels first")
 """XLA compiles a function for each site."""
 
 
-@pytest.fixture(params=[pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in AGENTS])
+PARAMETERS = [pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in AGENTS]
+
+
+@pytest.fixture(scope="module", params=PARAMETERS)
 def agent(request: pytest.FixtureRequest, single_thread: None) -> Any:
     return AGENTS[request.param]()
 
