@@ -39,6 +39,10 @@ class EnvironmentSetupError(ClarityError):
     """Raised for an environment that cannot be made: unknown name, missing package, unsupported spaces."""
 
 
+class WorldError(ClarityError):
+    """A state of a world that cannot be read or edited as asked."""
+
+
 class SamplesError(ClarityError):
     """Raised for samples that are missing, damaged, or do not fit the agent."""
 

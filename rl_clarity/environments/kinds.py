@@ -8,10 +8,11 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rl_clarity.base.errors import ClarityError, EnvironmentSetupError, OptionError
+from rl_clarity.base.errors import ClarityError, EnvironmentSetupError, OptionError, WorldError
 from rl_clarity.base.parsing import NoOptions
 from rl_clarity.base.registry import Registry
 from rl_clarity.environments.protocol import VectorEnvironment
+from rl_clarity.environments.worlds import World
 from rl_clarity.environments.wrappers import EpsilonGreedy, FrameStack, RewardScale
 
 DEFAULT_KIND = "procgen"
@@ -84,6 +85,8 @@ class EnvironmentKind:
     """Whether a name can import a module, as `module:Name-v0` does."""
     thread_safe: bool = False
     """Whether environments behave the same while another thread steps others."""
+    world: Callable[[str, Any], World] | None = None
+    """`world(name, options)` lists, edits and draws states of an environment; None if that is not possible."""
 
     def option_names(self) -> tuple[str, ...]:
         """Return the names of the options that are read from metadata."""
@@ -126,6 +129,22 @@ def make(spec: EnvironmentSpec, num_envs: int, seed: int, *, full_resolution: bo
     if spec.epsilon_greedy != 0:
         environment = EpsilonGreedy(environment, spec.epsilon_greedy, seed)
     return environment
+
+
+def make_world(spec: EnvironmentSpec) -> World:
+    """Make what lists, edits and draws states of an environment, without stacking frames.
+
+    Raises WorldError for a kind of environment whose states cannot be edited, EnvironmentSetupError as `make`.
+    """
+    kind = KINDS.get(spec.kind)
+    if kind.world is None:
+        editable = [name for name in KINDS if (known := KINDS.find(name)) is not None and known.world is not None]
+        raise WorldError(
+            f"states of the environment kind {spec.kind!r} cannot be edited, only those of {', '.join(editable)}"
+        )
+    common = _names(CommonOptions)
+    options = {name: value for name, value in spec.options.items() if name not in common}
+    return kind.world(spec.name, parse_options(spec.kind, kind.options, options))
 
 
 def parse_options(kind: str, options: type[Any], values: Mapping[str, Any]) -> Any:

@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.base.errors import EnvironmentSetupError
+from rl_clarity.base.errors import EnvironmentSetupError, WorldError
 from rl_clarity.environments.kinds import CALLER_ONLY, EnvironmentKind, check_name, missing_package
 from rl_clarity.environments.procgen_state import what_killed
+from rl_clarity.environments.procgen_world import ProcgenWorld
 from rl_clarity.environments.protocol import Combo, Step
 
 GAMES = (
@@ -137,8 +138,28 @@ def parse_name(name: str) -> str:
     return check_name("Procgen game", _GYM_ID.sub(r"\1", name.lower()), GAMES, note)
 
 
+def make_world(name: str, options: ProcgenOptions) -> ProcgenWorld:
+    """Make what lists, edits and draws states of a game. Raises WorldError for generated assets, which have no states."""
+    game = parse_name(name)
+    if options.use_generated_assets:
+        raise WorldError(f"use_generated_assets=True: Procgen cannot save the state of {game} with generated assets")
+    arguments = options.arguments(game) | {"num_threads": 0, "rand_seed": 0}
+
+    def open_games(count: int, full: bool) -> Any:
+        return _procgen().ProcgenGym3Env(count, game, render_mode="rgb_array" if full else None, **arguments)
+
+    return ProcgenWorld(game, open_games)
+
+
 KIND = EnvironmentKind(
-    make, ProcgenOptions, (64, 64, 3), check=parse_name, example="coinrun", imports_modules=False, thread_safe=True
+    make,
+    ProcgenOptions,
+    (64, 64, 3),
+    check=parse_name,
+    example="coinrun",
+    imports_modules=False,
+    thread_safe=True,
+    world=make_world,
 )
 
 

@@ -1,8 +1,8 @@
-"""Find out what ended an episode of CoinRun from the saved state of the game (Procgen's `get_state`).
+"""Saved states of Procgen's games (`get_state`), as numbers that can be read, changed and written back.
 
 A state is a sequence of little-endian 32-bit numbers and of texts, each after its length, in the order in which
 Procgen's `Game::serialize`, `BasicAbstractGame::serialize` and `Entity::serialize` write them
-(https://github.com/openai/procgen, `procgen/src`).
+(https://github.com/openai/procgen, `procgen/src`). What a game writes after its grid is kept as it is.
 """
 
 from __future__ import annotations
@@ -11,11 +11,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rl_clarity.base.errors import WorldError
+
 OPTIONS, FACTS, VIEW = 17, 15, 19
-"""How many numbers precede the first random generator, precede the entities, and lie between the entities and
-the grid."""
+"""Numbers before the first generator of random numbers, before the entities, and between those and the grid."""
+CENTER = 14
+"""Index of the center of the view, x and y, among those of VIEW."""
+SCREEN = 9
+"""Numbers between the random numbers of images and the grid; the visible cells are the one before the last."""
 ENTITY = 31
-"""Number of values of an entity: x, y, vx, vy, rx, ry; its type; others."""
+"""Numbers of an entity; the columns that are used here:"""
+X, Y, VX, VY, RX, RY, TYPE, IMAGE_TYPE, IMAGE_THEME, ABSOLUTE, ALPHA = 0, 1, 2, 3, 4, 5, 6, 7, 8, 20, 25
+SPACE = 100
+"""Type of an empty cell of the grid."""
 PLAYER, SAW, ENEMY = 0, 2, 5
 LAVA = (17, 18)
 NAMES = {SAW: "saw", ENEMY: "enemy"}
@@ -23,20 +31,57 @@ NAMES = {SAW: "saw", ENEMY: "enemy"}
 
 @dataclass(frozen=True)
 class GameState:
-    """Positions of objects in a game, in cells of its grid, whose origin is at the bottom left."""
+    """A state of a game. Positions are in cells of the grid; the origin is at the bottom left."""
 
-    boxes: np.ndarray  # (n, 6) float32: x, y, vx, vy of the center, half the width and half the height
-    types: np.ndarray  # (n,) int32
-    grid: np.ndarray  # (height, width) int32: types of static objects
+    head: bytes
+    """What precedes the entities."""
+    entities: np.ndarray  # (n, 31) int32, of which some columns are float32
+    middle: bytes
+    """What lies between the entities and the cells of the grid."""
+    grid: np.ndarray  # (height, width) int32: types of things that do not move
+    tail: bytes
+    """What the game adds."""
+    center: tuple[float, float]
+    """Center of the view."""
+    visibility: float
+    """Cells that the view shows in each direction."""
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The entities (n, 31) as float32: for x, y, vx, vy, rx, ry and alpha."""
+        return self.entities.view("<f4")
+
+    @property
+    def boxes(self) -> np.ndarray:
+        """(n, 6) float32: x, y, vx, vy of the center, half of the width and of the height."""
+        return self.numbers[:, :6]
+
+    @property
+    def types(self) -> np.ndarray:
+        """(n,) int32: the type of each entity."""
+        return np.asarray(self.entities[:, TYPE])
+
+    @property
+    def player(self) -> int:
+        """Index of the player, the last entity of its type."""
+        return int(np.flatnonzero(self.types == PLAYER)[-1])
+
+    def to_bytes(self) -> bytes:
+        """The state as Procgen reads it."""
+        cells = np.ascontiguousarray(self.grid, "<i4").tobytes()
+        count = len(self.entities).to_bytes(4, "little")
+        return self.head + count + self.entities.tobytes() + self.middle + cells + self.tail
 
 
 class _Reader:
     def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
+        self.data, self.at = data, 0
 
     def numbers(self, count: int, kind: str = "<i4") -> np.ndarray:
-        values = np.frombuffer(self._data, kind, count, self._at)
-        self._at += 4 * count
+        if count < 0 or self.at + 4 * count > len(self.data):
+            raise WorldError(f"the saved state of the game ends after {len(self.data)} bytes, before its grid")
+        values = np.frombuffer(self.data, kind, count, self.at)
+        self.at += 4 * count
         return values
 
     def number(self) -> int:
@@ -44,11 +89,11 @@ class _Reader:
 
     def skip_text(self) -> None:
         length = self.number()
-        self._at += length
+        self.at += length
 
 
 def read_state(data: bytes) -> GameState:
-    """Read the saved state of any game of Procgen."""
+    """Read the saved state of any game of Procgen. Raises WorldError for bytes that end too early."""
     reader = _Reader(data)
     reader.number()  # version
     reader.skip_text()  # name
@@ -57,13 +102,18 @@ def read_state(data: bytes) -> GameState:
         reader.number()
         reader.skip_text()
     reader.numbers(FACTS + 1)
+    head = data[: reader.at]
     entities = reader.numbers(reader.number() * ENTITY).reshape(-1, ENTITY)
-    reader.numbers(VIEW + 1)
-    reader.skip_text()  # random generator of images
-    reader.numbers(9)
+    start = reader.at
+    view = reader.numbers(VIEW + 1, "<f4")
+    reader.skip_text()  # random numbers of images
+    screen = reader.numbers(SCREEN, "<f4")
     width, height = reader.number(), reader.number()
-    grid = reader.numbers(reader.number()).reshape(height, width)
-    return GameState(entities[:, :6].view("<f4"), entities[:, 6], grid)
+    count = reader.number()
+    middle = data[start : reader.at]
+    grid = reader.numbers(count).reshape(height, width)
+    center = float(view[CENTER]), float(view[CENTER + 1])
+    return GameState(head, entities, middle, grid, data[reader.at :], center, float(screen[-2]))
 
 
 def what_killed(data: bytes) -> str:

@@ -1,0 +1,271 @@
+"""Worlds of Procgen: the objects of a game's saved state, without which it is drawn again, exactly."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.base.errors import WorldError
+from rl_clarity.environments.procgen_objects import (
+    COMMON,
+    GAME_OBJECTS,
+    HIDDEN_CELLS,
+    TERRAIN,
+    TRAIL,
+    GameObjects,
+)
+from rl_clarity.environments.procgen_state import (
+    ABSOLUTE,
+    ALPHA,
+    ENTITY,
+    IMAGE_THEME,
+    IMAGE_TYPE,
+    PLAYER,
+    RX,
+    RY,
+    SPACE,
+    TYPE,
+    VX,
+    VY,
+    GameState,
+    X,
+    Y,
+    read_state,
+)
+from rl_clarity.environments.protocol import VectorEnvironment
+from rl_clarity.environments.worlds import Position, WorldObject
+
+DRAWN_AT_ONCE, RENDERED_AT_ONCE = 32, 8
+TRAIL_REACH = 1.5
+"""Distance, in cells, at which a trail belongs to what left it."""
+ENTITIES, CELLS = "entities", "cells"
+
+
+class ProcgenWorld:
+    """States of one game, drawn by environments of its own that are never stepped.
+
+    An edit changes the saved state: entities are left out of it, cells of the grid become empty. What depends on an
+    object beyond its image, such as the number of coins that complete a level, stays as it is.
+    """
+
+    exact = True
+
+    def __init__(self, game: str, open_games: Callable[[int, bool], Any]) -> None:
+        """`open_games(count, full)` makes Procgen environments of the game, which also render if `full`."""
+        self.game = game
+        self._open, self._games = open_games, dict[bool, Any]()
+        self._names: GameObjects = GAME_OBJECTS[game]
+        names = [*self._names.entities.values(), *self._names.cells.values(), *COMMON.values()]
+        self.types = tuple(dict.fromkeys(names))
+
+    def states(self, environment: VectorEnvironment) -> list[bytes]:
+        """The current state of each environment. Raises WorldError for one that is not of this game."""
+        if getattr(environment, "game", None) != self.game:
+            raise WorldError(f"the environment does not play {self.game}, whose states this world reads")
+        return [bytes(state) for state in environment._env.get_state()]  # type: ignore[attr-defined]
+
+    def objects(self, state: bytes) -> list[WorldObject]:
+        """The objects of a state, visible or not, without the player: first entities, then cells."""
+        read = read_state(state)
+        items = [*self._entities(read), *self._cells(read)]
+        return [self._describe(read, i, *item) for i, item in enumerate(items)]
+
+    def without(self, state: bytes, objects: Sequence[WorldObject]) -> bytes:
+        """The state without some of its objects. Raises WorldError for an object of another state."""
+        read = read_state(state)
+        grid, entities = read.grid.copy(), read.entities.copy()
+        for item in objects:
+            for row, column in self._find(read, item, CELLS):
+                grid[row, column] = SPACE
+        removed = [i for item in objects for i in self._find(read, item, ENTITIES)]
+        required = [i for i in removed if self._names.entity_name(int(read.types[i])) in self._names.required]
+        entities.view("<f4")[required, ALPHA] = 0
+        kept = np.delete(entities, [i for i in removed if i not in required], axis=0)
+        return _replace(read, kept, grid)
+
+    def moved(self, state: bytes, item: WorldObject, to: Position) -> bytes:
+        """The state with the center of an object at another position, in cells; cells move by whole cells."""
+        read = read_state(state)
+        grid, entities = read.grid.copy(), read.entities.copy()
+        shift = np.subtract(to, item.center)
+        for i in self._find(read, item, ENTITIES):
+            entities.view("<f4")[i, [X, Y]] += shift.astype(np.float32)
+        cells = np.array([*self._find(read, item, CELLS)], int).reshape(-1, 2)
+        kinds = grid[cells[:, 0], cells[:, 1]]
+        grid[cells[:, 0], cells[:, 1]] = SPACE
+        target = cells + np.rint(shift[::-1]).astype(int)
+        if ((target < 0) | (target >= grid.shape)).any():
+            raise WorldError(f"to={to!r} moves the {item.type} out of the grid of {grid.shape[1]} x {grid.shape[0]} cells")
+        grid[target[:, 0], target[:, 1]] = kinds
+        return _replace(read, entities, grid)
+
+    def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
+        """The state with an object of another type in the place of one. Raises WorldError for an unknown type."""
+        return self.inserted(self.without(state, [item]), type, item.center)
+
+    def inserted(self, state: bytes, type: str, at: Position) -> bytes:
+        """The state with one more object, a copy of one of its type if there is one. Raises WorldError for a type that
+        the game does not have, and for cells out of its grid.
+        """
+        read = read_state(state)
+        grid, entities = read.grid.copy(), read.entities
+        cell = next((kind for kind, name in self._names.cells.items() if name == type), None)
+        kind = next((kind for kind, name in self._names.entities.items() if name == type), None)
+        if kind is not None:
+            entities = np.concatenate([entities, self._new_entity(read, kind, at)])
+        elif cell is not None:
+            column, row = int(np.floor(at[0])), int(np.floor(at[1]))
+            if not (0 <= row < grid.shape[0] and 0 <= column < grid.shape[1]):
+                raise WorldError(f"at={at!r} is out of the grid of {grid.shape[1]} x {grid.shape[0]} cells")
+            grid[row, column] = cell
+        else:
+            raise WorldError(f"{self.game} has no objects of type {type!r}, but {', '.join(self.types)}")
+        return _replace(read, entities, grid)
+
+    def draw(self, states: Sequence[bytes]) -> np.ndarray:
+        """Observations (n, 64, 64, 3) uint8 of states."""
+        return self._draw(states, full=False)
+
+    def draw_full(self, states: Sequence[bytes]) -> np.ndarray:
+        """Images (n, 512, 512, 3) uint8 of states."""
+        return self._draw(states, full=True)
+
+    def close(self) -> None:
+        """Close the environments that draw the states."""
+        for games in self._games.values():
+            games.close()
+        self._games.clear()
+
+    def _draw(self, states: Sequence[bytes], *, full: bool) -> np.ndarray:
+        if full not in self._games:
+            self._games[full] = self._open(RENDERED_AT_ONCE if full else DRAWN_AT_ONCE, full)
+        games, drawn = self._games[full], []
+        for start in range(0, len(states), games.num):
+            chunk = states[start : start + games.num]
+            for i, state in enumerate(chunk):
+                games.call_c_func("set_state", i, state, len(state))
+            _, observations, _ = games.observe()
+            images = [info["rgb"] for info in games.get_info()] if full else observations["rgb"]
+            drawn.append(np.array(images[: len(chunk)]))
+        size = 512 if full else 64
+        return np.concatenate(drawn) if drawn else np.zeros((0, size, size, 3), np.uint8)
+
+    def _entities(self, read: GameState) -> Iterator[tuple[str, tuple[float, ...], bool, Any]]:
+        """Name, box, whether it moves, and indices of each entity but the player."""
+        names = [self._names.entity_name(int(kind)) for kind in read.types]
+        numbers = read.numbers
+        trails = self._trails(read, names)
+        for i, name in enumerate(names):
+            if read.types[i] == PLAYER or i in trails:
+                continue
+            indices = [i, *(k for k, source in trails.items() if source == i)]
+            x, y, rx, ry = (float(numbers[i, column]) for column in (X, Y, RX, RY))
+            moves = bool(numbers[i, VX] or numbers[i, VY])
+            yield name, (x - rx, y - ry, x + rx, y + ry), moves, (ENTITIES, tuple(indices))
+
+    def _trails(self, read: GameState, names: Sequence[str]) -> dict[int, int]:
+        """Index of what left each trail, the nearest, by the index of the trail."""
+        sources = [i for i, name in enumerate(names) if name == self._names.trail]
+        places = read.numbers[:, [X, Y]]
+        owners = {}
+        for i, name in enumerate(names):
+            if name == TRAIL and sources:
+                distances = np.abs(places[sources] - places[i]).max(axis=1)
+                if distances.min() <= TRAIL_REACH:
+                    owners[i] = sources[int(distances.argmin())]
+        return owners
+
+    def _cells(self, read: GameState) -> Iterator[tuple[str, tuple[float, ...], bool, Any]]:
+        """Name, box and cells of each object of the grid; ground and walls of a kind are one object if joined."""
+        hidden = HIDDEN_CELLS.get(self.game, frozenset()) | {SPACE, -1}
+        for kind in sorted(set(np.unique(read.grid).tolist()) - hidden):
+            name = self._names.cell_name(kind)
+            first = next(k for k in (*self._names.cells, kind) if self._names.cell_name(k) == name)
+            if kind != first and first in read.grid and name in self._names.joined:
+                continue
+            kinds = [k for k, other in self._names.cells.items() if other == name] if name in self._names.joined else [kind]
+            filled = np.isin(read.grid, kinds)
+            cells = [(int(row), int(column)) for row, column in np.argwhere(filled)]
+            for group in _connected(cells) if name in self._names.joined else [[cell] for cell in cells]:
+                rows, columns = zip(*group, strict=True)
+                box = (float(min(columns)), float(min(rows)), float(max(columns) + 1), float(max(rows) + 1))
+                yield name, box, False, (CELLS, tuple(group))
+
+    def _describe(self, read: GameState, number: int, name: str, box: Any, moves: bool, handle: Any) -> WorldObject:
+        left, bottom, right, top = box
+        player = read.numbers[read.player]
+        offset = ((left + right) / 2 - float(player[X]), (bottom + top) / 2 - float(player[Y]))
+        kind, members = handle
+        if kind == ENTITIES and read.entities[members[0], ABSOLUTE]:
+            pixels = (left, bottom, right, top)  # shares of the image, from its top left
+        else:
+            x, y = (center - read.visibility / 2 for center in read.center)
+            shares = [(left - x), (right - x), (y + read.visibility - top), (y + read.visibility - bottom)]
+            left, right, top, bottom = (share / read.visibility for share in shares)
+            pixels = (left, top, right, bottom)
+        return WorldObject(name, number, box, offset, pixels, moves, name in TERRAIN, handle)
+
+    def _find(self, read: GameState, item: WorldObject, kind: str) -> Collection[Any]:
+        """Where an object is in a state: indices of entities, or cells."""
+        try:
+            where, members = item.handle
+            if where == ENTITIES:
+                names = [self._names.entity_name(int(read.types[i])) for i in members]
+            else:
+                names = [self._names.cell_name(int(read.grid[cell])) for cell in members]
+        except (IndexError, TypeError, ValueError):
+            names = []
+        if not names or names[0] != item.type:
+            raise WorldError(f"the state has no {item.type} at {item.box}: pass objects of the same state")
+        return members if where == kind else ()
+
+    def _new_entity(self, read: GameState, kind: int, at: Position) -> np.ndarray:
+        """An entity (1, 31), a copy of one of its type if there is one."""
+        same = np.flatnonzero(read.types == kind)
+        entity = read.entities[[int(same[0])]].copy() if len(same) else np.zeros((1, ENTITY), "<i4")
+        numbers = entity.view("<f4")
+        if not len(same):
+            numbers[0] = _NEW_ENTITY.view("<f4")
+            entity[0, [TYPE, IMAGE_TYPE]] = kind
+            entity[0, IMAGE_THEME] = 0
+            numbers[0, [RX, RY]] = self._names.sizes.get(self._names.entity_name(kind), (0.5, 0.5))
+        numbers[0, [X, Y]] = at
+        return entity
+
+
+def _new_entity() -> np.ndarray:
+    """An entity (31,) as Procgen's constructor makes it."""
+    entity = np.zeros(ENTITY, "<i4")
+    numbers = entity.view("<f4")
+    entity[[16, 17, 19]] = -1  # times of fire, spawn and expiry
+    entity[24] = 1  # erased out of bounds
+    numbers[[21, ALPHA, 26, 28, 29]] = 1  # friction, alpha, health, rates of growth and decay
+    numbers[27] = -100  # theta
+    return entity
+
+
+_NEW_ENTITY = _new_entity()
+
+
+def _replace(read: GameState, entities: np.ndarray, grid: np.ndarray) -> bytes:
+    """The bytes of a state with other entities and cells."""
+    return dataclasses.replace(read, entities=np.ascontiguousarray(entities, "<i4"), grid=grid).to_bytes()
+
+
+def _connected(cells: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+    """Groups of cells that touch at an edge."""
+    waiting, groups = set(cells), []
+    while waiting:
+        group, border = [], [min(waiting)]
+        waiting.discard(border[0])
+        while border:
+            row, column = border.pop()
+            group.append((row, column))
+            near = {(row + 1, column), (row - 1, column), (row, column + 1), (row, column - 1)} & waiting
+            waiting -= near
+            border += sorted(near)
+        groups.append(sorted(group))
+    return groups
