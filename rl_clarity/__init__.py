@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from rl_clarity.recordings.collection import collect as collect
     from rl_clarity.recordings.episode import Episode as Episode
     from rl_clarity.recordings.minari_ import write_minari as write_minari
+    from rl_clarity.recordings.object_effects import ObjectEffects as ObjectEffects
+    from rl_clarity.recordings.object_effects import object_effects as object_effects
     from rl_clarity.recordings.recorder import Recorder as Recorder
     from rl_clarity.recordings.recording import Recording as Recording
     from rl_clarity.recordings.recording import open_recording as open_recording
@@ -98,6 +100,7 @@ _PUBLIC = {
     "JaxAgent": "rl_clarity.agents.jax_agent",
     "KerasAgent": "rl_clarity.agents.keras_agent",
     "ORIGINAL": "rl_clarity.pages.options",
+    "ObjectEffects": "rl_clarity.recordings.object_effects",
     "Outputs": "rl_clarity.agents.protocol",
     "RecordEpisodes": "rl_clarity.integrations.gymnasium_",
     "Recorder": "rl_clarity.recordings.recorder",
@@ -135,6 +138,7 @@ _PUBLIC = {
     "load_states": "rl_clarity.states.analysis",
     "memory_saliency": "rl_clarity.analyses.attribution",
     "multi_path_attribution": "rl_clarity.analyses.attribution",
+    "object_effects": "rl_clarity.recordings.object_effects",
     "open_recording": "rl_clarity.recordings.recording",
     "open_results": "rl_clarity.pages.results",
     "perturbation_saliency": "rl_clarity.analyses.attribution",

@@ -6,7 +6,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -76,6 +76,8 @@ class Transition:
     result: Step
     final_values: np.ndarray  # (N,) float32: values of the states in which episodes were truncated, else 0
     frames: np.ndarray | None  # (N, H', W', 3) uint8: rendered before the step, on request
+    saved: Any = None
+    """What `play(save=...)` returned before the step."""
 
 
 @dataclass(frozen=True)
@@ -234,12 +236,13 @@ def play(
     choice: ActionChoice = POLICY,
     render: Callable[[int], bool] = lambda _: False,
     active: Callable[[], np.ndarray | None] = lambda: None,
+    save: Callable[[int], Any] = lambda _: None,
 ) -> Generator[Transition, None, None]:
     """Yield transitions endlessly.
 
     `render(t)` returns whether to render frames before step t. `active()` is called before each step and returns the
     environments (N,) whose outputs are needed; the outputs of others are not computed, and are 0. Random numbers do not
-    depend on it.
+    depend on it. What `save(t)` returns before step t, such as states of the environment, is `Transition.saved`.
     """
     n = environment.num_envs
     if agent.num_actions != environment.num_actions:
@@ -252,6 +255,7 @@ def play(
     observations = observe(agent, step.observations)
     while True:
         frames = environment.render() if render(t) else None
+        saved = save(t)
         state = before_step(agent, state, step.firsts)
         outputs, next_state = _step_active(agent, observations, state, step.firsts, active())
         actions = choose_actions(outputs, rng, choice, step.action_masks)
@@ -269,6 +273,7 @@ def play(
             result=result,
             final_values=final_values,
             frames=frames,
+            saved=saved,
         )
         state, step, t = next_state, result, t + 1
         if t == CHECKED_STEPS:

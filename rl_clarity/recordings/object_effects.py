@@ -1,0 +1,357 @@
+"""`rl_clarity.object_effects`: what an agent's outputs are without an object, measured in worlds that can be edited.
+
+An object is taken out of the saved state of the environment, the frame is drawn again, and the agent's outputs are
+compared. Where the world is exact, the difference is the effect of the object on this step's outputs, and not an
+estimate of it; everything else, a recurrent state included, stays as it was.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.protocol import Agent, Outputs, State
+from rl_clarity.base.errors import OptionError, WorldError
+from rl_clarity.base.progress import progress_bar
+from rl_clarity.base.statistics import LEVEL, RESAMPLES
+from rl_clarity.environments import EnvironmentSpec, make, override_name, spec_from_metadata
+from rl_clarity.environments.kinds import make_world
+from rl_clarity.environments.worlds import World, WorldObject
+from rl_clarity.formats.included import open_agent
+from rl_clarity.recordings.evaluation import choose_num_envs, shares
+from rl_clarity.recordings.rollouts import observe, play
+
+MAX_ENVIRONMENTS = 16
+FRAMES = 128
+"""Observations that are drawn and compared at once."""
+STREAM = 3
+"""Seeds of environments and actions; samples and paired play use 0 to 2."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """A step of an episode, before which the state of the environment was saved."""
+
+    episode: int
+    step: int
+    world_state: bytes
+    observation: np.ndarray  # (H, W, C) uint8, preprocessed
+    state: State  # of a recurrent agent before the step, each part without a batch axis
+
+
+@dataclass(frozen=True)
+class TypeEffect:
+    """Effects of the objects of a type: means over objects with 95 % intervals, clustered by episode."""
+
+    type: str
+    count: int
+    episodes: int
+    value_change: tuple[float, float, float]
+    """Mean, low and high of the value with the object minus the value without it."""
+    value_magnitude: tuple[float, float, float]
+    """Of its absolute value."""
+    policy_change: tuple[float, float, float]
+    """Of the total variation between the policies with and without the object."""
+
+
+@dataclass(frozen=True)
+class ObjectEffects:
+    """Effects of N objects, each removed on its own from the step in which it was seen.
+
+    Objects that are out of view, or that other objects hide, are not among them.
+    """
+
+    type: np.ndarray  # (N,) str
+    episode: np.ndarray  # (N,) int64
+    step: np.ndarray  # (N,) int64, counted from 0 in the episode
+    position: np.ndarray  # (N, 2) float32: relative to the player, to the right and upward, in cells
+    box: np.ndarray  # (N, 4) int64: left, top, right, bottom in pixels of the observation, which may reach beyond it
+    value_change: np.ndarray  # (N,) float32: the value with the object minus that without; NaN without a value
+    logits_change: np.ndarray  # (N, A) float32: of the logits, or of the action values
+    policy_change: np.ndarray  # (N,) float32: total variation; for action values 1 if the best action differs, else 0
+    with_object: np.ndarray  # (N, H, W, C) uint8
+    without_object: np.ndarray  # (N, H, W, C) uint8
+    exact: np.ndarray  # (N,) bool: removed, not painted over
+    state: State = None
+    """A recurrent agent's state before the step, (N, ...) for each part."""
+
+    def __len__(self) -> int:
+        return len(self.type)
+
+    @property
+    def mask(self) -> np.ndarray:
+        """Return which pixels (N, H, W) bool each object changes."""
+        return np.asarray((self.with_object != self.without_object).any(axis=-1))
+
+    def by_type(self, seed: int = 0) -> list[TypeEffect]:
+        """Return the effects of each type, the most frequent first, with bootstrap intervals over episodes."""
+        kinds, counts = np.unique(self.type, return_counts=True)
+        rng = np.random.default_rng(seed)
+        effects = []
+        for kind in kinds[np.argsort(-counts, kind="stable")]:
+            chosen = self.type == kind
+            episodes = self.episode[chosen]
+            means = [
+                clustered_mean(values[chosen], episodes, rng)
+                for values in (self.value_change, np.abs(self.value_change), self.policy_change)
+            ]
+            effects.append(TypeEffect(str(kind), int(chosen.sum()), len(np.unique(episodes)), *means))
+        return effects
+
+
+def object_effects(
+    agent: str | os.PathLike[str] | Agent,
+    environment: str | EnvironmentSpec | None = None,
+    *,
+    episodes: int = 32,
+    steps: int = 8,
+    last_steps: int = 0,
+    types: Collection[str] | None = None,
+    seed: int = 0,
+    metadata: Mapping[str, Any] | None = None,
+) -> ObjectEffects:
+    """Play, remove each object that is seen from the state of the environment, and measure what changes.
+
+    Args:
+        agent: a checkpoint of any supported format, an included agent (`models:coinrun`), or an agent.
+        environment: name or specification of the environment; the agent's by default.
+        episodes: episodes to play.
+        steps: steps of each episode, evenly spread, whose objects are removed.
+        last_steps: so many steps before the end of each episode are examined, too.
+        types: names of the types to remove; all but terrain (walls, ground, water) by default.
+        seed: of the levels and the actions. The same arguments give the same effects.
+        metadata: overrides the checkpoint's.
+
+    Raises WorldError if states of the environment cannot be edited, OptionError for invalid values and types that the
+    environment does not have.
+    """
+    for name, value, least in (("episodes", episodes, 1), ("steps", steps, 1), ("last_steps", last_steps, 0)):
+        if value < least:
+            raise OptionError(f"{name}={value} must be at least {least}")
+    agent, spec = _agent_and_spec(agent, environment, metadata)
+    with closing(make_world(spec)) as world:
+        unknown = sorted(set(types or ()) - set(world.types))
+        if unknown:
+            raise OptionError(f"types={unknown!r}: the environment has {', '.join(world.types)}")
+        moments = _play(agent, spec, world, episodes, steps, last_steps, seed)
+        return measure_effects(agent, world, moments, types)
+
+
+def measure_effects(
+    agent: Agent, world: World, moments: Sequence[Moment], types: Collection[str] | None = None
+) -> ObjectEffects:
+    """Remove the objects of some moments, one at a time; `types` as for `object_effects`.
+
+    Raises WorldError if a state is not drawn as it was observed.
+    """
+    effects: list[ObjectEffects] = []
+    with progress_bar("Removing objects") as report:
+        for start in range(0, len(moments), FRAMES):
+            some = moments[start : start + FRAMES]
+            _check_drawn(agent, world, some)
+            edits = [(moment, item) for moment in some for item in _removable(world, moment, types)]
+            for first in range(0, len(edits), FRAMES):
+                measured = _measure(agent, world, edits[first : first + FRAMES])
+                effects += [] if measured is None else [measured]
+            report((start + len(some)) / len(moments))
+    if not effects:
+        raise WorldError("no object was seen in the examined steps: play more episodes, or examine more of their steps")
+    arrays = {
+        name: np.concatenate([getattr(one, name) for one in effects])
+        for name in ObjectEffects.__dataclass_fields__
+        if name != "state"
+    }
+    states = [one.state for one in effects if one.state is not None]
+    state = tuple(np.concatenate(parts) for parts in zip(*states, strict=True)) if states else None
+    return ObjectEffects(**arrays, state=state)
+
+
+def clustered_mean(
+    values: np.ndarray, clusters: np.ndarray, rng: np.random.Generator
+) -> tuple[float, float, float]:
+    """Return the mean of values (n,) and its percentile bootstrap interval over clusters (n,), resampled as wholes.
+
+    A single cluster says nothing about the spread: the interval is (NaN, NaN).
+    """
+    _, index = np.unique(clusters, return_inverse=True)
+    sums, counts = np.bincount(index, values.astype(np.float64)), np.bincount(index)
+    if len(counts) == 1:
+        return float(values.mean()), np.nan, np.nan
+    weights = rng.multinomial(len(counts), np.full(len(counts), 1 / len(counts)), size=RESAMPLES)
+    low, high = np.quantile(weights @ sums / (weights @ counts), [LEVEL / 2, 1 - LEVEL / 2])
+    return float(values.mean()), float(low), float(high)
+
+
+def _agent_and_spec(agent: Any, environment: Any, metadata: Mapping[str, Any] | None) -> tuple[Agent, EnvironmentSpec]:
+    if isinstance(agent, str | os.PathLike):
+        _, agent = open_agent(agent, metadata)
+    if isinstance(environment, EnvironmentSpec):
+        spec = environment
+    else:
+        known = override_name({**agent.metadata, **(metadata or {})}, None)
+        if environment is not None:
+            known = {**{name: value for name, value in known.items() if name != "env_id"}, "env_name": environment}
+        spec = spec_from_metadata(known, num_actions=agent.num_actions)
+    if spec.options.get("frame_stack", 1) not in (1, None):
+        raise WorldError(
+            f"frame_stack={spec.options['frame_stack']}: objects are removed from single frames only, and the agent "
+            "sees several"
+        )
+    return agent, spec
+
+
+def _play(
+    agent: Agent, spec: EnvironmentSpec, world: World, episodes: int, steps: int, last_steps: int, seed: int
+) -> list[Moment]:
+    """Moments of complete episodes, in the order of episodes and steps."""
+    count = choose_num_envs(episodes, MAX_ENVIRONMENTS)
+    levels, actions = np.random.SeedSequence([seed, STREAM]).generate_state(2)
+    quota = shares(episodes, count)
+    first = np.concatenate([[0], np.cumsum(quota)[:-1]])
+    played, ages = np.zeros(count, np.int64), np.zeros(count, np.int64)
+    kept = [_Spread(steps, last_steps) for _ in range(count)]
+    moments: list[Moment] = []
+    with (
+        closing(make(replace(spec, epsilon_greedy=0.0), count, int(levels % 2**31))) as env,
+        progress_bar("Playing") as report,
+    ):
+        transitions = play(
+            agent,
+            env,
+            np.random.default_rng(actions),
+            active=lambda: played < quota,
+            save=lambda _: world.states(env),
+        )
+        while (played < quota).any():
+            transition = next(transitions)
+            for i in np.flatnonzero(played < quota):
+                kept[i].add(
+                    Moment(
+                        int(first[i] + played[i]),
+                        int(ages[i]),
+                        transition.saved[i],
+                        np.array(transition.observations[i]),
+                        None if transition.state is None else tuple(np.array(part[i]) for part in transition.state),
+                    )
+                )
+                ages[i] += 1
+                if transition.result.firsts[i]:
+                    moments += kept[i].take()
+                    ages[i], played[i] = 0, played[i] + 1
+                    report(played.sum() / episodes)
+    return sorted(moments, key=lambda moment: (moment.episode, moment.step))
+
+
+class _Spread:
+    """Keeps evenly spread moments of an episode whose length is not known, and the last ones."""
+
+    def __init__(self, count: int, last: int) -> None:
+        self._count, self._stride = count, 1
+        self._moments: list[Moment] = []
+        self._last = deque[Moment](maxlen=last)
+
+    def add(self, moment: Moment) -> None:
+        self._last.append(moment)
+        if moment.step % self._stride == 0:
+            self._moments.append(moment)
+            if len(self._moments) > 2 * self._count:
+                self._moments, self._stride = self._moments[::2], 2 * self._stride
+
+    def take(self) -> list[Moment]:
+        """The moments of the episode, which has ended."""
+        spread = np.linspace(0, len(self._moments) - 1, min(self._count, len(self._moments))).round().astype(int)
+        taken = {moment.step: moment for moment in [*(self._moments[i] for i in spread), *self._last]}
+        self._moments, self._stride = [], 1
+        self._last.clear()
+        return [*taken.values()]
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """Outputs for n observations, as arrays that can be subtracted."""
+
+    scores: np.ndarray  # (n, A): logits, or action values
+    values: np.ndarray  # (n,): NaN without a value
+    is_policy: bool
+
+    @classmethod
+    def forward(cls, agent: Agent, observations: np.ndarray, state: State) -> _Judged:
+        outputs = agent.forward(observations, state)
+        scores = outputs.q_values if outputs.policy_logits is None else outputs.policy_logits
+        return cls(np.asarray(scores), _values(outputs), outputs.policy_logits is not None)
+
+
+def _values(outputs: Outputs) -> np.ndarray:
+    """Values (B,): of the state; the highest action value for an agent of these; NaN for one without values."""
+    if outputs.values is not None:
+        return np.asarray(outputs.values, np.float32)
+    if outputs.q_values is not None:
+        return np.asarray(outputs.q_values.max(axis=-1), np.float32)
+    assert outputs.policy_logits is not None
+    return np.full(len(outputs.policy_logits), np.nan, np.float32)
+
+
+def _check_drawn(agent: Agent, world: World, moments: Sequence[Moment]) -> None:
+    drawn = observe(agent, world.draw([moment.world_state for moment in moments]))
+    for moment, image in zip(moments, drawn, strict=True):
+        if not np.array_equal(image, moment.observation):
+            different = int((image != moment.observation).any(axis=-1).sum())
+            raise WorldError(
+                f"step {moment.step} of episode {moment.episode} is not drawn as it was observed: {different} pixels "
+                "differ, so that effects of objects cannot be measured"
+            )
+
+
+def _removable(world: World, moment: Moment, types: Collection[str] | None) -> Iterator[WorldObject]:
+    for item in world.objects(moment.world_state):
+        if item.in_view and (not item.terrain if types is None else item.type in types):
+            yield item
+
+
+def _measure(agent: Agent, world: World, edits: Sequence[tuple[Moment, WorldObject]]) -> ObjectEffects | None:
+    """Effects of objects, of those that change a pixel; None if none does."""
+    drawn = world.draw([world.without(moment.world_state, [item]) for moment, item in edits])
+    without = observe(agent, drawn)
+    before = np.stack([moment.observation for moment, _ in edits])
+    seen = np.flatnonzero((without != before).any(axis=(1, 2, 3)))
+    if not len(seen):
+        return None
+    edits, without, before = [edits[i] for i in seen], without[seen], before[seen]
+    moments, items = [moment for moment, _ in edits], [item for _, item in edits]
+    states = [moment.state for moment in moments if moment.state is not None]
+    state = tuple(np.stack(parts) for parts in zip(*states, strict=True)) if states else None
+    outputs, changed = _Judged.forward(agent, before, state), _Judged.forward(agent, without, state)
+    height, width = before.shape[1:3]
+    pixels = np.array([item.pixels for item in items]) * [width, height, width, height]
+    return ObjectEffects(
+        type=np.array([item.type for item in items], str),
+        episode=np.array([moment.episode for moment in moments], np.int64),
+        step=np.array([moment.step for moment in moments], np.int64),
+        position=np.array([item.offset for item in items], np.float32),
+        box=np.column_stack([np.floor(pixels[:, :2]), np.ceil(pixels[:, 2:])]).astype(np.int64),
+        value_change=outputs.values - changed.values,
+        logits_change=(outputs.scores - changed.scores).astype(np.float32),
+        policy_change=_policy_change(outputs, changed),
+        with_object=before,
+        without_object=without,
+        exact=np.full(len(items), world.exact),
+        state=state,
+    )
+
+
+def _policy_change(before: _Judged, after: _Judged) -> np.ndarray:
+    """Total variation (n,) between policies, or between the best actions of action values."""
+    if not before.is_policy:
+        return np.asarray(before.scores.argmax(axis=1) != after.scores.argmax(axis=1), np.float32)
+    return np.asarray(np.abs(_softmax(before.scores) - _softmax(after.scores)).sum(axis=1) / 2, np.float32)
+
+
+def _softmax(logits: np.ndarray) -> np.ndarray:
+    weights = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
