@@ -86,7 +86,8 @@ class EnvironmentKind:
     thread_safe: bool = False
     """Whether environments behave the same while another thread steps others."""
     world: Callable[[str, Any], World] | None = None
-    """`world(name, options)` lists, edits and draws states of an environment; None if that is not possible."""
+    """A function `world(name, options)` that makes the `World` of an environment, which lists, edits and draws its
+    states, or None if the states cannot be edited."""
 
     def option_names(self) -> tuple[str, ...]:
         """Return the names of the options that are read from metadata."""
@@ -132,7 +133,7 @@ def make(spec: EnvironmentSpec, num_envs: int, seed: int, *, full_resolution: bo
 
 
 def make_world(spec: EnvironmentSpec) -> World:
-    """Make what lists, edits and draws states of an environment, without stacking frames.
+    """Make the world of an environment, which draws single frames, without stacking.
 
     Raises WorldError for a kind of environment whose states cannot be edited, EnvironmentSetupError as `make`.
     """

@@ -139,7 +139,7 @@ def parse_name(name: str) -> str:
 
 
 def make_world(name: str, options: ProcgenOptions) -> ProcgenWorld:
-    """Make what lists, edits and draws states of a game. Raises WorldError for generated assets, which have no states."""
+    """Make the world of a game. Raises WorldError for generated assets, whose states Procgen cannot save."""
     game = parse_name(name)
     if options.use_generated_assets:
         raise WorldError(f"use_generated_assets=True: Procgen cannot save the state of {game} with generated assets")

@@ -64,9 +64,7 @@ GAME_OBJECTS: Mapping[str, GameObjects] = {
     "chaser": GameObjects(
         {2: "large orb", 4: "egg", 6: "enemy"}, {5: "wall", 1002: "orb"}, sizes={"large orb": (0.4, 0.4)}
     ),
-    "climber": GameObjects(
-        {1: "coin", 5: "enemy"}, {15: "wall", 16: "wall"}, sizes={"coin": (0.3, 0.3)}
-    ),
+    "climber": GameObjects({1: "coin", 5: "enemy"}, {15: "wall", 16: "wall"}, sizes={"coin": (0.3, 0.3)}),
     "coinrun": GameObjects(
         {2: "saw", 5: "enemy", 20: "crate"},
         {1: "coin", 15: "wall", 16: "wall", 17: "lava", 18: "lava"},

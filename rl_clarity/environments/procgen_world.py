@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
@@ -62,19 +63,19 @@ class ProcgenWorld:
         self.types = tuple(dict.fromkeys(names))
 
     def states(self, environment: VectorEnvironment) -> list[bytes]:
-        """The current state of each environment. Raises WorldError for one that is not of this game."""
+        """Return the current state of each environment. Raises WorldError for one that is not of this game."""
         if getattr(environment, "game", None) != self.game:
             raise WorldError(f"the environment does not play {self.game}, whose states this world reads")
         return [bytes(state) for state in environment._env.get_state()]  # type: ignore[attr-defined]
 
     def objects(self, state: bytes) -> list[WorldObject]:
-        """The objects of a state, visible or not, without the player: first entities, then cells."""
+        """List the objects of a state, visible or not, without the player: first entities, then cells."""
         read = read_state(state)
         items = [*self._entities(read), *self._cells(read)]
         return [self._describe(read, i, *item) for i, item in enumerate(items)]
 
     def without(self, state: bytes, objects: Sequence[WorldObject]) -> bytes:
-        """The state without some of its objects. Raises WorldError for an object of another state."""
+        """Return the state without some of its objects. Raises WorldError for an object of another state."""
         read = read_state(state)
         grid, entities = read.grid.copy(), read.entities.copy()
         for item in objects:
@@ -87,7 +88,7 @@ class ProcgenWorld:
         return _replace(read, kept, grid)
 
     def moved(self, state: bytes, item: WorldObject, to: Position) -> bytes:
-        """The state with the center of an object at another position, in cells; cells move by whole cells."""
+        """Return the state with the center of an object at another position, in cells; cells move by whole cells."""
         read = read_state(state)
         grid, entities = read.grid.copy(), read.entities.copy()
         shift = np.subtract(to, item.center)
@@ -98,16 +99,18 @@ class ProcgenWorld:
         grid[cells[:, 0], cells[:, 1]] = SPACE
         target = cells + np.rint(shift[::-1]).astype(int)
         if ((target < 0) | (target >= grid.shape)).any():
-            raise WorldError(f"to={to!r} moves the {item.type} out of the grid of {grid.shape[1]} x {grid.shape[0]} cells")
+            raise WorldError(
+                f"to={to!r} moves the {item.type} out of the grid of {grid.shape[1]} x {grid.shape[0]} cells"
+            )
         grid[target[:, 0], target[:, 1]] = kinds
         return _replace(read, entities, grid)
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
-        """The state with an object of another type in the place of one. Raises WorldError for an unknown type."""
+        """Return the state with an object of another type in the place of one. Raises WorldError for an unknown type."""
         return self.inserted(self.without(state, [item]), type, item.center)
 
     def inserted(self, state: bytes, type: str, at: Position) -> bytes:
-        """The state with one more object, a copy of one of its type if there is one. Raises WorldError for a type that
+        """Return the state with one more object, a copy of one of its type if there is one. Raises WorldError for a type that
         the game does not have, and for cells out of its grid.
         """
         read = read_state(state)
@@ -126,11 +129,11 @@ class ProcgenWorld:
         return _replace(read, entities, grid)
 
     def draw(self, states: Sequence[bytes]) -> np.ndarray:
-        """Observations (n, 64, 64, 3) uint8 of states."""
+        """Draw observations (n, 64, 64, 3) uint8 of states."""
         return self._draw(states, full=False)
 
     def draw_full(self, states: Sequence[bytes]) -> np.ndarray:
-        """Images (n, 512, 512, 3) uint8 of states."""
+        """Draw images (n, 512, 512, 3) uint8 of states."""
         return self._draw(states, full=True)
 
     def close(self) -> None:
@@ -154,7 +157,7 @@ class ProcgenWorld:
         return np.concatenate(drawn) if drawn else np.zeros((0, size, size, 3), np.uint8)
 
     def _entities(self, read: GameState) -> Iterator[tuple[str, tuple[float, ...], bool, Any]]:
-        """Name, box, whether it moves, and indices of each entity but the player."""
+        """Yield the name, the box, whether it moves, and the indices of each entity but the player."""
         names = [self._names.entity_name(int(kind)) for kind in read.types]
         numbers = read.numbers
         trails = self._trails(read, names)
@@ -167,7 +170,7 @@ class ProcgenWorld:
             yield name, (x - rx, y - ry, x + rx, y + ry), moves, (ENTITIES, tuple(indices))
 
     def _trails(self, read: GameState, names: Sequence[str]) -> dict[int, int]:
-        """Index of what left each trail, the nearest, by the index of the trail."""
+        """Return the index of the nearest entity that leaves trails, by the index of the trail."""
         sources = [i for i, name in enumerate(names) if name == self._names.trail]
         places = read.numbers[:, [X, Y]]
         owners = {}
@@ -179,16 +182,12 @@ class ProcgenWorld:
         return owners
 
     def _cells(self, read: GameState) -> Iterator[tuple[str, tuple[float, ...], bool, Any]]:
-        """Name, box and cells of each object of the grid; ground and walls of a kind are one object if joined."""
-        hidden = HIDDEN_CELLS.get(self.game, frozenset()) | {SPACE, -1}
-        for kind in sorted(set(np.unique(read.grid).tolist()) - hidden):
-            name = self._names.cell_name(kind)
-            first = next(k for k in (*self._names.cells, kind) if self._names.cell_name(k) == name)
-            if kind != first and first in read.grid and name in self._names.joined:
-                continue
-            kinds = [k for k, other in self._names.cells.items() if other == name] if name in self._names.joined else [kind]
-            filled = np.isin(read.grid, kinds)
-            cells = [(int(row), int(column)) for row, column in np.argwhere(filled)]
+        """Yield the name, the box and the cells of each object of the grid; joined cells are one object."""
+        kinds: dict[str, list[int]] = defaultdict(list)
+        for kind in set(np.unique(read.grid).tolist()) - HIDDEN_CELLS.get(self.game, frozenset()) - {SPACE, -1}:
+            kinds[self._names.cell_name(kind)].append(kind)
+        for name in sorted(kinds):
+            cells = [(int(row), int(column)) for row, column in np.argwhere(np.isin(read.grid, kinds[name]))]
             for group in _connected(cells) if name in self._names.joined else [[cell] for cell in cells]:
                 rows, columns = zip(*group, strict=True)
                 box = (float(min(columns)), float(min(rows)), float(max(columns) + 1), float(max(rows) + 1))
@@ -209,7 +208,7 @@ class ProcgenWorld:
         return WorldObject(name, number, box, offset, pixels, moves, name in TERRAIN, handle)
 
     def _find(self, read: GameState, item: WorldObject, kind: str) -> Collection[Any]:
-        """Where an object is in a state: indices of entities, or cells."""
+        """Return where an object is in a state: indices of entities, or cells."""
         try:
             where, members = item.handle
             if where == ENTITIES:
@@ -223,7 +222,7 @@ class ProcgenWorld:
         return members if where == kind else ()
 
     def _new_entity(self, read: GameState, kind: int, at: Position) -> np.ndarray:
-        """An entity (1, 31), a copy of one of its type if there is one."""
+        """Return an entity (1, 31), a copy of one of its type if there is one."""
         same = np.flatnonzero(read.types == kind)
         entity = read.entities[[int(same[0])]].copy() if len(same) else np.zeros((1, ENTITY), "<i4")
         numbers = entity.view("<f4")
@@ -237,7 +236,7 @@ class ProcgenWorld:
 
 
 def _new_entity() -> np.ndarray:
-    """An entity (31,) as Procgen's constructor makes it."""
+    """Return an entity (31,) as Procgen's constructor makes it."""
     entity = np.zeros(ENTITY, "<i4")
     numbers = entity.view("<f4")
     entity[[16, 17, 19]] = -1  # times of fire, spawn and expiry
@@ -251,12 +250,12 @@ _NEW_ENTITY = _new_entity()
 
 
 def _replace(read: GameState, entities: np.ndarray, grid: np.ndarray) -> bytes:
-    """The bytes of a state with other entities and cells."""
+    """Return the bytes of a state with other entities and cells."""
     return dataclasses.replace(read, entities=np.ascontiguousarray(entities, "<i4"), grid=grid).to_bytes()
 
 
 def _connected(cells: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-    """Groups of cells that touch at an edge."""
+    """Return groups of cells that touch at an edge."""
     waiting, groups = set(cells), []
     while waiting:
         group, border = [], [min(waiting)]

@@ -32,7 +32,8 @@ class WorldObject:
     offset: Position
     """Its center relative to the player's, in cells."""
     pixels: tuple[float, float, float, float]
-    """Left, top, right and bottom in the observation, as shares of its width and height; outside 0 to 1 if out of view."""
+    """Left, top, right and bottom in the observation, as shares of its width and height. Values outside 0 to 1
+    are out of view."""
     moves: bool = False
     """Whether it moves by itself."""
     terrain: bool = False
@@ -42,13 +43,13 @@ class WorldObject:
 
     @property
     def center(self) -> Position:
-        """The center of the box, in cells."""
+        """Return the center of the box, in cells."""
         left, bottom, right, top = self.box
         return (left + right) / 2, (bottom + top) / 2
 
     @property
     def in_view(self) -> bool:
-        """Whether the box overlaps the observation; the object can still be hidden by others."""
+        """Return whether the box overlaps the observation; the object can still be hidden by others."""
         left, top, right, bottom = self.pixels
         return left < 1 and right > 0 and top < 1 and bottom > 0
 
@@ -62,35 +63,35 @@ class World(Protocol):
     """Names of the types that objects can have."""
 
     def states(self, environment: VectorEnvironment) -> list[bytes]:
-        """The current state of each environment."""
+        """Return the current state of each environment."""
         ...
 
     def objects(self, state: bytes) -> list[WorldObject]:
-        """The objects of a state, visible or not, without the player."""
+        """List the objects of a state, visible or not, without the player."""
         ...
 
     def without(self, state: bytes, objects: Sequence[WorldObject]) -> bytes:
-        """The state without some of its objects. Raises WorldError for an object of another state."""
+        """Return the state without some of its objects. Raises WorldError for an object of another state."""
         ...
 
     def moved(self, state: bytes, item: WorldObject, to: Position) -> bytes:
-        """The state with the center of an object at another position, in cells."""
+        """Return the state with the center of an object at another position, in cells."""
         ...
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
-        """The state with an object of another type in the place of one. Raises WorldError for an unknown type."""
+        """Return the state with an object of another type in the place of one. Raises WorldError for an unknown type."""
         ...
 
     def inserted(self, state: bytes, type: str, at: Position) -> bytes:
-        """The state with one more object. Raises WorldError for an unknown type."""
+        """Return the state with one more object. Raises WorldError for an unknown type."""
         ...
 
     def draw(self, states: Sequence[bytes]) -> np.ndarray:
-        """Observations (n, H, W, C) uint8 of states; an unedited state is drawn as the environment did, bit by bit."""
+        """Draw observations (n, H, W, C) uint8 of states; an unedited state is drawn as the environment did, bit by bit."""
         ...
 
     def draw_full(self, states: Sequence[bytes]) -> np.ndarray:
-        """Images of human scale (n, H', W', 3) uint8 of states."""
+        """Draw images of human scale (n, H', W', 3) uint8 of states."""
         ...
 
     def close(self) -> None:
@@ -118,5 +119,6 @@ def follow(before: Sequence[WorldObject], after: Sequence[WorldObject], reach: f
             used.add(i)
     unmatched = iter(range(fresh, fresh + len(after)))
     return [
-        dataclasses.replace(item, number=numbers[j] if j in numbers else next(unmatched)) for j, item in enumerate(after)
+        dataclasses.replace(item, number=numbers[j] if j in numbers else next(unmatched))
+        for j, item in enumerate(after)
     ]

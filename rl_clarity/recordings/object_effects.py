@@ -172,9 +172,7 @@ def measure_effects(
     return ObjectEffects(**arrays, state=state)
 
 
-def clustered_mean(
-    values: np.ndarray, clusters: np.ndarray, rng: np.random.Generator
-) -> tuple[float, float, float]:
+def clustered_mean(values: np.ndarray, clusters: np.ndarray, rng: np.random.Generator) -> tuple[float, float, float]:
     """Return the mean of values (n,) and its percentile bootstrap interval over clusters (n,), resampled as wholes.
 
     A single cluster says nothing about the spread: the interval is (NaN, NaN).
