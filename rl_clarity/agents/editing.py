@@ -125,7 +125,7 @@ class Ablate(Edit):
         positions: where, as a boolean mask (h, w) or a sequence of (row, column); by default everywhere
         everything_but: ablate everything except the part; for components this includes the residual
         to: the replacement. "zero"; "mean", the mean of the part over `data` at the same position; or "resample", the
-        part in an observation of `data`. The pixels and the `seed` choose which one, so it is the same for an
+            part in an observation of `data`. The pixels and the `seed` choose which one, so it is the same for an
             observation in any batch, on any rank and in play
         strength: 0 changes nothing, 1 removes the whole part
         signed: also remove negative coefficients of components: the part is the orthogonal projection on their span.

@@ -106,12 +106,16 @@ class ProcgenWorld:
         return _replace(read, entities, grid)
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
-        """Return the state with an object of another type in the place of one. Raises WorldError for an unknown type."""
+        """Return the state with an object of another type in the place of one.
+
+        Raises WorldError for an unknown type.
+        """
         return self.inserted(self.without(state, [item]), type, item.center)
 
     def inserted(self, state: bytes, type: str, at: Position) -> bytes:
-        """Return the state with one more object, a copy of one of its type if there is one. Raises WorldError for a type that
-        the game does not have, and for cells out of its grid.
+        """Return the state with one more object, a copy of one of its type if there is one.
+
+        Raises WorldError for a type that the game does not have, and for cells out of its grid.
         """
         read = read_state(state)
         grid, entities = read.grid.copy(), read.entities

@@ -79,7 +79,10 @@ class World(Protocol):
         ...
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
-        """Return the state with an object of another type in the place of one. Raises WorldError for an unknown type."""
+        """Return the state with an object of another type in the place of one.
+
+        Raises WorldError for an unknown type.
+        """
         ...
 
     def inserted(self, state: bytes, type: str, at: Position) -> bytes:
@@ -87,7 +90,7 @@ class World(Protocol):
         ...
 
     def draw(self, states: Sequence[bytes]) -> np.ndarray:
-        """Draw observations (n, H, W, C) uint8 of states; an unedited state is drawn as the environment did, bit by bit."""
+        """Draw observations (n, H, W, C) uint8 of states. Unedited states are drawn as they were observed, bit by bit."""
         ...
 
     def draw_full(self, states: Sequence[bytes]) -> np.ndarray:

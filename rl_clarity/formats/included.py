@@ -66,7 +66,7 @@ def load_agent(
     Args:
         checkpoint: path, address, or name of an included agent.
         check: outputs that the network's original program computed, as arrays or an `.npz` file: `observations` (B, H,
-        W, C) or
+            W, C) or
             (B, C, H, W) from 0 to 255, and `logits` (B, A), `values` (B,) or `q_values` (B, A).
         metadata: overrides the file's: `env_name="coinrun"`, `gamma=0.99`, ...
 

@@ -39,7 +39,7 @@ def collect(
         num_obs: number of extra observations of each environment afterwards
         obs_every: steps between extra observations
         seed: seed of the environment's first reset and of the actions, which are sampled from the policy (greedy for
-        action
+            action
             values)
         full_resolution: also keep the frames that the environment renders (`render_mode="rgb_array"`), and show these
         channels_first: whether an image is (C, H, W), if its channel axis is not the shortest

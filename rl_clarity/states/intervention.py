@@ -105,7 +105,7 @@ def intervene(
         agent: Its `metadata` name its environment, as those of an agent from a checkpoint.
         edits: `SwapDirections`, `Ablate`, `Steer`.
         analysis: Analysis of the agent's states. With it, the shares of steps in each cluster (of its first method)
-        are compared, too. A state is in the cluster of the analyzed state whose coordinates are nearest.
+            are compared, too. A state is in the cluster of the analyzed state whose coordinates are nearest.
         episodes: E, at least 2.
         seed: Of levels, actions and intervals.
         max_steps: Steps after which an episode is cut off.

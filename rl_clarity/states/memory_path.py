@@ -44,8 +44,9 @@ def memory_gradients(
         weights: (B, D, H) further targets: combinations of the state before step t, which frame t cannot change.
         steps: n, the length of the window that ends at t.
         baseline: (height, width, channels) uint8. Gradients with respect to a frame are then means over the line from
-        the baseline to it, as in integrated gradients (Sundararajan et al. 2017, https://arxiv.org/abs/1703.01365):
-            a clear cue can saturate a cell, whose gradient at the cue itself is then almost 0.
+            the baseline to it, as in integrated gradients (Sundararajan et al. 2017,
+            https://arxiv.org/abs/1703.01365): a clear cue can saturate a cell, whose gradient at the cue itself is then
+            almost 0.
         points: Number of points on that line.
 
     Returns:

@@ -139,11 +139,11 @@ def simulate(
         actions: (B, T) integers that are taken instead of the agent's; a single action if it is an integer
         edits: edits of the agent, as for `rl_clarity.edit`
         world_gradients: whether gradients flow through actions into the world; if not, an earlier frame is connected
-        with a later output only through the agent's memory. The simulated numbers are the same
+            with a later output only through the agent's memory. The simulated numbers are the same
         observations: true frames (B, T, H, W, C) uint8 for the posterior of the world's state; by default the prior
-        predicts them
+            predicts them
         see: a function of the step, counted from 0, and its frame (B, H, W, C), about 0..1, that returns the frame
-        that the agent gets instead
+            that the agent gets instead
         seed: of random latents and samples
         sample_world: sample the world's stochastic states; else take their modes
         sample_actions: sample actions from the policy; else take the most likely ones

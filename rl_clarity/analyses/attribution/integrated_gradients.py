@@ -109,13 +109,13 @@ def integrated_gradients(
             "value" or index (a linear combination)
         steps: number of points on the path; 1 with `riemann` is gradient x activation
         quadrature: "riemann" (the right Riemann sum of the original program), "midpoint", "graded-midpoint" or
-        "gauss-legendre"
+            "gauss-legendre"
         state: the state of a recurrent agent before the observations, held fixed; its initial state if None
         baseline: the beginning of the path: "zero-layer", activations of 0; "zero-input", the activations at an image
-        of
+            of
             zeros; "mean", the mean activations of `observations`; or activations (h, w, c) or (B, h, w, c)
         linear_prefix: compute the linear operations that follow the layer once instead of at each point, if the agent
-        knows them; the result is the same up to rounding and the small constant in L2 pooling
+            knows them; the result is the same up to rounding and the small constant in L2 pooling
 
     Raises OptionError for an object that is not an agent, an unknown layer, output, quadrature or baseline, and an
     invalid state or number; SamplesError for observations of another shape or range.

@@ -144,12 +144,12 @@ def perturbation_saliency(
         state: of a recurrent agent before the observations; its initial state if None
         mode: "occlude" blurs the part under the mask; "searchlight" blurs everything else
         signed: return the change s(I) - s(I'), which is positive where the visible content raises the output. Not for
-        "policy"
+            "policy"
         stride: distance of the centers
         mask_sigma: standard deviation of the masks
         blur_sigma: standard deviation of the blur
         pixels: whether the three sizes are in pixels of the observation; otherwise they are for a height of 80 and
-        scale with it
+            scale with it
 
     Raises OptionError for an object that is not an agent, and an unknown output, mode or size; SamplesError for
     observations of another shape or range. Source: Greydanus et al. (2018), arXiv 1711.00138.
