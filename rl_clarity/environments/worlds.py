@@ -90,7 +90,7 @@ class World(Protocol):
         ...
 
     def draw(self, states: Sequence[bytes]) -> np.ndarray:
-        """Draw observations (n, H, W, C) uint8 of states. Unedited states are drawn as they were observed, bit by bit."""
+        """Draw observations (n, H, W, C) uint8 of states; unedited ones are bit for bit what was observed."""
         ...
 
     def draw_full(self, states: Sequence[bytes]) -> np.ndarray:
