@@ -41,7 +41,7 @@ def embed(
         points: Numbers, finite; further axes are flattened.
         method: `tsne`, `pca` or `umap`.
         perplexity: Perplexity of t-SNE, approximately the number of neighbors of a point. For UMAP it is the number of
-        neighbors.
+            neighbors.
         seed: Seed of the choice of points to which t-SNE and UMAP are fitted, and of UMAP.
         fitted_on: The number of these points.
 
