@@ -1,7 +1,14 @@
-"""Explain recorded episodes: saliency and maps of states beside a recording, while an agent learns or afterwards."""
+"""Explain recorded episodes: sections and maps of states beside a recording, while an agent learns or afterwards."""
 
-from rl_clarity.explaining.files import Explanations, read_explanations
+from rl_clarity.explaining.files import EpisodeSections, Explanations, read_explanations
 from rl_clarity.explaining.options import ExplainOptions
 from rl_clarity.explaining.recordings import ExplainedRecording, explain_recording
 
-__all__ = ["ExplainOptions", "ExplainedRecording", "Explanations", "explain_recording", "read_explanations"]
+__all__ = [
+    "EpisodeSections",
+    "ExplainOptions",
+    "ExplainedRecording",
+    "Explanations",
+    "explain_recording",
+    "read_explanations",
+]

@@ -62,7 +62,7 @@ def episode_analyses(options: ExplainOptions) -> list[EpisodeAnalysis]:
     chosen = []
     for name, kind, values in wanted:
         analysis = ANALYSES.get(kind)()
-        own = parse(analysis.Options, values, f"analyses.{kind}.")
+        own: Any = parse(analysis.Options, values, f"analyses.{kind}.")
         key = cache_key([ANALYSES.source(kind), option_sources(own), values])
         chosen.append(EpisodeAnalysis(name, analysis, own, key))
     return chosen
