@@ -15,10 +15,12 @@ from tests.pipeline.small import REPOSITORY
 TINY = """
 import sys
 from rl_clarity.cli import main
-from tests.tiny_series import register
+from tests.tiny_series import do_not_import_keras, register
 register()
+do_not_import_keras()
 sys.exit(main(sys.argv[1:]))
 """
+"""A program: `rl-clarity` that knows the agents of `tiny_series`."""
 
 
 def find_mpiexec() -> str:

@@ -22,9 +22,21 @@ EXAMPLES = REPOSITORY / "examples"
 CHECKPOINT = REPOSITORY / "tests" / "golden" / "clear" / "checkpoint.jd"
 
 
+RUN = """
+import runpy, sys
+from functools import partial
+from rl_clarity.sources import checkpoint
+# Comparing actions in all states would take most of the time.
+checkpoint.find_equivalent_actions = partial(checkpoint.find_equivalent_actions, states=8)
+del sys.argv[0]
+sys.path[0] = sys.argv[0].rpartition("/")[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
 def run_example(name: str, directory: Path, *arguments: str) -> str:
     """Run a script and return what it prints."""
-    command = [sys.executable, str(EXAMPLES / name), "--output-dir", str(directory / "out"), *arguments]
+    command = [sys.executable, "-c", RUN, str(EXAMPLES / name), "--output-dir", str(directory / "out"), *arguments]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     result = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr

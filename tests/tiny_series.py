@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rl_clarity import formats
 from rl_clarity.environments.kinds import KINDS, EnvironmentKind
 from rl_clarity.environments.protocol import VectorEnvironment
 from rl_clarity.formats.checkpoint import FORMATS, Checkpoint, CheckpointFile, Format
+from rl_clarity.sources import checkpoint as source
 from tests.fakes import TinyAgent, TinyEnvironment
 
 MARK = b"tiny "
@@ -47,6 +50,13 @@ def register() -> None:
     """Make the format and the kind of environment known."""
     FORMATS.register("tiny", Format("tiny (.pt)", lambda file: file.head.startswith(MARK), _read, _build))
     KINDS.register("tiny", EnvironmentKind(_make, frame_shape=SHAPE))
+
+
+def do_not_import_keras() -> None:
+    """Leave out Keras in a process that runs agents of this module only: importing it would take most of the time."""
+    for module in (formats, source):
+        vars(module).update(import_keras=lambda: None)
+    vars(formats).update(_dtype_policy=nullcontext)
 
 
 def _read(file: CheckpointFile) -> Checkpoint:

@@ -15,21 +15,27 @@ import pytest
 
 from rl_clarity.base.errors import ClarityError
 from rl_clarity.jobs import SingleProcess, communicator
+from tests import tiny_series
 from tests.pipeline.small import REPOSITORY, is_complete, read_files, write_checkpoint
 from tests.ranks import find_mpiexec, run_ranks
 from tests.small_commands import prepare, written
 
 OPTIONS = [
-    *("--layer-kwargs.name-contains-one-of", "Relu_1", "Relu_2", "--trajectories.num-envs", "4"),
-    *("--trajectories.num-steps", "16", "--observations.num-envs", "4", "--observations.num-obs", "4"),
-    *("--observations.obs-every", "2", "--nmf-features", "2", "--causal-episodes", "3", "--causal-max-steps", "20"),
+    *("--trajectories.num-envs", "4", "--trajectories.num-steps", "16"),
+    *("--observations.num-envs", "4", "--observations.num-obs", "4", "--observations.obs-every", "2"),
+    *("--nmf-features", "2", "--causal-episodes", "3", "--causal-max-steps", "20"),
     "--json",
 ]
 TASKS = 2 + 4 + 8 + 8 + 3 + (1 + 4) + 1
 """Features, trajectories, attribution, ablation, examples, play with and without 4 features, their comparison."""
 RUN = """
 import os, signal, sys, time
+from functools import partial
 from rl_clarity.jobs.store import WorkStore
+from rl_clarity.sources import checkpoint
+
+# Comparing actions in all states would take most of the time.
+checkpoint.find_equivalent_actions = partial(checkpoint.find_equivalent_actions, states=8)
 
 enter = WorkStore.enter
 def record(self, name, *rest):
@@ -58,13 +64,16 @@ if os.environ.get("BROKEN"):
     analysis.attribute_trajectory = fail
 
 from rl_clarity.cli import main
+if sys.argv[1].endswith(".pt"):
+    from tests.tiny_series import do_not_import_keras, register
+    register()
+    do_not_import_keras()
 sys.exit(main(["run", *sys.argv[1:]]))
 """
 
 
 @pytest.fixture(scope="module")
 def mpiexec() -> str:
-    pytest.importorskip("procgen", reason="the agent plays CoinRun")
     return find_mpiexec()
 
 
@@ -73,14 +82,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("ranks")
 
 
-def start(command: list[str], folder: Path, name: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    checkpoint = write_checkpoint(folder / "agents" / name / "agent.jd")
-    if not (folder / "agents" / "first.jd").exists():
-        shutil.copyfile(checkpoint, folder / "agents" / "first.jd")
-    shutil.copyfile(folder / "agents" / "first.jd", checkpoint)  # a checkpoint's bytes include the time of writing
+def start(
+    command: list[str], folder: Path, name: str, checkpoint: Path | None = None, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a copy of a checkpoint, by default of a small agent."""
+    copy = folder / "agents" / name / (checkpoint.name if checkpoint else "agent.pt")
+    copy.parent.mkdir(parents=True, exist_ok=True)
+    if checkpoint:
+        shutil.copyfile(checkpoint, copy)
+    else:
+        tiny_series.write_checkpoint(copy, 1, patch=4)
     (folder / "done" / name).mkdir(parents=True, exist_ok=True)
     return subprocess.run(
-        [*command, sys.executable, "-c", RUN, str(checkpoint), str(folder / name), *OPTIONS],
+        [*command, sys.executable, "-c", RUN, str(copy), str(folder / name), *OPTIONS],
         cwd=REPOSITORY,
         env={**os.environ, "DONE": str(folder / "done" / name), "PYTHONPATH": str(REPOSITORY), **variables},
         capture_output=True,
@@ -113,6 +127,16 @@ def test_any_number_of_ranks_makes_the_same_page(mpiexec: str, folder: Path) -> 
 
 
 @pytest.mark.slow
+def test_ranks_that_run_keras_make_the_same_page(mpiexec: str, folder: Path) -> None:
+    pytest.importorskip("procgen", reason="the agent plays CoinRun")
+    checkpoint = write_checkpoint(folder / "agent.jd")
+    for name, launcher in (("keras", ()), ("keras-ranks", (mpiexec, "-n", "2"))):
+        result = start([*launcher], folder, name, checkpoint)
+        assert result.returncode == 0, result.stderr
+    assert read_files(folder / "keras-ranks") == read_files(folder / "keras")
+
+
+@pytest.mark.slow
 def test_any_number_of_ranks_makes_the_same_checks(tmp_path: Path) -> None:
     options = ["--trajectories.num-envs", "2", "--trajectories.num-steps", "4", "--frames", "4"]
     options += ["--methods", "perturbation"]
@@ -126,9 +150,9 @@ def test_any_number_of_ranks_makes_the_same_checks(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("failure", "message"),
     [
-        ("raises", r"rank 1 of 2 failed at attribution/Relu_\d/\d: (.*\n)*RuntimeError: simulated failure"),
-        ("killed", r"rank 1 of 2 was killed at attribution/Relu_\d/\d; run the same command again to resume"),
-        ("disk", r"rank \d of 2 failed at attribution/Relu_\d/\d: \[Errno 28\] No space left on device\n"),
+        ("raises", r"rank 1 of 2 failed at attribution/\da/\d: (.*\n)*RuntimeError: simulated failure"),
+        ("killed", r"rank 1 of 2 was killed at attribution/\da/\d; run the same command again to resume"),
+        ("disk", r"rank \d of 2 failed at attribution/\da/\d: \[Errno 28\] No space left on device\n"),
     ],
 )
 def test_a_failing_rank_stops_the_job(mpiexec: str, folder: Path, failure: str, message: str) -> None:
