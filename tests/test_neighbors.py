@@ -12,13 +12,15 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 import rl_clarity
-from rl_clarity.base.errors import SamplesError
+from rl_clarity.agents.output_check import check_outputs
+from rl_clarity.base.errors import CheckpointError, ClarityError, SamplesError
 from rl_clarity.cli import main
 from rl_clarity.explaining import recordings
 from rl_clarity.explaining.recordings import ExplainedRecording
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages import gallery
 from rl_clarity.recordings.recording import StoredRecording
+from rl_clarity.sources.curves import read_curve
 from rl_clarity.viewer.publishing import publish
 from tests.fakes import TinyAgent
 from tests.pages.pages import write_small_page
@@ -373,6 +375,21 @@ def test_the_gallery_lists_the_good_page_beside_an_unexpected_error(
     listed = rl_clarity.gallery(tmp_path)
     assert listed.pages == 2
     assert "defect" in listed.problems["bad"]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        lambda path: read_curve(path),
+        lambda path: check_outputs(AGENT, path, CheckpointError),
+        lambda path: rl_clarity.load_states(path.parent),
+    ],
+    ids=["a log", "outputs to check", "states"],
+)
+def test_named_pipes_are_refused_at_once(tmp_path: Path, read: Callable[[Path], object]) -> None:
+    os.mkfifo(tmp_path / "states.json")
+    with pytest.raises(ClarityError, match="is not a regular file"):
+        read(tmp_path / "states.json")
 
 
 def test_a_named_pipe_in_a_page_does_not_block_the_gallery(tmp_path: Path) -> None:

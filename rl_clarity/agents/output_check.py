@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import zipfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.agents.value_range import InputScale
 from rl_clarity.base.errors import ClarityError, OptionError
+from rl_clarity.base.files import open_regular
 
 Check = Mapping[str, Any] | str | os.PathLike[str]
 OUTPUTS = {"logits": "policy_logits", "values": "values", "q_values": "q_values"}
@@ -67,9 +69,9 @@ def _arrays(check: Check) -> Mapping[str, Any]:
     if not isinstance(check, str | os.PathLike):
         raise OptionError(f"check must be a dict of arrays, or the path of an .npz file, not a {type(check).__name__}")
     try:
-        with np.load(check, allow_pickle=False) as file:
+        with open_regular(Path(check), "rb") as opened, np.load(opened, allow_pickle=False) as file:
             return dict(file)
-    except (OSError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
         raise OptionError(f"check: {os.fspath(check)} cannot be read as an .npz file of arrays ({error})") from error
 
 

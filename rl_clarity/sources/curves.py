@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from rl_clarity.base.errors import ClarityError, OptionError
+from rl_clarity.base.files import open_regular
 
 COLUMNS = {
     "timesteps": "mean_return",  # rl_clarity.train
@@ -73,7 +74,8 @@ def _read_text(path: Path) -> str:
     try:
         if path.stat().st_size > MAX_BYTES:
             raise ClarityError(f"{path} is larger than {MAX_BYTES >> 20} MB: not a log of training")
-        return path.read_text(encoding="utf-8-sig", errors="replace")
+        with io.TextIOWrapper(open_regular(path, "rb"), encoding="utf-8-sig", errors="replace") as file:
+            return file.read()
     except OSError as error:
         raise ClarityError(f"cannot read {path} ({error.strerror or error})") from error
 

@@ -173,7 +173,12 @@ def load_states(folder: str | os.PathLike[str]) -> StateAnalysis:
     Raises SamplesError if it is missing, damaged or of a newer version.
     """
     place = Path(folder)
-    return read_analysis(lambda name: (place / name).read_bytes(), str(place))
+
+    def read(name: str) -> bytes:
+        with open_regular(place / name, "rb") as file:
+            return bytes(file.read())
+
+    return read_analysis(read, str(place))
 
 
 def read_analysis(read: Callable[[str], bytes], place: str) -> StateAnalysis:

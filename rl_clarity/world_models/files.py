@@ -83,6 +83,8 @@ def load_simulator(path: str | os.PathLike[str], agent: Agent) -> Simulator:
     network = check_agent(agent)
     if not file.exists():
         raise CheckpointError(f"{file} does not exist")
+    if not file.is_file():  # a pipe would be waited for
+        raise CheckpointError(f"{file} is not a file")
     check_size(file)
     try:
         with safe_open(file, framework="numpy") as opened:

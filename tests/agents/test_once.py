@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -165,6 +166,18 @@ def test_values_that_need_one_another_are_made_without_a_deadlock() -> None:
         return 1
 
     assert in_threads([lambda: values.get("outer", make_outer), lambda: values.get("inner", make_inner)]) == [2, 1]
+
+
+def test_threads_that_ask_at_the_same_time_wait_for_one_that_makes_the_value() -> None:
+    values, calls = MadeOnce(), Counter[str]()
+
+    def make() -> int:
+        calls["made"] += 1
+        time.sleep(0.1)  # the others ask meanwhile
+        return calls["made"]
+
+    assert in_threads([lambda: values.get("a", make)] * THREADS) == [1] * THREADS
+    assert calls["made"] == 1
 
 
 def test_a_value_that_could_not_be_made_is_made_by_the_next_call() -> None:

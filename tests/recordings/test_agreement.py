@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity.base.errors import OptionError
-from rl_clarity.recordings.agreement import Agreement, check_player, output_differences
+from rl_clarity.recordings.agreement import Agreement, check_first_step, check_player, output_differences
 from rl_clarity.recordings.episode import Episode
 from tests.fakes import TinyAgent
 
@@ -75,6 +76,15 @@ def test_constant_outputs_may_be_rounded() -> None:
     found = differences(Constant("policy", SHAPE, 5, patch=4), episode)
     assert found is not None
     assert found.max() <= 1e-3
+
+
+@pytest.mark.parametrize(("share", "is_refused"), [(5e-4, False), (2e-3, True)])
+def test_the_first_step_may_differ_by_a_thousandth_of_the_range(share: float, is_refused: bool) -> None:
+    values = np.array(played(agent()).values)
+    values[0] += share * np.ptp(values[1:])
+    found = differences(agent(), played(agent(), values=values))
+    with pytest.raises(OptionError, match=r"more than 0\.001") if is_refused else nullcontext():
+        check_first_step(played(agent()), found)
 
 
 def test_another_number_of_actions_is_another_agent() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,12 @@ def with_size(data: bytes, **changed: Any) -> bytes:
     header["__metadata__"][KEY] = json.dumps(content)
     text = json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + data[8 + length :]
+
+
+def test_a_pipe_is_refused_at_once(agent: KerasAgent, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.safetensors")
+    with pytest.raises(CheckpointError, match=r"a\.safetensors is not a file"):
+        load_simulator(tmp_path / "a.safetensors", agent)
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="the peak of memory is measured by Linux")
