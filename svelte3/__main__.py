@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from svelte3.compiler import compile_html, compile_js, lint
+from svelte3.compiler import check_types, compile_html, compile_js, lint
 from svelte3.errors import Svelte3Error
 from svelte3.toolchain import find_node, install
 
@@ -53,6 +53,7 @@ def _run(options: argparse.Namespace) -> int:
         return subprocess.run([find_node().executable, "--test", *tests], check=False).returncode
     else:
         problems = lint(options.paths, style=True, fix=options.command == "format")
+        problems += check_types(options.paths) if options.command == "lint" else []
         for problem in problems:
             print(f"{problem['file']}:{problem['line']}:{problem['column']}: {problem['message']} ({problem['rule']})")
         return int(any(problem["error"] for problem in problems))

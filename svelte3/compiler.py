@@ -204,7 +204,17 @@ def lint(paths: list[Path], *, style: bool = False, fix: bool = False) -> list[d
     style: also report what the formatter would change; fix: fix what can be fixed.
     """
     flags = [flag for flag, on in (("--prettier", style), ("--fix", fix)) if on]
-    done = run_script("lint.mjs", *flags, *(str(path) for path in paths))
+    return _problems("lint.mjs", *flags, *(str(path) for path in paths))
+
+
+def check_types(paths: list[Path]) -> list[dict[str, Any]]:
+    """Return the problems that TypeScript finds in directories with a `tsconfig.json`, as `lint` returns them."""
+    configs = [str(path / "tsconfig.json") for path in paths if (path / "tsconfig.json").is_file()]
+    return _problems("types.mjs", *configs) if configs else []
+
+
+def _problems(script: str, *arguments: str) -> list[dict[str, Any]]:
+    done = run_script(script, *arguments)
     try:
         problems: list[dict[str, Any]] = json.loads(done.stdout)
     except ValueError:

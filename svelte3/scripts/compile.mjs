@@ -31,7 +31,7 @@ async function bundle() {
     plugins: [
       svelte({
         emitCss: false,
-        compilerOptions: { dev: false, css: "injected" },
+        compilerOptions: { dev: false, css: "injected", cssHash: ({ hash, css }) => `s${hash(css)}` },
         onwarn: (warning) => warnings.push(describe(warning)),
       }),
       nodeResolve({ browser: true, dedupe: ["svelte"], modulePaths: [path.join(directory, "node_modules")] }),
@@ -46,7 +46,7 @@ async function bundle() {
   await built.close();
   const { code } = await minify(output[0].code, {
     ecma: 2020,
-    compress: { passes: 2 },
+    compress: { passes: 2, unsafe_arrows: true }, // nothing asks a function for its prototype
     format: { ascii_only: true, comments: false },
   });
   return code;

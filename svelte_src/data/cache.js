@@ -86,19 +86,19 @@ export function createLoader(budget, load, sizeOf, dispose) {
 /**
  * The same function, which remembers its results for as long as its first argument lives.
  *
- * @template {object} T
- * @template K, R
- * @param {(object: T, key?: K) => R} compute a pure function
- * @returns {(object: T, key?: K) => R}
+ * @template {(object: any, key?: any) => any} Compute any function of an object and a key; results keep its types
+ * @param {Compute} compute a pure function
+ * @returns {Compute}
  */
 export function memoized(compute) {
   const results = new WeakMap();
-  return (object, key) => {
+  const recall = (object, key) => {
     if (!results.has(object)) results.set(object, new Map());
     const known = results.get(object);
     if (!known.has(key)) known.set(key, compute(object, key));
     return known.get(key);
   };
+  return /** @type {Compute} */ (recall);
 }
 
 /**

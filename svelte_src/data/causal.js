@@ -64,6 +64,7 @@ export function sortedFeatures(numbers, key) {
  * @param {{arrays: object}[]} totals chunks of totals, one per trajectory
  */
 export function framePoints(ablated, totals, output, channel) {
+  /** @type {Record<string, number[]>} */
   const points = { x: [], y: [], trajectory: [], frame: [] };
   ablated.forEach(({ arrays }, trajectory) => {
     const change = arrays[`change.${output}`];

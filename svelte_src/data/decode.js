@@ -11,7 +11,7 @@ const TYPES = {
   float32: Float32Array,
 };
 
-/** Its text is run in a worker, as that of `inflate`: it needs nothing around it. @returns {Uint8Array} */
+/** Its text is run in a worker, as that of `inflate`: it needs nothing around it. @returns {Uint8Array<ArrayBuffer>} */
 export function fromBase64(text) {
   if (typeof Uint8Array.fromBase64 === "function") return Uint8Array.fromBase64(text);
   const binary = atob(text);
@@ -31,9 +31,10 @@ export function inflate(bytes) {
  *
  * @param {{arrays: Object<string, {dtype: string, shape: number[], filter?: string}>}} header `filter`: names, with spaces between
  * @param {ArrayBuffer} buffer
- * @returns {Object<string, {data: ArrayBufferView, shape: number[]}>}
+ * @returns {Record<string, import("../types").NumberArray>}
  */
 export function splitArrays(header, buffer) {
+  /** @type {Record<string, import("../types").NumberArray>} */
   const arrays = {};
   let offset = 0;
   for (const [name, { dtype, shape, filter }] of Object.entries(header.arrays)) {
@@ -83,7 +84,7 @@ const unpackAhead = inBackground(`(base64) => (${inflate})((${fromBase64})(base6
 
 /**
  * @param {boolean} [early] not needed yet
- * @returns {Promise<Object<string, {data: ArrayBufferView, shape: number[]}>>}
+ * @returns {Promise<Record<string, import("../types").NumberArray>>}
  */
 export async function decodeChunk(header, base64, early = false) {
   return splitArrays(header, await (early ? unpackAhead(base64) : unpack(base64)));

@@ -43,7 +43,10 @@ export const COMPARE = [
   ["not", "other than"],
 ];
 
-export const kindOf = (condition) => CONDITIONS.find(({ id }) => id === condition.kind);
+/** @typedef {(typeof CONDITIONS)[number]} Kind */
+
+/** A condition has one of these kinds. */
+export const kindOf = (condition) => /** @type {Kind} */ (CONDITIONS.find(({ id }) => id === condition.kind));
 
 /** Whether a condition compares with a number that is not there: an empty field is not 0. */
 export const lacksNumber = (condition) =>
@@ -104,7 +107,7 @@ export function ordered(found, conditions) {
 
 const MAX_CONDITIONS = 8;
 
-/** @param {Search} search */
+/** @param {{layers: any[]}} manifest @param {Search} search */
 export function searchToText(manifest, { conditions, trajectory }) {
   const texts = conditions.map((condition) => conditionToText(manifest, condition));
   return [...texts, ...(trajectory === null ? [] : [`in~${trajectory + 1}`])].join(",");

@@ -80,8 +80,8 @@ function withFeatures(layer, { chunk = null, thumbnails = [], reduction = null, 
 }
 
 /** Methods of saliency are shown as layers are, with outputs in place of features. */
-const saliencyLayers = ({ every, methods } = { methods: [] }) =>
-  methods.map((method) => ({
+const saliencyLayers = ({ every, methods } = /** @type {Partial<import("./sections").SaliencySection>} */ ({})) =>
+  (methods ?? []).map((method) => ({
     ...method,
     every,
     kind: "saliency",

@@ -61,10 +61,10 @@ export const naming = (manifest, given) => ({
   count: Object.keys(given).length,
   /** a feature's name; empty if it has none */
   name: (layer, channel) => featureName(manifest, given, layer, channel),
-  /** "coin (1)", or "feature 1"; "coin (ICA 1)" where features have labels of their own; "channel 1" at the input, "value" of a saliency method, "rest" for what the features leave out */
+  /** "coin (1)", or "feature 1"; "coin (ICA 1)" where features have labels of their own; "channel 1" at the input, "value" of a saliency method, "residual" for what the features leave out */
   label(layer, channel) {
     const { channels, kind, labels } = manifest.layers[layer];
-    if (channel >= channels) return "rest";
+    if (channel >= channels) return "residual";
     const name = featureName(manifest, given, layer, channel);
     if (name && kind === "saliency") return name;
     if (name) return `${name} (${labels?.[channel] ?? channel + 1})`;
@@ -89,7 +89,8 @@ export function namesFromTexts(manifest, texts) {
   for (const text of texts) {
     const [, slug, number, name] = /^([^~]*)~(\d+)~(.*)$/.exec(text) ?? [];
     const layer = manifest.layers.find((candidate) => candidate.slug === slug);
-    if (layer && number >= 1 && number <= layer.channels) add(names, layer.key, Number(number), cleanName(name));
+    if (layer && Number(number) >= 1 && Number(number) <= layer.channels)
+      add(names, layer.key, Number(number), cleanName(name));
   }
   return names;
 }

@@ -25,7 +25,7 @@ test("a reader's name precedes the page's; an empty one removes it", () => {
 test("a feature is called by its name and number", () => {
   const names = naming(MANIFEST, { "3a": { 1: "saw" } });
   assert.deepEqual([names.label(1, 0), names.title(1, 0), names.name(1, 0)], ["saw (1)", "saw (1)", "saw"]);
-  assert.deepEqual([names.label(0, 0), names.label(0, 1), names.label(1, 2)], ["coin (1)", "feature 2", "rest"]);
+  assert.deepEqual([names.label(0, 0), names.label(0, 1), names.label(1, 2)], ["coin (1)", "feature 2", "residual"]);
   assert.equal(names.title(1, 1), "Feature 2");
 });
 

@@ -62,7 +62,7 @@ export function subjects(manifest) {
     "taken",
     ...manifest.actions.map((_, action) => `action-${action}`),
     ...groups.map((_, group) => `group-${group}`),
-  ].map((id) => [id, subjectOf(manifest, id).label]);
+  ].map((id) => [id, subjectOf(manifest, id)?.label]);
 }
 
 /** A question's subject and what it is compared with, as ids; null for other outputs. "": the logit itself. */
@@ -188,10 +188,13 @@ function combined(totals, output, series, accounts, terms) {
   const account = combineAccounts(accounts, weights);
   if (output.against !== "log") return account;
   const [, count] = series.logits.shape;
-  const every = Array.from({ length: count }, (_, action) => outputAccount(totals, `action-${action}`));
+  const every = Array.from(
+    { length: count },
+    (_, action) => /** @type {import("./account.js").Account} */ (outputAccount(totals, `action-${action}`)),
+  );
   const baseline = logProbabilities(series, output, (t, action) => every[action].baseline[t]);
   const { features, rest, memory } = account;
-  const values = questionSeries(series, output);
+  const values = /** @type {ArrayLike<number>} */ (questionSeries(series, output));
   const gap = Float64Array.from(
     { length: steps },
     (_, t) => values[t] - baseline[t] - rest[t] - memory[t] - features.reduce((sum, feature) => sum + feature[t], 0),

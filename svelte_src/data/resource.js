@@ -1,16 +1,25 @@
-// The state of what a component needs: {state: "absent" | "loading" | "ready" | "error", chunk, chunks, error}.
+// The state of what a component needs.
 import { writable } from "svelte/store";
 
+/**
+ * @typedef {import("../types").Chunk} Chunk
+ * @typedef {{state: "absent" | "loading" | "ready" | "error", chunk: Chunk | null, chunks: Chunk[], error: string | null}} Resource
+ */
+
+/** @type {Resource} */
 const ABSENT = { state: "absent", chunk: null, chunks: [], error: null };
 
+/** @param {ReturnType<import("./chunks.js").createChunks>} chunks */
 export function createResource(chunks) {
   const store = writable(ABSENT);
+  /** @type {string[]} */
   let wanted = [];
 
   function settle(names, value) {
     if (wanted === names) store.set({ ...ABSENT, ...value });
   }
 
+  /** @returns {Partial<Resource>} */
   const ready = (loaded) => ({ state: "ready", chunk: loaded[0], chunks: loaded });
 
   return {

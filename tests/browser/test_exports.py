@@ -97,7 +97,7 @@ def test_figures_have_a_caption_and_a_legend(synthetic: Path, open_page: Open) -
         for sign in (0, 1)
     ]
     assert texts[2:-9] == ["observation", "positive attribution", *alone[0], "negative attribution", *alone[1]]
-    assert texts[-9:] == ["1", "2", "3 coin", "4", "5", "6", "7", "8", "rest"]
+    assert texts[-9:] == ["1", "2", "3 coin", "4", "5", "6", "7", "8", "residual"]
     root = ElementTree.fromstring(figure.read_text())
     assert (int(root.attrib["width"]), int(root.attrib["height"])) == size, "the image is the same figure"
     images = [
@@ -143,7 +143,7 @@ def test_bars_are_saved(synthetic: Path, open_page: Open) -> None:
     figure = saved(visitor, "export-bars")
     texts = texts_of(figure)
     shown = visitor.page.locator("[data-part]").evaluate_all("all => all.map((e) => Number(e.dataset.value))")
-    assert texts[2::2] == ["baseline", "1", "2", "coin", "4", "5", "6", "7", "8", "rest", "gap", "output"]
+    assert texts[2::2] == ["baseline", "1", "2", "coin", "4", "5", "6", "7", "8", "residual", "error", "output"]
     assert [float(text.replace("\N{MINUS SIGN}", "-")) for text in texts[3::2]] == pytest.approx(
         shown, rel=6e-3, abs=1e-5
     )
@@ -163,7 +163,7 @@ def test_tracks_are_saved(synthetic: Path, open_page: Open) -> None:
     root = ElementTree.fromstring(saved(visitor, "export-tracks").read_text())
     tracks = list(root.findall(f"{SVG}svg"))
     names = [e.text for e in root.findall(f"{SVG}text") if e.attrib.get("font-weight") == "bold"]
-    assert names == [name for name in shown if name != "Film"]
+    assert names == [name for name in shown if name != "Filmstrip"]
     assert all(list(track.iter(f"{SVG}path")) or list(track.iter(f"{SVG}image")) for track in tracks)
     assert len(tracks) == len(names) >= 5
 

@@ -103,7 +103,7 @@ def test_the_first_window_is_shown(open_memory: Open, memory: MemoryPage) -> Non
     assert f"{100 * series['probabilities'][t, taken]:.0f}" in facts
     shown = float(facts.split("value ")[1].split()[0].replace("\u2212", "-"))
     assert shown == pytest.approx(series["values"][t], rel=0.01)
-    assert f"behaviour {memory.coordinates[0]['behaviour'][t] + 1}" in facts
+    assert f"behavior {memory.coordinates[0]['behaviour'][t] + 1}" in facts
 
 
 @pytest.mark.parametrize(
@@ -261,8 +261,8 @@ def test_a_frame_of_the_strip_leads_to_its_step(open_memory: Open) -> None:
 
 def test_steps_without_a_window_link_to_the_nearest_window(open_memory: Open) -> None:
     visitor = open_memory("?episode=1&step=5")
-    assert "Step 5 of episode 1 is in no stretch" in visitor.text("no-stretch")
-    assert "no stretch" in visitor.text("bars-caused")
+    assert "Step 5 of episode 1 is in no window" in visitor.text("no-stretch")
+    assert "no window" in visitor.text("bars-caused")
     visitor.click("to-nearest")
     assert (visitor.state()["stretch"], visitor.state()["frame"]) == (0, 30)
     visitor.page.get_by_role("button", name="Undo").click()
@@ -297,7 +297,7 @@ def test_the_chooser_lists_the_requested_choices(open_memory: Open, memory: Memo
     visitor.by("search").fill("")
     visitor.by("when-now").check()
     assert listed(visitor) == [9]
-    assert visitor.text("stretch-count") == "1 of 12 stretches"
+    assert visitor.text("stretch-count") == "1 of 12 windows"
 
 
 def test_keys_move_through_stretches_targets_paths_and_tabs(open_memory: Open) -> None:
@@ -314,7 +314,7 @@ def test_keys_move_through_stretches_targets_paths_and_tabs(open_memory: Open) -
     assert (visitor.state()["trajectory"], visitor.state()["frame"]) == (1, 0)
     visitor.press("?")
     keys = visitor.text("keys")
-    assert "previous or next stretch of the list" in keys
+    assert "previous or next window of the list" in keys
     assert "target whose causes are shown" in keys
 
 

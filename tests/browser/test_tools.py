@@ -215,4 +215,4 @@ def test_a_feature_is_soloed_by_alt_click_long_press_and_key(generated: Generate
 def test_the_residual_can_be_shown_alone(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     visitor.by(f"legend-{K + 1}").locator(".card").click(modifiers=["Alt"])
-    assert visitor.text("solo") == "Only the rest is shown."
+    assert visitor.text("solo") == "Only the residual is shown."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import warnings
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from svelte3 import CompileError, LintWarning, Svelte3Error, compile_html, compile_js
-from svelte3.compiler import default_js_name
+from svelte3.compiler import check_types, default_js_name
 
 HOSTILE = """</script><script>document.title="broken"</script> '"&\u2028 \u202e🪙"""
 
@@ -148,3 +149,17 @@ def test_a_title_that_cannot_be_encoded_keeps_the_old_page(component: Path, tmp_
         compile_html(component, page, title="\ud83e")
     assert page.read_text() == before
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.mark.usefixtures("toolchain")
+def test_types_are_checked_by_the_folder_s_tsconfig(tmp_path: Path) -> None:
+    """Stores have the types of Svelte, although it is not installed beside the sources."""
+    module = tmp_path / "store.js"
+    module.write_text(
+        'import { writable } from "svelte/store";\n\nexport const count = writable(0);\ncount.set("one");\n'
+    )
+    assert check_types([tmp_path]) == [], "a folder without tsconfig.json is not checked"
+    options = {"strict": True, "checkJs": True, "target": "es2022", "module": "esnext", "moduleResolution": "bundler"}
+    (tmp_path / "tsconfig.json").write_text(json.dumps({"compilerOptions": options, "include": ["*.js"]}))
+    [problem] = check_types([tmp_path])
+    assert (problem["file"], problem["line"], problem["rule"]) == (str(module), 4, "TS2345")

@@ -12,7 +12,7 @@ from rl_clarity.base import resources
 from rl_clarity.base.errors import OutputError
 from rl_clarity.pages import document as page_compiler
 from svelte3 import LintWarning
-from svelte3.compiler import lint
+from svelte3.compiler import check_types, lint
 
 SOURCES = resources.svelte_source_directory()
 
@@ -33,6 +33,11 @@ def test_the_committed_script_is_up_to_date(kind: str, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("toolchain")
 def test_the_sources_have_no_lint_warnings() -> None:
     assert lint([SOURCES], style=True) == []
+
+
+@pytest.mark.usefixtures("toolchain")
+def test_the_sources_have_no_type_errors() -> None:
+    assert check_types([SOURCES]) == []
 
 
 def test_components_and_modules_are_small() -> None:

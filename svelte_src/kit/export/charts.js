@@ -8,7 +8,7 @@ export function chartsSvg() {
   if (!charts.length) throw new Error("No chart is shown.");
   let top = 0;
   const parts = charts.map((chart) => {
-    const copy = chart.cloneNode(true);
+    const copy = /** @type {Element} */ (chart.cloneNode(true));
     const [originals, copies] = [chart, copy].map((one) => [...one.querySelectorAll("*")]);
     copies.forEach((element, i) => {
       const style = getComputedStyle(originals[i]);
@@ -18,7 +18,7 @@ export function chartsSvg() {
     const heading = document.createElementNS("http://www.w3.org/2000/svg", "text");
     heading.textContent = chart.getAttribute("aria-label");
     heading.setAttribute("style", `font: 13px sans-serif; transform: translate(8px, ${top + 14}px)`);
-    copy.setAttribute("y", top + 20);
+    copy.setAttribute("y", String(top + 20));
     top += height + 32;
     return { width, text: heading.outerHTML + copy.outerHTML };
   });

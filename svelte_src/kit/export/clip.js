@@ -13,7 +13,7 @@ async function* figures(figureAt, { first, last }) {
   const even = (length) => 2 * Math.ceil(length / 2); // as H.264 demands
   const [width, height] = ["width", "height"].map((side) => even(Math.max(...ends.map((figure) => figure[side]))));
   const canvas = newCanvas(width, height);
-  const context = canvas.getContext("2d", { willReadFrequently: true });
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { willReadFrequently: true }));
   for (let frame = first; frame <= last; frame += 1) {
     const figure = await figureAt(frame);
     yield () => {
@@ -33,7 +33,8 @@ export async function video(figureAt, range, onProgress) {
   const type = VIDEO_TYPES.find((candidate) => globalThis.MediaRecorder?.isTypeSupported(candidate));
   if (!type) throw new Error(`This browser cannot record videos. ${ALTERNATIVE}`);
   const parts = [];
-  let recorder = null;
+  /** @type {MediaRecorder | undefined} */
+  let recorder;
   let count = 0;
   for await (const draw of figures(figureAt, range)) {
     const canvas = draw();
@@ -48,8 +49,9 @@ export async function video(figureAt, range, onProgress) {
     recorder.pause(); // while the next figure is made
     onProgress((count += 1) / (range.last - range.first + 1));
   }
-  const stopped = new Promise((resolve) => (recorder.onstop = resolve));
-  recorder.stop();
+  const recording = /** @type {MediaRecorder} */ (recorder); // a range has a frame
+  const stopped = new Promise((resolve) => (recording.onstop = resolve));
+  recording.stop();
   await stopped;
   const blob = new Blob(parts, { type: type.split(";")[0] });
   if (!blob.size) throw new Error(`The browser was too busy to record the video. ${ALTERNATIVE}`);
@@ -59,11 +61,12 @@ export async function video(figureAt, range, onProgress) {
 /** A range of frames as an animated PNG. @returns {Promise<Blob>} */
 export async function animation(figureAt, range, onProgress) {
   const frames = [];
-  let size = null;
+  let size = { width: 0, height: 0 };
   for await (const draw of figures(figureAt, range)) {
     const canvas = draw();
     size = { width: canvas.width, height: canvas.height };
-    frames.push(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data);
+    const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+    frames.push(context.getImageData(0, 0, canvas.width, canvas.height).data);
     onProgress(frames.length / (range.last - range.first + 1));
   }
   return encodeApng(frames, { ...size, fps: range.fps });

@@ -11,13 +11,13 @@ export const FAMILY = "sans-serif";
  * @typedef {object} Figure
  * @property {number} width
  * @property {number} height
- * @property {(context: CanvasRenderingContext2D) => void} draw also with the context of svg.js
+ * @property {(context: CanvasRenderingContext2D | ReturnType<typeof createSvg>) => void} draw
  */
 
 /** Images over each other, enlarged without smoothing: [image, opacity, region: the part of the size that it covers]. */
 export function scaled({ width, height }, layers) {
   const canvas = newCanvas(width, height);
-  const context = canvas.getContext("2d");
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   context.imageSmoothingEnabled = false;
   for (const [image, opacity, [top, left, bottom, right] = [0, 0, 1, 1]] of layers) {
     context.globalAlpha = opacity;
@@ -65,19 +65,25 @@ export function writeText(context, text, x, y, bold = false, color = "#000000") 
 
 /** With a reserve, as a viewer of figures may have another font. */
 export function textWidth(text) {
-  const context = newCanvas(1, 1).getContext("2d");
+  const context = /** @type {CanvasRenderingContext2D} */ (newCanvas(1, 1).getContext("2d"));
   context.font = `bold ${FONT}px ${FAMILY}`;
   return 1.1 * context.measureText(text).width;
 }
 
 function canvasOf(figure) {
   const canvas = newCanvas(figure.width, figure.height);
-  figure.draw(canvas.getContext("2d", { willReadFrequently: true }));
+  figure.draw(/** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { willReadFrequently: true })));
   return canvas;
 }
 
 /** @param {Figure} figure @returns {Promise<Blob>} */
-export const figurePng = (figure) => new Promise((resolve) => canvasOf(figure).toBlob(resolve, "image/png"));
+export const figurePng = (figure) => pngOf(canvasOf(figure));
+
+/** @param {HTMLCanvasElement} canvas @returns {Promise<Blob>} */
+export const pngOf = (canvas) =>
+  new Promise((resolve, reject) =>
+    canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("The image is too large."))), "image/png"),
+  );
 
 /** @param {Figure} figure whose labels are text @returns {Blob} */
 export function figureSvg(figure) {

@@ -6,11 +6,11 @@ import { FONT, GAP, LINE, pixelCanvas, scaled, stacked, textBlock, textWidth, wr
 
 /**
  * @typedef {object} EpisodeImage
- * @property {object} view the page as components inside the episode know it: its frames and its manifest
+ * @property {any} view the page as components inside the episode know it: its frames and its manifest
  * @property {number} trajectory
  * @property {number} frame
- * @property {object} [chunk] its maps, and the method that they are by
- * @property {object} [method]
+ * @property {object | null} [chunk] its maps, and the method that they are by
+ * @property {object | null} [method]
  * @property {string[]} lines of text above the frame
  */
 
@@ -41,7 +41,7 @@ export async function framesFigure(caption, episodes, selection, scale) {
   return stacked([textBlock([caption], true), block, ...legend], Math.max(width, textWidth(caption)));
 }
 
-/** An enlarged frame with its map, and the outputs that the map is of. */
+/** An enlarged frame with its map, and the outputs that the map is of. @param {EpisodeImage} episode @param {any} selection @param {number} scale */
 async function frameImage({ view, trajectory, frame, chunk, method, lines }, selection, scale) {
   const { observation } = view.manifest;
   const { shows = "both", grey, opacity } = selection;

@@ -1,15 +1,17 @@
 // Arrays as a file of NumPy: an uncompressed zip archive of .npy files (format version 1.0).
 import { crc32 } from "./apng.js";
 
-const DESCRIPTIONS = new Map([
-  [Uint8Array, "|u1"],
-  [Int8Array, "|i1"],
-  [Uint16Array, "<u2"],
-  [Int16Array, "<i2"],
-  [Int32Array, "<i4"],
-  [Float32Array, "<f4"],
-  [Float64Array, "<f8"],
-]);
+const DESCRIPTIONS = new Map(
+  /** @type {[Function, string][]} */ ([
+    [Uint8Array, "|u1"],
+    [Int8Array, "|i1"],
+    [Uint16Array, "<u2"],
+    [Int16Array, "<i2"],
+    [Int32Array, "<i4"],
+    [Float32Array, "<f4"],
+    [Float64Array, "<f8"],
+  ]),
+);
 
 const text = (string) => new TextEncoder().encode(string);
 
@@ -52,8 +54,8 @@ function fields(list) {
 const DATE = 33;
 
 /**
- * @param {Object<string, {data: ArrayBufferView, shape: number[]}>} arrays by name
- * @returns {Uint8Array} what `numpy.load` reads
+ * @param {Record<string, import("../../types").NumberArray>} arrays by name
+ * @returns {Uint8Array<ArrayBuffer>} what `numpy.load` reads
  */
 export function encodeNpz(arrays) {
   const parts = [];

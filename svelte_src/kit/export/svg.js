@@ -50,7 +50,7 @@ export function createSvg(width, height) {
     },
     fillRect: (x, y, w, h) => add("rect", { ...box(x, y, w, h), fill: state.fillStyle }),
     fillText(text, x, y) {
-      const [, weight, size, family] = /^(?:(\w+) )?([\d.]+)px (.*)$/.exec(state.font);
+      const [, weight, size, family] = /^(?:(\w+) )?([\d.]+)px (.*)$/.exec(state.font) ?? [];
       const font = { "font-family": family, "font-size": size, ...(weight ? { "font-weight": weight } : {}) };
       add("text", { ...point(x, y), fill: state.fillStyle, ...font }, text);
     },

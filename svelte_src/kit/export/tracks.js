@@ -10,7 +10,7 @@ const LABEL = 150;
 /** Pixels for its smallest and largest number. */
 const LIMIT = 60;
 
-/** @param {string[]} caption lines above the tracks @returns {import("./figure.js").Figure} as wide as on the page */
+/** @param {import("../../types").Page} page @param {string[]} caption lines above the tracks @returns {import("./figure.js").Figure} as wide as on the page */
 export function tracksFigure({ tracks: shown, theme }, caption) {
   const tracks = [...shown]
     .map((describe) => describe())

@@ -65,10 +65,12 @@ export const loweringColor = (output, palette = "standard") => {
   return output === "policy" ? policy : value;
 };
 
+/** @param {string} color "#rrggbb" or "#rgb" @returns {[red: number, green: number, blue: number]} */
 export function parseHex(color) {
   const digits = color.replace("#", "");
   const full = digits.length === 3 ? [...digits].map((d) => d + d).join("") : digits;
-  return [0, 2, 4].map((i) => parseInt(full.slice(i, i + 2), 16));
+  const level = (i) => parseInt(full.slice(i, i + 2), 16);
+  return [level(0), level(2), level(4)];
 }
 
 /** A channel's colors: {color: to show it, hue: to weight it by, unit L2 norm}. */
@@ -123,15 +125,18 @@ export function graphColor(manifest, kind, theme) {
 export const trajectoryColor = (manifest, theme) => themedColor(manifest.view?.trajectory_color || "blue", theme);
 
 /** Any CSS color as #rrggbb, as a canvas understands it; null where it does not. */
-export function hexOf(color, context = document.createElement("canvas").getContext("2d")) {
+export function hexOf(
+  color,
+  context = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d")),
+) {
   const [black, white] = ["#000000", "#ffffff"].map((start) => {
     context.fillStyle = start;
     context.fillStyle = color;
-    return context.fillStyle;
+    return String(context.fillStyle);
   });
   if (black !== white) return null; // what is no color leaves the one before
   if (black.startsWith("#")) return black;
-  const parts = black.match(/[\d.]+/g).slice(0, 3);
+  const parts = (black.match(/[\d.]+/g) ?? []).slice(0, 3);
   return `#${parts.map((part) => Math.round(Number(part)).toString(16).padStart(2, "0")).join("")}`;
 }
 

@@ -30,7 +30,7 @@ import { partsOf } from "./values.js";
  *   position; and the positions that exceed the scale. With mixed hues the last two are empty
  */
 export function composeImage(options) {
-  if (options.maps) return composeSaliency(options);
+  if ("maps" in options) return composeSaliency(options);
   return options.mixed ? composeMixed(options) : composeStrongest(options);
 }
 
@@ -58,6 +58,7 @@ const [REACH, FALL] = [2, 1];
 /** Layers with fewer positions along a side are not smoothed. */
 const FINE = 16;
 
+/** @param {Composition} composition */
 function composeStrongest({ grid, sign, scale, values, hues, chosen, residual, smooth, observation, threshold = 0 }) {
   const { height, width } = grid;
   const { depth } = values;

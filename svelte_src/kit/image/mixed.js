@@ -30,7 +30,7 @@ export function composeMixed(options) {
   return toImage(smooth ? planes.map((plane) => spread(plane, height, width)) : planes, height, width, threshold);
 }
 
-/** Add features to planes of red, green and blue, each height x width. */
+/** Add features to planes of red, green and blue, each height x width. @param {Float32Array[]} planes */
 function addFeatures([red, green, blue], { values, sign, scale, hues, chosen, residual }) {
   const { data, depth } = values;
   const part = PARTS[sign];

@@ -3,6 +3,11 @@
 import { namesFromTexts, namesToTexts } from "../../data/names.js";
 
 /**
+ * @template T
+ * @typedef {import("../../types").Option<T>} Option
+ */
+
+/**
  * @typedef {object} Field Its options, and `default`, may be functions (manifest, selection) => value, where the selection has
  *   the values of the fields before this one.
  * @property {string} name of the value in the selection
@@ -13,11 +18,22 @@ import { namesFromTexts, namesToTexts } from "../../data/names.js";
  * @property {boolean} [place] whether a change is a place to come back to with the browser's back button
  * @property {boolean} [stays] whether it is about the page, not about a place on it: going to a place leaves it as it is
  * @property {boolean} [kept] whether the browser keeps it as a setting, which is the default of later visits
- * @property {(selection: object) => boolean} [when] whether addresses have it
+ * @property {(selection: any) => boolean} [when] whether addresses have it
+ * @property {string} [label] of its control, where the manifest describes the page
+ * @property {Option<number>} [count] of an index
+ * @property {Option<string[]>} [keys] in place of numbers in the address
+ * @property {Option<any[]>} [options] of a choice
+ * @property {Option<number>} [least]
+ * @property {Option<number>} [most]
+ * @property {boolean} [whole]
+ * @property {(manifest: any, selection?: any) => any} [of] what names or searches are of
+ * @property {string[]} [conditions] kinds of conditions that a search may have
+ * @property {Option<(item: any) => boolean>} [isPossible]
+ * @property {string} [separator] of the items of a list
  *
  * @typedef {object} Context
- * @property {object} manifest
- * @property {object} selection the selection that the value is of
+ * @property {any} manifest
+ * @property {any} selection the selection that the value is of
  * @property {any} before the value before a change
  * @property {any} initial the default
  * @property {(option: string) => any} get an option of the field
@@ -79,7 +95,10 @@ export const TYPES = {
     format: (value, { get }) => (value === null ? null : get("keys") ? (get("keys")[value] ?? null) : value + 1),
     parse(text, { get }) {
       const keys = get("keys");
-      if (!keys) return numberFrom(text) === undefined ? undefined : numberFrom(text) - 1;
+      if (!keys) {
+        const number = numberFrom(text);
+        return number === undefined ? undefined : number - 1;
+      }
       return keys.includes(text) ? keys.indexOf(text) : undefined;
     },
     turn: (value, direction) => value + direction,

@@ -11,13 +11,13 @@ const NO_NAMES = { subscribe: readable({ given: {} }).subscribe, add() {} };
 /**
  * @typedef {object} Definition
  * @property {import("./fields.js").Field[]} fields
- * @property {Function} [combine] see `defineSelection`, as for `notes`
- * @property {Function} [notes]
+ * @property {(next: any, patch: any, manifest: any) => void} [combine] see `defineSelection`, as for `notes`
+ * @property {(manifest: any, selection: any, feature: any) => {place: string, patch?: object}[]} [notes]
  * @property {{episode?: string, frame: string, window?: string}} [time] names of the fields that the page's clock moves
- * @property {(manifest: object, selection: object, episode: number) => number} [steps] of an episode
- * @property {(manifest: object) => string} [checkpoint] whose episodes these are, as in a brush
- * @property {(manifest: object) => object} [read] what the page knows of its manifest; it becomes part of it
- * @property {(manifest: object) => string | null} [problemWith] why the page cannot be shown
+ * @property {(manifest: any, selection: any, episode: number) => number} [steps] of an episode
+ * @property {(manifest: any) => string} [checkpoint] whose episodes these are, as in a brush
+ * @property {(manifest: any) => object} [read] what the page knows of its manifest; it becomes part of it
+ * @property {(manifest: any) => string | null} [problemWith] why the page cannot be shown
  * @property {string[]} [sections] kinds of sections that the page's own panels draw
  * @property {Object<string, object>} [panels] modules of panels by name, also in place of those that all pages have
  * @property {Object<string, string[]>} [layout] panels by slot: `navigation` at the left, `main`, `legend` at the right, `tabs`
@@ -26,12 +26,12 @@ const NO_NAMES = { subscribe: readable({ given: {} }).subscribe, add() {} };
  * @property {Object<string, string>} [aliases] other names of panels in addresses, such as those of earlier versions
  * @property {object[]} [keys] shortcuts; one with `field` turns this field, and makes the change `and`; one with
  *   `panel` is there where the page has that panel
- * @property {[panel: string, title: string, text: string][]} [tour]
+ * @property {string[][]} [tour] stops: the panel, a title and a text
  * @property {{title: string, text: string}[]} [explanations] paragraphs of the help
- * @property {(manifest: object) => string[]} [facts] below the title
- * @property {(page: object) => object} [filesOf] what the page saves: a store of an Offer of kit/export/files.js
- * @property {(page: object) => void} [extend] adds to the page what its panels need, and `actions` of the keys
- * @property {(page: object) => object} [scripting] what `window.rlClarity` offers beside what every page has
+ * @property {(manifest: any) => (string | null | undefined | false)[]} [facts] below the title
+ * @property {(page: import("../../types").Page) => object} [filesOf] what the page saves: a store of an Offer of kit/export/files.js
+ * @property {(page: import("../../types").Page) => void} [extend] adds to the page what its panels need, and `actions` of the keys
+ * @property {(page: import("../../types").Page) => object} [scripting] what `window.rlClarity` offers beside what every page has
  * @property {string} [side] width of the slot `navigation`, which then stays in view
  * @property {string} [beside] width of the slot `legend`
  * @property {object} [component] drawn instead of panels in slots
@@ -53,20 +53,22 @@ export function definePage(definition) {
     // The reader's palette of an earlier visit, unless the address gives one.
     const view = { ...shell.manifest.view, palette: get(shell.settings).palette };
     const manifest = { ...shell.manifest, view, ...read?.({ ...shell.manifest, view }) };
-    const page = {
-      ...{ panels, layout, labels, aliases, keys, tour, side, beside, filesOf },
-      ...shell,
-      manifest,
-      codec,
-      ...createSelected(codec, manifest, query),
-      /** What was looked at last that notes can be on, beside the moment; or null. */
-      feature: readable(null),
-      explanations: [...explanations, ...shell.manifest.explanations],
-      facts: facts?.(manifest) ?? [],
-      hasPanel: () => true,
-    };
+    const page = /** @type {import("../../types").Page} its clock follows */ (
+      /** @type {unknown} */ ({
+        ...{ panels, layout, labels, aliases, keys, tour, side, beside, filesOf },
+        ...shell,
+        manifest,
+        codec,
+        ...createSelected(codec, manifest, query),
+        /** What was looked at last that notes can be on, beside the moment; or null. */
+        feature: readable(null),
+        explanations: [...explanations, ...shell.manifest.explanations],
+        facts: facts?.(manifest) ?? [],
+        hasPanel: () => true,
+      })
+    );
     keepSettings(page);
-    if (time) useClock(page, clockOver(page, time, steps, { checkpoint: kind.checkpoint?.(manifest) }));
+    if (time && steps) useClock(page, clockOver(page, time, steps, { checkpoint: kind.checkpoint?.(manifest) }));
     extend?.(page);
     page.keys = keys.filter(({ panel }) => !panel || page.hasPanel(panel));
     page.actions = { ...turningActions(page), ...page.actions };
@@ -89,18 +91,19 @@ function createSelected(codec, manifest, query) {
   return { selection, names: createNames(named, selection, kept) };
 }
 
-/** Keep settings for later visits once the reader has changed them; a link alone changes none. */
+/** Keep settings for later visits once the reader has changed them; a link alone changes none. @param {import("../../types").Page} page */
 function keepSettings({ codec, selection, settings }) {
   for (const { name } of codec.fields.filter(({ kept }) => kept)) {
     let before = selection.now[name];
-    selection.subscribe(({ [name]: value }) => {
+    selection.subscribe((now) => {
+      const value = now[name];
       if (value !== before) settings.update((now) => ({ ...now, [name]: value }));
       before = value;
     });
   }
 }
 
-/** Actions of the keys that turn a field: of two keys, the first one turns it back. */
+/** Actions of the keys that turn a field: of two keys, the first one turns it back. @param {import("../../types").Page} page */
 const turningActions = ({ codec, keys, manifest, selection }) =>
   Object.fromEntries(
     keys
@@ -117,15 +120,17 @@ const turningActions = ({ codec, keys, manifest, selection }) =>
 /**
  * The clock over the time that a page's selection holds.
  *
+ * @param {Pick<import("../../types").Page, "manifest" | "selection">} page
  * @param {{episode?: string, frame: string, window?: string}} time names of the fields
- * @param {(manifest: object, selection: object, episode: number) => number} steps of an episode
- * @param {{checkpoint?: string, others?: object[]}} [options] whose episodes these are; stores that change the steps
+ * @param {(manifest: any, selection: any, episode: number) => number} steps of an episode
+ * @param {{checkpoint?: string, others?: import("svelte/store").Readable<any>[]}} [options] whose episodes these are; stores that change the steps
  */
 export function clockOver({ manifest, selection }, time, steps, { checkpoint, others = [] } = {}) {
   const stepsOf = (episode) => steps(manifest, selection.now, episode);
   const timeOf = (now) => {
-    const episode = now[time.episode] ?? 0;
-    return { episode, frame: now[time.frame], window: now[time.window] ?? steps(manifest, now, episode) };
+    const episode = (time.episode && now[time.episode]) ?? 0;
+    const window = (time.window && now[time.window]) ?? steps(manifest, now, episode);
+    return { episode, frame: now[time.frame], window };
   };
   const patchOf = (patch) => Object.entries(patch).filter(([key, value]) => key in time && value !== undefined);
   return clockOf({

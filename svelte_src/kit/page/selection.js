@@ -21,9 +21,9 @@ function contextOf(field, manifest, selection, before) {
 /**
  * @param {object} definition
  * @param {import("./fields.js").Field[]} definition.fields in the order of the address; a field may depend on those before it
- * @param {(next: object, patch: object, manifest: object) => void} [definition.combine] changes other fields that a change
+ * @param {(next: any, patch: any, manifest: any) => void} [definition.combine] changes other fields that a change
  *   affects, in place
- * @param {(manifest: object, selection: object, feature: object | null) => {place: string, patch?: object}[]} [definition.notes]
+ * @param {(manifest: any, selection: any, feature: any) => {place: string, patch?: object}[]} [definition.notes]
  *   what a note can be on: the moment in view, and what was looked at last, each in words, and the change that leads there
  */
 export function defineSelection({ fields, combine = () => {}, notes = () => [] }) {
@@ -52,7 +52,7 @@ export function defineSelection({ fields, combine = () => {}, notes = () => [] }
   }
 
   /**
-   * @param {object} [kept] parameters that are not about the selection
+   * @param {Record<string, string>} [kept] parameters that are not about the selection
    * @returns {string} the query, with its question mark; without what is as at first
    */
   function toQuery(manifest, selection, kept = {}) {
@@ -72,7 +72,7 @@ export function defineSelection({ fields, combine = () => {}, notes = () => [] }
       // Other readers may have kept another value, so only the first one is left out.
       const isUsual = String(text) === String(usual) && (!field.kept || text === context.get("options")[0]);
       if (text === null || (isUsual && !always)) continue;
-      for (const one of [text].flat()) query.append(key, one);
+      for (const one of [text].flat()) query.append(key ?? name, String(one));
     }
     return `?${query}`;
   }
@@ -121,7 +121,7 @@ export function defineSelection({ fields, combine = () => {}, notes = () => [] }
 
   /** The change that a key makes to a field, in a direction (-1 or 1). */
   function turned(manifest, selection, name, direction) {
-    const field = fields.find((candidate) => candidate.name === name);
+    const field = /** @type {import("./fields.js").Field} */ (fields.find((candidate) => candidate.name === name));
     const context = contextOf(field, manifest, selection, selection[name]);
     return { [name]: typeOf(field).turn(selection[name], direction, context) };
   }

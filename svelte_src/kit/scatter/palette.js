@@ -13,12 +13,13 @@ const SHARES = [0.01, 0.99];
 /** A color as a pixel of an image: the bytes red, green, blue and opacity, in this order. */
 export const packed = ([red, green, blue]) => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 
-/** The color [red, green, blue] of a share of the scale, from 0 to 1. */
+/** The color [red, green, blue] of a share of the scale, from 0 to 1. @returns {[number, number, number]} */
 export function scaleColor(share, theme) {
   const [from, to] = PART[theme];
   const at = (from + (to - from) * Math.max(0, Math.min(1, share))) * (SCALE.length - 1);
   const below = Math.min(Math.floor(at), SCALE.length - 2);
-  return SCALE[below].map((level, i) => Math.round(level + (at - below) * (SCALE[below + 1][i] - level)));
+  const mixed = (i) => Math.round(SCALE[below][i] + (at - below) * (SCALE[below + 1][i] - SCALE[below][i]));
+  return [mixed(0), mixed(1), mixed(2)];
 }
 
 /** Of what is in no category, whose number is -1. */

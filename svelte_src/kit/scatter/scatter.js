@@ -22,8 +22,8 @@ const MOST = [0.05, 0.95];
 export function centralRange(values) {
   const sorted = Float64Array.from(values).sort();
   const [low, high] = MOST.map((share) => sorted[Math.round(share * (sorted.length - 1))]);
-  if (!(high > low)) return [sorted[0], sorted.at(-1)];
-  return [Math.max(sorted[0], 2 * low - high), Math.min(sorted.at(-1), 2 * high - low)];
+  if (!(high > low)) return [sorted[0], sorted[sorted.length - 1]];
+  return [Math.max(sorted[0], 2 * low - high), Math.min(sorted[sorted.length - 1], 2 * high - low)];
 }
 
 /**
@@ -117,10 +117,10 @@ export function pathAround(indices = [], times, point) {
  * Paint points as discs into an image; those that are not marked are faint, and below the others.
  *
  * @param {Uint32Array} pixels of an image that is `width` pixels wide, cleared
- * @param {ArrayLike<number>} px @param {ArrayLike<number>} py positions (n) in pixels of the screen, and how many of the
- *   image's these are (`ratio`); `radius` is in those of the screen, too
- * @param {Uint32Array} colors (n), as `packed` returns them
- * @param {Uint8Array | null} marked (n)
+ * @param {number} width
+ * @param {{px: ArrayLike<number>, py: ArrayLike<number>, colors: Uint32Array, marked: Uint8Array | null, radius: number,
+ *   ratio?: number}} points positions (n) in pixels of the screen, and how many of the image's these are (`ratio`); `radius` is in
+ *   those of the screen, too; colors (n), as `packed` returns them; marked (n)
  */
 export function paintPoints(pixels, width, { px, py, colors, marked, radius, ratio = 1 }) {
   const height = pixels.length / width;

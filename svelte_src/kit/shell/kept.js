@@ -68,9 +68,11 @@ export const DEFAULT_SETTINGS = {
   merged: false,
 };
 
-/** Valid settings from what the browser stored; unknown values and other types become the default. */
+/** Valid settings from what the browser stored; unknown values and other types become the default. @returns {typeof DEFAULT_SETTINGS} */
 export function cleanSettings(kept) {
   const fits = (key) => (key in CHOICES ? CHOICES[key].includes(kept[key]) : typeof kept[key] === "boolean");
   const keys = Object.keys(DEFAULT_SETTINGS);
-  return Object.fromEntries(keys.map((key) => [key, kept && fits(key) ? kept[key] : DEFAULT_SETTINGS[key]]));
+  return /** @type {typeof DEFAULT_SETTINGS} */ (
+    Object.fromEntries(keys.map((key) => [key, kept && fits(key) ? kept[key] : DEFAULT_SETTINGS[key]]))
+  );
 }

@@ -37,7 +37,7 @@ const PRESSING = "button, a[href], summary, input[type=checkbox], input[type=rad
  * The action of a key press, or null: while typing, or where the focused control uses the key itself.
  *
  * @param {object[]} all shortcuts
- * @param {KeyboardEvent} event
+ * @param {KeyboardEvent & {target: Element | null}} event
  * @param {boolean} letters whether single letters are on
  */
 export function actionOf(all, event, letters = true) {

@@ -9,13 +9,13 @@ import { cleanNotes, cleanSettings, DEFAULT_SETTINGS } from "./kept.js";
 export const PAGE = Symbol("page");
 
 /**
- * @param {object} manifest as `readManifest` returns it
+ * @param {any} manifest as `readManifest` returns it
  * @param {ReturnType<import("../../data/source.js").createSource> | null} [source] the server of the page's data
  */
 export function createShell(manifest, source = null) {
   const folder = source?.folder ?? "";
   const settings = createKept(`rl-clarity:${manifest.id}:settings`, DEFAULT_SETTINGS, cleanSettings);
-  const failedImages = writable([]);
+  const failedImages = writable(/** @type {string[]} */ ([]));
   return {
     manifest,
     source,
@@ -30,7 +30,7 @@ export function createShell(manifest, source = null) {
     failedImages,
     theme: createTheme(settings, source),
     /** The panel that is open at the side: {name, ...what it shows}, or null. */
-    drawer: writable(null),
+    drawer: writable(/** @type {{name: string, [shown: string]: any} | null} */ (null)),
     /** A function for each track in view that describes it, as Track.svelte does. */
     tracks: new Set(),
     /** The steps that are marked on all tracks. */
@@ -74,12 +74,17 @@ export function createSelection(initial, changed) {
   };
 }
 
-/** "light" or "dark", following TensorBoard or the system where the reader has not chosen; paper is light. */
+/**
+ * "light" or "dark", following TensorBoard or the system where the reader has not chosen; paper is light.
+ *
+ * @param {import("svelte/store").Readable<typeof DEFAULT_SETTINGS>} settings
+ * @param {object | null} source
+ */
 function createTheme(settings, source) {
-  const all = [settings, createMatch("(prefers-color-scheme: dark)"), createMatch("print"), createHostTheme(source)];
-  return derived(all, ([{ theme }, dark, printing, host]) => {
+  const [dark, print] = ["(prefers-color-scheme: dark)", "print"].map(createMatch);
+  return derived([settings, dark, print, createHostTheme(source)], ([{ theme }, isDark, printing, host]) => {
     if (printing) return "light";
-    if (theme === "system") return host ?? (dark ? "dark" : "light");
+    if (theme === "system") return host ?? (isDark ? "dark" : "light");
     return theme;
   });
 }

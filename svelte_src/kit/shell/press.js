@@ -41,6 +41,7 @@ export function alternative(node, act) {
   /** A long press also asks for a menu. */
   const menu = (event) => long && event.preventDefault();
 
+  /** @type {Record<string, (event: any) => void>} each gets events of its own class */
   const listeners = {
     pointerdown: down,
     pointermove: move,

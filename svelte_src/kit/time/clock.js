@@ -53,7 +53,7 @@ export function clockOf({ subscribe, read, change, steps, checkpoint = "" }) {
   return clock;
 }
 
-/** The same clock, but in one episode. */
+/** The same clock, but in one episode. @param {import("../../types").Clock} clock @param {number} episode */
 export const within = (clock, episode) => ({
   ...clock,
   subscribe: derived(clock, (now) => ({ ...now, episode })).subscribe,
@@ -63,12 +63,13 @@ export const within = (clock, episode) => ({
 /**
  * The clock of one of several episodes that a page's clock moves together; its frames are the episode's own.
  *
- * @param {object} clock the page's, in steps of the longest episode
- * @param {object} selection a store, and its value as `now`, with `sync`
- * @param {object} own {steps: (episode) => number, checkpoint}; and, where the page's clock has no episodes, its number in
+ * @param {import("../../types").Clock} clock the page's, in steps of the longest episode
+ * @param {import("../../types").SelectionStore} selection with `sync`
+ * @param {{steps: (episode: number) => number, checkpoint?: string, episode?: number | null,
+ *   leave?: (moment: import("../../types").Moment) => void}} own {steps: (episode) => number, checkpoint}; and, where the page's clock has no episodes, its number in
  *   `episode` and a function `leave` that goes to a {episode, frame} elsewhere
  */
-export function alignedClock(clock, selection, { steps, checkpoint = "", episode: own = null, leave = null }) {
+export function alignedClock(clock, selection, { steps, checkpoint = "", episode: own = null, leave = () => {} }) {
   const toFrame = ({ episode, frame }, { sync }) => frameAt(sync, frame, steps(episode), clock.steps(episode));
   const toStep = (episode, frame) => stepOf(selection.now.sync, frame, steps(episode), clock.steps(episode));
   const timeOf = (now, by) => ({ ...now, episode: own ?? now.episode, frame: toFrame(now, by) });

@@ -36,7 +36,14 @@ export function drawFilm(context, view, parts, perImage) {
   });
 }
 
-/** A graph of numbers, broken where episodes begin, within [low, high]. */
+/**
+ * A graph of numbers, broken where episodes begin, within [low, high].
+ *
+ * @param {CanvasRenderingContext2D} context
+ * @param {any} view
+ * @param {{values: ArrayLike<number>, firsts: ArrayLike<number>, range: number[], color: string, zero?: string, wide?: number}} graph
+ *   `zero`: color of a line at 0
+ */
 export function drawGraph(context, view, { values, firsts, range: [low, high], color, zero, wide = 1.5 }) {
   const pad = 4;
   const toY = (value) => view.height - pad - ((value - low) / (high - low)) * (view.height - 2 * pad);
@@ -79,7 +86,7 @@ export function drawBand(context, view, probabilities, colors) {
 const bandImage = memoized(({ data, shape: [steps, count] }, colors) => {
   const canvas = document.createElement("canvas");
   Object.assign(canvas, { width: Math.min(steps, BAND_COLUMNS), height: BAND_HEIGHT });
-  const context = canvas.getContext("2d", { willReadFrequently: true });
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { willReadFrequently: true }));
   for (let column = 0; column < canvas.width; column += 1) {
     const edges = stackedEdges(data, count, Math.floor((column * steps) / canvas.width));
     for (let k = 0; k < count; k += 1) {
@@ -149,11 +156,8 @@ export function drawTaken(context, view, { data, shape: [, count] }, actions) {
     let above = 0;
     for (let k = 0; k < actions[t]; k += 1) above += data[t * count + k];
     const middle = (above + data[t * count + actions[t]] / 2) * view.height;
-    for (const [edge, color] of [
-      [1, "#000000"],
-      [0, "#ffffff"],
-    ]) {
-      context.fillStyle = color;
+    for (const edge of [1, 0]) {
+      context.fillStyle = edge ? "#000000" : "#ffffff";
       context.fillRect(stepToX(view, t) - wide / 2 - edge, middle - 1.5 - edge, wide + 2 * edge, 3 + 2 * edge);
     }
   }
@@ -166,7 +170,7 @@ const WORD_PAD = 10;
 /** A word on a canvas of its own, drawn once: text on a canvas makes the browser lay out the whole page. */
 const wordImage = recent(
   ({ word, color, ratio }) => {
-    const context = document.createElement("canvas").getContext("2d");
+    const context = /** @type {CanvasRenderingContext2D} */ (document.createElement("canvas").getContext("2d"));
     Object.assign(context, WORD);
     const width = Math.ceil(ratio * context.measureText(word).width);
     Object.assign(context.canvas, { width, height: Math.ceil(ratio * WORD_HEIGHT) });

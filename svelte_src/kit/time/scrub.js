@@ -21,7 +21,10 @@ export function scrub(node, options) {
   }
 
   function drag(point, start) {
-    if (current.onRange) return current.onRange(...[stepAt(start), stepAt(point)].sort((a, b) => a - b));
+    if (current.onRange) {
+      const [first, last] = [stepAt(start), stepAt(point)].sort((a, b) => a - b);
+      return current.onRange(first, last);
+    }
     const { view } = current;
     const whole = view.visible >= view.steps; // the line follows the pointer, otherwise the strip does
     const x = point.x - node.clientLeft;

@@ -57,4 +57,4 @@ export function createQueue(request = whenIdle) {
 }
 
 const whenIdle = (task) =>
-  globalThis.requestIdleCallback ? requestIdleCallback(task, { timeout: 100 }) : requestAnimationFrame(task);
+  "requestIdleCallback" in globalThis ? requestIdleCallback(task, { timeout: 100 }) : requestAnimationFrame(task);

@@ -5,6 +5,8 @@ import { firstVisible, lastVisible, pixelsPerStep, stepToX } from "../../kit/tim
 
 /** Parts of an account after the features, in order. */
 const OTHERS = ["rest", "memory", "gap"];
+/** What readers see below their columns; the error is the completeness error. */
+export const PART_WORDS = { rest: "residual", gap: "error" };
 
 /** The account of a target, from its layer's totals and the numbers along its trajectory; null where the page lacks them. */
 export function targetAccount(manifest, totals, { layer, output }, series) {
@@ -147,7 +149,7 @@ function drawLevels(context, view, steps, values, toY, { color, dash, width }) {
 export function hatch(context, { ink }) {
   const tile = document.createElement("canvas");
   Object.assign(tile, { width: 6, height: 6 });
-  const inner = tile.getContext("2d");
+  const inner = /** @type {CanvasRenderingContext2D} */ (tile.getContext("2d"));
   inner.strokeStyle = ink;
   inner.lineWidth = 1.5;
   inner.beginPath();
@@ -176,7 +178,7 @@ export function waterfallColumn({ name, channel, value, from, to }, least, most,
     channel,
     value,
     color: palette[channel]?.color ?? null,
-    word: name.startsWith("feature") ? String(channel + 1) : name,
+    word: name.startsWith("feature") ? String(channel + 1) : (PART_WORDS[name] ?? name),
     position: `50% ${top.toFixed(1)}px, 100% ${levelAt(to, least, most)}`,
     size: `min(64%, 100% - 4px) ${(bottom - top).toFixed(1)}px, 50% 1px`,
   };

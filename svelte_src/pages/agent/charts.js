@@ -2,7 +2,7 @@
 import { get } from "svelte/store";
 import { cutText, FONT, stacked, textBlock, textWidth, writeText } from "../../kit/export/figure.js";
 import { formatNumber } from "../../kit/shell/format.js";
-import { hatch, targetAccount, waterfall, waterfallRange } from "./account.js";
+import { hatch, targetAccount, waterfall, waterfallRange, PART_WORDS } from "./account.js";
 import { captionOf, rowCaption } from "./figure.js";
 import { shownTargets } from "./rows.js";
 
@@ -37,6 +37,7 @@ function waterfallBlock({ manifest, colors, names }, target, account) {
   const remembers = account.memory.some((value) => value !== 0);
   const baseline = account.baseline[target.frame];
   const output = account.output[target.frame];
+  /** @type {{name?: string, word: string, color?: string, from: number, to: number, value: number}[]} */
   const columns = [
     { word: "baseline", from: 0, to: 0, value: baseline },
     ...steps
@@ -44,9 +45,9 @@ function waterfallBlock({ manifest, colors, names }, target, account) {
       .map((step) => ({
         ...step,
         word: step.name.startsWith("feature")
-          ? get(names).name(target.layer, step.channel) || `${step.channel + 1}`
-          : step.name,
-        color: palette[step.channel]?.color,
+          ? get(names).name(target.layer, step.channel) || `${Number(step.channel) + 1}`
+          : (PART_WORDS[step.name] ?? step.name),
+        color: palette[step.channel ?? -1]?.color,
       })),
     { word: ofInput ? "sum" : "output", from: output - baseline, to: output - baseline, value: output },
   ];

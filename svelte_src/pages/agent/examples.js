@@ -42,13 +42,15 @@ const AROUND = 3;
 /** What pages without a receptive field show: positions of the layer. */
 const POSITIONS = 4;
 
+/** @typedef {{x: number, y: number, width: number, height: number}} Rectangle */
+
 /**
  * What an example shows, in pixels of an image of the given size: the receptive field of the peak, and the part around it.
  *
  * @param {{height: number, width: number, receptive_field?: object}} layer
  * @param {{height: number, width: number}} observation as the network sees it
  * @param {{height: number, width: number}} image that is drawn: the observation, or a larger frame of the same view
- * @returns {{box: Rectangle, crop: Rectangle}} both inside the image; {x, y, width, height}
+ * @returns {{box: Rectangle, crop: Rectangle}} both inside the image
  */
 export function cropOf(layer, observation, image, { row, column }) {
   const field = layer.receptive_field;

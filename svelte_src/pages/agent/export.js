@@ -15,7 +15,7 @@ const FIGURES = [
   tracksFile((page) => [captionOf(page), rowCaption(page, shownTargets(page.manifest, page.selection.now)[0])]),
 ];
 
-/** What the page saves. @returns a store of an Offer of kit/export/files.js */
+/** What the page saves. @param {import("../../types").Page} page @returns a store of an Offer of kit/export/files.js */
 export const filesOf = ({ manifest, selection }) =>
   derived(selection, (now) => {
     const { trajectory, layer: index } = firstTarget(manifest, now);
@@ -89,7 +89,11 @@ async function rowParts({ manifest, chunks, names }, { layer: index, output: id,
     ["positive", "negative"].map((sign) => column(`${word(k)} ${sign}`, (t) => totalsAt(numbers, t)[k][sign])),
   );
   const account = accountOf(manifest, arrays, findOutput(manifest, id), series);
-  const whole = account ? ["baseline", "memory", "gap"].map((part) => column(part, (t) => account[part][t])) : [];
+  const whole = account
+    ? ["baseline", "memory", "gap"].map((part) =>
+        column(part === "gap" ? "completeness error" : part, (t) => account[part][t]),
+      )
+    : [];
   const net = account && !numbers ? [...account.features, account.rest] : [];
   return [...whole, ...signs.flat(), ...net.map((values, k) => column(word(k), (t) => values[t]))];
 }

@@ -93,7 +93,9 @@ async function rowOf(page, target, scale, observed) {
   let limits = [];
   for (const sign of signs) {
     const colors = get(page.colors)[target.layer];
-    const options = overlayOf(page, { target, sign, isolated: null, colors });
+    const options = /** @type {any} its chunks are loaded; of attribution or of saliency */ (
+      overlayOf(page, { target, sign, isolated: null, colors })
+    );
     const image = composeImage(options);
     const left = right + GAP;
     right = left + size.width;
@@ -106,7 +108,7 @@ async function rowOf(page, target, scale, observed) {
     if (maps || now.mixed) continue;
     const scene = { observation: now.overlay ? bitmap : null, opacity, region };
     images.push({ ...featuresAlone(options, size, scene, colors), left: right + GAP });
-    right += GAP + images.at(-1).canvas.width;
+    right += GAP + images[images.length - 1].canvas.width;
   }
   return { target, images, width: right, height: size.height, caption: rowCaption(page, target, limits) };
 }
@@ -132,7 +134,7 @@ function rowBlock({ caption, images, height }) {
 /** The colors of a layer's features, with numbers and names. */
 function legendBlock({ manifest, colors, names }, layerIndex, named, width) {
   const layer = manifest.layers[layerIndex];
-  const rest = hasFeatures(layer) ? [{ color: null, text: "rest" }] : [];
+  const rest = hasFeatures(layer) ? [{ color: null, text: "residual" }] : [];
   const features = get(colors)[layerIndex].flatMap(({ color, negative }, k) => {
     if (!isSaliency(layer)) return { color, text: `${k + 1} ${get(names).name(layerIndex, k)}`.trim() };
     const text = layer.names[k];

@@ -58,7 +58,7 @@ export const AGENT = {
     },
     { keys: ["g", "G"], action: "match", panel: "find", text: "next or (Shift) previous frame that was found" },
     { keys: ["l"], action: "features", panel: "features", text: "table of all features of the layer" },
-    { keys: ["r"], field: "residual", panel: "attribution", text: "show or hide the rest" },
+    { keys: ["r"], field: "residual", panel: "attribution", text: "show or hide the residual" },
     {
       keys: ["m"],
       field: "mixed",
@@ -72,7 +72,7 @@ export const AGENT = {
     [
       "timeline",
       "Timeline",
-      "The episodes as a film strip. Drag it, or press the space bar to play. All panels show the frame at the line.",
+      "The episodes as a filmstrip. Drag it, or press the space bar to play. All panels show the frame at the line.",
     ],
     [
       "attribution",
@@ -104,6 +104,7 @@ export const AGENT = {
 
 export const agent = definePage(AGENT);
 
+/** @param {import("../../types").Page} page */
 function extend(page) {
   const { manifest, chunks, selection, clock } = page;
   const series = createResource(chunks);
@@ -120,7 +121,7 @@ function extend(page) {
     /** A frame in words. */
     describe({ trajectory, frame }) {
       const parts = [`frame ${frame + 1}`];
-      const arrays = trajectory === selection.now.trajectory && get(series).chunk?.arrays;
+      const arrays = trajectory === selection.now.trajectory ? get(series).chunk?.arrays : null;
       if (arrays && frame < arrays.actions.data.length) {
         const [action, advantage, reward] = ["actions", "advantages", "rewards"].map((key) => arrays[key]?.data[frame]);
         parts.push(`action ${actionLabel(manifest.actions, action)}`);
@@ -197,7 +198,7 @@ function scripting(page) {
         data: Array.from(premultiplied()),
         rest: Array.from(rest),
         clipped,
-        scale: options.scale,
+        scale: "scale" in options ? options.scale : undefined,
       };
     },
     /** A row's account at the frame that is shown: numbers, and a list for features; null while its chunks are not loaded. */

@@ -7,6 +7,7 @@ import { findFrames, kindOf, ordered } from "../../data/find.js";
 import { saliencyTotals } from "./saliency.js";
 
 /**
+ * @param {Pick<import("../../types").Page, "manifest" | "chunks">} page
  * @param {import("../../data/find.js").Search} search
  * @returns {Promise<{matches: {trajectory: number, frame: number, measure: number | null}[], problem: string | null}>}
  */
@@ -17,8 +18,8 @@ export async function findMatches(page, { conditions, trajectory }) {
     try {
       const contexts = await Promise.all(conditions.map((condition) => contextOf(page, condition, index)));
       for (const match of findFrames(conditions, contexts)) matches.push({ trajectory: index, ...match });
-    } catch (error) {
-      problems.push(error.message);
+    } catch ({ message }) {
+      problems.push(message);
     }
   }
   return { matches: ordered(matches, conditions), problem: problems.join("; ") || null };
@@ -26,6 +27,7 @@ export async function findMatches(page, { conditions, trajectory }) {
 
 async function contextOf({ manifest, chunks }, condition, trajectory) {
   const { arrays } = await chunks.get(manifest.trajectories[trajectory].series);
+  /** @type {Record<string, any>} what conditions read of it is in data/find.js */
   const context = { series: arrays, firsts: arrays.firsts.data };
   const kind = kindOf(condition);
   if (kind.output) {

@@ -11,13 +11,16 @@ export const LENGTH = COUNT + (COUNT - 1) * GAP;
 /** What shows a feature of an image alone: both as `composeImage` takes them. */
 export const alone = (composition, k) => ({ ...composition, chosen: [k], residual: false });
 
-/** The rectangle of an image on a canvas. */
+/** @typedef {import("./examples.js").Rectangle} Rectangle */
+
+/** The rectangle of an image on a canvas. @returns {Rectangle} */
 export function rectangleAt(place, { width, height }, across) {
   const unit = (across ? width : height) / LENGTH;
   const [start, length] = [Math.round(place * (1 + GAP) * unit), Math.round(unit)];
   return across ? { x: start, y: 0, width: length, height } : { x: 0, y: start, width, height: length };
 }
 
+/** @param {Rectangle} cell @param {number[]} region */
 const partOf = ({ x, y, width, height }, [top, left, bottom, right]) => ({
   x: x + left * width,
   y: y + top * height,
@@ -40,7 +43,7 @@ let scratch = null;
  */
 export function drawMultiples(canvas, { images, observation, opacity, region = [0, 0, 1, 1], across = false }) {
   scratch ??= newCanvas(1, 1);
-  const context = canvas.getContext("2d", { willReadFrequently: true });
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d", { willReadFrequently: true }));
   context.clearRect(0, 0, canvas.width, canvas.height);
   context.imageSmoothingEnabled = false;
   const grey = observation && greyImage(observation, true);

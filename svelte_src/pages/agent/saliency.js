@@ -85,6 +85,10 @@ export function saliencyValues(page, target) {
 /**
  * The sum of an output's map at every step of a trajectory; a step without a map has that of the last one before it.
  *
+ * @param {Pick<import("../../types").Page, "manifest" | "chunks">} page
+ * @param {any} layer
+ * @param {string} output its id
+ * @param {number} trajectory
  * @param {import("./box.js").Box | null} [box] only of the cells whose centers are inside
  * @returns {Promise<Float32Array>} (T)
  */

@@ -12,7 +12,7 @@ export const check = definePage({
     aside: ["find", "notes", "trust", "help"],
   },
   tour: [
-    ["timeline", "Timeline", "The episodes that the checked frames are from, as a film strip."],
+    ["timeline", "Timeline", "The episodes that the checked frames are from, as a filmstrip."],
     ["checks", "Checks", "What was found for each method, in words and numbers."],
     ["check_maps", "Maps", "Maps of the trained network beside those of networks whose layers are random."],
     ["check_deletion", "Deletion", "How much faster than in other orders the output changes as pixels are blurred."],

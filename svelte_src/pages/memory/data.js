@@ -2,8 +2,8 @@
 import { derived } from "svelte/store";
 import { createResource } from "../../data/resource.js";
 
-/** Behaviours are counted from 1 for readers. */
-export const behaviourName = (index) => `behaviour ${index + 1}`;
+/** Behaviors are counted from 1 for readers. */
+export const behaviourName = (index) => `behavior ${index + 1}`;
 
 /**
  * A resource that follows the selection; `again` tries a failed chunk again.
@@ -16,7 +16,11 @@ export function following(chunks, selection, nameOf) {
   return resource;
 }
 
-/** The arrays of a resource, or null while they are not there. */
+/**
+ * The arrays of a resource, or null while they are not there.
+ *
+ * @param {import("svelte/store").Readable<import("../../data/resource.js").Resource>} resource
+ */
 export const arraysOf = (resource) => derived(resource, ({ chunk }) => chunk?.arrays ?? null);
 
 /** The directions as a layer of data/names.js, whose features have names of their own. */

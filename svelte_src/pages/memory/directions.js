@@ -56,7 +56,7 @@ export function choose({ selection }, component, more = false) {
 
 const magnitude = ({ value }) => (Number.isFinite(value) ? Math.abs(value) : 0);
 
-/** The entries of largest magnitude, the largest first. @param {{value: number}[]} list */
+/** The entries of largest magnitude, the largest first. @template {{value: number}} Entry @param {Entry[]} list @returns {Entry[]} */
 export const strongest = (list, count = 1) => [...list].sort((a, b) => magnitude(b) - magnitude(a)).slice(0, count);
 
 /** Cosines with the other directions, the largest magnitude first: [{index, value}]. */
@@ -82,7 +82,7 @@ const stabilities = ({ seed_stability: seeds, half_stability: halves }) =>
     { value: halves, where: "halves of the data", of: "halves of the data" },
   ].filter(({ value }) => Number.isFinite(value));
 
-/** Whether other fits find another direction in its place. */
+/** Whether other fits find another component in its place. */
 export const isUnstable = (direction) => stabilities(direction).some(({ value }) => value < LOW);
 
 /** Whether a direction can be relied on, in words. */
@@ -93,7 +93,7 @@ export function stabilityText(direction) {
   const weak = known.filter(({ value }) => value < LOW);
   if (!weak.length) return `Stable: other fits find it again (cosine ${numbers}).`;
   const where = weak.map((one) => one.where).join(" and ");
-  return `Low stability: fits with ${where} find another direction in its place (cosine ${numbers}). Do not build on it.`;
+  return `Low stability: fits with ${where} find another component in its place (cosine ${numbers}). Do not build on it.`;
 }
 
 /** The table of directions. @returns {{columns: object[], rows: object[]}} */

@@ -6,7 +6,7 @@ import { loadTable, tablesOf } from "./tables.js";
 
 const TRACKS = tracksFile();
 
-/** What the page saves. @returns a store of an Offer of kit/export/files.js */
+/** What the page saves. @param {import("../../types").Page} page @returns a store of an Offer of kit/export/files.js */
 export const filesOf = ({ manifest, memory, panels, selection }) =>
   derived(selection, ({ trajectory, frame, tab }) => {
     const tables = tablesOf(memory, tab);

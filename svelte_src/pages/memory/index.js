@@ -44,10 +44,10 @@ export const memory = definePage({
   },
   side: "clamp(220px, 18vw, 300px)",
   beside: "clamp(280px, 25vw, 420px)",
-  labels: { navigation: "Stretches", legend: "State", tabs: "Analyses", skip: "Skip to the player" },
+  labels: { navigation: "Windows", legend: "State", tabs: "Analyses", skip: "Skip to the player" },
   aliases: { memory: "remembering", state_map: "map", states: "components", stretches: "through_time" },
   keys: [
-    { keys: [",", "."], action: "stretch", text: "previous or next stretch of the list" },
+    { keys: [",", "."], action: "stretch", text: "previous or next window of the list" },
     { keys: ["[", "]"], field: "trajectory", and: { frame: 0 }, text: "previous or next episode" },
     { keys: ["g"], field: "target", text: "target whose causes are shown" },
     { keys: ["p"], field: "path", text: "causes through memory, memory and the world, or their difference" },
@@ -69,6 +69,7 @@ export const memory = definePage({
   scripting,
 });
 
+/** @param {import("../../types").Page} page */
 function extend(page) {
   const { manifest, chunks, selection } = page;
   const { memory, trajectories } = manifest;

@@ -118,12 +118,12 @@ const ENDS = { top: "high", middle: "middle", bottom: "low" };
 /** The ends of a direction that the chooser offers. */
 export const END_CHOICES = [["any", "high, middle or low"], ...Object.entries(ENDS)];
 
-/** Why a stretch was chosen, in words. @param {(direction: number) => string} label */
+/** Why a stretch was chosen, in words. @param {any} stretch @param {(direction: number) => string} label */
 export const reasons = ({ why = [] }, label) =>
   why
     .filter(({ kind }) => kind !== "episode")
     .map((one) =>
-      one.kind === "direction" ? `${label(one.direction)} ${ENDS[one.end] ?? ""}` : `behaviour ${one.behaviour + 1}`,
+      one.kind === "direction" ? `${label(one.direction)} ${ENDS[one.end] ?? ""}` : `behavior ${one.behaviour + 1}`,
     )
     .join(", ");
 

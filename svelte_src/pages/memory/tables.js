@@ -46,7 +46,7 @@ function behaviourRows({ memory: { states }, manifest }, arrays, label) {
   return Array.from({ length: states.behaviours.count }, (_, k) => ({
     behaviour: k + 1,
     steps: arrays.sizes?.data[k],
-    ...Object.fromEntries(rowOf(arrays.components, k).map((value, d) => [`mean of ${label(d)}`, value])),
+    ...Object.fromEntries((rowOf(arrays.components, k) ?? []).map((value, d) => [`mean of ${label(d)}`, value])),
     ...Object.fromEntries(
       (rowOf(arrays.actions, k) ?? []).map((value, a) => [
         `share of action ${actionLabel(manifest.actions, a)}`,
@@ -60,6 +60,7 @@ function behaviourRows({ memory: { states }, manifest }, arrays, label) {
 function causeRows({ memory: { states } }, arrays, label) {
   const size = states.directions.length;
   const groups = [null, ...(arrays["correlation.by"] ? states.causes.clusters.keys() : [])];
+  /** @type {object[]} */
   const rows = [];
   for (const cluster of groups) {
     states.causes.lags.forEach((lag, l) => {
@@ -91,7 +92,7 @@ function consistencyRows({ memory: { states } }, arrays) {
     return states.causes.lags.map((lag, l) => ({
       steps: cluster === null ? "all" : clusterName(states.causes.clusters[cluster]),
       lag,
-      share: found.share[l],
+      share: found.share?.[l],
       null_low: found.low?.[l],
       null_high: found.high?.[l],
       p: found.p?.[l],
@@ -101,11 +102,15 @@ function consistencyRows({ memory: { states } }, arrays) {
 
 function replayRows({ memory: { states } }, arrays) {
   return states.memory.changes.flatMap((change, c) => {
-    const numbers = MEASURES.filter(({ id }) => arrays[id]).map(({ id }) => [id, rowOf(arrays[id], c), rowOf(arrays[`${id}_interval`], c)]); // prettier-ignore
-    return Array.from({ length: numbers[0]?.[1].length ?? 0 }, (_, lag) => ({
+    const numbers = MEASURES.filter(({ id }) => arrays[id]).map(({ id }) => ({
+      id,
+      values: rowOf(arrays[id], c) ?? [],
+      ends: rowOf(arrays[`${id}_interval`], c),
+    }));
+    return Array.from({ length: numbers[0]?.values.length ?? 0 }, (_, lag) => ({
       change,
       steps: lag,
-      ...Object.assign({}, ...numbers.map(([id, values, ends]) => ({ [id]: values[lag], ...(ends && { [`${id}_low`]: ends[2 * lag], [`${id}_high`]: ends[2 * lag + 1] }) }))), // prettier-ignore
+      ...Object.assign({}, ...numbers.map(({ id, values, ends }) => ({ [id]: values[lag], ...(ends && { [`${id}_low`]: ends[2 * lag], [`${id}_high`]: ends[2 * lag + 1] }) }))), // prettier-ignore
     }));
   });
 }
@@ -126,7 +131,12 @@ function errorRows({ memory: { simulator } }) {
   return rows;
 }
 
-/** The tables that each tab has: name, the chunk that they need, and rows from its arrays. */
+/**
+ * The tables that each tab has: name, the chunk that they need, and rows from its arrays.
+ *
+ * @typedef {{name: string, chunk?: (memory: any) => string, there?: (memory: any) => any, rows: (page: any, arrays: any, label: any) => object[]}} TabTable
+ * @type {Record<string, TabTable[]>}
+ */
 const TABLES = {
   components: [{ name: "components", chunk: ({ states }) => states?.cards, rows: componentRows }],
   behaviours: [{ name: "behaviours", chunk: ({ states }) => states?.behaviours?.chunk, rows: behaviourRows }],
@@ -141,13 +151,15 @@ const TABLES = {
 
 /** The names of a tab's tables that the page has. */
 export const tablesOf = (memory, tab) =>
-  (TABLES[tab] ?? []).filter(({ chunk, there }) => (chunk ?? there)(memory)).map(({ name }) => name);
+  (TABLES[tab] ?? []).filter(({ chunk, there }) => (chunk ?? there)?.(memory)).map(({ name }) => name);
 
 /** A table by its name, its chunk loaded. @returns {Promise<{columns: object[], rows: object[]}>} */
 export async function loadTable(page, name, label) {
-  const { chunk, rows } = Object.values(TABLES)
-    .flat()
-    .find((one) => one.name === name);
+  const { chunk, rows } = /** @type {TabTable} */ (
+    Object.values(TABLES)
+      .flat()
+      .find((one) => one.name === name)
+  );
   const file = chunk?.(page.memory);
   return table(rows(page, file ? (await page.chunks.get(file)).arrays : null, label));
 }

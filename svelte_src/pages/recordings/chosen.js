@@ -12,7 +12,7 @@ export function toggle({ selection }, key) {
   selection.change({ chosen: chosen.includes(key) ? chosen.filter((one) => one !== key) : [...chosen, key] });
 }
 
-/** Go to a frame of an episode: it takes the place of the first one if it is not shown. */
+/** Go to a frame of an episode: it takes the place of the first one if it is not shown. @param {any} page */
 export function goTo({ selection, table }, row, frame) {
   const { chosen, sync } = selection.now;
   const shown = chosen.includes(row.key) ? chosen : [row.key, ...chosen.slice(1)];

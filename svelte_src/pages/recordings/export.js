@@ -18,7 +18,12 @@ const TEXTS = {
 };
 const TRACKS = tracksFile();
 
-/** What the page saves. @returns a store of an Offer of kit/export/files.js, or of null where no episode is chosen */
+/**
+ * What the page saves.
+ *
+ * @param {import("../../types").Page} page
+ * @returns a store of an Offer of kit/export/files.js, or of null where no episode is chosen
+ */
 export const filesOf = ({ selection, table, plays }) =>
   derived([selection, plays], ([{ chosen, step }]) => {
     if (!chosen.length) return null;
@@ -40,7 +45,9 @@ export const filesOf = ({ selection, table, plays }) =>
     };
   });
 
-/** The chosen episodes that are loaded. @returns {{row: import("./runs.js").Row, play: import("./plays.js").Play}[]} */
+/** @typedef {Required<{[K in keyof Play]: NonNullable<Play[K]>}>} Loaded @typedef {import("./plays.js").Play} Play */
+
+/** The chosen episodes that are loaded. @returns {{row: import("./runs.js").Row, play: Loaded}[]} */
 const chosenPlays = ({ selection, table, plays }) =>
   selection.now.chosen
     .map((key) => ({ row: table.byKey.get(key), play: get(plays).get(key) }))
@@ -72,7 +79,7 @@ function stepsCsv(page) {
   const marks = get(page.brush);
   const lines = chosen.flatMap(({ row, play: { series } }) => {
     const { actions } = row.of.manifest;
-    const columns = tracks.map(({ values }) => values(series));
+    const columns = tracks.map(({ values }) => values?.(series));
     const places = labels.map((label) => actions.findIndex((action) => action.label === label));
     const probability = (t, k) => (k < 0 ? undefined : series.probabilities?.data[t * actions.length + k]);
     return Array.from({ length: knownSteps(row) }, (_, t) => {

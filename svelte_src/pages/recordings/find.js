@@ -11,8 +11,9 @@ export function searchable({ runs }) {
 }
 
 /**
+ * @param {{byKey: Map<string, import("./runs.js").Row>}} table
  * @param {Map<string, import("./plays.js").Play>} plays
- * @param {import("./fields.js").Selection} selection
+ * @param {{find: import("../../data/find.js").Search | null, chosen: string[]}} selection
  * @returns {{row: import("./runs.js").Row, step: number}[] | null} steps at which all conditions hold, of the chosen
  *   episodes that are loaded; null where nothing is looked for
  */
@@ -28,9 +29,10 @@ export function stepsFound({ byKey }, plays, { find, chosen }) {
 
 function contextOf({ kind, which }, { end }, series) {
   const steps = series.rewards.data;
-  const ends = end?.replace(" ", "-") === which ? [[steps.length - 1, 1]] : [];
+  const places = new Map();
+  if (end?.replace(" ", "-") === which) places.set(steps.length - 1, 1);
   const output = kind === "value" ? valuesOf(series) : entropyOver(series);
-  return { series, firsts: steps, output, places: new Map(ends) };
+  return { series, firsts: steps, output, places };
 }
 
 /** The steps of the page's time at which it shows them, each once, as matches that `nextMatch` takes. */

@@ -70,6 +70,7 @@ export const recordings = definePage({
 const TIME = { frame: "step", window: "visible" };
 const steps = ({ table }, { chosen }) => longestOf(table, chosen);
 
+/** @param {import("../../types").Page} page */
 function extend(page) {
   const { manifest, source, chunks, images, selection } = page;
   const { table } = manifest;

@@ -10,7 +10,7 @@ const EVERY_MS = 2000;
  * @returns a store of why the server does not answer, or null; `stop` ends asking
  */
 export function followSource(source, table, adopt) {
-  const problem = writable(null);
+  const problem = writable(/** @type {string | null} */ (null));
   let timer = null;
   let stopped = false;
 
@@ -21,8 +21,8 @@ export function followSource(source, table, adopt) {
       if (stopped) return;
       if (manifest) adopt(readTable(manifest, table));
       problem.set(null);
-    } catch (error) {
-      problem.set(error.message);
+    } catch ({ message }) {
+      problem.set(message);
     }
     wait();
   }

@@ -5,13 +5,26 @@ import { brushOf, EMPTY, withRange } from "../../kit/time/brush.js";
 import { stepsFound } from "./find.js";
 import { rangesOf } from "./chosen.js";
 
-/** The steps that the selection's search finds, as a store; null without a search. */
+/**
+ * The steps that the selection's search finds, as a store; null without a search.
+ *
+ * @param {import("../../types").SelectionStore} selection
+ * @param {any} table
+ * @param {import("svelte/store").Readable<any>} plays
+ */
 export function createFound(selection, table, plays) {
   const search = latest((find, chosen, loaded) => stepsFound(table, loaded, { find, chosen }));
   return derived([selection, plays], ([{ find, chosen }, loaded]) => search(find, chosen, loaded));
 }
 
-/** The marked steps: those of the range, or what a search finds or the state map marks. */
+/**
+ * The marked steps: those of the range, or what a search finds or the state map marks.
+ *
+ * @param {import("../../types").SelectionStore} selection
+ * @param {any} table
+ * @param {import("svelte/store").Readable<any>} plays
+ * @param {ReturnType<typeof createFound>} found
+ */
 export function createBrush(selection, table, plays, found) {
   const place = ({ row, step }) => ({ checkpoint: row.of.id, episode: row.trajectory, step });
   const marked = latest((marks, steps, ranges) => {

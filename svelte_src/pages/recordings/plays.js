@@ -6,8 +6,8 @@ import { addEntry, isOutdated, methodNamed } from "./runs.js";
 /**
  * @typedef {object} Play
  * @property {"loading" | "ready" | "error"} state
- * @property {object | null} trajectory its entry in the section `trajectories`
- * @property {object | null} series arrays
+ * @property {import("../../data/sections").TrajectoryEntry | null} trajectory its entry in the section `trajectories`
+ * @property {Record<string, import("../../types").NumberArray> | null} series arrays
  * @property {{arrays: object} | null} maps by the selection's method, all segments as one chunk
  * @property {string | null} error for the reader
  */
@@ -58,7 +58,7 @@ export function createPlays({ table, chunks, images, selection, entryOf }) {
       const [{ arrays: series }, maps] = await Promise.all([
         chunks.get(trajectory.series),
         Promise.all(names.map((name) => chunks.get(name))),
-        // so that a film strip that has grown does not vanish for a moment
+        // so that a filmstrip that has grown does not vanish for a moment
         ...trajectory.scrub.slice(-1).map((name) => images.image(name).catch(() => {})),
       ]);
       put(key, version, { ...LOADING, state: "ready", trajectory, series, maps: joinMaps(maps) });

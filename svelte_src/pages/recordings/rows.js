@@ -14,7 +14,12 @@ export function timeText(seconds) {
 export const stateText = ({ end, explained, error }) =>
   [error ? "damaged" : end, explained && !error && "explained"].filter(Boolean).join(", ");
 
-/** `text`: what a filter sees; the number itself for columns of numbers. */
+/**
+ * `text`: what a filter sees; the number itself for columns of numbers.
+ *
+ * @typedef {{key: string, label: string, title?: string, number?: boolean, text?: (row: any) => string}} Column
+ * @type {Column[]}
+ */
 export const COLUMNS = [
   { key: "name", label: "Run", text: ({ name }) => name },
   { key: "episode", label: "Episode", number: true },
@@ -25,6 +30,7 @@ export const COLUMNS = [
   { key: "state", label: "State", text: stateText },
 ];
 
+/** @param {Column} column @param {any} row */
 export const textOf = ({ key, text }, row) => (text ? text(row) : String(row[key] ?? ""));
 
 const COMPARISON = /^(<=|>=|<|>|=)\s*(-?\d+(?:\.\d+)?(?:e-?\d+)?)$/i;

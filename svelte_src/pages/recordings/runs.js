@@ -6,15 +6,17 @@
  * @property {string} name
  * @property {number} number in the order of their appearance, which decides the color
  * @property {string | null} error why it cannot be read
- * @property {object} manifest what components of the kit read of a page, for this run alone: the same object for as long as the
+ * @property {any} manifest what components of the kit read of a page, for this run alone: the same object for as long as the
  *   page is open, its `trajectories` as they are known
  * @property {object[]} listed its trajectories as the page's manifest lists them, perhaps as `{steps, entry}`
- * @property {object | null} saliency data of its section `saliency`
- * @property {object | null} stateMap data of its section `state_map`
+ * @property {import("../../data/sections").SaliencySection | null} saliency data of its section `saliency`
+ * @property {import("../../data/sections").StateMapSection | null} stateMap data of its section `state_map`
  * @property {Map<number, object>} loaded what entries said: {entry, trajectory, sections}
  * @property {Map<number, object[]>} sections those of single episodes, by index of the episode
  *
- * @typedef {object} Row an entry of `episodes`, and
+ * @typedef {import("../../data/sections").EpisodeRow & Extra} Row an entry of `episodes`, and more
+ *
+ * @typedef {object} Extra
  * @property {string} key "RUN~EPISODE", which selection and address call it
  * @property {Run} of
  * @property {string} name of the run

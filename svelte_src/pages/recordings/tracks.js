@@ -3,9 +3,20 @@ import { entropies, cumulative, valuesOf } from "../../kit/time/numbers.js";
 
 const INFO = "info.";
 
-/** Tracks by key; `values`: the numbers of a series, or null where it has none. */
+/**
+ * Tracks by key; `values`: the numbers of a series, or null where it has none.
+ *
+ * @typedef {object} EpisodeTrack
+ * @property {string} key
+ * @property {string} label
+ * @property {(series: any) => ArrayLike<number> | null} [values]
+ * @property {string} [kind] of output, which has the track's color
+ * @property {boolean} [rewards] whether rewards are marked
+ */
+
+/** @type {EpisodeTrack[]} */
 const TRACKS = [
-  { key: "film", label: "Film" },
+  { key: "film", label: "Filmstrip" },
   { key: "reward", label: "Reward", values: ({ rewards }) => rewards?.data ?? null, kind: "greedy" },
   { key: "return", label: "Return so far", values: returnSoFar, kind: "group", rewards: true },
   { key: "value", label: "Value", values: valuesOf, kind: "value" },
@@ -33,9 +44,12 @@ const infoTrack = (key) => ({
 
 /** The tracks that any of several plays has. @param {import("./plays.js").Play[]} plays */
 export function availableTracks(plays) {
-  const all = plays.map(({ series }) => series).filter(Boolean);
+  const all = plays.flatMap(({ series }) => (series ? [series] : []));
+  /** @param {EpisodeTrack} track */
   const has = ({ key, values }) =>
-    key === "film" ? plays.some(({ trajectory }) => trajectory?.scrub.length) : all.some((series) => values(series));
+    key === "film"
+      ? plays.some(({ trajectory }) => Boolean(trajectory?.scrub.length))
+      : all.some((series) => values?.(series));
   const infos = [...new Set(all.flatMap((series) => Object.keys(series).filter((key) => key.startsWith(INFO))))];
   return [...TRACKS.filter(has), ...infos.sort().map(infoTrack)];
 }

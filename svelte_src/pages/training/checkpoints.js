@@ -1,11 +1,12 @@
 // The checkpoints of a training page, each with its episodes and its saliency maps.
 
 /**
- * @typedef {object} Checkpoint
- * What the section `training` says of it (docs/page-format.md), and
+ * @typedef {import("../../data/sections").CheckpointEntry & Extra} Checkpoint what the section `training` says of it, and more
+ *
+ * @typedef {object} Extra
  * @property {number} index in order of training
- * @property {object} manifest what components of the kit read of a page, for this checkpoint alone
- * @property {object | null} saliency data of its section `saliency`
+ * @property {any} manifest what components of the kit read of a page, for this checkpoint alone
+ * @property {import("../../data/sections").SaliencySection | null} saliency data of its section `saliency`
  */
 
 export { methodNamed, methodsOf } from "../../data/saliency.js";

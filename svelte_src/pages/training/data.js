@@ -68,7 +68,9 @@ export function createPlays({ checkpoints }, chunks, selection) {
 
 /** What every checkpoint thinks of the reference episode: a store of {shown: [chunk or null], divergence, state, error}. */
 export function createShown({ reference }, chunks) {
-  const store = writable({ state: reference ? "loading" : "absent", shown: [], divergence: null, error: null });
+  /** @type {any[]} */
+  const none = [];
+  const store = writable({ state: reference ? "loading" : "absent", shown: none, divergence: null, error: null });
 
   async function load() {
     const chunkOf = async (name) => (name ? chunks.get(name) : null);

@@ -2,6 +2,7 @@
 import { derived, get } from "svelte/store";
 import { mapOutputs } from "../../data/saliency.js";
 import { CHARTS, csvFile, npzFile, tracksFile } from "../../kit/export/files.js";
+import { pngOf } from "../../kit/export/figure.js";
 import { framesFigure } from "../../kit/export/frames.js";
 import { frameAt } from "../../kit/time/align.js";
 import { axesOf, maskOf, playColumns } from "./axes.js";
@@ -16,7 +17,7 @@ const TEXTS = {
 };
 const TRACKS = tracksFile();
 
-/** What the page saves. @returns a store of an Offer of kit/export/files.js */
+/** What the page saves. @param {import("../../types").Page} page @returns a store of an Offer of kit/export/files.js */
 export const filesOf = ({ manifest, selection }) =>
   derived(selection, ({ episode, step }) => {
     const stem = `episode-${episode + 1}`;
@@ -57,8 +58,7 @@ async function stepFigure({ selection, views, manifest, plays }, step, scale) {
 }
 
 /** The lines of the panel Steps, as they are drawn. @returns {Promise<Blob>} */
-const linesPng = () =>
-  new Promise((resolve) => document.querySelector("[data-testid=steps-canvas]").toBlob(resolve, "image/png"));
+const linesPng = () => pngOf(/** @type {HTMLCanvasElement} */ (document.querySelector("[data-testid=steps-canvas]")));
 
 /** Every step of the chosen checkpoints with all numbers of the panel Steps, and whether the brushes hold it. */
 function stepsCsv({ manifest, selection, plays }) {

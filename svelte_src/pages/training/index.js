@@ -95,6 +95,7 @@ export const training = definePage({
   scripting,
 });
 
+/** @param {import("../../types").Page} page */
 function extend(page) {
   const { manifest, chunks, selection, clock } = page;
   const { checkpoints, reference } = manifest;
@@ -144,6 +145,7 @@ function checkpointView(page, checkpoint) {
   };
 }
 
+/** @param {import("../../types").Page} page */
 function toDisagreement({ manifest, selection, shown }) {
   const { divergence } = get(shown);
   if (!divergence) return;
