@@ -287,7 +287,8 @@ class _Explainer:
                 self.report.skipped[index] = problem
         unfinished = {index for index, own in facts.items() if None in own}
         self.report.explained = len(set(facts) - unfinished - set(self.report.skipped))
-        if not unfinished and self._workers.leads:
+        failed = any("problem" in one for own in facts.values() for one in own if one is not None)
+        if not unfinished and not failed and self._workers.leads:  # a failed task may have left files behind
             release(self._files.directory)
         self._done = None if unfinished else indices
         return bool(chosen)
