@@ -78,8 +78,8 @@ def integration(agent: Agent, layer: str, samples: Observations) -> None:
 def reductions(agent: Agent, layer: str, samples: Observations) -> None:
     """Print the held-out error of reductions fitted to few and to many observations."""
     options = InterfaceOptions()
-    rule = (options.attr_quadrature, options.nmf_attr_opts.integrate_steps)
-    features = int(options.nmf_features)
+    rule = (options.attribution.quadrature, options.features.fit_steps)
+    features = int(options.features.count)
     many = _attribution(agent, layer, samples, np.arange(4 * FITTED), *rule).values[0]
     others = _attribution(agent, layer, samples, np.arange(4 * FITTED, 4 * FITTED + HELD_OUT), *rule).values[0]
     for count, rows in ((FITTED, FIT_ROWS), (4 * FITTED, FIT_ROWS), (4 * FITTED, 10 * FIT_ROWS)):

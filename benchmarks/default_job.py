@@ -78,10 +78,10 @@ def _operations(fraction: int) -> tuple[float, float]:
     gradients = ablation = 0
     for layer in choose_layers(agent):
         after = operations_after(costs, layer.site.name)
-        gradients += 2 * after * OPTIONS.attr_integrate_steps + forward + after
-        ablation += forward + int(OPTIONS.nmf_features) * after
-    explained = frames + (OPTIONS.nmf_fit_observations or 0)
-    ablated = frames / (OPTIONS.ablation_every or np.inf)
+        gradients += 2 * after * OPTIONS.attribution.steps + forward + after
+        ablation += forward + int(OPTIONS.features.count) * after
+    explained = frames + (OPTIONS.features.fit_observations or 0)
+    ablated = frames / (OPTIONS.ablation.every or np.inf)
     return (steps * forward + explained * gradients) / fraction, ablated * ablation / fraction
 
 
@@ -120,7 +120,7 @@ def _main() -> None:
         load_kwargs={"temp_files": True},
         trajectories_kwargs={"num_steps": TrajectoriesOptions().num_steps // fraction},
         observations_kwargs={"num_obs": ObservationsOptions().num_obs // fraction},
-        nmf_fit_observations=(InterfaceOptions().nmf_fit_observations or 0) // fraction,
+        nmf_fit_observations=(InterfaceOptions().features.fit_observations or 0) // fraction,
         **options,
     )
     from rl_clarity.jobs.machine import peak_memory

@@ -83,7 +83,7 @@ def measure(peak: float | None = None) -> dict[str, Any]:
 def _measure_layer(stages: Stages, agent: Any, layer: Any, varied: np.ndarray) -> None:
     costs = multiply_adds(agent.network.model)
     after = operations_after(costs, layer.site.name)
-    steps, rule, prefix = OPTIONS.attr_integrate_steps, OPTIONS.attr_quadrature, OPTIONS.attr_linear_prefix
+    steps, rule, prefix = OPTIONS.attribution.steps, OPTIONS.attribution.quadrature, OPTIONS.attribution.linear_prefix
     # A point on the path is a forward and a backward pass through the later layers, without gradients of kernels.
     stages.enter(
         f"gradients {layer.name}",
@@ -96,7 +96,7 @@ def _measure_layer(stages: Stages, agent: Any, layer: Any, varied: np.ndarray) -
     channels, residual = reduction.signed_transform(values)
     stages.enter(
         f"examples {layer.name}",
-        lambda: dataset_grids(np.maximum(channels[..., 0], 0), OPTIONS.vis_subdiv_mults),
+        lambda: dataset_grids(np.maximum(channels[..., 0], 0), OPTIONS.examples.densities),
         times=channels.shape[-1],
     )
     stages.enter_writing(
@@ -110,7 +110,7 @@ def repeats(stage: str) -> float:
     played, varied = TrajectoriesOptions(), ObservationsOptions()
     frames = played.num_envs * played.num_steps / UNIT
     observations = varied.num_envs * varied.num_obs / UNIT
-    fitted = (OPTIONS.nmf_fit_observations or 0) / UNIT
+    fitted = (OPTIONS.features.fit_observations or 0) / UNIT
     return {
         "policy": frames + observations * varied.obs_every,
         "gradients": frames + fitted,

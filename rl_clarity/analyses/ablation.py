@@ -44,7 +44,7 @@ from rl_clarity.analyses.layers import (
 from rl_clarity.base.parsing import check_minimum
 from rl_clarity.base.threads import prefetch
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
-from rl_clarity.pages.files import ChunkName, check_subdirectories, path_in
+from rl_clarity.pages.files import ChunkName
 from rl_clarity.pages.sections import SectionData
 
 MEASURED_FEATURES = 2
@@ -55,14 +55,11 @@ MEASURED_FEATURES = 2
 class AblationOptions:
     """Options of ablation on frames."""
 
-    ablation_every: int | None = 4
+    every: int | None = 4
     """Ablate the features on every n-th frame of a trajectory: 1 for all frames, None for no ablation."""
-    ablation_subdir: str = "ablation/"
-    """Directory of changes of outputs by ablation."""
 
     def __post_init__(self) -> None:
-        check_minimum(self, 1, "ablation_every")
-        check_subdirectories(self)
+        check_minimum(self, 1, "every")
 
 
 @dataclass(frozen=True)
@@ -107,10 +104,10 @@ class AblationAnalysis(Analysis[AblationOptions, AblationSection]):
     needs_all = False
 
     def tasks(self, subject: Subject, options: AblationOptions) -> Iterable[Task]:
-        if options.ablation_every is None:
+        if options.every is None:
             return
         count, steps = subject.trajectories.actions.shape
-        frames, outputs = len(range(0, steps, options.ablation_every)), len(attributed_outputs(subject))
+        frames, outputs = len(range(0, steps, options.every)), len(attributed_outputs(subject))
         for layer in feature_layers(subject):
             for trajectory in range(count):
                 yield self.task(
@@ -134,9 +131,9 @@ class AblationAnalysis(Analysis[AblationOptions, AblationSection]):
                 )
 
     def sections(self, subject: Subject, options: AblationOptions, results: Results) -> Iterable[AblationSection]:
-        if options.ablation_every is not None:
+        if options.every is not None:
             layers = {layer.slug: layer_entry(subject, layer, results) for layer in feature_layers(subject)}
-            yield AblationSection(options.ablation_every, layers)
+            yield AblationSection(options.every, layers)
 
 
 def ablation_changes(
@@ -177,7 +174,7 @@ def _change(tail: Tail, activations: np.ndarray, before: np.ndarray, edit: Ablat
 def ablate_trajectory(subject: Subject, layer: PageLayer, trajectory: int, work: Work) -> TaskResult:
     """Write the changes of a trajectory's outputs when each feature of a layer is ablated."""
     options = subject.options_of(AblationOptions)
-    chosen = np.arange(0, subject.trajectories.actions.shape[1], options.ablation_every or 1)
+    chosen = np.arange(0, subject.trajectories.actions.shape[1], options.every or 1)
     components = load_features(subject.files, layer).reduction.components
     parts = []
     for part in slices(len(chosen), work.frames):
@@ -193,26 +190,26 @@ def ablate_trajectory(subject: Subject, layer: PageLayer, trajectory: int, work:
     arrays: dict[str, np.ndarray | bytes] = {"frames": chosen.astype(np.int32)}
     for output, rows in score_rows(subject).items():
         arrays[f"change.{output}"] = sum_rows(changes, rows).astype(np.float32)
-    name = chunk_name(options, layer, trajectory)
+    name = chunk_name(layer, trajectory)
     subject.files.write_chunk(name, arrays)
     return TaskResult(files=[name])
 
 
-def chunk_name(options: AblationOptions, layer: PageLayer, trajectory: int) -> ChunkName:
-    return ChunkName(path_in(options.ablation_subdir, f"{layer.slug}/{trajectory + 1}/ablation.js"))
+def chunk_name(layer: PageLayer, trajectory: int) -> ChunkName:
+    return ChunkName(f"{AblationAnalysis.kind}/{layer.slug}/{trajectory + 1}/ablation.js")
 
 
 def read_changes(subject: Subject, layer: PageLayer, trajectory: int) -> dict[str, np.ndarray]:
     """Return the ablated frames of a trajectory, and the changes of its outputs at them, as docs/page-format.md names
     them.
     """
-    return subject.files.read_chunk(chunk_name(subject.options_of(AblationOptions), layer, trajectory))
+    return subject.files.read_chunk(chunk_name(layer, trajectory))
 
 
 def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> AblatedLayer:
     """Return the entry of a layer in the section, without numbers until all trajectories are finished."""
-    options, trajectories = subject.options_of(AblationOptions), range(len(subject.trajectories.actions))
-    entry = AblatedLayer([chunk_name(options, layer, trajectory) for trajectory in trajectories])
+    trajectories = range(len(subject.trajectories.actions))
+    entry = AblatedLayer([chunk_name(layer, trajectory) for trajectory in trajectories])
     analyses = (AblationAnalysis, AttributionAnalysis)
     needed = [analysis.task_name(layer.name, t + 1) for analysis in analyses for t in trajectories]
     if any(name not in results for name in needed):

@@ -15,7 +15,7 @@ from rl_clarity.agents.capabilities import frame_region, initial_state
 from rl_clarity.agents.protocol import Agent, FrameRegion, State
 from rl_clarity.base.errors import OptionError, SectionError
 from rl_clarity.base.keys import JsonObject, to_plain
-from rl_clarity.base.parsing import check_minimum, select_options
+from rl_clarity.base.parsing import check_minimum, find_part
 from rl_clarity.base.registry import option_sources
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.pages.files import PageFiles
@@ -132,20 +132,22 @@ class Subject:
 
     def options_of(self, kind: type[OptionsT]) -> OptionsT:
         """Return the options of an analysis, or of another part of the page, by their class."""
-        for options in self.analysis_options:
-            if type(options) is kind:
-                return options
-        return select_options(self.options, kind)
+        given = (options for options in self.analysis_options if isinstance(options, kind))
+        return next(given, None) or find_part(self.options, kind) or kind()
 
     def decisive(self, *kinds: type) -> dict[str, object]:
         """Return the values of the options of these classes as JSON, for the key of a task.
 
         The hashes of the code of plug-ins that the options name are added.
         """
-        chosen: list[object] = [self.options_of(kind) for kind in kinds]
-        values = {name: value for options in chosen for name, value in vars(options).items()}
-        sources = {name: source for options in chosen for name, source in option_sources(options).items()}
-        return {name: to_plain(values[name]) for name in sorted(values.keys() - {"action_group_fns"})} | sources
+        values: dict[str, object] = {}
+        for kind in kinds:
+            options: object = self.options_of(kind)
+            values |= {
+                f"{kind.__name__}.{one.name}": to_plain(getattr(options, one.name)) for one in dataclasses.fields(kind)
+            }
+            values |= option_sources(options)
+        return values
 
 
 class TaskDetails(TypedDict, total=False):
@@ -200,7 +202,7 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
     def check(self, agent: Agent, options: OptionsT, page: SubjectOptions) -> None:
         """Raise OptionError for options that do not fit the agent, before anything is sampled or computed.
 
-        `page` are all options of the page, from which `select_options` selects those of another analysis.
+        `page` are all options of the page, from which `find_part` selects those of another analysis.
         """
 
     def folders(self, options: OptionsT) -> Sequence[str]:

@@ -54,18 +54,18 @@ class TrainingFacts:
 class ReferenceOptions:
     """The game that all checkpoints are compared on."""
 
-    reference_checkpoint: int | None = None
+    checkpoint: int | None = None
     """Number of the checkpoint that plays it, counted from 1 in the order of training; by default the last."""
-    reference_episode: int = 1
+    episode: int = 1
     """Number of the game among those of that checkpoint that the page shows."""
-    reference: str | None = None
+    recording: str | None = None
     """Show an episode of a recording instead: its PATH, or PATH:NUMBER, counted from 1; by default the first."""
 
     def __post_init__(self) -> None:
-        check_minimum(self, 1, "reference_checkpoint", "reference_episode")
-        other = self.reference_checkpoint is not None or self.reference_episode != 1
-        fits = self.reference is None or not other
-        check_option(self, "reference", fits, "replaces reference_checkpoint and reference_episode: leave them out")
+        check_minimum(self, 1, "checkpoint", "episode")
+        other = self.checkpoint is not None or self.episode != 1
+        fits = self.recording is None or not other
+        check_option(self, "recording", fits, "replaces checkpoint and episode: leave them out")
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ class TrainingAnalysis(Analysis[ReferenceOptions, TrainingSection]):
             recording=f"recording-{subject.subjects.index(reference) + 1}",
             source=facts.reference_source,
             trajectory=game,
-            every=subject.options_of(SaliencyOptions).saliency_every,
+            every=subject.options_of(SaliencyOptions).every,
             shown=[ChunkName(shown_name(number)) for number in range(1, len(checkpoints) + 1)],
             divergence=ChunkName(DIVERGENCE),
         )
@@ -222,15 +222,15 @@ def _training_facts(subject: Subject) -> TrainingFacts:
 
 
 def _checkpoints(subject: Subject) -> Sequence[Subject]:
-    added = subject.options_of(ReferenceOptions).reference is not None
+    added = subject.options_of(ReferenceOptions).recording is not None
     return subject.subjects[:-1] if added else subject.subjects
 
 
 def _reference(subject: Subject) -> tuple[Subject, int]:
     """Return the subject of the reference trajectory, and the index of the trajectory."""
     options = subject.options_of(ReferenceOptions)
-    number = options.reference_checkpoint or len(subject.subjects)
-    return subject.subjects[number - 1], options.reference_episode - 1
+    number = options.checkpoint or len(subject.subjects)
+    return subject.subjects[number - 1], options.episode - 1
 
 
 def shown_name(number: int) -> str:
@@ -282,8 +282,8 @@ def _show(subject: Subject, one: Subject, name: str, work: Work) -> TaskResult:
     """
     (reference, game), options = _reference(subject), subject.options_of(SaliencyOptions)
     trajectories = reference.trajectories
-    steps, every, outputs = trajectories.steps(game), options.saliency_every, list(saliency_outputs(one))
-    method = next(iter(options.saliency), None)
+    steps, every, outputs = trajectories.steps(game), options.every, list(saliency_outputs(one))
+    method = next(iter(options.methods), None)
     seen: list[Outputs] = []
     maps: list[np.ndarray] = []
     state = initial_state(one.agent, 1)
@@ -353,7 +353,7 @@ def _compare(subject: Subject, work: Work) -> TaskResult:
     files.write_chunk(DIVERGENCE, {"jensen_shannon": jensen_shannon(_policies(shown)).astype(np.float32)})
     if curve is not None:
         files.write_chunk(CURVE, dict(curve))
-    outputs = list(saliency_outputs(subject)) if subject.options_of(SaliencyOptions).saliency else []
+    outputs = list(saliency_outputs(subject)) if subject.options_of(SaliencyOptions).methods else []
     facts = [
         {
             **_behavior(checkpoint),
@@ -404,7 +404,7 @@ def _own_maps(subject: Subject, trajectory: int) -> list[dict[str, np.ndarray]]:
     """Return the chunks of the first method's maps along a trajectory that the agent played."""
     options = subject.options_of(SaliencyOptions)
     count = len(segments(subject.trajectories.steps(trajectory)))
-    names = [chunk_name(options, options.saliency[0], trajectory, segment) for segment in range(count)]
+    names = [chunk_name(options.methods[0], trajectory, segment) for segment in range(count)]
     return [subject.files.read_chunk(name) for name in names]
 
 
@@ -418,7 +418,7 @@ def _mean_totals(subject: Subject, outputs: Sequence[str]) -> dict[str, float]:
 def _pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
     """Some steps of the reference, and the maps of as many of them as have one."""
     options = sample.options_of(SaliencyOptions)
-    method = next(iter(options.saliency), None)
+    method = next(iter(options.methods), None)
     count = min(MEASURED_STEPS, sample.trajectories.steps(0))
     now = slice(0, count)
     observations, firsts = (
@@ -441,4 +441,4 @@ def _pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
             )
             sample.files.write_chunk("maps.js", arrays)
 
-        yield Piece(maps, -(-steps // options.saliency_every) / count, maps)
+        yield Piece(maps, -(-steps // options.every) / count, maps)

@@ -18,7 +18,7 @@ from rl_clarity.analyses.feature_section import AtlasEntry
 from rl_clarity.analyses.features import (
     ATLAS,
     ExampleOptions,
-    FeatureOptions,
+    FeatureImageOptions,
     FeaturesAnalysis,
     examples_name,
     feature_layers,
@@ -80,10 +80,10 @@ class ExamplesAnalysis(Analysis[ExampleOptions, Never]):
             return
         inputs = [
             reduction_inputs(subject),
-            subject.decisive(FeatureOptions, ExampleOptions),
+            subject.decisive(FeatureImageOptions, ExampleOptions),
             [asdict(layer) for layer in layers],
         ]
-        cells = [_cell_count(layer, subject.options_of(FeatureOptions).vis_subdiv_mults) for layer in layers]
+        cells = [_cell_count(layer, options.densities) for layer in layers]
         observation = subject.info.observation
         frame = observation.frame_height * observation.frame_width
         yield self.task(
@@ -154,7 +154,7 @@ def _write_examples_task(subject: Subject, layers: Sequence[PageLayer], layer: P
             parts = [total[output][:, :channels] for total in totals]
             arrays |= effect_arrays(output, parts, [peak[output] for peak in peaks], subject.trajectories.firsts)
             signs[output] = sign_shares(parts).tolist()
-    meta = examples_meta(subject.options_of(FeatureOptions), options, layer)
+    meta = examples_meta(options, layer)
     subject.files.write_chunk(name, arrays, meta)
     return TaskResult({"signs": signs}, files=[name])
 
@@ -224,15 +224,15 @@ def effect_arrays(
     return arrays
 
 
-def examples_meta(features: FeatureOptions, options: ExampleOptions, layer: PageLayer) -> dict[str, object]:
+def examples_meta(options: ExampleOptions, layer: PageLayer) -> dict[str, object]:
     """Return the header of a layer's chunk of examples."""
-    density, densities = options.vis_subdiv_mult_default, features.vis_subdiv_mults
+    density, densities = options.density, options.densities
     if density is None:
         enough = [one for one in densities if min(grid_shape(layer.shape[:2], one)) >= FEWEST]
         density = min(enough, default=max(densities))
     return {
         "subdiv_mults": list(densities),
         "subdiv_mult_default": density,
-        "expand_mults": list(options.vis_expand_mults),
-        "expand_mult_default": options.vis_expand_mult_default,
+        "expand_mults": list(options.widths),
+        "expand_mult_default": options.width,
     }

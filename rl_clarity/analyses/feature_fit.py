@@ -16,7 +16,7 @@ from rl_clarity.analyses.analysis import Subject
 from rl_clarity.analyses.attribution import attribute
 from rl_clarity.analyses.attribution.baselines import Baseline
 from rl_clarity.analyses.attribution.integrated_gradients import Attribution
-from rl_clarity.analyses.layers import PageLayer, ReductionOptions
+from rl_clarity.analyses.layers import PageLayer, PathOptions, ReductionOptions
 from rl_clarity.base.errors import ClarityError
 from rl_clarity.base.progress import Report
 from rl_clarity.base.threads import prefetch
@@ -75,12 +75,12 @@ def divide_observations(options: ReductionOptions, count: int) -> tuple[np.ndarr
 
     Both are evenly distributed; by default every tenth observation is held out.
     """
-    ends = np.floor(np.arange(1, count + 1) * options.nmf_held_out)
+    ends = np.floor(np.arange(1, count + 1) * options.held_out)
     apart = np.diff(ends, prepend=0) > 0
-    if options.nmf_held_out and not apart.any() and count > 1:
+    if options.held_out and not apart.any() and count > 1:
         apart[-1] = True
     rest, others = np.flatnonzero(~apart), np.flatnonzero(apart)
-    return _spread(rest, options.nmf_fit_observations or count), others
+    return _spread(rest, options.fit_observations or count), others
 
 
 def _spread(indices: np.ndarray, count: int) -> np.ndarray:
@@ -102,8 +102,9 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, threads: int, r
     on_fitted = np.empty((len(range(0, fitted_on, error_every)), *layer.shape), np.float32)
     sides = np.zeros((2, 2))
     rng = np.random.default_rng(seed)
-    mean = _mean_activations(subject, layer, chosen, batch) if options.attr_baseline == "mean" else None
-    baseline = options.attr_baseline if mean is None else mean
+    named = subject.options_of(PathOptions).baseline
+    mean = _mean_activations(subject, layer, chosen, batch) if named == "mean" else None
+    baseline = named if mean is None else mean
     calls = parallel_calls(subject.agent, threads)
 
     def explain(observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -154,12 +155,12 @@ def fit_reduction(
     """
     method = options.reduction
     fewest, enough = 1, ChannelReduction.fit(rows, most, seed, method=method)
-    if options.nmf_features != "auto":
+    if options.count != "auto":
         return enough
     while fewest < most:
         middle = (fewest + most) // 2
         reduction = ChannelReduction.fit(rows, middle, seed, method=method)
-        if reduction.coverage(sample) >= options.nmf_coverage:
+        if reduction.coverage(sample) >= options.coverage:
             most, enough = middle, reduction
         else:
             fewest = middle + 1
@@ -189,17 +190,17 @@ def _some_positions(attribution: np.ndarray, count: int, rng: np.random.Generato
 
 
 def _attribution(subject: Subject, layer: PageLayer, chosen: np.ndarray, baseline: Baseline) -> Attribution:
-    options = subject.options_of(ReductionOptions)
+    path = subject.options_of(PathOptions)
     attribution = attribute(
         subject.agent,
         subject.observations.observations[chosen],
         layer.full_name,
         [subject.output_kind],
-        steps=options.nmf_attr_opts.integrate_steps,
-        quadrature=options.attr_quadrature,
+        steps=subject.options_of(ReductionOptions).fit_steps,
+        quadrature=path.quadrature,
         state=states_of(subject, chosen),
         baseline=baseline,
-        linear_prefix=options.attr_linear_prefix,
+        linear_prefix=path.linear_prefix,
     )
     if not np.isfinite(attribution.values).all():
         raise ClarityError(f"attribution to layer {layer.name} is not finite; look for NaN in the agent's parameters")
@@ -244,4 +245,4 @@ def fitted_on(options: ReductionOptions, count: int) -> int:
 
 def measured_on(options: ReductionOptions, count: int) -> int:
     """Return the number of held-out observations on which the error is measured."""
-    return min(ERROR_OBSERVATIONS, math.ceil(count * options.nmf_held_out))
+    return min(ERROR_OBSERVATIONS, math.ceil(count * options.held_out))

@@ -20,17 +20,17 @@ _JOINERS = "\u200c\u200d"  # Persian words and some emoji contain these characte
 class FeatureNameOptions:
     """Names of features."""
 
-    feature_names: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    names: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
     """Names of features by layer and number, counted from 1 as on the page: {"2b": {1: "coin"}}."""
 
     def __post_init__(self) -> None:
-        for layer, names in self.feature_names.items():
-            where = f"feature_names[{layer!r}]"
+        for layer, names in self.names.items():
+            where = f"names[{layer!r}]"
             if not isinstance(names, Mapping):
                 raise OptionError(f"{where}={names!r} must be a dict of names by number, such as {{1: 'coin'}}")
             for number, name in names.items():
                 _check_name(f"{where}[{number!r}]", name)
-        check_option(self, "feature_names", all(isinstance(layer, str) for layer in self.feature_names), _KEYS)
+        check_option(self, "names", all(isinstance(layer, str) for layer in self.names), _KEYS)
 
 
 _KEYS = "must have names of layers as keys, such as {'2b': {1: 'coin'}}"
@@ -39,25 +39,25 @@ _KEYS = "must have names of layers as keys, such as {'2b': {1: 'coin'}}"
 def check_feature_names(options: FeatureNameOptions, layers: Sequence[PageLayer]) -> None:
     """Raise OptionError for a name of an unknown layer or feature."""
     known = [layer for layer in layers if not layer.is_input]
-    for key, names in options.feature_names.items():
+    for key, names in options.names.items():
         layer = next((one for one in known if key in _keys(one)), None)
         if layer is None:
             raise OptionError(
-                f"feature_names: the page explains no layer {key!r}; its layers are "
+                f"features.names: the page explains no layer {key!r}; its layers are "
                 f"{', '.join(one.name for one in known) or 'none'}"
             )
         for number in names:
             if not (str(number).isdecimal() and 1 <= int(number) <= layer.channels):
                 raise OptionError(
-                    f"feature_names[{key!r}]: layer {layer.name} has features 1 to {layer.channels}, not {number!r}"
+                    f"features.names[{key!r}]: layer {layer.name} has features 1 to {layer.channels}, not {number!r}"
                 )
 
 
 def layer_feature_names(options: FeatureNameOptions, layer: PageLayer) -> list[str | None]:
     """Return the names of a layer's K features, with None for features without a name."""
     given: dict[int, str] = {}
-    for key in options.feature_names.keys() & _keys(layer):
-        given |= {int(number): name for number, name in options.feature_names[key].items()}
+    for key in options.names.keys() & _keys(layer):
+        given |= {int(number): name for number, name in options.names[key].items()}
     return [given.get(channel + 1) for channel in range(layer.channels)]
 
 

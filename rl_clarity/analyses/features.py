@@ -41,6 +41,7 @@ from rl_clarity.analyses.feature_section import (
 from rl_clarity.analyses.layers import (
     MEMORY_HINT,
     PageLayer,
+    PathOptions,
     ReductionOptions,
     gradient_bytes,
     gradient_piece,
@@ -48,7 +49,7 @@ from rl_clarity.analyses.layers import (
     sample_frames,
     task_size,
 )
-from rl_clarity.base.parsing import check_minimum, check_option, select_options
+from rl_clarity.base.parsing import check_minimum, check_option, hidden
 from rl_clarity.base.progress import Report, subrange
 from rl_clarity.base.threads import in_threads, prefetch, thread_count
 from rl_clarity.jobs.spool import HELD_BYTES, Spool
@@ -83,64 +84,56 @@ MEASURED_STEPS = 4
 
 
 @dataclass(frozen=True)
-class FeatureOptions:
+class FeatureImageOptions:
     """Options of images of features."""
 
-    vis_subdiv_mults: tuple[float, ...] = (0.125, 0.25, 0.5, 1)
-    """Densities of the grid of dataset examples, in cells per layer position."""
-    vis_thumbnail_num_mult: int = 4
+    thumbnail_patches: int = 4
     """Patches along a side of a thumbnail."""
-    vis_thumbnail_expand_mult: float = 4
+    thumbnail_width: float = 4
     """Width of the patches in a thumbnail, in layer positions."""
-    feature_images: bool = False
+    images: bool = False
     """Also write images of the dataset examples."""
-    optimized_features: bool = False
+    optimized: bool = False
     """Also create, for each feature, an image that maximizes it."""
-    features_subdir: str = "features/"
-    """Directory of images of features."""
-    thumbnails_subdir: str = "thumbnails/"
-    """Directory of thumbnails."""
+    features_subdir: str = hidden("features/")
+    thumbnails_subdir: str = hidden("thumbnails/")
 
     def __post_init__(self) -> None:
-        check_minimum(self, 1, "vis_thumbnail_num_mult")
-        check_option(self, "vis_thumbnail_expand_mult", self.vis_thumbnail_expand_mult > 0, "must be above 0")
-        _check_multiples(self, "vis_subdiv_mults")
+        check_minimum(self, 1, "thumbnail_patches")
+        check_option(self, "thumbnail_width", self.thumbnail_width > 0, "must be above 0")
         check_subdirectories(self)
 
 
 @dataclass(frozen=True)
-class ExampleOptions:
-    """Options of dataset examples on the page."""
-
-    vis_subdiv_mult_default: float | None = None
-    """Density when the page opens; by default that with the fewest patches, at least 3 x 3."""
-    vis_expand_mults: tuple[float, ...] = (1, 2, 4, 8)
-    """Widths of the patches, in layer positions."""
-    vis_expand_mult_default: float = 4
-    """Width when the page opens."""
-    observations_subdir: str = "observations/"
-    """Directory of the atlas of observations."""
-    features_grids_subdir: str = "features_grids/"
-    """Directory of the dataset examples."""
+class FeatureOptions(FeatureImageOptions, FeatureNameOptions, ReductionOptions):
+    """Features that the channels of a layer are reduced to."""
 
     def __post_init__(self) -> None:
-        _check_multiples(self, "vis_expand_mults")
+        for part in (ReductionOptions, FeatureNameOptions, FeatureImageOptions):
+            part.__post_init__(self)
+
+
+@dataclass(frozen=True)
+class ExampleOptions:
+    """Dataset examples of features."""
+
+    densities: tuple[float, ...] = (0.125, 0.25, 0.5, 1)
+    """Densities of the grid of dataset examples, in cells per layer position."""
+    density: float | None = None
+    """Density when the page opens; by default the one with the fewest patches that has at least 3 x 3."""
+    widths: tuple[float, ...] = (1, 2, 4, 8)
+    """Widths of the patches, in layer positions."""
+    width: float = 4
+    """Width when the page opens."""
+    observations_subdir: str = hidden("observations/")
+    features_grids_subdir: str = hidden("features_grids/")
+
+    def __post_init__(self) -> None:
+        for name, offered, default in (("densities", self.densities, "density"), ("widths", self.widths, "width")):
+            check_option(self, name, bool(offered) and min(offered) > 0, "must be numbers above 0, at least one")
+            chosen = getattr(self, default)
+            check_option(self, default, chosen is None or chosen in offered, f"must be in {name}={offered}")
         check_subdirectories(self)
-
-
-def _check_multiples(options: object, name: str) -> None:
-    values = getattr(options, name)
-    check_option(options, name, bool(values) and min(values) > 0, "must be numbers above 0, at least one")
-
-
-def check_defaults(features: FeatureOptions, examples: ExampleOptions) -> None:
-    """Raise OptionError for a default density or width that is not among the choices."""
-    for name, offered in (
-        ("vis_subdiv_mult_default", features.vis_subdiv_mults),
-        ("vis_expand_mult_default", examples.vis_expand_mults),
-    ):
-        default = getattr(examples, name)
-        check_option(examples, name, default is None or default in offered, f"must be in {offered}")
 
 
 class FeaturesAnalysis(Analysis[FeatureOptions, FeaturesSection]):
@@ -150,27 +143,26 @@ class FeaturesAnalysis(Analysis[FeatureOptions, FeaturesSection]):
     needs_all = False
 
     def check(self, agent: Agent, options: FeatureOptions, page: SubjectOptions) -> None:
-        check_defaults(options, select_options(page, ExampleOptions))
-        check_reduction("reduction", select_options(page, ReductionOptions).reduction)
-        check_feature_names(select_options(page, FeatureNameOptions), page_layers(agent, page))
-        if options.optimized_features:
-            require(agent, "gradient_of_direction", for_="optimized_features")
+        check_reduction("features.reduction", options.reduction)
+        check_feature_names(options, page_layers(agent, page))
+        if options.optimized:
+            require(agent, "gradient_of_direction", for_="features.optimized")
 
     def tasks(self, subject: Subject, options: FeatureOptions) -> Iterable[Task]:
         count = len(subject.observations.observations)
-        reduction = subject.options_of(ReductionOptions)
-        widths = subject.options_of(ExampleOptions).vis_expand_mults if options.feature_images else None
+        examples = subject.options_of(ExampleOptions)
+        shown = [examples.densities, examples.widths if options.images else None]
         for layer in feature_layers(subject):
             yield self.task(
                 subject,
                 self.task_name(layer.name),
                 partial(find_features, subject, layer),
-                [reduction_inputs(subject), subject.decisive(FeatureOptions), asdict(layer), widths],
+                [reduction_inputs(subject), subject.decisive(FeatureImageOptions), asdict(layer), shown],
                 size=task_size(layer, count),
                 pieces=partial(_pieces, layer, count),
                 output_bytes=THUMBNAIL_BYTES * layer.channels,
                 frame_bytes=gradient_bytes(subject.agent, layer.shape, 1),
-                held_bytes=_held_bytes(layer, count, fitted_on(reduction, count)),
+                held_bytes=_held_bytes(layer, count, fitted_on(options, count)),
                 parallel=parallel_calls(subject.agent),
                 memory_hint=MEMORY_HINT,
             )
@@ -189,14 +181,14 @@ def feature_layers(subject: Subject) -> list[PageLayer]:
 def reduction_inputs(subject: Subject) -> list[object]:
     """Return everything that decides the channel reduction, in addition to agent and samples."""
     shared = {name: getattr(subject.options, name) for name in ("seed", "batch_size")}
-    return [subject.decisive(ReductionOptions), shared]
+    return [subject.decisive(ReductionOptions, PathOptions), shared]
 
 
 def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> LayerFeaturesEntry:
     """Return the entry of a layer's features in the section, without what is not finished yet."""
     layer = finished_layer(layer, results)
     options, examples, channels = subject.options_of(FeatureOptions), subject.options_of(ExampleOptions), layer.channels
-    names = layer_feature_names(subject.options_of(FeatureNameOptions), layer)
+    names = layer_feature_names(options, layer)
     entry = LayerFeaturesEntry(
         [thumbnail_name(options, layer, channel) for channel in range(channels)],
         chunk=examples_name(examples, layer) if "examples" in subject.analyses else None,
@@ -212,16 +204,16 @@ def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> LayerFe
         f"{number_text(density)} x {number_text(width)}": [
             image_name(options, layer, channel, density, width) for channel in range(channels)
         ]
-        for density in options.vis_subdiv_mults
-        for width in examples.vis_expand_mults
+        for density in examples.densities
+        for width in examples.widths
     }
     optimized = [optimized_name(options, layer, channel) for channel in range(channels)]
     return dataclasses.replace(
         entry,
         **measured,
         facts=covered,
-        images=images if options.feature_images else None,
-        optimized=optimized if options.optimized_features else None,
+        images=images if options.images else None,
+        optimized=optimized if options.optimized else None,
     )
 
 
@@ -270,24 +262,25 @@ def find_features(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
     frames = subject.observation_frames()
     names: list[str] = []
     grids = []
-    choose = partial(_choose_examples, options)
+    densities = subject.options_of(ExampleOptions).densities
+    choose = partial(_choose_examples, densities, options.thumbnail_patches)
     for part in slices(layer.channels, work.threads):  # only a few at a time, because each is large
         channels = range(part.start, part.stop)
         for channel, (examples, strongest) in zip(
             channels, in_threads(choose, [reduced.get(channel) for channel in channels]), strict=True
         ):
             grids.append(examples)
-            image = draw_thumbnail(strongest, frames, layer.shape[:2], options.vis_thumbnail_expand_mult)
+            image = draw_thumbnail(strongest, frames, layer.shape[:2], options.thumbnail_width)
             names.append(thumbnail_name(options, layer, channel))
             files.write_image(names[-1], to_bytes(image))
-            if options.feature_images:
+            if options.images:
                 names += write_grid_images(subject, layer, channel, examples, frames)
         report(0.8 + 0.2 * len(grids) / layer.channels)
-    if options.optimized_features:
+    if options.optimized:
         names += write_optimized_images(subject, layer, features.reduction)
     facts = feature_facts(reduced.get, layer.channels, observation_episodes(subject))
     names.append(write_facts(files, layer, facts))
-    by_density = dict(zip(options.vis_subdiv_mults, zip(*grids, strict=True), strict=True))
+    by_density = dict(zip(densities, zip(*grids, strict=True), strict=True))
     features = dataclasses.replace(features, grids=by_density)
     files.directory.write(_data_name(layer), _pack(features))
     described = {
@@ -301,7 +294,7 @@ def find_features(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
 
 
 def fitted_layer(layer: PageLayer, features: LayerFeatures) -> PageLayer:
-    """Return the layer with the number of fitted features, which `nmf_features="auto"` determines."""
+    """Return the layer with the number of fitted features, which `features.count="auto"` determines."""
     return dataclasses.replace(layer, channels=len(features.reduction.components))
 
 
@@ -374,20 +367,22 @@ def _reduced_activations(
     return reduced
 
 
-def _choose_examples(options: FeatureOptions, activations: np.ndarray) -> tuple[list[Examples], Examples]:
-    """Return the grids and the thumbnail of a channel with activations (M, h, w)."""
-    grids = dataset_grids(activations, options.vis_subdiv_mults)
-    return grids, thumbnail(activations, options.vis_thumbnail_num_mult)
+def _choose_examples(
+    densities: Sequence[float], patches: int, activations: np.ndarray
+) -> tuple[list[Examples], Examples]:
+    """Return the grids of a channel with such activations (M, h, w), and its thumbnail."""
+    grids = dataset_grids(activations, densities)
+    return grids, thumbnail(activations, patches)
 
 
 def write_grid_images(
     subject: Subject, layer: PageLayer, channel: int, grids: Sequence[Examples], frames: np.ndarray
 ) -> list[str]:
     """Write images of a channel's grids with patches of each width. Return their names."""
-    options = subject.options_of(FeatureOptions)
+    options, examples = subject.options_of(FeatureOptions), subject.options_of(ExampleOptions)
     names: list[str] = []
-    for density, grid in zip(options.vis_subdiv_mults, grids, strict=True):
-        for width in subject.options_of(ExampleOptions).vis_expand_mults:
+    for density, grid in zip(examples.densities, grids, strict=True):
+        for width in examples.widths:
             names.append(image_name(options, layer, channel, density, width))
             subject.files.write_image(names[-1], to_bytes(draw_grid(grid, frames, layer.shape[:2], width)))
     return names
@@ -401,7 +396,7 @@ def write_optimized_images(
     directions = reduction.components / np.maximum(norms, 1e-12)
     rng = np.random.default_rng(subject.options.seed)
     shape = subject.agent.observation_shape
-    agent = require(subject.agent, "gradient_of_direction", for_="optimized_features")
+    agent = require(subject.agent, "gradient_of_direction", for_="features.optimized")
     optimized = optimize_images(agent.gradient_of_direction, layer.full_name, directions, shape, rng, steps=steps)
     images = newest_frames(np.round(optimized.images * 255).astype(np.uint8), subject.stack)
     options = subject.options_of(FeatureOptions)
@@ -425,17 +420,16 @@ def _pieces(layer: PageLayer, observations: int, sample: Subject, frames: int) -
     """Parts of `find_features`: attribution, fit, activations and examples, images."""
     options, agent, threads = sample.options_of(FeatureOptions), sample.agent, thread_count()
     seen, state = sample_frames(sample, frames)
-    reducing, seed = sample.options_of(ReductionOptions), sample.options.seed
-    steps = reducing.nmf_attr_opts.integrate_steps
-    fitted, held_out = fitted_on(reducing, observations), measured_on(reducing, observations)
+    seed, densities = sample.options.seed, sample.options_of(ExampleOptions).densities
+    fitted, held_out = fitted_on(options, observations), measured_on(options, observations)
     gradients, explain = gradient_piece(
         sample,
         layer,
         [sample.output_kind],
         frames,
         fitted + held_out,
-        steps,
-        linear_prefix=reducing.attr_linear_prefix,
+        options.fit_steps,
+        linear_prefix=sample.options_of(PathOptions).linear_prefix,
     )
     yield gradients
     values = np.nan_to_num(explain())  # the task reports attribution that is not finite
@@ -448,12 +442,12 @@ def _pieces(layer: PageLayer, observations: int, sample: Subject, frames: int) -
     reduce = functools.cache(lambda: reduction.transform(np.maximum(read(), 0)))
     yield Piece(reduce, observations / len(seen), read)
     strengths = np.ascontiguousarray(reduce()[..., 0])
-    choose = partial(dataset_grids, strengths, options.vis_subdiv_mults)
+    choose = partial(dataset_grids, strengths, densities)
     yield Piece(choose, observations / len(seen) * layer.channels / threads)
-    if options.feature_images:
+    if options.images:
         images = sample.observation_frames()
-        grids = dataset_grids(strengths[: len(images)], options.vis_subdiv_mults)
+        grids = dataset_grids(strengths[: len(images)], densities)
         yield Piece(partial(write_grid_images, sample, layer, 0, grids, images), layer.channels)
-    if options.optimized_features:
+    if options.optimized:
         optimize = partial(write_optimized_images, sample, layer, reduction)
         yield Piece(partial(optimize, steps=MEASURED_STEPS), STEPS / MEASURED_STEPS, partial(optimize, steps=1))

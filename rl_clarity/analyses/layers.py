@@ -6,7 +6,7 @@ import functools
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
@@ -21,7 +21,7 @@ from rl_clarity.analyses.attribution.baselines import check_baseline
 from rl_clarity.analyses.attribution.layers import choose_layers
 from rl_clarity.analyses.attribution.quadrature import RULES
 from rl_clarity.base.errors import OptionError
-from rl_clarity.base.parsing import check_minimum, check_option, select_options
+from rl_clarity.base.parsing import check_minimum, check_option, find_part
 from rl_clarity.base.registry import OptionRegistries
 from rl_clarity.base.threads import prefetch
 from rl_clarity.jobs.tasks import Piece
@@ -30,13 +30,13 @@ from rl_clarity.reduction.methods import REDUCTIONS
 from rl_clarity.visualization.colors import channel_hues, input_hues
 
 MOST_FEATURES = 16
-"""Largest number of features with `nmf_features="auto"`."""
-MEMORY_HINT = "leave the layer out (layer_kwargs), explain fewer outputs, or use a machine with more memory"
+"""With `features.count="auto"`."""
+MEMORY_HINT = "leave the layer out (layers.discard_first_n), explain fewer outputs, or use a machine with more memory"
 
 
 @dataclass(frozen=True)
-class LayerOptions:
-    """Which layers are explained."""
+class LayersOptions:
+    """Which layers are explained, and what the input is called."""
 
     name_contains_one_of: tuple[str, ...] | None = None
     """Only layers whose name (`2b`, `block1`) or full name contains one of these."""
@@ -46,37 +46,14 @@ class LayerOptions:
     bottleneck_only: bool = True
     """Only layers that every path from an earlier convolution reaches through a bottleneck of the network."""
     discard_first_n: int = 0
-    """Omit the first n layers, which take longest and are often the least informative."""
+    """Leave out the first n layers, which take longest and are often the least informative."""
+    input: bool = False
+    """Also show gradients with respect to the input."""
+    input_name: str = "input"
+    """Name of the input."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 0, "discard_first_n")
-
-
-@dataclass(frozen=True)
-class AttributionFitOptions:
-    """The attribution that the channel reduction is fitted to."""
-
-    integrate_steps: int = 5
-    """Number of points on the path."""
-    max_paths: int | None = None
-    """For compatibility with understanding-rl-vision: 1 or None, as the fit uses a single path."""
-
-    def __post_init__(self) -> None:
-        check_minimum(self, 1, "integrate_steps")
-        if self.max_paths not in (None, 1):
-            raise OptionError(f"max_paths={self.max_paths!r} must be 1 or None: other paths need the fitted channels")
-
-
-@dataclass(frozen=True)
-class LayersOptions:
-    """Which layers are explained, and what they are called."""
-
-    layer_kwargs: LayerOptions = LayerOptions()
-    """Which layers are explained."""
-    input_layer_include: bool = False
-    """Also show gradients with respect to the input."""
-    input_layer_name: str = "input"
-    """Name of the input."""
 
 
 @dataclass(frozen=True)
@@ -86,35 +63,44 @@ class ReductionOptions:
     reduction: str = "nmf"
     """How channels are reduced to features: by non-negative matrix factorization (`nmf`), by the most active channels
     (`units`), or by a reduction of an installed package that has no negative components."""
-    nmf_features: int | Literal["auto"] = 8
-    """Number of features of a layer; `auto` for the fewest, up to 16, that cover `nmf_coverage`."""
-    nmf_coverage: float = 0.9
-    """Share of the attribution that `nmf_features="auto"` covers, on observations that are held out of the fit."""
-    nmf_held_out: float = 0.1
-    """Share of the extra observations that are not used in the fit but to measure its error."""
-    nmf_attr_opts: AttributionFitOptions = AttributionFitOptions()
-    """The attribution that the reduction is fitted to."""
-    nmf_fit_observations: int | None = 1024
-    """Number of extra observations whose attribution the reduction is fitted to; all if None."""
-    attr_quadrature: str = "graded-midpoint"
+    count: int | Literal["auto"] = 8
+    """Features that a layer is reduced to; `auto` for the fewest, up to 16, that cover `coverage`."""
+    coverage: float = 0.9
+    """Share of the attribution that `count="auto"` covers, on observations that are held out of the fit."""
+    held_out: float = 0.1
+    """Share of the extra observations that the reduction is not fitted to: its error is measured on them."""
+    fit_steps: int = 5
+    """Points on the path of the attribution that the reduction is fitted to."""
+    fit_observations: int | None = 1024
+    """Extra observations whose attribution the reduction is fitted to; all of them if None."""
+
+    registries: ClassVar[OptionRegistries] = {"reduction": REDUCTIONS}
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 1, "fit_steps", "fit_observations")
+        if self.count != "auto":
+            check_minimum(self, 1, "count")
+        check_option(self, "coverage", 0 < self.coverage <= 1, "must be above 0 and at most 1")
+        check_option(self, "held_out", 0 <= self.held_out < 1, "must be from 0 to below 1")
+
+
+@dataclass(frozen=True)
+class PathOptions:
+    """The path of integrated gradients, for attribution and for what features are fitted to."""
+
+    quadrature: str = "graded-midpoint"
     """Quadrature rule of integrated gradients: `graded-midpoint`, `gauss-legendre`, `midpoint` or `riemann`."""
-    attr_baseline: str = "zero-layer"
-    """Baseline of attribution: activations of 0 (`zero-layer`), those for an image of zeros (`zero-input`), or their
-    mean over the observations that the reduction is fitted to (`mean`)."""
-    attr_linear_prefix: bool = True
+    baseline: str = "zero-layer"
+    """What attribution is measured against: activations of 0 (`zero-layer`), those at an image of zeros
+    (`zero-input`), or their mean over the observations that the reduction is fitted to (`mean`)."""
+    linear_prefix: bool = True
     """Compute the linear operations that follow a layer once, instead of at every point of the path. This is faster,
     and changes attribution by rounding and by the small constant in L2 pooling."""
 
-    registries: ClassVar[OptionRegistries] = {"attr_quadrature": RULES, "reduction": REDUCTIONS}
+    registries: ClassVar[OptionRegistries] = {"quadrature": RULES}
 
     def __post_init__(self) -> None:
-        REDUCTIONS.check("reduction", [self.reduction])
-        check_baseline("attr_baseline", self.attr_baseline)
-        check_minimum(self, 1, "nmf_fit_observations")
-        if self.nmf_features != "auto":
-            check_minimum(self, 1, "nmf_features")
-        check_option(self, "nmf_coverage", 0 < self.nmf_coverage <= 1, "must be above 0 and at most 1")
-        check_option(self, "nmf_held_out", 0 <= self.nmf_held_out < 1, "must be from 0 to below 1")
+        check_baseline("baseline", self.baseline)
 
 
 @dataclass(frozen=True)
@@ -126,7 +112,7 @@ class PageLayer:
     full_name: str
     shape: tuple[int, int, int]  # (h, w, c)
     channels: int
-    """Number of features: as requested, or with `nmf_features="auto"` the largest possible number."""
+    """Features: as many as are asked for, or with `count="auto"` the most that there can be."""
     is_input: bool = False
     label: str | None = None
     """Label of the layer that the page shows instead of its name, for a residual block and for a layer whose name is a
@@ -139,20 +125,25 @@ class PageLayer:
 
 
 def page_layers(agent: Agent, page: SubjectOptions) -> tuple[PageLayer, ...]:
-    """Return the layers of a page with these options. Raises OptionError if they select none."""
-    options, most = select_options(page, LayersOptions), select_options(page, ReductionOptions).nmf_features
-    chosen = choose_layers(agent, **asdict(options.layer_kwargs))
+    """Return the layers of a page with such options. Raises OptionError where the options select none."""
+    options = find_part(page, LayersOptions) or LayersOptions()
+    most = (find_part(page, ReductionOptions) or ReductionOptions()).count
+    chosen = choose_layers(
+        agent,
+        name_contains_one_of=options.name_contains_one_of,
+        op_is_one_of=options.op_is_one_of,
+        bottleneck_only=options.bottleneck_only,
+        discard_first_n=options.discard_first_n,
+    )
     names = [layer.name for layer in chosen]
-    if options.input_layer_include:
-        if options.input_layer_name in names:
-            raise OptionError(
-                f"input_layer_name={options.input_layer_name!r} is also the name of a layer: choose another"
-            )
-        names = [options.input_layer_name, *names]
+    if options.input:
+        if options.input_name in names:
+            raise OptionError(f"layers.input_name={options.input_name!r} is also the name of a layer: choose another")
+        names = [options.input_name, *names]
     page_slugs = dict(zip(names, slugs(names), strict=True))
     layers = []
-    if options.input_layer_include:
-        name, shape = options.input_layer_name, agent.observation_shape
+    if options.input:
+        name, shape = options.input_name, agent.observation_shape
         layers.append(PageLayer(name, page_slugs[name], name, shape, shape[-1], is_input=True))
     for layer, label in zip(chosen, _labels(chosen), strict=True):
         channels = min(MOST_FEATURES if most == "auto" else most, layer.shape[-1])

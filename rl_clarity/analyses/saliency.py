@@ -22,7 +22,7 @@ from rl_clarity.base.progress import Report
 from rl_clarity.base.registry import OptionRegistries, Registry
 from rl_clarity.environments.atari import area_weights
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
-from rl_clarity.pages.files import SEGMENT, ChunkName, check_subdirectories, path_in, segments
+from rl_clarity.pages.files import SEGMENT, ChunkName, segments
 from rl_clarity.pages.sections import Note, SectionData
 
 LEVELS = 255
@@ -52,21 +52,18 @@ METHODS: Registry[SaliencyMethod] = Registry(
 class SaliencyOptions:
     """Options of saliency maps of the input."""
 
-    saliency: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
     """Methods: `perturbation`, `signed_perturbation`, `jacobian`, `smooth_gradients`, `input_integrated_gradients`, or
     those of installed packages. By default none."""
-    saliency_every: int = 4
+    every: int = 4
     """Compute maps of every n-th frame of a trajectory: 1 for all frames."""
-    saliency_subdir: str = "saliency/"
-    """Directory of saliency maps."""
 
-    registries: ClassVar[OptionRegistries] = {"saliency": METHODS}
+    registries: ClassVar[OptionRegistries] = {"methods": METHODS}
 
     def __post_init__(self) -> None:
-        METHODS.check("saliency", self.saliency)
-        within = 1 <= self.saliency_every <= SEGMENT
-        check_option(self, "saliency_every", within, f"must be from 1 to {SEGMENT}")
-        check_subdirectories(self)
+        METHODS.check("methods", self.methods)
+        within = 1 <= self.every <= SEGMENT
+        check_option(self, "every", within, f"must be from 1 to {SEGMENT}")
 
 
 @dataclass(frozen=True)
@@ -140,11 +137,11 @@ class SaliencyAnalysis(Analysis[SaliencyOptions, SaliencySection]):
 
     def tasks(self, subject: Subject, options: SaliencyOptions) -> Iterable[Task]:
         played, outputs = subject.trajectories, saliency_outputs(subject)
-        for name in dict.fromkeys(options.saliency):
+        for name in dict.fromkeys(options.methods):
             method = METHODS.get(name)
             for trajectory in range(len(played)):
                 for segment, part in enumerate(segments(played.steps(trajectory))):
-                    frames = len(frames_with_map(part, options.saliency_every))
+                    frames = len(frames_with_map(part, options.every))
                     yield self.task(
                         subject,
                         self.task_name(name, trajectory + 1, segment + 1),
@@ -161,12 +158,12 @@ class SaliencyAnalysis(Analysis[SaliencyOptions, SaliencySection]):
                     )
 
     def sections(self, subject: Subject, options: SaliencyOptions, results: Results) -> Iterable[SaliencySection]:
-        if options.saliency:
-            methods = [method_entry(subject, name, results) for name in dict.fromkeys(options.saliency)]
-            yield SaliencySection(options.saliency_every, methods)
+        if options.methods:
+            methods = [method_entry(subject, name, results) for name in dict.fromkeys(options.methods)]
+            yield SaliencySection(options.every, methods)
 
     def notes(self, options: SaliencyOptions) -> Sequence[Note]:
-        return [Note(f"Saliency: {METHODS.get(name).label}", _note(name)) for name in dict.fromkeys(options.saliency)]
+        return [Note(f"Saliency: {METHODS.get(name).label}", _note(name)) for name in dict.fromkeys(options.methods)]
 
 
 def saliency_outputs(subject: Subject) -> dict[str, str]:
@@ -186,8 +183,8 @@ def frames_with_map(part: range, every: int) -> range:
     return range(-(-part.start // every) * every, part.stop, every)
 
 
-def chunk_name(options: SaliencyOptions, method: str, trajectory: int, segment: int) -> ChunkName:
-    return ChunkName(path_in(options.saliency_subdir, f"{method}/{trajectory + 1}/maps-{segment + 1}.js"))
+def chunk_name(method: str, trajectory: int, segment: int) -> ChunkName:
+    return ChunkName(f"{SaliencyAnalysis.kind}/{method}/{trajectory + 1}/maps-{segment + 1}.js")
 
 
 def compute_maps(
@@ -277,12 +274,12 @@ def write_maps(subject: Subject, method: str, trajectory: int, segment: int, wor
     """Write the maps of a segment of a trajectory. Return the largest magnitude of each map by output."""
     part = segments(subject.trajectories.steps(trajectory))[segment]
     options = subject.options_of(SaliencyOptions)
-    frames = np.array(frames_with_map(part, options.saliency_every), int)
+    frames = np.array(frames_with_map(part, options.every), int)
     outputs = list(saliency_outputs(subject))
     observations = np.asarray(subject.trajectories.observations[trajectory, frames])
     state = subject.states(trajectory, frames)
     values = compute_maps(subject.agent, method, observations, outputs, state, batch=work.frames, report=work.report)
-    name = chunk_name(options, method, trajectory, segment)
+    name = chunk_name(method, trajectory, segment)
     arrays = map_arrays(frames, dict(zip(outputs, values, strict=True)), signed=METHODS.get(method).signed)
     subject.files.write_chunk(name, arrays)
     return TaskResult({"peaks": map_peaks(dict(zip(outputs, values, strict=True)))}, [name])
@@ -319,7 +316,7 @@ def _peaks(maps: np.ndarray) -> np.ndarray:
 
 def method_entry(subject: Subject, name: str, results: Results) -> MethodEntry:
     """Return the entry of a method in the section. Unfinished maps do not count in its scales."""
-    played, options = subject.trajectories, subject.options_of(SaliencyOptions)
+    played = subject.trajectories
     count = len(played)
     parts = [range(len(segments(played.steps(trajectory)))) for trajectory in range(count)]
     outputs = saliency_outputs(subject)
@@ -331,7 +328,7 @@ def method_entry(subject: Subject, name: str, results: Results) -> MethodEntry:
                 peaks[output][trajectory] += values
     return MethodEntry(
         **vars(describe_method(name, subject.agent, outputs, subject.info.observation.region)),
-        maps=[[chunk_name(options, name, t, s) for s in parts[t]] for t in range(count)],
+        maps=[[chunk_name(name, t, s) for s in parts[t]] for t in range(count)],
         scales={output: [max(one, default=0.0) for one in lists] for output, lists in peaks.items()},
         percentile={output: peak_percentile(lists) for output, lists in peaks.items()},
     )

@@ -18,7 +18,7 @@ from rl_clarity.analyses.trajectories import compute_advantages
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.parsing import check_minimum
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
-from rl_clarity.pages.files import ChunkName, check_subdirectories, path_in
+from rl_clarity.pages.files import ChunkName
 from rl_clarity.pages.schema import as_dicts, read
 from rl_clarity.pages.sections import SectionData
 from rl_clarity.recordings.samples import Trajectories
@@ -59,22 +59,19 @@ INTEGERS = ("trajectory", "frame", "color.action", "color.end", "color.cluster",
 class StateMapOptions:
     """Options of a map of recurrent states, or of activations of a layer."""
 
-    state_map: bool = False
+    show: bool = False
     """Show the steps of all trajectories as points in the plane, close together where the agent's state is similar."""
-    state_map_layer: str | None = None
+    layer: str | None = None
     """Layer whose activations are mapped (means over positions); by default the recurrent state, or the last dense
     layer before the policy."""
-    state_map_methods: tuple[Method, ...] = ("tsne", "pca")
+    methods: tuple[Method, ...] = ("tsne", "pca")
     """Methods: `tsne`, `pca`, `umap`."""
-    state_map_perplexity: float = 30
+    perplexity: float = 30
     """Perplexity of t-SNE, approximately the number of neighbors of a point."""
-    state_map_subdir: str = "state_map/"
-    """Directory of state maps."""
 
     def __post_init__(self) -> None:
-        check_methods("state_map_methods", self.state_map_methods)
-        check_minimum(self, 1, "state_map_perplexity")
-        check_subdirectories(self)
+        check_methods("methods", self.methods)
+        check_minimum(self, 1, "perplexity")
 
 
 def check_methods(name: str, methods: Sequence[str]) -> None:
@@ -231,11 +228,11 @@ class StateMapAnalysis(Analysis[StateMapOptions, StateMapSection]):
     needs_all = False
 
     def check(self, agent: Agent, options: StateMapOptions, page: SubjectOptions) -> None:
-        if options.state_map and options.state_map_layer is not None:
-            find_site(agent.sites, options.state_map_layer)
+        if options.show and options.layer is not None:
+            find_site(agent.sites, options.layer)
 
     def tasks(self, subject: Subject, options: StateMapOptions) -> Iterable[Task]:
-        if not options.state_map:
+        if not options.show:
             return
         points = sum(len(steps) for steps in mapped_steps(subject.trajectories))
         yield self.task(
@@ -264,7 +261,7 @@ def write_map(subject: Subject, work: Work) -> TaskResult:
     """Write a chunk for each method. Return the contents of the section."""
     played, options = subject.trajectories, subject.options_of(StateMapOptions)
     steps = mapped_steps(played)
-    source = find_source(subject.agent, options.state_map_layer, *sample_frames(subject, 4))
+    source = find_source(subject.agent, options.layer, *sample_frames(subject, 4))
     vectors = []
     for trajectory, chosen in enumerate(steps):
         for part in slices(len(chosen), work.frames):
@@ -282,14 +279,14 @@ def write_map(subject: Subject, work: Work) -> TaskResult:
     colors = {key: np.concatenate([row[key] for row in rows]) for key in rows[0]}
     places = {"trajectory": colors["episode"], "frame": np.concatenate([np.array(step) for step in steps])}
     fitted_on = min(len(points), FITTED_ON)
-    perplexity = usable_perplexity(options.state_map_perplexity, fitted_on)
+    perplexity = usable_perplexity(options.perplexity, fitted_on)
     maps = []
-    for index, method in enumerate(dict.fromkeys(options.state_map_methods)):
+    for index, method in enumerate(dict.fromkeys(options.methods)):
         positions, _ = embed(points, method, perplexity=perplexity, seed=subject.options.seed)
-        name = path_in(options.state_map_subdir, f"{method}.js")
+        name = f"{StateMapAnalysis.kind}/{method}.js"
         subject.files.write_chunk(name, map_arrays(positions, colors, **places))
         maps.append(map_entry(source, method, name, perplexity, fitted_on))
-        work.report(0.5 + 0.5 * (index + 1) / len(options.state_map_methods))
+        work.report(0.5 + 0.5 * (index + 1) / len(options.methods))
     names = {
         "action": [action.label for action in subject.info.actions],
         "episode": [f"trajectory {number}" for number in range(1, len(steps) + 1)],
@@ -302,10 +299,10 @@ def _pieces(points: int, sample: Subject, batch: int) -> Iterable[Piece]:
     """Activations of a batch, and maps."""
     options = sample.options_of(StateMapOptions)
     seen, state = sample_frames(sample, batch)
-    source = find_source(sample.agent, options.state_map_layer, seen[:4], _head(state, 4))
+    source = find_source(sample.agent, options.layer, seen[:4], _head(state, 4))
     vectors = source.vectors(sample.agent, seen, state)
     yield Piece(partial(source.vectors, sample.agent, seen, state), points / len(seen))
-    yield from map_pieces(points, vectors.shape[1], options.state_map_methods, options.state_map_perplexity)
+    yield from map_pieces(points, vectors.shape[1], options.methods, options.perplexity)
 
 
 def map_pieces(points: int, width: int, methods: Sequence[Method], perplexity: float) -> Iterable[Piece]:

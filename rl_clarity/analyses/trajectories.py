@@ -12,7 +12,7 @@ import numpy as np
 from rl_clarity.agents.capabilities import parallel_calls
 from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.base.keys import JsonObject
-from rl_clarity.base.parsing import check_minimum, check_option
+from rl_clarity.base.parsing import check_minimum, check_option, hidden
 from rl_clarity.base.threads import thread_count
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.pages.files import (
@@ -44,10 +44,8 @@ class TrajectoryPageOptions:
 
     scrub_range: tuple[float, float] = (42 / 64, 44 / 64)
     """Part of each frame that the filmstrip shows, as fractions of the width."""
-    trajectories_subdir: str = "trajectories/"
-    """Directory of frames and numbers."""
-    trajectories_scrub_subdir: str = "trajectories_scrub/"
-    """Directory of filmstrips."""
+    trajectories_subdir: str = hidden("trajectories/")
+    trajectories_scrub_subdir: str = hidden("trajectories_scrub/")
 
     def __post_init__(self) -> None:
         ordered = len(self.scrub_range) == 2 and 0 <= self.scrub_range[0] < self.scrub_range[1] <= 1
@@ -59,16 +57,16 @@ class TrajectoryPageOptions:
 class AdvantageOptions:
     """Options of generalized advantage estimation, and of bookmarks."""
 
-    gae_gamma: float | None = None
+    gamma: float | None = None
     """Discount factor; from the checkpoint by default, or 0.999."""
     gae_lambda: float | None = None
     """Decay of the advantage estimator; from the checkpoint by default, or 0.95."""
-    trajectory_bookmarks: int = 16
+    bookmarks: int = 16
     """Number of bookmarks with the highest, and with the lowest, advantage."""
 
     def __post_init__(self) -> None:
-        check_minimum(self, 0, "trajectory_bookmarks")
-        for name in ("gae_gamma", "gae_lambda"):
+        check_minimum(self, 0, "bookmarks")
+        for name in ("gamma", "gae_lambda"):
             value = getattr(self, name)
             check_option(self, name, value is None or 0 <= value <= 1, "must be from 0 to 1")
 
@@ -219,7 +217,7 @@ def discounts(subject: Subject) -> tuple[float, float]:
     """Return gamma and lambda for advantages from the options, else from metadata, else the defaults."""
     options, (gamma, lam) = subject.options_of(AdvantageOptions), recorded_discounts(subject.metadata)
     return (
-        gamma if options.gae_gamma is None else float(options.gae_gamma),
+        gamma if options.gamma is None else float(options.gamma),
         lam if options.gae_lambda is None else float(options.gae_lambda),
     )
 
@@ -389,7 +387,7 @@ def _bookmarks(subject: Subject) -> Bookmarks | None:
     advantages = [one for one in compute_advantages(subject) if one is not None]
     if not advantages:
         return None
-    count = subject.options_of(AdvantageOptions).trajectory_bookmarks
+    count = subject.options_of(AdvantageOptions).bookmarks
     high, low = (
         [Bookmark(int(t), int(s), float(advantages[t][s])) for t, s in moments]
         for moments in estimates.find_bookmarks(advantages, subject.trajectories.firsts, count)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import functools
 import inspect
 import json
 import os
+import re
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -36,8 +38,13 @@ class NoOptions:
     """The options of an analysis, or of a kind of environment, that has none."""
 
 
-def parse(kind: type[Options], values: Mapping[str, Any] | Options | None, where: str = "") -> Options:
-    """Convert keyword arguments to options.
+def parse(
+    kind: type[Options],
+    values: Mapping[str, Any] | Options | None,
+    where: str = "",
+    base: Options | None = None,
+) -> Options:
+    """Convert keyword arguments to options, which are the defaults or those of `base` for the others.
 
     Raises OptionError for an unknown key, with the nearest known one, and for a value of the wrong type.
     """
@@ -48,26 +55,65 @@ def parse(kind: type[Options], values: Mapping[str, Any] | Options | None, where
     if not isinstance(values, Mapping):
         raise OptionError(f"{where.rstrip('.') or kind.__name__}={values!r} must be a dict of options")
     hints = get_type_hints(kind)
-    known = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    known = [field.name for field in visible_fields(kind)]
     converted = {}
     for given, value in values.items():
         key = current_option(str(given), known)
-        if key not in known:
-            raise unknown_option(where + key, known)
-        converted[key] = _convert(value, hints[key], where + key)
-    return kind(**converted)
+        if key not in known and not (key in hints and isinstance(value, Hidden)):
+            raise unknown_option(where + key, option_names(kind), where)
+        value = value.value if isinstance(value, Hidden) else value
+        if dataclasses.is_dataclass(hints[key]) and isinstance(value, Mapping):
+            converted[key] = parse(hints[key], value, f"{where}{key}.", getattr(kind() if base is None else base, key))
+        else:
+            converted[key] = _convert(value, hints[key], where + key)
+    with qualified(kind, where):
+        return kind(**converted) if base is None else dataclasses.replace(base, **converted)  # type: ignore[type-var]
 
 
-def select_options(options: object, kind: type[Options]) -> Options:
-    """Return those of a page's options that belong to a class, or the class's defaults if the page's options do not
-    include it.
-    """
-    if type(options) is kind:
-        return options
-    if not isinstance(options, kind):
-        return kind()
-    fields = dataclasses.fields(kind)  # type: ignore[arg-type]
-    return kind(**{field.name: getattr(options, field.name) for field in fields})
+def hidden(default: Any) -> Any:
+    """Return a field of options that only names of understanding-rl-vision set (`pages/original_options.py`)."""
+    if isinstance(default, Mapping):
+        return dataclasses.field(default_factory=lambda: {**default}, metadata={"hidden": True})
+    return dataclasses.field(default=default, metadata={"hidden": True})
+
+
+@dataclasses.dataclass(frozen=True)
+class Hidden:
+    """The value of a hidden field, for `parse`."""
+
+    value: Any
+
+
+def visible_fields(kind: Any) -> list[dataclasses.Field[Any]]:
+    """Return the fields of options, or of a class of options, that users may set."""
+    return [field for field in dataclasses.fields(kind) if not field.metadata.get("hidden")]
+
+
+def option_names(kind: type) -> list[str]:
+    """Return the names of all options of a class, those of its parts as `part.name`."""
+    names = []
+    hints = get_type_hints(kind)
+    for field in visible_fields(kind):
+        part = hints[field.name]
+        parts = option_names(part) if isinstance(part, type) and dataclasses.is_dataclass(part) else []
+        names += [f"{field.name}.{name}" for name in parts] or [field.name]
+    return names
+
+
+def find_part(options: object, kind: type[Options]) -> Options | None:
+    """Return the options of a class among the fields of a page's options; None if the page has none."""
+    return next((part for part in vars(options).values() if isinstance(part, kind)), None)
+
+
+@contextlib.contextmanager
+def qualified(kind: Any, where: str) -> Iterator[None]:
+    """Let errors about fields of a class begin with the name of the options that it is a part of."""
+    try:
+        yield
+    except OptionError as error:
+        if where and re.match("|".join(field.name for field in dataclasses.fields(kind)), error.message):
+            raise OptionError(where + error.message) from None
+        raise
 
 
 def typed(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,13 +243,16 @@ def check_option(options: Any, name: str, valid: bool, requirement: str) -> None
         raise OptionError(f"{name}={getattr(options, name)!r} {requirement}")
 
 
-def unknown_option(name: str, known: Sequence[str]) -> OptionError:
+def unknown_option(name: str, known: Sequence[str], where: str = "") -> OptionError:
     """Return the error for a key that is not among `known`."""
     if name in REPLACED:
         return OptionError(f"unknown option {name!r}: {REPLACED[name]}")
-    near = difflib.get_close_matches(name.split(".")[-1], known, n=1, cutoff=0.6)
-    hint = f"; did you mean {near[0]!r}?" if near else f"; available options: {', '.join(known)}"
-    return OptionError(f"unknown option {name!r}{hint}")
+    short = name.rpartition(".")[2]
+    for words in (known, [one.rpartition(".")[2] for one in known]):
+        near = difflib.get_close_matches(short, words, n=1, cutoff=0.6)
+        if near:
+            return OptionError(f"unknown option {name!r}; did you mean {where + known[words.index(near[0])]!r}?")
+    return OptionError(f"unknown option {name!r}; available options: {', '.join(known)}")
 
 
 def _typed(text: str) -> Any:

@@ -49,14 +49,7 @@ def renamed_arguments(**names: str) -> Callable[[Function], Function]:
     return decorate
 
 
-RENAMED_OPTIONS: Mapping[str, str] = {
-    "stretches": "windows",
-    "stretch_directions": "window_directions",
-    "stretch_grid": "window_grid",
-    "stretch_points": "window_points",
-    "films": "clips",
-    "film_interval": "clip_interval",
-}
+RENAMED_OPTIONS: Mapping[str, str] = {"film_interval": "clip_interval"}
 """New names of options by their old names. Their meanings are the same."""
 
 

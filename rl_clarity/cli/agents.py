@@ -15,21 +15,13 @@ from rl_clarity.ppo.options import TrainOptions
 from rl_clarity.recordings.options import EvaluationOptions
 
 
-@dataclass(frozen=True)
-class TrainFlags(TrainOptions):
-    """Options of training, with their names on the command line."""
-
-    lambda_: Annotated[float, tyro.conf.arg(name="lambda")] = TrainOptions.lambda_
-    """Lambda of generalized advantage estimation."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class Train(Command):
     """Train an agent by PPO. Interrupted training is resumed by the same command."""
 
     save_dir: DirectoryPath
     """Directory of checkpoints and logs."""
-    options: Annotated[TrainFlags, tyro.conf.arg(name="")]
+    options: Annotated[TrainOptions, tyro.conf.arg(name="")]
     force: Switch = False
     """Replace an agent in the directory whose training cannot be resumed."""
 

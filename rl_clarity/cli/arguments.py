@@ -5,25 +5,30 @@ A command is a class whose fields and docstrings are its options and help.
 
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Sequence
 from contextlib import redirect_stderr
-from typing import Any
+from dataclasses import fields
+from typing import Any, get_type_hints
 
 import tyro
 
 from rl_clarity.base.errors import ClarityError
-from rl_clarity.base.parsing import parse
+from rl_clarity.base.parsing import option_names, parse
 from rl_clarity.base.renamed import RENAMED_OPTIONS
 from rl_clarity.cli.agents import Convert, Edit, Evaluate, Inspect, Train
 from rl_clarity.cli.command import Command
+from rl_clarity.cli.flags import ADVANCED, as_flags
 from rl_clarity.cli.option_types import TYPES
-from rl_clarity.cli.pages import Ablate, Check, Compare, Demo, Memory, PageFlags, Run
+from rl_clarity.cli.pages import Ablate, Check, Compare, Demo, Memory, Run
 from rl_clarity.cli.recordings import Explain, Publish, Record, Serve, Simulate, States
 from rl_clarity.cli.written_pages import Export, Gallery, Verify
-from rl_clarity.pages.options import ORIGINAL, ObservationsOptions
+from rl_clarity.pages.options import ORIGINAL, InterfaceOptions, ObservationsOptions
+from rl_clarity.pages.original_options import PARTS, renamed, translate
 
 PROGRAM = "rl-clarity"
+HELP_ALL = "--help-all"
 DESCRIPTION = (
     "Explain agents trained by reinforcement learning. --version prints the version; --debug, with any command, shows "
     "the traceback of an unexpected error."
@@ -55,34 +60,48 @@ def parse_arguments(arguments: Sequence[str]) -> Command:
     """
     if not arguments or arguments[0] not in COMMANDS:
         command: Command = tyro.extras.subcommand_cli_from_dict(
-            {**COMMANDS}, args=arguments, prog=PROGRAM, description=DESCRIPTION
+            {name: _command_class(name) for name in COMMANDS}, args=arguments, prog=PROGRAM, description=DESCRIPTION
         )
         return command
-    name, *rest = [_renamed(word) for word in arguments]
-    command = _parse(name, rest)
-    if isinstance(command, Run) and command.original:
-        # Parsed again with other defaults, which explicit options override even where they equal our defaults.
-        options = {key: value for key, value in ORIGINAL.items() if key != "observations_kwargs"}
-        default = Run(
-            checkpoint=command.checkpoint,
-            output_dir=command.output_dir,
-            observations=ObservationsOptions(**ORIGINAL["observations_kwargs"]),
-            options=parse(PageFlags, options),
-        )
-        return _parse(name, rest, default)
-    return command
+    name, *rest = arguments
+    return _parse(name, [_renamed(word, COMMANDS[name]) for word in rest])
 
 
-def _renamed(word: str) -> str:
+@functools.cache
+def _command_class(name: str, *, short: bool = False, original: bool = False) -> type[Command]:
+    """Return the class that a command's words are parsed to."""
+    default = None
+    if original:
+        options = translate(ORIGINAL, InterfaceOptions)
+        more = parse(ObservationsOptions, options.pop("observations"))
+        default = Run(checkpoint="", output_dir="", observations=more, options=parse(InterfaceOptions, options))
+    return as_flags(COMMANDS[name], default, short=short)
+
+
+def _renamed(word: str, command: type[Command]) -> str:
+    """Return a word with the present name of an option, which may have had another in version 0.1."""
     option, equals, value = word.partition("=")
-    return f"{RENAMED.get(option, option)}{equals}{value}"
+    option = RENAMED.get(option, option)
+    if option.startswith("--") and "options" in command.__dataclass_fields__:
+        part, dot, name = option[2:].replace("-", "_").partition(".")
+        own = {one.name for one in fields(get_type_hints(command)["options"])}
+        part = PARTS.get(part, part) if dot else renamed(part, own) or part
+        option = f"--{part}{dot}{name}".replace("_", "-")
+    return f"{option}{equals}{value}"
 
 
-def _parse(name: str, arguments: Sequence[str], default: Command | None = None) -> Command:
-    options: dict[str, Any] = {"args": arguments, "prog": f"{PROGRAM} {name}", "default": default}
+def _parse(name: str, arguments: Sequence[str]) -> Command:
+    short = HELP_ALL not in arguments and not {"--help", "-h"}.isdisjoint(arguments)
+    kind = _command_class(name, short=short, original=name == "run" and "--original" in arguments)
+    options: dict[str, Any] = {
+        "args": ["--help" if word == HELP_ALL else word for word in arguments],
+        "prog": f"{PROGRAM} {name}",
+    }
+    if short and ADVANCED.intersection(one.removeprefix("options.") for one in option_names(kind)):
+        options["description"] = f"{kind.__doc__}\n\n{HELP_ALL} shows all options."
     try:
         with redirect_stderr(io.StringIO()), TYPES:
-            command: Command = tyro.cli(COMMANDS[name], **options)
+            command: Command = tyro.cli(kind, **options)
     except SystemExit as stopped:
         # Errors of our option classes are below the parser's own errors, which name its internals.
         error: BaseException | None = stopped
@@ -93,5 +112,5 @@ def _parse(name: str, arguments: Sequence[str], default: Command | None = None) 
         if not stopped.code:
             raise
         with TYPES:
-            command = tyro.cli(COMMANDS[name], **options)  # again, to print what is wrong
+            command = tyro.cli(kind, **options)  # again, to print what is wrong
     return command

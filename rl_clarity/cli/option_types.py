@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -98,11 +97,3 @@ def parse_feature_names(words: list[str]) -> dict[str, dict[int, str]]:
 Metadata = Annotated[Mapping[str, str], *_word_list("[NAME VALUE ...]", _pairs)]
 Analyses = Annotated[Mapping[str, Any], *_word_list("[NAME[.OPTION=VALUE] ...]", _analyses)]
 FeatureNames = Annotated[Mapping[str, Mapping[int, str]], *_word_list("[LAYER.NUMBER=NAME ...]", parse_feature_names)]
-
-
-@dataclass(frozen=True)
-class GreedyFlag:
-    """The name of the option `greedy` on the command line."""
-
-    greedy: Annotated[bool, tyro.conf.arg(name="deterministic")] = False
-    """Take the most likely action instead of sampling one, and no random actions (epsilon_greedy)."""

@@ -9,12 +9,13 @@ from typing import Annotated, Any, Literal
 import tyro
 
 import rl_clarity
-from rl_clarity.base.parsing import typed
-from rl_clarity.cli.command import CheckpointCommand, Command, PlayingCommand, Result, field_values, page_result
-from rl_clarity.cli.option_types import Analyses, DirectoryPath, FeatureNames, GreedyFlag, Metadata, Switch
+from rl_clarity.base.parsing import typed, visible_fields
+from rl_clarity.cli.command import CheckpointCommand, Command, Result, page_result
+from rl_clarity.cli.option_types import DirectoryPath, Metadata, Switch
 from rl_clarity.pages.memory_options import MemoryOptions
 from rl_clarity.pages.options import (
     CHECKED_TRAJECTORIES,
+    CheckOptions,
     CompareOptions,
     InterfaceOptions,
     LoadOptions,
@@ -23,63 +24,18 @@ from rl_clarity.pages.options import (
 )
 
 
-@dataclass(frozen=True)
-class HiddenFlags:
-    """Options of every page that commands have in another form, or not at all."""
-
-    env_name: tyro.conf.Suppress[str | None] = None
-    action_group_fns: tyro.conf.SuppressFixed[Any] = None
-    overwrite: tyro.conf.Suppress[bool] = False
-
-
-@dataclass(frozen=True)
-class LoadFlags(LoadOptions):
-    """Where samples of the agent's play are stored, and whether they are reused."""
-
-    metadata: tyro.conf.Suppress[Metadata] = field(default_factory=dict)
-    check: tyro.conf.Suppress[Path | None] = None
-
-
-@dataclass(frozen=True)
-class PageFlags(HiddenFlags, InterfaceOptions):
-    """Options of the page that the command line has."""
-
-    analyses: Analyses = field(default_factory=dict)
-    """More analyses to run, by name, with their options: smoothgrad smoothgrad.samples=4."""
-    feature_names: FeatureNames = field(default_factory=dict)
-    """Names of features by layer and number, counted from 1 as on the page: 2b.1=coin "2b.3=buzz saw"."""
-    causal_cause: tyro.conf.SuppressFixed[Any] = None
-
-
-@dataclass(frozen=True)
-class CompareFlags(HiddenFlags, GreedyFlag, CompareOptions):
-    """Options of a page of checkpoints that the command line has."""
-
-    analyses: Analyses = field(default_factory=dict)
-    """More analyses of each checkpoint, by name, with their options: novelty novelty.samples=4."""
-
-
-@dataclass(frozen=True)
-class MemoryFlags(HiddenFlags, GreedyFlag, MemoryOptions):
-    """Options of a page about memory that the command line has."""
-
-    analyses: Analyses = field(default_factory=dict)
-    """More analyses to run, by name, with their options: novelty novelty.samples=4."""
-    part: tyro.conf.Suppress[int | None] = None
-
-
 @dataclass(frozen=True, kw_only=True)
-class Run(PlayingCommand):
+class Run(CheckpointCommand):
     """Explain the agent in a checkpoint: let it play, attribute its outputs to its layers, and write a page."""
 
     resumable = True
 
     output_dir: DirectoryPath
     """Directory of the page."""
-    load: LoadFlags = field(default_factory=LoadFlags)
+    load: LoadOptions = field(default_factory=LoadOptions)
     trajectories: TrajectoriesOptions = field(default_factory=TrajectoriesOptions)
     observations: ObservationsOptions = field(default_factory=ObservationsOptions)
-    options: Annotated[PageFlags, tyro.conf.arg(name="")] = field(default_factory=PageFlags)
+    options: Annotated[InterfaceOptions, tyro.conf.arg(name="")] = field(default_factory=InterfaceOptions)
     recording: str | None = None
     """Explain the episodes of this recording, or Minari dataset, instead of new ones."""
     other_agent: Switch = False
@@ -93,15 +49,15 @@ class Run(PlayingCommand):
 
     def execute(self) -> Result:
         result: Any = rl_clarity.run(
-            self.player(),
+            self.checkpoint,
             self.output_dir,
             dry_run=self.dry_run,
-            load_kwargs=replace(self.load, metadata=self.overrides(), check=self.check),
-            trajectories_kwargs=self.trajectories,
-            observations_kwargs=self.observations,
+            load=replace(self.load, metadata=self.overrides(), check=self.check),
+            trajectories=self.trajectories,
+            observations=self.observations,
             recording=self.recording,
             other_agent=self.other_agent,
-            **_page_options(self, InterfaceOptions),
+            **_page_options(self),
         )
         return _page_or_forecast(result, dry_run=self.dry_run)
 
@@ -128,7 +84,7 @@ class Compare(Command):
     """Environment to play; the checkpoints' by default."""
     metadata: Metadata = field(default_factory=dict)
     """Other metadata that override the checkpoints': env_kind, gamma, frame_stack, num_levels, ..."""
-    options: Annotated[CompareFlags, tyro.conf.arg(name="")] = field(default_factory=CompareFlags)
+    options: Annotated[CompareOptions, tyro.conf.arg(name="")] = field(default_factory=CompareOptions)
     dry_run: Switch = False
     """Only print a forecast of time, memory and disk space. Nothing is written."""
     force: Switch = False
@@ -143,7 +99,7 @@ class Compare(Command):
             log_columns=self.log_columns,
             steps_per_number=self.steps_per_number,
             metadata=typed(self.metadata),
-            **{**_page_options(self, CompareOptions), "env_name": self.env_name},
+            **{**_page_options(self), "env_name": self.env_name},
         )
         return _page_or_forecast(result, dry_run=self.dry_run)
 
@@ -158,7 +114,7 @@ class Memory(CheckpointCommand):
 
     output_dir: DirectoryPath
     """Directory of the page."""
-    options: Annotated[MemoryFlags, tyro.conf.arg(name="")] = field(default_factory=MemoryFlags)
+    options: Annotated[MemoryOptions, tyro.conf.arg(name="")] = field(default_factory=MemoryOptions)
     simulator: str | None = None
     """Simulator of the agent (rl-clarity simulate), for causes through the world: a file, or an included one:
     models:coinrun-gru."""
@@ -181,7 +137,7 @@ class Memory(CheckpointCommand):
             other_agent=self.other_agent,
             dry_run=self.dry_run,
             metadata=self.overrides(),
-            **_page_options(self, MemoryOptions),
+            **_page_options(self),
         )
         return _page_or_forecast(result, dry_run=self.dry_run)
 
@@ -203,7 +159,7 @@ class Ablate(CheckpointCommand):
     """Episodes of each agent."""
     trajectories: TrajectoriesOptions = field(default_factory=TrajectoriesOptions)
     observations: ObservationsOptions = field(default_factory=ObservationsOptions)
-    options: Annotated[PageFlags, tyro.conf.arg(name="")] = field(default_factory=PageFlags)
+    options: Annotated[InterfaceOptions, tyro.conf.arg(name="")] = field(default_factory=InterfaceOptions)
     force: Switch = False
     """Replace a page in the directory."""
 
@@ -213,10 +169,10 @@ class Ablate(CheckpointCommand):
             self.output_dir,
             layer=self.layer,
             episodes=self.episodes,
-            load_kwargs={"metadata": self.overrides(), "check": self.check},
-            trajectories_kwargs=self.trajectories,
-            observations_kwargs=self.observations,
-            **_page_options(self, InterfaceOptions),
+            load={"metadata": self.overrides(), "check": self.check},
+            trajectories=self.trajectories,
+            observations=self.observations,
+            **_page_options(self),
         )
         rows = {"rows": report.rows, "episodes": report.episodes, "tests": report.tests, "page": str(report.page.path)}
         return Result(rows, f"{report}\nThe page is {report.page.path}")
@@ -240,9 +196,9 @@ class Check(CheckpointCommand):
     "integrated_gradients LAYER"; all of them, with every layer, by default."""
     output: str = "policy"
     """Explained output: policy (all logits, or all action values), value, or greedy."""
-    load: LoadFlags = field(default_factory=LoadFlags)
+    load: LoadOptions = field(default_factory=LoadOptions)
     trajectories: TrajectoriesOptions = CHECKED_TRAJECTORIES
-    options: Annotated[PageFlags, tyro.conf.arg(name="")] = field(default_factory=PageFlags)
+    options: Annotated[CheckOptions, tyro.conf.arg(name="")] = field(default_factory=CheckOptions)
     recording: str | None = None
     """Check frames of this recording, or Minari dataset, instead of new ones."""
     other_agent: Switch = False
@@ -260,11 +216,11 @@ class Check(CheckpointCommand):
             frames=self.frames,
             output=self.output,
             dry_run=self.dry_run,
-            load_kwargs=replace(self.load, metadata=self.overrides(), check=self.check),
-            trajectories_kwargs=self.trajectories,
+            load=replace(self.load, metadata=self.overrides(), check=self.check),
+            trajectories=self.trajectories,
             recording=self.recording,
             other_agent=self.other_agent,
-            **_page_options(self, InterfaceOptions),
+            **_page_options(self),
         )
         if self.dry_run:
             return Result(result.to_dict(), str(result))
@@ -289,9 +245,10 @@ class Demo(Command):
         return page_result(demo(self.output_dir, page=self.page))
 
 
-def _page_options(command: Run | Compare | Memory | Ablate | Check, kind: type) -> dict[str, Any]:
-    """The options of a class, as keyword arguments of the function that writes the page."""
-    return {**field_values(command.options, kind), "overwrite": command.force}
+def _page_options(command: Run | Compare | Memory | Ablate | Check) -> dict[str, Any]:
+    """Return the options of the page, as keyword arguments of the function that writes it."""
+    names = (one.name for one in visible_fields(command.options))
+    return {**{name: getattr(command.options, name) for name in names}, "overwrite": command.force}
 
 
 def _page_or_forecast(result: Any, *, dry_run: bool) -> Result:

@@ -9,16 +9,11 @@ import tyro
 
 import rl_clarity
 from rl_clarity.cli.command import CheckpointCommand, Command, PlayingCommand, Result, field_values, page_result
-from rl_clarity.cli.option_types import Analyses, DirectoryPath, GreedyFlag, Switch
+from rl_clarity.cli.option_types import Analyses, DirectoryPath, Switch
 from rl_clarity.explaining import ExplainOptions
 from rl_clarity.recordings.options import RecordOptions
 from rl_clarity.states.options import StateOptions
 from rl_clarity.world_models.options import FitOptions
-
-
-@dataclass(frozen=True)
-class RecordFlags(GreedyFlag, RecordOptions):
-    """Options of recording, with their names on the command line."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +42,7 @@ class Record(PlayingCommand):
 
     directory: DirectoryPath
     """Directory of the recording; episodes are appended to one of the same agent."""
-    options: Annotated[RecordFlags, tyro.conf.arg(name="")] = field(default_factory=RecordFlags)
+    options: Annotated[RecordOptions, tyro.conf.arg(name="")] = field(default_factory=RecordOptions)
 
     def execute(self) -> Result:
         from rl_clarity.cli.inspection import describe_recording

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -10,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.analyses.layers import LayerOptions
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.parsing import parse
 from rl_clarity.commands.run import generate, run
 from rl_clarity.environments import make
+from rl_clarity.pages.options import InterfaceOptions
+from rl_clarity.pages.original_options import translate
 from rl_clarity.pages.results import Page
 from rl_clarity.recordings.collection import collect
 from rl_clarity.recordings.options import ObservationsOptions, TrajectoriesOptions
@@ -86,20 +86,19 @@ def ablate(
         layer: name of a layer, as `select_layers` returns it; all layers of the page by default
         episodes: number of episodes of each agent, at least 2
         seed: of samples, features and episodes
-        options: further options of `run`: `overwrite`, `trajectories_kwargs`, `layer_kwargs`, `load_kwargs`,
-            `causal_cause`, ...
+        options: further options of `run`: `overwrite`, `trajectories`, `layers`, `load`, `behavior={"cause": ...}`, ...
 
     Raises OptionError for an unknown layer or invalid options, EnvironmentSetupError if there is no environment to play
     in, and the errors of `run`.
     """
     if episodes < 2:
         raise OptionError(f"episodes={episodes} must be at least 2")
-    options = {**options, "causal_episodes": episodes, "seed": seed}
+    options = translate({**options, "causal_episodes": episodes, "seed": seed}, InterfaceOptions)
     if layer is not None:
-        layers = parse(LayerOptions, options.get("layer_kwargs"), "layer_kwargs.")
-        if layers.name_contains_one_of is None:
-            layers = dataclasses.replace(layers, name_contains_one_of=(layer,))
-        options |= {"layer_kwargs": layers, "causal_layers": (layer,)}
+        layers = options.setdefault("layers", {})
+        if layers.get("name_contains_one_of") is None:
+            layers["name_contains_one_of"] = (layer,)
+        options["behavior"]["layers"] = (layer,)
     if isinstance(checkpoint, str | os.PathLike):
         page = run(checkpoint, output_dir, **options)
     else:
@@ -112,10 +111,10 @@ def ablate(
 
 def _explain(agent: Agent, output_dir: str | os.PathLike[str], options: Mapping[str, Any]) -> Page:
     """A page of an agent in memory, which first plays to collect samples."""
-    sizes = {name: options.get(name) for name in ("trajectories_kwargs", "observations_kwargs")}
+    sizes = {name: options.get(name) for name in ("trajectories", "observations")}
     options = {name: value for name, value in options.items() if name not in sizes}
-    played = parse(TrajectoriesOptions, sizes["trajectories_kwargs"], "trajectories_kwargs.")
-    extra = parse(ObservationsOptions, sizes["observations_kwargs"], "observations_kwargs.")
+    played = parse(TrajectoriesOptions, sizes["trajectories"], "trajectories.")
+    extra = parse(ObservationsOptions, sizes["observations"], "observations.")
     seed, num_obs = options["seed"], -(-extra.num_envs * extra.num_obs // played.num_envs)
     with closing(make(environment_of(agent), played.num_envs, seed)) as environment:
         samples = collect(agent, environment, played.num_steps, num_obs, obs_every=extra.obs_every, seed=seed)

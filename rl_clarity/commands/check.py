@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, overload
 
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.checks.analysis import ChecksOptions
 from rl_clarity.analyses.checks.report import MethodReport, SanityReport
 from rl_clarity.base.parsing import parse
-from rl_clarity.commands.run import run
+from rl_clarity.commands.run import explain
 from rl_clarity.jobs.forecast import Forecast
-from rl_clarity.pages.options import CHECKED_TRAJECTORIES, ObservationsOptions, TrajectoriesOptions
+from rl_clarity.pages.options import (
+    CHECKED_TRAJECTORIES,
+    CheckOptions,
+    LoadOptions,
+    ObservationsOptions,
+    TrajectoriesOptions,
+)
 from rl_clarity.pages.results import Page
+from rl_clarity.recordings.recording import Recording
 
 FEWEST = ObservationsOptions(num_envs=1, num_obs=1, obs_every=1)
 """Extra observations, which the checks do not need."""
@@ -57,7 +64,10 @@ def check(
     frames: int = 64,
     output: str = "policy",
     dry_run: bool = False,
-    trajectories_kwargs: Mapping[str, Any] | TrajectoriesOptions | None = None,
+    load: Mapping[str, Any] | LoadOptions | None = None,
+    trajectories: Mapping[str, Any] | TrajectoriesOptions | None = None,
+    recording: str | os.PathLike[str] | Recording | None = None,
+    other_agent: bool = False,
     **options: Any,
 ) -> CheckReport | Forecast:
     """Check saliency methods on an agent: do their maps depend on its weights, do they show what its outputs depend on?
@@ -73,19 +83,25 @@ def check(
         frames: number of frames, spread over the trajectories
         output: "policy", "value" or "greedy"
         dry_run: only measure, and return the forecast; nothing is written
-        trajectories_kwargs: how much the agent plays; 8 environments for 128 steps by default
-        options: further options of `run`: `recording`, `seed`, `overwrite`, `load_kwargs`, ...
+        load: as for `run`
+        trajectories: how much the agent plays; 8 environments for 128 steps by default
+        recording: as for `run`
+        other_agent: as for `run`
+        options: see `CheckOptions`: `seed`, `overwrite`, ...
 
     Raises OptionError for an unknown method or output, and the errors of `run`.
     """
-    own = parse(ChecksOptions, {"frames": frames, "methods": methods, "output": output})
-    page = run(
+    checks = {"frames": frames, "methods": methods, "output": output}
+    page = explain(
         checkpoint,
         output_dir,
+        parse(CheckOptions, {**options, "checks": parse(ChecksOptions, checks)}),
         dry_run=dry_run,
-        trajectories_kwargs=trajectories_kwargs or CHECKED_TRAJECTORIES,
-        observations_kwargs=FEWEST,
-        **{**options, "page_kind": "check", "analyses": {**options.get("analyses", {}), "checks": asdict(own)}},
+        load=load,
+        trajectories=CHECKED_TRAJECTORIES if trajectories is None else trajectories,
+        observations=FEWEST,
+        recording=recording,
+        other_agent=other_agent,
     )
     if isinstance(page, Forecast):
         return page

@@ -29,10 +29,11 @@ from rl_clarity.jobs.tasks import slices
 from rl_clarity.pages.builder import Member, PageBuilder, decisive
 from rl_clarity.pages.files import SEGMENT
 from rl_clarity.pages.options import CompareOptions
+from rl_clarity.pages.original_options import translate
 from rl_clarity.pages.output import finished_page
 from rl_clarity.pages.results import Page
 from rl_clarity.recordings.conversion import recorded_episode, recorded_games
-from rl_clarity.recordings.options import GamesOptions, RecordOptions
+from rl_clarity.recordings.options import RecordOptions
 from rl_clarity.recordings.recording import Recording, open_recording
 from rl_clarity.recordings.samples import Observations
 from rl_clarity.sources.arrays import ArraysSource
@@ -100,23 +101,23 @@ def compare(
             the number of actions.
         ClarityError: A log that cannot be read.
     """
-    page_options = parse(CompareOptions, options)
+    page_options = parse(CompareOptions, translate(options, CompareOptions))
     overrides = override_name(metadata or {}, page_options.env_name)
     columns = _pair(log_columns)
     with team() as workers, ExitStack() as files:
         ranks = workers.ranks
         series = read_series(checkpoints, overrides, steps_per_number, files)
-        number = page_options.reference_checkpoint
+        number, recording = page_options.reference.checkpoint, page_options.reference.recording
         if number is not None and number > len(series):
-            raise OptionError(f"reference_checkpoint={number} must be at most {len(series)}, the number of checkpoints")
-        reference = None if page_options.reference is None else _read_reference(page_options.reference)
+            raise OptionError(f"reference.checkpoint={number} must be at most {len(series)}, the number of checkpoints")
+        reference = None if recording is None else _read_reference(recording)
         facts = _training_facts(series, log, columns)
         if reference is not None:
             facts = dataclasses.replace(facts, reference_source=reference.name)
 
         def made_from(num_actions: int) -> list[object]:
             curve = {name: array.tolist() for name, array in (facts.curve or {}).items()}
-            play, seed = dataclasses.asdict(_games(page_options)), page_options.seed
+            play, seed = dataclasses.asdict(page_options.play), page_options.seed
             identities = [play_identity(one.checkpoint, num_actions, play, seed) for one in series]
             key = None if reference is None else reference.identity
             return [identities, facts.names, facts.steps, facts.unit, facts.curve_source, curve, key]
@@ -139,13 +140,14 @@ def compare(
 
 def _players(series: Sequence[SeriesCheckpoint], options: CompareOptions, facts: TrainingFacts) -> list[RecordedPlay]:
     """The checkpoints, each with its agent; the last one plays for the forecast of all."""
+    play = options.play
     record = RecordOptions(
-        episodes=options.episodes,
-        steps=options.episodes * options.max_steps,
+        episodes=play.episodes,
+        steps=play.episodes * play.max_steps,
         whole_games=True,
         seed=options.seed,
-        greedy=options.greedy,
-        full_resolution=options.full_resolution,
+        greedy=play.greedy,
+        full_resolution=play.full_resolution,
     )
     players: list[RecordedPlay] = []
     for number in range(len(series), 0, -1):
@@ -155,9 +157,9 @@ def _players(series: Sequence[SeriesCheckpoint], options: CompareOptions, facts:
             agent,
             checkpoint,
             f"agent-{number}",
-            dataclasses.asdict(_games(options)),
+            dataclasses.asdict(play),
             record,
-            return_episodes=options.return_episodes,
+            return_episodes=play.return_episodes,
             read=recorded_games,
             about={"training": facts},
             measured=players[0] if players else None,
@@ -194,13 +196,14 @@ class _Reference:
         seen, expected = trajectories.observations, tuple(agent.observation_shape)
         if tuple(seen.shape[2:]) != expected or seen.dtype != np.uint8:
             raise OptionError(
-                f"reference={self.text!r} has observations {seen.dtype} of shape {tuple(seen.shape[2:])}; the "
-                f"checkpoints take uint8 of shape {expected}"
+                f"reference.recording={self.text!r} has observations {seen.dtype} of shape {tuple(seen.shape[2:])}; "
+                f"the checkpoints take uint8 of shape {expected}"
             )
         actions = np.asarray(trajectories.actions[0])
         if actions.ndim != 1 or actions.max() >= agent.num_actions:
             raise OptionError(
-                f"reference={self.text!r} has action {actions.max()}; the checkpoints have {agent.num_actions} actions"
+                f"reference.recording={self.text!r} has action {actions.max()}; the checkpoints have "
+                f"{agent.num_actions} actions"
             )
         spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
         metadata = {**checkpoint_metadata(checkpoint), "environment": dataclasses.asdict(spec), "training": facts}
@@ -215,12 +218,8 @@ def _read_reference(text: str) -> _Reference:
         path, number = text, "1"
     recording = open_recording(path)
     if not 1 <= int(number) <= len(recording):
-        raise OptionError(f"reference={text!r}: {path} has {len(recording)} episodes, counted from 1")
+        raise OptionError(f"reference.recording={text!r}: {path} has {len(recording)} episodes, counted from 1")
     return _Reference(text, recording, int(number) - 1)
-
-
-def _games(options: CompareOptions) -> GamesOptions:
-    return GamesOptions(**{field.name: getattr(options, field.name) for field in dataclasses.fields(GamesOptions)})
 
 
 def _check_agents(players: Sequence[RecordedPlay]) -> None:

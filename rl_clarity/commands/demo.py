@@ -22,11 +22,13 @@ TRAJECTORIES = {"num_envs": 2, "num_steps": 128}
 OBSERVATIONS = {"num_envs": 32, "num_obs": 16, "obs_every": 32}
 RECURRENT = "coinrun-gru"
 MEMORY: dict[str, Any] = {
-    **{"episodes": 16, "max_steps": 128, "windows": 16, "window_grid": 16, "noise_copies": 1},
-    **{"influence_samples": 32, "replay_directions": False, "interventions": 1, "intervention_episodes": 4},
-    **{"quality_windows": 16, "clips": 2},
+    "play": {"episodes": 16, "max_steps": 128},
+    "windows": {"count": 16, "grid": 16, "noise_copies": 1},
+    "states": {"influence_samples": 32, "replay_directions": False},
+    "interventions": {"count": 1, "episodes": 4},
+    "quality": {"windows": 16, "clips": 2},
 }
-SERIES: dict[str, Any] = {"max_steps": 256, "saliency_every": 8, "return_episodes": 8}
+SERIES: dict[str, Any] = {"play": {"max_steps": 256, "return_episodes": 8}, "saliency": {"every": 8}}
 
 
 def demo(output_dir: str | os.PathLike[str], page: Literal["agent", "training", "memory"] = "agent") -> Page:
@@ -45,9 +47,9 @@ def demo(output_dir: str | os.PathLike[str], page: Literal["agent", "training", 
         return pipeline.run(
             path_of(MODEL),
             output_dir,
-            load_kwargs={"temp_files": True},
-            trajectories_kwargs=TRAJECTORIES,
-            observations_kwargs=OBSERVATIONS,
+            load={"temp_files": True},
+            trajectories=TRAJECTORIES,
+            observations=OBSERVATIONS,
             **options,
         )
     with np.load(models_directory() / SAMPLES) as samples:

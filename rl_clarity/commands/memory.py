@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from rl_clarity import formats
 from rl_clarity.agents.capabilities import EXPLAINING, PLAYING, initial_state, require
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.analyses.memory.source import SIMULATOR, PlayOptions
+from rl_clarity.analyses.memory.source import SIMULATOR
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.keys import as_json, to_plain
 from rl_clarity.base.parsing import parse
@@ -23,6 +24,7 @@ from rl_clarity.jobs.forecast import Forecast
 from rl_clarity.jobs.job import team
 from rl_clarity.pages.builder import Member, PageBuilder
 from rl_clarity.pages.memory_options import MemoryOptions
+from rl_clarity.pages.original_options import translate
 from rl_clarity.pages.results import Page
 from rl_clarity.recordings.agreement import describe_recording
 from rl_clarity.recordings.conversion import recorded_episodes
@@ -97,7 +99,7 @@ def explain_memory(
         CheckpointError: The checkpoint or the simulator cannot be read.
         EnvironmentSetupError: Its environment cannot be made, and there is no recording.
     """
-    page_options = parse(MemoryOptions, options)
+    page_options = parse(MemoryOptions, translate(options, MemoryOptions)).seeded()
     overrides = override_name(metadata or {}, page_options.env_name)
     with team() as workers:
         read, agent = open_agent(checkpoint, overrides)
@@ -121,15 +123,15 @@ def explain_memory(
 
 def _play(agent: Agent, checkpoint: Checkpoint, simulator: Simulator | None, options: MemoryOptions) -> RecordedPlay:
     """Episodes that the agent plays for the page."""
+    play = options.play
     record = RecordOptions(
-        episodes=options.episodes,
-        steps=options.episodes * options.max_steps,
+        episodes=play.episodes,
+        steps=play.episodes * play.max_steps,
         seed=options.seed,
-        greedy=options.greedy,
-        full_resolution=options.full_resolution,
+        greedy=play.greedy,
+        full_resolution=play.full_resolution,
     )
-    play = {name: getattr(options, name) for name in PlayOptions.__dataclass_fields__}
-    return RecordedPlay(agent, checkpoint, PLAY, play, record, about={SIMULATOR: simulator})
+    return RecordedPlay(agent, checkpoint, PLAY, asdict(play), record, about={SIMULATOR: simulator})
 
 
 def _recorded(

@@ -23,7 +23,14 @@ from rl_clarity.formats.included import fetched, open_agent
 from rl_clarity.jobs.forecast import Forecast
 from rl_clarity.jobs.job import team
 from rl_clarity.pages.builder import Member, PageBuilder, decisive
-from rl_clarity.pages.options import InterfaceOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions
+from rl_clarity.pages.options import (
+    InterfaceOptions,
+    LoadOptions,
+    ObservationsOptions,
+    PageOptions,
+    TrajectoriesOptions,
+)
+from rl_clarity.pages.original_options import translate
 from rl_clarity.pages.output import finished_page
 from rl_clarity.pages.results import Page
 from rl_clarity.recordings.agreement import describe_recording
@@ -57,11 +64,9 @@ def run(
     output_dir: Path,
     *,
     dry_run: bool = False,
-    load_kwargs: Mapping[str, Any] | LoadOptions | None = None,
-    trajectories_kwargs: Mapping[str, Any] | TrajectoriesOptions | None = None,
-    observations_kwargs: Mapping[str, Any] | ObservationsOptions | None = None,
-    trajectories: Trajectories | Recording | Mapping[str, Any] | None = None,
-    observations: Observations | Recording | np.ndarray | None = None,
+    load: Mapping[str, Any] | LoadOptions | None = None,
+    trajectories: Mapping[str, Any] | TrajectoriesOptions | Trajectories | Recording | None = None,
+    observations: Mapping[str, Any] | ObservationsOptions | Observations | Recording | np.ndarray | None = None,
     observations_full: np.ndarray | None = None,
     recording: Path | Recording | None = None,
     other_agent: bool = False,
@@ -74,34 +79,68 @@ def run(
             or an agent that was loaded from one and may be edited (`rl_clarity.edit`)
         output_dir: a directory, or an address such as `s3://bucket/page`, for `interface.html` and its data
         dry_run: only measure, and return the forecast; nothing is written
-        load_kwargs: where samples are stored and whether they are reused; see `LoadOptions`
-        trajectories_kwargs: how much the agent plays; see `TrajectoriesOptions`
-        observations_kwargs: how many more observations are collected; see `ObservationsOptions`
-        trajectories: samples to explain instead, as for `generate`
-        observations: extra observations, with `trajectories`, as for `generate`
+        load: where samples are stored and whether they are reused; see `LoadOptions`
+        trajectories: how much the agent plays; see `TrajectoriesOptions`. Or samples to explain instead, as for
+            `generate`
+        observations: how many more observations are collected; see `ObservationsOptions`. Or extra observations, with
+            samples as `trajectories`, as for `generate`
         observations_full: images to show instead of `observations`, as for `generate`
         recording: a recording or Minari dataset, or its path or address, whose episodes are explained instead; the
             options above say how much of it
         other_agent: another agent than this one played the recording, on purpose; without it, OptionError is raised if
             the agent's outputs are not the recorded ones
-        options: see `InterfaceOptions`
+        options: see `InterfaceOptions`; names of understanding-rl-vision and of version 0.1 are accepted
 
     A stopped call is resumed by calling it again. Under mpiexec all ranks call it and share the work.
     Raises ClarityError (a ValueError) for invalid input; nothing is written then.
     """
-    load = parse(LoadOptions, load_kwargs, "load_kwargs.")
-    page_options = parse(InterfaceOptions, options)
+    translated = translate(options, InterfaceOptions)
+    load, sizes, more = (
+        _one_of(name, value, translated.pop(name, None))
+        for name, value in (("load", load), ("trajectories", trajectories), ("observations", observations))
+    )
+    return explain(
+        checkpoint_path,
+        output_dir,
+        parse(InterfaceOptions, translated),
+        load=load,
+        trajectories=sizes,
+        observations=more,
+        observations_full=observations_full,
+        recording=recording,
+        other_agent=other_agent,
+        dry_run=dry_run,
+    )
+
+
+def explain(
+    checkpoint_path: Path | Agent,
+    output_dir: Path,
+    page_options: PageOptions,
+    *,
+    load: Mapping[str, Any] | LoadOptions | None = None,
+    trajectories: Mapping[str, Any] | TrajectoriesOptions | Trajectories | Recording | None = None,
+    observations: Mapping[str, Any] | ObservationsOptions | Observations | Recording | np.ndarray | None = None,
+    observations_full: np.ndarray | None = None,
+    recording: Path | Recording | None = None,
+    other_agent: bool = False,
+    dry_run: bool = False,
+) -> Page | Forecast:
+    """Write a page of one agent, of any kind; arguments are those of `run`."""
+    load = parse(LoadOptions, load, "load.")
     load = replace(load, metadata=override_name(load.metadata, page_options.env_name))
+    played_size, played_samples = _sizes_or_samples(trajectories, TrajectoriesOptions)
+    more_size, more_samples = _sizes_or_samples(observations, ObservationsOptions)
     plan = SamplingPlan(
-        parse(TrajectoriesOptions, trajectories_kwargs, "trajectories_kwargs."),
-        parse(ObservationsOptions, observations_kwargs, "observations_kwargs.").resolved(),
+        parse(TrajectoriesOptions, played_size, "trajectories."),
+        parse(ObservationsOptions, more_size, "observations.").resolved(),
         load.full_resolution,
         page_options.seed,
     )
-    samples: Arrays = (trajectories, observations, observations_full)
+    samples: Arrays = (played_samples, more_samples, observations_full)
     played = None
     if any(array is not None for array in samples):
-        _check_arrays(*samples, trajectories_kwargs, recording)
+        _check_arrays(*samples, recording)
     elif recording is not None:
         played = recording if isinstance(recording, Recording) else open_recording(recording)
         samples = (*_from_recording(played, plan), None)
@@ -140,7 +179,6 @@ def generate(
     *,
     dry_run: bool = False,
     observations_full: np.ndarray | None = None,
-    observations_kwargs: Any = None,
     other_agent: bool = False,
     **options: Any,
 ) -> Any:
@@ -153,14 +191,29 @@ def generate(
         observations: (M, H, W, C) uint8, varied, to compute features from; or a recording
         dry_run: only measure, and return the forecast; nothing is written
         observations_full: (M, H', W', 3) uint8, to show instead of the observations
-        observations_kwargs: ignored, so that `**ORIGINAL` can be passed
         other_agent: another agent than this one played a recording, on purpose
-        options: see `InterfaceOptions`
+        options: see `InterfaceOptions`; names of understanding-rl-vision and of version 0.1 are accepted
     """
     require(agent, *PLAYING, *EXPLAINING, for_="generate")
     samples = (trajectories, observations, observations_full)
-    chosen = parse(InterfaceOptions, options)
+    translated = translate(options, InterfaceOptions)
+    translated.pop("observations", None)  # the sizes in ORIGINAL
+    chosen = parse(InterfaceOptions, translated)
     return _explain_arrays(agent, samples, output_dir, chosen, dry_run, None, other_agent=other_agent)
+
+
+def _one_of(name: str, value: Any, original: Any) -> Any:
+    """Return the value of an argument, or that of its name in understanding-rl-vision."""
+    if value is not None and original is not None:
+        raise OptionError(f"{name}_kwargs cannot be combined with {name}: leave one of them out")
+    return original if value is None else value
+
+
+def _sizes_or_samples(value: Any, kind: type) -> tuple[Any, Any]:
+    """Return how many samples to collect, and samples that are given instead; one of them is None."""
+    arrays = isinstance(value, Mapping) and not {"observations", "actions", "rewards"}.isdisjoint(value)
+    is_size = isinstance(value, kind) or (isinstance(value, Mapping) and not arrays)
+    return (value, None) if is_size else (None, value)
 
 
 def _from_recording(recording: Recording, plan: SamplingPlan) -> tuple[Trajectories, Observations]:
@@ -172,7 +225,6 @@ def _check_arrays(
     trajectories: object,
     observations: object,
     observations_full: object,
-    trajectories_kwargs: object,
     recording: object,
 ) -> None:
     if recording is not None:
@@ -183,15 +235,13 @@ def _check_arrays(
             f"samples are passed without {' and '.join(missing)}: pass both trajectories and observations, or neither "
             "(rl_clarity.collect returns both)"
         )
-    if trajectories_kwargs:
-        raise OptionError("trajectories_kwargs cannot be combined with trajectories: the agent does not play")
 
 
 def _explain_arrays(
     agent: Agent,
     arrays: Arrays,
     output_dir: Path,
-    options: InterfaceOptions,
+    options: PageOptions,
     dry_run: bool,
     checkpoint: Checkpoint | None,
     recording: Recording | None = None,

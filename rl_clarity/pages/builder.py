@@ -13,7 +13,7 @@ from rl_clarity.analyses.analysis import action_combos, action_groups, describe_
 from rl_clarity.analyses.part import Part
 from rl_clarity.analyses.trajectories import discounts
 from rl_clarity.base.keys import cache_key, code_version, package_versions
-from rl_clarity.base.parsing import parse, path_text, select_options
+from rl_clarity.base.parsing import find_part, parse, path_text
 from rl_clarity.base.registry import option_sources
 from rl_clarity.formats import Checkpoint
 from rl_clarity.jobs.directory import Directory, open_directory
@@ -23,30 +23,20 @@ from rl_clarity.jobs.store import DIRECTORY, WorkStore
 from rl_clarity.jobs.tasks import Results, Task
 from rl_clarity.pages.files import PageFiles, path_in
 from rl_clarity.pages.kinds import PAGE_KINDS
-from rl_clarity.pages.manifest import Manifest, ProvenanceGroup, RecordingInfo, ViewOptions, provenance_group
-from rl_clarity.pages.options import CompareOptions, InterfaceOptions, PageOptions, options_as_data
+from rl_clarity.pages.manifest import Manifest, ProvenanceGroup, RecordingInfo, provenance_group
+from rl_clarity.pages.options import PageOptions, options_as_data
 from rl_clarity.pages.output import Decisive, PageOutput, open_output
 from rl_clarity.pages.results import Page
 from rl_clarity.pages.sections import SectionData
 from rl_clarity.sources.preview import Preview
 from rl_clarity.sources.source import Samples, Source
 
-AnyOptions = InterfaceOptions | CompareOptions | PageOptions
 RECORDINGS = f"{DIRECTORY}/recordings"
 """Folder of the page's directory in which the episodes that agents play for the page are recorded."""
-NOT_DECISIVE = ("overwrite", "analyses", "reference")
+NOT_DECISIVE = ("overwrite", "analyses", "reference.recording")
 """Options that do not decide the page by themselves. Options of further analyses are part of its id with their code, a
 reference with its identity."""
-UNLISTED = {
-    "overwrite",
-    "page_kind",
-    "analyses",
-    "action_combos",
-    "equivalent_actions",
-    "title",
-    "env_name",
-    *ViewOptions.__dataclass_fields__,
-}
+UNLISTED = ("overwrite", "page_kind", "analyses", "action_combos", "equivalent_actions", "title", "env_name")
 """Options that the page's provenance does not list, in addition to the names of subdirectories."""
 
 
@@ -66,7 +56,7 @@ class Member:
 class PageBuilder:
     """Plans, forecasts and builds the page of one or several agents."""
 
-    def __init__(self, members: Sequence[Member], options: AnyOptions) -> None:
+    def __init__(self, members: Sequence[Member], options: PageOptions) -> None:
         """Check the options. Raises OptionError for options that do not fit an agent, before anything is computed."""
         self._members, self._options = members, options
         self._analyses = _analyses(options, _agent_kinds(options))
@@ -117,7 +107,7 @@ class PageBuilder:
             ranks=ranks,
             memory=memory,
             playing=_playing_cost(previews, ranks),
-            single_file=self._options.is_single_file,
+            single_file=self._options.single_file,
         )
         checkpoints = [member.source.checkpoint for member in self._members]
         notes = [note for checkpoint in checkpoints if checkpoint is not None for note in checkpoint.notes]
@@ -204,7 +194,7 @@ class PageBuilder:
                 for number, subject in enumerate(subjects, start=1)
             ],
             sections=[section for part in parts for section in part.sections(results, complete=complete)],
-            view=options.view(),
+            view=options.view.view(),
             numpy_precision=options.numpy_precision,
             provenance=_provenance(subjects, [member.source.checkpoint for member in self._members], options),
             complete=complete,
@@ -212,7 +202,7 @@ class PageBuilder:
         )
 
 
-def decisive(options: AnyOptions) -> Decisive:
+def decisive(options: PageOptions) -> Decisive:
     """Return everything that decides the page in addition to agents and samples, as a function of the buttons of each
     action.
     """
@@ -244,30 +234,29 @@ def _tasks(parts: Sequence[Part]) -> list[Task]:
     return [task for part in parts for task in part.tasks()]
 
 
-def _agent_kinds(options: AnyOptions) -> list[str]:
+def _agent_kinds(options: PageOptions) -> list[str]:
     """Return the kinds of the analyses of each agent, in order."""
     return list(dict.fromkeys([*PAGE_KINDS.get(options.page_kind).analyses, *options.analyses]))
 
 
-def _kinds(options: AnyOptions) -> list[str]:
+def _kinds(options: PageOptions) -> list[str]:
     """Return the kinds of the page's analyses, in order."""
     return [*_agent_kinds(options), *PAGE_KINDS.get(options.page_kind).joint]
 
 
-def _analyses(options: AnyOptions, kinds: Sequence[str]) -> list[tuple[Analysis[Any, SectionData], Any]]:
+def _analyses(options: PageOptions, kinds: Sequence[str]) -> list[tuple[Analysis[Any, SectionData], Any]]:
     """Return the analyses with their options, which are those of the page for built-in analyses."""
     analyses: list[tuple[Analysis[Any, SectionData], Any]] = []
     for kind in kinds:
         analysis = ANALYSES.get(kind)()
-        if isinstance(options, analysis.Options):
-            analyses.append((analysis, select_options(options, analysis.Options)))
-        else:
+        own = find_part(options, analysis.Options)
+        if own is None:
             own = parse(analysis.Options, options.analyses.get(kind), f"analyses.{kind}.")
-            analyses.append((analysis, own))
+        analyses.append((analysis, own))
     return analyses
 
 
-def _plugin_keys(options: AnyOptions) -> dict[str, str]:
+def _plugin_keys(options: PageOptions) -> dict[str, str]:
     """Return a hash of code and options of each analysis of another package, and of other code of packages.
 
     The latter belongs to the kind of page, and to entries of registries that options name. Options that `analyses`
@@ -283,7 +272,7 @@ def _plugin_keys(options: AnyOptions) -> dict[str, str]:
 
 
 def _provenance(
-    subjects: Sequence[Subject], checkpoints: Sequence[Checkpoint | None], page: AnyOptions
+    subjects: Sequence[Subject], checkpoints: Sequence[Checkpoint | None], page: PageOptions
 ) -> list[ProvenanceGroup]:
     """Return the groups of facts about how the page was made."""
     groups, subject = [], subjects[-1]
@@ -309,7 +298,8 @@ def _provenance(
     observation = {name: value for name, value in asdict(subject.info.observation).items() if value is not None}
     groups.append(provenance_group("Agent", {**info, "observation": observation, "gamma": gamma, "lambda": lam}))
     options = options_as_data(page)
-    listed = {k: v for k, v in options.items() if k not in UNLISTED and not k.endswith("_subdir")}
+    names = [name for name in options if not (name in UNLISTED or name.startswith("view.") or name.endswith("_subdir"))]
+    listed = {name: options[name] for name in names}
     groups.append(provenance_group("Options", listed))
     groups.append(provenance_group("Versions", package_versions()))
     return groups

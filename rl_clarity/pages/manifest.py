@@ -14,13 +14,13 @@ from typing import Any, Literal
 from rl_clarity.agents.protocol import FrameRegion
 from rl_clarity.base.errors import ClarityError, OptionError
 from rl_clarity.base.keys import JsonObject, to_plain
-from rl_clarity.base.parsing import check_minimum, check_option, unknown_option
+from rl_clarity.base.parsing import check_minimum, check_option, hidden, unknown_option
 from rl_clarity.pages.files import ChunkName, ExtraImageName, ImageName
 from rl_clarity.pages.schema import as_dicts
 from rl_clarity.pages.sections import Section, StoredSection
 
 FORMAT, VERSION = "rl-clarity-page", 2
-GRAPHS = ("v", "action", "action_group", "advantage")
+GRAPH_COLORS = {"v": "green", "action": "red", "action_group": "orange", "advantage": "blue"}
 _LENGTH = re.compile(r"\d*\.?\d+(em|rem|px|%|vw|vh|ch)")
 _COLOR_CODE = re.compile(r"#([0-9a-fA-F]{3,4}|[0-9a-fA-F]{6}|[0-9a-fA-F]{8})|[a-z]+\([-0-9a-z.,%/ ]+\)")
 
@@ -121,49 +121,33 @@ class Manifest:
 class ViewOptions:
     """Appearance of the page when it opens."""
 
-    video_height: str = "16em"
-    """Height of an observation."""
-    video_width: str = "16em"
-    """Width of an observation."""
-    video_speed: float = 12.0
+    speed: float = 12.0
     """Frames per second during playback."""
-    policy_display_height: str = "2em"
-    """Height of the bar of action probabilities."""
-    policy_display_width: str = "40em"
-    """Width of the bar of action probabilities."""
-    navigator_width: str = "24em"
-    """Width of the playback buttons."""
-    scrubber_height: str = "4em"
-    """Height of the filmstrip."""
-    scrubber_width: str = "48em"
-    """Width of the filmstrip."""
-    scrubber_visible_duration: int = 256
-    """Number of frames that the filmstrip shows at once."""
-    legend_item_height: str = "6em"
-    """Height of a thumbnail."""
-    legend_item_width: str = "6em"
-    """Width of a thumbnail."""
-    feature_viewer_height: str = "40em"
-    """Height of the image in the feature viewer."""
-    feature_viewer_width: str = "40em"
-    """Width of the image in the feature viewer."""
     attribution_weight: float = 0.9
     """Opacity of attribution over the observation."""
     attribution_colors: Literal["strongest", "mixed"] = "strongest"
-    """Color of a position: `strongest` for that of its strongest feature, `mixed` for a mixture of all hues. With
-    `mixed` the page opens as in understanding-rl-vision, without the residual and with logits as outputs."""
-    graph_colors: Mapping[str, str] = field(
-        default_factory=lambda: {"v": "green", "action": "red", "action_group": "orange", "advantage": "blue"}
-    )
-    """Colors of the graphs below the filmstrip."""
-    trajectory_color: str = "blue"
-    """Color of the selected trajectory."""
-    attr_single_channels: bool = True
+    """Color of a position: that of its strongest feature, or all hues `mixed`. With the latter the page opens as in
+    understanding-rl-vision: without the rest, and with logits as outputs."""
+    single_channels: bool = True
     """Isolate single features by hovering over them."""
+    video_height: str = hidden("16em")
+    video_width: str = hidden("16em")
+    policy_display_height: str = hidden("2em")
+    policy_display_width: str = hidden("40em")
+    navigator_width: str = hidden("24em")
+    scrubber_height: str = hidden("4em")
+    scrubber_width: str = hidden("48em")
+    scrubber_visible_duration: int = hidden(256)
+    legend_item_height: str = hidden("6em")
+    legend_item_width: str = hidden("6em")
+    feature_viewer_height: str = hidden("40em")
+    feature_viewer_width: str = hidden("40em")
+    graph_colors: Mapping[str, str] = hidden(GRAPH_COLORS)
+    trajectory_color: str = hidden("blue")
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "scrubber_visible_duration")
-        check_option(self, "video_speed", 0 < self.video_speed < float("inf"), "must be a number above 0")
+        check_option(self, "speed", 0 < self.speed < float("inf"), "must be a number above 0")
         for name in VIEW_LENGTHS:
             valid = bool(_LENGTH.fullmatch(getattr(self, name)))
             check_option(self, name, valid, "must be a length, such as '16em' or '200px'")
@@ -174,14 +158,14 @@ class ViewOptions:
         known = ("strongest", "mixed")
         check_option(self, "attribution_colors", self.attribution_colors in known, "must be 'strongest' or 'mixed'")
         for key in self.graph_colors:
-            if key not in GRAPHS:
-                raise unknown_option(f"graph_colors.{key}", GRAPHS)
+            if key not in GRAPH_COLORS:
+                raise unknown_option(f"graph_colors.{key}", [*GRAPH_COLORS])
 
     def view(self) -> dict[str, object]:
         """Return the field `view` of the manifest."""
         view = {field.name: getattr(self, field.name) for field in dataclasses.fields(ViewOptions)}
-        view["single_channels"] = view.pop("attr_single_channels")
-        return {**view, "graph_colors": {**ViewOptions().graph_colors, **self.graph_colors}}
+        view["video_speed"] = view.pop("speed")
+        return {**view, "graph_colors": {**GRAPH_COLORS, **self.graph_colors}}
 
 
 VIEW_LENGTHS = tuple(name for name in ViewOptions.__dataclass_fields__ if name.endswith(("_height", "_width")))

@@ -1,13 +1,12 @@
-"""All options of `run`, `generate` and `compare`, combined from those of each analysis and each part of the page.
+"""Options of the pages of `run`, `generate`, `check` and `compare`: a field for each analysis, and the page itself.
 
-Names, meanings and defaults are those of `understanding-rl-vision`, except for the few in `ORIGINAL`, which cost more
-time there and are no more accurate (`python -m benchmarks.accuracy`).
+Defaults are those of `understanding-rl-vision`, except for the few in `ORIGINAL`, which cost more time there and are no
+more accurate (`python -m benchmarks.accuracy`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import types
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,9 +16,9 @@ from rl_clarity.analyses.analysis import SubjectOptions
 from rl_clarity.analyses.attribution.files import AttributionOptions
 from rl_clarity.analyses.behavior import BehaviorOptions
 from rl_clarity.analyses.checkpoints import ReferenceOptions
-from rl_clarity.analyses.feature_names import FeatureNameOptions
-from rl_clarity.analyses.features import ExampleOptions, FeatureOptions, check_defaults
-from rl_clarity.analyses.layers import LayersOptions, ReductionOptions
+from rl_clarity.analyses.checks import ChecksOptions
+from rl_clarity.analyses.features import ExampleOptions, FeatureOptions
+from rl_clarity.analyses.layers import LayersOptions
 from rl_clarity.analyses.saliency import SaliencyOptions
 from rl_clarity.analyses.state_map import StateMapOptions
 from rl_clarity.analyses.trajectories import AdvantageOptions, TrajectoryPageOptions
@@ -27,137 +26,81 @@ from rl_clarity.base.keys import to_plain
 from rl_clarity.base.parsing import check_option
 from rl_clarity.base.registry import source_hash
 from rl_clarity.pages.manifest import ViewOptions
+from rl_clarity.pages.original_options import ORIGINAL
 from rl_clarity.pages.output import OutputOptions
 from rl_clarity.recordings.options import GamesOptions, LoadOptions, ObservationsOptions, TrajectoriesOptions
 
 
 @dataclass(frozen=True)
-class AnalysesOptions:
-    """What the page consists of."""
+class PageOptions(OutputOptions, SubjectOptions):
+    """Options of a page of any kind."""
 
     page_kind: str = "agent"
     """Kind of the page, which decides its analyses."""
     analyses: Mapping[str, Any] = field(default_factory=dict)
     """More analyses to run, by name, with the options of each."""
-
-
-@dataclass(frozen=True)
-class PageOptions(ViewOptions, OutputOptions, TrajectoryPageOptions, AdvantageOptions, AnalysesOptions, SubjectOptions):
-    """Options of a page of any kind that has trajectories."""
-
-
-PARTS = (
-    *(SubjectOptions, AnalysesOptions, LayersOptions, AdvantageOptions, TrajectoryPageOptions, ReductionOptions),
-    *(FeatureOptions, ExampleOptions, FeatureNameOptions, AttributionOptions, AblationOptions, BehaviorOptions),
-    *(SaliencyOptions, StateMapOptions, OutputOptions, ViewOptions),
-)
-"""The classes that `InterfaceOptions` combines, in the order of the documentation."""
-
-
-FUNCTIONS = ("action_group_fns", "causal_cause")
-"""Options that are functions."""
-
-
-@dataclass(frozen=True)
-class InterfaceOptions(
-    ViewOptions,
-    OutputOptions,
-    StateMapOptions,
-    SaliencyOptions,
-    BehaviorOptions,
-    AblationOptions,
-    AttributionOptions,
-    FeatureNameOptions,
-    ExampleOptions,
-    FeatureOptions,
-    ReductionOptions,
-    TrajectoryPageOptions,
-    AdvantageOptions,
-    LayersOptions,
-    AnalysesOptions,
-    SubjectOptions,
-):
-    """Options of the page and of everything that is computed for it."""
+    advantages: AdvantageOptions = field(default_factory=AdvantageOptions)
+    filmstrip: TrajectoryPageOptions = field(default_factory=TrajectoryPageOptions)
+    view: ViewOptions = field(default_factory=ViewOptions)
 
     def __post_init__(self) -> None:
-        for part in PARTS:
-            getattr(part, "__post_init__", lambda options: None)(self)
-        check_defaults(self, self)
-
-
-COMPARE_PARTS = (
-    *(
-        SubjectOptions,
-        GamesOptions,
-        ReferenceOptions,
-        SaliencyOptions,
-        AnalysesOptions,
-        AdvantageOptions,
-        TrajectoryPageOptions,
-    ),
-    *(OutputOptions, ViewOptions),
-)
-"""The classes that `CompareOptions` combines, in the order of the documentation."""
+        SubjectOptions.__post_init__(self)
+        OutputOptions.__post_init__(self)
 
 
 @dataclass(frozen=True)
-class CompareOptions(
-    ViewOptions,
-    OutputOptions,
-    TrajectoryPageOptions,
-    AdvantageOptions,
-    AnalysesOptions,
-    SaliencyOptions,
-    ReferenceOptions,
-    GamesOptions,
-    SubjectOptions,
-):
+class InterfaceOptions(PageOptions):
+    """Options of the page of an agent."""
+
+    layers: LayersOptions = field(default_factory=LayersOptions)
+    attribution: AttributionOptions = field(default_factory=AttributionOptions)
+    features: FeatureOptions = field(default_factory=FeatureOptions)
+    examples: ExampleOptions = field(default_factory=ExampleOptions)
+    ablation: AblationOptions = field(default_factory=AblationOptions)
+    behavior: BehaviorOptions = field(default_factory=BehaviorOptions)
+    saliency: SaliencyOptions = field(default_factory=SaliencyOptions)
+    state_map: StateMapOptions = field(default_factory=StateMapOptions)
+
+
+@dataclass(frozen=True)
+class CheckOptions(PageOptions):
+    """Options of the page of sanity checks."""
+
+    page_kind: str = "check"
+    """Kind of the page, which decides its analyses."""
+    checks: ChecksOptions = field(default_factory=ChecksOptions)
+
+
+@dataclass(frozen=True)
+class CompareOptions(PageOptions):
     """Options of a page that compares the checkpoints of a training."""
 
     page_kind: str = "training"
     """Kind of the page, which decides its analyses."""
-    saliency: tuple[str, ...] = ("perturbation",)
-    """Methods of saliency maps; the page compares the maps of the first."""
+    play: GamesOptions = field(default_factory=GamesOptions)
+    reference: ReferenceOptions = field(default_factory=ReferenceOptions)
+    saliency: SaliencyOptions = field(default_factory=lambda: SaliencyOptions(methods=("perturbation",)))
 
     def __post_init__(self) -> None:
-        for part in COMPARE_PARTS:
-            getattr(part, "__post_init__", lambda options: None)(self)
-        played = self.reference_episode <= self.episodes
-        check_option(self, "reference_episode", played, f"must be at most episodes={self.episodes}")
+        super().__post_init__()
+        played = self.reference.episode <= self.play.episodes
+        check_option(self, "reference", played, f"must be of an episode up to play.episodes={self.play.episodes}")
 
 
-def options_as_data(options: InterfaceOptions | CompareOptions | PageOptions) -> dict[str, Any]:
-    """The options as JSON; predicates on combos are left out, as the groups they select are recorded elsewhere.
+def options_as_data(options: object) -> dict[str, Any]:
+    """Return the options as JSON, by their full name; a function is a hash of its code.
 
-    A function that names causes is a hash of its code.
+    Predicates on combos are left out, as the groups they select are recorded elsewhere.
     """
-    names = (one.name for one in dataclasses.fields(options) if one.name not in FUNCTIONS)
-    values = {name: to_plain(getattr(options, name)) for name in names}
-    if isinstance(options, InterfaceOptions):
-        cause = options.causal_cause
-        values["causal_cause"] = None if cause is None else source_hash(cause)
+    values: dict[str, Any] = {}
+    for one in dataclasses.fields(options):  # type: ignore[arg-type]
+        value = getattr(options, one.name)
+        if dataclasses.is_dataclass(value):
+            values |= {f"{one.name}.{name}": item for name, item in options_as_data(value).items()}
+        elif one.name != "action_group_fns":
+            values[one.name] = source_hash(value) if callable(value) else to_plain(value)
     return values
 
-
-ORIGINAL: Mapping[str, Any] = types.MappingProxyType(
-    {
-        "observations_kwargs": types.MappingProxyType(
-            {"num_envs": 32, "num_obs": 128, "obs_every": 128, "bfloat16": False}
-        ),
-        "layer_kwargs": types.MappingProxyType({"op_is_one_of": ("relu",)}),
-        "attr_integrate_steps": 10,
-        "attr_quadrature": "riemann",
-        "attr_linear_prefix": False,
-        "nmf_attr_opts": types.MappingProxyType({"integrate_steps": 10}),
-        "nmf_fit_observations": None,
-        "nmf_held_out": 0,
-        "vis_subdiv_mults": (0.25, 0.5, 1, 2),
-        "vis_subdiv_mult_default": 1,
-        "ablation_every": None,
-        "attribution_colors": "mixed",
-    }
-)
-"""Settings of `understanding-rl-vision` where ours differ: `run(checkpoint, output_dir, **ORIGINAL)`."""
 
 CHECKED_TRAJECTORIES = TrajectoriesOptions(num_envs=8, num_steps=128)
 """Play that saliency methods are checked on, by default."""
@@ -165,6 +108,7 @@ CHECKED_TRAJECTORIES = TrajectoriesOptions(num_envs=8, num_steps=128)
 __all__ = [
     "CHECKED_TRAJECTORIES",
     "ORIGINAL",
+    "CheckOptions",
     "CompareOptions",
     "InterfaceOptions",
     "LoadOptions",

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rl_clarity.base.errors import ClarityError, OutputError
 from rl_clarity.base.keys import JsonObject, as_json, cache_key, code_version
-from rl_clarity.base.parsing import check_minimum, check_option
+from rl_clarity.base.parsing import check_minimum, check_option, hidden
 from rl_clarity.jobs.communicator import Communicator
 from rl_clarity.jobs.directory import Checksum, Directory, is_name, open_directory, remove_empty_folders
 from rl_clarity.jobs.job import RUN_LOG
@@ -49,27 +49,20 @@ each action."""
 class OutputOptions:
     """Options of how the page is written."""
 
-    numpy_precision: int = 6
-    """Significant figures of numbers in the page."""
     inline_js: bool = True
     """Put the script into the page instead of beside it."""
-    inline_large_json: bool | None = None
-    """Name of `single_file` in understanding-rl-vision."""
     single_file: bool = False
     """Put everything into one HTML file."""
     overwrite: bool = False
     """Replace a page that is already in the output directory, and other files that have the names of its files. Files
     of earlier runs are checked by their contents."""
+    numpy_precision: int = hidden(6)
+    """Significant figures of numbers in the page."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "numpy_precision")
         valid = self.numpy_precision <= MAX_PRECISION
         check_option(self, "numpy_precision", valid, f"must be at most {MAX_PRECISION}")
-
-    @property
-    def is_single_file(self) -> bool:
-        """Whether everything goes into one HTML file."""
-        return self.single_file or bool(self.inline_large_json)
 
 
 @dataclass(frozen=True)
@@ -128,9 +121,9 @@ class PageOutput:
     def write(self, manifest: Manifest, tasks: Iterable[str]) -> None:
         """Write the document after all other files are written, then remove files that do not belong to the page."""
         options, directory = self.options, self.directory
-        files = {} if options.is_single_file else self.store.written(tasks)
+        files = {} if options.single_file else self.store.written(tasks)
         kept = {*files, FILES} if files else set()
-        if not (options.inline_js or options.is_single_file):
+        if not (options.inline_js or options.single_file):
             kept.add(SCRIPT)
         for name in sorted(_read_names(directory, LEFTOVERS) - kept):
             if is_name(name):
@@ -143,7 +136,7 @@ class PageOutput:
             files[SCRIPT] = directory.checksum(SCRIPT)
         if files:
             directory.write(FILES, as_json(files).encode())
-        if options.is_single_file:
+        if options.single_file:
             self._remove_parts()
 
     def updater(self, manifest: Callable[[Results], Manifest], tasks: Sequence[Task]) -> Callable[[], None]:
@@ -170,7 +163,7 @@ class PageOutput:
             self.directory,
             manifest,
             inline_js=options.inline_js,
-            single_file=options.is_single_file,
+            single_file=options.single_file,
             data=self.data,
             present=present,
         )
@@ -201,10 +194,10 @@ def open_output(
         raise OutputError("the output directory is empty: give a directory, '.' for the current one")
     directory = open_directory(os.fspath(output_dir))
     key = cache_key([made_from, code_version()])
-    data = open_directory(f"{directory.location}/{PARTS}") if options.is_single_file else directory
+    data = open_directory(f"{directory.location}/{PARTS}") if options.single_file else directory
     files = PageFiles(data, writable=[path_in(folder, "*") for folder in folders])
     writes = [PAGE, RUN_LOG]
-    if not options.is_single_file:
+    if not options.single_file:
         writes += [*files.writable, *([] if options.inline_js else [SCRIPT])]
     finished, damaged = False, set[str]()
     if ranks.rank == 0:
@@ -273,7 +266,7 @@ def _is_finished(directory: Directory, page_id: str, options: OutputOptions) -> 
         return False
     if not manifest.get("complete") or manifest.get("id") != page_id or not is_intact(document):
         return False
-    if options.is_single_file:
+    if options.single_file:
         return True
     files, sizes = read_checksums(directory), directory.sizes()
     if not files or any(sizes.get(name) != checksum.size for name, checksum in files.items()):

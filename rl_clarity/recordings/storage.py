@@ -242,5 +242,5 @@ def _lock(folder: Path) -> TextIO:
     except BlockingIOError as error:
         raise SamplesError(
             f"another run is writing samples to {folder}; wait for it, or save these samples elsewhere: "
-            "temp_files=True in load_kwargs (--load.temp-files), or another path"
+            'load={"temp_files": True} (--load.temp-files), or another path'
         ) from error

@@ -241,7 +241,7 @@ def publish(
     if title == ".":  # the recording itself, without a log directory
         title = location.rstrip("/").rpartition("/")[2]
     identity = [[one.identity, one.rows, _explanation_facts(one), one.run.error] for one in chosen]
-    values = [title, chosen_options.numpy_precision, chosen_options.inline_js, chosen_options.is_single_file]
+    values = [title, chosen_options.numpy_precision, chosen_options.inline_js, chosen_options.single_file]
     with team() as workers:
         folders = [f"run-{one.run.number}" for one in chosen]
         output = open_output(output_dir, chosen_options, [KIND, identity], lambda _: values, folders, workers.ranks)

@@ -8,12 +8,11 @@ import numpy as np
 
 from rl_clarity.analyses import Subject
 from rl_clarity.analyses.analysis import describe_agent
-from rl_clarity.base.parsing import parse
 from rl_clarity.jobs.forecast import CountingDirectory
 from rl_clarity.pages.files import PageFiles
-from rl_clarity.pages.options import InterfaceOptions
 from rl_clarity.recordings.samples import Observations, Trajectories
 from tests.fakes import TinyAgent
+from tests.page_options import page_options
 
 
 def make_subject(agent: TinyAgent | None = None, metadata: dict[str, Any] | None = None, **options: Any) -> Subject:
@@ -24,7 +23,7 @@ def make_subject(agent: TinyAgent | None = None, metadata: dict[str, Any] | None
     observations = np.zeros(shape, np.uint8)
     zeros = np.zeros((1, 2))
     trajectories = Trajectories(observations, zeros, zeros, zeros.astype(bool), **heads)
-    parsed = parse(InterfaceOptions, options)
+    parsed = page_options(**options)
     return Subject(
         agent=agent,
         info=describe_agent(agent, trajectories, metadata or {}, parsed),

@@ -11,7 +11,7 @@ import pytest
 import rl_clarity
 from rl_clarity.analyses.analysis import action_groups, action_label, describe_agent
 from rl_clarity.analyses.attribution.analysis import attributed_outputs, scores_to_compute
-from rl_clarity.analyses.layers import LayerOptions, page_layers
+from rl_clarity.analyses.layers import LayersOptions, page_layers
 from rl_clarity.analyses.trajectories import discounts
 from rl_clarity.base.errors import OptionError
 from rl_clarity.pages.options import InterfaceOptions
@@ -133,7 +133,7 @@ def test_layers_of_a_sequential_module_are_labeled_by_their_kind() -> None:
     agent = rl_clarity.TorchAgent(module, (16, 16, 3))
     labels = {layer.name: layer.label for layer in page_layers(agent, InterfaceOptions())}
     assert labels == {"features.1": "relu 1 (8 channels)", "features.3": "relu 3 (6 channels)"}
-    convolutions = InterfaceOptions(layer_kwargs=LayerOptions(op_is_one_of=("conv2d",), bottleneck_only=False))
+    convolutions = InterfaceOptions(layers=LayersOptions(op_is_one_of=("conv2d",), bottleneck_only=False))
     assert [layer.label for layer in page_layers(agent, convolutions)] == ["conv 0 (8 channels)", "conv 2 (6 channels)"]
     assert {layer.label for layer in page_layers(TinyAgent(), InterfaceOptions())} == {None}
 

@@ -14,11 +14,13 @@ import pytest
 from rl_clarity.analyses import feature_fit
 from rl_clarity.analyses.attribution.integrated_gradients import Attribution
 from rl_clarity.analyses.feature_fit import LayerFeatures, divide_observations, fit_reduction
+from rl_clarity.analyses.layers import ReductionOptions
 from rl_clarity.base.errors import OptionError
-from rl_clarity.base.parsing import parse, select_options
+from rl_clarity.base.parsing import find_part
 from rl_clarity.base.threads import in_threads
-from rl_clarity.pages.options import ORIGINAL, InterfaceOptions
+from rl_clarity.pages.options import ORIGINAL
 from rl_clarity.reduction import ChannelReduction
+from tests.page_options import page_options
 
 BLOCKS = np.kron(np.eye(4), np.ones((1, 3))).astype(np.float32)
 """Four components of three channels each."""
@@ -33,7 +35,7 @@ def attribution(rng: np.random.Generator, strengths: tuple[float, ...] = (8, 4, 
 
 @pytest.mark.parametrize(("count", "fit"), [(3072, 1024), (32, 24), (100, None), (3, None)])
 def test_a_tenth_of_the_observations_is_held_out(count: int, fit: int | None) -> None:
-    chosen, apart = divide_observations(InterfaceOptions(nmf_fit_observations=fit), count)
+    chosen, apart = divide_observations(ReductionOptions(fit_observations=fit), count)
     assert len(apart) == max(1, count // 10)
     assert len(chosen) == min(fit or count, count - len(apart))
     assert not set(chosen) & set(apart)
@@ -41,12 +43,12 @@ def test_a_tenth_of_the_observations_is_held_out(count: int, fit: int | None) ->
 
 
 def test_a_single_observation_is_fitted() -> None:
-    chosen, apart = divide_observations(InterfaceOptions(), 1)
+    chosen, apart = divide_observations(ReductionOptions(), 1)
     assert (chosen.tolist(), apart.tolist()) == ([0], [])
 
 
 def test_the_original_fits_to_all_observations() -> None:
-    options = parse(InterfaceOptions, {k: v for k, v in ORIGINAL.items() if k != "observations_kwargs"})
+    options = page_options(**{k: v for k, v in ORIGINAL.items() if k != "observations_kwargs"}).features
     chosen, apart = divide_observations(options, 50)
     assert chosen.tolist() == list(range(50))
     assert len(apart) == 0
@@ -70,7 +72,7 @@ def test_the_next_component_is_the_strongest_of_the_remaining_ones(rng: np.rando
 @pytest.mark.parametrize(("share", "features"), [(0.5, 1), (0.75, 2), (0.9, 3), (0.99, 4), (1.0, 6)])
 def test_as_few_features_as_cover_enough(rng: np.random.Generator, share: float, features: int) -> None:
     values = attribution(rng)
-    options = InterfaceOptions(nmf_features="auto", nmf_coverage=share)
+    options = ReductionOptions(count="auto", coverage=share)
     if share == 1:
         values = values + rng.normal(0, 0.5, values.shape).astype(np.float32)
     assert len(fit_reduction(values, options, 6, values, seed=0).components) == features
@@ -86,22 +88,21 @@ def test_activations_count_on_both_sides_as_much_as_they_are_attributed() -> Non
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"nmf_features": "all"}, "nmf_features='all' must be a number or 'auto'"),
-        ({"nmf_features": 2.5}, "nmf_features=2.5 must be an integer"),
-        ({"nmf_features": 0}, "nmf_features=0 must be at least 1"),
-        ({"nmf_coverage": 0}, "nmf_coverage=0.0 must be above 0 and at most 1"),
-        ({"nmf_held_out": 1}, "nmf_held_out=1.0 must be from 0 to below 1"),
+        ({"nmf_features": "all"}, "features.count='all' must be a number or 'auto'"),
+        ({"nmf_features": 2.5}, "features.count=2.5 must be an integer"),
+        ({"nmf_features": 0}, "features.count=0 must be at least 1"),
+        ({"nmf_coverage": 0}, "features.coverage=0.0 must be above 0 and at most 1"),
+        ({"nmf_held_out": 1}, "features.held_out=1.0 must be from 0 to below 1"),
     ],
 )
 def test_invalid_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        parse(InterfaceOptions, options)
+        page_options(**options)
 
 
 def test_the_number_of_features_may_be_automatic() -> None:
-    options = parse(InterfaceOptions, {"nmf_features": "auto"})
-    assert options.nmf_features == "auto"
-    assert parse(InterfaceOptions, {"nmf_features": np.int64(3)}).nmf_features == 3
+    assert page_options(nmf_features="auto").features.count == "auto"
+    assert page_options(nmf_features=np.int64(3)).features.count == 3
 
 
 @pytest.fixture
@@ -123,9 +124,9 @@ def test_a_fit_keeps_no_more_attribution_in_memory_than_it_needs(
     monkeypatch.setattr(feature_fit, "stability", lambda *arguments: np.ones(8))
     monkeypatch.setattr(feature_fit, "FIT_POSITIONS", 4 * count)
     monkeypatch.setattr(feature_fit, "ERROR_OBSERVATIONS", 8)
-    page = InterfaceOptions(nmf_held_out=0)
+    page = page_options(nmf_held_out=0)
     subject: Any = SimpleNamespace(
-        agent=None, options=page, options_of=partial(select_options, page), observations=SimpleNamespace()
+        agent=None, options=page, options_of=partial(find_part, page), observations=SimpleNamespace()
     )
     subject.observations.observations = np.zeros((count, 1))
     layer: Any = SimpleNamespace(shape=shape, channels=8)

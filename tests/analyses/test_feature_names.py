@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from rl_clarity.analyses.feature_names import check_feature_names, layer_feature_names
+from rl_clarity.analyses.feature_names import FeatureNameOptions, check_feature_names, layer_feature_names
 from rl_clarity.analyses.layers import PageLayer
 from rl_clarity.base.errors import OptionError
-from rl_clarity.base.parsing import parse
 from rl_clarity.cli.option_types import parse_feature_names
-from rl_clarity.pages.options import InterfaceOptions
+from tests.page_options import page_options
 
 LAYERS = (
     PageLayer("input", "input", "input", (8, 8, 3), 3, is_input=True),
@@ -19,8 +18,8 @@ LAYERS = (
 )
 
 
-def parsed(names: Any) -> InterfaceOptions:
-    return parse(InterfaceOptions, {"feature_names": names})
+def parsed(names: Any) -> FeatureNameOptions:
+    return page_options(feature_names=names).features
 
 
 @pytest.mark.parametrize("layer", ["2 b", "2-b", "conv/2 b/Relu"])
@@ -31,7 +30,7 @@ def test_names_by_layer_and_number(layer: str) -> None:
 
 
 def test_no_names() -> None:
-    options = InterfaceOptions()
+    options = FeatureNameOptions()
     check_feature_names(options, LAYERS)
     assert layer_feature_names(options, LAYERS[1]) == [None] * 3
 
@@ -39,18 +38,18 @@ def test_no_names() -> None:
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        ({"2 b": {1: "x" * 61}}, r"feature_names\['2 b'\]\[1\]='xxxxxxxxxxxxxxxxxxxx...' has 61 characters"),
-        ({"2 b": {1: "a\nb"}}, r"feature_names\['2 b'\]\[1\]='a\\nb' has control characters"),
+        ({"2 b": {1: "x" * 61}}, r"features.names\['2 b'\]\[1\]='xxxxxxxxxxxxxxxxxxxx...' has 61 characters"),
+        ({"2 b": {1: "a\nb"}}, r"features.names\['2 b'\]\[1\]='a\\nb' has control characters"),
         ({"2 b": {1: "a\u202eb"}}, "has control characters"),
-        ({"2 b": {1: " "}}, r"feature_names\['2 b'\]\[1\]=' ' must be a name"),
-        ({"2 b": {1: 3}}, r"feature_names\['2 b'\]\[1\]=3 must be a name, as text"),
-        ({"2 b": ["coin"]}, r"feature_names\['2 b'\]=\['coin'\] must be a dict"),
+        ({"2 b": {1: " "}}, r"features.names\['2 b'\]\[1\]=' ' must be a name"),
+        ({"2 b": {1: 3}}, r"features.names\['2 b'\]\[1\]=3 must be a name, as text"),
+        ({"2 b": ["coin"]}, r"features.names\['2 b'\]=\['coin'\] must be a dict"),
         ({"2 b": {0: "coin"}}, "layer 2 b has features 1 to 3, not 0"),
         ({"2 b": {4: "coin"}}, "layer 2 b has features 1 to 3, not 4"),
         ({"2 b": {"one": "coin"}}, "layer 2 b has features 1 to 3, not 'one'"),
         ({"9z": {1: "coin"}}, "the page explains no layer '9z'; its layers are 2 b"),
         ({"input": {1: "coin"}}, "the page explains no layer 'input'; its layers are 2 b"),
-        ("coin", "feature_names='coin' must be a dict"),
+        ("coin", "features.names='coin' must be a dict"),
     ],
 )
 def test_wrong_names_are_refused_in_one_line(names: Any, message: str) -> None:

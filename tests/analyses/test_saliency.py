@@ -13,10 +13,9 @@ from rl_clarity.analyses.analysis import describe_agent
 from rl_clarity.analyses.attribution.perturbation import PerturbationGrid, perturbation_saliency
 from rl_clarity.analyses.saliency import METHODS, compute_maps, frames_with_map, grid_centers, map_arrays
 from rl_clarity.base.errors import ClarityError, OptionError
-from rl_clarity.base.parsing import parse
-from rl_clarity.pages.options import InterfaceOptions
 from rl_clarity.recordings.samples import Trajectories
 from tests.fakes import TinyAgent
+from tests.page_options import page_options
 
 RNG = np.random.default_rng(0)
 SHAPE = (16, 16, 3)
@@ -148,16 +147,18 @@ def test_forecast_counts_maps(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"saliency": ["jakobian"]}, "saliency='jakobian' is not one of perturbation, signed_perturbation, jacobian"),
-        ({"saliency": "jacobian"}, "saliency='jacobian' must be a sequence"),
-        ({"saliency_every": 0}, "saliency_every=0 must be from 1 to 64"),
-        ({"saliency_every": 65}, "saliency_every=65 must be from 1 to 64"),
-        ({"saliency_subdir": "../maps"}, "saliency_subdir='../maps' must be a folder"),
+        (
+            {"saliency": ["jakobian"]},
+            "saliency.methods='jakobian' is not one of perturbation, signed_perturbation",
+        ),
+        ({"saliency": "jacobian"}, "saliency.methods='jacobian' must be a sequence"),
+        ({"saliency_every": 0}, "saliency.every=0 must be from 1 to 64"),
+        ({"saliency_every": 65}, "saliency.every=65 must be from 1 to 64"),
     ],
 )
 def test_wrong_options(options: Any, message: str) -> None:
     with pytest.raises(OptionError) as error:
-        parse(InterfaceOptions, options)
+        page_options(**options)
     assert message in str(error.value)
 
 
@@ -223,7 +224,7 @@ def test_frames_are_aligned_with_the_region_that_observations_show() -> None:
     zeros = np.zeros((1, 4))
     logits = np.zeros((1, 4, 15), np.float32)
     played = Trajectories(observations, zeros, zeros, zeros == 1, policy_logits=logits, observations_full=frames)
-    options = parse(InterfaceOptions, {})
+    options = page_options()
     info = describe_agent(agent, played, {}, options).observation
     assert (info.aligned, info.region) == (True, (0.5, 0.0, 1.0, 1.0))
     other: Any = TinyAgent(observation_shape=(16, 16, 3))

@@ -12,10 +12,9 @@ import rl_clarity
 from rl_clarity.analyses import state_map
 from rl_clarity.analyses.state_map import find_source, map_colors
 from rl_clarity.base.errors import ClarityError, OptionError
-from rl_clarity.base.parsing import parse
-from rl_clarity.pages.options import InterfaceOptions
 from rl_clarity.recordings.samples import Trajectories
 from tests.fakes import TinyAgent
+from tests.page_options import page_options
 
 SHAPE = (16, 16, 3)
 STEPS = 20
@@ -82,13 +81,13 @@ def test_an_unknown_layer_is_refused_before_anything_is_computed(tmp_path: Path)
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"state_map_methods": ["som"]}, "state_map_methods='som' is not one of tsne, pca, umap"),
-        ({"state_map_perplexity": 0}, "state_map_perplexity=0.0 must be at least 1"),
+        ({"state_map_methods": ["som"]}, "state_map.methods='som' is not one of tsne, pca, umap"),
+        ({"state_map_perplexity": 0}, "state_map.perplexity=0.0 must be at least 1"),
     ],
 )
 def test_invalid_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        parse(InterfaceOptions, options)
+        page_options(**options)
 
 
 def test_long_play_is_thinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ from rl_clarity.base.errors import OptionError
 from rl_clarity.base.parsing import parse
 from rl_clarity.base.renamed import RENAMED_OPTIONS, RenamedAttribute, renamed_arguments
 from rl_clarity.cli.arguments import parse_arguments
-from rl_clarity.pages.memory_options import MemoryOptions
 from rl_clarity.recordings.episode import Episode
 from rl_clarity.world_models.options import FitOptions
 
@@ -51,21 +50,21 @@ def test_an_old_argument_is_passed_under_its_new_name() -> None:
 
 
 def test_old_options_set_the_new_ones() -> None:
-    with pytest.warns(DeprecationWarning, match="option 'stretches' is deprecated; use 'windows'"):
-        assert parse(WindowOptions, {"stretches": 7}) == WindowOptions(windows=7)
-    known = {*MemoryOptions.__dataclass_fields__, *FitOptions.__dataclass_fields__}
+    with pytest.warns(DeprecationWarning, match="option 'film_interval' is deprecated; use 'clip_interval'"):
+        assert parse(FitOptions, {"film_interval": 7}) == FitOptions(clip_interval=7)
+    known = {*FitOptions.__dataclass_fields__}
     assert known.isdisjoint(RENAMED_OPTIONS)
     assert known.issuperset(RENAMED_OPTIONS.values())
 
 
 def test_options_of_other_classes_are_not_renamed() -> None:
-    with pytest.raises(OptionError, match="unknown option 'films'"):
-        parse(WindowOptions, {"films": 7})
+    with pytest.raises(OptionError, match="unknown option 'film_interval'"):
+        parse(WindowOptions, {"film_interval": 7})
 
 
 def test_commands_take_options_by_their_old_names() -> None:
-    words = ["memory", "agent.jd", "page"]
-    assert parse_arguments([*words, "--stretches", "7"]) == parse_arguments([*words, "--windows", "7"])
+    words = ["simulate", "agent.jd", "recording", "out"]
+    assert parse_arguments([*words, "--film-interval", "7"]) == parse_arguments([*words, "--clip-interval", "7"])
 
 
 def test_logits_of_an_episode_have_an_old_name() -> None:

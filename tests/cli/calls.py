@@ -8,7 +8,7 @@ from typing import Any
 from _pytest.capture import CaptureResult
 
 SMALL = [
-    *("--layer-kwargs.name-contains-one-of", "Relu_2", "--trajectories.num-envs", "2"),
+    *("--layers.name-contains-one-of", "Relu_2", "--trajectories.num-envs", "2"),
     *("--trajectories.num-steps", "10"),
     *("--observations.num-envs", "2", "--observations.num-obs", "4", "--observations.obs-every", "2"),
 ]

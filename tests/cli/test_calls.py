@@ -56,7 +56,7 @@ def test_help_of_run_lists_options(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["run", "--help"])
     printed = capsys.readouterr().out
-    for option in ("--attr-policy", "--nmf-attr-opts.integrate-steps", "--load.temp-files", "--force", "--video-speed"):
+    for option in ("--attribution.policy", "--features.count", "--load.temp-files", "--force", "--view.speed"):
         assert option in printed
     for hidden in ("--action-group-fns", "--overwrite", "--load.metadata ", "{None}|STR"):
         assert hidden not in printed
@@ -98,16 +98,19 @@ def test_usage_errors_exit_with_2(arguments: list[str], capsys: pytest.CaptureFi
     ("call", "message"),
     [
         ("run a.jd out --batch-size 0", "batch_size=0 must be at least 1"),
-        ("run a.jd out --trajectories.num-envs 0", "num_envs=0 must be at least 1"),
-        ("run a.jd out --original --observations.num-obs 0", "num_obs=0 must be at least 1"),
-        ("run a.jd out --nmf-attr-opts.integrate-steps 0", "integrate_steps=0 must be at least 1"),
+        ("run a.jd out --trajectories.num-envs 0", "trajectories.num_envs=0 must be at least 1"),
+        ("run a.jd out --original --observations.num-obs 0", "observations.num_obs=0 must be at least 1"),
+        ("run a.jd out --attribution.steps 0", "attribution.steps=0 must be at least 1"),
         ("run a.jd out --load.metadata gamma", "metadata 'gamma' has no value: write gamma VALUE, or gamma=VALUE"),
         ("train out --env-name coinrun --gamma 2", "gamma=2.0 must be from 0 to 1"),
         ("evaluate a.jd --episodes 0", "episodes=0 must be at least 1"),
         ("evaluate a.jd --max-steps -1", "max_steps=-1 must be at least 1"),
         ("evaluate a.jd --seed 5000000000", "seed=5000000000 must be at most 2147483647"),
         ("run a.jd out --seed 5000000000", "seed=5000000000 must be at most 2147483647"),
-        (f"run a.jd out --trajectories.num-envs {10**19}", f"num_envs={10**19} must be at most 2147483647"),
+        (
+            f"run a.jd out --trajectories.num-envs {10**19}",
+            f"trajectories.num_envs={10**19} must be at most 2147483647",
+        ),
     ],
 )
 def test_invalid_values_exit_with_2(call: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:

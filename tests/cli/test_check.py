@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,10 +38,10 @@ def test_options_reach_the_function(
     assert parse_summary(capsys.readouterr())["page"] == str(tmp_path / "interface.html")
     default, other = calls
     assert (default.output_dir, default.methods, default.frames) == ("out/check", None, 64)
-    assert default.trajectories_kwargs == CHECKED_TRAJECTORIES
+    assert asdict(default.trajectories) == asdict(CHECKED_TRAJECTORIES)
     assert (other.output_dir, other.output, other.frames, other.methods) == ("out", "value", 2, ("jacobian",))
     assert (other.recording, other.seed, other.overwrite) == ("episodes", 3, True)
-    assert other.load_kwargs.metadata == {"gamma": 0.9}
+    assert other.load.metadata == {"gamma": 0.9}
 
 
 @pytest.mark.slow

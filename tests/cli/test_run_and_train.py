@@ -12,6 +12,7 @@ import pytest
 import rl_clarity
 from rl_clarity.cli import main
 from rl_clarity.pages.options import InterfaceOptions, ObservationsOptions
+from rl_clarity.pages.original_options import translate
 from rl_clarity.pages.results import open_results
 from tests.cli.calls import SMALL, parse_summary
 from tests.ppo.small import stop_in_update, tiny
@@ -63,34 +64,34 @@ def options_of_run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, A
 
 
 def test_settings_of_the_original(options_of_run: Callable[..., dict[str, Any]]) -> None:
-    options = options_of_run("--original", "--attr-policy")
-    assert options["attr_policy"] is True
-    original = dict(rl_clarity.ORIGINAL)
-    assert asdict(options["observations_kwargs"]) == original.pop("observations_kwargs")
-    assert asdict(options.pop("nmf_attr_opts")) == {"max_paths": None, **original.pop("nmf_attr_opts")}
-    assert options.pop("layer_kwargs").op_is_one_of == original.pop("layer_kwargs")["op_is_one_of"]
-    assert {name: options[name] for name in original} == original
+    options = options_of_run("--original", "--attribution.policy")
+    expected = translate(rl_clarity.ORIGINAL, InterfaceOptions)
+    assert asdict(options["observations"]) == expected.pop("observations")
+    expected["attribution"]["policy"] = True
+    for name, part in expected.items():
+        assert {key: getattr(options[name], key) for key in part} == part
 
 
 def test_options_override_the_settings_of_the_original(options_of_run: Callable[..., dict[str, Any]]) -> None:
-    words = "--attr-integrate-steps 50 --observations.num-envs 7 --nmf-fit-observations 99 --nmf-attr-opts.max-paths 1"
+    words = "--attribution.steps 50 --observations.num-envs 7 --features.fit-observations 99"
     options = options_of_run("--original", *words.split())
-    assert options["attr_integrate_steps"] == 50
-    assert options["nmf_fit_observations"] == 99
-    assert options["attr_quadrature"] == "riemann"
-    observations = asdict(options["observations_kwargs"])
+    assert options["attribution"].steps == 50
+    assert (options["features"].fit_observations, options["features"].fit_steps) == (99, 10)
+    assert options["attribution"].quadrature == "riemann"
+    observations = asdict(options["observations"])
     assert observations == {"num_envs": 7, "num_obs": 128, "obs_every": 128, "bfloat16": False}
-    assert asdict(options["nmf_attr_opts"]) == {"integrate_steps": 10, "max_paths": 1}
 
 
 def test_options_equal_to_defaults_override_the_original(
     options_of_run: Callable[..., dict[str, Any]],
 ) -> None:
-    quadrature, every = InterfaceOptions().attr_quadrature, ObservationsOptions().obs_every
-    options = options_of_run("--original", "--attr-quadrature", quadrature, "--observations.obs-every", str(every))
-    assert options["attr_quadrature"] == quadrature
-    assert options["observations_kwargs"].obs_every == every
-    assert options["attr_integrate_steps"] == 10
+    quadrature, every = InterfaceOptions().attribution.quadrature, ObservationsOptions().obs_every
+    options = options_of_run(
+        "--original", "--attribution.quadrature", quadrature, "--observations.obs-every", str(every)
+    )
+    assert options["attribution"].quadrature == quadrature
+    assert options["observations"].obs_every == every
+    assert options["attribution"].steps == 10
 
 
 @pytest.mark.parametrize("flag", ["--lambda", "--lambda-"])

@@ -395,12 +395,12 @@ def test_agents_that_see_or_do_something_else_are_refused(series: Path, tmp_path
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"episode": 2}, r"unknown option 'episode'; did you mean 'episodes'\?"),
-        ({"max_steps": 0}, "max_steps=0 must be at least 1"),
-        ({"saliency": ("perturbations",)}, "saliency='perturbations' is not one of perturbation, "),
-        ({"reference": "a", "reference_checkpoint": 2}, "reference='a' replaces reference_checkpoint and"),
-        ({"reference_checkpoint": 4}, "reference_checkpoint=4 must be at most 3"),
-        ({"reference_episode": 2}, "reference_episode=2 must be at most episodes=1"),
+        ({"episode": 2}, r"unknown option 'episode'; did you mean 'play.episodes'\?"),
+        ({"max_steps": 0}, "play.max_steps=0 must be at least 1"),
+        ({"saliency": ("perturbations",)}, "saliency.methods='perturbations' is not one of perturbation, "),
+        ({"reference": "a", "reference_checkpoint": 2}, "reference.recording='a' replaces checkpoint and"),
+        ({"reference_checkpoint": 4}, "reference.checkpoint=4 must be at most 3"),
+        ({"reference_episode": 2}, "episode=2.* must be of an episode up to play.episodes=1"),
         ({"log": "nowhere.csv"}, "cannot read nowhere.csv"),
         ({"log_columns": ("steps",)}, "must be two names of columns"),
         ({"metadata": {"env_name": "a"}, "env_name": "b"}, "contradict each other"),

@@ -47,7 +47,7 @@ from rl_clarity.analyses.trajectories import (
     trajectory_entry,
     write_frames,
 )
-from rl_clarity.base.parsing import select_options
+from rl_clarity.base.parsing import find_part
 from rl_clarity.jobs.directory import Directory
 from rl_clarity.pages.document import Bundle, write_page
 from rl_clarity.pages.files import SEGMENT, PageFiles, segments
@@ -61,7 +61,6 @@ from rl_clarity.pages.manifest import (
     ProvenanceGroup,
     RecordingInfo,
 )
-from rl_clarity.pages.options import InterfaceOptions
 from rl_clarity.pages.sections import Section
 from rl_clarity.visualization.colors import action_colors, page_colors
 from rl_clarity.visualization.dataset_examples import dataset_grids, thumbnail
@@ -69,6 +68,7 @@ from rl_clarity.visualization.feature_facts import feature_facts
 from rl_clarity.visualization.patches import draw_grid, draw_thumbnail
 from rl_clarity.visualization.rendering import attribution_scale
 from rl_clarity.visualization.totals import channel_totals, mean_effects, peak_positions
+from tests.page_options import page_options
 
 Name = TypeVar("Name", bound=str)
 BUNDLE = Bundle("class Interface { constructor({ target }) { target.textContent = 'ready'; } }", "#app { color: red }")
@@ -80,7 +80,7 @@ STEPS = (70, 9)
 DENSITIES = (0.5, 1)
 ZOOMS = (1, 2)
 SCRUB_RANGE = (0.5, 0.6)
-OPTIONS = InterfaceOptions(
+OPTIONS = page_options(
     scrub_range=SCRUB_RANGE,
     vis_subdiv_mults=DENSITIES,
     vis_subdiv_mult_default=1,
@@ -137,7 +137,7 @@ def write_small_page(
 
 
 def write_parts(files: PageFiles, arrays: Arrays, images: bool = False) -> Manifest:
-    entries = [trajectory_entry(OPTIONS, trajectory, steps) for trajectory, steps in enumerate(STEPS)]
+    entries = [trajectory_entry(OPTIONS.filmstrip, trajectory, steps) for trajectory, steps in enumerate(STEPS)]
     for entry, frames, series in zip(entries, arrays.frames, arrays.series, strict=True):
         files.write_chunk(entry.series, series_arrays(series))
         for segment, steps in enumerate(segments(len(frames))):
@@ -174,7 +174,7 @@ def write_parts(files: PageFiles, arrays: Arrays, images: bool = False) -> Manif
             Section(_features(files, arrays, images)),
             Section(AttributionSection(outputs, layers)),
         ],
-        view=OPTIONS.view(),
+        view=OPTIONS.view.view(),
         numpy_precision=6,
         provenance=[ProvenanceGroup("Checkpoint", [("file", "coinrun.jd")])],
     )
@@ -212,17 +212,17 @@ def _layer(
         hues=layer.hues.tolist(),
         effects={"value": mean_effects(totals).tolist()},
         scales={"value": scales},
-        totals=[totals_name(OPTIONS, layer, trajectory) for trajectory in range(len(STEPS))],
-        attribution={"value": by_segment(partial(chunk_name, OPTIONS, layer, "value"))},
+        totals=[totals_name(OPTIONS.attribution, layer, trajectory) for trajectory in range(len(STEPS))],
+        attribution={"value": by_segment(partial(chunk_name, OPTIONS.attribution, layer, "value"))},
     )
     if images:
         names = [name for name, _, _ in selections(layer.channels, residual=True)]
         rendered, scrubs = (
-            {"value": {name: by_segment(partial(file, OPTIONS, layer, "value", name)) for name in names}}
+            {"value": {name: by_segment(partial(file, OPTIONS.attribution, layer, "value", name)) for name in names}}
             for file in (rendered_name, rendered_scrub_name)
         )
         entry = replace(entry, images=rendered, scrubs=scrubs)
-    subject: Any = SimpleNamespace(options_of=partial(select_options, OPTIONS), files=files)
+    subject: Any = SimpleNamespace(options_of=partial(find_part, OPTIONS), files=files)
     for trajectory, values in enumerate(channels):
         rest = residual[trajectory]
         gap = {} if layer.is_input else {"gap.value": np.ones((len(values), 3))}
@@ -251,7 +251,7 @@ def _features(files: PageFiles, arrays: Arrays, images: bool) -> FeaturesSection
     totals = [channel_totals(values) for values in arrays.channels]
     peaks, firsts = [peak_positions(values) for values in arrays.channels], [one.firsts for one in arrays.series]
     grids = {density: [grids[index] for grids in by_channel] for index, density in enumerate(DENSITIES)}
-    chunk = examples_name(OPTIONS, PAGE_LAYER)
+    chunk = examples_name(OPTIONS.examples, PAGE_LAYER)
     components = np.random.default_rng(0).random((CHANNELS, PAGE_LAYER.shape[-1]), np.float32)
     contents = (
         {"components": components}
@@ -259,9 +259,9 @@ def _features(files: PageFiles, arrays: Arrays, images: bool) -> FeaturesSection
         | example_arrays(facts, atlas)
         | effect_arrays("value", totals, peaks, firsts)
     )
-    files.write_chunk(chunk, contents, examples_meta(OPTIONS, OPTIONS, PAGE_LAYER))
+    files.write_chunk(chunk, contents, examples_meta(OPTIONS.examples, PAGE_LAYER))
     entry = LayerFeaturesEntry(
-        [thumbnail_name(OPTIONS, PAGE_LAYER, channel) for channel in range(CHANNELS)],
+        [thumbnail_name(OPTIONS.features, PAGE_LAYER, channel) for channel in range(CHANNELS)],
         chunk=chunk,
         reduction=ReductionErrors(0.25, 12, None),
     )
@@ -269,18 +269,20 @@ def _features(files: PageFiles, arrays: Arrays, images: bool) -> FeaturesSection
         strongest = thumbnail(arrays.activations[..., channel], num_mult=2)
         files.write_image(name, to_bytes(draw_thumbnail(strongest, arrays.observations, LAYER, 2)))
     if images:
-        optimized = [optimized_name(OPTIONS, PAGE_LAYER, channel) for channel in range(CHANNELS)]
+        optimized = [optimized_name(OPTIONS.features, PAGE_LAYER, channel) for channel in range(CHANNELS)]
         for name in optimized:
             files.write_image(name, to_bytes(np.full((*FRAME, 3), 0.5)))
         drawn = {}
         for index, density in enumerate(DENSITIES):
             for zoom in ZOOMS:
-                names = [image_name(OPTIONS, PAGE_LAYER, channel, density, zoom) for channel in range(CHANNELS)]
+                names = [
+                    image_name(OPTIONS.features, PAGE_LAYER, channel, density, zoom) for channel in range(CHANNELS)
+                ]
                 drawn[f"{density} x {zoom}"] = names
                 for channel, name in enumerate(names):
                     image = draw_grid(by_channel[channel][index], arrays.observations, LAYER, zoom)
                     files.write_image(name, to_bytes(image))
         entry = replace(entry, optimized=optimized, images=drawn)
-    written = write_atlas(files, OPTIONS.observations_subdir, atlas, arrays.observations)
+    written = write_atlas(files, OPTIONS.examples.observations_subdir, atlas, arrays.observations)
     observations = replace(written, origins=atlas_origins(atlas, np.full((12, 2), -1)))
     return FeaturesSection({PAGE_LAYER.slug: entry}, observations)

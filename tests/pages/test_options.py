@@ -1,23 +1,31 @@
-"""Options have the names and defaults of the original; errors name the invalid value and what is valid."""
+"""Options are nested by analysis, and have the defaults of the original, whose names are accepted; errors name the
+invalid value and what is valid.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import operator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from rl_clarity.analyses.attribution.files import AttributionOptions
 from rl_clarity.base.errors import OptionError
-from rl_clarity.base.parsing import parse
+from rl_clarity.base.parsing import option_names, parse
+from rl_clarity.pages.memory_options import MemoryOptions
 from rl_clarity.pages.options import (
     ORIGINAL,
+    CompareOptions,
     InterfaceOptions,
     LoadOptions,
     ObservationsOptions,
     TrajectoriesOptions,
 )
+from rl_clarity.pages.original_options import HIDDEN, RENAMED, translate
+from tests.page_options import page_options
 
 # Parameters of understanding-rl-vision, with their defaults.
 ORIGINAL_DEFAULTS: dict[str, Any] = {
@@ -72,14 +80,19 @@ ORIGINAL_DEFAULTS: dict[str, Any] = {
 }
 
 
+def value_of(options: InterfaceOptions, name: str) -> Any:
+    """The value of an option by its original name."""
+    place = f"{HIDDEN[name]}.{name}".strip(".") if name in HIDDEN else RENAMED.get(name, name)
+    return operator.attrgetter(place)(options)
+
+
 def test_original_settings() -> None:
-    original = {name: value for name, value in ORIGINAL.items() if name != "observations_kwargs"}
-    options = parse(InterfaceOptions, original)
-    assert {name: getattr(options, name) for name in ORIGINAL_DEFAULTS} == ORIGINAL_DEFAULTS
-    assert dataclasses.asdict(options.nmf_attr_opts)["integrate_steps"] == 10
-    assert dataclasses.astuple(options.layer_kwargs) == (None, ("relu",), True, 0)
-    assert options.attr_quadrature == "riemann"
-    assert options.nmf_fit_observations is None
+    options = page_options(**{name: value for name, value in ORIGINAL.items() if name != "observations_kwargs"})
+    assert {name: value_of(options, name) for name in ORIGINAL_DEFAULTS} == ORIGINAL_DEFAULTS
+    assert options.features.fit_steps == 10
+    assert dataclasses.astuple(options.layers)[:4] == (None, ("relu",), True, 0)
+    assert options.attribution.quadrature == "riemann"
+    assert options.features.fit_observations is None
     assert dataclasses.astuple(TrajectoriesOptions()) == (8, 512)
     assert dataclasses.astuple(parse(ObservationsOptions, ORIGINAL["observations_kwargs"])) == (32, 128, 128, False)
     assert dataclasses.astuple(LoadOptions())[:7] == (True, None, None, None, None, False, False)
@@ -87,7 +100,7 @@ def test_original_settings() -> None:
 
 def test_defaults_differ_from_the_original_only_where_documented() -> None:
     options = InterfaceOptions()
-    different = {name for name, value in ORIGINAL_DEFAULTS.items() if getattr(options, name) != value}
+    different = {name for name, value in ORIGINAL_DEFAULTS.items() if value_of(options, name) != value}
     assert different == {name for name in ORIGINAL if name in ORIGINAL_DEFAULTS}
     assert different == {"attr_integrate_steps", "vis_subdiv_mults", "vis_subdiv_mult_default"}
 
@@ -97,14 +110,18 @@ def test_options_are_immutable_copies() -> None:
         ORIGINAL["nmf_attr_opts"]["integrate_steps"] = 1
     with pytest.raises(dataclasses.FrozenInstanceError):
         setattr(InterfaceOptions(), "seed", 1)  # noqa: B010 (mypy knows that this assignment is an error)
-    keywords: dict[str, Any] = {"vis_subdiv_mults": [1, 2], "layer_kwargs": {"op_is_one_of": ["relu"]}}
-    options = parse(InterfaceOptions, keywords)
+    keywords: dict[str, Any] = {
+        "vis_subdiv_mults": [1, 2],
+        "vis_subdiv_mult_default": 1,
+        "layer_kwargs": {"op_is_one_of": ["relu"]},
+    }
+    options = page_options(**keywords)
     keywords["vis_subdiv_mults"].append(3)
     keywords["layer_kwargs"]["op_is_one_of"].append("add")
-    assert options.vis_subdiv_mults == (1.0, 2.0)
-    assert options.layer_kwargs.op_is_one_of == ("relu",)
-    InterfaceOptions().graph_colors["v"] = "black"  # type: ignore[index]
-    assert InterfaceOptions().graph_colors["v"] == "green"
+    assert options.examples.densities == (1.0, 2.0)
+    assert options.layers.op_is_one_of == ("relu",)
+    InterfaceOptions().view.graph_colors["v"] = "black"  # type: ignore[index]
+    assert InterfaceOptions().view.graph_colors["v"] == "green"
 
 
 @pytest.mark.parametrize(
@@ -122,7 +139,7 @@ def test_options_are_immutable_copies() -> None:
 )
 def test_conversion_of_values(options: dict[str, Any], expected: Any) -> None:
     (name,) = options
-    value = getattr(parse(InterfaceOptions, options), name)
+    value = value_of(page_options(**options), name)
     assert value == expected
     assert type(value) is type(expected)
 
@@ -141,28 +158,31 @@ def test_parsed_options_are_accepted() -> None:
 @pytest.mark.parametrize(
     ("name", "nearest"),
     [
-        ("attr_polcy", "attr_policy"),
-        ("nmf_feature", "nmf_features"),
+        ("attr_polcy", "attribution.policy"),
+        ("nmf_feature", "features.count"),
+        ("layers_kwargs", "layers"),
         ("video_hight", "video_height"),
+        ("attributon", "attribution.steps"),
+        ("policy", "attribution.policy"),
         ("overwrit", "overwrite"),
         ("singlefile", "single_file"),
     ],
 )
 def test_unknown_names_suggest_the_nearest(name: str, nearest: str) -> None:
     with pytest.raises(OptionError, match=f"unknown option '{name}'; did you mean '{nearest}'"):
-        parse(InterfaceOptions, {name: 1})
+        page_options(**{name: 1})
 
 
-@pytest.mark.parametrize("name", ["library", "zebra", "channels"])
+@pytest.mark.parametrize("name", ["librry", "zebra", "quixotic"])
 def test_unknown_names_without_a_similar_one_list_all(name: str) -> None:
     with pytest.raises(OptionError, match=f"unknown option '{name}'; available options:"):
-        parse(InterfaceOptions, {name: 1})
+        page_options(**{name: 1})
 
 
 @pytest.mark.parametrize("name", ["model_bytes", "policy_logits_name", "value_function_name"])
 def test_parameters_of_the_original_that_an_agent_replaces(name: str) -> None:
     with pytest.raises(OptionError, match=rf"unknown option '{name}': .*an agent.*load_agent\(checkpoint\)"):
-        parse(InterfaceOptions, {name: b""})
+        page_options(**{name: b""})
 
 
 def test_unknown_names_list_the_available_options() -> None:
@@ -173,48 +193,48 @@ def test_unknown_names_list_the_available_options() -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "message"),
     [
-        (InterfaceOptions, {"attr_policy": 1}, "attr_policy=1 must be True or False"),
-        (InterfaceOptions, {"attr_integrate_steps": 2.5}, "attr_integrate_steps=2.5 must be an integer"),
-        (InterfaceOptions, {"attr_integrate_steps": True}, "attr_integrate_steps=True must be an integer"),
-        (InterfaceOptions, {"attr_integrate_steps": "3"}, "attr_integrate_steps='3' must be an integer"),
-        (InterfaceOptions, {"attr_integrate_steps": None}, "attr_integrate_steps=None must be an integer"),
-        (InterfaceOptions, {"gae_gamma": "high"}, "gae_gamma='high' must be a number"),
-        (InterfaceOptions, {"gae_gamma": float("nan")}, "gae_gamma=nan must be"),
+        (InterfaceOptions, {"attr_policy": 1}, "attribution.policy=1 must be True or False"),
+        (InterfaceOptions, {"attr_integrate_steps": 2.5}, "attribution.steps=2.5 must be an integer"),
+        (InterfaceOptions, {"attr_integrate_steps": True}, "attribution.steps=True must be an integer"),
+        (InterfaceOptions, {"attr_integrate_steps": "3"}, "attribution.steps='3' must be an integer"),
+        (InterfaceOptions, {"attr_integrate_steps": None}, "attribution.steps=None must be an integer"),
+        (InterfaceOptions, {"gae_gamma": "high"}, "advantages.gamma='high' must be a number"),
+        (InterfaceOptions, {"gae_gamma": float("nan")}, "advantages.gamma=nan must be"),
         (InterfaceOptions, {"video_height": 16}, "video_height=16 must be a string"),
-        (InterfaceOptions, {"vis_subdiv_mults": 2}, "vis_subdiv_mults=2 must be a sequence"),
-        (InterfaceOptions, {"vis_subdiv_mults": "12"}, "vis_subdiv_mults='12' must be a sequence"),
-        (InterfaceOptions, {"vis_subdiv_mults": [1, "2"]}, "vis_subdiv_mults='2' must be a number"),
+        (InterfaceOptions, {"vis_subdiv_mults": 2}, "examples.densities=2 must be a sequence"),
+        (InterfaceOptions, {"vis_subdiv_mults": "12"}, "examples.densities='12' must be a sequence"),
+        (InterfaceOptions, {"vis_subdiv_mults": [1, "2"]}, "examples.densities='2' must be a number"),
         (InterfaceOptions, {"action_combos": ["LEFT"]}, "action_combos='LEFT' must be a sequence"),
         (InterfaceOptions, {"action_group_fns": ["LEFT"]}, "action_group_fns: 'LEFT' must be a function"),
-        (InterfaceOptions, {"graph_colors": "blue"}, "graph_colors='blue' must be a dict"),
+        (InterfaceOptions, {"graph_colors": "blue"}, "view.graph_colors='blue' must be a dict"),
         (InterfaceOptions, {"graph_colors": {"value": "blue"}}, r"graph_colors\.value"),
-        (InterfaceOptions, {"layer_kwargs": ["2b"]}, r"layer_kwargs=\['2b'\] must be a dict of options"),
-        (InterfaceOptions, {"layer_kwargs": {"op_is": 1}}, r"layer_kwargs\.op_is.*op_is_one_of"),
+        (InterfaceOptions, {"layer_kwargs": ["2b"]}, r"layers=\['2b'\] must be a dict of options"),
+        (InterfaceOptions, {"layer_kwargs": {"op_is": 1}}, r"layers\.op_is.*op_is_one_of"),
         (InterfaceOptions, {"layer_kwargs": {"discard_first_n": -1}}, "discard_first_n=-1 must be at least 0"),
-        (InterfaceOptions, {"nmf_attr_opts": {"integrate_steps": 0}}, "integrate_steps=0 must be at least 1"),
-        (InterfaceOptions, {"nmf_features": 0}, "nmf_features=0 must be at least 1"),
-        (InterfaceOptions, {"nmf_fit_observations": 0}, "nmf_fit_observations=0 must be at least 1"),
-        (InterfaceOptions, {"attr_max_paths": 0}, "attr_max_paths=0 must be at least 1"),
+        (InterfaceOptions, {"nmf_attr_opts": {"integrate_steps": 0}}, r"fit_steps=0 must be at least 1"),
+        (InterfaceOptions, {"nmf_features": 0}, "features.count=0 must be at least 1"),
+        (InterfaceOptions, {"nmf_fit_observations": 0}, "features.fit_observations=0 must be at least 1"),
+        (InterfaceOptions, {"attr_max_paths": 0}, "attribution.max_paths=0 must be at least 1"),
         (InterfaceOptions, {"batch_size": -5}, "batch_size=-5 must be at least 1"),
         (InterfaceOptions, {"numpy_precision": 0}, "numpy_precision=0 must be at least 1"),
-        (InterfaceOptions, {"trajectory_bookmarks": -1}, "trajectory_bookmarks=-1 must be at least 0"),
+        (InterfaceOptions, {"trajectory_bookmarks": -1}, "advantages.bookmarks=-1 must be at least 0"),
         (InterfaceOptions, {"seed": -1}, "seed=-1 must be at least 0"),
-        (InterfaceOptions, {"gae_lambda": 1.5}, "gae_lambda=1.5 must be from 0 to 1"),
-        (InterfaceOptions, {"attribution_weight": 2}, r"attribution_weight=2\.0 must be from 0 to 1"),
-        (InterfaceOptions, {"video_speed": 0}, r"video_speed=0\.0 must be a number above 0"),
-        (InterfaceOptions, {"video_speed": float("inf")}, "video_speed=inf must be a number above 0"),
+        (InterfaceOptions, {"gae_lambda": 1.5}, "advantages.gae_lambda=1.5 must be from 0 to 1"),
+        (InterfaceOptions, {"attribution_weight": 2}, r"view.attribution_weight=2\.0 must be from 0 to 1"),
+        (InterfaceOptions, {"video_speed": 0}, r"view.speed=0\.0 must be a number above 0"),
+        (InterfaceOptions, {"video_speed": float("inf")}, "view.speed=inf must be a number above 0"),
         (InterfaceOptions, {"video_height": "banana"}, "video_height='banana' must be a length"),
         (InterfaceOptions, {"graph_colors": {"v": "nocolor"}}, "color 'nocolor' of v must be"),
         (InterfaceOptions, {"trajectory_color": "#12"}, "color '#12' of trajectory_color must be"),
         (InterfaceOptions, {"numpy_precision": 400}, "numpy_precision=400 must be at most 17"),
         (InterfaceOptions, {"nmf_attr_opts": {"max_paths": 3}}, "max_paths=3 must be 1 or None"),
-        (InterfaceOptions, {"vis_subdiv_mults": []}, r"vis_subdiv_mults=\(\) must be numbers above 0, at least one"),
+        (InterfaceOptions, {"vis_subdiv_mults": []}, r"examples.densities=\(\) must be numbers above 0, at least one"),
         (
             InterfaceOptions,
             {"vis_expand_mult_default": 3},
-            r"vis_expand_mult_default=3.* must be in",
+            r"examples.width=3.* must be in",
         ),
-        (InterfaceOptions, {"scrub_range": [0.5]}, r"scrub_range=\(0\.5,\) must be two fractions"),
+        (InterfaceOptions, {"scrub_range": [0.5]}, r"filmstrip.scrub_range=\(0\.5,\) must be two fractions"),
         (InterfaceOptions, {"scrub_range": [0.5, 0.5]}, "the smaller one first"),
         (LoadOptions, {"model_path": 3}, "model_path=3 must be a path"),
         (TrajectoriesOptions, {"num_envs": 0}, "num_envs=0 must be at least 1"),
@@ -223,4 +243,36 @@ def test_unknown_names_list_the_available_options() -> None:
 )
 def test_invalid_values(kind: type, options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        parse(kind, options)
+        parse(kind, translate(options, kind) if kind is InterfaceOptions else options)
+
+
+def test_parts_and_original_names_are_combined() -> None:
+    both = page_options(attribution={"steps": 3}, attr_policy=True, **{"saliency": ["jacobian"], "saliency_every": 2})
+    assert (both.attribution.steps, both.attribution.policy) == (3, True)
+    assert both.saliency == page_options(saliency={"methods": ["jacobian"], "every": 2}).saliency
+    assert page_options(attribution=AttributionOptions(steps=3)).attribution.steps == 3
+
+
+def test_two_names_of_an_option_are_refused() -> None:
+    with pytest.raises(OptionError, match=r"attribution and attr_policy both give attribution\.policy: leave one"):
+        page_options(attribution={"policy": True}, attr_policy=False)
+
+
+@pytest.mark.parametrize(("part", "name"), [("view", "video_height"), ("features", "thumbnails_subdir")])
+def test_sizes_and_directories_have_only_their_original_names(part: str, name: str) -> None:
+    with pytest.raises(OptionError, match=f"unknown option '{part}.{name}'"):
+        parse(InterfaceOptions, {part: {name: "3em"}})
+    assert value_of(page_options(**{name: "3em"}), name) == "3em"
+
+
+def test_errors_of_a_part_name_it() -> None:
+    with pytest.raises(OptionError, match=r"^attribution\.steps=0 must be at least 1"):
+        parse(InterfaceOptions, {"attribution": {"steps": 0}})
+    with pytest.raises(OptionError, match=r"unknown option 'attribution\.step'; did you mean 'attribution\.steps'"):
+        parse(InterfaceOptions, {"attribution": {"step": 1}})
+
+
+def test_all_names_of_the_original_lead_to_an_option() -> None:
+    places = {name for kind in (InterfaceOptions, CompareOptions, MemoryOptions) for name in option_names(kind)}
+    assert {*RENAMED.values()} <= places
+    assert {*ORIGINAL_DEFAULTS} <= {*RENAMED, *HIDDEN} | places

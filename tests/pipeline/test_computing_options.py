@@ -17,12 +17,12 @@ import pytest
 import rl_clarity
 from rl_clarity.analyses.feature_fit import divide_observations
 from rl_clarity.jobs.store import DIRECTORY
-from rl_clarity.pages.options import InterfaceOptions
 from rl_clarity.pages.results import Results
 from rl_clarity.visualization.dataset_examples import dataset_grid
 from rl_clarity.visualization.patches import draw_grid
 from rl_clarity.visualization.rendering import Direction, render_attribution
 from rl_clarity.visualization.totals import channel_totals
+from tests.page_options import page_options
 from tests.pipeline.conftest import Explain
 from tests.pipeline.small import COMBOS, SmallRun, completeness
 from tests.quantization import quantization_error
@@ -69,7 +69,7 @@ def page_frames(small_run: SmallRun) -> np.ndarray:
 
 def fitted_observations(small_run: SmallRun, **options: Any) -> np.ndarray:
     """Those of the 16 observations that are not held out."""
-    return small_run.observations.observations[divide_observations(InterfaceOptions(**options), 16)[0]]
+    return small_run.observations.observations[divide_observations(page_options(**options).features, 16)[0]]
 
 
 def fit_reduction(

@@ -36,15 +36,13 @@ def test_residual_blocks_are_labeled_as_blocks(impala: Callable[..., Any]) -> No
 def impala() -> Callable[..., Any]:
     """Select the layers of a page of an IMPALA network."""
     from rl_clarity.analyses.layers import page_layers
-    from rl_clarity.base.parsing import parse
-    from rl_clarity.pages.options import InterfaceOptions
     from tests.golden_data import load_golden
+    from tests.page_options import page_options
 
     agent = rl_clarity.load_agent(load_golden("impala").checkpoint)
 
     def layers(**layer_kwargs: Any) -> Any:
-        options = parse(InterfaceOptions, {"layer_kwargs": layer_kwargs})
-        return page_layers(agent, options)
+        return page_layers(agent, page_options(layers=layer_kwargs))
 
     return layers
 
@@ -66,7 +64,7 @@ def test_options_are_not_modified(explain: Explain, tmp_path: Path) -> None:
         ({"layer_kwargs": {"name_contains_one_of": ["5a"]}}, r"name_contains_one_of=\['5a'\] matches none of .*Relu_2"),
         ({"layer_kwargs": {"discard_first_n": 3}}, "discard_first_n=3 leaves none"),
         ({"attr_quadrature": "simpson"}, "'simpson'.*gauss-legendre"),
-        ({"attr_baseline": "zero"}, "attr_baseline='zero' must be one of zero-layer, zero-input, mean"),
+        ({"attr_baseline": "zero"}, "attribution.baseline='zero' must be one of zero-layer, zero-input, mean"),
         ({"action_combos": [["LEFT"]]}, "action_combos has 1 entries; the agent has 15"),
         ({"thumbnails_subdir": "../elsewhere/"}, "thumbnails_subdir='../elsewhere/'"),
         ({"scrub_range": (0.5, 0.2)}, "scrub_range"),

@@ -12,7 +12,7 @@ import pytest
 import rl_clarity
 from rl_clarity.analyses.attribution.integrated_gradients import attribute
 from rl_clarity.analyses.feature_fit import divide_observations
-from rl_clarity.pages.options import InterfaceOptions
+from rl_clarity.analyses.features import FeatureOptions
 from rl_clarity.pages.results import Results
 from rl_clarity.recordings.advantages import dones_from_firsts
 from rl_clarity.visualization.rendering import attribution_scale
@@ -33,7 +33,7 @@ def results(small_run: SmallRun) -> Results:
 def reductions(small_run: SmallRun) -> dict[str, rl_clarity.ChannelReduction]:
     """Reductions of each layer, fitted to the attribution of the value on 24 of the 32 observations."""
     observations = small_run.observations.observations
-    chosen = observations[divide_observations(InterfaceOptions(nmf_fit_observations=24), len(observations))[0]]
+    chosen = observations[divide_observations(FeatureOptions(fit_observations=24), len(observations))[0]]
     return {
         layer: rl_clarity.ChannelReduction.fit(
             rl_clarity.integrated_gradients(small_run.agent, chosen, layer, "value", *STEPS_AND_RULE), 8, 0
@@ -147,7 +147,7 @@ def test_reconstruction_errors(
     small_run: SmallRun, results: Results, reductions: dict[str, rl_clarity.ChannelReduction], layer: str
 ) -> None:
     observations = small_run.observations.observations
-    chosen, others = divide_observations(InterfaceOptions(nmf_fit_observations=24), len(observations))
+    chosen, others = divide_observations(FeatureOptions(fit_observations=24), len(observations))
     assert len(others) == 3
     errors = [
         reductions[layer].reconstruction_error(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from rl_clarity.base.parsing import option_names
 from rl_clarity.pages.document import read_manifest
-from rl_clarity.pages.manifest import ViewOptions, section_data
+from rl_clarity.pages.manifest import section_data
 from rl_clarity.pages.options import InterfaceOptions
+from rl_clarity.pages.original_options import HIDDEN, translate
 from rl_clarity.pages.results import Results
 from tests.pipeline import test_computing_options
 from tests.pipeline.conftest import Explain
@@ -47,24 +48,30 @@ DIRECTORIES = {
     "attribution_scrub_subdir": "attr_strips/",
     "features_grids_subdir": "grids/",
     "attribution_totals_subdir": "totals/",
-    "ablation_subdir": "ablated/",
-    "saliency_subdir": "maps/",
-    "state_map_subdir": "states/",
 }
 TESTED_ELSEWHERE = {
-    *("seed", "batch_size", "overwrite", "page_kind", "analyses", "feature_names", "equivalent_actions"),
-    *("ablation_every", "causal_episodes", "causal_layers", "causal_cause", "causal_max_steps", "behavior_subdir"),
+    *("seed", "batch_size", "overwrite", "page_kind", "analyses", "features.names", "equivalent_actions"),
+    *("ablation.every", "behavior.episodes", "behavior.layers", "behavior.cause", "behavior.max_steps"),
+    *("layers.op_is_one_of", "layers.bottleneck_only"),
 }
 """Options with other tests."""
 
 
 def test_every_option_has_a_case() -> None:
-    cases = {name for case in test_computing_options.CASES for name in case.values[0]}
-    here = {"env_name", "title", "numpy_precision", "inline_js", "inline_large_json", "single_file"}
-    assert {field.name for field in fields(InterfaceOptions)} == cases | here | {*VIEW} | {
-        *DIRECTORIES
-    } | TESTED_ELSEWHERE
-    assert {field.name for field in fields(ViewOptions)} == {*VIEW, "attr_single_channels"}
+    cases = {name for case in test_computing_options.CASES for name in present_names(case.values[0])}
+    here = {"env_name", "title", "numpy_precision", "inline_js", "single_file"}
+    hidden = {f"{part}.{name}".strip(".") for name, part in HIDDEN.items()}
+    tested = cases | here | present_names(VIEW) | present_names(DIRECTORIES) | TESTED_ELSEWHERE
+    assert tested == {*option_names(InterfaceOptions)} | hidden
+
+
+def present_names(options: dict[str, Any]) -> set[str]:
+    """The names, as `part.name`, of options by their flat names."""
+    return {
+        f"{name}.{key}".strip(".")
+        for name, value in translate(options, InterfaceOptions).items()
+        for key in (value if isinstance(value, dict) else ("",))
+    }
 
 
 def test_view_options_reach_the_page(explain: Explain) -> None:
@@ -86,7 +93,7 @@ def test_other_graph_colors_keep_their_defaults(explain: Explain) -> None:
 
 
 def test_directories(explain: Explain, tmp_path: Path) -> None:
-    results = explain(**DIRECTORIES, attr_images=True, feature_images=True, saliency=["jacobian"], state_map=True)
+    results = explain(**DIRECTORIES, attr_images=True, feature_images=True, ablation_every=None)
     files = page_files(tmp_path / "page") - {"interface.html"}
     used = {name for name in DIRECTORIES.values() if any(file.startswith(name.strip("/") + "/") for file in files)}
     assert used == {*DIRECTORIES.values()}

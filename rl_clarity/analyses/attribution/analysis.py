@@ -37,7 +37,6 @@ from rl_clarity.analyses.features import FeaturesAnalysis, fitted_layer, load_fe
 from rl_clarity.analyses.layers import (
     MEMORY_HINT,
     PageLayer,
-    ReductionOptions,
     gradient_bytes,
     gradient_piece,
     page_layers,
@@ -46,7 +45,6 @@ from rl_clarity.analyses.layers import (
     task_size,
 )
 from rl_clarity.analyses.trajectories import TrajectoryPageOptions
-from rl_clarity.base.parsing import select_options
 from rl_clarity.base.progress import subrange
 from rl_clarity.base.threads import prefetch, thread_count
 from rl_clarity.jobs.tasks import MAX_FRAMES, Piece, Results, Task, TaskResult, Work, slices
@@ -94,7 +92,7 @@ class AttributionAnalysis(Analysis[AttributionOptions, AttributionSection]):
 
     def check(self, agent: Agent, options: AttributionOptions, page: SubjectOptions) -> None:
         page_layers(agent, page)
-        quadrature(select_options(page, ReductionOptions).attr_quadrature, options.attr_integrate_steps)
+        quadrature(options.quadrature, options.steps)
 
     def tasks(self, subject: Subject, options: AttributionOptions) -> Iterable[Task]:
         count, steps = subject.trajectories.actions.shape
@@ -119,7 +117,7 @@ class AttributionAnalysis(Analysis[AttributionOptions, AttributionSection]):
                 )
 
     def sections(self, subject: Subject, options: AttributionOptions, results: Results) -> Iterable[AttributionSection]:
-        outputs, baseline = attributed_outputs(subject), subject.options_of(ReductionOptions).attr_baseline
+        outputs, baseline = attributed_outputs(subject), subject.options_of(AttributionOptions).baseline
         layers = page_layers(subject.agent, subject.options)
         yield AttributionSection(
             outputs,
@@ -135,7 +133,7 @@ def attributed_outputs(subject: Subject) -> list[OutputInfo]:
     else:
         label = "largest logit" if subject.info.kind == "policy" else "best action value"
         outputs = [OutputInfo("greedy", "greedy", label)]
-    if subject.options_of(AttributionOptions).attr_policy:
+    if subject.options_of(AttributionOptions).policy:
         info = subject.info
         outputs += [OutputInfo(f"action-{i}", "action", a.label, action=i) for i, a in enumerate(info.actions)]
         outputs += [OutputInfo(f"group-{i}", "group", g.label, group=i) for i, g in enumerate(info.action_groups)]
@@ -155,7 +153,7 @@ def held_scores(subject: Subject) -> int:
     Paths are computed in float64, and so is each score's sum along them, which takes half as much memory as its
     gradients.
     """
-    scores, paths = len(scores_to_compute(subject)), subject.options_of(AttributionOptions).attr_max_paths
+    scores, paths = len(scores_to_compute(subject)), subject.options_of(AttributionOptions).max_paths
     return scores if paths is None else scores + PATH_SCORES + scores // 2
 
 
@@ -166,7 +164,7 @@ def attribution_inputs(subject: Subject) -> list[object]:
         (output.id, None if output.group is None else groups[output.group].actions)
         for output in attributed_outputs(subject)
     ]
-    images = subject.options_of(AttributionOptions).attr_images
+    images = subject.options_of(AttributionOptions).images
     strips = subject.options_of(TrajectoryPageOptions).scrub_range if images else None
     return [reduction_inputs(subject), subject.decisive(AttributionOptions), outputs, strips]
 
@@ -181,7 +179,7 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
     features = None if layer.is_input else load_features(files, layer)
     reduction = None if features is None else features.reduction
     layer = layer if features is None else fitted_layer(layer, features)
-    baseline: Baseline = subject.options_of(ReductionOptions).attr_baseline
+    baseline: Baseline = subject.options_of(AttributionOptions).baseline
     if features is not None and features.mean is not None:
         baseline = features.mean
     steps = subject.trajectories.actions.shape[1]
@@ -190,7 +188,7 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
     sums: defaultdict[str, list[np.ndarray]] = defaultdict(list)  # by name of the array in the chunk of totals
     peaks: dict[str, list[np.ndarray]] = {output: [] for output in ids}
     limits: dict[str, float] = {}
-    images = RenderedImages(subject, layer, ids, steps) if options.attr_images else None
+    images = RenderedImages(subject, layer, ids, steps) if options.images else None
     names: list[str] = []
     parts = segments(steps)
 
@@ -240,7 +238,7 @@ def explain(
     """Return the attribution of each output on a segment's frames, by the output's id, computing `batch` frames at a
     time.
     """
-    if subject.options_of(AttributionOptions).attr_max_paths is not None:
+    if subject.options_of(AttributionOptions).max_paths is not None:
         batch = min(batch, PATH_FRAMES)
     parts = []
     for part in slices(len(observations), batch):
@@ -270,11 +268,10 @@ def _explain_batch(
     baseline: Baseline,
 ) -> dict[str, Attributed]:
     agent, options, scores = subject.agent, subject.options_of(AttributionOptions), scores_to_compute(subject)
-    reducing = subject.options_of(ReductionOptions)
     if reduction is None:
         gradients = agent.gradients(observations, "input", scores, state=state)
         return {name: Attributed(sum_rows(gradients, rows), None, None) for name, rows in score_rows(subject).items()}
-    paths = options.attr_max_paths
+    paths = options.max_paths
     straight = paths is None
     result = attribute(
         agent,
@@ -282,11 +279,11 @@ def _explain_batch(
         layer.full_name,
         scores,
         # otherwise only for the sum that the attribution should have
-        steps=options.attr_integrate_steps if straight else 1,
-        quadrature=reducing.attr_quadrature,
+        steps=options.steps if straight else 1,
+        quadrature=options.quadrature,
         state=state,
         baseline=baseline,
-        linear_prefix=reducing.attr_linear_prefix,
+        linear_prefix=options.linear_prefix,
     )
     if paths is not None:
         values = multi_path_attributions(
@@ -295,7 +292,7 @@ def _explain_batch(
             layer.full_name,
             reduction,
             scores,
-            steps=options.attr_integrate_steps,
+            steps=options.steps,
             max_paths=paths,
             rng=rng,
             state=state,
@@ -401,10 +398,10 @@ def _pieces(layer: PageLayer, steps: int, sample: Subject, batch: int) -> Iterab
         yield Piece(differentiate, frames, differentiate)
         channels, residual = differentiate(), None
     else:
-        paths = 1.0 if options.attr_max_paths is None else PATH_COST * options.attr_max_paths
-        prefix = options.attr_max_paths is None and sample.options_of(ReductionOptions).attr_linear_prefix
+        paths = 1.0 if options.max_paths is None else PATH_COST * options.max_paths
+        prefix = options.max_paths is None and options.linear_prefix
         gradients, integrate = gradient_piece(
-            sample, layer, scores, batch, steps * paths, options.attr_integrate_steps, linear_prefix=prefix
+            sample, layer, scores, batch, steps * paths, options.steps, linear_prefix=prefix
         )
         yield gradients
         values = np.nan_to_num(integrate())
@@ -417,7 +414,7 @@ def _pieces(layer: PageLayer, steps: int, sample: Subject, batch: int) -> Iterab
         sample.files.write(attribution_chunk(name, channels, residual))
 
     yield Piece(write, frames * outputs)
-    if options.attr_images:
+    if options.images:
         few = min(MEASURED_IMAGES, len(seen))
         rest = None if residual is None else residual[:few]
         draw = partial(write_attribution_images, sample, layer, "value", 0, 0, channels[:few], rest, 1.0)

@@ -11,8 +11,8 @@ import numpy as np
 
 from rl_clarity.analyses.analysis import Subject
 from rl_clarity.analyses.features import finished_layer
-from rl_clarity.analyses.layers import PageLayer
-from rl_clarity.base.parsing import check_minimum
+from rl_clarity.analyses.layers import PageLayer, PathOptions
+from rl_clarity.base.parsing import check_minimum, hidden
 from rl_clarity.jobs.tasks import Results
 from rl_clarity.pages.chunks import Chunk, encode_chunk
 from rl_clarity.pages.files import ChunkName, ExtraImageName, PageFiles, check_subdirectories, path_in, segments
@@ -26,26 +26,24 @@ Name = TypeVar("Name", bound=str)
 
 
 @dataclass(frozen=True)
-class AttributionOptions:
+class AttributionOptions(PathOptions):
     """Attribution to layers."""
 
-    attr_integrate_steps: int = 5
+    steps: int = 5
     """Points on the path of integrated gradients."""
-    attr_max_paths: int | None = None
+    max_paths: int | None = None
     """Average over this many paths in the reduced channels; None uses the straight path alone."""
-    attr_policy: bool = False
+    policy: bool = False
     """Also attribute every logit and action group."""
-    attr_images: bool = False
+    images: bool = False
     """Also write rendered images, as understanding-rl-vision does."""
-    attribution_subdir: str = "attribution/"
-    """Directory of attribution."""
-    attribution_scrub_subdir: str = "attribution_scrub/"
-    """Directory of filmstrips of rendered images."""
-    attribution_totals_subdir: str = "attribution_totals/"
-    """Directory of attribution summed over positions."""
+    attribution_subdir: str = hidden("attribution/")
+    attribution_scrub_subdir: str = hidden("attribution_scrub/")
+    attribution_totals_subdir: str = hidden("attribution_totals/")
 
     def __post_init__(self) -> None:
-        check_minimum(self, 1, "attr_integrate_steps", "attr_max_paths")
+        super().__post_init__()
+        check_minimum(self, 1, "steps", "max_paths")
         check_subdirectories(self)
 
 
@@ -106,8 +104,8 @@ class LayerEntry:
     """By output, 1 - var(s(a) - features - residual) / var(s(a)) over all steps; null for an output that does not vary.
     Absent for the input, and while attribution is missing."""
     images: Mapping[str, Mapping[str, Sequence[Sequence[ExtraImageName]]]] | None = None
-    """With `attr_images`, by output and selection (`pos-prin`: a sign `abs`, `pos` or `neg`, and `prin`, `all`, `res`,
-    `1`, `2`, ...), for each trajectory and segment."""
+    """With `attribution.images`, by output and selection (`pos-prin`: a sign `abs`, `pos` or `neg`, and `prin`, `all`,
+    `res`, `1`, `2`, ...), for each trajectory and segment."""
     scrubs: Mapping[str, Mapping[str, Sequence[Sequence[ExtraImageName]]]] | None = None
     """Filmstrips of these images."""
 
@@ -209,7 +207,7 @@ def layer_entry(subject: Subject, layer: PageLayer, outputs: Sequence[OutputInfo
         limits={output: [one["limits"][output] for one in finished] for output in finished[0]["limits"]},
         variance_share=None if layer.is_input else {output: _variance_share(sums, output) for output in ids},
     )
-    if not options.attr_images:
+    if not options.images:
         return entry
     images, scrubs = (
         {

@@ -57,7 +57,7 @@ def choose_layers(
     sites = require(agent, "sites", for_="select_layers").sites
     for name, words in (("name_contains_one_of", name_contains_one_of), ("op_is_one_of", op_is_one_of)):
         if isinstance(words, str):
-            raise OptionError(f"layer_kwargs.{name}={words!r} must be a sequence: {[words]!r}")
+            raise OptionError(f"layers.{name}={words!r} must be a sequence: {[words]!r}")
     if op_is_one_of is None and bottleneck_only:
         layers = default_layers(sites)
     else:
@@ -66,7 +66,7 @@ def choose_layers(
         kinds = ", ".join(sorted({site.kind for site in feature_maps(sites)})) or "none"
         wanted = "" if op_is_one_of is None else f" of kind {list(op_is_one_of)}"
         raise OptionError(
-            f"layer_kwargs: no operation{wanted} with bottleneck_only={bottleneck_only}; available kinds: {kinds}"
+            f"layers: no operation{wanted} with bottleneck_only={bottleneck_only}; available kinds: {kinds}"
         )
     available = ", ".join(layer.name for layer in layers)
     parts = name_contains_one_of
@@ -77,11 +77,9 @@ def choose_layers(
     ]
     if parts is not None and not named:
         hint = "" if op_is_one_of else "; op_is_one_of=['relu'] chooses from all ReLUs"
-        raise OptionError(
-            f"layer_kwargs.name_contains_one_of={list(parts)} matches none of the layers {available}{hint}"
-        )
+        raise OptionError(f"layers.name_contains_one_of={list(parts)} matches none of the layers {available}{hint}")
     if not named[max(discard_first_n, 0) :]:
-        raise OptionError(f"layer_kwargs.discard_first_n={discard_first_n} leaves none of the layers {available}")
+        raise OptionError(f"layers.discard_first_n={discard_first_n} leaves none of the layers {available}")
     return named[max(discard_first_n, 0) :]
 
 

@@ -34,7 +34,6 @@ from rl_clarity.base.keys import as_json, to_plain
 from rl_clarity.base.registry import source_hash
 from rl_clarity.base.statistics import MeasuredDifference, compare
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
-from rl_clarity.pages.files import path_in
 from rl_clarity.pages.schema import as_dicts, read
 from rl_clarity.pages.sections import SectionData
 from rl_clarity.recordings.evaluation import known_cause
@@ -104,16 +103,16 @@ class BehaviorAnalysis(Analysis[BehaviorOptions, BehaviorSection]):
     needs_all = True
 
     def check(self, agent: Agent, options: BehaviorOptions, page: SubjectOptions) -> None:
-        if options.causal_episodes:
-            require(agent, *PLAYING, for_="causal_episodes")
+        if options.episodes:
+            require(agent, *PLAYING, for_="behavior.episodes")
             environment_of(agent)
             layers = [layer.name for layer in page_layers(agent, page)]
-            unknown = [name for name in options.causal_layers or () if name not in layers]
+            unknown = [name for name in options.layers or () if name not in layers]
             if unknown:
-                raise OptionError(f"causal_layers={unknown}: the page explains the layers {', '.join(layers)}")
+                raise OptionError(f"behavior.layers={unknown}: the page explains the layers {', '.join(layers)}")
 
     def tasks(self, subject: Subject, options: BehaviorOptions) -> Iterable[Task]:
-        if not options.causal_episodes:
+        if not options.episodes:
             return
         # the tasks of an agent run one after another
         agents = functools.lru_cache(maxsize=1)(partial(_ablated, subject))
@@ -130,13 +129,13 @@ class BehaviorAnalysis(Analysis[BehaviorOptions, BehaviorSection]):
                     run = partial(_play_ablated, subject, block, agents, layer, feature)
                     yield self._play_task(subject, name, block, run, [*inputs, feature], after)
         names = [asdict(layer) for layer in layers]
-        every = subject.options_of(AblationOptions).ablation_every
+        every = subject.options_of(AblationOptions).every
         before = (BehaviorAnalysis, FeaturesAnalysis, AttributionAnalysis, AblationAnalysis)
         yield self.task(
             subject,
             COMPARISON,
             partial(_compare_task, subject, layers),
-            [own, attribution_inputs(subject), names, options.causal_episodes, every],
+            [own, attribution_inputs(subject), names, options.episodes, every],
             after=tuple(analysis.task_name("") for analysis in before),
             pieces=lambda sample, frames: (),
         )
@@ -162,25 +161,25 @@ class BehaviorAnalysis(Analysis[BehaviorOptions, BehaviorSection]):
         )
 
     def sections(self, subject: Subject, options: BehaviorOptions, results: Results) -> Iterable[BehaviorSection]:
-        if options.causal_episodes:
+        if options.episodes:
             yield read(BehaviorSection, results[COMPARISON], self.kind)
 
 
 def _layers(subject: Subject) -> list[PageLayer]:
     """Return the layers whose features are ablated."""
-    chosen = subject.options_of(BehaviorOptions).causal_layers
+    chosen = subject.options_of(BehaviorOptions).layers
     return [layer for layer in feature_layers(subject) if chosen is None or layer.name in chosen]
 
 
 def _own_inputs(subject: Subject) -> list[object]:
     """Return everything that decides the episodes of the unedited agent."""
     options = subject.options_of(BehaviorOptions)
-    cause = None if options.causal_cause is None else source_hash(options.causal_cause)
-    return [to_plain(environment_of(subject.agent)), subject.options.seed, options.causal_max_steps, cause]
+    cause = None if options.cause is None else source_hash(options.cause)
+    return [to_plain(environment_of(subject.agent)), subject.options.seed, options.max_steps, cause]
 
 
 def _blocks(subject: Subject) -> list[Block]:
-    episodes = subject.options_of(BehaviorOptions).causal_episodes
+    episodes = subject.options_of(BehaviorOptions).episodes
     return blocks(environment_of(subject.agent), episodes, BLOCK, subject.options.seed)
 
 
@@ -192,7 +191,7 @@ def _ablated(subject: Subject, layer: PageLayer, feature: int) -> Agent:
 def _play_ablated(
     subject: Subject, block: Block, agents: Callable[..., Agent], layer: PageLayer, feature: int, work: Work
 ) -> TaskResult:
-    if feature >= finished_layer(layer, work.results).channels:  # `nmf_features="auto"` chose fewer features
+    if feature >= finished_layer(layer, work.results).channels:  # `features.count="auto"` chose fewer features
         return TaskResult()
     return _play(subject, block, agents(layer, feature), work)
 
@@ -203,7 +202,7 @@ def _play_unedited(subject: Subject, block: Block, work: Work) -> TaskResult:
 
 def _play(subject: Subject, block: Block, agent: Agent, work: Work) -> TaskResult:
     options = subject.options_of(BehaviorOptions)
-    played = block.play(agent, options.causal_max_steps, options.causal_cause or known_cause, work.report)
+    played = block.play(agent, options.max_steps, options.cause or known_cause, work.report)
     assert played.actions is not None
     facts = {
         "returns": played.returns.tolist(),
@@ -275,10 +274,10 @@ def _compare_task(subject: Subject, layers: Sequence[PageLayer], work: Work) -> 
         )
     losses = np.stack([own.returns - one.returns for one in edited])  # (features, n)
     clips = write_clips(subject, features, losses, parts, partial(_ablated, subject))
-    names = [path_in(options.behavior_subdir, name) for name in ("report.json", "report.csv")]
+    names = ["behavior/report.json", "behavior/report.csv"]
     tests = len(features) * before.shape[1]
     output = attributed_outputs(subject)[0].id
-    section = as_dicts(BehaviorSection(options.causal_episodes, tests, output, causes, rows, clips, names))
+    section = as_dicts(BehaviorSection(options.episodes, tests, output, causes, rows, clips, names))
     report = {key: value for key, value in section.items() if key not in ("clips", "files")}
     subject.files.directory.write(names[0], (as_json(to_plain(report, finite=True)) + "\n").encode())
     subject.files.directory.write(names[1], _csv(flat_rows(rows)).encode())
@@ -292,7 +291,7 @@ def _on_frames(subject: Subject, layer: PageLayer, feature: int) -> tuple[float,
     output, trajectories = attributed_outputs(subject)[0].id, range(len(subject.trajectories.actions))
     effects = mean_effects([read_totals(subject, layer, t)[output] for t in trajectories])
     change = None
-    if subject.options_of(AblationOptions).ablation_every is not None:
+    if subject.options_of(AblationOptions).every is not None:
         changes = [read_changes(subject, layer, t)[f"change.{output}"][:, feature] for t in trajectories]
         change = float(np.concatenate(changes).mean(dtype=np.float64))
     return float(effects[feature]), change
@@ -341,6 +340,6 @@ def _pieces(sample: Subject, frames: int) -> Iterable[Piece]:
         (block,) = blocks(environment_of(sample.agent), episodes, episodes, sample.options.seed)
         block.play(sample.agent, MEASURED_STEPS, known_cause)
 
-    episodes = min(BLOCK, options.causal_episodes)
+    episodes = min(BLOCK, options.episodes)
     times = episodes / MEASURED_EPISODES * LIKELY_LENGTH / MEASURED_STEPS
     yield Piece(partial(play, MEASURED_EPISODES), times, partial(play, 1))

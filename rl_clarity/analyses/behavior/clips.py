@@ -12,7 +12,7 @@ from rl_clarity.analyses.analysis import Subject
 from rl_clarity.analyses.behavior.options import BehaviorOptions
 from rl_clarity.analyses.layers import PageLayer
 from rl_clarity.pages.animations import BEFORE, animated_png, first_difference, side_by_side
-from rl_clarity.pages.files import ImageName, path_in
+from rl_clarity.pages.files import ImageName
 from rl_clarity.pages.images import newest_frames
 from rl_clarity.recordings.paired_play import Block
 
@@ -58,11 +58,11 @@ def write_clips(
         episode = next((one for one in most if one not in used), most[0])
         used.add(episode)
         block = blocks[episode // blocks[0].episodes]
-        number, limit = episode % blocks[0].episodes, options.causal_max_steps
+        number, limit = episode % blocks[0].episodes, options.max_steps
         left, right = (block.replay(agent, number, limit) for agent in (subject.agent, ablated(layer, feature)))
         parting = first_difference(left[1], right[1])
         images = side_by_side(newest_frames(left[0], subject.stack), newest_frames(right[0], subject.stack), parting)
-        folder = path_in(options.behavior_subdir, f"{layer.slug}/clip-{feature + 1}")
+        folder = f"behavior/{layer.slug}/clip-{feature + 1}"
         still, animation = ImageName(f"{folder}-still.png"), ImageName(f"{folder}.png")
         subject.files.write_image(still, images[min(BEFORE, parting)])
         subject.files.directory.write(animation, animated_png(images))

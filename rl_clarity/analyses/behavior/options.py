@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.parsing import check_minimum
-from rl_clarity.pages.files import check_subdirectories
 from rl_clarity.recordings.evaluation import Cause
 from rl_clarity.recordings.options import EvaluationOptions
 
@@ -15,20 +14,17 @@ from rl_clarity.recordings.options import EvaluationOptions
 class BehaviorOptions:
     """Options of ablation in play."""
 
-    causal_episodes: int = 0
+    episodes: int = 0
     """Episodes that the agent plays with each feature ablated, on the same levels as without; 0 for none."""
-    causal_layers: tuple[str, ...] | None = None
+    layers: tuple[str, ...] | None = None
     """Layers whose features are ablated in play, by name; all layers of the page by default."""
-    causal_max_steps: int = EvaluationOptions.max_steps
+    max_steps: int = EvaluationOptions.max_steps
     """Number of steps after which such an episode is cut off."""
-    causal_cause: Cause | None = None
+    cause: Cause | None = None
     """Function (info, frames) that returns the cause of an episode's end; by default the environment's cause."""
-    behavior_subdir: str = "behavior/"
-    """Directory of the report on ablation in play, and of its clips."""
 
     def __post_init__(self) -> None:
-        check_minimum(self, 0, "causal_episodes")
-        check_minimum(self, 1, "causal_max_steps")
-        if self.causal_episodes == 1:
-            raise OptionError("causal_episodes=1 must be 0 or at least 2: one pair of episodes has no interval")
-        check_subdirectories(self)
+        check_minimum(self, 0, "episodes")
+        check_minimum(self, 1, "max_steps")
+        if self.episodes == 1:
+            raise OptionError("episodes=1 must be 0 or at least 2: one pair of episodes has no interval")

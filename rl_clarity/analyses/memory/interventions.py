@@ -18,7 +18,7 @@ from rl_clarity.analyses.memory.sample import sample_states
 from rl_clarity.analyses.memory.source import FIT, FOLDER, PlayOptions, direction_names, fitted_states, read_fit
 from rl_clarity.base.errors import EnvironmentSetupError, OptionError
 from rl_clarity.base.keys import to_plain
-from rl_clarity.base.parsing import check_minimum, check_option, select_options
+from rl_clarity.base.parsing import check_minimum, check_option, find_part
 from rl_clarity.environments import make
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.pages.files import ImageName
@@ -39,26 +39,26 @@ MEASURED_STEPS = 8
 class InterventionOptions:
     """Options of paired episodes with and without directions of the state."""
 
-    interventions: int = 2
+    count: int = 2
     """Number of directions that are collapsed one by one, those on which the outputs depend most."""
-    intervention_episodes: int = 20
+    episodes: int = 20
     """Number of pairs of episodes for each; 0 for none."""
-    swap_directions_from: tuple[int, ...] = ()
+    swap_from: tuple[int, ...] = ()
     """Directions that are exchanged, or collapsed, together in a further comparison, counted from 0: 10 5."""
-    swap_directions_to: tuple[int | None, ...] = ()
+    swap_to: tuple[int | None, ...] = ()
     """The direction with which each is exchanged, or None to collapse it: 12 None."""
 
     def __post_init__(self) -> None:
-        check_minimum(self, 0, "interventions", "intervention_episodes")
-        enough = self.intervention_episodes != 1
-        check_option(self, "intervention_episodes", enough, "must be 0 or at least 2")
-        sources, targets = self.swap_directions_from, self.swap_directions_to
+        check_minimum(self, 0, "count", "episodes")
+        enough = self.episodes != 1
+        check_option(self, "episodes", enough, "must be 0 or at least 2")
+        sources, targets = self.swap_from, self.swap_to
         paired = len(sources) == len(targets)
-        check_option(self, "swap_directions_to", paired, f"must have as many entries as swap_directions_from={sources}")
+        check_option(self, "swap_to", paired, f"must have as many entries as swap_from={sources}")
 
     def swaps(self) -> dict[int, int | None]:
         """Return the exchanged or collapsed directions."""
-        return dict(zip(self.swap_directions_from, self.swap_directions_to, strict=True))
+        return dict(zip(self.swap_from, self.swap_to, strict=True))
 
 
 @dataclass(frozen=True)
@@ -108,16 +108,16 @@ class InterventionsAnalysis(Analysis[InterventionOptions, InterventionsSection])
 
     def check(self, agent: Agent, options: InterventionOptions, page: SubjectOptions) -> None:
         known = [one for one in (*options.swaps(), *options.swaps().values()) if one is not None]
-        count = select_options(page, StateOptions).count
+        count = (find_part(page, StateOptions) or StateOptions()).count
         for one in known:
             if not 0 <= one < count:
-                raise OptionError(f"swap_directions: {one} is not a direction: 0 to {count - 1}")
+                raise OptionError(f"swap_from or swap_to: {one} is not a direction: 0 to {count - 1}")
 
     def tasks(self, subject: Subject, options: InterventionOptions) -> Iterable[Task]:
-        if not options.intervention_episodes:
+        if not options.episodes:
             return
         inputs = subject.decisive(StateOptions, InterventionOptions)
-        count = min(options.interventions, subject.options_of(StateOptions).count)
+        count = min(options.count, subject.options_of(StateOptions).count)
         size = 100 * subject.options_of(PlayOptions).max_steps
         for number in range(count + bool(options.swaps())):
             yield self.task(
@@ -133,7 +133,7 @@ class InterventionsAnalysis(Analysis[InterventionOptions, InterventionsSection])
             played = [facts["intervention"] for facts in finished if "intervention" in facts]
             entries = [read(InterventionEntry, one, self.kind) for one in played]
             skipped = next((facts["skipped"] for facts in finished if "skipped" in facts), None)
-            yield InterventionsSection(options.intervention_episodes, entries, skipped)
+            yield InterventionsSection(options.episodes, entries, skipped)
 
 
 def _intervene(subject: Subject, number: int, work: Work) -> TaskResult:
@@ -142,12 +142,12 @@ def _intervene(subject: Subject, number: int, work: Work) -> TaskResult:
     fitted, analysis = fitted_states(subject), read_fit(subject)
     cards = subject.files.read_chunk(work.results[f"{FOLDER}/cards"]["chunk"])
     strongest = strongest_directions(fitted, cards.get("readout"))
-    count = min(options.interventions, subject.options_of(StateOptions).count)
+    count = min(options.count, subject.options_of(StateOptions).count)
     swaps = {int(strongest[number]): None} if number < count else options.swaps()
     change = SwapDirections(swaps, directions=fitted.directions)
     try:
         comparison = intervene(
-            agent, change, analysis=analysis, episodes=options.intervention_episodes, seed=subject.options.seed,
+            agent, change, analysis=analysis, episodes=options.episodes, seed=subject.options.seed,
             max_steps=subject.options_of(PlayOptions).max_steps,
         )  # fmt: skip
     except (EnvironmentSetupError, OptionError) as error:
@@ -182,7 +182,7 @@ def _pieces(sample: Subject, batch: int) -> Iterable[Piece]:
     """Some steps of all episodes. Both sides of a pair are played, and again for the clip; episodes may be shorter."""
     options, directions = sample.options_of(InterventionOptions), sample_states(sample).directions
     max_steps, seed = sample.options_of(PlayOptions).max_steps, sample.options.seed
-    episodes = min(BLOCK, options.intervention_episodes)
+    episodes = min(BLOCK, options.episodes)
     try:
         edited = edit(sample.agent, SwapDirections({0: None}, directions=directions))
         environment = make(environment_of(sample.agent), episodes, seed)
@@ -191,5 +191,5 @@ def _pieces(sample: Subject, batch: int) -> Iterable[Piece]:
     with closing(environment):
         steps = play(edited, environment, np.random.default_rng(seed))
         yield Piece(partial(next, steps), 1)  # each comparison compiles its edited network
-        times = 2 * (options.intervention_episodes / episodes + 1) * max_steps / MEASURED_STEPS
+        times = 2 * (options.episodes / episodes + 1) * max_steps / MEASURED_STEPS
         yield Piece(lambda: deque(islice(steps, MEASURED_STEPS), maxlen=0), times)

@@ -31,13 +31,13 @@ MEASURED_STEPS, MEASURED_WINDOWS = 2, 8
 class SimulatorPageOptions:
     """Options of the page about a simulator."""
 
-    quality_windows: int = 64
+    windows: int = 64
     """Number of windows of the recording on which its errors are measured."""
     clips: int = 4
-    """Number of animated clips that show the simulator beside the recorded frames."""
+    """Clips of it beside the truth."""
 
     def __post_init__(self) -> None:
-        check_minimum(self, 1, "quality_windows")
+        check_minimum(self, 1, "windows")
         check_minimum(self, 0, "clips")
 
 
@@ -124,7 +124,7 @@ def _quality(subject: Subject, work: Work) -> TaskResult:
     source, options = memory_source(subject), subject.options_of(SimulatorPageOptions)
     simulator = source.required_simulator
     quality = measure_quality(
-        simulator, source.required_recording, windows=options.quality_windows, horizon=source.horizon,
+        simulator, source.required_recording, windows=options.windows, horizon=source.horizon,
         context=source.context, seed=subject.options.seed,
     ).to_dict()  # fmt: skip
     compass = quality.pop("compass")
@@ -157,7 +157,7 @@ def _clips(subject: Subject, work: Work) -> TaskResult:
 
 def _quality_pieces(sample: Subject, batch: int) -> Iterable[Piece]:
     """A few windows and steps of each part of the quality."""
-    source, windows = memory_source(sample), sample.options_of(SimulatorPageOptions).quality_windows
+    source, windows = memory_source(sample), sample.options_of(SimulatorPageOptions).windows
     simulator, recording = source.required_simulator, SampleRecording(sample)
     count, steps = min(windows, MEASURED_WINDOWS), MEASURED_STEPS
     errors = partial(

@@ -52,25 +52,25 @@ NOISE = 0.01
 class WindowOptions:
     """Options of windows of steps that are explained through time."""
 
-    windows: int = 100
+    count: int = 100
     """Largest number of windows; 0 for none. They end at steps where directions are high, middle and low, at examples
     of each behavior, and at steps from all episodes."""
     horizon: int = 16
     """Number of steps of a window."""
-    window_directions: int = 2
+    directions: int = 2
     """Number of directions that are explained in each window, those that are largest there, in addition to the
     direction for which it was chosen."""
-    window_points: int = 4
+    points: int = 4
     """Number of points between the mean frame of the recording and each frame over which gradients are averaged; only
     without a simulator."""
-    window_grid: int = 32
+    grid: int = 32
     """Largest number of rows and columns of saliency maps."""
     noise_copies: int = 4
     """Number of copies of each simulation, with noise in its start, over which gradients are averaged."""
 
     def __post_init__(self) -> None:
-        check_minimum(self, 0, "windows", "window_directions")
-        check_minimum(self, 1, "horizon", "window_grid", "window_points", "noise_copies")
+        check_minimum(self, 0, "count", "directions")
+        check_minimum(self, 1, "horizon", "grid", "points", "noise_copies")
 
 
 @dataclass(frozen=True)
@@ -145,14 +145,14 @@ class WindowsAnalysis(Analysis[WindowOptions, WindowsSection]):
     needs_all = False
 
     def tasks(self, subject: Subject, options: WindowOptions) -> Iterable[Task]:
-        if not options.windows or not has(subject.agent, "state_gradients"):
+        if not options.count or not has(subject.agent, "state_gradients"):
             return
         inputs = subject.decisive(StateOptions, WindowOptions)
         before = (FIT, f"{FOLDER}/cards", f"{FOLDER}/behaviours")
         yield self.task(
             subject, CHOICE, partial(_choose, subject), inputs, after=before, pieces=lambda sample, batch: ()
         )
-        for number, part in enumerate(slices(options.windows, TASK_WINDOWS)):
+        for number, part in enumerate(slices(options.count, TASK_WINDOWS)):
             yield self.task(
                 subject, self.task_name(number + 1), partial(_explain, subject, part), inputs, after=(CHOICE,),
                 size=100 * options.horizon * (part.stop - part.start), group=self.kind,
@@ -181,7 +181,7 @@ def _choose(subject: Subject, work: Work) -> TaskResult:
     behaviors = work.results[f"{FOLDER}/behaviours"].get("chunk")
     clips = subject.files.read_chunk(behaviors)["clips"] if behaviors else np.zeros((0, 0, 2), np.int32)
     context = 0 if source.simulator is None else source.context
-    chosen = choose_windows(fitted, cards, clips, options.windows, context)
+    chosen = choose_windows(fitted, cards, clips, options.count, context)
     outputs = list(outputs_at(subject.agent, fitted.data, np.zeros(1, int)))
     scale = np.maximum(fitted.coordinates.std(axis=0), 1e-12)
     windows: list[WindowChoice] = []
@@ -189,7 +189,7 @@ def _choose(subject: Subject, work: Work) -> TaskResult:
     for row, why in chosen.items():
         trajectory, frame = map(int, places(fitted, np.array([row]))[0])
         first = max(context, frame - options.horizon + 1)
-        largest = np.argsort(-np.abs(fitted.coordinates[row] / scale), kind="stable")[: options.window_directions]
+        largest = np.argsort(-np.abs(fitted.coordinates[row] / scale), kind="stable")[: options.directions]
         directions = sorted({*map(int, largest), *(one.direction for one in why if one.direction is not None)})
         used.update(directions)
         targets = [*outputs, *(f"direction-{i}" for i in directions)]
@@ -279,7 +279,7 @@ def _write_chunks(
         name = path_in("stretches", f"{number + 1}.js")
         arrays: dict[str, np.ndarray] = {}
         for path, (frames, states) in paths.items():
-            row, grid = _row(fitted, one), subject.options_of(WindowOptions).window_grid
+            row, grid = _row(fitted, one), subject.options_of(WindowOptions).grid
             arrays |= window_arrays(fitted, path, row, frames[:, i], states[:, i], baseline, grid)
         subject.files.write_chunk(name, arrays)
         chunks.append(WrittenChunk(number, name))
@@ -299,7 +299,7 @@ def window_gradients(
     numbers = np.array([_directions(window) for window in windows], int).reshape(len(rows), -1)
     weights = fitted.directions.readout.T[numbers]  # (B, D, H)
     if source.simulator is None:
-        scores, points = list(outputs.values()), options.window_points
+        scores, points = list(outputs.values()), options.points
         gradients = memory_gradients(
             subject.agent, data, rows, scores, weights, steps, baseline=baseline, points=points
         )
@@ -397,7 +397,7 @@ def _pieces(count: int, sample: Subject, batch: int) -> Iterable[Piece]:
     fitted, options = sample_states(sample), sample.options_of(WindowOptions)
     steps, together = min(options.horizon, MEASURED_STEPS), min(count, AT_ONCE)
     # including the direction for which it is chosen
-    directions = range(min(options.window_directions + 1, len(fitted.directions)))
+    directions = range(min(options.directions + 1, len(fitted.directions)))
     targets = [*outputs_at(sample.agent, fitted.data, np.zeros(1, int)), *(f"direction-{i}" for i in directions)]
     first = memory_source(sample).context
     windows = [(i, WindowChoice(0, first + steps + i, first + 1 + i, targets, ())) for i in range(together)]

@@ -71,7 +71,7 @@ def test_a_page_of_an_agent_without_gradients_omits_influence(results: Results) 
 
 
 def test_an_analysis_of_another_kind_of_page_uses_its_options(checkpoint: Path, tmp_path: Path) -> None:
-    saliency = {"saliency": ("perturbation",), "saliency_every": 32}
+    saliency = {"methods": ("perturbation",), "every": 32}
     page = rl_clarity.explain_memory(checkpoint, tmp_path / "page", **OPTIONS, analyses={"saliency": saliency})
     results = page.results()
     assert results.section("saliency")["every"] == 32
@@ -230,10 +230,10 @@ def test_a_recording_of_another_agent_is_refused_unless_that_is_intended(page: P
     ("options", "error"),
     [
         ({"swap_directions_from": (7,), "swap_directions_to": (None,)}, "7 is not a direction: 0 to 2"),
-        ({"swap_directions_from": (1,)}, "swap_directions_to"),
-        ({"part": 0}, "part"),
+        ({"swap_directions_from": (1,)}, "interventions.swap_to"),
+        ({"states": {"part": 0}}, "part"),
         ({"count": 0}, "count"),
-        ({"intervention_episodes": 1}, "intervention_episodes"),
+        ({"intervention_episodes": 1}, "interventions.episodes"),
         ({"episodes": 3, "max_steps": 1}, r"max_steps=1 times episodes=3 must be at least 4 steps"),
     ],
 )

@@ -1,0 +1,103 @@
+"""Classes of options and commands as the command line has them, and the options that `--help` leaves out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import tyro
+
+from rl_clarity.base.parsing import qualified
+from rl_clarity.cli.option_types import Analyses, FeatureNames
+
+TYPES_OF_OPTIONS: Mapping[str, tuple[Any, str]] = {
+    "analyses": (
+        Analyses,
+        "More analyses to run, by name, with their options: smoothgrad smoothgrad.samples=4.",
+    ),
+    "features.names": (
+        FeatureNames,
+        'Names of features by layer and number, counted from 1 as on the page: 2b.1=coin "2b.3=buzz saw".',
+    ),
+}
+"""Types and help of options that other words than those of their class are parsed to."""
+NAMES = {"greedy": "deterministic", "lambda_": "lambda"}
+"""Names of fields on the command line."""
+SUPPRESSED = ("overwrite", "action_group_fns", "behavior.cause", "checks", "load.metadata", "load.check", "states.seed")
+"""Options that commands have in another form, or not at all."""
+ADVANCED = {
+    *("batch_size", "action_combos", "equivalent_actions", "inline_js", "page_kind", "advantages.bookmarks"),
+    *("load.model_path", "load.metadata_path", "load.trajectories_path", "load.observations_path"),
+    *("observations.obs_every", "observations.bfloat16", "view.attribution_weight", "view.single_channels"),
+    *("layers.op_is_one_of", "layers.bottleneck_only", "layers.input_name"),
+    *("attribution.quadrature", "attribution.linear_prefix", "attribution.max_paths", "attribution.images"),
+    *("features.coverage", "features.held_out", "features.fit_steps", "features.fit_observations", "features.images"),
+    *("features.thumbnail_patches", "features.thumbnail_width"),
+    *("examples.densities", "examples.density", "examples.widths", "examples.width"),
+    *("behavior.layers", "behavior.max_steps", "state_map.layer", "state_map.methods", "state_map.perplexity"),
+    *("states.outliers", "states.lags", "states.map_dimensions", "states.map_points", "states.influence_samples"),
+    *("states.replay_steps", "states.replay_samples", "states.replay_directions", "states.part"),
+    *("windows.directions", "windows.points", "windows.grid", "windows.noise_copies"),
+    *("interventions.swap_from", "interventions.swap_to", "quality.windows", "quality.clips"),
+}
+"""Options that only `--help-all` shows."""
+
+
+def as_flags(
+    kind: type, default: object = None, *, short: bool = False, where: str = "", command: type | None = None
+) -> type:
+    """Return a subclass of a command, or of its options, whose fields are those of the command line.
+
+    Its defaults are those of the instance `default`, if there is one. A `short` one lacks the options that `--help`
+    does not show. `where` is the prefix of the options of a part, and `command` the class that it belongs to.
+    """
+    hints, made = get_type_hints(kind, include_extras=True), []
+    for one in dataclasses.fields(kind):
+        name, hint, value = where + one.name, hints[one.name], _default(one, default)
+        part, extra = (get_args(hint)[0], get_args(hint)[1:]) if get_origin(hint) is Annotated else (hint, ())
+        if _is_left_out(one, name, command, short):
+            hint = tyro.conf.SuppressFixed[tyro.conf.Fixed[Any]]
+        elif name in TYPES_OF_OPTIONS and command is not None:
+            special, text = TYPES_OF_OPTIONS[name]
+            hint = Annotated[special, tyro.conf.arg(help=text)]
+        elif isinstance(part, type) and dataclasses.is_dataclass(part):
+            nested = "" if command is None and one.name == "options" else f"{name}."
+            given = None if value is dataclasses.MISSING else value
+            flags = as_flags(part, given, short=short, where=nested, command=command or kind)
+            hint = Annotated[flags, *extra] if extra else flags
+            value = value if value is dataclasses.MISSING else flags()
+        elif one.name in NAMES:
+            hint = Annotated[hint, tyro.conf.arg(name=NAMES[one.name])]
+        field = dataclasses.field() if value is dataclasses.MISSING else _field(value, one.metadata)
+        made.append((one.name, hint, field))
+
+    def check(options: Any) -> None:
+        with qualified(kind, where):
+            getattr(kind, "__post_init__", lambda options: None)(options)
+
+    namespace = {"__post_init__": check, "__doc__": kind.__doc__}
+    return dataclasses.make_dataclass(
+        kind.__name__, made, bases=(kind,), namespace=namespace, frozen=True, kw_only=True
+    )
+
+
+def _default(one: dataclasses.Field[Any], instance: object) -> Any:
+    """Return the default of a field, or its value in an instance; MISSING if the field has no default."""
+    if one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING:
+        return dataclasses.MISSING
+    if instance is not None:
+        return getattr(instance, one.name)
+    return one.default if one.default_factory is dataclasses.MISSING else one.default_factory()
+
+
+def _field(value: Any, metadata: Mapping[Any, Any]) -> Any:
+    return dataclasses.field(default_factory=lambda: value, metadata=metadata)
+
+
+def _is_left_out(one: dataclasses.Field[Any], name: str, command: type | None, short: bool) -> bool:
+    """Whether an option of a command's options is not one of the command line, or not shown."""
+    if command is None:
+        return False
+    of_command = name in command.__dataclass_fields__  # type: ignore[attr-defined]
+    return bool(one.metadata.get("hidden")) or of_command or name in SUPPRESSED or (short and name in ADVANCED)
