@@ -9,13 +9,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rl_clarity.analyses.checkpoints import ReferenceOptions
-from rl_clarity.analyses.layers import AttributionFitOptions, LayerOptions
+from rl_clarity.base.parsing import visible_fields
 from rl_clarity.explaining import ExplainOptions
-from rl_clarity.pages.memory_options import OWN_PARTS
-from rl_clarity.pages.options import ORIGINAL, PARTS, LoadOptions, ObservationsOptions, TrajectoriesOptions
+from rl_clarity.pages.memory_options import MemoryOptions
+from rl_clarity.pages.options import (
+    ORIGINAL,
+    CheckOptions,
+    CompareOptions,
+    InterfaceOptions,
+    LoadOptions,
+    ObservationsOptions,
+    PageOptions,
+    TrajectoriesOptions,
+)
+from rl_clarity.pages.original_options import translate
 from rl_clarity.ppo.options import TrainOptions
-from rl_clarity.recordings.options import EvaluationOptions, GamesOptions, RecordOptions
+from rl_clarity.recordings.options import EvaluationOptions, RecordOptions
 from rl_clarity.world_models.options import FitOptions
 
 TARGET = Path(__file__).resolve().parents[1] / "docs" / "options.md"
@@ -24,11 +33,11 @@ HEAD = """# Options
 
 <!-- written by scripts/make_options.py from rl_clarity/pages/options.py and rl_clarity/ppo/options.py -->
 
-In Python, options are keyword arguments; a group is a dict: `run(checkpoint, output_dir, attr_policy=True,
-layer_kwargs={"name_contains_one_of": ["2b"]})`. On the command line `_` is written `-` and a group comes first:
-`--attr-policy --layer-kwargs.name-contains-one-of 2b`; the groups `load_kwargs`, `trajectories_kwargs` and
-`observations_kwargs` are called `--load`, `--trajectories` and `--observations` there. The error for an unknown option
-names the nearest known one.
+In Python, options are keyword arguments; those of an analysis are a dict: `run(checkpoint, output_dir,
+attribution={"policy": True}, layers={"name_contains_one_of": ["2b"]})`. On the command line `_` is written `-`, and the
+name of the analysis comes first: `--attribution.policy --layers.name-contains-one-of 2b`. `rl-clarity run --help` shows
+the options that are needed first, `--help-all` all of them. The error for an unknown option names the nearest known
+one. The names of understanding-rl-vision and of version 0.1 are accepted, too ([Migrating](migration.md)).
 
 The column "original" is the value in `rl_clarity.ORIGINAL`, where it differs: `run(checkpoint, output_dir,
 **rl_clarity.ORIGINAL)` and `rl-clarity run --original` use the settings of understanding-rl-vision.
@@ -41,17 +50,18 @@ def main() -> None:
 
 def document() -> str:
     """Return the text of docs/options.md."""
-    observations = ORIGINAL["observations_kwargs"]
+    original = translate(ORIGINAL, InterfaceOptions)
     parts = [
         HEAD,
-        section("`run`: `load_kwargs`, the samples", LoadOptions),
-        section("`run`: `trajectories_kwargs`, the trajectories", TrajectoriesOptions),
-        section("`run`: `observations_kwargs`, extra observations", ObservationsOptions, observations),
-        *(section(f"`run` and `generate`: {title(part)}", part, ORIGINAL) for part in PARTS),
-        section("`layer_kwargs`", LayerOptions),
-        section("`nmf_attr_opts`", AttributionFitOptions, ORIGINAL["nmf_attr_opts"]),
-        *(section(f"`compare`: {title(part)}", part) for part in (GamesOptions, ReferenceOptions)),
-        *(section(f"`explain_memory`: {title(part)}", part) for part in OWN_PARTS),
+        section("`run`: `load`, the samples", LoadOptions),
+        section("`run`: `trajectories`, the trajectories", TrajectoriesOptions),
+        section("`run`: `observations`, extra observations", ObservationsOptions, original["observations"]),
+        section("`run`, `generate`, `compare`, `explain_memory` and `check`: the page", PageOptions),
+        *part_sections("`run` and other pages", PageOptions, original),
+        *part_sections("`run` and `generate`", InterfaceOptions, original),
+        *part_sections("`check`", CheckOptions),
+        *part_sections("`compare`", CompareOptions),
+        *part_sections("`explain_memory`", MemoryOptions),
         section("`record`", RecordOptions),
         section("`explain_recording`", ExplainOptions),
         section("`fit_simulator`", FitOptions),
@@ -59,6 +69,17 @@ def document() -> str:
         section("`train`", TrainOptions, title_of={"lambda_": "lambda"}),
     ]
     return "\n".join(parts)
+
+
+def part_sections(command: str, kind: type, original: Mapping[str, Any] | None = None) -> list[str]:
+    """Return a section for each part of a page's options that pages of all kinds do not have."""
+    options, shared = kind(), () if kind is PageOptions else [one.name for one in visible_fields(PageOptions)]
+    original = original or {}
+    return [
+        section(f"{command}: `{one.name}`, {title(type(part))}", type(part), original.get(one.name))
+        for one in visible_fields(kind)
+        if one.name not in shared and dataclasses.is_dataclass(part := getattr(options, one.name))
+    ]
 
 
 def title(options: type) -> str:
@@ -74,13 +95,14 @@ def section(
     title_of: Mapping[str, str] | None = None,
 ) -> str:
     """Return a heading and a table of the class's fields."""
-    fields = [field.name for field in dataclasses.fields(options)]
+    described = [one for one in visible_fields(options) if not dataclasses.is_dataclass(field_default(one))]
+    fields = [field.name for field in described]
     texts, names = field_texts(options), title_of or {}
     changed = {name: value for name, value in (original or {}).items() if name in fields}
     last = (" original |", "---|") if changed else ("", "")
     lines = [f"## {title}", ""]
     lines += [f"| option | default | meaning |{last[0]}", f"|---|---|---|{last[1]}"]
-    for field in dataclasses.fields(options):
+    for field in described:
         cells = [f"`{names.get(field.name, field.name)}`", shown(field_default(field)), texts.get(field.name, "")]
         if changed:
             cells.append(shown(changed[field.name]) if field.name in changed else "")
@@ -89,14 +111,16 @@ def section(
 
 
 def field_texts(options: type) -> dict[str, str]:
-    """Return the docstrings of the fields of a class."""
-    body = ast.parse(inspect.getsource(options)).body[0]
-    assert isinstance(body, ast.ClassDef)
-    texts = {}
-    for statement, after in zip(body.body, body.body[1:], strict=False):
-        if isinstance(statement, ast.AnnAssign) and isinstance(after, ast.Expr):
-            assert isinstance(statement.target, ast.Name)
-            texts[statement.target.id] = " ".join(str(ast.literal_eval(after.value)).split())
+    """Return the docstrings of the fields of a class and of those that it is derived from, by name."""
+    texts: dict[str, str] = {}
+    for kind in reversed(options.__mro__):
+        if dataclasses.is_dataclass(kind):
+            body = ast.parse(inspect.getsource(kind)).body[0]
+            assert isinstance(body, ast.ClassDef)
+            for statement, after in zip(body.body, body.body[1:], strict=False):
+                if isinstance(statement, ast.AnnAssign) and isinstance(after, ast.Expr):
+                    assert isinstance(statement.target, ast.Name)
+                    texts[statement.target.id] = " ".join(str(ast.literal_eval(after.value)).split())
     return texts
 
 
@@ -108,8 +132,6 @@ def field_default(field: dataclasses.Field[Any]) -> Any:
 
 def shown(value: Any) -> str:
     """Return a default value as Markdown. Options that are classes have their own sections."""
-    if dataclasses.is_dataclass(value):
-        return "see below"
     if isinstance(value, tuple):
         value = list(value)
     if isinstance(value, Mapping):

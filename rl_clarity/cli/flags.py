@@ -36,7 +36,7 @@ ADVANCED = {
     *("features.thumbnail_patches", "features.thumbnail_width"),
     *("examples.densities", "examples.density", "examples.widths", "examples.width"),
     *("behavior.layers", "behavior.max_steps", "state_map.layer", "state_map.methods", "state_map.perplexity"),
-    *("states.outliers", "states.lags", "states.map_dimensions", "states.map_points", "states.influence_samples"),
+    *("states.outliers", "states.lags", "states.map_points", "states.influence_samples"),
     *("states.replay_steps", "states.replay_samples", "states.replay_directions", "states.part"),
     *("windows.directions", "windows.points", "windows.grid", "windows.noise_copies"),
     *("interventions.swap_from", "interventions.swap_to", "quality.windows", "quality.clips"),

@@ -16,7 +16,7 @@ from rl_clarity.analyses.analysis import SubjectOptions
 from rl_clarity.analyses.attribution.files import AttributionOptions
 from rl_clarity.analyses.behavior import BehaviorOptions
 from rl_clarity.analyses.checkpoints import ReferenceOptions
-from rl_clarity.analyses.checks import ChecksOptions
+from rl_clarity.analyses.checks.analysis import ChecksOptions
 from rl_clarity.analyses.features import ExampleOptions, FeatureOptions
 from rl_clarity.analyses.layers import LayersOptions
 from rl_clarity.analyses.saliency import SaliencyOptions

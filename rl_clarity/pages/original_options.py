@@ -70,7 +70,7 @@ RENAMED: Mapping[str, str] = {
     **{name: f"reference.{name.removeprefix('reference_')}" for name in ("reference_checkpoint", "reference_episode")},
     "reference": "reference.recording",
     **{name: f"states.{name}" for name in ("method", "count", "outliers", "clustering", "clusters", "lags", "maps")},
-    **{name: f"states.{name}" for name in ("map_dimensions", "map_points", "influence_samples", "replay_steps")},
+    **{name: f"states.{name}" for name in ("map_points", "influence_samples", "replay_steps")},
     **{name: f"states.{name}" for name in ("replay_samples", "replay_directions")},
     **{name: f"windows.{name}" for name in ("horizon", "noise_copies")},
     **{

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
 import rl_clarity
 from rl_clarity.base.errors import CheckpointError
+from rl_clarity.base.parsing import option_names
 from rl_clarity.cli import main
 from rl_clarity.cli.agents import Evaluate, Inspect, Train
 from rl_clarity.cli.arguments import COMMANDS, parse_arguments
 from rl_clarity.cli.command import CheckpointCommand, Command
+from rl_clarity.cli.flags import ADVANCED
 from rl_clarity.cli.recordings import Record
 from tests.pipeline.small import REPOSITORY
 
@@ -60,6 +63,37 @@ def test_help_of_run_lists_options(capsys: pytest.CaptureFixture[str]) -> None:
         assert option in printed
     for hidden in ("--action-group-fns", "--overwrite", "--load.metadata ", "{None}|STR"):
         assert hidden not in printed
+
+
+def listed_options(words: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The options that a command's help lists, each with its opposite."""
+    with pytest.raises(SystemExit):
+        main(words.split())
+    return re.findall(r"^[^\w-]*(?:-h, )?(--[\w.-]+)", capsys.readouterr().out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", ["run", "compare", "memory", "check", "ablate"])
+def test_help_lists_few_options_and_help_all_the_others(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    few, all_of_them = (listed_options(f"{command} {word}", capsys) for word in ("--help", "--help-all"))
+    assert len(few) <= 45
+    assert set(few) <= set(all_of_them)
+    options = {*option_names(get_type_hints(COMMANDS[command])["options"])}
+    left_out = ADVANCED & options
+    assert {f"--{name}".replace("_", "-") for name in left_out} == {*all_of_them} - {*few} - LEFT_OUT_OF_LOAD
+
+
+LEFT_OUT_OF_LOAD = {
+    *(f"--load.{name}-path" for name in ("model", "metadata", "trajectories", "observations")),
+    *("--observations.obs-every", "--observations.bfloat16"),
+}
+
+
+def test_options_have_their_names_of_version_0_1() -> None:
+    words = ["--nmf-features", "3", "--layer-kwargs.name-contains-one-of", "2b", "--attr-policy"]
+    present = ["--features.count", "3", "--layers.name-contains-one-of", "2b", "--attribution.policy"]
+    assert parse_arguments(["run", "a", "b", *words]) == parse_arguments(["run", "a", "b", *present])
+    words, present = ["--max-steps", "9", "--windows", "4"], ["--play.max-steps", "9", "--windows.count", "4"]
+    assert parse_arguments(["memory", "a", "b", *words]) == parse_arguments(["memory", "a", "b", *present])
 
 
 def test_help_imports_no_framework() -> None:

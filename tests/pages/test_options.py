@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from rl_clarity.pages.options import (
     ObservationsOptions,
     TrajectoriesOptions,
 )
-from rl_clarity.pages.original_options import HIDDEN, RENAMED, translate
+from rl_clarity.pages.original_options import HIDDEN, PARTS, RENAMED, translate
 from tests.page_options import page_options
 
 # Parameters of understanding-rl-vision, with their defaults.
@@ -276,3 +277,11 @@ def test_all_names_of_the_original_lead_to_an_option() -> None:
     places = {name for kind in (InterfaceOptions, CompareOptions, MemoryOptions) for name in option_names(kind)}
     assert {*RENAMED.values()} <= places
     assert {*ORIGINAL_DEFAULTS} <= {*RENAMED, *HIDDEN} | places
+
+
+def test_the_documentation_lists_all_names() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "migration.md").read_text(encoding="utf-8")
+    section = text.partition("## Names of options")[2].partition("\n## ")[0]
+    rows = dict(re.findall(r"^\| `(\w+)` \| `([\w.]+)` \|$", section, re.MULTILINE))
+    assert rows == {**PARTS, **RENAMED}
+    assert all(f"`{name}`" in section for name in HIDDEN)
