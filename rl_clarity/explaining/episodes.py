@@ -51,7 +51,7 @@ class EpisodeAnalysis:
 def episode_analyses(options: ExplainOptions) -> list[EpisodeAnalysis]:
     """Return the analyses of each episode. Raises OptionError for one that needs more than an episode."""
     wanted: list[tuple[str, str, Mapping[str, Any]]] = [
-        (f"saliency-{method}", "saliency", {"saliency": (method,), "saliency_every": options.every})
+        (f"saliency-{method}", "saliency", {"methods": (method,), "every": options.every})
         for method in dict.fromkeys(options.methods)
     ]
     for kind, values in options.analyses.items():
