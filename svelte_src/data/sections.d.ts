@@ -201,7 +201,7 @@ export interface LayerEntry {
   label?: string;
   /** By output, 1 - var(s(a) - features - residual) / var(s(a)) over all steps; null for an output that does not vary. Absent for the input, and while attribution is missing. */
   variance_share?: Record<string, number | null>;
-  /** With `attr_images`, by output and selection (`pos-prin`: a sign `abs`, `pos` or `neg`, and `prin`, `all`, `res`, `1`, `2`, ...), for each trajectory and segment. */
+  /** With `attribution.images`, by output and selection (`pos-prin`: a sign `abs`, `pos` or `neg`, and `prin`, `all`, `res`, `1`, `2`, ...), for each trajectory and segment. */
   images?: Record<string, Record<string, string[][]>>;
   /** Filmstrips of these images. */
   scrubs?: Record<string, Record<string, string[][]>>;
