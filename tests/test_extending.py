@@ -168,7 +168,7 @@ def test_the_forecast_includes_the_analysis(plugin: Path, samples: dict[str, Any
 
 
 def test_invalid_options_of_the_analysis(plugin: Path, samples: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"analyses\.occlusion\.path.*did you mean 'patch'"):
+    with pytest.raises(OptionError, match=r"analyses\.occlusion\.path.*did you mean 'analyses\.occlusion\.patch'"):
         rl_clarity.generate(**samples, output_dir=tmp_path / "page", analyses={"occlusion": {"path": 3}})
     with pytest.raises(OptionError, match=r"unknown analysis 'oclusion'; did you mean 'occlusion'"):
         rl_clarity.generate(**samples, output_dir=tmp_path / "page", analyses={"oclusion": {}})

@@ -186,5 +186,7 @@ def _places(name: str, value: Any, own: Set[str]) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, Mapping):
         for key, item in value.items():
             yield f"{PARTS.get(name, name)}.{key}", item
-    elif value is not None or name not in PARTS:
-        yield PARTS.get(name, name), value
+    elif name not in PARTS:
+        yield name, value
+    elif value is not None:
+        raise OptionError(f"{name}={value!r} must be a dict of options")

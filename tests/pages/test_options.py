@@ -209,7 +209,7 @@ def test_unknown_names_list_the_available_options() -> None:
         (InterfaceOptions, {"action_group_fns": ["LEFT"]}, "action_group_fns: 'LEFT' must be a function"),
         (InterfaceOptions, {"graph_colors": "blue"}, "view.graph_colors='blue' must be a dict"),
         (InterfaceOptions, {"graph_colors": {"value": "blue"}}, r"graph_colors\.value"),
-        (InterfaceOptions, {"layer_kwargs": ["2b"]}, r"layers=\['2b'\] must be a dict of options"),
+        (InterfaceOptions, {"layer_kwargs": ["2b"]}, r"layer_kwargs=\['2b'\] must be a dict of options"),
         (InterfaceOptions, {"layer_kwargs": {"op_is": 1}}, r"layers\.op_is.*op_is_one_of"),
         (InterfaceOptions, {"layer_kwargs": {"discard_first_n": -1}}, "discard_first_n=-1 must be at least 0"),
         (InterfaceOptions, {"nmf_attr_opts": {"integrate_steps": 0}}, r"fit_steps=0 must be at least 1"),
