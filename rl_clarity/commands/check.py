@@ -11,7 +11,7 @@ from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.checks.analysis import ChecksOptions
 from rl_clarity.analyses.checks.report import MethodReport, SanityReport
 from rl_clarity.base.parsing import parse
-from rl_clarity.commands.run import explain
+from rl_clarity.commands.run import choose_value, explain
 from rl_clarity.jobs.forecast import Forecast
 from rl_clarity.pages.options import (
     CHECKED_TRAJECTORIES,
@@ -20,6 +20,7 @@ from rl_clarity.pages.options import (
     ObservationsOptions,
     TrajectoriesOptions,
 )
+from rl_clarity.pages.original_options import translate
 from rl_clarity.pages.results import Page
 from rl_clarity.recordings.recording import Recording
 
@@ -91,11 +92,14 @@ def check(
 
     Raises OptionError for an unknown method or output, and the errors of `run`.
     """
+    translated = translate(options, CheckOptions)
+    load = choose_value("load", load, translated.pop("load", None))
+    trajectories = choose_value("trajectories", trajectories, translated.pop("trajectories", None))
     checks = {"frames": frames, "methods": methods, "output": output}
     page = explain(
         checkpoint,
         output_dir,
-        parse(CheckOptions, {**options, "checks": parse(ChecksOptions, checks)}),
+        parse(CheckOptions, {**translated, "checks": parse(ChecksOptions, checks)}),
         dry_run=dry_run,
         load=load,
         trajectories=CHECKED_TRAJECTORIES if trajectories is None else trajectories,

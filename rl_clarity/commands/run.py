@@ -96,7 +96,7 @@ def run(
     """
     translated = translate(options, InterfaceOptions)
     load, sizes, more = (
-        _one_of(name, value, translated.pop(name, None))
+        choose_value(name, value, translated.pop(name, None))
         for name, value in (("load", load), ("trajectories", trajectories), ("observations", observations))
     )
     return explain(
@@ -202,7 +202,7 @@ def generate(
     return _explain_arrays(agent, samples, output_dir, chosen, dry_run, None, other_agent=other_agent)
 
 
-def _one_of(name: str, value: Any, original: Any) -> Any:
+def choose_value(name: str, value: Any, original: Any) -> Any:
     """Return the value of an argument, or that of its name in understanding-rl-vision."""
     if value is not None and original is not None:
         raise OptionError(f"{name}_kwargs cannot be combined with {name}: leave one of them out")

@@ -109,7 +109,7 @@ def test_the_input_may_be_named_like_a_layer_in_another_case() -> None:
 
 def test_the_input_must_not_have_the_name_of_a_layer() -> None:
     subject = make_subject(input_layer_include=True, input_layer_name="1a")
-    with pytest.raises(OptionError, match="input_layer_name='1a'"):
+    with pytest.raises(OptionError, match=r"layers\.input_name='1a'"):
         page_layers(subject.agent, subject.options)
 
 

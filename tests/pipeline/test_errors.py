@@ -96,12 +96,12 @@ def test_missing_checkpoints(checkpoint: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"attr_polcy": True}, "unknown option 'attr_polcy'; did you mean 'attr_policy'"),
-        ({"load_kwargs": {"resampel": True}}, "unknown option 'load_kwargs.resampel'; did you mean 'resample'"),
-        ({"trajectories_kwargs": {"n_envs": 1}}, r"trajectories_kwargs\.n_envs.*'num_envs'"),
-        ({"observations_kwargs": {"obs_evry": 1}}, r"observations_kwargs\.obs_evry.*'obs_every'"),
-        ({"layer_kwargs": {"names": ["2b"]}}, r"layer_kwargs\.names"),
-        ({"attr_policy": "yes"}, "attr_policy='yes' must be True or False"),
+        ({"attr_polcy": True}, "unknown option 'attr_polcy'; did you mean 'attribution.policy'"),
+        ({"load_kwargs": {"resampel": True}}, "unknown option 'load.resampel'; did you mean 'load.resample'"),
+        ({"trajectories_kwargs": {"n_envs": 1}}, r"trajectories\.n_envs.*'trajectories\.num_envs'"),
+        ({"observations_kwargs": {"obs_evry": 1}}, r"observations\.obs_evry.*'observations\.obs_every'"),
+        ({"layer_kwargs": {"names": ["2b"]}}, r"layers\.names"),
+        ({"attr_policy": "yes"}, "attribution.policy='yes' must be True or False"),
         ({"trajectories_kwargs": {"num_steps": 0}}, "num_steps=0 must be at least 1"),
         ({"attr_quadrature": "trapezoid"}, "'trapezoid'"),
         ({"layer_kwargs": {"name_contains_one_of": ["5a"]}}, r"\['5a'\] matches none of the layers Relu, Relu_1"),

@@ -159,7 +159,7 @@ class TestSelectLayers:
         ],
     )
     def test_errors_name_the_available_layers(self, agent: Any, options: dict[str, Any], message: str) -> None:
-        with pytest.raises(OptionError, match=f"(?s)layer_kwargs.*{message}"):
+        with pytest.raises(OptionError, match=f"(?s)layers.*{message}"):
             select_layers(agent, **options)
 
     def test_unknown_layers_suggest_the_nearest(self, agent: Any, observations: np.ndarray) -> None:
