@@ -277,11 +277,11 @@ def _totals(results: Results, trajectory: int, layer: str, output: str) -> list[
     columns: list[tuple[str, Column]] = []
     if totals.completeness is not None:
         terms = output_decomposition(totals.totals, totals.completeness, totals.memory)
-        named = {"baseline": "baseline", "memory": "memory", "gap": "completeness_error"}
+        named = {"baseline": "baseline", "memory": "memory", "completeness error": "completeness_error"}
         columns += [(f"{label} {name}", terms[term]) for name, term in named.items()]
     given = {number - 1: f"{name} ({number})" for number, name in results.feature_names(layer).items()}
     for index in range(totals.totals.shape[1]):
-        name = given.get(index, f"{word} {index + 1}") if index < channels else "rest"
+        name = given.get(index, f"{word} {index + 1}") if index < channels else "residual"
         columns += _named([f"{label} {name} {part}" for part in ("positive", "negative")], totals.totals[:, index])
     return columns
 

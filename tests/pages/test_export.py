@@ -20,9 +20,9 @@ ARRAYS = random_arrays()
 HEADER = [
     *("trajectory", "frame", "new episode", "action", "reward", "advantage", "value function"),
     *("probability of 0", "probability of 1", "probability of 2", "probability of 3"),
-    *("2b baseline", "2b memory", "2b gap"),
+    *("2b baseline", "2b memory", "2b completeness error"),
     *("2b feature 1 positive", "2b feature 1 negative", "2b feature 2 positive", "2b feature 2 negative"),
-    *("2b feature 3 positive", "2b feature 3 negative", "2b rest positive", "2b rest negative"),
+    *("2b feature 3 positive", "2b feature 3 negative", "2b residual positive", "2b residual negative"),
 ]
 """Columns of the table that the page of these tests saves."""
 
@@ -85,7 +85,11 @@ def test_a_table_has_a_row_for_each_frame_and_the_columns_of_the_page(results: R
         assert float(row["probability of 3"]) == pytest.approx(series.probabilities[step, 3], rel=1e-5)
         for name, part in (("positive", channel.clip(0)), ("negative", channel.clip(max=0))):
             assert float(row[f"2b feature 1 {name}"]) == pytest.approx(part[step].sum(), rel=1e-4, abs=1e-5)
-        for name, term in (("baseline", "baseline"), ("memory", "memory"), ("gap", "completeness_error")):
+        for name, term in (
+            ("baseline", "baseline"),
+            ("memory", "memory"),
+            ("completeness error", "completeness_error"),
+        ):
             assert float(row[f"2b {name}"]) == pytest.approx(terms[term][step], rel=1e-5)
     assert path.read_bytes().count(b"\r\n") == 5
 

@@ -7,6 +7,8 @@ import { firstVisible, lastVisible, pixelsPerStep, stepToX } from "../../kit/tim
 const OTHERS = ["rest", "memory", "gap"];
 /** What readers see below their columns; the error is the completeness error. */
 export const PART_WORDS = { rest: "residual", gap: "error" };
+/** The same where columns are narrow. */
+const SHORT_WORDS = { rest: "res.", gap: "error" };
 
 /** The account of a target, from its layer's totals and the numbers along its trajectory; null where the page lacks them. */
 export function targetAccount(manifest, totals, { layer, output }, series) {
@@ -178,7 +180,7 @@ export function waterfallColumn({ name, channel, value, from, to }, least, most,
     channel,
     value,
     color: palette[channel]?.color ?? null,
-    word: name.startsWith("feature") ? String(channel + 1) : (PART_WORDS[name] ?? name),
+    word: name.startsWith("feature") ? String(channel + 1) : (SHORT_WORDS[name] ?? name),
     position: `50% ${top.toFixed(1)}px, 100% ${levelAt(to, least, most)}`,
     size: `min(64%, 100% - 4px) ${(bottom - top).toFixed(1)}px, 50% 1px`,
   };
