@@ -32,7 +32,7 @@ EXTENSIONS: dict[str, tuple[Registry[Any], str]] = {
 PLAY = ["--trajectories.num-envs", "2", "--trajectories.num-steps", "12"]
 RUN = [*PLAY, "--observations.num-envs", "2", "--observations.num-obs", "8", "--observations.obs-every", "1"]
 ANALYSIS = ["--analyses", "rewards", "rewards.unit=coins"]
-SALIENCY = ["--saliency", "contrast", "--saliency-every", "1"]
+SALIENCY = ["--saliency.methods", "contrast", "--saliency.every", "1"]
 """Options of commands."""
 
 

@@ -35,6 +35,7 @@ class Rewards(Analysis[RewardsOptions, RewardsSection]):
     """The sum of all rewards."""
 
     kind = "rewards"
+    single_episode = True
 
     def tasks(self, subject: Subject, options: RewardsOptions) -> Iterable[Task]:
         def run(work: Work) -> TaskResult:

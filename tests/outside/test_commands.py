@@ -65,7 +65,9 @@ def check_saliency(results: Results) -> None:
 @pytest.fixture(scope="module")
 def page(folder: Path) -> Results:
     output = folder / "page"
-    return execute(output, "run", folder / "agent.seed", output, *RUN, *ANALYSIS, *SALIENCY, "--reduction", "strides")
+    return execute(
+        output, "run", folder / "agent.seed", output, *RUN, *ANALYSIS, *SALIENCY, "--features.reduction", "strides"
+    )
 
 
 class TestRun:
@@ -105,7 +107,16 @@ class TestRun:
         self, page: Results, folder: Path, packages: Path, monkeypatch: pytest.MonkeyPatch, name: str, before: str,
         after: str, stage: str,
     ) -> None:  # fmt: skip
-        words = ["run", folder / "agent.seed", folder / "page", *RUN, *ANALYSIS, *SALIENCY, "--reduction", "strides"]
+        words = [
+            "run",
+            folder / "agent.seed",
+            folder / "page",
+            *RUN,
+            *ANALYSIS,
+            *SALIENCY,
+            "--features.reduction",
+            "strides",
+        ]
         with record_tasks(monkeypatch) as tasks:
             execute(folder / "page", *words, "--force")
         assert not tasks
@@ -149,6 +160,8 @@ def test_explain_and_publish(folder: Path) -> None:
     assert main(["record", str(folder / "agent.seed"), str(recording), "--episodes", "2", "--seed", "1"]) == 0
     agent = ["--agent", str(folder / "agent.seed")]
     words = ["explain", str(folder / "logdir"), *agent, "--methods", "contrast", "--embeddings", "pca", "--every", "1"]
-    assert main(words) == 0
+    assert main([*words, *ANALYSIS]) == 0
     output = folder / "published"
-    check_saliency(execute(output, "publish", folder / "logdir", output))
+    results = execute(output, "publish", folder / "logdir", output)
+    check_saliency(results)
+    check_analysis(results)
