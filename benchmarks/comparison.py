@@ -27,7 +27,7 @@ def measure(checkpoints: int = CHECKPOINTS, steps: int = STEPS) -> dict[str, Any
         series, page = Path(folder) / "series", Path(folder) / "page"
         write_series(series, checkpoints)
         code = "import sys; from rl_clarity.cli import main; sys.exit(main(sys.argv[1:]))"
-        arguments = ["compare", str(page), str(series), "--max-steps", str(steps), "--return-episodes", "1"]
+        arguments = ["compare", str(series), str(page), "--max-steps", str(steps), "--return-episodes", "1"]
         subprocess.run(
             [sys.executable, "-c", code, *arguments, "--metadata", "env_name", "BreakoutNoFrameskip-v4"],
             check=True,

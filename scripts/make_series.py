@@ -179,7 +179,7 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
         "Games are played to their end; actions are sampled from the policy. To compare the checkpoints:",
         "",
         "```sh",
-        f"rl-clarity compare out/{name} models:{name}",
+        f"rl-clarity compare models:{name} out/{name}",
         "```",
         "",
         curve_line(name),

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 import rl_clarity
+from rl_clarity.base.errors import OptionError
 from rl_clarity.base.parsing import typed, visible_fields
 from rl_clarity.cli.command import CheckpointCommand, Command, Result, page_result
 from rl_clarity.cli.option_types import DirectoryPath, Metadata, Switch
@@ -70,10 +71,9 @@ class Compare(Command):
 
     resumable = True
 
-    output_dir: DirectoryPath
-    """Directory of the page."""
-    checkpoints: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CHECKPOINT [...]")]
-    """Checkpoint files, folders of them, patterns, or an included series: models:breakout-series."""
+    paths: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CHECKPOINT [...] DIRECTORY")]
+    """Checkpoint files, folders of them, patterns, or an included series (models:breakout-series), and last the
+    directory of the page."""
     log: Path | None = None
     """Log of the training, for the learning curve; by default a known one beside the checkpoints."""
     log_columns: tuple[str, str] | None = None
@@ -91,9 +91,12 @@ class Compare(Command):
     """Replace a page in the directory."""
 
     def execute(self) -> Result:
+        if len(self.paths) < 2:
+            raise OptionError(f"arguments {self.paths!r}: checkpoints and, last, the directory of the page are needed")
+        *checkpoints, output_dir = self.paths
         result: Any = rl_clarity.compare(
-            self.checkpoints,
-            self.output_dir,
+            checkpoints,
+            output_dir,
             dry_run=self.dry_run,
             log=self.log,
             log_columns=self.log_columns,

@@ -19,7 +19,7 @@ from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.checkpoints import TrainingFacts, binned_curve
 from rl_clarity.analyses.trajectories import TrajectoriesAnalysis
 from rl_clarity.base.errors import OptionError
-from rl_clarity.base.parsing import parse
+from rl_clarity.base.parsing import parse, path_text
 from rl_clarity.base.quiet import import_keras
 from rl_clarity.environments import override_name, spec_from_metadata
 from rl_clarity.formats.checkpoint import Checkpoint
@@ -38,7 +38,7 @@ from rl_clarity.recordings.recording import Recording, open_recording
 from rl_clarity.recordings.samples import Observations
 from rl_clarity.sources.arrays import ArraysSource
 from rl_clarity.sources.recorded_play import RecordedPlay, play_identity
-from rl_clarity.sources.series import SeriesCheckpoint, find_curve, read_series
+from rl_clarity.sources.series import SeriesCheckpoint, contains_checkpoints, find_curve, read_series
 from rl_clarity.sources.source import checkpoint_metadata
 
 Path = str | os.PathLike[str]
@@ -104,6 +104,11 @@ def compare(
     page_options = parse(CompareOptions, translate(options, CompareOptions))
     overrides = override_name(metadata or {}, page_options.env_name)
     columns = _pair(log_columns)
+    if contains_checkpoints(path_text(output_dir, "output_dir")):
+        raise OptionError(
+            f"output_dir={os.fspath(output_dir)!r} contains checkpoints: the directory of the page is the last "
+            "argument, after the checkpoints, as in `rl-clarity compare runs/coinrun out/training`"
+        )
     with team() as workers, ExitStack() as files:
         ranks = workers.ranks
         series = read_series(checkpoints, overrides, steps_per_number, files)

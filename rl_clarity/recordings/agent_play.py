@@ -126,7 +126,7 @@ def _values(transition: Transition, agent: Player, choice: ActionChoice, reward_
         "logits": outputs.policy_logits,
         "q_values": outputs.q_values,
         "value": outputs.values,
-        "behaviour_logits": choice.behavior_logits(outputs, transition.action_masks),
+        "behavior_logits": choice.behavior_logits(outputs, transition.action_masks),
         "state": transition.state,
         "final_observation": {i: observe(agent, frame[None])[0] for i, frame in final.items()},
         "final_state": transition.next_state,

@@ -79,6 +79,15 @@ def read_series(
     return _with_names(series)
 
 
+def contains_checkpoints(text: str) -> bool:
+    """Return whether a text names a checkpoint file, a folder or a pattern of checkpoints, or an included series."""
+    try:
+        paths = _expand(text)
+    except (ClarityError, OSError):
+        return False
+    return bool(paths) or (paths is None and local_path(text) is not None and models.resolve(text).is_file())
+
+
 def find_curve(
     series: Sequence[SeriesCheckpoint], log: str | os.PathLike[str] | None, columns: tuple[str, str] | None
 ) -> tuple[Curve, str] | None:

@@ -352,7 +352,7 @@ def test_the_page_is_verified(page: Path) -> None:
 
 @pytest.mark.slow
 def test_any_number_of_ranks_makes_the_same_page(page: Path, series: Path, tmp_path: Path) -> None:
-    arguments = ["compare", str(tmp_path / "page"), str(series), "--episodes", "2", "--saliency-every", "16"]
+    arguments = ["compare", str(series), str(tmp_path / "page"), "--episodes", "2", "--saliency-every", "16"]
     run_ranks(3, *arguments, "--return-episodes", "3")
     assert page_files(tmp_path / "page") == page_files(page)
 
@@ -418,11 +418,17 @@ def test_the_command_makes_the_same_page(
 ) -> None:
     files = [str(series / f"agent-{number}.pt") for number in (1, 2, 3)]
     options = ["--episodes", "2", "--saliency-every", "16", "--return-episodes", "3", "--json"]
-    assert main(["compare", str(tmp_path / "page"), *files, *options]) == 0
+    assert main(["compare", *files, str(tmp_path / "page"), *options]) == 0
     assert json.loads(capsys.readouterr().out) == {"page": str(tmp_path / "page" / "interface.html")}
     assert page_files(tmp_path / "page") == page_files(page)
-    assert main(["compare", str(tmp_path / "none"), str(series / "missing-*.pt")]) == 1
+    assert main(["compare", str(series / "missing-*.pt"), str(tmp_path / "none")]) == 1
     assert "no checkpoint matches" in capsys.readouterr().err
+
+
+def test_the_directory_of_the_page_comes_last(series: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for named in (series, series / "agent-1.pt", series / "agent-*.pt", "models:breakout-series"):
+        assert main(["compare", str(tmp_path / "page"), str(named)]) == 1
+        assert "contains checkpoints: the directory of the page is the last argument" in capsys.readouterr().err
 
 
 # --- agents trained by others ----------------------------------------------------------------------------------------

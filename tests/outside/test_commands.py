@@ -131,7 +131,7 @@ class TestRun:
 def test_compare(folder: Path) -> None:
     games = ["--episodes", "1", "--max-steps", "12", "--return-episodes", "1"]
     output = folder / "compared"
-    results = execute(output, "compare", output, folder / "series", *games, *ANALYSIS, *SALIENCY)
+    results = execute(output, "compare", folder / "series", output, *games, *ANALYSIS, *SALIENCY)
     check_analysis(results)
     check_saliency(results)
     shown = results.section("training")["reference"]["shown"]

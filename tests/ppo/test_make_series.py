@@ -39,7 +39,7 @@ def test_a_series_has_checkpoints_in_half_precision_a_log_and_a_card(
     )
     card = (tmp_path / "models" / "columns.md").read_text()
     assert card.count("| checkpoint-") == 6
-    for words in ("| random policy |", "rl-clarity compare out/columns models:columns", "one core", "256 environment"):
+    for words in ("| random policy |", "rl-clarity compare models:columns out/columns", "one core", "256 environment"):
         assert words in card
     assert str(tmp_path) not in card
     monkeypatch.setattr(models, "models_directory", lambda: tmp_path / "models")
