@@ -35,6 +35,7 @@ def registry(
 ) -> Iterator[Registry[Any]]:
     """A registry for which a package is installed that cannot be imported."""
     entries = REGISTRIES[request.param]
+    monkeypatch.setattr(entries, "_registered", {})  # without entries of other tests
     install(tmp_path / "site", monkeypatch, f"{entries.group}: broken = broken_package:entry", "raise SystemExit(3)")
     yield entries
     entries.unregister("broken")
