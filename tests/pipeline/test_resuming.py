@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,7 +20,9 @@ from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.jobs.store import DIRECTORY
 from rl_clarity.pages.verification import verify
 from tests.pipeline.conftest import Explain
-from tests.pipeline.small import REPOSITORY, SmallRun, failing_write_trajectory, is_complete, read_files, record_tasks
+from tests.pipeline.small import REPOSITORY, failing_write_trajectory, is_complete, read_files, record_tasks
+from tests.ranks import TINY
+from tests.tiny_series import write_checkpoint
 
 # --- reproducibility -----------------------------------------------------------------------------------------------
 
@@ -159,21 +160,20 @@ KILLS = 20
 
 
 @pytest.mark.slow
-def test_killed_twenty_times(tmp_path: Path, small_run: SmallRun) -> None:
+def test_killed_twenty_times(tmp_path: Path) -> None:
     """After SIGKILL at random moments, the page has the same bytes as an uninterrupted run."""
     options = (
-        *("--layer-kwargs.name-contains-one-of", "Relu_1", "Relu_2", "--trajectories.num-envs", "3"),
-        *("--trajectories.num-steps", "16", "--observations.num-envs", "8", "--observations.num-obs", "4"),
-        *("--observations.obs-every", "3", "--json"),
+        *("--trajectories.num-envs", "3", "--trajectories.num-steps", "16", "--json"),
+        *("--observations.num-envs", "8", "--observations.num-obs", "4", "--observations.obs-every", "3"),
     )
 
     errors = tmp_path / "errors.txt"
 
     def start(name: str) -> subprocess.Popen[bytes]:
-        path = tmp_path / f"{name}-checkpoint" / "agent.jd"
+        path = tmp_path / f"{name}-checkpoint" / "agent.pt"
         path.parent.mkdir(exist_ok=True)
-        shutil.copyfile(small_run.checkpoint, path)
-        command = [sys.executable, "-m", "rl_clarity", "run", str(path), str(tmp_path / name), *options]
+        write_checkpoint(path, 1, patch=4)
+        command = [sys.executable, "-c", TINY, "run", str(path), str(tmp_path / name), *options]
         with errors.open("a") as file:
             return subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.DEVNULL, stderr=file)
 
