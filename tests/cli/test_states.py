@@ -67,9 +67,14 @@ def test_an_agent_is_evaluated_with_its_memory_collapsed(
 
 @pytest.mark.slow
 def test_an_agent_is_explained_with_its_memory_collapsed(collapsed: list[str], tmp_path: Path) -> None:
-    tiny = ["--trajectories.num-envs", "1", "--trajectories.num-steps", "16", "--observations.num-envs", "1"]
-    tiny += ["--observations.num-obs", "8", "--observations.obs-every", "2"]
-    assert main(["run", str(checkpoint("memory")), str(tmp_path / "page"), *tiny, *collapsed]) == 0
+    sizes = {
+        "trajectories": {"num_envs": 1, "num_steps": 16},
+        "observations": {"num_envs": 1, "num_obs": 8, "obs_every": 2},
+    }
+    directions = rl_clarity.load_states(collapsed[1]).directions
+    edit = rl_clarity.SwapDirections(dict.fromkeys(range(4)), directions=directions, layer="state")
+    agent = rl_clarity.edit(rl_clarity.load_agent(checkpoint("memory")), edit)
+    rl_clarity.run(agent, tmp_path / "page", **sizes)
     results = rl_clarity.open_results(tmp_path / "page")
     assert results.manifest["complete"]
     assert "SwapDirections({0: None, 1: None, 2: None, 3: None}, pca" in json.dumps(results.manifest)
