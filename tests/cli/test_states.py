@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,7 +68,7 @@ def test_an_agent_is_evaluated_with_its_memory_collapsed(
 
 @pytest.mark.slow
 def test_an_agent_is_explained_with_its_memory_collapsed(collapsed: list[str], tmp_path: Path) -> None:
-    sizes = {
+    sizes: dict[str, Any] = {
         "trajectories": {"num_envs": 1, "num_steps": 16},
         "observations": {"num_envs": 1, "num_obs": 8, "obs_every": 2},
     }
