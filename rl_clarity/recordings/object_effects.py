@@ -320,7 +320,7 @@ def _measure(agent: Agent, world: World, edits: Sequence[tuple[Moment, WorldObje
     seen = np.flatnonzero((without != before).any(axis=(1, 2, 3)))
     if not len(seen):
         return None
-    edits, without, before = [edits[i] for i in seen], without[seen], before[seen]
+    edits, without, before = [edits[i] for i in seen.tolist()], without[seen], before[seen]
     moments, items = [moment for moment, _ in edits], [item for _, item in edits]
     states = [moment.state for moment in moments if moment.state is not None]
     state = tuple(np.stack(parts) for parts in zip(*states, strict=True)) if states else None
