@@ -306,11 +306,11 @@ def partly_compiled() -> Any:
         (Nature, {"channels_first": False}, "RuntimeError.*channels_first=False is for"),
         (Nature, {"device": "meta0"}, "device='meta0' cannot be used"),
         (Nature, {"forward": lambda m, x, _: m(x[:1])}, "network returns 1 rows for two observations"),
-        (partly_compiled, {}, "part 'network' is from torch.compile.*_orig_mod"),
+        (partly_compiled, {}, "submodule 'network' is from torch.compile.*_orig_mod"),
         (Recurrent, {}, "TypeError.*'state'.*initial_state for recurrent"),
         (Recurrent, {"initial_state": np.zeros(9)}, "cannot be run on two observations"),
-        (lambda: torch.jit.script(Nature()), {}, "torch.jit has no parts.*scripted or traced from"),
-        (lambda: torch.jit.trace(Nature(), torch.zeros(1, 4, 44, 44)), {}, "torch.jit has no parts"),
+        (lambda: torch.jit.script(Nature()), {}, "torch.jit has no submodules.*scripted or traced from"),
+        (lambda: torch.jit.trace(Nature(), torch.zeros(1, 4, 44, 44)), {}, "torch.jit has no submodules"),
     ],
 )
 def test_errors_for_unusable_modules_explain_the_fix(
