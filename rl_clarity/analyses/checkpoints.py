@@ -276,9 +276,10 @@ def map_correlation(maps: np.ndarray, others: np.ndarray) -> float | None:
 
 
 def _show(subject: Subject, one: Subject, name: str, work: Work) -> TaskResult:
-    """Write the outputs of a checkpoint for the reference trajectory, with the checkpoint's states.
+    """Write the outputs and saliency maps of a checkpoint for the reference trajectory.
 
-    The maps of the checkpoint that played it exist already.
+    Its states are those that this checkpoint computes from the observations. The maps of the checkpoint that played
+    the trajectory exist already.
     """
     (reference, game), options = _reference(subject), subject.options_of(SaliencyOptions)
     trajectories = reference.trajectories

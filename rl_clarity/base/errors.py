@@ -64,7 +64,7 @@ class Terminated(KeyboardInterrupt):
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code of a command that ends with an error or a signal."""
+    """Return the exit code of a command that ends with an error or a signal."""
     if isinstance(error, KeyboardInterrupt):
         return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
     return FAILED

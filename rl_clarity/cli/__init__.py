@@ -119,7 +119,7 @@ def _stopped(error: KeyboardInterrupt) -> int:
 
 
 def _is_memory_error(error: BaseException) -> bool:
-    """Whether memory was too short; libraries in C have many words for it."""
+    """Return whether an error means that memory was insufficient. Libraries in C word it differently."""
     text = str(error).lower()
     return isinstance(error, MemoryError) or any(words in text for words in OUT_OF_MEMORY)
 

@@ -1,4 +1,4 @@
-"""What commands share: their common options, and the result that the command line prints."""
+"""Common options of commands, and the result that the command line prints."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rl_clarity.environments import override_name
 
 
 class Result(NamedTuple):
-    """What a command has done."""
+    """The result of a command."""
 
     summary: Mapping[str, Any]
     """For programs."""
@@ -30,12 +30,12 @@ class Result(NamedTuple):
 
 
 def page_result(page: Any) -> Result:
-    """The result of a command that has written a page."""
+    """Return the result of a command that has written a page."""
     return Result({"page": str(page.path)}, f"The page is {page.path}")
 
 
 def field_values(options: Any, kind: type) -> dict[str, Any]:
-    """The fields of a class of options, without what a subclass adds for the command line."""
+    """Return the fields of a class of options, without what a subclass adds for the command line."""
     return {one.name: getattr(options, one.name) for one in fields(kind)}
 
 
@@ -72,7 +72,7 @@ class CheckpointCommand(Command):
     """Outputs that the agent must have: an .npz file of observations, and logits, values or q_values."""
 
     def overrides(self) -> dict[str, Any]:
-        """Metadata that override the checkpoint's; raises OptionError if they name two environments."""
+        """Return the metadata that override the checkpoint's; raises OptionError if they name two environments."""
         return override_name(typed(self.metadata), self.env_name)
 
     def check_outputs(self) -> None:
@@ -96,7 +96,7 @@ class PlayingCommand(CheckpointCommand):
     """Change the state, or what each step adds to it."""
 
     def swaps(self) -> dict[int, int | None]:
-        """What is exchanged; raises OptionError for options that do not belong together."""
+        """Return the directions to exchange. Raises OptionError for options that cannot be combined."""
         sources, targets = self.swap_directions_from, self.swap_directions_to
         if len(sources) != len(targets) or bool(sources) != (self.directions is not None):
             raise OptionError(
@@ -106,7 +106,7 @@ class PlayingCommand(CheckpointCommand):
         return dict(zip(sources, targets, strict=True))
 
     def player(self) -> Any:
-        """The checkpoint, or its agent with directions of the recurrent state exchanged."""
+        """Return the checkpoint, or its agent with directions of the recurrent state exchanged."""
         swaps = self.swaps()
         if not swaps or self.directions is None:
             return self.checkpoint

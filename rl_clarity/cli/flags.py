@@ -96,7 +96,7 @@ def _field(value: Any, metadata: Mapping[Any, Any]) -> Any:
 
 
 def _is_left_out(one: dataclasses.Field[Any], name: str, command: type | None, short: bool) -> bool:
-    """Whether an option of a command's options is not one of the command line, or not shown."""
+    """Return whether an option of a command's options is not one of the command line, or not shown."""
     if command is None:
         return False
     of_command = name in command.__dataclass_fields__  # type: ignore[attr-defined]

@@ -72,7 +72,7 @@ def _network(agent: Agent) -> tuple[dict[str, Any], list[str]]:
 
 
 def may_be_recording(location: str) -> bool:
-    """Whether a path or an address may be that of a directory."""
+    """Return whether a path or an address may be that of a directory."""
     path = local_path(location)
     return not PurePosixPath(location).suffix if path is None else path.is_dir()
 
@@ -164,7 +164,7 @@ def edit_checkpoint(
 
 
 def _components(page: str | None, layer: str, features: Sequence[int]) -> np.ndarray:
-    """Components (n, c) of features that are counted from 1."""
+    """Return components (n, c) of features that are counted from 1."""
     if page is None:
         raise OptionError("--feature needs --page DIRECTORY: a page of the agent, which says what its features are")
     components = open_results(page).reduction(layer).components

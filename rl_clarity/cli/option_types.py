@@ -46,7 +46,7 @@ def _converted(word: str, kind: type[Any]) -> Any:
 
 
 def _word_list(metavar: str, parse_words: Callable[[list[str]], Any]) -> tuple[Any, ...]:
-    """Annotations of an option with any number of words, which are parsed to a mapping; empty by default."""
+    """Return the annotations of an option with any number of words, which are parsed to a mapping; empty by default."""
     spec = tyro.constructors.PrimitiveConstructorSpec(
         nargs="*",
         metavar=metavar,

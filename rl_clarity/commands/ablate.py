@@ -25,7 +25,7 @@ EPISODES = 400
 
 @dataclass(frozen=True)
 class AblationReport:
-    """What `rl_clarity.ablate` measured; also in `behavior/report.json` and `behavior/report.csv` of its page."""
+    """The result of `rl_clarity.ablate`, also in `behavior/report.json` and `behavior/report.csv` of its page."""
 
     rows: list[dict[str, Any]]
     """A row for each feature: `layer`; `feature`, counted from 1; `attribution` and `ablation`, the mean attribution of
@@ -110,7 +110,7 @@ def ablate(
 
 
 def _explain(agent: Agent, output_dir: str | os.PathLike[str], options: Mapping[str, Any]) -> Page:
-    """A page of an agent in memory, which first plays to collect samples."""
+    """Return a page of an agent in memory, which first plays to collect samples."""
     sizes = {name: options.get(name) for name in ("trajectories", "observations")}
     options = {name: value for name, value in options.items() if name not in sizes}
     played = parse(TrajectoriesOptions, sizes["trajectories"], "trajectories.")

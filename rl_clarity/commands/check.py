@@ -30,7 +30,7 @@ FEWEST = ObservationsOptions(num_envs=1, num_obs=1, obs_every=1)
 
 @dataclass(frozen=True)
 class CheckReport(SanityReport):
-    """What `rl_clarity.check` found; also in `checks/report.json` of its page. `str` gives it in words."""
+    """The result of `rl_clarity.check`, also in `checks/report.json` of its page. `str` formats it as text."""
 
     page: Page
 

@@ -144,7 +144,7 @@ def compare(
 
 
 def _players(series: Sequence[SeriesCheckpoint], options: CompareOptions, facts: TrainingFacts) -> list[RecordedPlay]:
-    """The checkpoints, each with its agent; the last one plays for the forecast of all."""
+    """Return the checkpoints, each with its agent; the last one plays for the forecast of all."""
     play = options.play
     record = RecordOptions(
         episodes=play.episodes,
@@ -196,7 +196,7 @@ class _Reference:
         return [digest.hexdigest(), len(episode)]
 
     def source(self, agent: Agent, checkpoint: Checkpoint, facts: TrainingFacts) -> ArraysSource:
-        """The episode; raises OptionError if the agent takes other observations or has fewer actions."""
+        """Return the episode; raises OptionError if the agent takes other observations or has fewer actions."""
         trajectories = recorded_episode(self.recording, self.recording[self.index])
         seen, expected = trajectories.observations, tuple(agent.observation_shape)
         if tuple(seen.shape[2:]) != expected or seen.dtype != np.uint8:

@@ -95,7 +95,7 @@ class Summary(TypedDict):
 
 
 def summary(evaluation: Evaluation) -> Summary:
-    """Summary of an evaluation, for programs."""
+    """Return the summary of an evaluation, for programs."""
     low, high = evaluation.bootstrap_interval(np.random.default_rng(0))
     return {
         "mean_return": evaluation.mean,
@@ -110,7 +110,7 @@ def summary(evaluation: Evaluation) -> Summary:
 
 
 def text(evaluations: Mapping[str, Evaluation]) -> str:
-    """Text for people; the first line is `mean return R +- S over N episodes`."""
+    """Format an evaluation as text. The first line is `mean return R +- S over N episodes`."""
     lines = []
     for name, evaluation in evaluations.items():
         numbers = summary(evaluation)

@@ -122,7 +122,7 @@ def explain_memory(
 
 
 def _play(agent: Agent, checkpoint: Checkpoint, simulator: Simulator | None, options: MemoryOptions) -> RecordedPlay:
-    """Episodes that the agent plays for the page."""
+    """Return episodes that the agent plays for the page."""
     play = options.play
     record = RecordOptions(
         episodes=play.episodes,
@@ -142,7 +142,7 @@ def _recorded(
     *,
     other_agent: bool,
 ) -> ArraysSource:
-    """Episodes of a recording, which their states, actions and rewards identify."""
+    """Return the episodes of a recording, which their states, actions and rewards identify."""
     opened = recording if isinstance(recording, Recording) else open_recording(recording)
     data = read_states(opened)
     check_states(agent, data)
@@ -171,7 +171,7 @@ def _read_simulator(simulator: Path | Simulator, agent: Agent) -> Simulator:
 
 
 def _simulator_key(simulator: Simulator) -> str:
-    """Hash of what decides a simulation, and of what the page says of the simulator."""
+    """Return the hash of what decides a simulation, and of what the page says of the simulator."""
     digest = hashlib.sha256(as_json(to_plain([simulator.metadata, simulator.world.size])).encode())
     for name, array in simulator.world.parameters().items():
         digest.update(name.encode() + np.ascontiguousarray(array).tobytes())

@@ -248,7 +248,7 @@ def _explain_arrays(
     *,
     other_agent: bool,
 ) -> Page | Forecast:
-    """A page of samples that are passed as arrays, or were taken from a recording."""
+    """Return a page of samples that are passed as arrays, or were taken from a recording."""
     if isinstance(arrays[0], Recording):
         recording = arrays[0]
     with team() as workers:
@@ -275,7 +275,7 @@ def _fetched(checkpoint_path: Path | Agent) -> Iterator[tuple[pathlib.Path, Agen
 
 
 def _address(checkpoint_path: Path | Agent) -> str | None:
-    """The address that a checkpoint was fetched from; None for a local one, and for an agent."""
+    """Return the address that a checkpoint was fetched from; None for a local one, and for an agent."""
     if not isinstance(checkpoint_path, str | os.PathLike):
         return None
     text = os.fspath(checkpoint_path)

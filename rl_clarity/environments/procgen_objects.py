@@ -30,11 +30,11 @@ class GameObjects:
     """Name of the entities that leave a trail, which is removed with them."""
 
     def entity_name(self, kind: int) -> str:
-        """Name of an entity's type; unknown ones are numbered."""
+        """Return the name of an entity's type; unknown ones are numbered."""
         return self.entities.get(kind) or COMMON.get(kind) or f"type {kind}"
 
     def cell_name(self, kind: int) -> str:
-        """Name of a cell's type; unknown ones are numbered."""
+        """Return the name of a cell's type; unknown ones are numbered."""
         return self.cells.get(kind) or f"cell type {kind}"
 
 

@@ -67,7 +67,7 @@ class GameState:
         return int(np.flatnonzero(self.types == PLAYER)[-1])
 
     def to_bytes(self) -> bytes:
-        """The state as Procgen reads it."""
+        """Return the state as Procgen reads it."""
         cells = np.ascontiguousarray(self.grid, "<i4").tobytes()
         count = len(self.entities).to_bytes(4, "little")
         return self.head + count + self.entities.tobytes() + self.middle + cells + self.tail

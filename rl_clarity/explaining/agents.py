@@ -60,7 +60,7 @@ class Agents:
             self._path = self._checkpoint = ""
 
     def key(self, recording: Recording, episode: Episode) -> str | None:
-        """Hash of the agent that explains an episode; None if there is none."""
+        """Return the hash of the agent that explains an episode; None if there is none."""
         path = recording.checkpoint(episode) if self._checkpoint is None else self._checkpoint
         if path is None:
             return None
@@ -72,7 +72,7 @@ class Agents:
         return self._hashes[path] + self._load_key
 
     def load(self, recording: Recording, episode: Episode) -> Agent:
-        """The agent of an episode that has one; raises OptionError for one that did not play its first step."""
+        """Return the agent of an episode that has one; raises OptionError for one that did not play its first step."""
         path = recording.checkpoint(episode) if self._checkpoint is None else self._checkpoint
         if path is None:
             raise OptionError(f"episode {episode.index} has no checkpoint")
@@ -86,7 +86,7 @@ class Agents:
         return agent
 
     def _passed_key(self, recording: Recording, episode: Episode) -> str:
-        """Hash of the agent that was passed: of its parameters, or of its outputs in the episode."""
+        """Return the hash of the agent that was passed: of its parameters, or of its outputs in the episode."""
         name = "" if parameters(self._agent) else f"{episode.index}"
         if name not in self._hashes:
             arrays = to_arrays(recorded_episode(recording, episode)).items()

@@ -36,7 +36,7 @@ def episode_folder(index: int) -> str:
 
 @dataclass(frozen=True)
 class EpisodeSections:
-    """What an analysis has found in an episode."""
+    """The results of an analysis of an episode."""
 
     sections: Sequence[Mapping[str, Any]]
     """As in a manifest; the only trajectory is the episode."""
@@ -105,7 +105,10 @@ class Explanations:
 
 
 def read_explanations(recording: str | os.PathLike[str]) -> Explanations | None:
-    """Read what was explained of a local recording; None if it is nothing. It may be read while more is computed."""
+    """Read the explanations of a local recording, or return None if there are none.
+
+    They can be read while `explain_recording` is running.
+    """
     folder = local_path(os.fspath(recording))
     if folder is None or not (folder / EXPLAINED).is_dir():
         return None

@@ -14,7 +14,7 @@ from rl_clarity.pages.files import SEGMENT
 
 @dataclass(frozen=True)
 class ExplainOptions:
-    """What is computed for recorded episodes."""
+    """Options of explanations of recorded episodes."""
 
     methods: tuple[str, ...] = ("perturbation",)
     """Methods of saliency maps: `perturbation`, `jacobian`, `smooth_gradients`, `input_integrated_gradients`."""

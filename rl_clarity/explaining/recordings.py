@@ -49,7 +49,10 @@ NO_CHECKPOINT = (
 
 @dataclass
 class ExplainedRecording:
-    """What `explain_recording` did with a recording; `rl_clarity.read_explanations` reads the results."""
+    """The result of `explain_recording`: which episodes of a recording are explained.
+
+    `rl_clarity.read_explanations` reads the maps and sections.
+    """
 
     location: str
     episodes: int = 0
@@ -188,7 +191,7 @@ class _Explaining:
         return busy
 
     def reports(self, *, raises: bool) -> list[ExplainedRecording]:
-        """A report for each recording; with `raises`, the error if all of them failed."""
+        """Return a report for each recording. With `raises`, raise the error if all of them failed."""
         if raises and self._failures and len({*self._explainers, *self._failures}) == len(self._failures):
             raise next(iter(self._failures.values()))
         reports = {location: explainer.report for location, explainer in self._explainers.items()}
@@ -294,7 +297,7 @@ class _Explainer:
         return bool(chosen)
 
     def _open(self, positions: Mapping[int, int], indices: Sequence[int]) -> list[Episode]:
-        """Episodes by their index; those that cannot be read are skipped."""
+        """Return episodes by their index; those that cannot be read are skipped."""
         episodes = []
         for index in indices:
             try:
@@ -304,7 +307,7 @@ class _Explainer:
         return episodes
 
     def _agent_key(self, episode: Episode) -> str | None:
-        """Hash of an episode's agent; None if there is none, or if it cannot be read."""
+        """Return the hash of an episode's agent; None if there is none, or if it cannot be read."""
         try:
             return self._agents.key(self._recording, episode)
         except Exception as error:
@@ -348,7 +351,7 @@ class _Explainer:
                 remove_empty_folders(self._files.directory, file)
 
     def _tasks(self, episode: Episode, fitted: _Fitted | None) -> list[Task]:
-        """The work on an episode, as far as its agent is known."""
+        """Return the tasks of an episode. Tasks that need an unknown agent are omitted."""
         options, agent = self._options, self._agent_key(episode)
         inputs = [episode.facts[name] for name in ("number", "start_time", "steps", "return")]
         inputs += [options.every, options.other_agent, self._code]

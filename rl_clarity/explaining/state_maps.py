@@ -1,4 +1,7 @@
-"""Maps of the states of a recording's episodes: fitted once, so that points stay where they are; others are placed."""
+"""Map the states of a recording's episodes to two dimensions.
+
+A map is fitted once, so that its points do not move. Other states are placed into the fitted map.
+"""
 
 from __future__ import annotations
 
@@ -51,11 +54,11 @@ class StateMaps:
     files: PageFiles
 
     def needs_agent(self, episode: Episode) -> bool:
-        """Whether the points of an episode are activations, rather than recorded states."""
+        """Return whether the points of an episode are activations, rather than recorded states."""
         return self.options.layer is not None or episode.states is None
 
     def name(self, episode: Episode) -> str:
-        """Name of the map that an episode belongs to, in names of files."""
+        """Return the name of the map that an episode belongs to, in names of files."""
         if self.options.layer is not None:
             return f"layer-{slugs([self.options.layer])[0]}"
         return "layer" if self.needs_agent(episode) else STATE
@@ -82,7 +85,7 @@ class StateMaps:
         return TaskResult({**facts, "fitted_on": count, "digest": digest, "file": file}, [file])
 
     def steps(self, episode: Episode) -> range:
-        """The steps of an episode that are points."""
+        """Return the steps of an episode that are points."""
         return range(0, len(episode), self.options.every)
 
     def place(self, episode: Episode, fitted: Mapping[str, Any], work: Work) -> TaskResult:
@@ -132,7 +135,8 @@ class StateMaps:
         return TaskResult(facts, [one.chunk for one in maps])
 
     def _fitted_vectors(self, episodes: Sequence[Episode], steps: np.ndarray) -> tuple[Source, np.ndarray]:
-        """Vectors (n, D) of steps, pairs (m, 2) of an episode's position and a step, of episodes that can be used.
+        """Return vectors (n, D) of steps, pairs (m, 2) of an episode's position and a step, of episodes that can be
+        used.
 
         Raises the last episode's ClarityError if there are none.
         """
@@ -158,7 +162,7 @@ class StateMaps:
         return find_source(agent, self.options.layer, np.asarray(episode.observations[rows]), states)
 
     def _vectors(self, episode: Episode, source: Source, frames: np.ndarray) -> np.ndarray:
-        """Vectors (n, D) of some steps (n,) of an episode."""
+        """Return vectors (n, D) of some steps (n,) of an episode."""
         if source.site is None and not self.needs_agent(episode):
             return source.vectors(None, np.zeros(0), episode_parts(episode, frames))
         agent = self.agents.load(self.recording, episode)
@@ -188,7 +192,7 @@ class StateMaps:
 
 
 def episode_parts(episode: Episode, frames: Any) -> tuple[np.ndarray, ...]:
-    """Parts of the recorded states before some steps."""
+    """Return the parts of the recorded states before some steps."""
     return tuple(np.asarray(part[frames]) for part in episode.states or ())
 
 

@@ -68,7 +68,7 @@ def _read(file: CheckpointFile) -> Checkpoint:
 
 
 def has_added_format(path: Path) -> bool:
-    """Whether a format that is not part of the package recognizes a file."""
+    """Return whether a format that is not part of the package recognizes a file."""
     return path.is_file() and any(_recognizes(name, CheckpointFile(path)) for name in FORMATS.added())
 
 

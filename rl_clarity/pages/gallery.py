@@ -76,7 +76,9 @@ def gallery(directory: str | os.PathLike[str], *, title: str = "Pages", overwrit
 
 
 def _documents(root: Directory) -> set[PurePosixPath]:
-    """The documents of pages; of a local directory also what has the name of one and is no file that can be read."""
+    """Return the documents of pages; of a local directory also what has the name of one and is no file that can be
+    read.
+    """
     documents = {path for path in map(PurePosixPath, root.names()) if path.name == PAGE}
     if "://" not in root.location:
         for folder, folders, files in os.walk(root.location):
@@ -100,7 +102,7 @@ def _check_replaceable(root: Directory) -> None:
 
 
 def _describe(directory: Directory, path: PurePosixPath) -> dict[str, object]:
-    """What the index says about a page; `problem` is why it is unfinished or cannot be read."""
+    """Return the entry of a page in the index. `problem` is the reason why it is unfinished or cannot be read."""
     folder = str(path.parent)
     entry: dict[str, object] = {"folder": folder, "href": f"./{quote(str(path))}", "title": folder}
     try:
@@ -130,13 +132,15 @@ def _describe(directory: Directory, path: PurePosixPath) -> dict[str, object]:
 
 
 def _recording_key(trajectories: Sequence[TrajectoryEntry], checksums: Mapping[str, object]) -> str | None:
-    """A hash of all frames: pages that explain the same episodes have the same one; None if there are no checksums."""
+    """Return a hash of all frames: pages that explain the same episodes have the same one; None if there are no
+    checksums.
+    """
     frames = [checksums.get(name) for trajectory in trajectories for name in trajectory["frames"]]
     return None if None in frames else cache_key(frames)
 
 
 def _mean_return(results: Results) -> dict[str, float]:
-    """The mean return of episodes that begin and end in the page's trajectories.
+    """Return the mean return of episodes that begin and end in the page's trajectories.
 
     Without any, `episodes` is 0, and `mean` is the mean sum of rewards of a trajectory.
     """
@@ -150,7 +154,7 @@ def _mean_return(results: Results) -> dict[str, float]:
 
 
 def _image(results: Results) -> str:
-    """A frame as a data URL: the bookmark of the highest advantage, or the middle of the first trajectory."""
+    """Return a frame as a data URL: the bookmark of the highest advantage, or the middle of the first trajectory."""
     from PIL import Image
 
     section = results.section("trajectories")
@@ -165,7 +169,7 @@ def _image(results: Results) -> str:
 
 
 def _date(directory: Directory) -> dict[str, str]:
-    """When the page was made, from its run log, else from the time of its file; empty where neither is known."""
+    """Return when the page was made, from its run log, else from the time of its file; empty where neither is known."""
     try:
         run = json.loads(directory.read(RUN_LOG))["runs"][-1]
         date = datetime.fromisoformat(run.get("ended") or run["started"]).astimezone(UTC)

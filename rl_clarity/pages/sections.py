@@ -104,7 +104,7 @@ class StoredSection:
         """JavaScript source of a panel, which is not stored."""
 
     def to_dict(self) -> dict[str, object]:
-        """The section as the manifest contains it."""
+        """Return the section as the manifest contains it."""
         place = {"agent": self.agent, "recording": self.recording, "trajectory": self.trajectory}
         return {**self.values, **place}
 

@@ -66,7 +66,7 @@ def read_csv(path: Path) -> list[dict[str, str]]:
 
 
 def is_foreign_log(path: Path) -> bool:
-    """Whether there is something at a path that `CsvLog` did not write."""
+    """Return whether there is something at a path that `CsvLog` did not write."""
     if not os.path.lexists(path):
         return False
     try:

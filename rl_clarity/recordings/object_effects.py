@@ -207,7 +207,7 @@ def _agent_and_spec(agent: Any, environment: Any, metadata: Mapping[str, Any] | 
 def _play(
     agent: Agent, spec: EnvironmentSpec, world: World, episodes: int, steps: int, last_steps: int, seed: int
 ) -> list[Moment]:
-    """Moments of complete episodes, in the order of episodes and steps."""
+    """Return the moments of complete episodes, in the order of episodes and steps."""
     count = choose_num_envs(episodes, MAX_ENVIRONMENTS)
     levels, actions = np.random.SeedSequence([seed, STREAM]).generate_state(2)
     quota = shares(episodes, count)
@@ -262,7 +262,7 @@ class _Spread:
                 self._moments, self._stride = self._moments[::2], 2 * self._stride
 
     def take(self) -> list[Moment]:
-        """The moments of the episode, which has ended."""
+        """Return the moments of the episode, which has ended."""
         spread = np.linspace(0, len(self._moments) - 1, min(self._count, len(self._moments))).round().astype(int)
         taken = {moment.step: moment for moment in [*(self._moments[i] for i in spread), *self._last]}
         self._moments, self._stride = [], 1
@@ -286,7 +286,7 @@ class _Judged:
 
 
 def _values(outputs: Outputs) -> np.ndarray:
-    """Values (B,): of the state; the highest action value for an agent of these; NaN for one without values."""
+    """Return values (B,): of the state; the highest action value for an agent of these; NaN for one without values."""
     if outputs.values is not None:
         return np.asarray(outputs.values, np.float32)
     if outputs.q_values is not None:
@@ -313,7 +313,7 @@ def _removable(world: World, moment: Moment, types: Collection[str] | None) -> I
 
 
 def _measure(agent: Agent, world: World, edits: Sequence[tuple[Moment, WorldObject]]) -> ObjectEffects | None:
-    """Effects of objects, of those that change a pixel; None if none does."""
+    """Return the effects of objects, of those that change a pixel; None if none does."""
     drawn = world.draw([world.without(moment.world_state, [item]) for moment, item in edits])
     without = observe(agent, drawn)
     before = np.stack([moment.observation for moment, _ in edits])
@@ -344,7 +344,7 @@ def _measure(agent: Agent, world: World, edits: Sequence[tuple[Moment, WorldObje
 
 
 def _policy_change(before: _Judged, after: _Judged) -> np.ndarray:
-    """Total variation (n,) between policies, or between the best actions of action values."""
+    """Return total variation (n,) between policies, or between the best actions of action values."""
     if not before.is_policy:
         return np.asarray(before.scores.argmax(axis=1) != after.scores.argmax(axis=1), np.float32)
     return np.asarray(np.abs(_softmax(before.scores) - _softmax(after.scores)).sum(axis=1) / 2, np.float32)

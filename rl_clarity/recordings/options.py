@@ -79,7 +79,7 @@ class ObservationsOptions:
 
 @dataclass(frozen=True)
 class RecordOptions:
-    """How much an agent plays for a recording, and how."""
+    """Options of a recording: the number of episodes or steps that an agent plays, and how it chooses actions."""
 
     episodes: int | None = None
     """Number of episodes, the same in each environment. Default: 100, unless steps are given."""

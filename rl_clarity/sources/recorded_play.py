@@ -30,12 +30,12 @@ class RecordedPlay(Source):
 
     Args:
         agent: The agent of `checkpoint`.
-        checkpoint: It names the environment.
+        checkpoint: The checkpoint, whose metadata define the environment.
         name: Name of the recording in the page's directory.
         play: The options of the page that decide what is played (JSON).
-        record: How it is recorded.
+        record: The options of the recording.
         return_episodes: Number of further episodes, for the mean return; their seed follows those of the recording.
-        read: What the page shows of the recording.
+        read: The function that selects the page's trajectories from the recording.
         about: Further metadata of the samples.
         measured: The source that plays a few steps for the preview, if several sources play alike.
     """

@@ -144,7 +144,7 @@ class StateAnalysis:
 
 
 def check_folder(place: str | os.PathLike[str]) -> None:
-    """Raise OutputError if a folder has files of the names that `save` writes, which are not of an analysis."""
+    """Raise OutputError if `save` would overwrite files that were not written by an analysis."""
     folder = Path(place)
     foreign = [name for name in (ARRAYS, FACTS) if os.path.lexists(folder / name) and not _is_own(folder / name)]
     if foreign:
@@ -155,7 +155,7 @@ def check_folder(place: str | os.PathLike[str]) -> None:
 
 
 def _is_own(path: Path) -> bool:
-    """Whether a file is one that `save` wrote."""
+    """Return whether a file is one that `save` wrote."""
     try:
         with open_regular(path, "rb") as file:
             if path.name == FACTS:

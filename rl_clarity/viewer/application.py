@@ -39,13 +39,13 @@ _POLICY = (
 
 
 class Application:
-    """Serves the page and its data.
+    """Serve a page of recordings and its data.
 
     Args:
-        page: What is shown.
-        prefix: The part of all addresses before the page's own, without a slash at the end.
+        page: The page to serve.
+        prefix: The path under which the page is served, without a slash at the end.
         local_only: Whether to answer only requests that address this machine as `localhost`, or by a loopback address.
-            Otherwise another site, whose name leads here, could read what is served.
+            This prevents DNS rebinding: a site whose name resolves to this machine cannot read the data.
     """
 
     def __init__(self, page: RecordingsPage, prefix: str = "", *, local_only: bool = False) -> None:
@@ -92,7 +92,7 @@ class Application:
         return response.make_conditional(request, accept_ranges=True, complete_length=len(found.data))
 
     def _find(self, path: str) -> Content:
-        """What is at a path; raises NotFound, or UnprocessableEntity for damaged episodes."""
+        """Return the content at a path. Raises NotFound, or UnprocessableEntity for damaged episodes."""
         if not path.startswith(self._prefix):
             raise NotFound
         name = path[len(self._prefix) :] or INDEX
@@ -111,7 +111,7 @@ class Application:
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine can reach what listens at a name or address."""
+    """Return whether a server that listens at a name or address can be reached from this machine only."""
     try:
         return host.lower().removesuffix(".") == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -129,7 +129,7 @@ def _check_host(header: str) -> None:
 
 
 def _index(title: str) -> str:
-    """The document of the page where it is not in TensorBoard."""
+    """Return the document of the page where it is not in TensorBoard."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

@@ -36,7 +36,7 @@ SCRUB_RANGE = TrajectoryPageOptions().scrub_range
 
 
 def describe_recorded_agent(metadata: Mapping[str, Any], episode: Episode, id: str) -> AgentInfo:
-    """What the page says of the agent of a recording, from its metadata and one of its episodes.
+    """Describe the agent of a recording, from its metadata and one of its episodes.
 
     Raises SamplesError if the episode is damaged, or has another number of actions than the metadata.
     """
@@ -81,7 +81,7 @@ def _describe_observation(metadata: Mapping[str, Any], fields: Mapping[str, Any]
 
 
 def is_image(array: Any) -> bool:
-    """Whether a field (T, H, W, C) can be shown."""
+    """Return whether a field (T, H, W, C) can be shown."""
     return bool(array.ndim == 4 and array.dtype == np.uint8 and 0 not in array.shape[1:])
 
 
@@ -110,10 +110,10 @@ class EpisodeNames:
 
 
 class ShownEpisode:
-    """An episode, and what the page shows of it.
+    """An episode as the page shows it: its entry, arrays and images.
 
     Raises:
-        SamplesError: The episode has no steps yet, or is damaged; also where arrays are read.
+        SamplesError: The episode has no steps yet, or is damaged. Methods that read arrays raise it, too.
     """
 
     def __init__(self, recording: Recording, episode: Episode, info: AgentInfo) -> None:
@@ -127,7 +127,7 @@ class ShownEpisode:
         return recorded_episode(self._recording, self._episode)
 
     def entry(self, folder: str) -> TrajectoryEntry:
-        """The trajectory's entry, whose files are in `folder`."""
+        """Return the trajectory's entry, whose files are in `folder`."""
         names = EpisodeNames(folder, len(self._episode), self._episode.end == GOING)
         shown = is_image(self._images)
         return TrajectoryEntry(
@@ -139,7 +139,7 @@ class ShownEpisode:
         )
 
     def series(self) -> dict[str, np.ndarray | bytes]:
-        """The arrays of the series: also `info.NAME`, and the parts of actions that are not discrete."""
+        """Return the arrays of the series: also `info.NAME`, and the parts of actions that are not discrete."""
         groups: list[Sequence[int]] = [group.actions for group in self._info.action_groups]
         arrays = series_arrays(compute_series(self._played, 0, self.advantages(), groups))
         numbers = dict(self._episode.info)
@@ -153,7 +153,7 @@ class ShownEpisode:
         return arrays | {f"info.{name}": array.reshape(steps) for name, array in single.items()}
 
     def advantages(self) -> np.ndarray | None:
-        """Advantages (T,) of the actions taken; None where neither values nor action values were recorded."""
+        """Return advantages (T,) of the actions taken; None where neither values nor action values were recorded."""
         played = self._played
         if played.values is None and played.actions[0].ndim > 1:
             return None
@@ -161,7 +161,7 @@ class ShownEpisode:
         return None if advantages is None else advantages[0]
 
     def frames(self, part: slice) -> dict[str, np.ndarray | bytes]:
-        """The arrays of a segment's chunk."""
+        """Return the arrays of a segment's chunk."""
         stack = self._info.observation.stack
         stacks = None
         if stack > 1 and is_image(self._episode.observations):
@@ -169,11 +169,11 @@ class ShownEpisode:
         return frame_arrays(self._shown(part), stacks, thread_count())
 
     def filmstrip(self, part: slice) -> np.ndarray:
-        """A part of the filmstrip (h, n * w, 1 | 3) uint8."""
+        """Return a part of the filmstrip (h, n * w, 1 | 3) uint8."""
         return filmstrips(self._shown(part), SCRUB_RANGE)
 
     def _shown(self, part: slice) -> np.ndarray:
-        """Frames (n, H, W, 1 | 3) uint8: those that were rendered, else the newest of the observations."""
+        """Return frames (n, H, W, 1 | 3) uint8: those that were rendered, else the newest of the observations."""
         if self._images is None or not is_image(self._images):
             raise SamplesError(f"episode {self._episode.index} has no images: its observations are numbers")
         return newest_frames(np.asarray(self._images[part]), self._stack)

@@ -113,12 +113,12 @@ class ShownRun:
 
 
 def trajectories_section(run: Snapshot, entries: Sequence[TrajectoryEntry]) -> TrajectoriesSection:
-    """The section `trajectories` of a run."""
+    """Return the section `trajectories` of a run."""
     return TrajectoriesSection(SEGMENT, _scrub(run), SHEETS, entries)
 
 
 def listed_trajectories_section(run: Snapshot, entries: Sequence[ListedTrajectory]) -> ListedTrajectoriesSection:
-    """The section `trajectories` of a run on a page of a server."""
+    """Return the section `trajectories` of a run on a page of a server."""
     return ListedTrajectoriesSection(SEGMENT, _scrub(run), SHEETS, entries)
 
 
@@ -129,7 +129,7 @@ def _scrub(run: Snapshot) -> Scrub:
 
 @dataclass(frozen=True)
 class DescribedRun:
-    """What a manifest says of a run."""
+    """The entry of a run in a manifest."""
 
     listing: ListedRun
     episodes: Sequence[EpisodeRow]
@@ -139,7 +139,7 @@ class DescribedRun:
 
 
 def describe_run(shown: ShownRun) -> DescribedRun:
-    """A run's part of a manifest."""
+    """Return the entry of a run in a manifest."""
     run = shown.run
     agent, recording = f"agent-{run.number}", f"recording-{run.number}"
     return DescribedRun(
@@ -165,7 +165,7 @@ def describe_page(
     numpy_precision: int = 6,
     provenance: Sequence[ProvenanceGroup] = (),
 ) -> Manifest:
-    """The manifest of a page that shows runs; with `logdir`, of one that a server keeps up to date."""
+    """Return the manifest of a page that shows runs. With `logdir`, a server keeps the page up to date."""
     listing = EpisodesSection(
         live=logdir is not None,
         runs=[one.listing for one in runs],
@@ -186,7 +186,7 @@ def describe_page(
 
 
 def describe_episode(row: Row, trajectory: int, *, explained: bool, problem: str | None = None) -> EpisodeRow:
-    """What the section `episodes` says of an episode of the first run."""
+    """Return the row of an episode of the first run in the section `episodes`."""
     return EpisodeRow(
         run=0,
         trajectory=trajectory,

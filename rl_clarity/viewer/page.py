@@ -52,7 +52,7 @@ _EXPLAINED = re.compile(r"(?P<key>[0-9a-f]{16})/explained-(?P<version>[0-9a-f]{1
 
 @dataclass(frozen=True)
 class Content:
-    """What an address answers."""
+    """The response to a request: data with their media type and ETag."""
 
     data: bytes
     type: str
@@ -75,12 +75,12 @@ class RecordingsPage:
         self._manifest: tuple[Any, Content] | None = None
 
     def exists(self) -> bool:
-        """Whether there is anything to show. Reads no recording."""
+        """Return whether there are recordings to show, without reading them."""
         with self._lock:
             return self._runs.exist()
 
     def manifest(self) -> Content:
-        """The manifest as JSON."""
+        """Return the manifest as JSON."""
         with self._lock:
             snapshots = self._runs.snapshots()
             problems = dict(self._problems)
@@ -95,7 +95,7 @@ class RecordingsPage:
         return made
 
     def file(self, name: str) -> Content | None:
-        """The file of a name that the manifest or an entry lists; None for other names.
+        """Return the file of a name that the manifest or an entry lists; None for other names.
 
         Raises SamplesError if what was recorded is damaged; the manifest then lists the problem.
         """
@@ -124,7 +124,7 @@ class RecordingsPage:
 
 
 def _describe(run: Snapshot, problems: Mapping[Any, str]) -> DescribedRun:
-    """A run's part of the manifest, or the reason why it cannot be shown."""
+    """Return a run's part of the manifest, or the reason why it cannot be shown."""
     try:
         return describe_run(_show(run, problems))
     except Exception as error:  # of any kind: the other runs are shown
@@ -133,7 +133,7 @@ def _describe(run: Snapshot, problems: Mapping[Any, str]) -> DescribedRun:
 
 
 def _show(run: Snapshot, problems: Mapping[Any, str]) -> ShownRun:
-    """All episodes of a run, whose trajectories have the same indices as in the recording."""
+    """Return all episodes of a run, whose trajectories have the same indices as in the recording."""
     episodes: list[EpisodeRow] = []
     trajectories: list[ListedTrajectory] = []
     for row, listed in run.rows:
@@ -148,7 +148,7 @@ def _show(run: Snapshot, problems: Mapping[Any, str]) -> ShownRun:
 
 
 def _explained_sections(run: Snapshot) -> list[SectionData]:
-    """Sections of all episodes together: `saliency` without the maps, which are in the entries, and `state_map`."""
+    """Return the sections that describe all episodes: `saliency`, whose maps are in the entries, and `state_map`."""
     explanations, sections = run.explanations, list[SectionData]()
     if explanations is None:
         return []
@@ -177,7 +177,7 @@ class EpisodeError(SamplesError):
 
 
 def _read(run: Snapshot, name: str) -> Content | None:
-    """A run's file, if it has or had one of this name."""
+    """Return a file of a run by its name, also of an earlier state of the run; None if there is none."""
     match = _EXPLAINED.fullmatch(name)
     if match is not None:
         try:
@@ -223,7 +223,7 @@ def _read_episode(run: Snapshot, row: Mapping[str, Any], name: str, match: re.Ma
 
 
 def _explained_name(run: Snapshot, file: str) -> str:
-    """Name of a file of explanations, which contains the file's version."""
+    """Return the name of a file of explanations, which contains the file's version."""
     assert run.explanations is not None
     try:
         status = run.explanations.path(file).stat()
@@ -251,7 +251,7 @@ def _read_explained(run: Snapshot, name: str, file: str) -> Content | None:
 
 
 def content(data: bytes, kind: str, *, fixed: bool = True) -> Content:
-    """Data with their hash."""
+    """Return data with their hash."""
     return Content(data, kind, hashlib.sha256(data).hexdigest()[:32], fixed)
 
 

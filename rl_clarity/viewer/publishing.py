@@ -74,7 +74,7 @@ class _ChosenRun:
         return [begun, self.run.name]
 
     def folder(self, index: int) -> str:
-        """Folder of an episode's files."""
+        """Return the folder of an episode's files."""
         return f"run-{self.run.number}/{index}"
 
     def shown(self, index: int) -> ShownEpisode:
@@ -82,7 +82,7 @@ class _ChosenRun:
         return ShownEpisode(self.run.recording, self.run.recording.episode(index), self.run.agent)
 
     def sections(self, index: int) -> list[dict[str, Any]]:
-        """The sections of an episode, with the names of its files beside the recording."""
+        """Return the sections of an episode, with the names of its files beside the recording."""
         return [] if self.explanations is None else self.explanations.sections(index)
 
     def tasks(self, files: PageFiles) -> list[Task]:
@@ -104,7 +104,7 @@ class _ChosenRun:
         return tasks
 
     def after(self, results: Results) -> _ChosenRun:
-        """The run without the episodes whose tasks failed, and without its state map if that is damaged."""
+        """Return the run without the episodes whose tasks failed, and without its state map if that is damaged."""
         found = [results.get(self._task(row["episode"]), {}).get("problem") for row in self.rows]
         rows = [row for row, problem in zip(self.rows, found, strict=True) if problem is None]
         problems = {row["number"]: why for row, why in zip(self.rows, found, strict=True) if why is not None}
@@ -114,7 +114,7 @@ class _ChosenRun:
         return replace(self, run=run, rows=rows, problems={**self.problems, **problems})
 
     def show(self) -> ShownRun:
-        """What the manifest says of the run."""
+        """Return the entry of the run in the manifest."""
         return ShownRun(
             self.run if self.run.error is None else failed(self.run, self._hide_location(self.run.error)),
             [
@@ -133,7 +133,7 @@ class _ChosenRun:
         )
 
     def provenance(self) -> ProvenanceGroup:
-        """Where the episodes are from, and which ones are left out."""
+        """Return the origin of the episodes, and the episodes that are omitted."""
         assert self.run.recording is not None
         metadata = self.run.recording.metadata
         names = ("name", "checkpoint", "environment", "gamma", "lambda", "sampling")
@@ -146,7 +146,7 @@ class _ChosenRun:
         return f"episodes/{self.run.number}/{index}"
 
     def _hide_location(self, problem: str) -> str:
-        """A problem without the recording's path, which is nobody's business on a published page."""
+        """Return a problem without the recording's path, which a published page does not disclose."""
         return problem.replace(self.run.location, self.run.name)
 
     def _write_episode(self, files: PageFiles, index: int, work: Work) -> TaskResult:
@@ -183,7 +183,7 @@ class _ChosenRun:
         return TaskResult(files=[*map(self._explained, names)])
 
     def _sections(self) -> list[SectionData | StoredSection]:
-        """Sections of all episodes together, and those that are each of one."""
+        """Return the sections that describe all episodes, and those that describe a single episode."""
         explanations, sections = self.explanations, list[SectionData | StoredSection]()
         if explanations is None:
             return []
@@ -278,7 +278,7 @@ def publish(
 
 
 def choose_episodes(runs: Sequence[Snapshot], episodes: Sequence[str], location: str) -> list[_ChosenRun]:
-    """The runs with the episodes to publish, which must have ended.
+    """Return the runs with the episodes to publish, which must have ended.
 
     Without `episodes`, runs that cannot be read are among them.
 
@@ -316,7 +316,7 @@ def choose_episodes(runs: Sequence[Snapshot], episodes: Sequence[str], location:
 
 
 def _failures(store: WorkStore) -> list[str]:
-    """Names of tasks that failed, whose causes may be gone, and of those that left out what had failed."""
+    """Return the names of tasks that failed, whose causes may be gone, and of those that left out what had failed."""
     entries = store.entries()
     failures = [name for name, entry in entries.items() if "problem" in entry["facts"]]
     return failures and [*failures, *(name for name in entries if name.startswith("state_map/"))]
@@ -335,7 +335,7 @@ def _print_problems(chosen: Sequence[_ChosenRun], results: Results) -> None:
 
 
 def _explanation_facts(one: _ChosenRun) -> Any:
-    """What decides the explanations of the chosen episodes."""
+    """Return the values that determine the explanations of the chosen episodes."""
     if one.explanations is None:
         return None
     return [one.explanations.state_map, [one.sections(row["episode"]) for row in one.rows]]

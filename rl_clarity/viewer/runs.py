@@ -43,14 +43,14 @@ UNKNOWN_AGENT = AgentInfo("", "policy", False, False, 0, ObservationInfo(0, 0, 0
 
 @dataclass(frozen=True)
 class LogDirectory:
-    """A directory, or an address, that holds recordings, and its name where there are several."""
+    """A directory or a remote address with recordings. It has a name if several directories are shown."""
 
     location: str
     name: str = ""
 
     @classmethod
     def at(cls, place: str, name: str = "") -> LogDirectory:
-        """The directory at a path, which may begin with `~`, or at an address."""
+        """Return the directory at a path, which may begin with `~`, or at an address."""
         path = local_path(place)
         return cls(place if path is None else str(path.expanduser().resolve()), name)
 
@@ -92,13 +92,13 @@ class Runs:
         self._next_scan = 0.0
 
     def snapshots(self) -> list[Snapshot]:
-        """Every run as it is now, sorted by name."""
+        """Return every run as it is now, sorted by name."""
         self._scan()
         current = [run.current() for run in list(self._runs.values())]
         return sorted((one for one in current if one is not None), key=lambda one: (one.name, one.location))
 
     def exist(self) -> bool:
-        """Whether there is anything to list. Reads no recording."""
+        """Return whether there are recordings to list, without reading them."""
         self._scan()
         return bool(self._runs)
 
@@ -123,7 +123,7 @@ class Runs:
         self._next_scan = end + max(shortest, SCAN_RATIO * (end - start))
 
     def _search(self, directory: LogDirectory) -> list[FoundRecording]:
-        """What there is in a directory; the reason if it cannot be searched."""
+        """Return the recordings in a directory, or the reason why it cannot be searched."""
         try:
             return find_recordings(directory.location, follow_links=self._follow_links)
         except Exception as error:  # of any kind: the other directories are shown
@@ -131,7 +131,7 @@ class Runs:
 
 
 def run_name(location: str, directory: LogDirectory) -> str:
-    """Name of a recording's run: its directory relative to the log directory, as TensorBoard names runs.
+    """Return the name of a recording's run: its directory relative to the log directory, as TensorBoard names runs.
 
     The recording's own name follows if it is not the recorder's default.
     """
@@ -145,7 +145,7 @@ def run_name(location: str, directory: LogDirectory) -> str:
 
 
 def is_inside(place: str | Path, directory: str) -> bool:
-    """Whether a recording with its files, or a file, is in a directory, links followed."""
+    """Return whether a recording with its files, or a file, is in a directory, links followed."""
     path, root = local_path(str(place)), local_path(directory)
     if path is None or root is None:
         return True
@@ -158,7 +158,7 @@ def is_inside(place: str | Path, directory: str) -> bool:
 
 
 def failed(run: Snapshot, reason: str, state: Any = None) -> Snapshot:
-    """A run that cannot be shown."""
+    """Return a run that cannot be shown."""
     return Snapshot(run.number, run.name, run.location, error=reason, state=state)
 
 
@@ -174,7 +174,7 @@ class Run:
         return RecordingFiles(self.found.location)
 
     def current(self) -> Snapshot | None:
-        """The run as it is now; None if its recording was deleted."""
+        """Return the run as it is now; None if its recording was deleted."""
         if self.found.problem is not None:
             return failed(self._snapshot, self.found.problem)
         for _ in range(ATTEMPTS):
@@ -195,7 +195,7 @@ class Run:
         return self._snapshot
 
     def _state(self) -> tuple[Any, bool]:
-        """A value that changes whenever the recording does, and whether nothing was written for long."""
+        """Return a value that changes whenever the recording changes, and whether writing has probably ended."""
         states = [self._files.state(name) for name in (METADATA, EPISODES, BLOCKS)]
         if states[0] is None:
             return None, False
@@ -228,7 +228,7 @@ class Run:
 
 
 def _first_agent(recording: StoredRecording, rows: Sequence[tuple[dict[str, Any], str | None]], id: str) -> AgentInfo:
-    """The agent of the first episode that can be read; raises an error if there are episodes, but none can."""
+    """Return the agent of the first episode that can be read; raises an error if there are episodes, but none can."""
     last: Exception | None = None
     for row, problem in rows:
         if problem is None and row["steps"]:

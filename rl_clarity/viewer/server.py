@@ -51,7 +51,7 @@ def make_server(
     *,
     follow_links: bool = False,
 ) -> Any:
-    """A server that listens, and that `run` starts; see `serve`."""
+    """Return a server that listens, and that `run` starts; see `serve`."""
     try:
         import waitress
 

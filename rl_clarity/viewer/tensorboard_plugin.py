@@ -45,7 +45,7 @@ class RecordingsPlugin(TBPlugin):  # type: ignore[misc]
 
 
 def logdir_spec(text: str) -> list[LogDirectory]:
-    """Directories of `--logdir_spec`: paths or `NAME:PATH`, separated by commas, as TensorBoard reads them."""
+    """Parse `--logdir_spec`: paths or `NAME:PATH`, separated by commas, as TensorBoard reads them."""
     directories = []
     for part in filter(None, text.split(",")):
         name, colon, path = part.partition(":")

@@ -147,11 +147,10 @@ def scores_to_compute(subject: Subject) -> list[Score]:
 
 
 def held_scores(subject: Subject) -> int:
-    """Return the number of scores whose gradients are in memory together, including the equivalent of paths in reduced
-    channels.
+    """Return how many scores' gradients are in memory at the same time.
 
-    Paths are computed in float64, and so is each score's sum along them, which takes half as much memory as its
-    gradients.
+    Paths of integrated gradients in reduced channels are converted to the number of scores that need the same memory.
+    They are computed in float64. So is each score's sum along them, which needs half the memory of its gradients.
     """
     scores, paths = len(scores_to_compute(subject)), subject.options_of(AttributionOptions).max_paths
     return scores if paths is None else scores + PATH_SCORES + scores // 2

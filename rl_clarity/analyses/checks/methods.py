@@ -80,8 +80,8 @@ def sanity_checks(
     Args:
         agent: an agent with gradients; weights are randomized for a `KerasAgent`, `TorchAgent` or `JaxAgent`
         trajectories: as for `generate`
-        methods: names of saliency methods ("perturbation", "jacobian", ...; those that pages have) and
-            "integrated_gradients LAYER"; all, with every layer, by default
+        methods: names of saliency methods ("perturbation", "jacobian", ...), or "integrated_gradients LAYER"; by
+            default all methods, and integrated gradients of every layer
         frames: number of frames, spread over the trajectories; a quarter of them, at most 16, for randomized weights
         seed: seed of randomized weights, random orders and intervals
         output: "policy", "value", or another score

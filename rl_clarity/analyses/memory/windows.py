@@ -205,11 +205,11 @@ def _choose(subject: Subject, work: Work) -> TaskResult:
 def choose_windows(
     fitted: FittedStates, cards: Mapping[str, np.ndarray], clips: np.ndarray, count: int, context: int = 0
 ) -> dict[int, list[WindowReason]]:
-    """Choose at most `count` steps, as rows of the states, with the reasons why each was chosen.
+    """Choose at most `count` steps whose windows are shown. Return their rows in the states, with the reasons.
 
-    Half of them are steps at the top, in the middle and at the bottom of each direction, a quarter examples of each
-    behavior (K, n, 2), and the others are at even distances in all episodes. The first step of an episode, and the
-    first `context` steps, from which a simulation starts, are not chosen.
+    Half of the steps have high, middle or low coordinates along a component, a quarter are examples of behaviors
+    (K, n, 2), and the others are evenly spaced in all episodes. The first step of an episode is never chosen, nor are
+    the first `context` steps, from which a simulation starts.
     """
     starts, time = fitted.data.starts, fitted.data.time
     examples: list[tuple[int, WindowReason]] = []
