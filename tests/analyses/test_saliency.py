@@ -49,7 +49,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 class TestPage:
-    def test_has_every_eighth_map(self, results: Any) -> None:
+    def test_every_eighth_frame_has_a_map(self, results: Any) -> None:
         played, _ = make_samples(make_agent())
         maps = results.saliency(1, output="value")
         assert maps.steps.tolist() == [0, 8, 16, 24, 32, 40, 48, 56, 64]

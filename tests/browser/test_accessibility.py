@@ -20,7 +20,7 @@ def violations(visitor: Visitor, axe: str) -> list[str]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(synthetic: Path, open_page: Open, axe: str, scheme: str) -> None:
+def test_the_page_passes_axe(synthetic: Path, open_page: Open, axe: str, scheme: str) -> None:
     visitor = open_page(synthetic, QUERY, color_scheme=scheme, reduced_motion="reduce")
     visitor.click("more-options")
     visitor.by("totals-over-time").first.check()
@@ -39,7 +39,7 @@ def test_axe_finds_nothing(synthetic: Path, open_page: Open, axe: str, scheme: s
 
 
 @pytest.mark.parametrize("width", [1024, 390])
-def test_axe_finds_nothing_in_narrow_windows(synthetic: Path, open_page: Open, axe: str, width: int) -> None:
+def test_the_page_passes_axe_in_narrow_windows(synthetic: Path, open_page: Open, axe: str, width: int) -> None:
     visitor = open_page(synthetic, "?frame=30", toured=False, viewport={"width": width, "height": 800})
     visitor.by("tour").wait_for()
     assert violations(visitor, axe) == []

@@ -119,7 +119,7 @@ def test_bookmarks_are_a_list_of_found_frames(synthetic: Path, open_page: Open) 
     assert visitor.text("find-count").startswith(f"{both} frame" if both else "No frame")
 
 
-def test_optimised_features_are_shown(tmp_path: Path, small_size: Size, open_page: Open) -> None:
+def test_optimized_features_are_shown(tmp_path: Path, small_size: Size, open_page: Open) -> None:
     manifest = write_synthetic_page(tmp_path, small_size)
     names = [f"optimized/2a/optimized-{k + 1}.png" for k in range(8)]
     for k, name in enumerate(names):

@@ -168,7 +168,7 @@ def test_the_titles_of_the_tabs_are_in_view_and_the_map_does_not_cover_them(open
     assert side["y"] + side["height"] <= tabs["y"]
 
 
-def test_bars_are_coordinates_now_and_causes(open_memory: Open, memory: MemoryPage) -> None:
+def test_bars_show_current_coordinates_and_their_causes(open_memory: Open, memory: MemoryPage) -> None:
     visitor = open_memory("?episode=1&step=31&target=action&path=whole")
     scales = np.concatenate([one["coordinates"] for one in memory.coordinates]).std(0)
     np.testing.assert_allclose(bars(visitor, "bars-now"), memory.coordinates[0]["coordinates"][30] / scales, rtol=1e-4)

@@ -329,7 +329,7 @@ def test_the_input_layer_shows_gradients_in_the_inputs_colors(page: Path, open_p
     assert visitor.page.locator("[data-testid^=legend-]").count() == 3
 
 
-def test_the_address_leads_back(page: Path, open_page: Open) -> None:
+def test_the_address_restores_the_view(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?layer=Relu_2&trajectory=2&frame=60")
     state = visitor.state()
     assert (

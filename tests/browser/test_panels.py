@@ -26,7 +26,7 @@ def shown_panels(visitor: Visitor) -> list[str]:
 @pytest.mark.parametrize(
     "name", ["trajectories", "bookmarks", "timeline", "outputs", "attribution", "legend", "find", "notes", "trust"]
 )
-def test_one_panel_alone(synthetic: Path, open_page: Open, name: str) -> None:
+def test_a_panel_can_be_shown_alone(synthetic: Path, open_page: Open, name: str) -> None:
     visitor = open_page(synthetic, ALONE.format(name), toured=False, wait=False)
     visitor.by(f"panel-{name}").wait_for()
     assert shown_panels(visitor) == [name]

@@ -406,7 +406,7 @@ def test_the_points_of_the_state_map_stay_while_time_moves(open_recordings: Open
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing_on_recordings(open_recordings: Open, axe: str, scheme: str) -> None:
+def test_the_page_of_recordings_passes_axe(open_recordings: Open, axe: str, scheme: str) -> None:
     visitor = open_recordings(f"{EXPLAINED}&episode={RUNS[0]}~50&range=5-9", color_scheme=scheme)
     assert violations(visitor, axe) == []
     for key in ("f", "n", "t", "?"):

@@ -132,7 +132,7 @@ def test_every_section_has_a_panel(page: tuple[Path, Sections], open_page: Open)
     assert visitor.attribution("pos").shape[0] > 0
 
 
-def test_lines(page: tuple[Path, Sections], open_page: Open) -> None:
+def test_the_generic_panel_lines_draws_its_data(page: tuple[Path, Sections], open_page: Open) -> None:
     directory, sections = page
     visitor = open_page(directory, "?trajectory=2&frame=10")
     value = visitor.track("novelty").locator(".value")
@@ -144,7 +144,7 @@ def test_lines(page: tuple[Path, Sections], open_page: Open) -> None:
     assert visitor.frame() == 31
 
 
-def test_maps(page: tuple[Path, Sections], open_page: Open) -> None:
+def test_the_generic_panel_maps_draws_its_data(page: tuple[Path, Sections], open_page: Open) -> None:
     directory, sections = page
     visitor = open_page(directory, "?frame=70")
     canvas = visitor.page.locator('[data-testid=map-canvas][data-frame="0/69"]')
@@ -158,7 +158,7 @@ def test_maps(page: tuple[Path, Sections], open_page: Open) -> None:
     assert (np.sign(red_less_blue) == np.sign(values))[strong].all(), "color is the sign"
 
 
-def test_images(page: tuple[Path, Sections], open_page: Open) -> None:
+def test_the_generic_panel_images_draws_its_data(page: tuple[Path, Sections], open_page: Open) -> None:
     visitor = open_page(page[0])
     images = visitor.by("images")
     assert images.locator("img").evaluate_all("all => all.map(e => e.complete && e.naturalWidth > 0)") == [True, True]
@@ -167,7 +167,7 @@ def test_images(page: tuple[Path, Sections], open_page: Open) -> None:
     assert (visitor.state()["trajectory"], visitor.state()["frame"]) == (1, 12)
 
 
-def test_table(page: tuple[Path, Sections], open_page: Open) -> None:
+def test_the_generic_panel_table_draws_its_data(page: tuple[Path, Sections], open_page: Open) -> None:
     visitor = open_page(page[0])
     table = visitor.by("panel-scores")
     names = table.locator("tbody tr td:first-child")
@@ -182,7 +182,7 @@ def test_table(page: tuple[Path, Sections], open_page: Open) -> None:
     assert (visitor.state()["trajectory"], visitor.state()["frame"]) == (1, 30)
 
 
-def test_bars(page: tuple[Path, Sections], open_page: Open) -> None:
+def test_the_generic_panel_bars_draws_its_data(page: tuple[Path, Sections], open_page: Open) -> None:
     visitor = open_page(page[0])
     bars = visitor.by("bars")
     assert [" ".join(text.split()) for text in bars.locator(".number").all_inner_texts()] == [
@@ -199,7 +199,7 @@ def test_bars(page: tuple[Path, Sections], open_page: Open) -> None:
     assert boxes[1]["x"] + boxes[1]["width"] == pytest.approx(zero["x"], abs=1.5)
 
 
-def test_scatter(page: tuple[Path, Sections], open_page: Open) -> None:
+def test_the_generic_panel_scatter_draws_its_data(page: tuple[Path, Sections], open_page: Open) -> None:
     directory, sections = page
     visitor = open_page(directory, "?trajectory=2&frame=5")
     canvas = visitor.page.locator(f'[data-testid=scatter][data-points="{2 * STEPS}"]')
@@ -224,7 +224,7 @@ def test_scatter(page: tuple[Path, Sections], open_page: Open) -> None:
 
 
 @pytest.mark.parametrize("kind", ["novelty", "noise", "gallery", "scores", "effects", "embedding", "holograms"])
-def test_one_section_alone(page: tuple[Path, Sections], open_page: Open, kind: str) -> None:
+def test_a_section_can_be_shown_alone(page: tuple[Path, Sections], open_page: Open, kind: str) -> None:
     visitor = open_page(page[0], f"?embed=1&panel={kind}&frame=3", toured=False, wait=False)
     visitor.by(f"panel-{kind}").wait_for()
     assert visitor.page.locator("[data-panel]").evaluate_all("all => all.map(e => e.dataset.panel)") == [kind]

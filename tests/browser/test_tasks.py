@@ -161,7 +161,7 @@ def test_a_feature_alone_and_over_time(reader: Reader) -> None:
     visitor.settle()
 
 
-def test_show_a_colleague(reader: Reader, generated: Generated) -> None:
+def test_a_note_can_be_shared_by_link(reader: Reader, generated: Generated) -> None:
     visitor = reader.visitor
     visitor.page.evaluate("rlClarity.select({ frame: 29 })")
     reader.open_tool("notes", "n")

@@ -239,7 +239,7 @@ def test_exports_contain_the_selected_data(open_training: Open, training: Traini
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_nothing(open_training: Open, axe: str, scheme: str) -> None:
+def test_the_page_passes_axe(open_training: Open, axe: str, scheme: str) -> None:
     visitor = open_training("?checkpoints=4.1&step=21&boxes=0.1%7E0.1%7E0.5%7E0.5", color_scheme=scheme)
     assert violations(visitor, axe) == []
     visitor.press("e")

@@ -45,7 +45,7 @@ def replace_commands(monkeypatch: pytest.MonkeyPatch, execute: Callable[[Command
 
 
 @pytest.mark.parametrize("arguments", [["--help"], *([command, "--help"] for command in COMMANDS)], ids=" ".join)
-def test_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_command_prints_help(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(arguments)
     assert stopped.value.code == 0
@@ -193,7 +193,7 @@ def test_a_closed_pipe_is_not_an_error(call: str) -> None:
         ("demo --output-dir empty", "empty is a file; choose a directory for the page"),
     ],
 )
-def test_errors(
+def test_errors_are_printed_in_one_line_with_exit_code_1(
     call: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -204,7 +204,7 @@ def test_errors(
     assert capsys.readouterr() == ("", f"rl-clarity: {message}\n")
 
 
-def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_option_version_prints_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr() == (f"rl-clarity {rl_clarity.__version__}\n", "")
 
@@ -296,7 +296,7 @@ def test_commands_hide_messages_of_libraries(checkpoint: Path, tmp_path: Path) -
         ("demo", False),
     ],
 )
-def test_interrupted(
+def test_an_interrupted_command_says_whether_it_can_be_resumed(
     call: str, resumable: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupt(command: Any) -> None:

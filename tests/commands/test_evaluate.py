@@ -122,7 +122,7 @@ def make_evaluation(lengths: list[int]) -> Evaluation:
     return Evaluation(np.array([0.0, 10.0, 10.0, 0.0]), np.array(lengths), np.zeros(4, int), np.zeros(4, bool))
 
 
-def test_report() -> None:
+def test_the_report_states_mean_interval_lengths_and_how_actions_were_chosen() -> None:
     evaluation = make_evaluation([1, 2, 3, 6])
     lines = text({AGENT: evaluation, UNSEEN: evaluation}).splitlines()
     assert lines[0] == "mean return 5.00 +- 2.89 over 4 episodes"

@@ -204,7 +204,7 @@ class TestBabyA3C:
         assert np.array_equal(agent.forward(integers).policy_logits, agent.forward(floats).policy_logits)
 
     @pytest.mark.parametrize("n", [1, 50, 100])
-    def test_checkpoints_during_training(self, folder: Path, n: int) -> None:
+    def test_checkpoints_saved_during_training_have_the_expected_outputs(self, folder: Path, n: int) -> None:
         folder = folder / "models_model7-02-17-20-41"
         with np.load(folder / "expected.npz") as arrays:
             agent = load_agent(folder / f"model.{n}.tar")

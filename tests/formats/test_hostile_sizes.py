@@ -84,7 +84,7 @@ def test_inner_archives_and_their_tensors_share_the_budget() -> None:
     assert before - budget.bytes == 4 * 4000  # the storage, and three tensors in it
 
 
-def test_json_counts() -> None:
+def test_json_counts_against_the_budget_and_has_limited_depth() -> None:
     budget = Budget.for_file(0)
     parse_json(json.dumps([[0] * 10] * 10).encode(), "data", budget)
     assert MAX_ITEMS - budget.items >= 100

@@ -62,7 +62,7 @@ def test_names_with_a_module_are_not_taken_from_a_file(folder: Path, key: str) -
     assert (folder / "imported").exists()
 
 
-def test_the_kind_that_is_played_decides(folder: Path) -> None:
+def test_environments_from_a_file_are_checked_by_the_kind_that_is_played(folder: Path) -> None:
     path = checkpoint(folder, env_name=NAME)
     formats.convert(path, folder / "procgen.safetensors", env_kind="procgen", env_name=NAME)
     metadata = formats.read(folder / "procgen.safetensors", env_kind="gymnasium").metadata

@@ -147,7 +147,7 @@ def test_memory(folder: Path) -> None:
     assert results.section("states")["method"] == "strides"
 
 
-def test_check(folder: Path) -> None:
+def test_check_with_a_method_and_an_analysis_from_outside(folder: Path) -> None:
     words = ["check", folder / "agent.seed", folder / "checked", *PLAY, "--frames", "4", "--methods", "contrast"]
     results = execute(folder / "checked", *words, *ANALYSIS)
     check_analysis(results)

@@ -97,12 +97,12 @@ def test_a_directory_without_pages_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "index.html").exists()
 
 
-def test_a_page_in_the_directory_itself(page: Path) -> None:
+def test_the_gallery_lists_a_page_in_its_own_directory(page: Path) -> None:
     rl_clarity.gallery(page)
     assert [entry["href"] for entry in entries(page)] == ["./interface.html"]
 
 
-def test_a_remote_directory() -> None:
+def test_a_gallery_of_a_remote_directory() -> None:
     address = f"memory://{uuid.uuid4().hex}"
     write_small_page(open_directory(f"{address}/deep/one"))
     result = rl_clarity.gallery(address)

@@ -25,7 +25,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return open_results(directory.path)
 
 
-def test_number_of_images() -> None:
+def test_each_output_has_the_documented_number_of_images() -> None:
     names = [name for name, _, _ in selections(8, residual=True)]
     assert len(set(names)) == 33
     assert {"abs-prin", "pos-all", "neg-res", "pos-1", "pos-8"} <= set(names)

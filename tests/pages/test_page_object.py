@@ -20,6 +20,6 @@ def test_open_in_a_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert opened == [(tmp_path / "interface.html").as_uri()]
 
 
-def test_results(tmp_path: Path) -> None:
+def test_the_results_of_a_page_object_have_its_layers(tmp_path: Path) -> None:
     write_small_page(LocalDirectory(tmp_path))
     assert Page(tmp_path / "interface.html").results().layers == ["2b", "input"]

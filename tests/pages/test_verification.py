@@ -83,7 +83,7 @@ def test_a_document_that_is_cut_off(tmp_path: Path) -> None:
         verify(tmp_path)
 
 
-def test_single_file_pages(tmp_path: Path) -> None:
+def test_missing_and_damaged_data_of_a_single_file_page_are_reported(tmp_path: Path) -> None:
     data = LocalDirectory(tmp_path / "data")
     write_small_page(LocalDirectory(tmp_path / "page"), data=data, single_file=True)
     page = tmp_path / "page" / "interface.html"

@@ -14,7 +14,7 @@ from tests.pipeline.conftest import Explain
 from tests.pipeline.small import LAST_LAYER
 
 
-def test_bottleneck_layers(impala: Callable[..., Any]) -> None:
+def test_bottleneck_only_false_adds_layers(impala: Callable[..., Any]) -> None:
     names = [layer.name for layer in impala(bottleneck_only=False)]
     assert set(names) > {layer.name for layer in impala(op_is_one_of=["relu"])}
 

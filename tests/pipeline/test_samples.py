@@ -377,7 +377,7 @@ def test_the_checkpoint_changes_during_the_run(
     assert run("second", resample=False).manifest == first.manifest
 
 
-def test_the_checkpoint_changes_while_it_is_read(
+def test_a_checkpoint_that_changes_while_it_is_read_is_read_again(
     run: Run, checkpoint_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copy = source._copy

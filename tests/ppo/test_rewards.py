@@ -9,7 +9,7 @@ from rl_clarity.ppo.trainer import scale_values
 NO_ENDS = np.zeros(3, bool)
 
 
-def test_none_scales_rewards() -> None:
+def test_mode_none_only_scales_rewards() -> None:
     np.testing.assert_array_equal(RewardProcessor("none", 3, 0.9, scale=2)(np.array([1, -2, 0.5]), NO_ENDS), [2, -4, 1])
 
 

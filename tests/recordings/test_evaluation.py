@@ -43,7 +43,7 @@ def test_returns_are_sums_of_rewards() -> None:
     assert evaluation.truncated.tolist() == [False, False, True, True]
 
 
-def test_statistics() -> None:
+def test_mean_standard_error_and_bootstrap_interval() -> None:
     evaluation = Evaluation(np.array([0.0, 10.0, 10.0, 0.0]), np.ones(4, int), np.zeros(4, int), np.zeros(4, bool))
     assert evaluation.mean == 5
     assert evaluation.standard_error == pytest.approx(np.sqrt(100 / 3) / 2)

@@ -121,7 +121,7 @@ def test_a_crash_loses_at_most_one_block(tmp_path: Path, is_going: bool) -> None
             np.testing.assert_array_equal(read.observations, expected)
 
 
-def test_a_data_file_that_did_not_reach_the_disk_costs_its_blocks(tmp_path: Path) -> None:
+def test_only_the_blocks_of_a_lost_data_file_are_lost(tmp_path: Path) -> None:
     record(tmp_path)
     newest = sorted(tmp_path.glob("data-*.bin"))[-1]
     newest.unlink()

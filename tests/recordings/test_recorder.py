@@ -86,7 +86,7 @@ def test_a_function_chooses_episodes(tmp_path: Path) -> None:
     assert [row["number"] for row in open_recording(tmp_path).table()] == [1, 4]
 
 
-def test_every_must_be_positive(tmp_path: Path) -> None:
+def test_the_option_every_must_be_positive(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="every=0 must be at least 1"):
         Recorder(tmp_path, every=0)
 

@@ -107,7 +107,7 @@ def test_an_intact_recording_is_not_changed(copy: Path) -> None:
     assert {path.name: path.read_bytes() for path in copy.iterdir()} == before
 
 
-def test_a_recording_that_is_written_is_not_repaired(copy: Path) -> None:
+def test_a_recording_that_is_being_written_is_not_repaired(copy: Path) -> None:
     change(copy / "data-00000.bin", lambda data: flip(data, block_of(copy, 2)))
     with Recorder(copy, name=None), pytest.raises(SamplesError, match="another process is writing"):
         repair_recording(copy)

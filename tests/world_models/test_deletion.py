@@ -47,7 +47,7 @@ def test_the_agent_can_get_a_replaced_frame(simulator: Simulator) -> None:
         assert np.abs(one[:, 3] - other[:, 3]).max() > 1e-3
 
 
-def test_blocks() -> None:
+def test_blocks_are_summed_and_masked() -> None:
     values = np.arange(2 * 3 * 5 * 4 * 1, dtype=float).reshape(2, 3, 5, 4, 1)
     sums = _block_sums(values, 2)
     assert sums.shape == (2, 3 * 3 * 2)

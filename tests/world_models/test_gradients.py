@@ -37,7 +37,7 @@ def test_noise_is_averaged_over_copies(simulator: Simulator) -> None:
     assert np.array_equal(noisy.frames, saliency_through_time(simulator, 2, ["value"], AT, 2, 0.3).frames)
 
 
-def test_without_the_world_gradients_are_those_of_fixed_actions(simulator: Simulator) -> None:
+def test_gradients_without_the_world_equal_those_with_fixed_actions(simulator: Simulator) -> None:
     """The Jacobian with the action edge cut is that of a simulation whose actions do not depend on anything."""
     targets: list[Target] = ["value", 0, [1, 2]]
     actions = simulate(simulator, 2, AT + 1).actions
@@ -121,7 +121,7 @@ def test_influence_by_labels_is_that_of_its_members(simulator: Simulator, record
         simulated_influence(simulator, recording, UNITS, (1,), by=np.zeros(3))
 
 
-def test_maximise_climbs(simulator: Simulator) -> None:
+def test_maximize_increases_the_target(simulator: Simulator) -> None:
     result = maximize(simulator, "value", 3, at=1, iterations=8)
     assert result.values[0] > result.best_of_data
     assert (np.diff(result.values) <= 0).all()

@@ -137,13 +137,13 @@ class TestMultiplePaths:
 
 @pytest.mark.parametrize("golden", ["clear"], indirect=True)
 class TestSelectLayers:
-    def test_by_part_of_the_name(self, agent: Any) -> None:
+    def test_layers_are_selected_by_part_of_the_name(self, agent: Any) -> None:
         assert select_layers(agent, name_contains_one_of=["2b", "pi/4"]) == ["2b", "4a"]
 
-    def test_discard_first(self, agent: Any) -> None:
+    def test_the_first_layers_can_be_discarded(self, agent: Any) -> None:
         assert select_layers(agent, discard_first_n=3) == ["3a", "4a"]
 
-    def test_by_kind(self, agent: Any) -> None:
+    def test_layers_are_selected_by_kind(self, agent: Any) -> None:
         assert select_layers(agent, op_is_one_of=["conv2d"])[:2] == ["1a", "2a"]
         mixed = select_layers(agent, op_is_one_of=["relu", "conv2d"])
         assert mixed[:2] == ["1a/conv2d", "1a/Relu"]

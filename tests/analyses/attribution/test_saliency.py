@@ -126,7 +126,7 @@ class TestPerturbation:
 
 
 class TestMemory:
-    def test_is_zero_without_strength_and_grows(self) -> None:
+    def test_the_map_grows_with_strength_from_zero(self) -> None:
         agent: Any = TinyAgent("recurrent", observation_shape=(16, 16, 3), num_actions=4)
         state = (np.full((3, 6), 0.5, np.float32),)
         assert not memory_saliency(agent, OBSERVATIONS, state, strength=0).any()
