@@ -104,7 +104,7 @@ def test_killed_writers_keep_the_old_samples_and_the_next_one_cleans_up(tmp_path
     writer = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert writer.stdout is not None
     assert writer.stdout.readline() == "ready\n"
-    with pytest.raises(SamplesError, match=r"another run is writing .*temp_files=True.*--load\.temp-files"):
+    with pytest.raises(SamplesError, match=r"another run is writing .*temp_files.: True.*--load\.temp-files"):
         save_samples(tmp_path, old)
     writer.send_signal(signal.SIGKILL)
     writer.wait()
