@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
+import os
 import shutil
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -75,6 +78,38 @@ def test_the_same_program_completes_a_recording_after_any_failure(tmp_path: Path
         assert before == list(LENGTHS[: len(before)]) or before[-1] < LENGTHS[len(before) - 1]
         assert record(directory) == []
         assert read_lengths(directory) == [*before, *LENGTHS]
+
+
+class HalfWritten:
+    """A file whose next write stops in the middle, as on a full disk."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._failed = file, False
+
+    def write(self, data: memoryview) -> int:
+        if self._failed:
+            return int(self._file.write(data))
+        self._failed = True
+        self._file.write(data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def test_a_half_written_record_is_undone_before_the_next_one(tmp_path: Path) -> None:
+    with Recorder(tmp_path, name=None, on_error="raise") as recorder:
+        add_episode(recorder, 0, LENGTHS[0])
+        writer, path = recorder._writer, tmp_path / "blocks.bin"
+        file: Any = HalfWritten(writer._blocks)
+        before = path.read_bytes()
+        with pytest.raises(SamplesError, match="No space left"):
+            writer._write(file, bytes(BLOCK.itemsize))
+        assert path.read_bytes() == before
+        assert writer._write(file, b"next") == len(before)
+        assert path.read_bytes() == before + b"next"
+        file.truncate(len(before))
+    assert read_lengths(tmp_path) == [LENGTHS[0]]
 
 
 def torn(path: Path, size: int) -> Iterator[bytes]:
