@@ -23,7 +23,7 @@ class StateOptions:
     outliers: float | None = None
     """Do not fit to states whose distance from the nearest other state exceeds this multiple of the median distance."""
     clustering: tuple[str, ...] = ("kmeans",)
-    """Methods of clustering: `kmeans`, `gaussian_mixture`, `ward`, `hdbscan`, `hmm`. Correlation and influence are also
+    """Methods of clustering: `kmeans`, `gaussian_mixture`, `ward` and `hdbscan`. Correlation and influence are also
     shown by the clusters of the first method."""
     clusters: int = 8
     """Number of clusters, and of behaviors."""
