@@ -20,7 +20,7 @@ from rl_clarity.agents.protocol import Agent, Outputs, State
 from rl_clarity.base.errors import OptionError, WorldError
 from rl_clarity.base.progress import progress_bar
 from rl_clarity.base.statistics import LEVEL, RESAMPLES
-from rl_clarity.environments import EnvironmentSpec, make, override_name, spec_from_metadata
+from rl_clarity.environments import EnvironmentSpec, make, spec_from_metadata
 from rl_clarity.environments.kinds import make_world
 from rl_clarity.environments.worlds import World, WorldObject
 from rl_clarity.formats.included import open_agent
@@ -192,7 +192,7 @@ def _agent_and_spec(agent: Any, environment: Any, metadata: Mapping[str, Any] | 
     if isinstance(environment, EnvironmentSpec):
         spec = environment
     else:
-        known = override_name({**agent.metadata, **(metadata or {})}, None)
+        known = {**agent.metadata, **(metadata or {})}
         if environment is not None:
             known = {**{name: value for name, value in known.items() if name != "env_id"}, "env_name": environment}
         spec = spec_from_metadata(known, num_actions=agent.num_actions)
