@@ -169,6 +169,62 @@ class AblationSection(TypedDict):
     layers: Mapping[str, AblatedLayer]
 
 
+class MeanEffect(TypedDict):
+    mean: float
+    low: float | None
+    high: float | None
+
+
+class AbsentEffect(TypedDict):
+    band: float
+    share: float
+    count: int
+
+
+class DistanceEffect(TypedDict):
+    near: float
+    far: float
+    count: int
+    value: MeanEffect | None
+    policy: MeanEffect
+
+
+class TypeEffects(TypedDict):
+    name: str
+    moves: bool
+    count: int
+    tracks: int
+    frames: int
+    episodes: int
+    value: MeanEffect | None
+    value_magnitude: MeanEffect | None
+    policy: MeanEffect
+    logits: Sequence[float]
+    share_above_noise: float | None
+    together_value: MeanEffect | None
+    together_policy: MeanEffect
+    absent_value: AbsentEffect | None
+    absent_policy: AbsentEffect | None
+    by_distance: Sequence[DistanceEffect]
+
+
+class ObjectsSection(TypedDict):
+    caption: NotRequired[str]
+    types: Sequence[TypeEffects]
+    chunks: Sequence[str]
+    every: int
+    last_steps: int
+    frames: int
+    skipped: int
+    exact: bool
+    unit: str
+    value_range: float | None
+    noise: float | None
+    height: int
+    width: int
+    sentences: Sequence[str]
+
+
 class MeasuredDifference(TypedDict):
     unedited: float
     ablated: float
@@ -529,6 +585,7 @@ SECTION_TYPES: Mapping[str, type] = {
     "features": FeaturesSection,
     "attribution": AttributionSection,
     "ablation": AblationSection,
+    "objects": ObjectsSection,
     "behavior": BehaviorSection,
     "saliency": SaliencySection,
     "state_map": StateMapSection,

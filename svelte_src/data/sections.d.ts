@@ -246,6 +246,97 @@ export interface AblationSection {
   layers: Record<string, AblatedLayer>;
 }
 
+/** A mean with its 95 % bootstrap interval over episodes, which is null for objects of a single episode. */
+export interface MeanEffect {
+  mean: number;
+  low: number | null;
+  high: number | null;
+}
+
+/** Effects of a type that are too small to matter: the interval of their mean lies inside the band. */
+export interface AbsentEffect {
+  /** Absolute effects below it do not matter. */
+  band: number;
+  /** Share of the objects whose absolute effect is below it. */
+  share: number;
+  /** Number of objects. */
+  count: number;
+}
+
+/** Effects of the objects of a type at similar distances from the player. */
+export interface DistanceEffect {
+  /** Smallest distance, in cells. */
+  near: number;
+  /** Largest distance. */
+  far: number;
+  count: number;
+  /** Of the absolute change of the value; null without a value. */
+  value: MeanEffect | null;
+  policy: MeanEffect;
+}
+
+/** Effects of removing objects of a type, one at a time, and all that are seen at once. */
+export interface TypeEffects {
+  name: string;
+  /** Whether an object of the type moves by itself. */
+  moves: boolean;
+  /** Number of removed objects; an object counts in every frame in which it is removed. */
+  count: number;
+  /** Number of different objects. */
+  tracks: number;
+  frames: number;
+  episodes: number;
+  /** Of the value with the object minus the value without it; null without a value. For action values, the value is the largest one. */
+  value: MeanEffect | null;
+  /** Of the absolute value of this change. */
+  value_magnitude: MeanEffect | null;
+  /** Of the total variation between the policies with and without the object, from 0 to 1. */
+  policy: MeanEffect;
+  /** Mean change of the logit, or action value, of each action. */
+  logits: number[];
+  /** Share of the objects that change the value by more than `noise`; null without a value. */
+  share_above_noise: number | null;
+  /** As `value`, for all objects of the type that are in a frame. */
+  together_value: MeanEffect | null;
+  together_policy: MeanEffect;
+  /** Null unless the effects on the value are too small to matter. */
+  absent_value: AbsentEffect | null;
+  absent_policy: AbsentEffect | null;
+  /** From the nearest to the farthest; as many objects in each. */
+  by_distance: DistanceEffect[];
+}
+
+/** Effects of the objects that the agent sees, measured by removing them from the state of the environment. */
+export interface ObjectsSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  /** The most frequent first. */
+  types: TypeEffects[];
+  /** The chunk of each trajectory. */
+  chunks: string[];
+  /** The objects of every n-th step are removed, if not too many, */
+  every: number;
+  /** and those of so many steps before each end of an episode. */
+  last_steps: number;
+  /** Number of frames whose objects were removed. */
+  frames: number;
+  /** Number of frames that were left out, because there were too many objects. */
+  skipped: number;
+  /** Whether removed objects are drawn as if they had never been there; else they are painted over. */
+  exact: boolean;
+  /** Unit of the changes of the value: `value`, `action value`, or `logit` without either. */
+  unit: string;
+  /** Range of the value in these frames; null without a value. */
+  value_range: number | null;
+  /** Changes of the value up to this one are not distinguished from 0: 0.05 of its range, or twice the standard deviation of the changes when something that is not visible is removed, if this is larger; null without a value. */
+  noise: number | null;
+  /** Height of the observation, to which boxes and masks refer. */
+  height: number;
+  width: number;
+  /** What the intervals show, for readers. */
+  sentences: string[];
+}
+
 /** A difference of paired episodes with and without an edit. Intervals are 95 % bootstrap intervals. */
 export interface MeasuredDifference {
   unedited: number;
@@ -926,6 +1017,7 @@ export type Section =
   | SectionOf<"features", FeaturesSection>
   | SectionOf<"attribution", AttributionSection>
   | SectionOf<"ablation", AblationSection>
+  | SectionOf<"objects", ObjectsSection>
   | SectionOf<"behavior", BehaviorSection>
   | SectionOf<"saliency", SaliencySection>
   | SectionOf<"state_map", StateMapSection>

@@ -1,0 +1,112 @@
+"""The section `objects`: measured effects of the objects that the agent sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rl_clarity.pages.files import ChunkName
+from rl_clarity.pages.sections import SectionData
+
+
+@dataclass(frozen=True)
+class MeanEffect:
+    """A mean with its 95 % bootstrap interval over episodes, which is null for objects of a single episode."""
+
+    mean: float
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class DistanceEffect:
+    """Effects of the objects of a type at similar distances from the player."""
+
+    near: float
+    """Smallest distance, in cells."""
+    far: float
+    """Largest distance."""
+    count: int
+    value: MeanEffect | None
+    """Of the absolute change of the value; null without a value."""
+    policy: MeanEffect
+
+
+@dataclass(frozen=True)
+class AbsentEffect:
+    """Effects of a type that are too small to matter: the interval of their mean lies inside the band."""
+
+    band: float
+    """Absolute effects below it do not matter."""
+    share: float
+    """Share of the objects whose absolute effect is below it."""
+    count: int
+    """Number of objects."""
+
+
+@dataclass(frozen=True)
+class TypeEffects:
+    """Effects of removing objects of a type, one at a time, and all that are seen at once."""
+
+    name: str
+    moves: bool
+    """Whether an object of the type moves by itself."""
+    count: int
+    """Number of removed objects; an object counts in every frame in which it is removed."""
+    tracks: int
+    """Number of different objects."""
+    frames: int
+    episodes: int
+    value: MeanEffect | None
+    """Of the value with the object minus the value without it; null without a value. For action values, the value is
+    the largest one."""
+    value_magnitude: MeanEffect | None
+    """Of the absolute value of this change."""
+    policy: MeanEffect
+    """Of the total variation between the policies with and without the object, from 0 to 1."""
+    logits: Sequence[float]
+    """Mean change of the logit, or action value, of each action."""
+    share_above_noise: float | None
+    """Share of the objects that change the value by more than `noise`; null without a value."""
+    together_value: MeanEffect | None
+    """As `value`, for all objects of the type that are in a frame."""
+    together_policy: MeanEffect
+    absent_value: AbsentEffect | None
+    """Null unless the effects on the value are too small to matter."""
+    absent_policy: AbsentEffect | None
+    by_distance: Sequence[DistanceEffect]
+    """From the nearest to the farthest; as many objects in each."""
+
+
+@dataclass(frozen=True)
+class ObjectsSection(SectionData):
+    """Effects of the objects that the agent sees, measured by removing them from the state of the environment."""
+
+    kind = "objects"
+    title = "Objects"
+    types: Sequence[TypeEffects]
+    """The most frequent first."""
+    chunks: Sequence[ChunkName]
+    """The chunk of each trajectory."""
+    every: int
+    """The objects of every n-th step are removed, if not too many,"""
+    last_steps: int
+    """and those of so many steps before each end of an episode."""
+    frames: int
+    """Number of frames whose objects were removed."""
+    skipped: int
+    """Number of frames that were left out, because there were too many objects."""
+    exact: bool
+    """Whether removed objects are drawn as if they had never been there; else they are painted over."""
+    unit: str
+    """Unit of the changes of the value: `value`, `action value`, or `logit` without either."""
+    value_range: float | None
+    """Range of the value in these frames; null without a value."""
+    noise: float | None
+    """Changes of the value up to this one are not distinguished from 0: 0.05 of its range, or twice the standard
+    deviation of the changes when something that is not visible is removed, if this is larger; null without a value."""
+    height: int
+    """Height of the observation, to which boxes and masks refer."""
+    width: int
+    sentences: Sequence[str]
+    """What the intervals show, for readers."""
