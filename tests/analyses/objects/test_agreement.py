@@ -1,0 +1,187 @@
+"""Agreement of explanations with measured effects: known answers, and controls."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rl_clarity.agents.protocol import Outputs
+from rl_clarity.analyses.objects.agreement import CONTROLS, Agreement, EffectSample, sobel
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.keys import as_json, to_plain
+from rl_clarity.recordings.object_effects import ObjectEffects
+
+SIZE, CELL, EPISODES, STEPS = 32, 8, 12, 4
+SQUARE = CELL - 2
+"""Size of an object, which fills a cell with its margin."""
+
+
+class LinearAgent:
+    """An agent whose value and logits are linear in the pixels, so that attribution to pixels is exact."""
+
+    num_actions = 2
+
+    def __init__(self) -> None:
+        self.weights = np.random.default_rng(0).normal(size=(3, SIZE, SIZE, 3))
+
+    def maps(self, observations: np.ndarray, output: int) -> np.ndarray:
+        """Return the contribution (B, H, W) of each pixel to an output: logit 0, logit 1, or the value (2)."""
+        return np.asarray((observations / 255 * self.weights[output]).sum(axis=-1))
+
+    def forward(self, observations: np.ndarray, state: Any = None) -> Outputs:
+        scores = np.stack([self.maps(observations, output).sum(axis=(1, 2)) for output in range(3)], axis=1)
+        return Outputs(scores[:, :2].astype(np.float32), scores[:, 2].astype(np.float32))
+
+
+@pytest.fixture(scope="module")
+def agent() -> Any:
+    return LinearAgent()
+
+
+@pytest.fixture(scope="module")
+def effects(agent: Any) -> ObjectEffects:
+    """Effects of squares on black, four in each step, in cells of a grid."""
+    rng = np.random.default_rng(1)
+    frames = np.zeros((EPISODES * STEPS, SIZE, SIZE, 3), np.uint8)
+    rows = []
+    for step, frame in enumerate(frames):
+        for cell in rng.choice((SIZE // CELL) ** 2, 4, replace=False):
+            top, left = cell // (SIZE // CELL) * CELL + 1, cell % (SIZE // CELL) * CELL + 1
+            frame[top : top + SQUARE, left : left + SQUARE] = rng.integers(1, 256, 3)
+            rows.append((step, left, top))
+    step, left, top = np.array(rows).T
+    seen, without = frames[step], frames[step].copy()
+    for image, x, y in zip(without, left, top, strict=True):
+        image[y : y + SQUARE, x : x + SQUARE] = 0
+    before, after = agent.forward(seen), agent.forward(without)
+    return ObjectEffects(
+        type=np.where(np.arange(len(step)) % 3 > 0, "crate", "saw"),
+        episode=step // STEPS,
+        step=step % STEPS,
+        position=np.zeros((len(step), 2), np.float32),
+        box=np.stack([left, top, left + SQUARE, top + SQUARE], axis=1),
+        value_change=before.values - after.values,
+        logits_change=before.policy_logits - after.policy_logits,
+        policy_change=np.zeros(len(step), np.float32),
+        with_object=seen,
+        without_object=without,
+        exact=np.full(len(step), True),
+    )
+
+
+@pytest.fixture(scope="module")
+def sample(agent: Any, effects: ObjectEffects) -> EffectSample:
+    return EffectSample.for_output(agent, effects)
+
+
+def test_exact_attribution_agrees_perfectly(agent: Any, sample: EffectSample) -> None:
+    maps = agent.maps(sample.observations, 2)
+    coarse = maps.reshape(-1, SIZE // CELL, CELL, SIZE // CELL, CELL).sum(axis=(2, 4))
+    for given in (maps, coarse):
+        np.testing.assert_allclose(sample.sums(given), sample.change, atol=1e-4)
+        agreement = sample.agreement(sample.sums(given))
+        for whole in (agreement, agreement.by_type["crate"], agreement.by_type["saw"]):
+            for estimate in (whole.correlation, whole.signs, whole.magnitudes):
+                assert (estimate.value, estimate.low, estimate.high) == pytest.approx((1, 1, 1), abs=1e-3)
+
+
+def test_predictions_of_other_objects_do_not_agree(agent: Any, sample: EffectSample) -> None:
+    sums, rng = sample.sums(agent.maps(sample.observations, 2)), np.random.default_rng(0)
+    shuffled = [sample.agreement(rng.permutation(sums)) for _ in range(20)]
+    positive = (sample.change > 0)[np.abs(sample.change) > sample.threshold].mean()
+    same = (sums > 0).mean() * positive + (sums < 0).mean() * (1 - positive)
+    for name, chance in (("correlation", 0), ("magnitudes", 0), ("signs", same)):
+        estimates = [getattr(agreement, name) for agreement in shuffled]
+        assert np.mean([estimate.value for estimate in estimates]) == pytest.approx(chance, abs=0.05)
+        assert np.mean([estimate.low < chance < estimate.high for estimate in estimates]) >= 0.75
+
+
+def test_the_opposite_sign_is_wrong_everywhere(agent: Any, sample: EffectSample) -> None:
+    agreement = sample.agreement(-sample.sums(agent.maps(sample.observations, 2)))
+    assert agreement.correlation.value == pytest.approx(-1, abs=1e-4)
+    assert agreement.signs.value == 0
+    assert agreement.magnitudes.value == pytest.approx(1, abs=1e-4)
+
+
+def test_a_box_with_its_margin_counts_cells_by_their_shares(effects: ObjectEffects, sample: EffectSample) -> None:
+    box = np.tile([5, 9, 15, 40], (len(effects), 1))  # reaches below the observation; its margin is 1 pixel
+    moved = replace(sample, effects=replace(effects, box=box))
+    maps = np.zeros((len(sample.observations), SIZE // CELL, SIZE // CELL))
+    maps[:, 0, 0], maps[:, 1, 0], maps[:, 3, 1], maps[:, 3, 3] = 1, 10, 100, 1000
+    np.testing.assert_allclose(moved.sums(maps), 0.5 * 10 + 100)
+
+
+def test_effects_on_logits(agent: Any, effects: ObjectEffects) -> None:
+    for action in range(2):
+        sample = EffectSample.for_output(agent, effects, action)
+        np.testing.assert_array_equal(sample.change, effects.logits_change[:, action])
+        assert sample.agreement(sample.sums(agent.maps(sample.observations, action))).signs.value == 1
+    sample = EffectSample.for_output(agent, effects, "greedy")
+    best = agent.forward(effects.with_object).policy_logits.argmax(axis=1)
+    assert set(best) == {0, 1}
+    np.testing.assert_array_equal(sample.change, effects.logits_change[np.arange(len(effects)), best])
+    with pytest.raises(OptionError, match="7"):
+        EffectSample.for_output(agent, effects, 7)
+
+
+def test_signs_are_compared_above_a_share_of_the_range(agent: Any, sample: EffectSample) -> None:
+    values = agent.forward(sample.observations).values
+    assert sample.threshold == pytest.approx(0.05 * (values.max() - values.min()))
+    predictions = np.where(np.abs(sample.change) > sample.threshold, sample.change, -sample.change)
+    agreement = sample.agreement(predictions)
+    assert agreement.signs.value == 1
+    assert 0 < agreement.large < agreement.count == len(sample.change)
+    assert agreement.threshold == sample.threshold
+
+
+def test_intervals_are_clustered_by_episode(effects: ObjectEffects, sample: EffectSample) -> None:
+    predictions = sample.change + np.random.default_rng(0).normal(scale=2, size=len(sample.change))
+    once = sample.agreement(predictions).correlation
+    copies = replace(
+        effects, **{name: np.repeat(getattr(effects, name), 2, axis=0) for name in ("type", "episode", "box")}
+    )
+    doubled = replace(sample, effects=copies, change=np.repeat(sample.change, 2), step=np.repeat(sample.step, 2))
+    twice = doubled.agreement(np.repeat(predictions, 2)).correlation
+    assert (twice.value, twice.low, twice.high) == pytest.approx((once.value, once.low, once.high))
+    alone = replace(sample, effects=replace(effects, episode=np.zeros(len(effects), int)))
+    assert np.isnan(alone.agreement(predictions).correlation.low)
+
+
+def test_controls_take_the_sign_of_most_effects(sample: EffectSample) -> None:
+    negative = replace(sample, change=-np.abs(sample.change))
+    controls = negative.controls()
+    assert set(controls) == set(CONTROLS)
+    np.testing.assert_array_equal(controls["pixels"], -(SQUARE**2))
+    for name in ("edges", "center"):
+        assert (controls[name] < 0).all()
+        assert negative.agreement(controls[name]).signs.value == 1
+        np.testing.assert_array_equal(replace(sample, change=np.abs(sample.change)).controls()[name], -controls[name])
+    x = (sample.effects.box[:, 0] + SQUARE / 2) / SIZE
+    centered = np.abs(x - 0.5) < 0.2
+    assert np.abs(controls["center"])[centered].mean() > np.abs(controls["center"])[~centered].mean()
+
+
+def test_sobel_finds_edges() -> None:
+    images = np.zeros((1, 9, 9, 3), np.uint8)
+    images[:, :, 4:] = 90
+    edges = sobel(images)[0]
+    assert (edges[:, 3:5] == 4 * 90).all()
+    assert not edges[:, [0, 1, 7, 8]].any()
+
+
+def test_what_is_not_known_survives_json(agent: Any, effects: ObjectEffects) -> None:
+    few = replace(
+        effects,
+        type=np.where(np.arange(len(effects)) < 2, "coin", effects.type),
+    )
+    sample = EffectSample.for_output(agent, few)
+    agreement = sample.agreement(sample.change)
+    assert np.isnan(agreement.by_type["coin"].correlation.value)
+    read = Agreement.from_dict(json.loads(as_json(to_plain(asdict(agreement), finite=True))))
+    assert np.isnan(read.by_type["coin"].signs.low)
+    assert read.correlation.value == pytest.approx(agreement.correlation.value)
+    assert (read.count, read.large, read.threshold) == (agreement.count, agreement.large, agreement.threshold)
