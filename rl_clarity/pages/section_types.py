@@ -208,14 +208,20 @@ class TypeEffects(TypedDict):
     by_distance: Sequence[DistanceEffect]
 
 
+class TrajectoryObjects(TypedDict):
+    chunk: str
+    types: Sequence[str]
+
+
 class ObjectsSection(TypedDict):
     caption: NotRequired[str]
     types: Sequence[TypeEffects]
-    chunks: Sequence[str]
+    trajectories: Sequence[TrajectoryObjects]
     every: int
     last_steps: int
     frames: int
     skipped: int
+    undrawn: int
     exact: bool
     unit: str
     value_range: float | None

@@ -306,22 +306,30 @@ export interface TypeEffects {
   by_distance: DistanceEffect[];
 }
 
+/** Effects along a trajectory. */
+export interface TrajectoryObjects {
+  chunk: string;
+  /** Names of the types by their number in the chunk. */
+  types: string[];
+}
+
 /** Effects of the objects that the agent sees, measured by removing them from the state of the environment. */
 export interface ObjectsSection {
   /** Text above a generic or custom panel. */
   caption?: string;
   /** The most frequent first. */
   types: TypeEffects[];
-  /** The chunk of each trajectory. */
-  chunks: string[];
-  /** The objects of every n-th step are removed, if not too many, */
+  trajectories: TrajectoryObjects[];
+  /** The objects of every n-th step are removed, */
   every: number;
   /** and those of so many steps before each end of an episode. */
   last_steps: number;
   /** Number of frames whose objects were removed. */
   frames: number;
-  /** Number of frames that were left out, because there were too many objects. */
+  /** Number of such frames that were left out, evenly, because there were too many objects. */
   skipped: number;
+  /** Number of frames that were left out, because the world does not draw them as they were observed. */
+  undrawn: number;
   /** Whether removed objects are drawn as if they had never been there; else they are painted over. */
   exact: boolean;
   /** Unit of the changes of the value: `value`, `action value`, or `logit` without either. */

@@ -79,6 +79,15 @@ class TypeEffects:
 
 
 @dataclass(frozen=True)
+class TrajectoryObjects:
+    """Effects along a trajectory."""
+
+    chunk: ChunkName
+    types: Sequence[str]
+    """Names of the types by their number in the chunk."""
+
+
+@dataclass(frozen=True)
 class ObjectsSection(SectionData):
     """Effects of the objects that the agent sees, measured by removing them from the state of the environment."""
 
@@ -86,16 +95,17 @@ class ObjectsSection(SectionData):
     title = "Objects"
     types: Sequence[TypeEffects]
     """The most frequent first."""
-    chunks: Sequence[ChunkName]
-    """The chunk of each trajectory."""
+    trajectories: Sequence[TrajectoryObjects]
     every: int
-    """The objects of every n-th step are removed, if not too many,"""
+    """The objects of every n-th step are removed,"""
     last_steps: int
     """and those of so many steps before each end of an episode."""
     frames: int
     """Number of frames whose objects were removed."""
     skipped: int
-    """Number of frames that were left out, because there were too many objects."""
+    """Number of such frames that were left out, evenly, because there were too many objects."""
+    undrawn: int
+    """Number of frames that were left out, because the world does not draw them as they were observed."""
     exact: bool
     """Whether removed objects are drawn as if they had never been there; else they are painted over."""
     unit: str
