@@ -206,3 +206,21 @@ print({name for name in before.keys() | os.environ.keys() if before.get(name) !=
     # TensorFlow sets other variables when it is imported.
     assert not {name for name in changed if name.startswith(("KERAS", "TF_CPP"))}
     assert result.stderr == ""
+
+
+def test_agents_on_pytorch_do_not_import_its_compiler() -> None:
+    program = """
+import sys
+import numpy as np
+import rl_clarity
+agent = rl_clarity.load_agent("models:coinrun")
+rl_clarity.integrated_gradients(agent, np.zeros((2, 64, 64, 3), np.uint8), "2b")
+print(sorted({"torch._dynamo", "torch._inductor", "triton"} & sys.modules.keys()))
+import torch
+assert torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1)).item() == 2
+"""
+    environment = os.environ | {"KERAS_BACKEND": "torch"}
+    result = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=True
+    )
+    assert result.stdout == "[]\n"

@@ -8,6 +8,7 @@ import importlib.util
 import os
 import sys
 import tempfile
+import types
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -51,7 +52,7 @@ def import_keras() -> None:
     limit_heaps()
     # Both variables are read once, while these packages are imported and run their first operation.
     variables = {"KERAS_BACKEND": keras_backend(), "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3")}
-    with environment_variables(variables), _held_back():
+    with environment_variables(variables), _held_back(), _without_compiler():
         import keras
 
         keras.ops.zeros(1)  # the remaining notices appear with the first operation
@@ -59,8 +60,7 @@ def import_keras() -> None:
             import tensorflow as tf
 
             tf.get_logger().setLevel("ERROR")  # TensorFlow warns about each new batch size
-    # Otherwise the garbage collection of the framework's objects at exit takes a second.
-    atexit.register(gc.freeze)
+    atexit.register(_skip_last_collection)
 
 
 @contextmanager
@@ -76,6 +76,35 @@ def environment_variables(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+@contextmanager
+def _without_compiler() -> Iterator[None]:
+    """Import Keras without PyTorch's compiler, which takes as long as everything else together.
+
+    On PyTorch, Keras imports `torch._dynamo` (and with it Inductor and Triton) to exclude two random functions from
+    `torch.compile`, which nothing here uses. The module is imported as usual by whoever needs it later.
+    """
+    name = "torch._dynamo"
+    if name in sys.modules or keras_backend() != "torch":
+        yield
+        return
+    compiler = types.ModuleType(name)
+    compiler.disable = lambda *args, **options: lambda function: function  # type: ignore[attr-defined]
+    sys.modules[name] = compiler
+    try:
+        yield
+    finally:
+        del sys.modules[name]
+
+
+def _skip_last_collection() -> None:
+    """Skip the garbage collection at exit, which takes a second for TensorFlow's objects.
+
+    Triton's are collected, because its library reports the others as leaks.
+    """
+    if "triton" not in sys.modules:
+        gc.freeze()
 
 
 def _check_address_space(backend: str) -> None:
