@@ -52,7 +52,7 @@ $(INSTALLED_DEV): pyproject.toml setup.py | $(PY)
 		echo "$(TORCH) cannot be installed: tests that need PyTorch will be skipped"
 	mpi=$$(command -v mpiexec > /dev/null && echo mpi || echo mpich) && \
 		interop=$$($(PY) -c "import torch" 2> /dev/null && echo interop, || true) && \
-		$(PIP) install -e ".[$${interop}atari,dev,minari,procgen,tensorboard,tensorflow,$$mpi]"
+		$(PIP) install -e ".[$${interop}atari,dev,hub,minari,procgen,tensorboard,tensorflow,$$mpi]"
 	$(PY) -c "from svelte3.toolchain import find_node; find_node()" 2> /dev/null || $(PIP) install -e ".[node]"
 	@touch $@ $(INSTALLED)
 

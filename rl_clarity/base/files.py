@@ -28,6 +28,13 @@ def local_path(place: str) -> Path | None:
     return None if "://" in place else Path(place)
 
 
+def missing_storage(address: str, error: Exception) -> str:
+    """Return the message of an error of `fsspec.core.url_to_fs`, with the extra that installs the library it needs."""
+    if not isinstance(error, ImportError):
+        return str(error)
+    return f'{error} (pip install "rl-clarity[{"hub" if address.startswith("hf://") else "remote"}]")'
+
+
 def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Write a temporary file, sync it and rename it, so that readers see either the old file or the complete new one.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rl_clarity import formats
 from rl_clarity.base.errors import CheckpointError
-from rl_clarity.base.files import local_path
+from rl_clarity.base.files import local_path, missing_storage
 from rl_clarity.base.parsing import path_text
 from rl_clarity.base.resources import PREFIX, SAMPLES_FOLDER, models_directory
 
@@ -153,7 +153,7 @@ def fetched(checkpoint: str | os.PathLike[str]) -> Iterator[Path]:
             files, place = url_to_fs(address)
             path.write_bytes(files.cat_file(place))
         except ImportError as error:
-            raise CheckpointError(f"cannot reach {address}: {error} (pip install rl-clarity[remote])") from error
+            raise CheckpointError(f"cannot reach {address}: {missing_storage(address, error)}") from error
         except Exception as error:  # storage libraries raise their own errors, as for credentials
             reason = "no such file" if isinstance(error, FileNotFoundError) else error
             raise CheckpointError(f"cannot read the checkpoint {address}: {reason}") from error

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, Protocol
 
 from rl_clarity.base.errors import OutputError
-from rl_clarity.base.files import UNFINISHED, local_path, open_regular, write_atomically
+from rl_clarity.base.files import UNFINISHED, local_path, missing_storage, open_regular, write_atomically
 
 _NAME = re.compile(r"[A-Za-z0-9._/-]+")
 _TYPES = {".js": "text/javascript", ".html": "text/html; charset=utf-8", ".png": "image/png"}
@@ -170,7 +170,7 @@ class RemoteDirectory:
         try:
             self._files, root = url_to_fs(address)
         except (ImportError, ValueError) as error:
-            raise OutputError(f'cannot open {address}: {error} (pip install "rl-clarity[remote]")') from error
+            raise OutputError(f"cannot open {address}: {missing_storage(address, error)}") from error
         self._root = root.rstrip("/")
         self._written: dict[str, Checksum] = {}
 

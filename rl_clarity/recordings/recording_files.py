@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_clarity.base.errors import SamplesError
-from rl_clarity.base.files import local_path, open_regular
+from rl_clarity.base.files import local_path, missing_storage, open_regular
 from rl_clarity.recordings.layout import METADATA
 from rl_clarity.recordings.metadata import MAX_BYTES, decode_metadata
 
@@ -22,7 +22,7 @@ class RecordingFiles:
         try:
             self._files, root = url_to_fs(self.location)
         except (ImportError, ValueError) as error:
-            raise SamplesError(f'cannot open {location}: {error} (pip install "rl-clarity[remote]")') from error
+            raise SamplesError(f"cannot open {location}: {missing_storage(self.location, error)}") from error
         self._root = str(root).rstrip("/")
         self.is_local = local_path(self.location) is not None
 
