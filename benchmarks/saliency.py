@@ -1,4 +1,7 @@
-"""Perturbation saliency, compared with as many plain forward passes in one batch: time per frame, and the ratio."""
+"""Perturbation saliency, compared with as many plain forward passes: time per frame, and the ratio.
+
+The ratio is that of processor time, which other programs on the machine hardly change.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +29,16 @@ def measure(frames: int = FRAMES, repeats: int = REPEATS) -> dict[str, Any]:
         agent = make()
         shape = agent.observation_shape
         observations = np.random.default_rng(0).integers(0, 256, (frames, *shape), np.uint8)
+        state = agent.initial_state(frames)
         masks = len(PerturbationGrid.for_shape(*shape[:2]).masks)
-        plain = partial(agent.forward, np.repeat(observations, masks + 1, axis=0))
-        saliency = partial(perturbation_saliency, agent, observations, ["policy", "value"])
+        repeated = [np.repeat(array, masks + 1, axis=0) for array in (observations, *(state or ()))]
+        plain = partial(agent.forward, repeated[0], tuple(repeated[1:]) or None)
+        saliency = partial(perturbation_saliency, agent, observations, ["policy", "value"], state=state)
         pairs = [(_seconds(plain), _seconds(saliency)) for _ in range(repeats + 1)][1:]  # the first compiles
         results[name] = {
             "masks": masks,
-            "milliseconds": 1000 * median(seconds for _, seconds in pairs) / frames,
-            "ratio": median(seconds / before for before, seconds in pairs),
+            "milliseconds": 1000 * median(wall for _, (wall, _) in pairs) / frames,
+            "ratio": median(processor / before for (_, before), (_, processor) in pairs),
         }
     return results
 
@@ -46,10 +51,11 @@ def lines(results: dict[str, Any]) -> list[str]:
     ]
 
 
-def _seconds(function: Callable[[], object]) -> float:
-    start = time.perf_counter()
+def _seconds(function: Callable[[], object]) -> tuple[float, float]:
+    """Return the time that a call takes, and its processor time."""
+    wall, processor = time.perf_counter(), time.process_time()
     function()
-    return time.perf_counter() - start
+    return time.perf_counter() - wall, time.process_time() - processor
 
 
 def _baby_a3c() -> Any:
@@ -69,8 +75,32 @@ def _nature() -> Any:
     return rl_clarity.KerasAgent(keras.Model(observations, heads))
 
 
+def _torch() -> Any:
+    """A convolutional network in PyTorch, with random weights."""
+    import torch
+    from torch import nn
+
+    class Network(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = nn.Sequential(
+                nn.Conv2d(4, 32, 8, 4), nn.ReLU(), nn.Conv2d(32, 64, 4, 2), nn.ReLU(), nn.Flatten()
+            )
+            self.policy, self.value = nn.Linear(5184, 4), nn.Linear(5184, 1)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            x = self.body(x)
+            return self.policy(x), self.value(x)
+
+    return rl_clarity.TorchAgent(Network(), (84, 84, 4), input_divisor=255)
+
+
 NETWORKS: dict[str, Callable[[], Any]] = {
     "baby-a3c, 80 x 80": _baby_a3c,
-    "clear, 64 x 64": lambda: rl_clarity.load_agent("models:coinrun"),
+    "clear, 64 x 64": partial(rl_clarity.load_agent, "models:coinrun"),
+    "impala, 64 x 64": partial(rl_clarity.load_agent, "models:fruitbot"),
+    "impala with a GRU, 64 x 64": partial(rl_clarity.load_agent, "models:coinrun-gru"),
+    "LSTM, 64 x 64": partial(rl_clarity.load_agent, "models:starpilot-lstm"),
     "Nature, 84 x 84 x 4": _nature,
+    "PyTorch, 84 x 84 x 4": _torch,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,6 @@ from rl_clarity.analyses.attribution.saliency import (
     unlisted,
 )
 from rl_clarity.base.errors import OptionError
-from rl_clarity.base.threads import in_threads
 
 MODES = ("occlude", "searchlight")
 REFERENCE_HEIGHT = 80
@@ -118,6 +117,13 @@ def _masks(grid: PerturbationGrid) -> np.ndarray:
     return stacked
 
 
+@lru_cache(maxsize=8)
+def _windows(grid: PerturbationGrid) -> list[tuple[int, np.ndarray]]:
+    """Return the rows (n, W) of each mask that are not 0, with the index of the first."""
+    lines = [np.flatnonzero(mask.any(axis=1)) for mask in grid.masks]
+    return [(int(rows[0]), mask[rows[0] : rows[-1] + 1]) for rows, mask in zip(lines, grid.masks, strict=True)]
+
+
 def perturbation_saliency(
     agent: Agent,
     observations: np.ndarray,
@@ -170,27 +176,39 @@ def perturbation_saliency(
 def _perturbed_results(
     agent: Agent, observations: np.ndarray, images: np.ndarray, state: State, grid: PerturbationGrid, mode: str
 ) -> Iterator[np.ndarray]:
-    """Yield the heads at the perturbed images, all masks for one observation after another."""
-    change = (grid.blurred(images) - images).reshape(len(images), -1)
-    masks = np.repeat(grid.masks.reshape(len(grid.masks), -1), images.shape[-1], axis=1)  # (P, H * W * C)
-    if mode == "searchlight":
-        masks = 1 - masks
-    together = max(1, BATCH_BYTES // (len(masks) * images[:1].nbytes))
-    for start in range(0, len(images), together):
-        rows = slice(start, start + together)
-        perturbed = np.empty((len(change[rows]), *masks.shape), np.float32)
-        in_threads(partial(_perturb, masks), zip(change[rows], images[rows], perturbed, strict=True))
-        repeat = partial(np.repeat, repeats=len(masks), axis=0)
-        states = None if state is None else tuple(repeat(part[rows]) for part in state)
-        same = repeat(np.asarray(observations)[rows])
-        yield results_at(agent, same, perturbed.reshape(-1, *images.shape[1:]), states)
+    """Yield the heads at the perturbed images, all masks for one observation after another.
+
+    Batches contain the images of several observations, so that only the last one is not full.
+    """
+    blurred = grid.blurred(images)
+    kept, shown = (images, blurred) if mode == "occlude" else (blurred, images)
+    change, count = shown - kept, len(grid.masks)
+    size = 1 << (max(1, BATCH_BYTES // images[:1].nbytes).bit_length() - 1)  # a power of two, as agents' batches are
+    memory = np.empty((min(size, count * len(images)), *images.shape[1:]), np.float32)
+    for start in range(0, count * len(images), size):
+        perturbed = memory[: count * len(images) - start]
+        rows = np.arange(start, start + len(perturbed)) // count
+        np.take(kept, rows, axis=0, out=perturbed, mode="clip")  # the default mode copies once more
+        _blend(grid, change, start, perturbed)
+        states = None if state is None else tuple(part[rows] for part in state)
+        yield results_at(agent, np.asarray(observations)[rows], perturbed, states)
 
 
-def _perturb(masks: np.ndarray, arrays: tuple[np.ndarray, np.ndarray, np.ndarray]) -> None:
-    """Write image + mask * change (P, H * W * C), which add up to I (1 - M) + A(I) M, for all masks of one image."""
-    change, image, perturbed = arrays
-    np.multiply(masks, change, out=perturbed)
-    perturbed += image.reshape(-1)
+def _blend(grid: PerturbationGrid, change: np.ndarray, start: int, images: np.ndarray) -> None:
+    """Add mask * change (B, H, W, C) to images (n, H, W, C), in place, only where masks are not 0.
+
+    Of all pairs of an observation and a mask, observation by observation, the images are those from `start` on.
+    """
+    windows, channels = _windows(grid), images.shape[-1]
+    flat, change = images.reshape(len(images), -1), change.reshape(len(change), -1)
+    for cell, (line, window) in enumerate(windows):
+        first = (cell - start) % len(windows)
+        if first < len(images):
+            chosen = flat[first :: len(windows)]
+            frame = (start + first) // len(windows)
+            weights = np.repeat(window.ravel(), channels)
+            within = slice(line * grid.width * channels, line * grid.width * channels + len(weights))
+            chosen[:, within] += weights * change[frame : frame + len(chosen), within]
 
 
 def memory_saliency(

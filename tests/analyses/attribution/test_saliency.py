@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rl_clarity import formats
+from rl_clarity.analyses.attribution import perturbation
 from rl_clarity.analyses.attribution.input_integrated_gradients import input_attribution, input_integrated_gradients
 from rl_clarity.analyses.attribution.jacobian import jacobian_saliency
 from rl_clarity.analyses.attribution.perturbation import PerturbationGrid, memory_saliency, perturbation_saliency
@@ -97,6 +98,28 @@ class TestPerturbation:
         assert together.shape == (5, 3, 16, 16)
         for output, maps in zip(OUTPUTS, together, strict=True):
             np.testing.assert_array_equal(maps, perturbation_saliency(agent, OBSERVATIONS, output, state=state))
+
+    def test_batches_mix_observations_and_change_no_map(
+        self, agent: Any, state: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The memory holds 50 images, so that batches begin and end between the 36 masks of an observation."""
+        results_at, rows = perturbation.results_at, []
+
+        def counted(agent: Any, observations: np.ndarray, *arrays: Any) -> np.ndarray:
+            rows.append(len(observations))
+            return results_at(agent, observations, *arrays)
+
+        monkeypatch.setattr(perturbation, "results_at", counted)
+        for mode in ("occlude", "searchlight"):
+            explain = partial(
+                perturbation_saliency, agent, OBSERVATIONS, state=state, mode=mode, stride=3, mask_sigma=1, pixels=True
+            )
+            with monkeypatch.context() as patch:
+                together = explain()
+                patch.setattr(perturbation, "BATCH_BYTES", 50 * OBSERVATIONS[0].size * 4)
+                np.testing.assert_allclose(explain(), together, rtol=1e-4, atol=1e-9)
+            assert rows == [108, 32, 32, 32, 12]
+            rows.clear()
 
     def test_action_values(self) -> None:
         agent: Any = TinyAgent("q", observation_shape=(16, 16, 3), num_actions=4)
