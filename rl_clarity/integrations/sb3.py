@@ -1,7 +1,6 @@
 """Explain a model of Stable-Baselines3 or sb3-contrib that is in memory, in the environment that it was trained in.
 
-    agent, env = sb3.agent(model), sb3.environment(model)
-    rl_clarity.generate(agent, *rl_clarity.collect(agent, env), "page")
+    sb3.explain(model, "page")
 
 `RecorderCallback` records episodes while a model learns.
 
@@ -13,17 +12,22 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from rl_clarity.agents import torch_mode
 from rl_clarity.agents.torch_agent import TorchAgent
 from rl_clarity.base.errors import EnvironmentSetupError, OptionError
+from rl_clarity.commands.run import generate
 from rl_clarity.environments.gymnasium_ import discrete_actions, named_combos
 from rl_clarity.environments.images import ImageLayout, image_layout
 from rl_clarity.environments.protocol import Combo, Step
+from rl_clarity.pages.results import Page
+from rl_clarity.recordings.collection import collect
 
 if TYPE_CHECKING:
     from rl_clarity.integrations.sb3_callback import RecorderCallback as RecorderCallback
@@ -35,6 +39,43 @@ OWN_FORWARD = (
     "forward(policy, observations, state) that returns logits and values, or action values"
 )
 Network = Callable[[Any, Any, Any], dict[str, Any]]
+
+
+def explain(
+    model: Any,
+    output_dir: str | os.PathLike[str],
+    env: Any = None,
+    *,
+    num_steps: int = 512,
+    num_obs: int = 128,
+    seed: int = 0,
+    full_resolution: bool = False,
+    channels_first: bool | None = None,
+    value_range: tuple[float, float] | None = None,
+    **options: Any,
+) -> Page:
+    """Let a model play in its environment, and write the page that explains it. Return the page.
+
+    The same as `generate(agent, *collect(agent, environment), output_dir)` with `agent` and `environment`.
+
+    Args:
+        model: a model in memory, as for `agent`.
+        output_dir: directory of the page.
+        env: as for `environment`; by default the model's own.
+        num_steps: as for `collect`.
+        num_obs: as for `collect`.
+        seed: of the environment, the actions and the page.
+        full_resolution: as for `collect`.
+        channels_first: as for `agent`.
+        value_range: as for `agent`.
+        options: of the page, as for `generate`.
+
+    Raises what `agent`, `environment`, `collect` and `generate` raise.
+    """
+    layout: Any = {"channels_first": channels_first, "value_range": value_range}
+    played, place = agent(model, **layout), environment(model, env, seed=seed, **layout)
+    samples = collect(played, place, num_steps, num_obs, seed=seed, full_resolution=full_resolution)
+    return cast("Page", generate(played, *samples, Path(output_dir), seed=seed, **options))
 
 
 def agent(

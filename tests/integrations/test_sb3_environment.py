@@ -94,6 +94,19 @@ def evaluate(model: Any, episodes: int, **options: Any) -> Evaluation:
     return rl_clarity.evaluate(sb3.agent(model), sb3.environment(model, seed=5), episodes=episodes, **options)[AGENT]
 
 
+def test_a_model_is_explained_in_one_line(tmp_path: Path) -> None:
+    model = make_model()
+    sizes: dict[str, Any] = {"num_steps": 8, "num_obs": 4, "seed": 3}
+    page: dict[str, Any] = {"layers": {"name_contains_one_of": ["cnn.5"]}, "title": "A model"}
+    explained = sb3.explain(model, tmp_path / "line", **sizes, **page)
+    agent, env = sb3.agent(model), sb3.environment(model, seed=3)
+    separate = rl_clarity.generate(agent, *rl_clarity.collect(agent, env, **sizes), tmp_path / "parts", seed=3, **page)
+    ours, theirs = explained.results(), separate.results()
+    assert ours.manifest["title"] == "A model"
+    np.testing.assert_array_equal(ours.frames(1), theirs.frames(1))
+    np.testing.assert_array_equal(ours.series(0)["values"], theirs.series(0)["values"])
+
+
 def test_it_plays_as_in_training() -> None:
     model = make_model()
     trajectories, observations = rl_clarity.collect(sb3.agent(model), sb3.environment(model), 80, 3, obs_every=2)
