@@ -14,7 +14,7 @@ from rl_clarity.agents.capabilities import parallel_calls
 from rl_clarity.agents.protocol import State
 from rl_clarity.analyses.analysis import Subject
 from rl_clarity.analyses.attribution import attribute
-from rl_clarity.analyses.attribution.baselines import Baseline
+from rl_clarity.analyses.attribution.baselines import Baseline, ExpectedBaseline, draw, mean_activations, median
 from rl_clarity.analyses.attribution.integrated_gradients import Attribution
 from rl_clarity.analyses.layers import PageLayer, PathOptions, ReductionOptions
 from rl_clarity.base.errors import ClarityError
@@ -25,6 +25,8 @@ from rl_clarity.reduction import ChannelReduction
 from rl_clarity.reduction.stability import stability
 from rl_clarity.visualization.dataset_examples import Examples
 
+MEDIAN_OBSERVATIONS = 1024
+"""Maximum number of observations whose median is a baseline."""
 ERROR_OBSERVATIONS = 128
 """Number of observations on which errors and coverage are measured."""
 FIT_POSITIONS = 2**20
@@ -46,8 +48,8 @@ class LayerFeatures:
     """Error on other observations, or None if there are none."""
     grids: Mapping[float, tuple[Examples, ...]]
     """By density, a grid for each feature."""
-    mean: np.ndarray | None = None
-    """Mean activations (1, h, w, c) of these observations, if they are the baseline of attribution."""
+    starts: np.ndarray | None = None
+    """Activations (n, h, w, c) where the paths of attribution begin, if they depend on these observations."""
     next_feature: float = 0.0
     """Increase of the covered share of the attribution by one more feature."""
     side_weights: tuple[float, float] = (1.0, 0.0)
@@ -56,6 +58,10 @@ class LayerFeatures:
     """Similarity (K,) of each component to its counterparts in fits with other seeds; not stored."""
     errors: np.ndarray | None = None
     """Error (K,) at positions where each feature is the largest, on other observations if there are any; not stored."""
+
+    def baseline(self, name: str) -> Baseline:
+        """Return the baseline of a name, as far as it depends on the observations that the reduction was fitted to."""
+        return _baseline(name, self.starts)
 
     def strengths(self, activations: np.ndarray) -> np.ndarray:
         """Return the strength of each feature (..., K), at least 0, for activations (..., c) of the layer.
@@ -102,9 +108,8 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, threads: int, r
     on_fitted = np.empty((len(range(0, fitted_on, error_every)), *layer.shape), np.float32)
     sides = np.zeros((2, 2))
     rng = np.random.default_rng(seed)
-    named = subject.options_of(PathOptions).baseline
-    mean = _mean_activations(subject, layer, chosen, batch) if named == "mean" else None
-    baseline = named if mean is None else mean
+    starts = _starts(subject, layer, chosen, batch)
+    baseline = _baseline(subject.options_of(PathOptions).baseline, starts)
     calls = parallel_calls(subject.agent, threads)
 
     def explain(observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -139,7 +144,7 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, threads: int, r
         fitted_on,
         held_out_error,
         {},
-        mean,
+        starts,
         max(0.0, reduction.with_next_component(sample).coverage(sample) - reduction.coverage(sample)),
         _side_weights(sides),
         stability(reduction, rows, seed, options.reduction),
@@ -167,14 +172,28 @@ def fit_reduction(
     return enough
 
 
-def _mean_activations(subject: Subject, layer: PageLayer, chosen: np.ndarray, batch: int) -> np.ndarray:
-    """Return the mean (1, h, w, c) over observations."""
-    total = np.zeros((1, *layer.shape))
-    for part in slices(len(chosen), batch):
-        observations, states = subject.observations.observations[chosen[part]], states_of(subject, chosen[part])
-        activations = subject.agent.activations(observations, layer.full_name, states)
-        total += activations.sum(axis=0, keepdims=True, dtype=np.float64)
-    return np.asarray(total / len(chosen), np.float32)
+def _starts(subject: Subject, layer: PageLayer, chosen: np.ndarray, batch: int) -> np.ndarray | None:
+    """Return the activations (n, h, w, c) where paths begin, if they depend on the chosen observations."""
+    agent, name, path = subject.agent, layer.full_name, subject.options_of(PathOptions)
+
+    def observed(indices: np.ndarray) -> tuple[np.ndarray, State]:
+        return np.asarray(subject.observations.observations[indices]), states_of(subject, indices)
+
+    if path.baseline == "mean":
+        return mean_activations(agent, name, (observed(chosen[part]) for part in slices(len(chosen), batch)))
+    if path.baseline == "median":
+        return agent.activations(median(observed(_spread(chosen, MEDIAN_OBSERVATIONS))[0])[None], name)
+    if path.baseline == "expected":
+        drawn = draw(len(chosen), subject.options_of(ReductionOptions).fit_steps, subject.options.seed)
+        observations, states = observed(np.sort(chosen[drawn]))
+        return agent.activations(observations, name, states)
+    return None
+
+
+def _baseline(name: str, starts: np.ndarray | None) -> Baseline:
+    if starts is None:
+        return name
+    return ExpectedBaseline(starts) if name == "expected" else starts
 
 
 def _some_positions(attribution: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:

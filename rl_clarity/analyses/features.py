@@ -318,7 +318,7 @@ def load_features(files: PageFiles, layer: PageLayer) -> LayerFeatures:
             int(arrays["fitted_on"]),
             None if np.isnan(held_out) else held_out,
             grids,
-            arrays.get("mean"),
+            arrays.get("starts"),
             float(arrays["next_feature"]),
             tuple(arrays["side_weights"].tolist()),
         )
@@ -342,8 +342,8 @@ def _pack(features: LayerFeatures) -> bytes:
     for i, grids in enumerate(features.grids.values()):
         for name in ("indices", "strengths", "centers"):
             arrays[f"{name}.{i}"] = np.stack([getattr(grid, name) for grid in grids])
-    if features.mean is not None:
-        arrays["mean"] = features.mean
+    if features.starts is not None:
+        arrays["starts"] = features.starts
     buffer = io.BytesIO()
     np.savez(buffer, **arrays)
     return buffer.getvalue()
@@ -422,6 +422,7 @@ def _pieces(layer: PageLayer, observations: int, sample: Subject, frames: int) -
     seen, state = sample_frames(sample, frames)
     seed, densities = sample.options.seed, sample.options_of(ExampleOptions).densities
     fitted, held_out = fitted_on(options, observations), measured_on(options, observations)
+    path = sample.options_of(PathOptions)
     gradients, explain = gradient_piece(
         sample,
         layer,
@@ -429,7 +430,8 @@ def _pieces(layer: PageLayer, observations: int, sample: Subject, frames: int) -
         frames,
         fitted + held_out,
         options.fit_steps,
-        linear_prefix=sample.options_of(PathOptions).linear_prefix,
+        path.linear_prefix,
+        path.baseline,
     )
     yield gradients
     values = np.nan_to_num(explain())  # the task reports attribution that is not finite

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -92,7 +92,9 @@ class PathOptions:
     """Quadrature rule of integrated gradients: `graded-midpoint`, `gauss-legendre`, `midpoint` or `riemann`."""
     baseline: str = "zero-layer"
     """What attribution is measured against: activations of 0 (`zero-layer`), those at an image of zeros
-    (`zero-input`), or their mean over the observations that the reduction is fitted to (`mean`)."""
+    (`zero-input`) or at the blurred observation (`blur`), their mean over the observations that the reduction is fitted
+    to (`mean`), those at the median of these observations (`median`), or those at some of them, one for each point of
+    the path (`expected`)."""
     linear_prefix: bool = True
     """Compute the linear operations that follow a layer once, instead of at every point of the path. This is faster,
     and changes attribution by rounding and by the small constant in L2 pooling."""
@@ -209,8 +211,8 @@ def gradient_piece(
     batch: int,
     frames: float,
     steps: int,
-    *,
     linear_prefix: bool,
+    baseline: str,
 ) -> tuple[Piece, Callable[[], np.ndarray]]:
     """Return the part of a forecast that integrates gradients of so many frames, and the attribution it computes.
 
@@ -221,7 +223,8 @@ def gradient_piece(
 
     def integrate(steps: int) -> np.ndarray:
         name = layer.full_name
-        result = attribute(sample.agent, seen, name, scores, steps=steps, state=state, linear_prefix=linear_prefix)
+        path: Any = {"baseline": baseline, "linear_prefix": linear_prefix}
+        result = attribute(sample.agent, seen, name, scores, steps=steps, state=state, **path)
         return result.values[0]
 
     def integrate_at_once() -> None:
@@ -229,5 +232,5 @@ def gradient_piece(
             pass
 
     at_one_point = functools.cache(partial(integrate, 1))
-    name = f"gradients {layer.full_name} {list(scores)} {len(seen)} {steps} {linear_prefix}"
+    name = f"gradients {layer.full_name} {list(scores)} {len(seen)} {steps} {linear_prefix} {baseline}"
     return Piece(integrate_at_once, frames / len(seen) / calls, at_one_point, name), at_one_point

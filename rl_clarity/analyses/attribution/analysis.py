@@ -45,6 +45,7 @@ from rl_clarity.analyses.layers import (
     task_size,
 )
 from rl_clarity.analyses.trajectories import TrajectoryPageOptions
+from rl_clarity.base.errors import OptionError
 from rl_clarity.base.progress import subrange
 from rl_clarity.base.threads import prefetch, thread_count
 from rl_clarity.jobs.tasks import MAX_FRAMES, Piece, Results, Task, TaskResult, Work, slices
@@ -93,6 +94,11 @@ class AttributionAnalysis(Analysis[AttributionOptions, AttributionSection]):
     def check(self, agent: Agent, options: AttributionOptions, page: SubjectOptions) -> None:
         page_layers(agent, page)
         quadrature(options.quadrature, options.steps)
+        if options.max_paths is not None and options.baseline == "expected":
+            raise OptionError(
+                f"attribution.max_paths={options.max_paths} needs paths with one beginning: choose another "
+                "attribution.baseline than 'expected'"
+            )
 
     def tasks(self, subject: Subject, options: AttributionOptions) -> Iterable[Task]:
         count, steps = subject.trajectories.actions.shape
@@ -178,9 +184,7 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
     features = None if layer.is_input else load_features(files, layer)
     reduction = None if features is None else features.reduction
     layer = layer if features is None else fitted_layer(layer, features)
-    baseline: Baseline = subject.options_of(AttributionOptions).baseline
-    if features is not None and features.mean is not None:
-        baseline = features.mean
+    baseline: Baseline = options.baseline if features is None else features.baseline(options.baseline)
     steps = subject.trajectories.actions.shape[1]
     outputs = attributed_outputs(subject)
     ids = [output.id for output in outputs]
@@ -271,14 +275,13 @@ def _explain_batch(
         gradients = agent.gradients(observations, "input", scores, state=state)
         return {name: Attributed(sum_rows(gradients, rows), None, None) for name, rows in score_rows(subject).items()}
     paths = options.max_paths
-    straight = paths is None
+    steps = options.steps if paths is None else 1  # otherwise only for the sum that the attribution should have
     result = attribute(
         agent,
         observations,
         layer.full_name,
         scores,
-        # otherwise only for the sum that the attribution should have
-        steps=options.steps if straight else 1,
+        steps=steps,
         quadrature=options.quadrature,
         state=state,
         baseline=baseline,
@@ -302,7 +305,7 @@ def _explain_batch(
     memory = None
     if state is not None:
         memory = result.scores_at_baseline - scores_without_memory(
-            agent, observations, layer.full_name, scores, state, baseline
+            agent, observations, layer.full_name, scores, state, baseline, quadrature(options.quadrature, steps)[1]
         )
     # A group's features are the sums of its actions' features; readers of the page also compute them so.
     channels, residuals = zip(*(reduction.signed_transform(values) for values in result.values), strict=True)
@@ -400,7 +403,7 @@ def _pieces(layer: PageLayer, steps: int, sample: Subject, batch: int) -> Iterab
         paths = 1.0 if options.max_paths is None else PATH_COST * options.max_paths
         prefix = options.max_paths is None and options.linear_prefix
         gradients, integrate = gradient_piece(
-            sample, layer, scores, batch, steps * paths, options.steps, linear_prefix=prefix
+            sample, layer, scores, batch, steps * paths, options.steps, prefix, options.baseline
         )
         yield gradients
         values = np.nan_to_num(integrate())

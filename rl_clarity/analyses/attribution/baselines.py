@@ -5,15 +5,46 @@ Attribution adds up to the difference between the output at the layer's activati
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 
 from rl_clarity.agents.protocol import Agent, State
-from rl_clarity.base.errors import OptionError
+from rl_clarity.base.errors import OptionError, SamplesError
+from rl_clarity.jobs.tasks import slices
 
-Baseline: TypeAlias = str | np.ndarray
-BASELINES = ("zero-layer", "zero-input", "mean")
+BLUR = 6 / 64
+"""Standard deviation of the baseline `blur`, as a share of the observation's height."""
+BATCH = 64
+"""Observations whose activations are averaged at a time."""
+
+
+@dataclass(frozen=True)
+class ExpectedBaseline:
+    """A layer's activations at K observations, between which the points of a path alternate.
+
+    Expected gradients (Erion, Janizek, Sturmfels, Lundberg and Lee, 2021; arXiv 1906.10670) are the mean of integrated
+    gradients over such observations. Each point of the path belongs to one of them, so that they cost as much as
+    integrated gradients from a single baseline.
+    """
+
+    activations: np.ndarray  # (K, *shape)
+
+    def divide(self, points: np.ndarray, weights: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Yield the activations (1, *shape) at each observation with its points and their weights, those that have any.
+
+        The order of the observations alternates, so that none has earlier points of the path than the others.
+        """
+        order = np.arange(len(self.activations))
+        owners = np.resize(np.concatenate([order, order[::-1]]), len(points))
+        for number in np.unique(owners):
+            yield self.activations[number : number + 1], points[owners == number], weights[owners == number]
+
+
+Baseline: TypeAlias = str | np.ndarray | ExpectedBaseline
+BASELINES = ("zero-layer", "zero-input", "mean", "blur", "median", "expected")
 
 
 def check_baseline(name: str, baseline: Baseline) -> None:
@@ -23,27 +54,106 @@ def check_baseline(name: str, baseline: Baseline) -> None:
 
 
 def layer_baseline(
-    agent: Agent, baseline: Baseline, observations: np.ndarray, layer: str, state: State = None
-) -> np.ndarray | None:
+    agent: Agent,
+    baseline: Baseline,
+    observations: np.ndarray,
+    layer: str,
+    state: State = None,
+    *,
+    others: np.ndarray | None = None,
+    count: int = 1,
+    seed: int = 0,
+) -> np.ndarray | ExpectedBaseline | None:
     """Return the baseline of a layer (B or 1, *shape), or None for zeros.
 
     Args:
-        baseline: "zero-layer"; "zero-input", the activations at an image of zeros; "mean", those of `observations`,
-            averaged; or activations (shape) or (B, *shape)
+        baseline: a name (see `integrated_gradients`), activations (shape) or (B, *shape), or an `ExpectedBaseline`
+        others: observations (M, H, W, C) that "mean", "median" and "expected" are computed from, in the initial state
+            of a recurrent agent; `observations`, in their states, if None
+        count: number of observations that "expected" draws
+        seed: seed with which it draws them
 
-    Raises OptionError for another name, and for activations of another shape.
+    Raises OptionError for another name, and for activations of another shape; SamplesError if `others` are none, or
+    observations of another shape.
     """
     check_baseline("baseline", baseline)
-    if isinstance(baseline, str):
-        if baseline == "zero-layer":
-            return None
-        if baseline == "mean":
-            activations = agent.activations(observations, layer, state)
-            return np.asarray(activations.mean(axis=0, keepdims=True, dtype=np.float64), np.float32)
-        images = np.zeros_like(observations if state is not None else observations[:1])
-        return agent.activations(images, layer, state)
-    values = np.asarray(baseline, np.float32)
-    shape = agent.activations(observations[:1], layer, None if state is None else tuple(p[:1] for p in state)).shape[1:]
-    if values.shape not in (shape, (1, *shape), (len(observations), *shape)):
-        raise OptionError(f"baseline has the shape {values.shape}; layer {layer!r} has {shape}")
-    return values[None] if values.shape == shape else values
+    observations = np.asarray(observations)
+    if others is not None and (np.ndim(others) != 4 or not len(others) or others.shape[1:] != observations.shape[1:]):
+        raise SamplesError(
+            f"baseline_observations have the shape {np.shape(others)}; at least one of the shape "
+            f"{observations.shape[1:]} is needed"
+        )
+    if not isinstance(baseline, str):
+        return _checked(agent, baseline, observations, layer, state)
+    seen, states = (observations, state) if others is None else (others, None)
+    if baseline == "zero-layer":
+        return None
+    if observations.ndim != 4:
+        raise SamplesError(f"observations have the shape {observations.shape}; (B, H, W, C) is needed")
+    if baseline == "blur":
+        last = observations.shape[1:] == tuple(agent.observation_shape)
+        images = observations if last else np.moveaxis(observations, 1, -1)
+        return agent.activations(blurred(images), layer, state)
+    if baseline == "mean":
+        return mean_activations(agent, layer, ((seen[part], rows(states, part)) for part in slices(len(seen), BATCH)))
+    if baseline == "expected":
+        chosen = draw(len(seen), count, seed)
+        return ExpectedBaseline(agent.activations(seen[chosen], layer, rows(states, chosen)))
+    image = median(seen) if baseline == "median" else np.zeros_like(observations[0])
+    return agent.activations(np.repeat(image[None], 1 if state is None else len(observations), axis=0), layer, state)
+
+
+def _checked(
+    agent: Agent, baseline: np.ndarray | ExpectedBaseline, observations: np.ndarray, layer: str, state: State
+) -> np.ndarray | ExpectedBaseline:
+    shape = agent.activations(observations[:1], layer, rows(state, slice(1))).shape[1:]
+    if isinstance(baseline, ExpectedBaseline):
+        found, fits = baseline.activations.shape, baseline.activations.shape[1:] == shape
+    else:
+        baseline = np.asarray(baseline, np.float32)
+        found, fits = baseline.shape, baseline.shape in (shape, (1, *shape), (len(observations), *shape))
+    if not fits:
+        raise OptionError(f"baseline has the shape {found}; layer {layer!r} has {shape}")
+    return baseline[None] if isinstance(baseline, np.ndarray) and baseline.shape == shape else baseline
+
+
+def rows(state: State, part: slice | np.ndarray) -> State:
+    """Return the states of some of the observations."""
+    return None if state is None else tuple(np.asarray(values[part]) for values in state)
+
+
+def mean_activations(agent: Agent, layer: str, batches: Iterable[tuple[np.ndarray, State]]) -> np.ndarray:
+    """Return the mean (1, *shape) of a layer's activations over batches of observations and their states."""
+    total: np.ndarray | float = 0.0
+    count = 0
+    for observations, state in batches:
+        activations = agent.activations(observations, layer, state)
+        total = total + activations.sum(axis=0, keepdims=True, dtype=np.float64)
+        count += len(observations)
+    return np.asarray(total / count, np.float32)
+
+
+def draw(available: int, count: int, seed: int) -> np.ndarray:
+    """Return the indices of `count` random observations, or of all if there are fewer."""
+    return np.random.default_rng(seed).permutation(available)[:count]
+
+
+def median(observations: np.ndarray) -> np.ndarray:
+    """Return the median of each pixel (H, W, C), in the observations' type."""
+    return _as_type(np.median(observations, axis=0), observations)
+
+
+def blurred(observations: np.ndarray) -> np.ndarray:
+    """Return the observations (B, H, W, C) under a Gaussian blur of each channel, in their type."""
+    from scipy.ndimage import gaussian_filter1d
+
+    count, height, width, channels = observations.shape
+    down, across = (
+        gaussian_filter1d(np.eye(size, dtype=np.float32), BLUR * height, axis=0) for size in (height, width)
+    )
+    values = down @ observations.reshape(count, height, width * channels).astype(np.float32)
+    return _as_type(across @ values.reshape(count, height, width, channels), observations)
+
+
+def _as_type(values: np.ndarray, observations: np.ndarray) -> np.ndarray:
+    return (values if observations.dtype.kind == "f" else np.rint(values)).astype(observations.dtype)

@@ -120,7 +120,7 @@ class AttributionSection(SectionData):
     layers: Sequence[LayerEntry]
     """The layers. The input is first, if it is included."""
     baseline: str | None = None
-    """`zero-input` or `mean`, unless attribution is measured against activations of 0."""
+    """`zero-input`, `mean`, `blur`, `median` or `expected`, unless attribution is measured against activations of 0."""
 
 
 def chunk_name(options: AttributionOptions, layer: PageLayer, output: str, trajectory: int, segment: int) -> ChunkName:

@@ -15,10 +15,13 @@ import numpy as np
 
 from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent, Score, State, Tail
-from rl_clarity.analyses.attribution.baselines import Baseline, layer_baseline
+from rl_clarity.analyses.attribution.baselines import Baseline, ExpectedBaseline, layer_baseline
 from rl_clarity.analyses.attribution.quadrature import quadrature as quadrature_rule
 from rl_clarity.base.renamed import RenamedAttribute
 from rl_clarity.base.threads import in_threads
+
+PREFIX_COST = 3
+"""Evaluations of the network that computing its linear prefix once costs about as much as."""
 
 
 @dataclass(frozen=True)
@@ -55,14 +58,18 @@ def attribute(
     quadrature: str = "riemann",
     state: State = None,
     baseline: Baseline = "zero-layer",
+    baseline_observations: np.ndarray | None = None,
+    seed: int = 0,
     linear_prefix: bool = False,
 ) -> Attribution:
     """Return integrated gradients of several scores, which share forward passes; see `integrated_gradients`."""
     agent = require(agent, "tails", for_="integrated gradients")
     points, weights = quadrature_rule(quadrature, steps)
-    start = layer_baseline(agent, baseline, observations, layer, state)
+    start = layer_baseline(
+        agent, baseline, observations, layer, state, others=baseline_observations, count=len(points), seed=seed
+    )
     parts = [
-        _attribute_batch(tail, points.tolist(), weights.tolist(), start, linear_prefix)
+        _attribute_batch(tail, points, weights, start, linear_prefix)
         for tail in agent.tails(observations, layer, list(outputs), state)
     ]
     if len(parts) == 1:  # in place, because a copy takes as long as the product
@@ -76,17 +83,37 @@ def attribute(
 
 
 def _attribute_batch(
-    tail: Tail, points: Sequence[float], weights: Sequence[float], baseline: np.ndarray | None, linear_prefix: bool
+    tail: Tail,
+    points: np.ndarray,
+    weights: np.ndarray,
+    baseline: np.ndarray | ExpectedBaseline | None,
+    linear_prefix: bool,
 ) -> Attribution:
+    if isinstance(baseline, ExpectedBaseline):
+        return _attribute_expected(tail, points, weights, baseline, linear_prefix)
     activations = tail.values
     rows = baseline if baseline is None or len(baseline) == 1 else baseline[tail.rows]
     along_path = getattr(tail, "linear_path_gradients", tail.path_gradients) if linear_prefix else tail.path_gradients
-    gradients = along_path(points, weights, rows)
+    gradients = along_path(points.tolist(), weights.tolist(), rows)
     difference = activations if rows is None else activations - rows
     values = np.empty_like(gradients)
     in_threads(lambda pair: np.multiply(difference, pair[0], out=pair[1]), zip(gradients, values, strict=True))
     at_baseline = tail.scores(scale=0) if rows is None else tail.scores(np.resize(rows, activations.shape))
     return Attribution(values, activations, tail.scores(), at_baseline)
+
+
+def _attribute_expected(
+    tail: Tail, points: np.ndarray, weights: np.ndarray, baseline: ExpectedBaseline, linear_prefix: bool
+) -> Attribution:
+    """Return the sum of the attributions from several beginnings, each with its points of the path."""
+    values: np.ndarray | None = None
+    at_baseline = np.float64(0)
+    for start, mine, shares in baseline.divide(points, weights):
+        result = _attribute_batch(tail, mine, shares, start, linear_prefix and len(mine) > PREFIX_COST)
+        values = result.values if values is None else np.add(values, result.values, out=values)
+        at_baseline = at_baseline + shares.sum() * result.scores_at_baseline
+    assert values is not None
+    return Attribution(values, tail.values, tail.scores(), np.asarray(at_baseline, np.float32))
 
 
 def integrated_gradients(
@@ -99,6 +126,9 @@ def integrated_gradients(
     state: State = None,
     baseline: Baseline = "zero-layer",
     linear_prefix: bool = False,
+    *,
+    baseline_observations: np.ndarray | None = None,
+    seed: int = 0,
 ) -> np.ndarray:
     """Return the attribution (B, h, w, c) of one score to a layer.
 
@@ -112,10 +142,14 @@ def integrated_gradients(
             "gauss-legendre"
         state: the state of a recurrent agent before the observations, held fixed; its initial state if None
         baseline: the beginning of the path: "zero-layer", activations of 0; "zero-input", the activations at an image
-            of
-            zeros; "mean", the mean activations of `observations`; or activations (h, w, c) or (B, h, w, c)
+            of zeros; "blur", those at the blurred observation; "median", those at the median of each pixel; "mean", the
+            mean activations; "expected", those at random observations, one for each point of the path (expected
+            gradients); or activations (h, w, c) or (B, h, w, c)
         linear_prefix: compute the linear operations that follow the layer once instead of at each point, if the agent
             knows them; the result is the same up to rounding and the small constant in L2 pooling
+        baseline_observations: (M, H, W, C) that "mean", "median" and "expected" are computed from, in the initial state
+            of a recurrent agent; `observations` if None, of which there should then be many
+        seed: seed with which "expected" draws observations
 
     Raises OptionError for an object that is not an agent, an unknown layer, output, quadrature or baseline, and an
     invalid state or number; SamplesError for observations of another shape or range.
@@ -129,5 +163,7 @@ def integrated_gradients(
         quadrature=quadrature,
         state=state,
         baseline=baseline,
+        baseline_observations=baseline_observations,
+        seed=seed,
         linear_prefix=linear_prefix,
     ).values[0]

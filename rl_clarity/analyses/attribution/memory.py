@@ -8,7 +8,7 @@ import numpy as np
 
 from rl_clarity.agents.protocol import Agent, Outputs, Score, State
 from rl_clarity.agents.scores import select_scores
-from rl_clarity.analyses.attribution.baselines import Baseline, layer_baseline
+from rl_clarity.analyses.attribution.baselines import Baseline, ExpectedBaseline, layer_baseline
 
 
 def scores_without_memory(
@@ -18,12 +18,21 @@ def scores_without_memory(
     scores: Sequence[Score],
     state: State,
     baseline: Baseline = "zero-layer",
+    weights: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return the scores (S, B) at a layer's baseline if the agent's initial state replaces `state`.
 
-    The score "greedy" stays that of the best action in `state`.
+    The score "greedy" stays that of the best action in `state`. `weights` are those of the points of the path, between
+    which an `ExpectedBaseline` is divided.
     """
-    start = layer_baseline(agent, baseline, observations, layer, state)
+    weights = np.ones(1) if weights is None else weights
+    start = layer_baseline(agent, baseline, observations, layer, state, count=len(weights))
+    if isinstance(start, ExpectedBaseline):
+        parts = (
+            shares.sum() * scores_without_memory(agent, observations, layer, scores, state, beginning)
+            for beginning, _, shares in start.divide(weights, weights)
+        )
+        return np.asarray(sum(parts), np.float32)
     (shape,) = (site.shape for site in agent.sites if site.name == layer)
     values = np.broadcast_to(np.float32(0) if start is None else start, (len(observations), *shape))
     heads = _heads(agent.forward(observations, write={layer: values}))

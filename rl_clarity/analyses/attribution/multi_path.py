@@ -15,7 +15,7 @@ import numpy as np
 
 from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent, Score, State
-from rl_clarity.analyses.attribution.baselines import Baseline, layer_baseline
+from rl_clarity.analyses.attribution.baselines import Baseline, ExpectedBaseline, layer_baseline
 from rl_clarity.analyses.attribution.quadrature import check_count
 from rl_clarity.base.errors import OptionError
 
@@ -53,7 +53,7 @@ def multi_path_attribution(
         max_paths: number of random paths; None for all paths (70 for 8 channels)
         rng: draws the paths; numpy's default with seed 0 if None
         state: the state of a recurrent agent before the observations, held fixed; its initial state if None
-        baseline: where the paths begin, as for `integrated_gradients`
+        baseline: where the paths begin, as for `integrated_gradients`, but not "expected"
 
     The attribution along a path is the sum over its steps of the step's change of the activations times the gradient at
     the step's end.
@@ -106,6 +106,8 @@ def multi_path_attributions(
         )
     # Use float64, because rounding a path's points can cross a kink and change the result by 1e-4.
     start = layer_baseline(agent, baseline, observations, layer, state)
+    if isinstance(start, ExpectedBaseline):
+        raise OptionError("baseline='expected' has no single beginning, which paths in the reduced channels need")
     difference = activations if start is None else activations - start.astype(np.float64)
     if start is None:
         weights = np.asarray(reduction.transform(difference), np.float64)  # (B, h, w, K)
