@@ -174,19 +174,20 @@ def fit_reduction(
 
 def _starts(subject: Subject, layer: PageLayer, chosen: np.ndarray, batch: int) -> np.ndarray | None:
     """Return the activations (n, h, w, c) where paths begin, if they depend on the chosen observations."""
-    agent, name, path = subject.agent, layer.full_name, subject.options_of(PathOptions)
+    agent, path = subject.agent, subject.options_of(PathOptions)
 
     def observed(indices: np.ndarray) -> tuple[np.ndarray, State]:
         return np.asarray(subject.observations.observations[indices]), states_of(subject, indices)
 
     if path.baseline == "mean":
-        return mean_activations(agent, name, (observed(chosen[part]) for part in slices(len(chosen), batch)))
+        batches = (observed(chosen[part]) for part in slices(len(chosen), batch))
+        return mean_activations(agent, layer.full_name, batches)
     if path.baseline == "median":
-        return agent.activations(median(observed(_spread(chosen, MEDIAN_OBSERVATIONS))[0])[None], name)
+        return agent.activations(median(observed(_spread(chosen, MEDIAN_OBSERVATIONS))[0])[None], layer.full_name)
     if path.baseline == "expected":
         drawn = draw(len(chosen), subject.options_of(ReductionOptions).fit_steps, subject.options.seed)
         observations, states = observed(np.sort(chosen[drawn]))
-        return agent.activations(observations, name, states)
+        return agent.activations(observations, layer.full_name, states)
     return None
 
 

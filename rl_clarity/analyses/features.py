@@ -140,6 +140,7 @@ class FeaturesAnalysis(Analysis[FeatureOptions, FeaturesSection]):
     """The features of each layer."""
 
     kind = "features"
+    version = 2
     needs_all = False
 
     def check(self, agent: Agent, options: FeatureOptions, page: SubjectOptions) -> None:

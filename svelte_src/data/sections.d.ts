@@ -214,7 +214,7 @@ export interface AttributionSection {
   outputs: OutputInfo[];
   /** The layers. The input is first, if it is included. */
   layers: LayerEntry[];
-  /** `zero-input` or `mean`, unless attribution is measured against activations of 0. */
+  /** `zero-input`, `mean`, `blur`, `median` or `expected`, unless attribution is measured against activations of 0. */
   baseline?: string;
 }
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import rl_clarity
+from rl_clarity.analyses.attribution.baselines import ExpectedBaseline
 from rl_clarity.analyses.feature_fit import divide_observations
 from rl_clarity.jobs.store import DIRECTORY
 from rl_clarity.pages.results import Results
@@ -150,13 +151,22 @@ def every_operation_at_each_point(results: Results, small_run: SmallRun) -> None
 
 
 @case(attr_baseline="mean")
-def baseline_of_means(results: Results, small_run: SmallRun) -> None:
-    agent, fitted = small_run.agent, fitted_observations(small_run)
-    mean = agent.activations(fitted, LAYER).mean(axis=0)
-    rule: dict[str, Any] = {"steps": 5, "quadrature": "graded-midpoint", "baseline": mean}
+@case(attr_baseline="median")
+@case(attr_baseline="blur")
+@case(attr_baseline="expected")
+def baseline(results: Results, small_run: SmallRun) -> None:
+    agent, fitted, name = small_run.agent, fitted_observations(small_run), results.section("attribution")["baseline"]
+    seen = {
+        "mean": fitted,
+        "median": np.median(fitted, axis=0, keepdims=True).astype(np.uint8),
+        "blur": fitted[:1],
+        "expected": fitted[np.sort(np.random.default_rng(0).permutation(len(fitted))[:5])],
+    }
+    start = agent.activations(seen[name], LAYER)
+    given = {"blur": name, "expected": ExpectedBaseline(start)}.get(name, start.mean(axis=0))
+    rule: dict[str, Any] = {"steps": 5, "quadrature": "graded-midpoint", "baseline": given}
     reduction = rl_clarity.ChannelReduction.fit(rl_clarity.integrated_gradients(agent, fitted, LAYER, **rule), 8, 0)
     assert_shows(results, rl_clarity.integrated_gradients(agent, page_frames(small_run), LAYER, **rule), reduction)
-    assert results.section("attribution")["baseline"] == "mean"
 
 
 @case(attr_max_paths=4, attr_integrate_steps=3, nmf_features=4)

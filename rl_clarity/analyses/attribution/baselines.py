@@ -44,7 +44,9 @@ class ExpectedBaseline:
 
 
 Baseline: TypeAlias = str | np.ndarray | ExpectedBaseline
-BASELINES = ("zero-layer", "zero-input", "mean", "blur", "median", "expected")
+OBSERVED_BASELINES = ("mean", "median", "expected")
+"""Baselines that depend on other observations than the explained one."""
+BASELINES = ("zero-layer", "zero-input", "blur", *OBSERVED_BASELINES)
 
 
 def check_baseline(name: str, baseline: Baseline) -> None:

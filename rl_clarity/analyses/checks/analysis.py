@@ -14,6 +14,7 @@ import numpy as np
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.agents.sites import short_names
 from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
+from rl_clarity.analyses.attribution.baselines import check_baseline
 from rl_clarity.analyses.attribution.deletion import STEPS, deletion_area, random_maps
 from rl_clarity.analyses.checks.methods import (
     RANDOMIZED_FRAMES,
@@ -71,11 +72,15 @@ class ChecksOptions:
     "integrated_gradients LAYER"; by default all of them, with every layer."""
     output: str = "policy"
     """Explained output: policy (all logits, or all action values), value, or greedy."""
+    baseline: str = "zero-layer"
+    """What integrated gradients of layers are measured against: `zero-layer`, `zero-input`, `blur`, or the `mean`,
+    `median` or `expected` of the checked frames."""
 
     registries: ClassVar[OptionRegistries] = {"methods": METHODS}
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "frames")
+        check_baseline("baseline", self.baseline)
 
 
 @dataclass(frozen=True)
@@ -184,7 +189,8 @@ def _bars(measures: Mapping[str, Mapping[str, Interval]]) -> list[Bar]:
 def _check(subject: Subject, options: ChecksOptions, name: str, slug: str, work: Work) -> TaskResult:
     """Check a method, and write images of its maps."""
     frames = choose_frames(subject.trajectories, options.frames)
-    report, maps = check_method(subject.agent, name, frames, options.output, subject.options.seed, work.report)
+    settings = (options.output, subject.options.seed, options.baseline)
+    report, maps = check_method(subject.agent, name, frames, *settings, work.report)
     stages = np.unique(np.linspace(0, len(report.randomization), STAGES + 1).round().astype(int))
     shown = frames[frames.spread]
     layers = [name.replace("/", ".") for name in short_names([stage.layer for stage in report.randomization])]
@@ -247,7 +253,8 @@ def _pieces(options: ChecksOptions, name: str, sample: Subject, batch: int) -> I
     observations, state = frames.observations, frames.state
     agent, count = sample.agent, len(observations)
     stages = len(randomized_layers(agent))
-    explain = partial(find_method(agent, name).values, agent, observations, [options.output], state)
+    method = find_method(agent, name, options.baseline, observations)
+    explain = partial(method.values, agent, observations, [options.output], state)
     yield Piece(explain, (options.frames + stages * min(RANDOMIZED_FRAMES, options.frames)) / count, explain)
     order = random_maps(observations.shape[:3], np.random.default_rng(0))
     blur = partial(deletion_area, agent, observations, order, options.output, steps=STEPS, state=state)

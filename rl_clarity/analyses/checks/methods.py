@@ -23,6 +23,7 @@ import numpy as np
 from rl_clarity.agents.batched import BatchedAgent
 from rl_clarity.agents.capabilities import has, require
 from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.analyses.attribution.baselines import OBSERVED_BASELINES, check_baseline
 from rl_clarity.analyses.attribution.deletion import compare_orders
 from rl_clarity.analyses.attribution.integrated_gradients import Attribution, attribute
 from rl_clarity.analyses.attribution.layers import choose_layers
@@ -74,6 +75,7 @@ def sanity_checks(
     frames: int = 64,
     seed: int = 0,
     output: SaliencyOutput = "policy",
+    baseline: str = "zero-layer",
 ) -> SanityReport:
     """Check saliency methods on frames of an agent's play.
 
@@ -85,13 +87,15 @@ def sanity_checks(
         frames: number of frames, spread over the trajectories; a quarter of them, at most 16, for randomized weights
         seed: seed of randomized weights, random orders and intervals
         output: "policy", "value", or another score
+        baseline: what integrated gradients of layers are measured against; see `integrated_gradients`
 
-    Raises OptionError for an object that is not such an agent, an unknown method or output; SamplesError for samples
-    that do not fit the agent.
+    Raises OptionError for an object that is not such an agent, an unknown method, output or baseline; SamplesError for
+    samples that do not fit the agent.
     """
+    check_baseline("baseline", baseline)
     chosen = chosen_methods(agent, methods, frames)
     checked = choose_frames(as_trajectories(agent, trajectories), int(frames))
-    reports = [check_method(agent, name, checked, output, seed)[0] for name in chosen]
+    reports = [check_method(agent, name, checked, output, seed, baseline)[0] for name in chosen]
     return SanityReport(output, len(checked.observations), reports)
 
 
@@ -114,6 +118,7 @@ def check_method(
     frames: CheckedFrames,
     output: SaliencyOutput,
     seed: int,
+    baseline: str,
     report: Report = lambda share: None,
 ) -> tuple[MethodReport, np.ndarray]:
     """Check one method.
@@ -121,7 +126,7 @@ def check_method(
     Also return its maps (S + 1, b, H, W) of `frames[frames.spread]`, those of the trained agent, then of S randomized
     ones.
     """
-    method, few = find_method(agent, name), frames[frames.spread]
+    method, few = find_method(agent, name, baseline, frames.observations), frames[frames.spread]
     observations, state = frames.observations, frames.state
     values = method.values(agent, observations, [output], state)
     trained = pixel_maps(agent, method, values)[0]
@@ -139,14 +144,23 @@ def check_method(
     return MethodReport(name, stages, deletion, insertion, error), np.stack(maps)
 
 
-def find_method(agent: Agent, name: str) -> SaliencyMethod:
-    """Return a method by a name that `chosen_methods` accepts."""
-    return layer_methods(agent).get(name) or METHODS.get(name)
+def find_method(
+    agent: Agent, name: str, baseline: str = "zero-layer", observations: np.ndarray | None = None
+) -> SaliencyMethod:
+    """Return a method by a name that `chosen_methods` accepts; see `layer_methods`."""
+    return layer_methods(agent, baseline, observations).get(name) or METHODS.get(name)
 
 
-def layer_methods(agent: Agent) -> dict[str, SaliencyMethod]:
-    """Return integrated gradients of each layer as saliency methods. Pages show them as attribution."""
-    parameters = {"steps": PATH_STEPS, "quadrature": "midpoint"}
+def layer_methods(
+    agent: Agent, baseline: str = "zero-layer", observations: np.ndarray | None = None
+) -> dict[str, SaliencyMethod]:
+    """Return integrated gradients of each layer as saliency methods. Pages show them as attribution.
+
+    Baselines that depend on other observations are computed from `observations`.
+    """
+    parameters: dict[str, Any] = {"steps": PATH_STEPS, "quadrature": "midpoint", "baseline": baseline}
+    if baseline in OBSERVED_BASELINES:
+        parameters["baseline_observations"] = observations
     return {
         f"integrated_gradients {layer.name}": SaliencyMethod(
             f"integrated gradients {layer.name}", "", partial(_attribute, layer.site.name), parameters

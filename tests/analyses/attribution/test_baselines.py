@@ -56,7 +56,7 @@ def test_paths_begin_at_the_baseline(agent: Any) -> None:
 
 def test_an_array_for_each_layer_position_is_the_same_for_all_observations(agent: Any) -> None:
     mean = layer_baseline(agent, "mean", OBSERVATIONS, "1a")
-    assert mean is not None
+    assert isinstance(mean, np.ndarray)
     for baseline in (mean, mean[0]):
         result = attribute(agent, OBSERVATIONS, "1a", baseline=baseline)
         assert np.array_equal(result.values, attribute(agent, OBSERVATIONS, "1a", baseline="mean").values)
