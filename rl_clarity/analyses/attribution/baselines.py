@@ -13,7 +13,6 @@ import numpy as np
 
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.base.errors import OptionError, SamplesError
-from rl_clarity.jobs.tasks import slices
 
 BLUR = 6 / 64
 """Standard deviation of the baseline `blur`, as a share of the observation's height."""
@@ -97,7 +96,7 @@ def layer_baseline(
         images = observations if last else np.moveaxis(observations, 1, -1)
         return agent.activations(blurred(images), layer, state)
     if baseline == "mean":
-        return mean_activations(agent, layer, ((seen[part], rows(states, part)) for part in slices(len(seen), BATCH)))
+        return mean_activations(agent, layer, _batches(seen, states))
     if baseline == "expected":
         chosen = draw(len(seen), count, seed)
         return ExpectedBaseline(agent.activations(seen[chosen], layer, rows(states, chosen)))
@@ -122,6 +121,12 @@ def _checked(
 def rows(state: State, part: slice | np.ndarray) -> State:
     """Return the states of some of the observations."""
     return None if state is None else tuple(np.asarray(values[part]) for values in state)
+
+
+def _batches(observations: np.ndarray, states: State) -> Iterator[tuple[np.ndarray, State]]:
+    for start in range(0, len(observations), BATCH):
+        part = slice(start, start + BATCH)
+        yield observations[part], rows(states, part)
 
 
 def mean_activations(agent: Agent, layer: str, batches: Iterable[tuple[np.ndarray, State]]) -> np.ndarray:
