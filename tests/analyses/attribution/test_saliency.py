@@ -14,6 +14,7 @@ from rl_clarity.analyses.attribution import perturbation
 from rl_clarity.analyses.attribution.input_integrated_gradients import input_attribution, input_integrated_gradients
 from rl_clarity.analyses.attribution.jacobian import jacobian_saliency
 from rl_clarity.analyses.attribution.perturbation import PerturbationGrid, memory_saliency, perturbation_saliency
+from rl_clarity.analyses.attribution.saliency import results_at
 from rl_clarity.analyses.attribution.smooth_gradients import smooth_gradients
 from rl_clarity.base.errors import OptionError
 from tests.fakes import TinyAgent
@@ -103,7 +104,7 @@ class TestPerturbation:
         self, agent: Any, state: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The memory holds 50 images, so that batches begin and end between the 36 masks of an observation."""
-        results_at, rows = perturbation.results_at, []
+        rows: list[int] = []
 
         def counted(agent: Any, observations: np.ndarray, *arrays: Any) -> np.ndarray:
             rows.append(len(observations))
