@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rl_clarity.base.errors import EnvironmentSetupError, SamplesError
+from rl_clarity.environments.gymnasium_world import GymnasiumWorld
 from rl_clarity.environments.images import image_layout
 from rl_clarity.environments.kinds import CALLER_ONLY, CAN_RUN_CODE, EnvironmentKind
 from rl_clarity.environments.protocol import Combo, Step, combo_from_meaning, numbered_combos
@@ -65,7 +66,12 @@ def check(name: str) -> None:
         raise _unknown(name, error) from error
 
 
-KIND = EnvironmentKind(make, GymnasiumOptions, check=check, example="CarRacing-v3")
+def make_world(name: str, options: GymnasiumOptions) -> GymnasiumWorld:
+    """Make the world of MiniGrid's environments, and of those with a `StateEditor`. Raises WorldError for others."""
+    return GymnasiumWorld(name, lambda full: make(name, 1, 0, options, full_resolution=full))
+
+
+KIND = EnvironmentKind(make, GymnasiumOptions, check=check, example="CarRacing-v3", world=make_world)
 
 
 class GymnasiumEnvironment:
@@ -81,7 +87,7 @@ class GymnasiumEnvironment:
         value_range: tuple[float, float] | None = None,
     ) -> None:
         first = environments[0]
-        self._environments = environments
+        self.environments = environments
         self.layout = image_layout(first.observation_space, channels_first=channels_first, value_range=value_range)
         self._first_action, self.num_actions = discrete_actions(first.action_space)
         self._seeds: list[int | None] = [*environment_seeds(seed, len(environments))]
@@ -96,7 +102,7 @@ class GymnasiumEnvironment:
 
     def reset(self) -> Step:
         observations = []
-        for environment, seed in zip(self._environments, self._seeds, strict=True):
+        for environment, seed in zip(self.environments, self._seeds, strict=True):
             observations.append(environment.reset(seed=seed)[0])
         # Later episodes continue with the random numbers of the first.
         self._seeds = [None] * self.num_envs
@@ -108,7 +114,7 @@ class GymnasiumEnvironment:
         rewards: list[Any] = [0.0] * self.num_envs
         firsts, truncated = np.zeros((2, self.num_envs), bool)
         observations, final, ends = [], {}, {}
-        for i, environment in enumerate(self._environments):
+        for i, environment in enumerate(self.environments):
             observation, rewards[i], ended, cut, info = environment.step(self._first_action + int(actions[i]))
             firsts[i], truncated[i] = ended or cut, cut and not ended
             if firsts[i]:
@@ -122,10 +128,10 @@ class GymnasiumEnvironment:
         """Return images (N, H', W', 3) uint8 of the current states, as the environments render them."""
         if not self._full_resolution:
             raise EnvironmentSetupError("make the environment with full_resolution=True to render it")
-        return np.stack([_render(environment) for environment in self._environments])
+        return np.stack([_render(environment) for environment in self.environments])
 
     def close(self) -> None:
-        for environment in self._environments:
+        for environment in self.environments:
             environment.close()
 
 

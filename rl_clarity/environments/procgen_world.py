@@ -38,6 +38,7 @@ from rl_clarity.environments.procgen_state import (
 )
 from rl_clarity.environments.protocol import VectorEnvironment
 from rl_clarity.environments.worlds import Position, WorldObject
+from rl_clarity.environments.wrappers import unwrapped
 
 DRAWN_AT_ONCE, RENDERED_AT_ONCE = 32, 8
 TRAIL_REACH = 1.5
@@ -64,9 +65,10 @@ class ProcgenWorld:
 
     def states(self, environment: VectorEnvironment) -> list[bytes]:
         """Return the current state of each environment. Raises WorldError for one that is not of this game."""
-        if getattr(environment, "game", None) != self.game:
+        inner: Any = unwrapped(environment)
+        if getattr(inner, "game", None) != self.game:
             raise WorldError(f"the environment does not play {self.game}, whose states this world reads")
-        return [bytes(state) for state in environment._env.get_state()]  # type: ignore[attr-defined]
+        return [bytes(state) for state in inner._env.get_state()]
 
     def objects(self, state: bytes) -> list[WorldObject]:
         """List the objects of a state, visible or not, without the player: first entities, then cells."""

@@ -152,6 +152,21 @@ def test_effects_by_another_path(name: str) -> None:
     check_by_another_path(name)
 
 
+def test_effects_in_minigrid_are_differences_of_outputs() -> None:
+    wrappers = pytest.importorskip("minigrid.wrappers")
+    import gymnasium
+
+    def factory() -> Any:
+        return wrappers.ImgObsWrapper(wrappers.RGBImgPartialObsWrapper(gymnasium.make("MiniGrid-DoorKey-6x6-v0"), 8))
+
+    spec = EnvironmentSpec("gymnasium", "DoorKey", {"factory": factory}, reward_scale=0.5)
+    agent = SawCounter(observation_shape=(56, 56, 3), num_actions=7)
+    effects = object_effects(agent, spec, episodes=3, steps=5)
+    assert {"yellow key", "yellow door", "goal"} >= set(effects.type) >= {"yellow key"}
+    means = [images.mean(axis=(1, 2, 3)) for images in (effects.with_object, effects.without_object)]
+    np.testing.assert_allclose(effects.value_change, means[0] - means[1], atol=1e-4)
+
+
 def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(OptionError, match="episodes=0"):
         object_effects(TinyAgent(), episodes=0)

@@ -1,0 +1,175 @@
+"""Worlds of Gymnasium environments that can save, edit and restore their states."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from rl_clarity.base.errors import WorldError
+from rl_clarity.environments.images import ImageLayout
+from rl_clarity.environments.protocol import VectorEnvironment
+from rl_clarity.environments.worlds import Position, WorldObject
+from rl_clarity.environments.wrappers import unwrapped
+
+if TYPE_CHECKING:
+    import gymnasium
+
+    from rl_clarity.environments.gymnasium_ import GymnasiumEnvironment
+
+EDITOR = "state_editor"
+"""Attribute of an environment that has a `StateEditor`."""
+
+
+class StateEditor(Protocol):
+    """Saves the states of an environment as bytes, lists their objects, and edits them.
+
+    An environment offers it as its attribute `state_editor`. Environments of MiniGrid need none.
+    """
+
+    types: tuple[str, ...]
+    """Names of the types that objects can have."""
+
+    def save(self, environment: Any) -> bytes:
+        """Return the state of an environment without wrappers: everything that decides what it observes."""
+        ...
+
+    def restore(self, environment: Any, state: bytes) -> Any:
+        """Bring an environment to a state, and return its observation, before wrappers change it.
+
+        States can come from files: reading one must not run code in it, as `pickle` would.
+        """
+        ...
+
+    def objects(self, state: bytes) -> list[WorldObject]:
+        """List the objects of a state as `World.objects`; their pixels are those of the observation of `restore`."""
+        ...
+
+    def without(self, state: bytes, objects: Sequence[WorldObject]) -> bytes:
+        """Return the state without some of its objects."""
+        ...
+
+    def moved(self, state: bytes, item: WorldObject, to: Position) -> bytes:
+        """Return the state with the center of an object at another position."""
+        ...
+
+    def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
+        """Return the state with an object of another type in the place of one."""
+        ...
+
+    def inserted(self, state: bytes, type: str, at: Position) -> bytes:
+        """Return the state with one more object."""
+        ...
+
+
+class GymnasiumWorld:
+    """States of Gymnasium environments, drawn by an environment of its own that is never stepped.
+
+    Wrappers that change single observations (grayscale, crops, sizes) are applied as when the agent plays. A wrapper
+    that remembers earlier observations is not: stack frames by the option `frame_stack`.
+    """
+
+    exact = True
+
+    def __init__(self, name: str, open_environment: Callable[[bool], GymnasiumEnvironment]) -> None:
+        """`open_environment(full)` makes one environment, which can also render if `full`.
+
+        Raises WorldError for an environment without a `StateEditor`.
+        """
+        self._open, self._drawing, self._rendering = open_environment, open_environment(False), None
+        (self._environment,) = self._drawing.environments
+        self._environment.reset(seed=0)  # some wrappers refuse to work before it
+        self._editor = _editor(name, self._environment)
+        self.types = self._editor.types
+
+    def states(self, environment: VectorEnvironment) -> list[bytes]:
+        """Return the current state of each environment. Raises WorldError for those of another class."""
+        games = getattr(unwrapped(environment), "environments", ())
+        expected = type(self._environment.unwrapped)
+        if not games or any(type(game.unwrapped) is not expected for game in games):
+            raise WorldError(
+                f"the environments are not of the class {expected.__name__}, whose states this world reads"
+            )
+        return [self._editor.save(game.unwrapped) for game in games]
+
+    def objects(self, state: bytes) -> list[WorldObject]:
+        """List the objects of a state, visible or not, without the player."""
+        return self._editor.objects(state)
+
+    def without(self, state: bytes, objects: Sequence[WorldObject]) -> bytes:
+        """Return the state without some of its objects. Raises WorldError for an object of another state."""
+        return self._editor.without(state, objects)
+
+    def moved(self, state: bytes, item: WorldObject, to: Position) -> bytes:
+        """Return the state with the center of an object at another position, in cells."""
+        return self._editor.moved(state, item, to)
+
+    def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
+        """Return the state with an object of another type in the place of one.
+
+        Raises WorldError for an unknown type.
+        """
+        return self._editor.replaced(state, item, type)
+
+    def inserted(self, state: bytes, type: str, at: Position) -> bytes:
+        """Return the state with one more object. Raises WorldError for an unknown type."""
+        return self._editor.inserted(state, type, at)
+
+    def draw(self, states: Sequence[bytes]) -> np.ndarray:
+        """Draw observations (n, H, W, C) uint8 of states."""
+        layout: ImageLayout = self._drawing.layout
+        if not states:
+            return np.zeros((0, *layout.shape), np.uint8)
+        base, wrappers = self._environment.unwrapped, _observation_wrappers(self._environment)
+        observations = []
+        for state in states:
+            observation = self._editor.restore(base, state)
+            for wrapper in wrappers:
+                observation = wrapper.observation(observation)
+            observations.append(np.array(observation))
+        return layout.convert(np.stack(observations))
+
+    def draw_full(self, states: Sequence[bytes]) -> np.ndarray:
+        """Draw images (n, H', W', 3) uint8 of states, as the environment renders them."""
+        if self._rendering is None:
+            self._rendering = self._open(True)
+            self._rendering.reset()
+        images = []
+        for state in states:
+            self._editor.restore(self._rendering.environments[0].unwrapped, state)
+            images.append(self._rendering.render()[0])
+        return np.stack(images)
+
+    def close(self) -> None:
+        """Close the environments that draw the states."""
+        self._drawing.close()
+        if self._rendering is not None:
+            self._rendering.close()
+
+
+def _observation_wrappers(environment: gymnasium.Env[Any, Any]) -> list[Any]:
+    """Return the wrappers that change observations, the innermost first."""
+    import gymnasium
+
+    wrappers = []
+    while isinstance(environment, gymnasium.Wrapper):
+        wrappers.append(environment)
+        environment = environment.env
+    return [wrapper for wrapper in reversed(wrappers) if isinstance(wrapper, gymnasium.ObservationWrapper)]
+
+
+def _editor(name: str, environment: gymnasium.Env[Any, Any]) -> StateEditor:
+    editor: StateEditor | None = getattr(environment.unwrapped, EDITOR, None)
+    if editor is not None:
+        return editor
+    minigrid = sys.modules.get("minigrid.minigrid_env")
+    if minigrid is not None and isinstance(environment.unwrapped, minigrid.MiniGridEnv):
+        from rl_clarity.environments.minigrid_world import MiniGridEditor
+
+        return MiniGridEditor(environment.unwrapped, _observation_wrappers(environment))
+    raise WorldError(
+        f"states of {name or type(environment.unwrapped).__name__} cannot be edited: its environment has no attribute "
+        f"{EDITOR!r}, a StateEditor (see docs/extending.md)"
+    )

@@ -1,0 +1,242 @@
+"""States of MiniGrid's environments: the objects of the grid, which are listed, edited, and drawn by MiniGrid."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rl_clarity.base.errors import WorldError
+from rl_clarity.environments.worlds import Position, WorldObject
+
+COLORS = ("red", "green", "blue", "purple", "yellow", "grey")
+USUAL_COLORS = {"wall": "grey", "goal": "green", "lava": "red"}
+"""Colors that are not part of a type's name."""
+TERRAIN = ("wall", "floor")
+OPEN, CLOSED, LOCKED = range(3)
+FORWARD = ((1, 0), (0, 1), (-1, 0), (0, -1))
+"""Direction in which a player looks, by its number; y downward, as in MiniGrid."""
+WHOLE_GRID = {"RGBImgObsWrapper", "FullyObsWrapper", "SymbolicObsWrapper"}
+"""Wrappers whose observation is the whole grid and not what the player sees."""
+IMAGES = {"RGBImgObsWrapper", "RGBImgPartialObsWrapper", "AddRenderObservation"}
+"""Wrappers that draw an image; others give numbers for cells, whose first axis is the grid's x."""
+
+Thing = list[Any]
+"""An object of a cell, as in the JSON of a state: [type, color, state of a door, contents]."""
+
+Place = tuple[int, int]
+"""A cell: x and y, downward."""
+
+
+def type_name(thing: Thing) -> str:
+    """Return the name of an object's type: `red door`, `yellow key`, `goal`, `lava`."""
+    kind, color = thing[:2]
+    return str(kind) if color == USUAL_COLORS.get(kind) else f"{color} {kind}"
+
+
+TYPES = {
+    type_name([kind, color]): (kind, color)
+    for kind in ("wall", "floor", "door", "key", "ball", "box", "goal", "lava")
+    for color in (COLORS if kind != "lava" else ("red",))
+}
+
+
+class MiniGridEditor:
+    """Edits states of a MiniGrid environment.
+
+    A state is JSON: the grid, the player, and what the player carries. It decides what is observed, but not how the
+    episode continues, for which an environment can have more variables.
+    """
+
+    types = tuple(TYPES)
+
+    def __init__(self, environment: Any, wrappers: Sequence[Any]) -> None:
+        """`wrappers` change the observations of the environment, the innermost first."""
+        self._seen: int | None = environment.agent_view_size
+        """Width and height of the partial view in cells, or None for the whole grid."""
+        self._transposed = True
+        for wrapper in wrappers:
+            names = {base.__name__ for base in type(wrapper).__mro__}
+            if names & WHOLE_GRID or ("AddRenderObservation" in names and not environment.agent_pov):
+                self._seen = None
+            elif "ViewSizeWrapper" in names:
+                self._seen = wrapper.agent_view_size
+            elif names & IMAGES:
+                self._seen = environment.agent_view_size
+            self._transposed = self._transposed and not names & IMAGES
+
+    def save(self, environment: Any) -> bytes:
+        """Return the state of an environment. Raises WorldError for objects of other packages."""
+        x, y = environment.agent_pos
+        state = {
+            "size": [environment.grid.width, environment.grid.height],
+            "player": [int(x), int(y), int(environment.agent_dir)],
+            "carried": _thing(environment.carrying),
+            "cells": [_thing(item) for item in environment.grid.grid],
+        }
+        return json.dumps(state, separators=(",", ":")).encode()
+
+    def restore(self, environment: Any, state: bytes) -> Any:
+        """Bring an environment to a state, and return its observation, a dictionary."""
+        from minigrid.core.grid import Grid
+
+        read = _read(state)
+        grid = Grid(*read["size"])
+        grid.grid = [_make(thing) for thing in read["cells"]]
+        environment.grid, environment.carrying = grid, _make(read["carried"])
+        *position, environment.agent_dir = read["player"]
+        environment.agent_pos = tuple(position)
+        return environment.gen_obs()
+
+    def objects(self, state: bytes) -> list[WorldObject]:
+        """List the objects of the grid, then what the player carries.
+
+        In a partial view, offsets are those of the observation: to the player's right, and forward.
+        """
+        read = _read(state)
+        return [self._describe(read, number, *item) for number, item in enumerate(_things(read))]
+
+    def without(self, state: bytes, objects: Sequence[WorldObject]) -> bytes:
+        """Return the state without some of its objects. Raises WorldError for an object of another state."""
+        read = _read(state)
+        for item in objects:
+            _take(read, item)
+        return _write(read)
+
+    def moved(self, state: bytes, item: WorldObject, to: Position) -> bytes:
+        """Return the state with an object in the cell of a position. Raises WorldError for a cell that is not free."""
+        read = _read(state)
+        thing = _take(read, item)
+        _put(read, thing, to)
+        return _write(read)
+
+    def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
+        """Return the state with an object of another type in the place of one.
+
+        Raises WorldError for an unknown type, and for what the player carries.
+        """
+        return self.inserted(self.without(state, [item]), type, item.center)
+
+    def inserted(self, state: bytes, type: str, at: Position) -> bytes:
+        """Return the state with one more object; doors are closed.
+
+        Raises WorldError for an unknown type, and for a cell that is not free.
+        """
+        if type not in TYPES:
+            raise WorldError(f"MiniGrid has no objects of type {type!r}, but {', '.join(TYPES)}")
+        read = _read(state)
+        kind, color = TYPES[type]
+        _put(read, [kind, color, CLOSED if kind == "door" else OPEN, None], at)
+        return _write(read)
+
+    def _describe(self, read: Mapping[str, Any], number: int, thing: Thing, place: Place | None) -> WorldObject:
+        (width, height), (player_x, player_y, direction) = read["size"], read["player"]
+        x, y = (player_x, player_y) if place is None else place
+        right, down = x - player_x, y - player_y
+        columns, rows, column, row = width, height, x, y
+        if self._seen is not None:
+            dx, dy = FORWARD[direction]
+            right, down = down * dx - right * dy, -(right * dx + down * dy)
+            columns = rows = self._seen
+            column, row = self._seen // 2 + right, self._seen - 1 + down
+        left, top, end, bottom = column / columns, row / rows, (column + 1) / columns, (row + 1) / rows
+        return WorldObject(
+            type_name(thing),
+            number,
+            (float(x), float(height - 1 - y), float(x + 1), float(height - y)),
+            (float(right), float(-down)),
+            (top, left, bottom, end) if self._transposed else (left, top, end, bottom),
+            terrain=thing[0] in TERRAIN,
+            handle=place,
+        )
+
+
+def _thing(item: Any) -> Thing | None:
+    if item is None:
+        return None
+    if item.type not in {kind for kind, _ in TYPES.values()}:
+        raise WorldError(f"objects of type {item.type!r} are not MiniGrid's, so that their states cannot be saved")
+    return [item.type, item.color, int(item.encode()[2]), _thing(getattr(item, "contains", None))]
+
+
+def _make(thing: Thing | None) -> Any:
+    """Return MiniGrid's object of a cell."""
+    from minigrid.core import world_object
+
+    if thing is None:
+        return None
+    kind, color, state, contents = thing
+    if kind == "door":
+        return world_object.Door(color, is_open=state == OPEN, is_locked=state == LOCKED)
+    if kind == "box":
+        return world_object.Box(color, _make(contents))
+    made = {"wall": world_object.Wall, "floor": world_object.Floor, "key": world_object.Key}
+    made |= {"ball": world_object.Ball, "goal": world_object.Goal}
+    return world_object.Lava() if kind == "lava" else made[kind](color)
+
+
+def _read(state: bytes) -> dict[str, Any]:
+    """Return the content of a state. Raises WorldError for damaged ones."""
+    try:
+        read = json.loads(state)
+        width, height = read["size"]
+        x, y, direction = read["player"]
+        things = [thing for thing in [*read["cells"], read["carried"]] if thing is not None]
+        if not (
+            len(read["cells"]) == width * height
+            and 0 <= x < width
+            and 0 <= y < height
+            and direction in range(4)
+            and all(_is_thing(thing) for thing in things)
+        ):
+            raise ValueError
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise WorldError(f"{bytes(state[:40])!r}... is not a state of MiniGrid") from error
+    return read
+
+
+def _is_thing(thing: Any) -> bool:
+    kind, color, state, contents = thing
+    known = (kind, color) in TYPES.values() and state in (OPEN, CLOSED, LOCKED)
+    return known and (contents is None or _is_thing(contents))
+
+
+def _write(read: Mapping[str, Any]) -> bytes:
+    return json.dumps(read, separators=(",", ":")).encode()
+
+
+def _things(read: Mapping[str, Any]) -> Iterator[tuple[Thing, Place | None]]:
+    """Yield the objects with their cells, and the carried one with None."""
+    width = read["size"][0]
+    for index, thing in enumerate(read["cells"]):
+        if thing is not None:
+            yield thing, (index % width, index // width)
+    if read["carried"] is not None:
+        yield read["carried"], None
+
+
+def _take(read: dict[str, Any], item: WorldObject) -> Thing:
+    """Remove an object from the content of a state, and return it."""
+    place, thing, index = item.handle, None, 0
+    if place is None:
+        thing = read["carried"]
+    elif 0 <= (index := place[1] * read["size"][0] + place[0]) < len(read["cells"]):
+        thing = read["cells"][index]
+    if thing is None or type_name(thing) != item.type:
+        raise WorldError(f"the state has no {item.type} at {item.box}: pass objects of the same state")
+    if place is None:
+        read["carried"] = None
+    else:
+        read["cells"][index] = None
+    return thing
+
+
+def _put(read: dict[str, Any], thing: Thing, at: Position) -> None:
+    width, height = read["size"]
+    x, y = int(at[0] // 1), int(height - 1 - at[1] // 1)
+    if not (0 <= x < width and 0 <= y < height):
+        raise WorldError(f"{tuple(at)!r} is out of the grid of {width} x {height} cells")
+    present = read["cells"][y * width + x]
+    if present is not None:
+        raise WorldError(f"the cell at {tuple(at)!r} has a {type_name(present)}: remove it first")
+    read["cells"][y * width + x] = thing
