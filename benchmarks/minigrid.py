@@ -28,11 +28,11 @@ SETTINGS: dict[str, Any] = {
     "num_envs": 16,
     "num_steps": 128,
     "num_minibatches": 8,
-    "learning_rate": 1e-3,
+    "learning_rate": 4e-4,
     "gamma": 0.99,
     "tensorboard": False,
 }
-AGENTS = {"doorkey": ("DoorKeyPixels-v0", 250_000), "lava": ("LavaRoomPixels-v0", 250_000)}
+AGENTS = {"doorkey": ("DoorKeyPixels-v0", 160_000), "lava": ("LavaRoomPixels-v0", 160_000)}
 """Environment and number of steps of each agent."""
 
 
@@ -55,12 +55,12 @@ class LavaRoom(MiniGridEnv):
         self.mission = "get to the green goal square"
 
 
-def make_door_key(render_mode: str | None = None) -> Any:
+def make_door_key(render_mode: str | None = None, **_: Any) -> Any:
     environment = gymnasium.make("MiniGrid-DoorKey-5x5-v0", render_mode=render_mode)
     return ImgObsWrapper(RGBImgPartialObsWrapper(environment, TILE))
 
 
-def make_lava_room(render_mode: str | None = None) -> Any:
+def make_lava_room(render_mode: str | None = None, **_: Any) -> Any:
     return ImgObsWrapper(RGBImgObsWrapper(LavaRoom(render_mode), TILE))
 
 

@@ -78,7 +78,8 @@ class GymnasiumWorld:
 
         Raises WorldError for an environment without a `StateEditor`.
         """
-        self._open, self._drawing, self._rendering = open_environment, open_environment(False), None
+        self._open, self._drawing = open_environment, open_environment(False)
+        self._rendering: GymnasiumEnvironment | None = None
         (self._environment,) = self._drawing.environments
         self._environment.reset(seed=0)  # some wrappers refuse to work before it
         self._editor = _editor(name, self._environment)
