@@ -17,9 +17,9 @@ from rl_clarity.agents.protocol import Agent, Score
 from rl_clarity.agents.sites import Layer, feature_maps, short_names
 from rl_clarity.analyses.analysis import Subject, SubjectOptions
 from rl_clarity.analyses.attribution import attribute
-from rl_clarity.analyses.attribution.baselines import check_baseline
+from rl_clarity.analyses.attribution.baselines import DEFAULT_BASELINE, check_baseline
 from rl_clarity.analyses.attribution.layers import choose_layers
-from rl_clarity.analyses.attribution.quadrature import RULES
+from rl_clarity.analyses.attribution.quadrature import DEFAULT_RULE, DEFAULT_STEPS, RULES
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.parsing import check_minimum, check_option, find_part
 from rl_clarity.base.registry import OptionRegistries
@@ -69,7 +69,7 @@ class ReductionOptions:
     """Share of the attribution that `count="auto"` covers, on observations that are held out of the fit."""
     held_out: float = 0.1
     """Share of the extra observations that the reduction is not fitted to: its error is measured on them."""
-    fit_steps: int = 5
+    fit_steps: int = DEFAULT_STEPS
     """Points on the path of the attribution that the reduction is fitted to."""
     fit_observations: int | None = 1024
     """Extra observations whose attribution the reduction is fitted to; all of them if None."""
@@ -88,9 +88,9 @@ class ReductionOptions:
 class PathOptions:
     """The path of integrated gradients, for attribution and for what features are fitted to."""
 
-    quadrature: str = "graded-midpoint"
+    quadrature: str = DEFAULT_RULE
     """Quadrature rule of integrated gradients: `graded-midpoint`, `gauss-legendre`, `midpoint` or `riemann`."""
-    baseline: str = "zero-layer"
+    baseline: str = DEFAULT_BASELINE
     """What attribution is measured against: activations of 0 (`zero-layer`), those at an image of zeros
     (`zero-input`) or at the blurred observation (`blur`), their mean over the observations that the reduction is fitted
     to (`mean`), those at the median of these observations (`median`), or those at some of them, one for each point of

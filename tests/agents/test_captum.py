@@ -45,7 +45,7 @@ def test_layer_integrated_gradients(agent: TorchAgent, module: Any, layer: str, 
     actual = attribute(agent, observations, layer, ["value"], baseline="zero-input", **rule)
     assert np.abs(actual.values[0] - expected).max() <= 1e-5 * np.abs(expected).max()
     np.testing.assert_allclose(actual.completeness_error[0], delta.numpy(), atol=1e-5)
-    other = attribute(agent, observations, layer, ["value"], **rule)
+    other = attribute(agent, observations, layer, ["value"], baseline="zero-layer", **rule)
     assert np.abs(other.values[0] - expected).max() > 0.01 * np.abs(expected).max()
 
 

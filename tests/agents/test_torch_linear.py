@@ -244,12 +244,13 @@ def test_prefix_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = TorchAgent(loaded(Nature()), (44, 44, 4), gradient_batch_size=16)
     counts = dict[str, int]()
     observations = np.random.default_rng(0).integers(0, 256, (16, 44, 44, 4), np.uint8)
-    expected = attribute(agent, observations, "network.0", steps=8)
-    attribute(agent, observations, "network.0", steps=8, linear_prefix=True)
+    rule: dict[str, Any] = {"steps": 8, "quadrature": "riemann", "baseline": "zero-layer"}
+    expected = attribute(agent, observations, "network.0", linear_prefix=False, **rule)
+    attribute(agent, observations, "network.0", **rule)
     for name in ("0", "2", "4"):
         part = agent.module.network.get_submodule(name)
         monkeypatch.setattr(part, "_conv_forward", counting(part._conv_forward, name, counts))
-    once = attribute(agent, observations, "network.0", steps=8, linear_prefix=True)
+    once = attribute(agent, observations, "network.0", **rule)
     assert np.abs(once.values - expected.values).max() < 1e-5 * np.abs(expected.values).max()
     assert counts == {"0": 1, "2": 4, "4": 10}  # "2" at both ends, for its gradient, and for scores at zero
 

@@ -16,6 +16,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity.analyses.attribution.baselines import ExpectedBaseline
+from rl_clarity.analyses.attribution.integrated_gradients import ORIGINAL_PATH
 from rl_clarity.analyses.feature_fit import divide_observations
 from rl_clarity.jobs.store import DIRECTORY
 from rl_clarity.pages.results import Results
@@ -442,7 +443,7 @@ def test_the_seed_decides_the_paths(explain: Explain, tmp_path: Path) -> None:
 
 def test_settings_of_the_original(explain: Explain, small_run: SmallRun) -> None:
     results = explain(**rl_clarity.ORIGINAL)
-    attribution = rl_clarity.integrated_gradients(small_run.agent, page_frames(small_run), LAYER)  # 10 steps, riemann
+    attribution = rl_clarity.integrated_gradients(small_run.agent, page_frames(small_run), LAYER, **ORIGINAL_PATH)
     assert_shows(results, attribution, fit_reduction(small_run, steps=10, rule="riemann", nmf_held_out=0))
     with pytest.raises(TypeError):
         rl_clarity.ORIGINAL["attr_policy"] = True  # type: ignore[index]

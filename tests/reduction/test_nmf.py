@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from rl_clarity import formats
 from rl_clarity.analyses.attribution import integrated_gradients
+from rl_clarity.analyses.attribution.integrated_gradients import ORIGINAL_PATH
 from rl_clarity.base.errors import OptionError
 from rl_clarity.reduction import ChannelReduction
 from tests.golden_data import Golden
@@ -23,7 +24,8 @@ fit: Any = ChannelReduction.fit
 @pytest.fixture(scope="module")
 def attribution(golden: Golden) -> np.ndarray:
     agent = formats.load_agent(golden.checkpoint)
-    return integrated_gradients(agent, golden.expected["observations"], str(golden.expected["nmf.layer"]))
+    observations, layer = golden.expected["observations"], str(golden.expected["nmf.layer"])
+    return integrated_gradients(agent, observations, layer, **ORIGINAL_PATH)
 
 
 @pytest.fixture(scope="module")

@@ -43,6 +43,7 @@ class ExpectedBaseline:
 
 
 Baseline: TypeAlias = str | np.ndarray | ExpectedBaseline
+DEFAULT_BASELINE = "zero-layer"
 OBSERVED_BASELINES = ("mean", "median", "expected")
 """Baselines that depend on other observations than the explained one."""
 BASELINES = ("zero-layer", "zero-input", "blur", *OBSERVED_BASELINES)

@@ -10,6 +10,7 @@ from typing import Literal, TypeVar
 import numpy as np
 
 from rl_clarity.analyses.analysis import Subject
+from rl_clarity.analyses.attribution.quadrature import DEFAULT_STEPS
 from rl_clarity.analyses.features import finished_layer
 from rl_clarity.analyses.layers import PageLayer, PathOptions
 from rl_clarity.base.parsing import check_minimum, hidden
@@ -29,7 +30,7 @@ Name = TypeVar("Name", bound=str)
 class AttributionOptions(PathOptions):
     """Attribution to layers."""
 
-    steps: int = 5
+    steps: int = DEFAULT_STEPS
     """Points on the path of integrated gradients."""
     max_paths: int | None = None
     """Average over this many paths in the reduced channels; None uses the straight path alone."""

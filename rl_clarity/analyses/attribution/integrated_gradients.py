@@ -8,18 +8,25 @@ completeness error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import types
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent, Score, State, Tail
-from rl_clarity.analyses.attribution.baselines import Baseline, ExpectedBaseline, layer_baseline
+from rl_clarity.analyses.attribution.baselines import DEFAULT_BASELINE, Baseline, ExpectedBaseline, layer_baseline
+from rl_clarity.analyses.attribution.quadrature import DEFAULT_RULE, DEFAULT_STEPS
 from rl_clarity.analyses.attribution.quadrature import quadrature as quadrature_rule
 from rl_clarity.base.renamed import RenamedAttribute
 from rl_clarity.base.threads import in_threads
 
+ORIGINAL_PATH: Mapping[str, Any] = types.MappingProxyType(
+    {"steps": 10, "quadrature": "riemann", "baseline": "zero-layer", "linear_prefix": False}
+)
+"""Arguments of `integrated_gradients` with which it computes what understanding-rl-vision does."""
 PREFIX_COST = 3
 """Evaluations of the network that computing its linear prefix once costs about as much as."""
 
@@ -54,13 +61,13 @@ def attribute(
     layer: str,
     outputs: Sequence[Score] = ("value",),
     *,
-    steps: int = 10,
-    quadrature: str = "riemann",
+    steps: int = DEFAULT_STEPS,
+    quadrature: str = DEFAULT_RULE,
     state: State = None,
-    baseline: Baseline = "zero-layer",
+    baseline: Baseline = DEFAULT_BASELINE,
     baseline_observations: np.ndarray | None = None,
     seed: int = 0,
-    linear_prefix: bool = False,
+    linear_prefix: bool = True,
 ) -> Attribution:
     """Return integrated gradients of several scores, which share forward passes; see `integrated_gradients`."""
     agent = require(agent, "tails", for_="integrated gradients")
@@ -121,25 +128,27 @@ def integrated_gradients(
     observations: np.ndarray,
     layer: str,
     output: Score = "value",
-    steps: int = 10,
-    quadrature: str = "riemann",
+    steps: int = DEFAULT_STEPS,
+    quadrature: str = DEFAULT_RULE,
     state: State = None,
-    baseline: Baseline = "zero-layer",
-    linear_prefix: bool = False,
+    baseline: Baseline = DEFAULT_BASELINE,
+    linear_prefix: bool = True,
     *,
     baseline_observations: np.ndarray | None = None,
     seed: int = 0,
 ) -> np.ndarray:
     """Return the attribution (B, h, w, c) of one score to a layer.
 
+    Defaults are those of pages. `ORIGINAL_PATH` are those of understanding-rl-vision.
+
     Args:
         observations: (B, H, W, C) uint8, or other numbers from 0 to 255
         layer: a name from `select_layers`, or of any other site of the agent
         output: "value", an action's index (its logit), a sequence of indices (the sum of their logits), or weights by
             "value" or index (a linear combination)
-        steps: number of points on the path; 1 with `riemann` is gradient x activation
-        quadrature: "riemann" (the right Riemann sum of the original program), "midpoint", "graded-midpoint" or
-            "gauss-legendre"
+        steps: number of points on the path; 1 with "riemann" and "zero-layer" is gradient x activation
+        quadrature: "graded-midpoint", "midpoint", "gauss-legendre", or "riemann", the right Riemann sum of
+            understanding-rl-vision
         state: the state of a recurrent agent before the observations, held fixed; its initial state if None
         baseline: the beginning of the path: "zero-layer", activations of 0; "zero-input", the activations at an image
             of zeros; "blur", those at the blurred observation; "median", those at the median of each pixel; "mean", the

@@ -12,6 +12,8 @@ from rl_clarity.base.registry import Registry
 
 Rule = Callable[[int], tuple[np.ndarray, np.ndarray]]
 
+DEFAULT_RULE = "graded-midpoint"
+DEFAULT_STEPS = 5
 GRADING = 1.75
 """Exponent that moves the points of `graded_midpoint` toward 0. Values from 1.5 to 2 have about the same error."""
 

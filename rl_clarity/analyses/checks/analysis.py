@@ -14,7 +14,7 @@ import numpy as np
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.agents.sites import short_names
 from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
-from rl_clarity.analyses.attribution.baselines import check_baseline
+from rl_clarity.analyses.attribution.baselines import DEFAULT_BASELINE, check_baseline
 from rl_clarity.analyses.attribution.deletion import STEPS, deletion_area, random_maps
 from rl_clarity.analyses.checks.methods import (
     RANDOMIZED_FRAMES,
@@ -72,7 +72,7 @@ class ChecksOptions:
     "integrated_gradients LAYER"; by default all of them, with every layer."""
     output: str = "policy"
     """Explained output: policy (all logits, or all action values), value, or greedy."""
-    baseline: str = "zero-layer"
+    baseline: str = DEFAULT_BASELINE
     """What integrated gradients of layers are measured against: `zero-layer`, `zero-input`, `blur`, or the `mean`,
     `median` or `expected` of the checked frames."""
 

@@ -23,7 +23,7 @@ import numpy as np
 from rl_clarity.agents.batched import BatchedAgent
 from rl_clarity.agents.capabilities import has, require
 from rl_clarity.agents.protocol import Agent, State
-from rl_clarity.analyses.attribution.baselines import OBSERVED_BASELINES, check_baseline
+from rl_clarity.analyses.attribution.baselines import DEFAULT_BASELINE, OBSERVED_BASELINES, check_baseline
 from rl_clarity.analyses.attribution.deletion import compare_orders
 from rl_clarity.analyses.attribution.integrated_gradients import Attribution, attribute
 from rl_clarity.analyses.attribution.layers import choose_layers
@@ -75,7 +75,7 @@ def sanity_checks(
     frames: int = 64,
     seed: int = 0,
     output: SaliencyOutput = "policy",
-    baseline: str = "zero-layer",
+    baseline: str = DEFAULT_BASELINE,
 ) -> SanityReport:
     """Check saliency methods on frames of an agent's play.
 
@@ -145,14 +145,14 @@ def check_method(
 
 
 def find_method(
-    agent: Agent, name: str, baseline: str = "zero-layer", observations: np.ndarray | None = None
+    agent: Agent, name: str, baseline: str = DEFAULT_BASELINE, observations: np.ndarray | None = None
 ) -> SaliencyMethod:
     """Return a method by a name that `chosen_methods` accepts; see `layer_methods`."""
     return layer_methods(agent, baseline, observations).get(name) or METHODS.get(name)
 
 
 def layer_methods(
-    agent: Agent, baseline: str = "zero-layer", observations: np.ndarray | None = None
+    agent: Agent, baseline: str = DEFAULT_BASELINE, observations: np.ndarray | None = None
 ) -> dict[str, SaliencyMethod]:
     """Return integrated gradients of each layer as saliency methods. Pages show them as attribution.
 

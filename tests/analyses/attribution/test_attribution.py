@@ -40,7 +40,9 @@ def observations(golden: Golden) -> np.ndarray:
 def test_completeness_error_vanishes_as_steps_increase(agent: Any, observations: np.ndarray, output: Any) -> None:
     layer = select_layers(agent, bottleneck_only=False)[-2]
     gaps = [
-        np.abs(attribute(agent, observations, layer, (output,), steps=steps).completeness_error).max()
+        np.abs(
+            attribute(agent, observations, layer, (output,), steps=steps, quadrature="riemann").completeness_error
+        ).max()
         for steps in (2, 16, 128)
     ]
     scale = np.abs(attribute(agent, observations, layer, (output,), steps=1).scores).max()
@@ -206,11 +208,12 @@ def test_weights_sum_to_one_and_points_lie_on_the_path(rule: str, steps: Any) ->
 def test_custom_rules_are_used_and_change_cache_keys() -> None:
     observations = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3), np.uint8)
     agent, sources = TinyAgent(), [RULES.source("riemann")]
-    expected = integrated_gradients(agent, observations, "1a", steps=1)
+    expected = integrated_gradients(agent, observations, "1a", steps=1, quadrature="riemann")
     for factor in (1.0, 2.0):
         try:
             RULES.register("riemann", functools.partial(constant_rule, factor))
-            assert np.allclose(integrated_gradients(agent, observations, "1a"), factor * expected)
+            found = integrated_gradients(agent, observations, "1a", quadrature="riemann")
+            assert np.allclose(found, factor * expected)
             sources.append(RULES.source("riemann"))
         finally:
             RULES.unregister("riemann")

@@ -9,6 +9,7 @@ import pytest
 
 from rl_clarity import formats
 from rl_clarity.analyses.attribution import input_gradients, integrated_gradients, multi_path_attribution, select_layers
+from rl_clarity.analyses.attribution.integrated_gradients import ORIGINAL_PATH
 from rl_clarity.pages.options import ORIGINAL
 from rl_clarity.reduction import ChannelReduction
 from tests.golden_data import Golden
@@ -38,14 +39,14 @@ def test_integrated_gradients(golden: Golden, agent: Any, key: str, output: Any)
     for layer in golden_layers(golden):
         expected = golden.expected[f"{layer}.{key}"]
         observations = golden.expected["observations"][: len(expected)]
-        assert_close(integrated_gradients(agent, observations, layer, output), expected)
+        assert_close(integrated_gradients(agent, observations, layer, output, **ORIGINAL_PATH), expected)
 
 
 def test_one_step_is_gradient_times_activation(golden: Golden, agent: Any) -> None:
     for layer in golden_layers(golden):
         expected = golden.expected[f"{layer}.grad_times_act_value"]
         observations = golden.expected["observations"][: len(expected)]
-        assert_close(integrated_gradients(agent, observations, layer, steps=1), expected)
+        assert_close(integrated_gradients(agent, observations, layer, **{**ORIGINAL_PATH, "steps": 1}), expected)
 
 
 def test_activations(golden: Golden, agent: Any) -> None:
