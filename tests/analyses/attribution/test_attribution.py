@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 from typing import Any
 
 import numpy as np
@@ -20,10 +21,12 @@ from rl_clarity.analyses.attribution import (
     select_layers,
 )
 from rl_clarity.analyses.attribution.quadrature import RULES, quadrature
+from rl_clarity.analyses.checks.analysis import ChecksOptions
 from rl_clarity.base.errors import OptionError
 from rl_clarity.reduction import ChannelReduction
 from tests.fakes import TinyAgent
 from tests.golden_data import Golden
+from tests.page_options import page_options
 
 
 @pytest.fixture(scope="module")
@@ -190,6 +193,15 @@ def test_networks_without_relus_offer_other_activations() -> None:
     assert select_layers(Elus(), op_is_one_of=["relu", "conv2d"]) == ["1a", "2a"]
     with pytest.raises(OptionError, match="tanh"):
         select_layers(Elus(), op_is_one_of=["tanh"])
+
+
+@pytest.mark.parametrize("function", [attribute, integrated_gradients])
+def test_defaults_are_those_of_pages(function: Any) -> None:
+    parameters, options = inspect.signature(function).parameters, page_options()
+    for name in ("steps", "quadrature", "baseline", "linear_prefix"):
+        assert parameters[name].default == getattr(options.attribution, name)
+    assert parameters["steps"].default == options.features.fit_steps
+    assert parameters["baseline"].default == ChecksOptions().baseline
 
 
 def constant_rule(factor: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
