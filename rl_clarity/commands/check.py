@@ -9,7 +9,7 @@ from typing import Any, Literal, overload
 
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.checks.analysis import ChecksOptions
-from rl_clarity.analyses.checks.report import MethodReport, SanityReport
+from rl_clarity.analyses.checks.report import SanityReport
 from rl_clarity.base.parsing import parse
 from rl_clarity.commands.run import choose_value, explain
 from rl_clarity.jobs.forecast import Forecast
@@ -109,7 +109,5 @@ def check(
     )
     if isinstance(page, Forecast):
         return page
-    report = page.results().section("checks")["report"]
-    return CheckReport(
-        report["output"], report["frames"], [MethodReport.from_dict(one) for one in report["methods"]], page
-    )
+    report: CheckReport = CheckReport.from_dict(page.results().section("checks")["report"], page=page)
+    return report

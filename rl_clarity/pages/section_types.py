@@ -383,6 +383,12 @@ class ChecksSection(TypedDict):
     report: Mapping[str, object]
 
 
+class CheckEffects(TypedDict):
+    caption: NotRequired[str]
+    columns: Sequence[Column]
+    rows: Sequence[Mapping[str, object]]
+
+
 class PanelImage(TypedDict):
     image: str
     label: str
@@ -597,6 +603,7 @@ SECTION_TYPES: Mapping[str, type] = {
     "state_map": StateMapSection,
     "training": TrainingSection,
     "checks": ChecksSection,
+    "check_effects": CheckEffects,
     "check_maps": CheckMaps,
     "check_deletion": CheckDeletion,
     "check_insertion": CheckInsertion,

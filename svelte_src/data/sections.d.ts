@@ -566,6 +566,15 @@ export interface ChecksSection {
   report: Record<string, unknown>;
 }
 
+/** How well methods, and controls, predict the measured effects of objects; without rows if these are not known. */
+export interface CheckEffects {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  columns: Column[];
+  /** Values by the column's key; a row with `trajectory` and `frame` links to the step. */
+  rows: Record<string, unknown>[];
+}
+
 /** An image of the generic panel `images`. Clicking it goes to its step. */
 export interface PanelImage {
   image: string;
@@ -1031,6 +1040,7 @@ export type Section =
   | SectionOf<"state_map", StateMapSection>
   | SectionOf<"training", TrainingSection>
   | SectionOf<"checks", ChecksSection>
+  | SectionOf<"check_effects", CheckEffects>
   | SectionOf<"check_maps", CheckMaps>
   | SectionOf<"check_deletion", CheckDeletion>
   | SectionOf<"check_insertion", CheckInsertion>

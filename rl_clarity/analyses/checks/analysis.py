@@ -5,9 +5,9 @@ task.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from rl_clarity.agents.sites import short_names
 from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
 from rl_clarity.analyses.attribution.baselines import DEFAULT_BASELINE, check_baseline
 from rl_clarity.analyses.attribution.deletion import STEPS, deletion_area, random_maps
+from rl_clarity.analyses.checks.effects import EffectChecks, pack_effects, unpack_effects
 from rl_clarity.analyses.checks.methods import (
     RANDOMIZED_FRAMES,
     check_method,
@@ -24,9 +25,15 @@ from rl_clarity.analyses.checks.methods import (
     find_method,
     randomized_layers,
 )
-from rl_clarity.analyses.checks.report import MethodReport, SanityReport
+from rl_clarity.analyses.checks.report import (
+    CONTROL_LABELS,
+    EFFECT_OUTPUTS,
+    MethodReport,
+    SanityReport,
+    interval_text,
+)
 from rl_clarity.analyses.saliency import METHODS
-from rl_clarity.base.errors import OptionError
+from rl_clarity.base.errors import ClarityError, OptionError
 from rl_clarity.base.keys import JsonObject, as_json, to_plain
 from rl_clarity.base.parsing import check_minimum
 from rl_clarity.base.registry import OptionRegistries
@@ -36,8 +43,14 @@ from rl_clarity.pages.files import slugs
 from rl_clarity.pages.images import to_bytes
 from rl_clarity.pages.schema import read
 from rl_clarity.pages.sections import Bar, BarsSection, Column, ImagesSection, PanelImage, TableSection
+from rl_clarity.recordings.object_effects import ObjectEffects, object_effects
 
 REPORT = "checks/report.json"
+EFFECTS = "checks/effects.npz"
+EFFECT_STEPS = 4
+"""Number of steps of each episode in which effects of objects are measured."""
+NOT_KNOWN = "Not known for this agent"
+EFFECT_MEASURES = {"correlation": "correlation", "signs": "right signs", "magnitudes": "rank correlation"}
 STAGES = 4
 """Number of randomized networks whose maps are shown, evenly chosen from the layers."""
 EXAMPLES = 2
@@ -51,6 +64,12 @@ CAPTIONS = {
     "checks": "A map that stays the same when the weights of the network are random does not show what the network "
     "learned (Adebayo et al., 2018). Pixels that matter, blurred first, change the output faster than pixels in a "
     "random order (Petsiuk et al., 2018).",
+    "check_effects": "Objects that the agent sees were removed from the states of its environment, one at a time, and "
+    "the change of its outputs measured ({count} objects in {episodes} episodes). A method predicts this change by the "
+    "sum of its map over the object's box: correlation with the true changes, share of right signs among changes of "
+    "more than 5 % of the output's range ({large}), and rank correlation of magnitudes, each with a 95 % bootstrap "
+    "interval over episodes. Maps without a sign, and controls, which know nothing of the agent, get the sign of most "
+    "changes. A method that does not beat the controls says nothing about effects.",
     "check_maps": "The frame, the map of the trained network, and maps of the network whose layers are random from the "
     "outputs down to the one that is named, with their mean rank correlation with the trained network's maps.",
     "check_deletion": "Pixels are blurred, those with the largest saliency first. Area under the change of the output, "
@@ -94,6 +113,14 @@ class ChecksSection(TableSection):
 
 
 @dataclass(frozen=True)
+class CheckEffects(TableSection):
+    """How well methods, and controls, predict the measured effects of objects; without rows if these are not known."""
+
+    kind = "check_effects"
+    title = "Explanations and measured effects"
+
+
+@dataclass(frozen=True)
 class CheckMaps(ImagesSection):
     """Example maps of the trained network and of networks with random layers."""
 
@@ -117,11 +144,14 @@ class CheckInsertion(BarsSection):
     title = "Insertion of pixels"
 
 
-class ChecksAnalysis(Analysis[ChecksOptions, ChecksSection | CheckMaps | CheckDeletion | CheckInsertion]):
+_Sections: TypeAlias = ChecksSection | CheckEffects | CheckMaps | CheckDeletion | CheckInsertion
+
+
+class ChecksAnalysis(Analysis[ChecksOptions, _Sections]):
     """Shows the results of the checks in words, images and numbers, and writes `checks/report.json`."""
 
     kind = "checks"
-    version = 2
+    version = 3
 
     def check(self, agent: Agent, options: ChecksOptions, page: SubjectOptions) -> None:
         chosen_methods(agent, options.methods, options.frames)
@@ -132,12 +162,21 @@ class ChecksAnalysis(Analysis[ChecksOptions, ChecksSection | CheckMaps | CheckDe
     def tasks(self, subject: Subject, options: ChecksOptions) -> Iterable[Task]:
         names = chosen_methods(subject.agent, options.methods, options.frames)
         seed = subject.options.seed
+        effects = self.task_name("effects")
+        yield self.task(
+            subject,
+            effects,
+            partial(_measure_effects, subject, options),
+            [seed, options.frames],
+            pieces=partial(_effect_pieces, options),
+        )
         for name, slug in zip(names, slugs(names), strict=True):
             yield self.task(
                 subject,
                 self.task_name("method", slug),
                 partial(_check, subject, options, name, slug),
                 [name, seed, METHODS.source(name) if name in METHODS else ""],
+                after=(effects,),
                 pieces=partial(_pieces, options, name),
             )
         yield self.task(
@@ -146,13 +185,11 @@ class ChecksAnalysis(Analysis[ChecksOptions, ChecksSection | CheckMaps | CheckDe
             partial(_write_report, subject, options),
             seed,
             size=0.01,
-            after=(self.task_name("method", ""),),
+            after=(effects, self.task_name("method", "")),
             pieces=lambda sample, batch: (),  # the task takes no time
         )
 
-    def sections(
-        self, subject: Subject, options: ChecksOptions, results: Results
-    ) -> Iterable[ChecksSection | CheckMaps | CheckDeletion | CheckInsertion]:
+    def sections(self, subject: Subject, options: ChecksOptions, results: Results) -> Iterable[_Sections]:
         report, methods = _report(options, results), _methods(results)
         columns = {
             "method": "method",
@@ -168,6 +205,7 @@ class ChecksAnalysis(Analysis[ChecksOptions, ChecksSection | CheckMaps | CheckDe
             report.to_dict(),
             caption=CAPTIONS[ChecksSection.kind],
         )
+        yield _effects_section(report)
         images = [read(PanelImage, image, "image") for facts in methods for image in facts["images"]]
         yield CheckMaps(images, methods[0]["columns"], caption=CAPTIONS[CheckMaps.kind])
         deletion = {method.label: method.deletion for method in report.methods}
@@ -186,11 +224,37 @@ def _bars(measures: Mapping[str, Mapping[str, Interval]]) -> list[Bar]:
     ]
 
 
+def _measure_effects(subject: Subject, options: ChecksOptions, work: Work) -> TaskResult:
+    """Measure effects of objects in play of the agent, where its environment can be edited, and compare controls."""
+    seed = subject.options.seed
+    try:
+        effects = _effects(subject, options)
+    except ClarityError as error:
+        return TaskResult({"unknown": str(error)})
+    checks = EffectChecks.measured(subject.agent, effects)
+    controls = {
+        name: {output: agreement.to_dict() for output, agreement in outputs.items()}
+        for name, outputs in checks.controls(seed).items()
+    }
+    subject.files.write_file(EFFECTS, pack_effects(effects))
+    return TaskResult({"unknown": "", "controls": controls}, [EFFECTS])
+
+
+def _effects(subject: Subject, options: ChecksOptions, episodes: int | None = None) -> ObjectEffects:
+    episodes = max(2, options.frames // EFFECT_STEPS) if episodes is None else episodes
+    seed, metadata = subject.options.seed, subject.metadata
+    return object_effects(subject.agent, episodes=episodes, steps=EFFECT_STEPS, seed=seed, metadata=metadata)
+
+
 def _check(subject: Subject, options: ChecksOptions, name: str, slug: str, work: Work) -> TaskResult:
     """Check a method, and write images of its maps."""
     frames = choose_frames(subject.trajectories, options.frames)
     settings = (options.output, subject.options.seed, options.baseline)
     report, maps = check_method(subject.agent, name, frames, *settings, work.report)
+    if not work.results[ChecksAnalysis.task_name("effects")]["unknown"]:
+        checks = EffectChecks.measured(subject.agent, unpack_effects(subject.files.read_file(EFFECTS)))
+        method = find_method(subject.agent, name, options.baseline, frames.observations)
+        report = replace(report, effects=checks.method(method, subject.options.seed))
     stages = np.unique(np.linspace(0, len(report.randomization), STAGES + 1).round().astype(int))
     shown = frames[frames.spread]
     layers = [name.replace("/", ".") for name in short_names([stage.layer for stage in report.randomization])]
@@ -230,8 +294,32 @@ def _methods(results: Results) -> list[JsonObject]:
 
 
 def _report(options: ChecksOptions, results: Results) -> SanityReport:
-    methods = _methods(results)
-    return SanityReport(options.output, methods[0]["frames"], [MethodReport.from_dict(facts) for facts in methods])
+    methods, effects = _methods(results), results[ChecksAnalysis.task_name("effects")]
+    facts = {"controls": effects.get("controls", {}), "effects_unknown": effects["unknown"]}
+    return SanityReport.from_dict(
+        {"output": options.output, "frames": methods[0]["frames"], "methods": methods, **facts}
+    )
+
+
+def _effects_section(report: SanityReport) -> CheckEffects:
+    """Return the table of methods and controls by what they predict; the best method in each column is marked."""
+    if report.effects_unknown:
+        return CheckEffects([Column("method", "method")], [], caption=f"{NOT_KNOWN}: {report.effects_unknown}")
+    rows = {method.label: method.effects for method in report.methods}
+    controls = {f"control: {CONTROL_LABELS[name]}": outputs for name, outputs in report.controls.items()}
+    columns, table = [Column("method", "method")], [{"method": label} for label in (*rows, *controls)]
+    first = next(iter(next(iter(report.controls.values())).values()))
+    for output in next(iter(report.controls.values())):
+        for name, label in EFFECT_MEASURES.items():
+            key = f"{output}_{name}"
+            columns.append(Column(key, f"{EFFECT_OUTPUTS[output]}: {label}"))
+            estimates = [getattr(outputs[output], name) for outputs in (*rows.values(), *controls.values())]
+            best = max((one.value for one in estimates[: len(rows)] if not np.isnan(one.value)), default=np.nan)
+            for row, estimate in zip(table, estimates, strict=True):
+                mark = ", best" if estimate.value == best and row["method"] in rows else ""
+                row[key] = (interval_text(estimate) or "–") + mark
+    caption = CAPTIONS[CheckEffects.kind].format(count=first.count, episodes=first.episodes, large=first.large)
+    return CheckEffects(columns, table, caption=caption)
 
 
 def _row(method: MethodReport) -> dict[str, object]:
@@ -255,7 +343,16 @@ def _pieces(options: ChecksOptions, name: str, sample: Subject, batch: int) -> I
     stages = len(randomized_layers(agent))
     method = find_method(agent, name, options.baseline, observations)
     explain = partial(method.values, agent, observations, [options.output], state)
-    yield Piece(explain, (options.frames + stages * min(RANDOMIZED_FRAMES, options.frames)) / count, explain)
+    yield Piece(explain, (2 * options.frames + stages * min(RANDOMIZED_FRAMES, options.frames)) / count, explain)
     order = random_maps(observations.shape[:3], np.random.default_rng(0))
     blur = partial(deletion_area, agent, observations, order, options.output, steps=STEPS, state=state)
     yield Piece(blur, ORDERS * options.frames / count, blur)
+
+
+def _effect_pieces(options: ChecksOptions, sample: Subject, batch: int) -> Iterable[Piece]:
+    """The effects in a single episode, unless they are not known."""
+    try:
+        _effects(sample, options, 1)
+    except ClarityError:
+        return
+    yield Piece(partial(_effects, sample, options, 1), max(2, options.frames // EFFECT_STEPS))

@@ -13,9 +13,11 @@ output?
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, cast
 
 import numpy as np
@@ -204,7 +206,7 @@ def randomized_layers(agent: Agent) -> dict[str, list[str]]:
     return dict(reversed(layers.items()))
 
 
-def _randomized(agent: Agent, seed: int) -> Iterator[tuple[str, Agent]]:
+def _randomized(agent: Agent, seed: int) -> Generator[tuple[str, Agent]]:
     """Yield the agent after randomizing each further layer of its parameters, from the outputs down.
 
     Each parameter is drawn from a normal distribution with its trained mean and standard deviation, so activations keep
@@ -222,6 +224,19 @@ def _randomized(agent: Agent, seed: int) -> Iterator[tuple[str, Agent]]:
                 randomized[name] = rng.normal(array.mean(), array.std(), array.shape).astype(array.dtype)
         with settable.other_parameters(randomized) as other:
             yield layer, other
+
+
+@contextmanager
+def all_randomized(agent: Agent, seed: int) -> Iterator[Agent]:
+    """Provide the agent with all its parameters random. Raises OptionError if they cannot be set."""
+    count = len(randomized_layers(agent))
+    if not count:
+        raise OptionError("the parameters of this agent cannot be set")
+    stages = _randomized(agent, seed)
+    try:
+        yield next(islice(stages, count - 1, None))[1]
+    finally:
+        stages.close()
 
 
 def _agreement(trained: np.ndarray, other: np.ndarray) -> tuple[float, float]:

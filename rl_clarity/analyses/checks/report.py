@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
 
+import numpy as np
+
+from rl_clarity.analyses.objects.agreement import CONTROLS, Agreement, Estimate
 from rl_clarity.analyses.saliency import METHODS
 from rl_clarity.base.keys import JsonObject
 from rl_clarity.base.statistics import Interval
@@ -14,6 +17,35 @@ CHANGED = 0.5
 """Rank correlation with the trained agent's maps below which maps count as dependent on the parameters."""
 COMPLETE = 0.1
 """Completeness error, as a share of the output's difference from its baseline, above which it is pointed out."""
+
+
+EFFECT_OUTPUTS = {"value": "value", "greedy": "best action"}
+"""Outputs whose measured changes are compared with maps, with their labels."""
+RANDOM_WEIGHTS = "random_weights"
+CONTROL_LABELS = {**CONTROLS, RANDOM_WEIGHTS: "random weights"}
+"""Controls that are compared with measured effects, with their labels."""
+
+
+def interval_text(estimate: Estimate) -> str:
+    """Return an estimate with its interval as text; empty if it is not known."""
+    if np.isnan(estimate.value):
+        return ""
+    bounds = "" if np.isnan(estimate.low) else f" ({estimate.low:.2f} to {estimate.high:.2f})"
+    return f"{estimate.value:.2f}{bounds}"
+
+
+def effects_text(output: str, agreement: Agreement) -> str:
+    """Return a statement about how well effects on an output are predicted."""
+    signs, correlation = interval_text(agreement.signs), interval_text(agreement.correlation) or "not known"
+    return (
+        f"{EFFECT_OUTPUTS[output]}: correlation {correlation} with the measured effects of {agreement.count} objects"
+        + (f"; the right sign for {signs} of {agreement.large} large effects" if signs else "")
+    )
+
+
+def _agreements(values: JsonObject) -> dict[str, Agreement]:
+    """Return agreements by output, in the order of outputs, for JSON values."""
+    return {output: Agreement.from_dict(values[output]) for output in EFFECT_OUTPUTS if output in values}
 
 
 @dataclass(frozen=True)
@@ -40,6 +72,9 @@ class MethodReport:
     completeness: float | None
     """Mean |completeness error| relative to the mean |difference from the baseline|, or None for methods without a
     path."""
+    effects: Mapping[str, Agreement] = field(default_factory=dict, kw_only=True)
+    """How well its maps predict the measured effects of objects on the outputs `value` and `greedy` (the best action);
+    empty where effects are not known."""
 
     @property
     def label(self) -> str:
@@ -95,7 +130,8 @@ class MethodReport:
     def to_dict(self) -> dict[str, object]:
         """Return the report as JSON values."""
         marks = {"depends_on_parameters": self.depends_on_parameters, "beats_random": self.beats_random}
-        return {**asdict(self), **marks}
+        effects = {output: agreement.to_dict() for output, agreement in self.effects.items()}
+        return {**asdict(self), **marks, "effects": effects}
 
     @classmethod
     def from_dict(cls, values: JsonObject) -> MethodReport:
@@ -104,7 +140,8 @@ class MethodReport:
             {key: Interval(**one) for key, one in values[name].items()} for name in ("deletion", "insertion")
         )
         stages = [Randomization(**stage) for stage in values["randomization"]]
-        return cls(values["method"], stages, deletion, insertion, values["completeness"])
+        effects = _agreements(values["effects"])
+        return cls(values["method"], stages, deletion, insertion, values["completeness"], effects=effects)
 
 
 @dataclass(frozen=True)
@@ -114,10 +151,40 @@ class SanityReport:
     output: Any
     frames: int
     methods: Sequence[MethodReport]
+    controls: Mapping[str, Mapping[str, Agreement]] = field(default_factory=dict, kw_only=True)
+    """How well predictions that know nothing of the agent predict the measured effects of objects, by control and by
+    output; empty where effects are not known."""
+    effects_unknown: str = field(default="", kw_only=True)
+    """Why effects of objects are not known for this agent; empty if they are."""
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as JSON values."""
-        return {"output": self.output, "frames": self.frames, "methods": [one.to_dict() for one in self.methods]}
+        controls = {
+            name: {output: agreement.to_dict() for output, agreement in outputs.items()}
+            for name, outputs in self.controls.items()
+        }
+        return {
+            "output": self.output,
+            "frames": self.frames,
+            "methods": [one.to_dict() for one in self.methods],
+            "controls": controls,
+            "effects_unknown": self.effects_unknown,
+        }
+
+    @classmethod
+    def from_dict(cls, values: JsonObject, **more: Any) -> Self:
+        """Return the report for values that `to_dict` returned; `more` are further fields of a subclass."""
+        found = values["controls"]
+        controls = {name: _agreements(found[name]) for name in CONTROL_LABELS if name in found}
+        methods = [MethodReport.from_dict(one) for one in values["methods"]]
+        return cls(
+            values["output"],
+            values["frames"],
+            methods,
+            controls=controls,
+            effects_unknown=values["effects_unknown"],
+            **more,
+        )
 
     def __str__(self) -> str:
         lines = [f"saliency methods: {len(self.methods)}, checked on {self.frames} frames; output: {self.output}"]
@@ -125,4 +192,12 @@ class SanityReport:
             lines += [f"{one.label}:", f"  {one.weights_text}", f"  {one.deletion_text}"]
             if one.completeness is not None:
                 lines.append(f"  {one.completeness_text}")
+            lines += [f"  {effects_text(output, agreement)}" for output, agreement in one.effects.items()]
+        lines += [
+            f"control, {CONTROL_LABELS[name]}: {effects_text(output, agreement)}"
+            for name, outputs in self.controls.items()
+            for output, agreement in outputs.items()
+        ]
+        if self.effects_unknown:
+            lines.append(f"whether these maps predict effects of objects is {self.effects_unknown}")
         return "\n".join(lines)

@@ -16,6 +16,7 @@ import numpy as np
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.analyses.attribution.saliency import head_columns
 from rl_clarity.base.errors import OptionError
+from rl_clarity.base.keys import JsonObject, to_plain
 from rl_clarity.base.statistics import LEVEL, RESAMPLES
 from rl_clarity.recordings.object_effects import ObjectEffects
 
@@ -65,9 +66,14 @@ class Agreement(TypeAgreement):
     """Magnitude of an effect, in the output's unit, above which signs are compared."""
     by_type: Mapping[str, TypeAgreement]
 
+    def to_dict(self) -> JsonObject:
+        """Return the agreement as JSON values, with None for what is not known."""
+        plain: JsonObject = to_plain(self, finite=True)
+        return plain
+
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Agreement:
-        """Return the agreement for the JSON values of `dataclasses.asdict`."""
+    def from_dict(cls, values: JsonObject) -> Agreement:
+        """Return the agreement for values that `to_dict` returned."""
         types = {name: TypeAgreement(**_estimates(one)) for name, one in values["by_type"].items()}
         return cls(**{**_estimates(values), "by_type": types})
 
@@ -114,6 +120,17 @@ class EffectSample:
         threshold = SHARE_OF_RANGE * float(np.ptp(outputs))
         return cls(effects, np.asarray(change, np.float64), threshold, observations, state, step)
 
+    @property
+    def usual_sign(self) -> float:
+        """Return the sign, 1 or -1, of most effects above the threshold, which predictions without a sign get."""
+        large = self.change[np.abs(self.change) > self.threshold]
+        return -1.0 if (large < 0).sum() > len(large) / 2 else 1.0
+
+    def predictions(self, maps: np.ndarray) -> np.ndarray:
+        """Return the sums (N,) of maps (M, h, w); those of maps that are nowhere negative get the usual sign."""
+        sums = self.sums(maps)
+        return sums if (maps < 0).any() else self.usual_sign * sums
+
     def sums(self, maps: np.ndarray) -> np.ndarray:
         """Return the sums (N,) of signed maps (M, h, w), of any resolution, in the box of each object and its margin.
 
@@ -128,20 +145,18 @@ class EffectSample:
     def controls(self) -> dict[str, np.ndarray]:
         """Return predictions (N,) that know nothing of the agent, by the keys of `CONTROLS`.
 
-        They have no sign of their own, and get that of most effects above the threshold.
+        They have no sign of their own, and get that of most effects.
         """
         height, width = self.observations.shape[1:3]
         left, top, right, bottom = self.effects.box.T
         x = np.clip((left + right) / 2 / width, 0, 1) - 0.5
         y = np.clip((top + bottom) / 2 / height, 0, 1) - 0.5
-        large = self.change[np.abs(self.change) > self.threshold]
-        sign = -1.0 if (large < 0).sum() > len(large) / 2 else 1.0
         magnitudes = {
             "edges": self.sums(sobel(self.observations)),
             "center": 1 - np.hypot(x, y),
             "pixels": self.effects.mask.sum(axis=(1, 2)).astype(np.float64),
         }
-        return {name: sign * values for name, values in magnitudes.items()}
+        return {name: self.usual_sign * values for name, values in magnitudes.items()}
 
     def agreement(self, predictions: np.ndarray, seed: int = 0) -> Agreement:
         """Return how well predictions (N,) agree with the changes of the output; `seed` is that of the bootstrap."""

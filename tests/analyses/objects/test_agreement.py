@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,11 @@ import pytest
 from rl_clarity.agents.protocol import Outputs
 from rl_clarity.analyses.objects.agreement import CONTROLS, Agreement, EffectSample, sobel
 from rl_clarity.base.errors import OptionError
-from rl_clarity.base.keys import as_json, to_plain
+from rl_clarity.base.keys import as_json
 from rl_clarity.recordings.object_effects import ObjectEffects
+from tests.analyses.squares import CELL, SQUARE, square_effects
 
-SIZE, CELL, EPISODES, STEPS = 32, 8, 12, 4
-SQUARE = CELL - 2
-"""Size of an object, which fills a cell with its margin."""
+SIZE, EPISODES, STEPS = 32, 12, 4
 
 
 class LinearAgent:
@@ -44,33 +43,7 @@ def agent() -> Any:
 
 @pytest.fixture(scope="module")
 def effects(agent: Any) -> ObjectEffects:
-    """Effects of squares on black, four in each step, in cells of a grid."""
-    rng = np.random.default_rng(1)
-    frames = np.zeros((EPISODES * STEPS, SIZE, SIZE, 3), np.uint8)
-    rows = []
-    for step, frame in enumerate(frames):
-        for cell in rng.choice((SIZE // CELL) ** 2, 4, replace=False):
-            top, left = cell // (SIZE // CELL) * CELL + 1, cell % (SIZE // CELL) * CELL + 1
-            frame[top : top + SQUARE, left : left + SQUARE] = rng.integers(1, 256, 3)
-            rows.append((step, left, top))
-    step, left, top = np.array(rows).T
-    seen, without = frames[step], frames[step].copy()
-    for image, x, y in zip(without, left, top, strict=True):
-        image[y : y + SQUARE, x : x + SQUARE] = 0
-    before, after = agent.forward(seen), agent.forward(without)
-    return ObjectEffects(
-        type=np.where(np.arange(len(step)) % 3 > 0, "crate", "saw"),
-        episode=step // STEPS,
-        step=step % STEPS,
-        position=np.zeros((len(step), 2), np.float32),
-        box=np.stack([left, top, left + SQUARE, top + SQUARE], axis=1),
-        value_change=before.values - after.values,
-        logits_change=before.policy_logits - after.policy_logits,
-        policy_change=np.zeros(len(step), np.float32),
-        with_object=seen,
-        without_object=without,
-        exact=np.full(len(step), True),
-    )
+    return square_effects(agent, SIZE, EPISODES, STEPS)
 
 
 @pytest.fixture(scope="module")
@@ -181,7 +154,7 @@ def test_what_is_not_known_survives_json(agent: Any, effects: ObjectEffects) -> 
     sample = EffectSample.for_output(agent, few)
     agreement = sample.agreement(sample.change)
     assert np.isnan(agreement.by_type["coin"].correlation.value)
-    read = Agreement.from_dict(json.loads(as_json(to_plain(asdict(agreement), finite=True))))
+    read = Agreement.from_dict(json.loads(as_json(agreement.to_dict())))
     assert np.isnan(read.by_type["coin"].signs.low)
     assert read.correlation.value == pytest.approx(agreement.correlation.value)
     assert (read.count, read.large, read.threshold) == (agreement.count, agreement.large, agreement.threshold)

@@ -1,0 +1,253 @@
+"""Writes docs/truth.md from the results of `benchmarks.truth`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).parents[1] / "docs" / "truth.md"
+CHOICE, JUDGMENT = "choice", "judgment"
+OUTPUTS = {"value": "value", "greedy": "best action"}
+IG = "integrated_gradients"
+PEERS = {
+    "captum_integrated_gradients": "Captum, IntegratedGradients",
+    "captum_gradient_shap": "Captum, GradientShap",
+    "captum_occlusion": "Captum, Occlusion",
+    "sarfa": "SARFA",
+}
+CONTROLS = {
+    "edges": "control: edges (Sobel)",
+    "center": "control: nearness to the center",
+    "pixels": "control: number of pixels",
+    "random_weights": "control: random weights, integrated gradients",
+}
+METHODS = {
+    "input_integrated_gradients": "input gradients, integrated",
+    "jacobian": "Jacobian",
+    "smooth_gradients": "SmoothGrad",
+    "perturbation": "perturbation",
+    "signed_perturbation": "signed perturbation",
+    **PEERS,
+    **CONTROLS,
+}
+INTRODUCTION = """# Do explanations predict measured effects?
+
+An attribution is an estimate. In environments whose states can be edited, the truth is known: an object is removed
+from the saved state, the frame is drawn again, and the agent's outputs are compared ([What does an object
+change?](guides/objects.md)). This page compares explanations with these effects, for the included agents. `rl-clarity
+check` makes the same comparison for an agent of yours, if its environment can be edited; for other agents it is not
+known how well their maps predict effects, and this page is the best available guess.
+
+## How it is measured
+
+- **Prediction.** A map is summed over the object's box and a margin of 1/32 of the observation (2 of 64 pixels).
+  Convolutions spread the attribution of an object beyond it: on CoinRun at layer 2b, sums over the pixels that an
+  object changes have a correlation of .46 with the effects, over its box .74, and over box and margin .87.
+- **Correlation** is Pearson's, between predictions and changes of the output. **Right signs** are the share of
+  predictions with the sign of the effect, among effects of more than 5 % of the output's range. (The rule is: twice
+  the standard deviation of the effects of removing what is not visible, and at least 5 %; the former is 0, because
+  the frame stays the same.) **Rank** is Spearman's correlation of magnitudes.
+- **Intervals** contain the true number with a probability of 95 %; whole episodes are resampled.
+- **Two samples** of each agent have different levels and seeds: layers, baselines and peers are chosen on one, and
+  every number below is from the other.
+- **Controls** know nothing of the agent. They, and methods without a sign, get the sign that most effects have.
+- **Peers** explain identical frames: Captum's methods run on the agents' own outputs and gradients (its integrated
+  gradients equal ours to 2e-7), and SARFA is Puri et al., [Explain Your Move](https://arxiv.org/abs/1912.12191),
+  2020. SARFA explains actions only; Captum's methods were run for the value only.
+
+`python -m benchmarks.truth --write` measures what is missing in `benchmarks/truth.json` and writes this page.
+"""
+
+Entry = Mapping[str, Any]
+Row = Mapping[str, Any]
+
+
+def write(results: Mapping[str, Entry]) -> None:
+    """Write the page from finished results."""
+    PAGE.write_text(page(results))
+
+
+def page(results: Mapping[str, Entry]) -> str:
+    """Return the page. Agents without both samples are left out."""
+    agents = {name: entry for name, entry in results.items() if _finished(entry)}
+    parts = [INTRODUCTION, "## All agents\n", _summary(agents), "## Baselines\n", _baselines(agents)]
+    for name, entry in agents.items():
+        parts += [f"## {name}\n", _agent(name, entry)]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _finished(entry: Entry) -> bool:
+    return all("attributions" in entry.get(sample, {}).get("groups", {}) for sample in (CHOICE, JUDGMENT))
+
+
+def rows(entry: Entry, sample: str, output: str = "value") -> list[Row]:
+    """Return all rows of an output."""
+    return [row for group in entry[sample]["groups"].values() for row in group if row["output"] == output]
+
+
+def find(among: Iterable[Row], row: Row) -> Row | None:
+    """Return the row of the same method, layer and baseline."""
+    key = _key(row)
+    return next((other for other in among if _key(other) == key), None)
+
+
+def best(among: Iterable[Row]) -> Row | None:
+    """Return the row with the largest mean of correlation and share of right signs."""
+    known = [row for row in among if row["correlation"][0] is not None]
+    return max(known, key=_quality, default=None)
+
+
+def layer_rows(among: Iterable[Row], layer: str | None = None, baseline: str | None = None) -> list[Row]:
+    """Return the rows of integrated gradients of layers, without the input."""
+    return [
+        row
+        for row in among
+        if row["method"] == IG
+        and row["layer"] != "input"
+        and layer in (None, row["layer"])
+        and baseline in (None, row["baseline"])
+    ]
+
+
+def judged(entry: Entry, choose: Sequence[Row]) -> Row | None:
+    """Return the judgment of the row that is best in the sample for choosing."""
+    chosen = best(choose)
+    return None if chosen is None else find(rows(entry, JUDGMENT), chosen)
+
+
+def estimate(numbers: Sequence[float | None]) -> str:
+    """Return a number with its interval."""
+    if numbers[0] is None:
+        return ""
+    bounds = "" if numbers[1] is None else f" ({_short(numbers[1])} to {_short(numbers[2])})"
+    return _short(numbers[0]) + bounds
+
+
+def agreement_text(row: Row | None) -> str:
+    """Return correlation and right signs of a row, without intervals."""
+    if row is None:
+        return ""
+    return f"{_short(row['correlation'][0])} / {_short(row['signs'][0])}"
+
+
+def _short(number: float | None) -> str:
+    """Return a number from -1 to 1 with two digits, as .83."""
+    if number is None:
+        return "–"
+    text = f"{number:.2f}"
+    return text.replace("0.", ".", 1).replace("-", "−") if abs(round(number, 2)) < 1 else text.replace("-", "−")
+
+
+def _quality(row: Row) -> float:
+    correlation, signs = row["correlation"][0], row["signs"][0]
+    return float(correlation if signs is None else (correlation + signs) / 2)
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    return row["method"], row.get("layer"), row.get("baseline"), row["output"]
+
+
+def _table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    rule = "|".join("---" for _ in header)
+    return "\n".join([f"| {' | '.join(header)} |", f"|{rule}|", *(f"| {' | '.join(line)} |" for line in lines)]) + "\n"
+
+
+def _summary(agents: Mapping[str, Entry]) -> str:
+    lines = []
+    for name, entry in agents.items():
+        found = rows(entry, CHOICE)
+        chosen = judged(entry, layer_rows(found))
+        assert chosen is not None
+        peer = judged(entry, [row for row in found if row["method"] in PEERS])
+        control = judged(entry, [row for row in found if row["method"] in CONTROLS])
+        lines.append(
+            [
+                f"[{name}](#{name.replace('/', '')})",
+                f"{chosen['layer']}, {chosen['baseline']}",
+                estimate(chosen["correlation"]),
+                f"{estimate(chosen['signs'])} of {chosen['large']}",
+                "" if peer is None else f"{METHODS[peer['method']]}: {agreement_text(peer)}",
+                "" if control is None else f"{METHODS[control['method']][9:]}: {agreement_text(control)}",
+            ]
+        )
+    text = (
+        "Integrated gradients of the value, at the layer and from the baseline that are best (largest mean of\n"
+        "correlation and right signs) in the first sample, with the best peer and the best control; pairs are\n"
+        "correlation / right signs.\n\n"
+    )
+    header = ["agent", "layer, baseline", "correlation", "right signs", "best peer", "best control"]
+    return text + _table(header, lines)
+
+
+def _baselines(agents: Mapping[str, Entry]) -> str:
+    names = list(dict.fromkeys(row["baseline"] for e in agents.values() for row in layer_rows(rows(e, CHOICE))))
+    lines = []
+    for baseline in names:
+        found = [judged(entry, layer_rows(rows(entry, CHOICE), baseline=baseline)) for entry in agents.values()]
+        known = [row for row in found if row is not None]
+        means = [sum(row[name][0] or 0 for row in known) / len(known) for name in ("correlation", "signs")]
+        cells = [f"{row['layer']}: {agreement_text(row)}" if row else "" for row in found]
+        lines.append([baseline, " / ".join(map(_short, means)), *cells])
+    text = (
+        "Each baseline at the layer that is best for it in the first sample: layer, correlation / right signs in the\n"
+        "second sample. `blur` is the observation, blurred with a standard deviation of 6 of 64 pixels; `median`\n"
+        "is the median of the observations, pixel by pixel; `expected` are expected gradients.\n\n"
+    )
+    return text + _table(["baseline", "mean", *agents], lines)
+
+
+def _agent(name: str, entry: Entry) -> str:
+    values = rows(entry, JUDGMENT)
+    layers = [row for row in values if row["method"] == IG]
+    names = list(dict.fromkeys(row["layer"] for row in layers))
+    baselines = list(dict.fromkeys(row["baseline"] for row in layers))
+    first = layers[0]
+    chosen = judged(entry, layer_rows(rows(entry, CHOICE)))
+    assert chosen is not None
+    matrix = [
+        [baseline, *(agreement_text(find(layers, {**first, "layer": layer, "baseline": baseline})) for layer in names)]
+        for baseline in baselines
+    ]
+    text = (
+        f"{first['count']} objects in {first['episodes']} episodes; the value changes by more than "
+        f"{first['threshold']:.2f} without {first['large']} of them. Integrated "
+        "gradients of the value, correlation / right signs:\n\n"
+    )
+    text += _table(["baseline", *names], matrix)
+    text += "\nOther methods, and controls:\n\n"
+    header = [
+        "method",
+        *(f"{label}: {name}" for label in OUTPUTS.values() for name in ("correlation", "signs", "rank")),
+    ]
+    text += _table(header, _method_lines(entry, chosen))
+    types = [
+        [kind, str(count), str(large), _short(correlation), _short(signs)]
+        for kind, (count, large, correlation, signs) in chosen["by_type"].items()
+    ]
+    text += f"\nBy type, at {chosen['layer']} from {chosen['baseline']}:\n\n"
+    return text + _table(["type", "objects", "large effects", "correlation", "right signs"], types)
+
+
+def _method_lines(entry: Entry, chosen: Row) -> list[list[str]]:
+    """Return the lines of the chosen attribution, and of everything that is not an attribution of a layer."""
+    found = {output: rows(entry, JUDGMENT, output) for output in OUTPUTS}
+    random = [row for row in found["value"] if row["method"] == "random_weights"]
+    shown: list[tuple[str, Row]] = [(f"integrated gradients of {chosen['layer']}, {chosen['baseline']}", chosen)]
+    for method, label in METHODS.items():
+        among = (
+            random
+            if method == "random_weights"
+            else [row for o in OUTPUTS for row in found[o] if row["method"] == method]
+        )
+        if among:
+            row = find(random, {**chosen, "method": method, "baseline": "zero-input"}) or among[0]
+            shown.append((label, row))
+    lines = []
+    for label, row in shown:
+        cells = []
+        for output in OUTPUTS:
+            own = find(found[output], {**row, "output": output})
+            cells += ["", "", ""] if own is None else [estimate(own[n]) for n in ("correlation", "signs", "magnitudes")]
+        lines.append([label, *cells])
+    return lines
