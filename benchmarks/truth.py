@@ -35,6 +35,9 @@ from rl_clarity.recordings.object_effects import ObjectEffects, object_effects
 RESULTS = Path(__file__).with_name("truth.json")
 AGENTS = ("coinrun", "coinrun-early", "fruitbot", "coinrun-gru", "starpilot-lstm", "breakout-series/checkpoint-60")
 """Included agents; those whose environment cannot be edited are skipped."""
+MINIGRID = "minigrid/"
+"""Beginning of the names of the agents of `benchmarks.minigrid`."""
+MINIGRID_AGENTS = (f"{MINIGRID}doorkey", f"{MINIGRID}lava")
 SAMPLES = {"choice": 101, "judgment": 202}
 """Seed of the levels and actions of each sample."""
 EPISODES, STEPS = 16, 8
@@ -187,7 +190,16 @@ GROUPS: Mapping[str, Callable[[Sample], Maps]] = {
 }
 
 
-def measure(groups: list[str], agents: list[str], episodes: int, again: bool) -> None:
+def load(name: str, minigrid: Path) -> Agent:
+    """Return an agent; those of MiniGrid are trained in a folder, unless they are there."""
+    if not name.startswith(MINIGRID):
+        return rl_clarity.load_agent(f"models:{name}")
+    from benchmarks.minigrid import trained
+
+    return rl_clarity.load_agent(trained(minigrid, name.removeprefix(MINIGRID)))
+
+
+def measure(groups: list[str], agents: list[str], episodes: int, again: bool, minigrid: Path) -> None:
     """Measure what is missing in the results, and save them after every group."""
     skipped: set[str] = set()
     for (sample_name, seed), agent_name in itertools.product(SAMPLES.items(), agents):
@@ -195,7 +207,7 @@ def measure(groups: list[str], agents: list[str], episodes: int, again: bool) ->
         missing = [name for name in groups if again or name not in entry["groups"]]
         if not missing or agent_name in skipped:
             continue
-        agent = rl_clarity.load_agent(f"models:{agent_name}")
+        agent = load(agent_name, minigrid)
         try:
             sample = Sample(agent, object_effects(agent, episodes=episodes, steps=STEPS, seed=seed))
         except ClarityError as error:
@@ -229,13 +241,14 @@ def _rounded(number: float) -> float | None:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.truth", description=__doc__)
-    parser.add_argument("--agents", nargs="+", default=list(AGENTS), metavar="AGENT", help="only these included agents")
+    parser.add_argument("--agents", nargs="+", default=[*AGENTS, *MINIGRID_AGENTS], metavar="AGENT", help="only these")
+    parser.add_argument("--minigrid", type=Path, default=Path("out/minigrid"), help="folder of MiniGrid's agents")
     parser.add_argument("--groups", nargs="+", choices=GROUPS, default=list(GROUPS), help="only these methods")
     parser.add_argument("--episodes", type=int, default=EPISODES, help="episodes of each sample")
     parser.add_argument("--again", action="store_true", help="measure again what was measured")
     parser.add_argument("--write", action="store_true", help="write docs/truth.md from what was measured")
     options = parser.parse_args(arguments)
-    measure(options.groups, options.agents, options.episodes, options.again)
+    measure(options.groups, options.agents, options.episodes, options.again, options.minigrid)
     if options.write:
         from benchmarks.truth_page import write
 
