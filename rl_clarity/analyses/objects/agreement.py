@@ -7,7 +7,7 @@ controls, which an explanation has to beat.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -132,15 +132,8 @@ class EffectSample:
         return sums if (maps < 0).any() else self.usual_sign * sums
 
     def sums(self, maps: np.ndarray) -> np.ndarray:
-        """Return the sums (N,) of signed maps (M, h, w), of any resolution, in the box of each object and its margin.
-
-        A cell of the map counts by the share of its area that lies there.
-        """
-        height, width = self.observations.shape[1:3]
-        left, top, right, bottom = self.effects.box.T
-        rows = _overlap(top / height - MARGIN, bottom / height + MARGIN, maps.shape[1])
-        columns = _overlap(left / width - MARGIN, right / width + MARGIN, maps.shape[2])
-        return np.einsum("ni,nij,nj->n", rows, np.asarray(maps, np.float64)[self.step], columns, optimize=True)
+        """Return the sums (N,) of signed maps (M, h, w) in the box of each object; see `box_sums`."""
+        return box_sums(maps, self.step, self.effects.box, self.observations.shape[1:3])
 
     def controls(self) -> dict[str, np.ndarray]:
         """Return predictions (N,) that know nothing of the agent, by the keys of `CONTROLS`.
@@ -160,18 +153,42 @@ class EffectSample:
 
     def agreement(self, predictions: np.ndarray, seed: int = 0) -> Agreement:
         """Return how well predictions (N,) agree with the changes of the output; `seed` is that of the bootstrap."""
-        whole = self._agreement(predictions, np.full(len(self.change), True), seed)
-        types, counts = np.unique(self.effects.type, return_counts=True)
-        by_type = {
-            str(name): self._agreement(predictions, self.effects.type == name, seed)
-            for name in types[np.argsort(-counts, kind="stable")]
-        }
-        episodes = len(np.unique(self.effects.episode))
-        return Agreement(**vars(whole), episodes=episodes, threshold=self.threshold, by_type=by_type)
+        return compare(predictions, self.change, self.effects.type, self.effects.episode, self.threshold, seed)
 
-    def _agreement(self, predictions: np.ndarray, chosen: np.ndarray, seed: int) -> TypeAgreement:
-        x, y, episode = np.asarray(predictions, np.float64)[chosen], self.change[chosen], self.effects.episode[chosen]
-        large = np.abs(y) > self.threshold
+
+def box_sums(maps: np.ndarray, step: np.ndarray, box: np.ndarray, shape: Sequence[int]) -> np.ndarray:
+    """Return the sums (N,) of signed maps in the box of each object and its margin.
+
+    A cell of a map counts by the share of its area that lies there.
+
+    Args:
+        maps: (M, h, w), of any resolution
+        step: (N,) index of each object's map
+        box: (N, 4) left, top, right, bottom in pixels of the observation
+        shape: (H, W) of the observation
+    """
+    left, top, right, bottom = (box / [shape[1], shape[0], shape[1], shape[0]]).T
+    rows = _overlap(top - MARGIN, bottom + MARGIN, maps.shape[1])
+    columns = _overlap(left - MARGIN, right + MARGIN, maps.shape[2])
+    return np.asarray(np.einsum("ni,nij,nj->n", rows, np.asarray(maps, np.float64)[step], columns, optimize=True))
+
+
+def compare(
+    predictions: np.ndarray,
+    change: np.ndarray,
+    types: np.ndarray,
+    episodes: np.ndarray,
+    threshold: float,
+    seed: int = 0,
+) -> Agreement:
+    """Return how well predictions (N,) agree with changes (N,) of an output, of objects with types and episodes (N,).
+
+    `threshold` is the magnitude above which signs are compared, `seed` that of the bootstrap.
+    """
+
+    def agreement(chosen: np.ndarray) -> TypeAgreement:
+        x, y, episode = np.asarray(predictions, np.float64)[chosen], change[chosen], episodes[chosen]
+        large = np.abs(y) > threshold
         right = (np.sign(x) == np.sign(y))[large].astype(np.float64)
         return TypeAgreement(
             len(y),
@@ -180,6 +197,11 @@ class EffectSample:
             _share(right, episode[large], seed),
             _correlation(_ranks(np.abs(x)), _ranks(np.abs(y)), episode, seed),
         )
+
+    names, counts = np.unique(types, return_counts=True)
+    by_type = {str(name): agreement(types == name) for name in names[np.argsort(-counts, kind="stable")]}
+    whole = agreement(np.full(len(change), True))
+    return Agreement(**vars(whole), episodes=len(np.unique(episodes)), threshold=threshold, by_type=by_type)
 
 
 def sobel(observations: np.ndarray) -> np.ndarray:

@@ -114,9 +114,10 @@ def test_signs_are_compared_above_a_share_of_the_range(agent: Any, sample: Effec
 def test_intervals_are_clustered_by_episode(effects: ObjectEffects, sample: EffectSample) -> None:
     predictions = sample.change + np.random.default_rng(0).normal(scale=2, size=len(sample.change))
     once = sample.agreement(predictions).correlation
-    copies = replace(
-        effects, **{name: np.repeat(getattr(effects, name), 2, axis=0) for name in ("type", "episode", "box")}
-    )
+    repeated: dict[str, Any] = {
+        name: np.repeat(getattr(effects, name), 2, axis=0) for name in ("type", "episode", "box")
+    }
+    copies = replace(effects, **repeated)
     doubled = replace(sample, effects=copies, change=np.repeat(sample.change, 2), step=np.repeat(sample.step, 2))
     twice = doubled.agreement(np.repeat(predictions, 2)).correlation
     assert (twice.value, twice.low, twice.high) == pytest.approx((once.value, once.low, once.high))
