@@ -35,9 +35,9 @@ def main(first: str, second: str, output_dir: Path, size: str) -> None:
     page = rl_clarity.run(
         first,
         output_dir / "first",
-        load_kwargs={**paths, "model_path": samples / "model", "metadata_path": samples / "metadata.json"},
-        trajectories_kwargs=SIZES[size]["play"],
-        observations_kwargs=SIZES[size]["varied"],
+        load={**paths, "model_path": samples / "model", "metadata_path": samples / "metadata.json"},
+        trajectories=SIZES[size]["play"],
+        observations=SIZES[size]["varied"],
     )
     trajectories = load_trajectories(paths["trajectories_path"])
     observations = load_observations(paths["observations_path"]).observations  # without the first agent's states

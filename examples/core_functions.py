@@ -191,7 +191,7 @@ page = rl_clarity.generate(
     {name: getattr(trajectories, name)[:2] for name in ("observations", "actions", "rewards", "firsts")},
     varied,
     "../out/core_functions",
-    layer_kwargs={"name_contains_one_of": [layer]},
+    layers={"name_contains_one_of": [layer]},
     action_combos=make(spec, num_envs=1, seed=0).action_combos,
     overwrite=True,
 )

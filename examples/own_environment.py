@@ -75,10 +75,10 @@ def main(output_dir: Path, size: str) -> None:
     page = rl_clarity.run(
         output_dir / "agent" / "checkpoint.jd",
         output_dir / "page",
-        trajectories_kwargs=chosen["play"],
-        observations_kwargs={**chosen["varied"], "obs_every": 4},
-        layer_kwargs={"discard_first_n": 1},
-        scrub_range=(0.0, 1.0),  # whole frames in the filmstrip, instead of the column for CoinRun
+        trajectories=chosen["play"],
+        observations={**chosen["varied"], "obs_every": 4},
+        layers={"discard_first_n": 1},
+        filmstrip={"scrub_range": (0.0, 1.0)},  # whole frames in the filmstrip, instead of the column for CoinRun
         title="Catch",
     )
     print(f"open {page.path}")

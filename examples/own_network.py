@@ -81,7 +81,7 @@ def main(output_dir: Path, size: str) -> None:
         trajectories,
         observations,
         output_dir,
-        scrub_range=(0.0, 1.0),  # whole frames in the filmstrip, instead of the column for CoinRun
+        filmstrip={"scrub_range": (0.0, 1.0)},  # whole frames in the filmstrip, instead of the column for CoinRun
         title="Catch, played by a custom network",
     )
     ended = trajectories.firsts[:, 1:].sum()

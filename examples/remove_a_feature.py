@@ -19,15 +19,15 @@ import rl_clarity
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {
         "episodes": 2,
-        "nmf_features": 2,
-        "trajectories_kwargs": {"num_envs": 1, "num_steps": 16},
-        "observations_kwargs": {"num_envs": 4, "num_obs": 2, "obs_every": 4},
+        "features": {"count": 2},
+        "trajectories": {"num_envs": 1, "num_steps": 16},
+        "observations": {"num_envs": 4, "num_obs": 2, "obs_every": 4},
     },
     "small": {
         "episodes": 48,
-        "nmf_features": 4,
-        "trajectories_kwargs": {"num_envs": 2, "num_steps": 128},
-        "observations_kwargs": {"num_envs": 16, "num_obs": 16},
+        "features": {"count": 4},
+        "trajectories": {"num_envs": 2, "num_steps": 128},
+        "observations": {"num_envs": 16, "num_obs": 16},
     },
 }
 

@@ -44,9 +44,9 @@ def main(game: str, output_dir: Path, size: str) -> None:
     page = rl_clarity.run(
         output_dir / "agent" / "checkpoint.jd",
         output_dir / "page",
-        trajectories_kwargs=chosen["play"],
-        observations_kwargs=chosen["varied"],
-        layer_kwargs={"name_contains_one_of": ["2b", "3a"]},
+        trajectories=chosen["play"],
+        observations=chosen["varied"],
+        layers={"name_contains_one_of": ["2b", "3a"]},
     )
     print(f"open {page.path}")
 

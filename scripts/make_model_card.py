@@ -106,8 +106,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 layer=options.ablate,
                 episodes=options.ablation_episodes,
                 seed=SEED,
-                nmf_features=FEATURES,
-                load_kwargs={"temp_files": True, "metadata": facts["args"].get("untrusted") or {}},
+                features={"count": FEATURES},
+                load={"temp_files": True, "metadata": facts["args"].get("untrusted") or {}},
             ),
             options.ablation_note,
         )
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         facts = json.loads(facts_path.read_text())
         untrusted = facts["args"].get("untrusted") or {}
         load = {"temp_files": True, "metadata": untrusted}
-        report = check(options.models / f"{options.name}.jd", options.checks, seed=SEED, load_kwargs=load)
+        report = check(options.models / f"{options.name}.jd", options.checks, seed=SEED, load=load)
         facts["checks"] = {**check_facts(report), "note": options.checks_note}
         facts_path.write_text(json.dumps(facts, indent=1) + "\n")
     (options.models / f"{options.name}.md").write_text(card(options.name, json.loads(facts_path.read_text())))
@@ -303,7 +303,7 @@ def ablation_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
         if row["actions"]
     ]
     command = f"rl-clarity ablate models:{name} out/{name}-{layer} --layer {layer} --episodes {facts['episodes']}"
-    return [*lines, "", "To repeat it:", "", "```sh", f"{command} --nmf-features {len(rows)}", "```", ""]
+    return [*lines, "", "To repeat it:", "", "```sh", f"{command} --features.count {len(rows)}", "```", ""]
 
 
 def _shares(actions: Mapping[str, Any]) -> str:

@@ -90,10 +90,10 @@ def make_agent(directory: Path) -> Path:
     rl_clarity.run(
         "models:coinrun",
         directory,
-        load_kwargs={"temp_files": True},
-        trajectories_kwargs={"num_envs": 4, "num_steps": 256},
-        layer_kwargs={"name_contains_one_of": ["2b", "3a"]},
-        attr_policy=True,
+        load={"temp_files": True},
+        trajectories={"num_envs": 4, "num_steps": 256},
+        layers={"name_contains_one_of": ["2b", "3a"]},
+        attribution={"policy": True},
         title="CoinRun",
     )
     return directory

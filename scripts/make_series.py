@@ -132,7 +132,7 @@ def check_series(models: Path, name: str, page: Path) -> None:
     """Add the results of the sanity checks of the last checkpoint to the card."""
     facts = json.loads((models / name / "series.json").read_text())
     last = facts["checkpoints"][-1]["name"]
-    report = rl_clarity.check(models / name / f"{last}.jd", page, seed=SEED, load_kwargs={"temp_files": True})
+    report = rl_clarity.check(models / name / f"{last}.jd", page, seed=SEED, load={"temp_files": True})
     write_facts(models, name, facts | {"checks": {**check_facts(report), "note": ""}})
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from rl_clarity.agents.applied_edits import AppliedEdits
 from rl_clarity.agents.batched_tail import BatchedTail
-from rl_clarity.agents.capabilities import check_observations, check_state, reset_state
+from rl_clarity.agents.capabilities import check_observations, checked_state, reset_state
 from rl_clarity.agents.differentiation import Backend, Function, GradientStep
 from rl_clarity.agents.editing import Edit
 from rl_clarity.agents.feature_gradients import gradient_of_direction
@@ -232,7 +232,7 @@ class BatchedAgent(ABC):
 
         Raises SamplesError for observations of another shape or range, OptionError for a state of another shape.
         """
-        check_state(state, self.initial_state(len(firsts)))
+        state = checked_state(state, self.initial_state(len(firsts)))
         outputs = self.forward(observations, self.reset(state, np.asarray(firsts, bool)))
         return outputs, outputs.state
 
@@ -440,7 +440,7 @@ class BatchedAgent(ABC):
         if not self._channels_last(observations.shape):
             observations = np.moveaxis(observations, 1, -1)
         initial = self.initial_state(len(observations))
-        check_state(state, initial)
+        state = checked_state(state, initial)
         self._check_range(observations)
         arrays = dict(zip(self._states, (initial if state is None else state) or (), strict=True)) | dict(written or {})
         for start in range(0, max(len(observations), 1), size):

@@ -131,13 +131,18 @@ def check_observations(observations: np.ndarray, divisor: float) -> None:
         )
 
 
-def check_state(state: State, initial: State) -> None:
-    """Raise OptionError for a state whose shapes differ from those of the initial state."""
+def checked_state(state: State | np.ndarray, initial: State) -> State:
+    """Return a state as a tuple: a state of a single part may be the part itself, as an array.
+
+    Raises OptionError for a state whose shapes differ from those of the initial state.
+    """
     if state is None:
-        return
+        return None
     if initial is None:
         raise OptionError("the agent has no state: leave the state out, or pass state=None")
-    shapes = [np.shape(part) for part in state] if isinstance(state, list | tuple) else f"a {type(state).__name__}"
+    parts = state if isinstance(state, list | tuple) else (state,)
+    shapes = [np.shape(part) for part in parts]
     expected = [np.shape(part) for part in initial]
     if shapes != expected:
         raise OptionError(f"the state has the shapes {shapes}; for these observations it must have {expected}")
+    return tuple(parts)

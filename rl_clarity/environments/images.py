@@ -77,7 +77,7 @@ def image_layout(
     is_uint8 = np.dtype(dtype) == np.uint8 and (low, high) == (0, 255)
     if not is_uint8 and not (np.isfinite([low, high]).all() and low < high):
         raise EnvironmentSetupError(
-            f"observation space {space} has no bounds for black and white; give the option value_range=(low, high)"
+            f"observation space {space} has no bounds for black and white; pass value_range=(low, high)"
         )
     return ImageLayout((height, width, channels), axes, low, high, is_uint8, value_range is None)
 

@@ -178,6 +178,20 @@ class TestStates:
             ):
                 agent.activations(observations, next(iter(agent.layers)), state)
 
+    def test_a_state_of_one_part_may_be_an_array(self) -> None:
+        agent = rl_clarity.load_agent("models:coinrun-gru")
+        observations = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3), np.uint8)
+        state = agent.forward(observations).state
+        array = np.asarray(state[0])
+        uses: list[Callable[[Any], Any]] = [
+            lambda state: agent.forward(observations, state).values,
+            lambda state: agent.step(observations, state, np.array([True, False]))[1][0],
+            lambda state: rl_clarity.integrated_gradients(agent, observations, "block3", steps=1, state=state),
+        ]
+        for use in uses:
+            np.testing.assert_array_equal(use(array), use(state))
+            assert not np.array_equal(use(array), use(None))
+
 
 @pytest.mark.parametrize("output", [[], (), 1.5, None, True, [True], [0, "a"], [[0], [1, 2]], [[0]], 5, -1, [0, 5]])
 def test_invalid_outputs_are_rejected(output: Any) -> None:
