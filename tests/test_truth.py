@@ -46,7 +46,7 @@ def test_captum_explains_agents_of_any_framework(kind: str) -> None:
     agent: Any = TinyAgent(kind, observation_shape=(16, 16, 3), num_actions=3)
     observations = np.random.default_rng(0).integers(0, 256, (3, 16, 16, 3), np.uint8)
     state = None if kind == "policy" else (np.random.default_rng(1).normal(size=(3, 6)).astype(np.float32),)
-    best = {1: np.array([1, 0, 1], np.float32), 2: np.array([0, 1, 0], np.float32)}
+    best: Any = {1: np.array([1, 0, 1], np.float32), 2: np.array([0, 1, 0], np.float32)}
     found = {what["method"]: maps for what, maps in captum_maps(agent, observations, state, ["value", best])}
     expected = attribute(
         agent,
