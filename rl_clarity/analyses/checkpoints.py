@@ -22,8 +22,8 @@ from rl_clarity.analyses.saliency import (
     map_arrays,
     saliency_outputs,
 )
-from rl_clarity.analyses.trajectories import softmax
 from rl_clarity.base.parsing import check_minimum, check_option
+from rl_clarity.base.statistics import softmax
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.pages.files import ChunkName, segments
 from rl_clarity.pages.schema import read

@@ -13,6 +13,7 @@ from rl_clarity.agents.capabilities import parallel_calls
 from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.base.keys import JsonObject
 from rl_clarity.base.parsing import check_minimum, check_option, hidden
+from rl_clarity.base.statistics import softmax
 from rl_clarity.base.threads import thread_count
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.pages.files import (
@@ -284,13 +285,6 @@ def compute_series(
         groups=sums,
         values=None if played.values is None else played.values[trajectory],
     )
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Return probabilities (..., A) of logits."""
-    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    probabilities: np.ndarray = weights / weights.sum(axis=-1, keepdims=True)
-    return probabilities
 
 
 SERIES_TYPES = {

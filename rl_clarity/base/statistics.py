@@ -72,6 +72,13 @@ def _pair(interval: np.ndarray) -> tuple[float, float]:
     return float(interval[0]), float(interval[1])
 
 
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Return probabilities (..., A) of logits."""
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    probabilities: np.ndarray = weights / weights.sum(axis=-1, keepdims=True)
+    return probabilities
+
+
 def bootstrap_interval(values: np.ndarray, rng: np.random.Generator) -> Interval:
     """Return the percentile bootstrap interval of the mean of values (n,)."""
     values = np.asarray(values, np.float64)

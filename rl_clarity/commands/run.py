@@ -14,9 +14,10 @@ import numpy as np
 from rl_clarity import formats
 from rl_clarity.agents.capabilities import EXPLAINING, PLAYING, has, require
 from rl_clarity.agents.protocol import Agent
+from rl_clarity.analyses.objects import ObjectsOptions
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.files import local_path
-from rl_clarity.base.parsing import parse, path_text
+from rl_clarity.base.parsing import find_part, parse, path_text
 from rl_clarity.environments import override_name
 from rl_clarity.formats import Checkpoint
 from rl_clarity.formats.included import fetched, open_agent
@@ -129,6 +130,7 @@ def explain(
     """Write a page of one agent, of any kind; arguments are those of `run`."""
     load = parse(LoadOptions, load, "load.")
     load = replace(load, metadata=override_name(load.metadata, page_options.env_name))
+    objects = find_part(page_options, ObjectsOptions)
     played_size, played_samples = _sizes_or_samples(trajectories, TrajectoriesOptions)
     more_size, more_samples = _sizes_or_samples(observations, ObservationsOptions)
     plan = SamplingPlan(
@@ -136,6 +138,7 @@ def explain(
         parse(ObservationsOptions, more_size, "observations.").resolved(),
         load.full_resolution,
         page_options.seed,
+        world_states=objects is not None and objects.every is not None,
     )
     samples: Arrays = (played_samples, more_samples, observations_full)
     played = None

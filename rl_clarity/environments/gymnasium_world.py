@@ -95,9 +95,9 @@ class GymnasiumWorld:
             )
         return [self._editor.save(game.unwrapped) for game in games]
 
-    def objects(self, state: bytes) -> list[WorldObject]:
+    def objects(self, state: bytes, *, terrain: bool = True) -> list[WorldObject]:
         """List the objects of a state, visible or not, without the player."""
-        return self._editor.objects(state)
+        return [item for item in self._editor.objects(state) if terrain or not item.terrain]
 
     def without(self, state: bytes, objects: Sequence[WorldObject]) -> bytes:
         """Return the state without some of its objects. Raises WorldError for an object of another state."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -133,9 +134,10 @@ def make(spec: EnvironmentSpec, num_envs: int, seed: int, *, full_resolution: bo
 
 
 def make_world(spec: EnvironmentSpec) -> World:
-    """Make the world of an environment, which draws single frames, without stacking.
+    """Make the world of an environment.
 
-    Raises WorldError for a kind of environment whose states cannot be edited, EnvironmentSetupError as `make`.
+    Raises WorldError for a kind of environment whose states cannot be edited, and for stacked frames, because a state
+    shows a single one; EnvironmentSetupError as `make`.
     """
     kind = KINDS.get(spec.kind)
     if kind.world is None:
@@ -143,9 +145,23 @@ def make_world(spec: EnvironmentSpec) -> World:
         raise WorldError(
             f"states of the environment kind {spec.kind!r} cannot be edited, only those of {', '.join(editable)}"
         )
+    if spec.options.get("frame_stack", 1) not in (1, None):
+        raise WorldError(
+            f"frame_stack={spec.options['frame_stack']}: objects are removed from single frames only, and the agent "
+            "sees several"
+        )
     common = _names(CommonOptions)
     options = {name: value for name, value in spec.options.items() if name not in common}
     return kind.world(spec.name, parse_options(spec.kind, kind.options, options))
+
+
+def world_types(spec: EnvironmentSpec) -> tuple[str, ...] | None:
+    """Return the names of the types of objects of an environment's world, or None if it has no world."""
+    try:
+        with closing(make_world(spec)) as world:
+            return world.types
+    except (WorldError, EnvironmentSetupError):
+        return None
 
 
 def parse_options(kind: str, options: type[Any], values: Mapping[str, Any]) -> Any:

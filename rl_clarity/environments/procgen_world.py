@@ -70,10 +70,11 @@ class ProcgenWorld:
             raise WorldError(f"the environment does not play {self.game}, whose states this world reads")
         return [bytes(state) for state in inner._env.get_state()]
 
-    def objects(self, state: bytes) -> list[WorldObject]:
+    def objects(self, state: bytes, *, terrain: bool = True) -> list[WorldObject]:
         """List the objects of a state, visible or not, without the player: first entities, then cells."""
         read = read_state(state)
-        items = [*self._entities(read), *self._cells(read)]
+        entities = (item for item in self._entities(read) if terrain or item[0] not in TERRAIN)
+        items = [*entities, *self._cells(read, terrain)]
         return [self._describe(read, i, *item) for i, item in enumerate(items)]
 
     def without(self, state: bytes, objects: Sequence[WorldObject]) -> bytes:
@@ -187,12 +188,12 @@ class ProcgenWorld:
                     owners[i] = sources[int(distances.argmin())]
         return owners
 
-    def _cells(self, read: GameState) -> Iterator[tuple[str, tuple[float, ...], bool, Any]]:
-        """Yield the name, the box and the cells of each object of the grid; joined cells are one object."""
+    def _cells(self, read: GameState, terrain: bool) -> Iterator[tuple[str, tuple[float, ...], bool, Any]]:
+        """Yield the name, the box and the cells of objects of the grid; joined cells are one object."""
         kinds: dict[str, list[int]] = defaultdict(list)
         for kind in set(np.unique(read.grid).tolist()) - HIDDEN_CELLS.get(self.game, frozenset()) - {SPACE, -1}:
             kinds[self._names.cell_name(kind)].append(kind)
-        for name in sorted(kinds):
+        for name in sorted(name for name in kinds if terrain or name not in TERRAIN):
             cells = [(int(row), int(column)) for row, column in np.argwhere(np.isin(read.grid, kinds[name]))]
             for group in _connected(cells) if name in self._names.joined else [[cell] for cell in cells]:
                 rows, columns = zip(*group, strict=True)

@@ -7,6 +7,9 @@ not estimated. A kind of environment offers this as `EnvironmentKind.world`.
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -66,8 +69,10 @@ class World(Protocol):
         """Return the current state of each environment."""
         ...
 
-    def objects(self, state: bytes) -> list[WorldObject]:
-        """List the objects of a state, visible or not, without the player."""
+    def objects(self, state: bytes, *, terrain: bool = True) -> list[WorldObject]:
+        """List the objects of a state, visible or not, without the player; on request without terrain, of which there
+        may be much.
+        """
         ...
 
     def without(self, state: bytes, objects: Sequence[WorldObject]) -> bytes:
@@ -102,26 +107,38 @@ class World(Protocol):
         ...
 
 
-def follow(before: Sequence[WorldObject], after: Sequence[WorldObject], reach: float = 2.0) -> list[WorldObject]:
+def follow(
+    before: Sequence[WorldObject], after: Sequence[WorldObject], reach: float = 2.0, fresh: int | None = None
+) -> list[WorldObject]:
     """Return the objects of a step with the numbers that they had one step earlier; new ones get new numbers.
 
-    Objects of a type are matched in the order of their distance, up to `reach` cells, each once.
+    Objects of a type are matched in the order of their distance, up to `reach` cells, each once. New numbers start at
+    `fresh`, by default after those of the step before.
     """
-    fresh = max((item.number for item in before), default=-1) + 1
+    numbers = _unmoved(before, after)
+    used = set(numbers.values())
+    waiting = [item for item in before if item.number not in used]
     pairs = sorted(
-        (np.hypot(*np.subtract(old.center, new.center)), i, j)
-        for i, old in enumerate(before)
+        (distance, old.number, j)
         for j, new in enumerate(after)
-        if old.type == new.type
+        if j not in numbers
+        for old in waiting
+        if old.type == new.type and (distance := math.dist(old.center, new.center)) <= reach
     )
-    numbers: dict[int, int] = {}
-    used: set[int] = set()
-    for distance, i, j in pairs:
-        if distance <= reach and i not in used and j not in numbers:
-            numbers[j] = before[i].number
-            used.add(i)
-    unmatched = iter(range(fresh, fresh + len(after)))
+    for _, number, j in pairs:
+        if number not in used and j not in numbers:
+            numbers[j] = number
+            used.add(number)
+    new_numbers = itertools.count(max((item.number for item in before), default=-1) + 1 if fresh is None else fresh)
     return [
-        dataclasses.replace(item, number=numbers[j] if j in numbers else next(unmatched))
+        dataclasses.replace(item, number=numbers[j] if j in numbers else next(new_numbers))
         for j, item in enumerate(after)
     ]
+
+
+def _unmoved(before: Sequence[WorldObject], after: Sequence[WorldObject]) -> dict[int, int]:
+    """Return the numbers of the objects that are where one of their type was, by their index in `after`."""
+    places: defaultdict[tuple[str, Position], list[int]] = defaultdict(list)
+    for item in reversed(before):
+        places[item.type, item.center].append(item.number)
+    return {j: places[item.type, item.center].pop() for j, item in enumerate(after) if places[item.type, item.center]}

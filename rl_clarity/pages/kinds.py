@@ -127,7 +127,10 @@ PAGE_KINDS: Registry[PageKind] = Registry(
     "rl_clarity.page_kinds",
     {
         "agent": PageKind(
-            ("trajectories", "features", "attribution", "saliency", "state_map", "examples", "ablation", "behavior")
+            (
+                *("trajectories", "features", "attribution", "saliency", "state_map", "examples"),
+                *("ablation", "objects", "behavior"),
+            )
         ),
         "training": PageKind(("trajectories", "saliency"), ("training",), "{env_name}: training of {network}"),
         "check": PageKind(

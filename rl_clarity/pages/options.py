@@ -19,6 +19,7 @@ from rl_clarity.analyses.checkpoints import ReferenceOptions
 from rl_clarity.analyses.checks.analysis import ChecksOptions
 from rl_clarity.analyses.features import ExampleOptions, FeatureOptions
 from rl_clarity.analyses.layers import LayersOptions
+from rl_clarity.analyses.objects import ObjectsOptions
 from rl_clarity.analyses.saliency import SaliencyOptions
 from rl_clarity.analyses.state_map import StateMapOptions
 from rl_clarity.analyses.trajectories import AdvantageOptions, TrajectoryPageOptions
@@ -57,6 +58,7 @@ class InterfaceOptions(PageOptions):
     features: FeatureOptions = field(default_factory=FeatureOptions)
     examples: ExampleOptions = field(default_factory=ExampleOptions)
     ablation: AblationOptions = field(default_factory=AblationOptions)
+    objects: ObjectsOptions = field(default_factory=ObjectsOptions)
     behavior: BehaviorOptions = field(default_factory=BehaviorOptions)
     saliency: SaliencyOptions = field(default_factory=SaliencyOptions)
     state_map: StateMapOptions = field(default_factory=StateMapOptions)

@@ -115,6 +115,7 @@ ORIGINAL: Mapping[str, Any] = types.MappingProxyType(
         "vis_subdiv_mults": (0.25, 0.5, 1, 2),
         "vis_subdiv_mult_default": 1,
         "ablation_every": None,
+        "objects": types.MappingProxyType({"every": None}),
         "attribution_colors": "mixed",
     }
 )

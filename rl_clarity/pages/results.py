@@ -36,6 +36,7 @@ from rl_clarity.pages.section_types import (
     FeaturesSection,
     LayerEntry,
     LayerFeaturesEntry,
+    ObjectsSection,
     SaliencySection,
     StateMapSection,
     TrajectoriesSection,
@@ -343,6 +344,20 @@ class Results:
         values = codes / np.float32(127 if entry["signed"] else 255) * scales[:, None, None]
         centers = entry["centers"]
         return SaliencyMaps(steps, values, totals, np.array(centers["rows"]), np.array(centers["columns"]))
+
+    def objects(self, trajectory: int) -> dict[str, np.ndarray]:
+        """Return the measured effects of the objects of a trajectory, as docs/page-format.md describes the arrays.
+
+        `type` and `together.type` are names here, and `mask` is (n, H, W) bool. Raises OptionError for an unknown
+        trajectory; ClarityError for a page without measured effects.
+        """
+        section = self._data(ObjectsSection)
+        self._trajectory(trajectory)
+        entry = section["trajectories"][trajectory]
+        arrays = self.chunk(entry["chunk"])
+        names = np.array(entry["types"], str)
+        arrays |= {name: names[arrays[name]] for name in ("type", "together.type")}
+        return {**arrays, "mask": np.unpackbits(arrays["mask"], axis=-1, count=section["width"]).astype(bool)}
 
     def state_map(self, method: str = "tsne") -> StateMap:
         """Return the map of the agent's states, with `run(..., state_map=True)`.

@@ -9,40 +9,38 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents.protocol import Agent, Outputs, State
+from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.base.errors import OptionError, WorldError
 from rl_clarity.base.progress import progress_bar
 from rl_clarity.base.statistics import LEVEL, RESAMPLES
 from rl_clarity.environments import EnvironmentSpec, make, spec_from_metadata
 from rl_clarity.environments.kinds import make_world
-from rl_clarity.environments.worlds import World, WorldObject
+from rl_clarity.environments.worlds import World
 from rl_clarity.formats.included import open_agent
 from rl_clarity.recordings.evaluation import choose_num_envs, shares
-from rl_clarity.recordings.rollouts import observe, play
+from rl_clarity.recordings.removals import (
+    FRAMES,
+    Changes,
+    Moment,
+    Removal,
+    different_pixels,
+    is_removed,
+    measure_removals,
+    measure_scores,
+    pixel_boxes,
+)
+from rl_clarity.recordings.rollouts import play
 
 MAX_ENVIRONMENTS = 16
-FRAMES = 128
-"""Observations that are drawn and compared at once."""
 STREAM = 3
 """Seeds of environments and actions; samples and paired play use 0 to 2."""
-
-
-@dataclass(frozen=True)
-class Moment:
-    """A step of an episode, before which the state of the environment was saved."""
-
-    episode: int
-    step: int
-    world_state: bytes
-    observation: np.ndarray  # (H, W, C) uint8, preprocessed
-    state: State  # of a recurrent agent before the step, each part without a batch axis
 
 
 @dataclass(frozen=True)
@@ -155,10 +153,18 @@ def measure_effects(
         for start in range(0, len(moments), FRAMES):
             some = moments[start : start + FRAMES]
             _check_drawn(agent, world, some)
-            edits = [(moment, item) for moment in some for item in _removable(world, moment, types)]
-            for first in range(0, len(edits), FRAMES):
-                measured = _measure(agent, world, edits[first : first + FRAMES])
-                effects += [] if measured is None else [measured]
+            scores = measure_scores(agent, some)
+            terrain = types is not None
+            removals = [
+                Removal(i, (item,))
+                for i, moment in enumerate(some)
+                for item in world.objects(moment.world_state, terrain=terrain)
+                if is_removed(item, types)
+            ]
+            effects += [
+                _as_effects(changes, some, world.exact)
+                for changes in measure_removals(agent, world, some, scores, removals)
+            ]
             report((start + len(some)) / len(moments))
     if not effects:
         raise WorldError("no object was seen in the examined steps: play more episodes, or examine more of their steps")
@@ -170,6 +176,37 @@ def measure_effects(
     states = [one.state for one in effects if one.state is not None]
     state = tuple(np.concatenate(parts) for parts in zip(*states, strict=True)) if states else None
     return ObjectEffects(**arrays, state=state)
+
+
+def _check_drawn(agent: Agent, world: World, moments: Sequence[Moment]) -> None:
+    for moment, different in zip(moments, different_pixels(agent, world, moments).tolist(), strict=True):
+        if different:
+            raise WorldError(
+                f"step {moment.step} of episode {moment.episode} is not drawn as it was observed: {different} pixels "
+                "differ, so that effects of objects cannot be measured"
+            )
+
+
+def _as_effects(changes: Changes, moments: Sequence[Moment], exact: bool) -> ObjectEffects:
+    """Return the effects of objects that were removed one at a time."""
+    items = [removal.objects[0] for removal in changes.removals]
+    their = [moments[removal.moment] for removal in changes.removals]
+    states = [moment.state for moment in their if moment.state is not None]
+    boxes = pixel_boxes(items, *changes.without.shape[1:3])
+    return ObjectEffects(
+        type=np.array([item.type for item in items], str),
+        episode=np.array([moment.episode for moment in their], np.int64),
+        step=np.array([moment.step for moment in their], np.int64),
+        position=np.array([item.offset for item in items], np.float32),
+        box=np.column_stack([np.floor(boxes[:, :2]), np.ceil(boxes[:, 2:])]).astype(np.int64),
+        value_change=changes.values,
+        logits_change=changes.actions,
+        policy_change=changes.policy,
+        with_object=np.stack([moment.observation for moment in their]),
+        without_object=changes.without,
+        exact=np.full(len(items), exact),
+        state=tuple(np.stack(parts) for parts in zip(*states, strict=True)) if states else None,
+    )
 
 
 def clustered_mean(values: np.ndarray, clusters: np.ndarray, rng: np.random.Generator) -> tuple[float, float, float]:
@@ -196,11 +233,6 @@ def _agent_and_spec(agent: Any, environment: Any, metadata: Mapping[str, Any] | 
         if environment is not None:
             known = {**{name: value for name, value in known.items() if name != "env_id"}, "env_name": environment}
         spec = spec_from_metadata(known, num_actions=agent.num_actions)
-    if spec.options.get("frame_stack", 1) not in (1, None):
-        raise WorldError(
-            f"frame_stack={spec.options['frame_stack']}: objects are removed from single frames only, and the agent "
-            "sees several"
-        )
     return agent, spec
 
 
@@ -268,88 +300,3 @@ class _Spread:
         self._moments, self._stride = [], 1
         self._last.clear()
         return [*taken.values()]
-
-
-@dataclass(frozen=True)
-class _Judged:
-    """Outputs for n observations, as arrays that can be subtracted."""
-
-    scores: np.ndarray  # (n, A): logits, or action values
-    values: np.ndarray  # (n,): NaN without a value
-    is_policy: bool
-
-    @classmethod
-    def forward(cls, agent: Agent, observations: np.ndarray, state: State) -> _Judged:
-        outputs = agent.forward(observations, state)
-        scores = outputs.q_values if outputs.policy_logits is None else outputs.policy_logits
-        return cls(np.asarray(scores), _values(outputs), outputs.policy_logits is not None)
-
-
-def _values(outputs: Outputs) -> np.ndarray:
-    """Return values (B,): of the state; the highest action value for an agent of these; NaN for one without values."""
-    if outputs.values is not None:
-        return np.asarray(outputs.values, np.float32)
-    if outputs.q_values is not None:
-        return np.asarray(outputs.q_values.max(axis=-1), np.float32)
-    assert outputs.policy_logits is not None
-    return np.full(len(outputs.policy_logits), np.nan, np.float32)
-
-
-def _check_drawn(agent: Agent, world: World, moments: Sequence[Moment]) -> None:
-    drawn = observe(agent, world.draw([moment.world_state for moment in moments]))
-    for moment, image in zip(moments, drawn, strict=True):
-        if not np.array_equal(image, moment.observation):
-            different = int((image != moment.observation).any(axis=-1).sum())
-            raise WorldError(
-                f"step {moment.step} of episode {moment.episode} is not drawn as it was observed: {different} pixels "
-                "differ, so that effects of objects cannot be measured"
-            )
-
-
-def _removable(world: World, moment: Moment, types: Collection[str] | None) -> Iterator[WorldObject]:
-    for item in world.objects(moment.world_state):
-        if item.in_view and (not item.terrain if types is None else item.type in types):
-            yield item
-
-
-def _measure(agent: Agent, world: World, edits: Sequence[tuple[Moment, WorldObject]]) -> ObjectEffects | None:
-    """Return the effects of objects, of those that change a pixel; None if none does."""
-    drawn = world.draw([world.without(moment.world_state, [item]) for moment, item in edits])
-    without = observe(agent, drawn)
-    before = np.stack([moment.observation for moment, _ in edits])
-    seen = np.flatnonzero((without != before).any(axis=(1, 2, 3)))
-    if not len(seen):
-        return None
-    edits, without, before = [edits[i] for i in seen.tolist()], without[seen], before[seen]
-    moments, items = [moment for moment, _ in edits], [item for _, item in edits]
-    states = [moment.state for moment in moments if moment.state is not None]
-    state = tuple(np.stack(parts) for parts in zip(*states, strict=True)) if states else None
-    outputs, changed = _Judged.forward(agent, before, state), _Judged.forward(agent, without, state)
-    height, width = before.shape[1:3]
-    pixels = np.array([item.pixels for item in items]) * [width, height, width, height]
-    return ObjectEffects(
-        type=np.array([item.type for item in items], str),
-        episode=np.array([moment.episode for moment in moments], np.int64),
-        step=np.array([moment.step for moment in moments], np.int64),
-        position=np.array([item.offset for item in items], np.float32),
-        box=np.column_stack([np.floor(pixels[:, :2]), np.ceil(pixels[:, 2:])]).astype(np.int64),
-        value_change=outputs.values - changed.values,
-        logits_change=(outputs.scores - changed.scores).astype(np.float32),
-        policy_change=_policy_change(outputs, changed),
-        with_object=before,
-        without_object=without,
-        exact=np.full(len(items), world.exact),
-        state=state,
-    )
-
-
-def _policy_change(before: _Judged, after: _Judged) -> np.ndarray:
-    """Return total variation (n,) between policies, or between the best actions of action values."""
-    if not before.is_policy:
-        return np.asarray(before.scores.argmax(axis=1) != after.scores.argmax(axis=1), np.float32)
-    return np.asarray(np.abs(_softmax(before.scores) - _softmax(after.scores)).sum(axis=1) / 2, np.float32)
-
-
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    weights = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,12 +20,15 @@ from rl_clarity.environments.protocol import Step, VectorEnvironment
 from rl_clarity.environments.wrappers import check_observed, image_layout_of
 from rl_clarity.recordings.array_stores import ArrayStore, MemoryStore, StepRecorder
 from rl_clarity.recordings.samples import Observations, Trajectories, from_arrays
+from rl_clarity.recordings.world_states import WorldStatesWriter
 
 Progress = Callable[[int, int], None]
 """A function that is called with the number of environment steps that are done, and the total."""
 Record = dict[str, np.ndarray]
 """A step, as arrays (N, ...) by the field names of `Trajectories`."""
 _OBSERVED = ("observations", "states.")
+SAVED = "saved"
+"""Name of what `play(save=...)` returned, a value for each environment, in a record."""
 CHECKED_STEPS = 64
 """Number of steps after which the range of observations is checked first; it is checked again at the end."""
 
@@ -162,27 +165,40 @@ def collect_trajectories(
     full_resolution: bool = False,
     store: ArrayStore | None = None,
     progress: Progress | None = None,
+    states: WorldStatesWriter | None = None,
 ) -> Trajectories:
     """Collect `num_steps` steps of each environment, after a first step that is discarded.
 
     `full_resolution` also stores rendered frames. Arrays are stored in `store`, in memory by default or in files
-    (`SamplesWriter`), so that memory does not limit `num_steps`. The result is determined by agent, environment and
-    generator.
+    (`SamplesWriter`), so that memory does not limit `num_steps`. With `states`, those of the environment before each
+    step are kept, too. The result is determined by agent, environment and generator.
 
     Raises SamplesError if agent and environment do not fit each other, and for rewards that are not
     finite real numbers.
     """
     recorder = StepRecorder(store or MemoryStore(), environment.num_envs, num_steps)
-    records = _records(play(agent, environment, rng, render=lambda t: full_resolution and t > 0))
+    records = _records(
+        play(
+            agent,
+            environment,
+            rng,
+            render=lambda t: full_resolution and t > 0,
+            save=lambda _: None if states is None else states.current(environment),
+        )
+    )
     # As in the original program, because some environments cannot render before the first step.
     next(records)
     for t in range(num_steps):
-        recorder.add(next(records))
+        record = next(records)
+        if states is not None:
+            states.add(record.pop(SAVED).tolist())
+        recorder.add(record)
         if progress is not None:
             progress((t + 1) * environment.num_envs, num_steps * environment.num_envs)
     records.close()
     check_observed(environment)
-    return from_arrays(Trajectories, recorder.finish())
+    trajectories = from_arrays(Trajectories, recorder.finish())
+    return trajectories if states is None else replace(trajectories, world_states=states.finish())
 
 
 def collect_observations(
@@ -378,15 +394,17 @@ def _records(transitions: Iterator[Transition]) -> Generator[Record, None, None]
                 queue.append({name: array[i] for name, array in record.items()})
         if all(queues):
             rows = [queue.popleft() for queue in queues]
-            yield {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+            yield {name: np.array([row[name] for row in rows], record[name].dtype) for name in rows[0]}
 
 
 def _to_record(transition: Transition) -> Record:
     outputs = {name: getattr(transition.outputs, name) for name in ("policy_logits", "values", "q_values")}
     rendered = {} if transition.frames is None else {"observations_full": transition.frames}
+    saved = {} if transition.saved is None else {SAVED: np.array(transition.saved, object)}
     return {
         "observations": transition.observations,
         **rendered,
+        **saved,
         **{f"states.{i}": np.asarray(part) for i, part in enumerate(transition.state or ())},
         "actions": transition.actions,
         "rewards": transition.result.rewards,

@@ -11,6 +11,7 @@ import numpy as np
 
 from rl_clarity.base.errors import SamplesError
 from rl_clarity.environments.protocol import Combo
+from rl_clarity.recordings.world_states import WorldStates
 
 
 class RaggedArray:
@@ -61,6 +62,7 @@ class Trajectories:
     observations_full: np.ndarray | None = None  # (N, T, H', W', 3) uint8: rendered frames
     action_combos: tuple[Combo, ...] | None = None  # buttons of each action, if the environment names them
     dones: np.ndarray | None = None  # (N, T) bool: the environment ended the episode after step t
+    world_states: WorldStates | None = None  # of the environment before each step, where it can be edited
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -97,7 +99,7 @@ class Observations:
 SamplesT = TypeVar("SamplesT", Trajectories, Observations)
 
 _STATE = "states."
-_NOT_ARRAYS = ("action_combos",)
+_NOT_ARRAYS = ("action_combos", "world_states")
 
 
 def to_arrays(samples: Trajectories | Observations) -> dict[str, np.ndarray]:

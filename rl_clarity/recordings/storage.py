@@ -13,9 +13,9 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Any, Literal, TextIO
@@ -27,13 +27,17 @@ from rl_clarity.base.errors import SamplesError
 from rl_clarity.base.files import lock_file, sync_folder, write_atomically
 from rl_clarity.base.keys import to_plain
 from rl_clarity.base.resources import SAMPLES_FOLDER
+from rl_clarity.environments import EnvironmentSpec
 from rl_clarity.recordings.array_stores import FileStore, open_array
 from rl_clarity.recordings.options import LoadOptions
 from rl_clarity.recordings.samples import Observations, SamplesT, Trajectories, from_arrays, to_arrays
+from rl_clarity.recordings.world_states import WorldStates
 
 INDEX = "samples.json"
 FORMAT = "rl_clarity samples"
 VERSION = 1
+STATES = {"world_data": "data", "world_ends": "ends"}
+"""Names of the arrays of `WorldStates`, with its fields."""
 RESAMPLE = "collect new samples with resample=True, or use another path"
 
 _NAME = re.compile(r"[a-z_]+(\.\d+)?")
@@ -110,6 +114,12 @@ class SamplesWriter:
     def commit(self, samples: Trajectories | Observations, facts: Mapping[str, Any] | None = None) -> None:
         """Replace the folder's samples by those in `store`, and save `facts` (JSON) with them."""
         folder = self.store.folder
+        states = getattr(samples, "world_states", None)
+        saved = {} if states is None else {name: getattr(states, field) for name, field in STATES.items()}
+        for name, array in saved.items():
+            writer = self.store.create(name, array.shape, array.dtype, 0)
+            writer.write(array)
+            writer.finish()
         arrays = {
             name: {
                 "file": f"{folder.name}/{name}.npy",
@@ -117,7 +127,7 @@ class SamplesWriter:
                 "dtype": array.dtype.str,
                 "bytes": (folder / f"{name}.npy").stat().st_size,
             }
-            for name, array in to_arrays(samples).items()
+            for name, array in {**to_arrays(samples), **saved}.items()
         }
         sync_folder(folder)
         index = {"format": FORMAT, "version": VERSION, "kind": _kind_name(type(samples)), "arrays": arrays}
@@ -139,9 +149,26 @@ class SamplesWriter:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
-def load_trajectories(folder: str | os.PathLike[str]) -> Trajectories:
-    """Memory-map the trajectories of a folder; raises SamplesError if they are missing or damaged."""
-    return _load(Path(folder), Trajectories)
+def load_trajectories(folder: str | os.PathLike[str], world: EnvironmentSpec | None = None) -> Trajectories:
+    """Memory-map the trajectories of a folder; raises SamplesError if they are missing or damaged.
+
+    Saved states of the environment are left out without its specification, `world`, which the folder cannot be trusted
+    to name, because environments can run code.
+    """
+    trajectories = _load(Path(folder), Trajectories)
+    arrays = _arrays(Path(folder), _read_index(Path(folder)), STATES)
+    if world is None or not arrays:
+        return trajectories
+    states = {STATES[name]: array for name, array in arrays.items()}
+    return replace(trajectories, world_states=WorldStates(world, len(trajectories), **states))
+
+
+def has_world_states(folder: str | os.PathLike[str]) -> bool:
+    """Return whether states of the environment are saved with the trajectories of a folder, if there are any."""
+    try:
+        return set(STATES) <= set(_read_index(Path(folder))["arrays"])
+    except SamplesError:
+        return False
 
 
 def load_observations(folder: str | os.PathLike[str]) -> Observations:
@@ -179,7 +206,12 @@ def _load(folder: Path, kind: type[SamplesT]) -> SamplesT:
     index = _read_index(folder)
     if index["kind"] != _kind_name(kind):
         raise SamplesError(f"{folder} holds {index['kind']}, not {_kind_name(kind)}; use another path")
-    return from_arrays(kind, {name: _open(folder, name, entry) for name, entry in index["arrays"].items()})
+    return from_arrays(kind, _arrays(folder, index, set(index["arrays"]) - set(STATES)))
+
+
+def _arrays(folder: Path, index: Mapping[str, Any], names: Container[str]) -> dict[str, np.ndarray]:
+    """Memory-map those of some arrays that the index lists."""
+    return {name: _open(folder, name, entry) for name, entry in index["arrays"].items() if name in names}
 
 
 def _open(folder: Path, name: str, entry: Mapping[str, Any]) -> np.ndarray:

@@ -19,13 +19,14 @@ from rl_clarity import environments, formats
 from rl_clarity.agents.capabilities import parallel_calls
 from rl_clarity.agents.edited_agent import edit
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.base.errors import CheckpointError, SamplesError
+from rl_clarity.base.errors import CheckpointError, EnvironmentSetupError, SamplesError
 from rl_clarity.base.files import write_atomically
 from rl_clarity.base.keys import JsonObject, cache_key, code_version, to_plain
 from rl_clarity.base.parallel import SharedProgress, run_in_threads
 from rl_clarity.base.progress import Report, counted, progress_bar
 from rl_clarity.base.quiet import import_keras
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make, spec_from_metadata
+from rl_clarity.environments.kinds import world_types
 from rl_clarity.formats.checkpoint import Checkpoint
 from rl_clarity.jobs import Communicator
 from rl_clarity.jobs.directory import Directory
@@ -39,6 +40,7 @@ from rl_clarity.recordings.storage import (
     RESAMPLE,
     SamplePaths,
     SamplesWriter,
+    has_world_states,
     load_facts,
     load_metadata,
     load_observations,
@@ -46,6 +48,7 @@ from rl_clarity.recordings.storage import (
     sample_paths,
     save_metadata,
 )
+from rl_clarity.recordings.world_states import WorldStatesWriter
 from rl_clarity.sources.preview import Preview, add_observations, preview_play, preview_samples
 from rl_clarity.sources.source import Samples, Source, checkpoint_metadata
 
@@ -60,6 +63,9 @@ class SamplingPlan:
     observations: ObservationsOptions
     full_resolution: bool
     seed: int
+    world_states: bool = False
+    """Whether states of the environment are saved with the trajectories, if they can be edited. They change nothing
+    else."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,17 @@ class CheckpointSource(Source):
         edits = getattr(self.agent, "edits", ())
         return edit(observer, *edits) if edits else observer
 
+    @functools.cached_property
+    def world(self) -> EnvironmentSpec | None:
+        """The environment whose states are saved with the trajectories; None if they are not."""
+        spec = self.spec
+        if spec is None and self.plan.world_states:
+            try:
+                spec = spec_from_metadata(self.checkpoint.metadata, num_actions=self.agent.num_actions)
+            except EnvironmentSetupError:
+                return None
+        return spec if spec is not None and self.plan.world_states and world_types(spec) is not None else None
+
     @property
     def up_to_date(self) -> bool:
         """Whether saved samples can be used, because agent, options, seed, code and metadata are the same.
@@ -105,12 +122,14 @@ class CheckpointSource(Source):
             return False
         described = to_plain(_description(self.spec, self.plan))
         keys = self.trajectories_key, self.observations_key
+        if self.world is not None and not has_world_states(self.paths.trajectories):
+            return False
         return _saved_keys(self.paths) == keys and {name: saved.get(name) for name in described} == described
 
     def load(self) -> Samples:
         """Memory-map the saved samples; raises SamplesError if they are damaged or do not match the agent."""
         trajectories, observations = (
-            load_trajectories(self.paths.trajectories),
+            load_trajectories(self.paths.trajectories, self.world),
             load_observations(self.paths.observations),
         )
         with _naming(self.paths.trajectories):
@@ -130,7 +149,13 @@ class CheckpointSource(Source):
         plan, spec = self.plan, self.spec
         options, seed, full_resolution = plan.trajectories, plan.seed, plan.full_resolution
         played = preview_play(
-            self.agent, spec, options.num_envs, options.num_steps, seed, full_resolution=full_resolution
+            self.agent,
+            spec,
+            options.num_envs,
+            options.num_steps,
+            seed,
+            full_resolution=full_resolution,
+            world_states=self.world is not None,
         )
         played = replace(played, metadata={**checkpoint_metadata(self.checkpoint), **played.metadata})
         return add_observations(played, self.observer, spec, plan.observations, seed, full_resolution=full_resolution)
@@ -296,7 +321,8 @@ def _collect(source: CheckpointSource, spec: EnvironmentSpec) -> None:
     paths, plan = source.paths, source.plan
     trajectories_key, observations_key = _saved_keys(paths)
     missing: list[tuple[Callable[[CheckpointSource, EnvironmentSpec, Report], None], int]] = []
-    if trajectories_key != source.trajectories_key:
+    lacking = source.world is not None and not has_world_states(paths.trajectories)
+    if trajectories_key != source.trajectories_key or lacking:
         missing.append((_collect_trajectories, plan.trajectories.num_envs * plan.trajectories.num_steps))
     if observations_key != source.observations_key:
         extra = plan.observations
@@ -314,7 +340,8 @@ def _collect(source: CheckpointSource, spec: EnvironmentSpec) -> None:
 
 def _description(spec: EnvironmentSpec, plan: SamplingPlan) -> JsonObject:
     """Return those metadata of samples that are known before they are collected."""
-    return {"environment": asdict(spec), "sampling": asdict(plan)}
+    sampling = {name: value for name, value in asdict(plan).items() if name != "world_states"}
+    return {"environment": asdict(spec), "sampling": sampling}
 
 
 def _save_model(source: CheckpointSource) -> None:
@@ -333,7 +360,8 @@ def _collect_trajectories(source: CheckpointSource, spec: EnvironmentSpec, repor
     # an independent stream; observations use 1
     rng, trials = (np.random.default_rng([seed, stream]) for stream in (0, 2))
     with _collecting(source, spec, "trajectories", options.num_envs, seed, report) as (environment, writer, kwargs):
-        trajectories = collect_trajectories(source.agent, environment, options.num_steps, rng, **kwargs)
+        states = None if source.world is None else WorldStatesWriter(spec, options.num_envs)
+        trajectories = collect_trajectories(source.agent, environment, options.num_steps, rng, states=states, **kwargs)
         facts = {
             "action_combos": [list(combo) for combo in environment.action_combos],
             "equivalent_actions": find_equivalent_actions(source.agent, environment, trials),

@@ -16,6 +16,7 @@ from rl_clarity.recordings.blocks import MAX_STEPS, encode_block
 from rl_clarity.recordings.options import ObservationsOptions
 from rl_clarity.recordings.rollouts import Player, collect_observations, collect_trajectories
 from rl_clarity.recordings.samples import Observations, SamplesT, Trajectories, from_arrays, to_arrays
+from rl_clarity.recordings.world_states import WorldStatesWriter
 
 MAX_FRAMES = 64
 MIN_STEPS = 4
@@ -50,7 +51,10 @@ class Preview:
             name: np.broadcast_to(array[:1], (self.observation_count, *array.shape[1:]))
             for name, array in to_arrays(self.observations).items()
         }
-        return from_arrays(Trajectories, trajectories), from_arrays(Observations, observations)
+        played = dataclasses.replace(
+            from_arrays(Trajectories, trajectories), world_states=self.trajectories.world_states
+        )
+        return played, from_arrays(Observations, observations)
 
 
 def preview_samples(trajectories: Trajectories, observations: Observations, metadata: JsonObject) -> Preview:
@@ -68,9 +72,19 @@ def preview_samples(trajectories: Trajectories, observations: Observations, meta
 
 
 def preview_play(
-    agent: Player, spec: EnvironmentSpec, num_envs: int, num_steps: int, seed: int, *, full_resolution: bool
+    agent: Player,
+    spec: EnvironmentSpec,
+    num_envs: int,
+    num_steps: int,
+    seed: int,
+    *,
+    full_resolution: bool,
+    world_states: bool = False,
 ) -> Preview:
-    """Collect a few steps to preview `num_steps` steps of each environment, without observations."""
+    """Collect a few steps to preview `num_steps` steps of each environment, without observations.
+
+    With `world_states`, those of the environment are kept, too.
+    """
     rng = np.random.default_rng(seed)
     # Use the final number of environments, because it determines the time of a step.
     stopwatch = _Stopwatch()
@@ -78,12 +92,17 @@ def preview_play(
     try:
         combos = [list(combo) for combo in environment.action_combos]
         steps = min(num_steps, max(MIN_STEPS, -(-MAX_FRAMES // num_envs)))
+        states = None if not world_states else WorldStatesWriter(spec, num_envs)
         trajectories = collect_trajectories(
-            agent, environment, steps, rng, full_resolution=full_resolution, progress=stopwatch
+            agent, environment, steps, rng, full_resolution=full_resolution, progress=stopwatch, states=states
         )
     finally:
         environment.close()
     one_trajectory = _map(trajectories, lambda array: array.reshape(1, -1, *array.shape[2:])[:, :MAX_FRAMES])
+    state_bytes = 0
+    if trajectories.world_states is not None:
+        one_trajectory = dataclasses.replace(one_trajectory, world_states=trajectories.world_states.joined(steps))
+        state_bytes = trajectories.world_states.data.nbytes * num_steps // steps
     return Preview(
         one_trajectory,
         Observations(one_trajectory.observations[0, :0]),
@@ -92,7 +111,7 @@ def preview_play(
         0,
         {"action_combos": combos},
         stopwatch.step * num_steps,
-        num_envs * num_steps * _item_bytes(one_trajectory, 2),
+        num_envs * num_steps * _item_bytes(one_trajectory, 2) + state_bytes,
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 from PIL import ImageColor
 
 import rl_clarity
-from rl_clarity.analyses.trajectories import softmax
+from rl_clarity.base.statistics import softmax
 from rl_clarity.formats.included import path_of
 from rl_clarity.pages.builder import RECORDINGS
 from rl_clarity.pages.results import Results

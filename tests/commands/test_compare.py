@@ -13,8 +13,8 @@ import pytest
 import rl_clarity
 from rl_clarity.agents.capabilities import before_step
 from rl_clarity.analyses.attribution import perturbation_saliency
-from rl_clarity.analyses.trajectories import softmax
 from rl_clarity.base.errors import ClarityError, OptionError
+from rl_clarity.base.statistics import softmax
 from rl_clarity.cli import main
 from rl_clarity.pages.builder import RECORDINGS
 from rl_clarity.pages.manifest_check import check_manifest

@@ -26,8 +26,9 @@ OPTIONS = [
     *("--nmf-features", "2", "--causal-episodes", "3", "--causal-max-steps", "20"),
     "--json",
 ]
-TASKS = 2 + 4 + 8 + 8 + 3 + (1 + 4) + 1
-"""Features, trajectories, attribution, ablation, examples, play with and without 4 features, their comparison."""
+TASKS = 2 + 4 + 8 + 8 + 4 + 3 + (1 + 4) + 1
+"""Features, trajectories, attribution, ablation, objects, examples, play with and without 4 features, its
+comparison."""
 RUN = """
 import os, signal, sys, time
 from functools import partial

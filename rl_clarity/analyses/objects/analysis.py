@@ -2,21 +2,118 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 
-from rl_clarity.analyses.analysis import Analysis, Subject
+import numpy as np
+
+from rl_clarity.agents.capabilities import parallel_calls
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
+from rl_clarity.analyses.attribution.analysis import attributed_outputs
+from rl_clarity.analyses.objects.measure import chunk_name, expected_frames, measure_trajectory
 from rl_clarity.analyses.objects.options import ObjectsOptions
-from rl_clarity.analyses.objects.section import ObjectsSection
-from rl_clarity.jobs.tasks import Results, Task
+from rl_clarity.analyses.objects.section import ObjectsSection, TrajectoryObjects
+from rl_clarity.analyses.objects.summary import removals_from_chunks, sentences, summarize_types, value_noise
+from rl_clarity.base.errors import EnvironmentSetupError, OptionError
+from rl_clarity.environments import KINDS, source_key, spec_from_metadata
+from rl_clarity.environments.kinds import world_types
+from rl_clarity.jobs.tasks import Piece, Results, Task, Work
+from rl_clarity.pages.sections import Note
+
+NOTE = Note(
+    "Effects of objects",
+    "Each object is removed from the saved state of the environment, on its own, and the frame is drawn again. "
+    "The effect is the output with the object less the output without it: the sign is that of attribution, but an "
+    "effect is measured, not estimated. Everything else stays as it was, a recurrent state included, and only the "
+    "outputs of this step are compared. The effect on the policy is the total variation between the policies with "
+    "and without the object, from 0 to 1. Intervals are 95 % bootstrap intervals that resample whole episodes. A "
+    "type is said to have no effect only where the interval of the mean effect and at least 95 % of the objects "
+    "lie below 0.03 (policy) or below 5 % of the range of the value.",
+)
 
 
 class ObjectsAnalysis(Analysis[ObjectsOptions, ObjectsSection]):
     """Removes the objects of some frames from the state of the environment, and measures what changes."""
 
     kind = "objects"
+    needs_all = True
+
+    def check(self, agent: Agent, options: ObjectsOptions, page: SubjectOptions) -> None:
+        if not options.types:
+            return
+        try:
+            types = world_types(spec_from_metadata(agent.metadata, num_actions=agent.num_actions))
+        except EnvironmentSetupError:
+            return
+        unknown = sorted(set(options.types) - set(types or options.types))
+        if unknown:
+            raise OptionError(f"objects.types={unknown!r}: the environment has {', '.join(types or ())}")
 
     def tasks(self, subject: Subject, options: ObjectsOptions) -> Iterable[Task]:
-        return ()
+        states = subject.trajectories.world_states
+        if options.every is None or states is None:
+            return
+        calls = parallel_calls(subject.agent) if KINDS.get(states.spec.kind).thread_safe else 1
+        groups = [group.actions for group in subject.info.action_groups]
+        outputs = [output.id for output in attributed_outputs(subject)]
+        for trajectory in range(len(subject.trajectories)):
+            frames = expected_frames(options, subject.trajectories.steps(trajectory))
+            yield self.task(
+                subject,
+                self.task_name(trajectory + 1),
+                partial(measure_trajectory, subject, trajectory),
+                [subject.decisive(ObjectsOptions), source_key(states.spec), outputs, groups, trajectory],
+                size=frames,
+                group=self.kind,
+                pieces=partial(_pieces, frames),
+                parallel=calls,
+            )
 
     def sections(self, subject: Subject, options: ObjectsOptions, results: Results) -> Iterable[ObjectsSection]:
-        return ()
+        states = subject.trajectories.world_states
+        if options.every is None or states is None:
+            return
+        numbers = range(len(subject.trajectories))
+        facts = [results[self.task_name(trajectory + 1)] for trajectory in numbers]
+        chunks = [subject.files.read_chunk(chunk_name(trajectory)) for trajectory in numbers]
+        named: list[Sequence[str]] = [one["types"] for one in facts]
+        firsts = [np.asarray(subject.trajectories.firsts[trajectory], bool) for trajectory in numbers]
+        single, together = removals_from_chunks(chunks, named, firsts)
+        value_range, noise = value_noise([one["values"] for one in facts])
+        moving = {name for one in facts for name in one["moving"]}
+        types = summarize_types(single, together, sorted(moving), noise, subject.options.seed)
+        unit = "action value" if subject.info.kind == "action_values" else "value"
+        height, width = subject.trajectories.observations.shape[2:4]
+        yield ObjectsSection(
+            types=types,
+            trajectories=[
+                TrajectoryObjects(chunk_name(trajectory), one["types"])
+                for trajectory, one in zip(numbers, facts, strict=True)
+            ],
+            every=options.every,
+            last_steps=options.last_steps,
+            frames=sum(len(chunk["frames"]) for chunk in chunks),
+            skipped=sum(one["skipped"] for one in facts),
+            undrawn=sum(one["undrawn"] for one in facts),
+            exact=all(one["exact"] for one in facts),
+            unit=unit if noise is not None else "logit",
+            value_range=value_range,
+            noise=noise,
+            height=height,
+            width=width,
+            sentences=sentences(types, noise),
+        )
+
+    def notes(self, options: ObjectsOptions) -> Sequence[Note]:
+        return [NOTE]
+
+
+def _pieces(frames: int, sample: Subject, batch: int) -> Iterable[Piece]:
+    """The objects of a sample's trajectory; `frames` are those of a trajectory of the page."""
+    if sample.trajectories.world_states is None:
+        return
+    options = sample.options_of(ObjectsOptions)
+    measured = expected_frames(options, sample.trajectories.steps(0))
+    measure = partial(measure_trajectory, sample, 0, Work(batch, lambda share: None, {}))
+    yield Piece(measure, frames / measured, measure)

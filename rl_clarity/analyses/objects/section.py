@@ -113,8 +113,8 @@ class ObjectsSection(SectionData):
     value_range: float | None
     """Range of the value in these frames; null without a value."""
     noise: float | None
-    """Changes of the value up to this one are not distinguished from 0: 0.05 of its range, or twice the standard
-    deviation of the changes when something that is not visible is removed, if this is larger; null without a value."""
+    """Changes of the value up to this one, 0.05 of its range, are not distinguished from 0; null without a value. If
+    what is removed is not visible, nothing changes."""
     height: int
     """Height of the observation, to which boxes and masks refer."""
     width: int
