@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from rl_clarity.analyses.attribution import smooth_gradients as smooth_gradients
     from rl_clarity.analyses.checks.methods import hint_share as hint_share
     from rl_clarity.analyses.checks.methods import sanity_checks as sanity_checks
+    from rl_clarity.analyses.edited_effects import lost_effects as lost_effects
+    from rl_clarity.analyses.edited_effects import object_pairs as object_pairs
     from rl_clarity.base import errors as errors
     from rl_clarity.base.errors import ClarityError as ClarityError
     from rl_clarity.commands.ablate import ablate as ablate
@@ -136,9 +138,11 @@ _PUBLIC = {
     "lagged_correlation": "rl_clarity.states.correlation",
     "load_agent": "rl_clarity.formats.included",
     "load_states": "rl_clarity.states.analysis",
+    "lost_effects": "rl_clarity.analyses.edited_effects",
     "memory_saliency": "rl_clarity.analyses.attribution",
     "multi_path_attribution": "rl_clarity.analyses.attribution",
     "object_effects": "rl_clarity.recordings.object_effects",
+    "object_pairs": "rl_clarity.analyses.edited_effects",
     "open_recording": "rl_clarity.recordings.recording",
     "open_results": "rl_clarity.pages.results",
     "perturbation_saliency": "rl_clarity.analyses.attribution",

@@ -22,10 +22,12 @@ import numpy as np
 from rl_clarity.base.errors import OptionError
 from rl_clarity.reduction.methods import REDUCTIONS, Reduction
 from rl_clarity.reduction.nmf import ChannelReduction
+from rl_clarity.reduction.pairs import pair_directions
 from rl_clarity.reduction.stability import matched_similarity
 
 CLASSIFIER = "classifier"
-"""The method that needs labels, in addition to those of `REDUCTIONS`."""
+PAIRS = "pairs"
+"""Methods that need more than states, in addition to those of `REDUCTIONS`: labels, and states without an object."""
 FEWEST_STATES = 4
 FIT_ROWS = 20_000
 """Largest number of rows that directions are fitted to. Of more states, a random subset is used."""
@@ -51,7 +53,8 @@ class Directions:
     half_stability: np.ndarray | None = None  # (D,)
     """|cosine| with the matching direction of fits to each half of the data."""
     explained: np.ndarray | None = None  # (D,)
-    """For principal components, the share of the variance of standardized states."""
+    """For principal components, the share of the variance of standardized states; for pairs, that of the squared
+    differences."""
     auc: np.ndarray | None = None  # (D,)
     """For classifiers, the area under the ROC curve on held-out data."""
     dropped: int = 0
@@ -132,9 +135,11 @@ def fit_directions(
     seed: int = 0,
     *,
     labels: Mapping[str, np.ndarray] | np.ndarray | None = None,
+    without: np.ndarray | None = None,
+    others: np.ndarray | None = None,
     outliers: float | None = None,
 ) -> Directions:
-    """Fit directions to recurrent states (N, H).
+    """Fit directions to recurrent states (N, H), or to a layer's activations.
 
     The same states, options and seed give the same directions. The number of directions is at most the number of
     dimensions of states.
@@ -147,6 +152,9 @@ def fit_directions(
     - `units`: the units of the state with the largest variance.
     - `classifier`: a logistic regression for each of `labels`; the coordinate is its logit without the bias, and `auc`
     measures how well it separates held-out states, the last quarter of the rows.
+    - `pairs`: what the states have that those in `without` have not, such as an object (see `rl_clarity.object_pairs`):
+    orthonormal directions in which the differences are large relative to the rows of `others`, which should not change.
+    `Ablate(layer, component=directions.vectors, signed=True)` removes them.
 
     Stability is measured by fits with two other seeds, and to the first and the second half of the rows. Directions are
     matched one to one, so that the sum of the |cosines| of `vectors` is largest.
@@ -154,19 +162,21 @@ def fit_directions(
     Args:
         states: Finite numbers, in the order of time if they have one: halves are then of different episodes. An array
             on disk is read only where rows are chosen.
-        method: `pca`, `ica`, `nmf`, `nmf_positive`, `units`, `classifier`, or another name in `REDUCTIONS`.
+        method: `pca`, `ica`, `nmf`, `nmf_positive`, `units`, `classifier`, `pairs`, or another name in `REDUCTIONS`.
         count: Number of directions; a share below 1: the fewest principal components with that share of the variance
             (`pca` and `ica`).
         seed: Of the choice of rows, and of the fit.
         labels: (N,) true or false for each state, or several such arrays by name. Only for `classifier`.
+        without: (N, H), each state without what the directions are for. Only for `pairs`.
+        others: (M, H), differences and states that should not change. Only for `pairs`.
         outliers: Leave out states whose distance to the nearest other one is more than this multiple of the median of
             these distances; `dropped` counts them.
 
     Raises:
         OptionError: The states are not finite, too few or constant, or an option is out of range.
     """
-    if method not in (*REDUCTIONS, CLASSIFIER):
-        raise OptionError(f"method={method!r} must be one of {', '.join((*REDUCTIONS, CLASSIFIER))}")
+    if method not in (*REDUCTIONS, CLASSIFIER, PAIRS):
+        raise OptionError(f"method={method!r} must be one of {', '.join((*REDUCTIONS, CLASSIFIER, PAIRS))}")
     if np.ndim(states) != 2 or len(states) < FEWEST_STATES:
         raise OptionError(
             f"states have the shape {np.shape(states)}; (N, H) with at least {FEWEST_STATES} states is needed"
@@ -179,6 +189,7 @@ def fit_directions(
     named = _named_labels(labels, len(states))
     if (method == CLASSIFIER) != bool(named):
         raise OptionError(f"method={method!r} and labels=: 'classifier' needs labels, the other methods take none")
+    _check_pairs(method, np.shape(states), without, others)
     chosen = np.arange(len(states))
     if len(chosen) > FIT_ROWS:
         chosen = np.sort(np.random.default_rng(seed).choice(len(states), FIT_ROWS, replace=False))
@@ -187,8 +198,13 @@ def fit_directions(
         raise OptionError("states must be finite numbers")
     kept = np.ones(len(rows), bool) if outliers is None else _inliers(rows, outliers)
     rows, named = rows[kept], {name: values[chosen][kept] for name, values in named.items()}
+    if without is not None:
+        rows = rows - np.asarray(without[chosen][kept], np.float64)
 
     def fit(part: slice, fit_seed: int, amount: int | float) -> Directions:
+        if method == PAIRS:
+            vectors, shares = pair_directions(rows[part], int(amount), others)
+            return Directions(np.zeros(rows.shape[1]), np.ones(rows.shape[1]), vectors, PAIRS, explained=shares)
         selected = {name: values[part] for name, values in named.items()}
         if not _standardized(rows[part])[3].any():
             raise OptionError("the states are all the same: they have no directions")
@@ -342,6 +358,18 @@ def _named_labels(labels: Mapping[str, np.ndarray] | np.ndarray | None, count: i
         if values.shape != (count,) or not np.isin(values, (0, 1)).all():
             raise OptionError(f"labels={name!r} have the shape {values.shape}; {count} of true and false are needed")
     return {name: values.astype(bool) for name, values in arrays.items()}
+
+
+def _check_pairs(method: str, shape: tuple[int, ...], without: np.ndarray | None, others: np.ndarray | None) -> None:
+    if (method == PAIRS) != (without is not None) or (method != PAIRS and others is not None):
+        raise OptionError(f"method={method!r}: 'pairs' needs without=, the other methods take no without= and others=")
+    for name, array, rows in (("without", without, shape[0]), ("others", others, None)):
+        if array is None:
+            continue
+        if np.ndim(array) != 2 or np.shape(array)[1] != shape[1] or rows not in (None, len(array)):
+            raise OptionError(f"{name}= has the shape {np.shape(array)}; ({rows or 'M'}, {shape[1]}) is needed")
+        if not np.isfinite(array).all():
+            raise OptionError(f"{name}= must be finite numbers")
 
 
 def _inliers(rows: np.ndarray, factor: float) -> np.ndarray:

@@ -122,6 +122,26 @@ def test_outliers_are_counted(states: np.ndarray) -> None:
     assert fit_directions(far, "pca", 2).dropped == 0
 
 
+def test_pairs_are_found_among_rows_that_should_not_change() -> None:
+    """Objects add axis 0, and as much of axis 1; other rows contain axis 1, and a lot of axis 2."""
+    rng = np.random.default_rng(0)
+    without = rng.normal(size=(400, DIMENSIONS)) * [0.1, 0.1, 5, 0.1, 0.1, 0.1, 0.1, 0.1]
+    added = np.zeros((400, DIMENSIONS))
+    added[:, 0], added[:, 1] = rng.uniform(1, 2, 400), rng.uniform(1.5, 2.5, 400)
+    others = rng.normal(size=(300, DIMENSIONS)) * [0, 4, 4, 0.1, 0, 0, 0, 0]
+    alone = fit_directions(without + added, "pairs", 1, without=without)
+    expected = np.linalg.svd(added)[2][0]
+    np.testing.assert_allclose(alone.vectors[0] * np.sign(alone.vectors[0, 0] * expected[0]), expected, atol=1e-6)
+    assert alone.vectors[0, :2].min() > 0  # the mean difference along it is positive
+    found = fit_directions(without + added, "pairs", 5, without=without, others=others)
+    assert found.vectors[0, 0] > 0.95 > 0.7 > alone.vectors[0, 0]
+    assert found.vectors.shape == (2, DIMENSIONS)  # differences have two dimensions
+    np.testing.assert_allclose(found.vectors @ found.vectors.T, np.eye(2), atol=1e-9)
+    assert found.explained is not None
+    np.testing.assert_allclose(found.explained.sum(), 1)
+    assert found.stability.min() > 0.98
+
+
 def test_arrays_describe_directions(states: np.ndarray) -> None:
     directions = fit(states, "classifier")
     again = Directions.from_arrays(directions.arrays())
@@ -137,6 +157,10 @@ def test_arrays_describe_directions(states: np.ndarray) -> None:
         ({"count": 0}, "count=0 must be a positive integer"),
         ({"method": "nmf", "count": 0.5}, "needs method='pca' or 'ica', not 'nmf'"),
         ({"method": "classifier"}, "'classifier' needs labels"),
+        ({"method": "pairs"}, "'pairs' needs without="),
+        ({"method": "pca", "others": np.zeros((3, 8))}, "the other methods take no without= and others="),
+        ({"method": "pairs", "without": np.zeros((3, 8))}, r"without= has the shape \(3, 8\); \(3000, 8\) is needed"),
+        ({"method": "pairs", "without": np.full((3000, 8), np.nan)}, "without= must be finite"),
         ({"outliers": 0.1}, "outliers=0.1 must be at least 1"),
     ],
 )
@@ -152,3 +176,5 @@ def test_states_are_checked(states: np.ndarray) -> None:
         fit_directions(np.full((10, 3), np.nan), "pca")
     with pytest.raises(OptionError, match=r"\(\.\.\., 8\), as those of the fit"):
         fit(states, "pca").to(np.zeros((2, 3)))
+    with pytest.raises(OptionError, match="with and without the object are the same"):
+        fit_directions(states, "pairs", 2, without=states)
