@@ -32,7 +32,7 @@ SETTINGS: dict[str, Any] = {
     "gamma": 0.99,
     "tensorboard": False,
 }
-AGENTS = {"doorkey": ("DoorKeyPixels-v0", 160_000), "lava": ("LavaRoomPixels-v0", 160_000)}
+AGENTS = {"doorkey": ("DoorKeyPixels-v0", 120_000), "lava": ("LavaRoomPixels-v0", 120_000)}
 """Environment and number of steps of each agent."""
 
 

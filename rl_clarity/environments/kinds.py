@@ -13,6 +13,7 @@ from rl_clarity.base.errors import ClarityError, EnvironmentSetupError, OptionEr
 from rl_clarity.base.parsing import NoOptions
 from rl_clarity.base.registry import Registry
 from rl_clarity.environments.protocol import VectorEnvironment
+from rl_clarity.environments.stacked_world import StackedWorld
 from rl_clarity.environments.worlds import World
 from rl_clarity.environments.wrappers import EpsilonGreedy, FrameStack, RewardScale
 
@@ -120,9 +121,7 @@ def make(spec: EnvironmentSpec, num_envs: int, seed: int, *, full_resolution: bo
     if num_envs < 1:
         raise EnvironmentSetupError(f"num_envs={num_envs} must be at least 1")
     kind = KINDS.get(spec.kind)
-    common = _names(CommonOptions)
-    options = parse_options(spec.kind, kind.options, {k: v for k, v in spec.options.items() if k not in common})
-    stack = parse_options(spec.kind, CommonOptions, {k: v for k, v in spec.options.items() if k in common})
+    options, stack = _split_options(spec, kind)
     environment = kind.make(spec.name, num_envs, seed, options, full_resolution=full_resolution)
     if stack.frame_stack != 1:
         environment = FrameStack(environment, stack.frame_stack, stack.frame_stack_padding)
@@ -134,10 +133,9 @@ def make(spec: EnvironmentSpec, num_envs: int, seed: int, *, full_resolution: bo
 
 
 def make_world(spec: EnvironmentSpec) -> World:
-    """Make the world of an environment.
+    """Make the world of an environment, which draws observations as `make` returns them, stacked frames included.
 
-    Raises WorldError for a kind of environment whose states cannot be edited, and for stacked frames, because a state
-    shows a single one; EnvironmentSetupError as `make`.
+    Raises WorldError for a kind of environment whose states cannot be edited, EnvironmentSetupError as `make`.
     """
     kind = KINDS.get(spec.kind)
     if kind.world is None:
@@ -145,14 +143,16 @@ def make_world(spec: EnvironmentSpec) -> World:
         raise WorldError(
             f"states of the environment kind {spec.kind!r} cannot be edited, only those of {', '.join(editable)}"
         )
-    if spec.options.get("frame_stack", 1) not in (1, None):
-        raise WorldError(
-            f"frame_stack={spec.options['frame_stack']}: objects are removed from single frames only, and the agent "
-            "sees several"
-        )
+    options, common = _split_options(spec, kind)
+    world = kind.world(spec.name, options)
+    return world if common.frame_stack == 1 else StackedWorld(world, common.frame_stack, common.frame_stack_padding)
+
+
+def _split_options(spec: EnvironmentSpec, kind: EnvironmentKind) -> tuple[Any, CommonOptions]:
+    """Return the options of a kind, and those of every kind."""
     common = _names(CommonOptions)
-    options = {name: value for name, value in spec.options.items() if name not in common}
-    return kind.world(spec.name, parse_options(spec.kind, kind.options, options))
+    options = parse_options(spec.kind, kind.options, {k: v for k, v in spec.options.items() if k not in common})
+    return options, parse_options(spec.kind, CommonOptions, {k: v for k, v in spec.options.items() if k in common})
 
 
 def world_types(spec: EnvironmentSpec) -> tuple[str, ...] | None:

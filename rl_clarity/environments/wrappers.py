@@ -152,8 +152,13 @@ class FrameStack(Wrapper):
         height, width, self._channels = environment.observation_shape
         self.observation_shape = (height, width, self._channels * count)
         self._stack = np.zeros((self.num_envs, *self.observation_shape), np.uint8)
+        self.steps = 0
+        """Number of steps since the reset."""
+        self.ages = np.zeros(self.num_envs, np.int64)
+        """Number of steps (N,) since the episodes began."""
 
     def reset(self) -> Step:
+        self.steps = -1
         return self._stacked(self.environment.reset())
 
     def step(self, actions: np.ndarray) -> Step:
@@ -166,6 +171,8 @@ class FrameStack(Wrapper):
         self._stack = np.array(state["stack"])
 
     def _stacked(self, step: Step) -> Step:
+        self.steps += 1
+        self.ages = np.where(step.firsts, 0, self.ages + 1)
         older = self._stack[..., self._channels :]
         final = {
             i: np.concatenate([older[i], observation], axis=-1) for i, observation in step.final_observations.items()

@@ -1,0 +1,143 @@
+"""Worlds of stacked frames: an edit changes the object in each of the frames that the agent sees."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from rl_clarity.base.errors import WorldError
+from rl_clarity.environments.protocol import VectorEnvironment
+from rl_clarity.environments.worlds import Position, World, WorldObject, follow
+from rl_clarity.environments.wrappers import FrameStack, Wrapper
+
+Found = tuple[WorldObject | None, ...]
+"""An object in each frame, the oldest first; None where it was not there."""
+
+
+class StackedWorld:
+    """The states of another world's last frames, which are drawn as `FrameStack` stacks them.
+
+    A state contains a state of the other world for each frame since the start of the episode. Objects are those of the
+    newest frame; an edit also changes them in earlier frames, where `follow` finds them.
+    """
+
+    def __init__(self, world: World, count: int, padding: str) -> None:
+        self.world, self.exact, self.types = world, world.exact, world.types
+        self._count, self._padding = count, padding
+        self._recent: list[deque[bytes]] = []
+        self._steps = -1
+
+    def states(self, environment: VectorEnvironment) -> list[bytes]:
+        """Return the current state of each environment, with the frames before it.
+
+        Raises WorldError if it was not called in each step of the episodes that are being played.
+        """
+        inner = environment
+        while isinstance(inner, Wrapper) and not isinstance(inner, FrameStack):
+            inner = inner.environment
+        if not isinstance(inner, FrameStack) or (inner.count, inner.padding) != (self._count, self._padding):
+            raise WorldError(f"the environment does not stack {self._count} frames with padding={self._padding!r}")
+        if inner.steps != self._steps + 1 and inner.ages.any():
+            raise WorldError("states of stacked frames include those before: ask for them in every step")
+        self._steps = inner.steps
+        if len(self._recent) != inner.num_envs:
+            self._recent = [deque(maxlen=self._count) for _ in range(inner.num_envs)]
+        for recent, age, state in zip(self._recent, inner.ages, self.world.states(environment), strict=True):
+            if age == 0:
+                recent.clear()
+            recent.append(state)
+        return [_join(recent) for recent in self._recent]
+
+    def objects(self, state: bytes, *, terrain: bool = True) -> list[WorldObject]:
+        """List the objects of the newest frame, visible or not, without the player."""
+        *earlier, newest = _split(state)
+        items = self.world.objects(newest, terrain=terrain)
+        found: list[list[WorldObject | None]] = [[item] for item in items]
+        followed = items
+        for frame in reversed(earlier):
+            followed = follow(followed, self.world.objects(frame, terrain=terrain))
+            by_number = {item.number: item for item in followed}
+            for item, frames in zip(items, found, strict=True):
+                frames.insert(0, by_number.get(item.number))
+        return [dataclasses.replace(item, handle=tuple(frames)) for item, frames in zip(items, found, strict=True)]
+
+    def without(self, state: bytes, objects: Sequence[WorldObject]) -> bytes:
+        """Return the state without some of its objects, in all its frames."""
+        frames = _split(state)
+        present = [[item.handle[i] for item in objects if _check(item, frames)[i]] for i in range(len(frames))]
+        return _join(self.world.without(frame, some) for frame, some in zip(frames, present, strict=True))
+
+    def moved(self, state: bytes, item: WorldObject, to: Position) -> bytes:
+        """Return the state with the center of an object at another position in the newest frame.
+
+        In earlier frames it is moved as far.
+        """
+        x, y = to[0] - item.center[0], to[1] - item.center[1]
+        return self._edited(
+            state, item, lambda frame, it: self.world.moved(frame, it, (it.center[0] + x, it.center[1] + y))
+        )
+
+    def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
+        """Return the state with an object of another type in the place of one, in all its frames."""
+        return self._edited(state, item, lambda frame, it: self.world.replaced(frame, it, type))
+
+    def inserted(self, state: bytes, type: str, at: Position) -> bytes:
+        """Return the state with one more object, at the same place in all its frames."""
+        return _join(self.world.inserted(frame, type, at) for frame in _split(state))
+
+    def draw(self, states: Sequence[bytes]) -> np.ndarray:
+        """Draw observations (n, H, W, count * C) uint8 of states, the newest frame last."""
+        stacks = [_split(state) for state in states]
+        rows = {frame: i for i, frame in enumerate(dict.fromkeys(frame for stack in stacks for frame in stack))}
+        drawn = self.world.draw([*rows])
+        frames = np.zeros((len(states), self._count, *drawn.shape[1:]), np.uint8)
+        for stacked, stack in zip(frames, stacks, strict=True):
+            images = drawn[[rows[frame] for frame in stack]]
+            stacked[-len(stack) :] = images
+            if self._padding == "first":
+                stacked[: -len(stack)] = images[0]
+        return np.concatenate([*frames.swapaxes(0, 1)], axis=-1)
+
+    def draw_full(self, states: Sequence[bytes]) -> np.ndarray:
+        """Draw images of human scale (n, H', W', 3) uint8 of the newest frames."""
+        return self.world.draw_full([_split(state)[-1] for state in states])
+
+    def close(self) -> None:
+        """Close what draws the states."""
+        self.world.close()
+
+    def _edited(self, state: bytes, item: WorldObject, edit: Callable[[bytes, WorldObject], bytes]) -> bytes:
+        frames = _split(state)
+        found = _check(item, frames)
+        return _join(frame if it is None else edit(frame, it) for frame, it in zip(frames, found, strict=True))
+
+
+def _check(item: WorldObject, frames: Sequence[bytes]) -> Found:
+    """Return an object in each frame. Raises WorldError for an object of another state."""
+    found: Found = item.handle
+    if not isinstance(found, tuple) or len(found) != len(frames):
+        raise WorldError(f"the state has no {item.type} at {item.box}: pass objects of the same state")
+    return found
+
+
+def _join(frames: Iterable[bytes]) -> bytes:
+    """Return the bytes of a state: the number of frames, their lengths, and the frames, the oldest first."""
+    parts = [*frames]
+    return struct.pack(f"<{1 + len(parts)}Q", len(parts), *map(len, parts)) + b"".join(parts)
+
+
+def _split(state: bytes) -> list[bytes]:
+    """Return the frames of a state, the oldest first. Raises WorldError for damaged ones."""
+    try:
+        (count,) = struct.unpack_from("<Q", state)
+        lengths = struct.unpack_from(f"<{count}Q", state, 8) if count <= len(state) else ()
+    except struct.error:
+        count, lengths = 0, ()
+    ends = 8 * (1 + count) + np.cumsum(lengths, dtype=np.int64)
+    if not lengths or ends[-1] != len(state):
+        raise WorldError(f"a state of stacked frames cannot have {len(state)} bytes that begin with {state[:16]!r}")
+    return [state[end - length : end] for end, length in zip(ends.tolist(), lengths, strict=True)]
