@@ -14,7 +14,9 @@ from rl_clarity.base.errors import EnvironmentSetupError, SamplesError
 from rl_clarity.environments.gymnasium_world import GymnasiumWorld
 from rl_clarity.environments.images import image_layout
 from rl_clarity.environments.kinds import CALLER_ONLY, CAN_RUN_CODE, EnvironmentKind
+from rl_clarity.environments.painted_world import PaintedWorld
 from rl_clarity.environments.protocol import Combo, Step, combo_from_meaning, numbered_combos
+from rl_clarity.environments.worlds import World
 
 if TYPE_CHECKING:
     import gymnasium
@@ -66,9 +68,10 @@ def check(name: str) -> None:
         raise _unknown(name, error) from error
 
 
-def make_world(name: str, options: GymnasiumOptions) -> GymnasiumWorld:
+def make_world(name: str, options: GymnasiumOptions) -> World:
     """Make the world of MiniGrid's environments, and of those with a `StateEditor`. Raises WorldError for others."""
-    return GymnasiumWorld(name, lambda full: make(name, 1, 0, options, full_resolution=full))
+    world = GymnasiumWorld(name, lambda full: make(name, 1, 0, options, full_resolution=full))
+    return world if world.removes else PaintedWorld(world)
 
 
 KIND = EnvironmentKind(make, GymnasiumOptions, check=check, example="CarRacing-v3", world=make_world)

@@ -26,7 +26,8 @@ EDITOR = "state_editor"
 class StateEditor(Protocol):
     """Saves the states of an environment as bytes, lists their objects, and edits them.
 
-    An environment offers it as its attribute `state_editor`. Environments of MiniGrid need none.
+    An environment offers it as its attribute `state_editor`. Environments of MiniGrid need none. Without the method
+    `without`, objects are painted over; without another method, that edit is refused.
     """
 
     types: tuple[str, ...]
@@ -84,6 +85,8 @@ class GymnasiumWorld:
         self._environment.reset(seed=0)  # some wrappers refuse to work before it
         self._editor = _editor(name, self._environment)
         self.types = self._editor.types
+        self.removes = hasattr(self._editor, "without")
+        """Whether the editor can remove objects."""
 
     def states(self, environment: VectorEnvironment) -> list[bytes]:
         """Return the current state of each environment. Raises WorldError for those of another class."""
@@ -105,18 +108,18 @@ class GymnasiumWorld:
 
     def moved(self, state: bytes, item: WorldObject, to: Position) -> bytes:
         """Return the state with the center of an object at another position, in cells."""
-        return self._editor.moved(state, item, to)
+        return self._method("moved")(state, item, to)
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
         """Return the state with an object of another type in the place of one.
 
         Raises WorldError for an unknown type.
         """
-        return self._editor.replaced(state, item, type)
+        return self._method("replaced")(state, item, type)
 
     def inserted(self, state: bytes, type: str, at: Position) -> bytes:
         """Return the state with one more object. Raises WorldError for an unknown type."""
-        return self._editor.inserted(state, type, at)
+        return self._method("inserted")(state, type, at)
 
     def draw(self, states: Sequence[bytes]) -> np.ndarray:
         """Draw observations (n, H, W, C) uint8 of states."""
@@ -142,6 +145,12 @@ class GymnasiumWorld:
             self._editor.restore(self._rendering.environments[0].unwrapped, state)
             images.append(self._rendering.render()[0])
         return np.stack(images)
+
+    def _method(self, name: str) -> Callable[..., bytes]:
+        method: Callable[..., bytes] | None = getattr(self._editor, name, None)
+        if method is None:
+            raise WorldError(f"objects cannot be {name}: {type(self._editor).__name__} has no method {name!r}")
+        return method
 
     def close(self) -> None:
         """Close the environments that draw the states."""

@@ -85,6 +85,11 @@ class TestRun:
         assert '"seeds"' in groups["Checkpoint"]
         assert '"line"' in groups["Environment"]
 
+    def test_measures_the_effects_of_the_environments_objects(self, page: Results) -> None:
+        (effect,) = page.section("objects")["types"]
+        assert effect["name"] == "coin"
+        assert effect["count"] > 10
+
     def test_writes_a_page_of_the_kind(self, folder: Path, packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         output = folder / "scores"
         results = execute(output, "run", folder / "agent.seed", output, *RUN, "--page-kind", "scores")
