@@ -17,6 +17,7 @@ ANALYSES: Registry[type[Analysis[Any, Any]]] = Registry(
         "attribution": "rl_clarity.analyses.attribution.analysis:AttributionAnalysis",
         "ablation": "rl_clarity.analyses.ablation:AblationAnalysis",
         "objects": "rl_clarity.analyses.objects:ObjectsAnalysis",
+        "agreement": "rl_clarity.analyses.objects.page_agreement:AgreementAnalysis",
         "behavior": "rl_clarity.analyses.behavior:BehaviorAnalysis",
         "saliency": "rl_clarity.analyses.saliency:SaliencyAnalysis",
         "state_map": "rl_clarity.analyses.state_map:StateMapAnalysis",

@@ -129,7 +129,7 @@ PAGE_KINDS: Registry[PageKind] = Registry(
         "agent": PageKind(
             (
                 *("trajectories", "features", "attribution", "saliency", "state_map", "examples"),
-                *("ablation", "objects", "behavior"),
+                *("ablation", "objects", "agreement", "behavior"),
             )
         ),
         "training": PageKind(("trajectories", "saliency"), ("training",), "{env_name}: training of {network}"),

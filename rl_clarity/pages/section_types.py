@@ -231,6 +231,29 @@ class ObjectsSection(TypedDict):
     sentences: Sequence[str]
 
 
+class AgreementNumber(TypedDict):
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+class LayerAgreement(TypedDict):
+    layer: str
+    correlation: AgreementNumber
+    signs: AgreementNumber
+    magnitudes: AgreementNumber
+
+
+class AgreementSection(TypedDict):
+    caption: NotRequired[str]
+    output: str
+    count: int
+    large: int
+    episodes: int
+    threshold: float
+    layers: Sequence[LayerAgreement]
+
+
 class MeasuredDifference(TypedDict):
     unedited: float
     ablated: float
@@ -598,6 +621,7 @@ SECTION_TYPES: Mapping[str, type] = {
     "attribution": AttributionSection,
     "ablation": AblationSection,
     "objects": ObjectsSection,
+    "agreement": AgreementSection,
     "behavior": BehaviorSection,
     "saliency": SaliencySection,
     "state_map": StateMapSection,

@@ -47,6 +47,7 @@ export function readManifest(manifest, placed = []) {
     ...trajectories?.data,
     outputs: attribution?.data.outputs ?? [agent.has_value ? VALUE : GREEDY[agent.kind]].filter(Boolean),
     baseline: attribution?.data.baseline,
+    agreement: section("agreement")?.data ?? null,
     layers: [
       ...(attribution?.data.layers ?? []).map((layer) => ({
         ...withFeatures(layer, features?.data.layers[layer.slug]),

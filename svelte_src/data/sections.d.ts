@@ -345,6 +345,41 @@ export interface ObjectsSection {
   sentences: string[];
 }
 
+/** A number with its 95 % bootstrap interval over episodes; null where too little was measured. */
+export interface AgreementNumber {
+  value: number | null;
+  low: number | null;
+  high: number | null;
+}
+
+/** How well the attribution of a layer predicts effects. */
+export interface LayerAgreement {
+  /** Short name. */
+  layer: string;
+  /** Pearson's correlation of the attribution, summed over the objects' boxes, with their effects. */
+  correlation: AgreementNumber;
+  /** Share of right signs among the effects above the threshold. */
+  signs: AgreementNumber;
+  /** Spearman's rank correlation of magnitudes. */
+  magnitudes: AgreementNumber;
+}
+
+/** How well the page's attribution predicts the effects of objects; absent where these are not known. */
+export interface AgreementSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  /** `value`, or `greedy` for an agent without a value. */
+  output: string;
+  /** Number of objects. */
+  count: number;
+  /** Number of objects whose effect is above the threshold. */
+  large: number;
+  episodes: number;
+  /** 5 % of the output's range. */
+  threshold: number;
+  layers: LayerAgreement[];
+}
+
 /** A difference of paired episodes with and without an edit. Intervals are 95 % bootstrap intervals. */
 export interface MeasuredDifference {
   unedited: number;
@@ -1035,6 +1070,7 @@ export type Section =
   | SectionOf<"attribution", AttributionSection>
   | SectionOf<"ablation", AblationSection>
   | SectionOf<"objects", ObjectsSection>
+  | SectionOf<"agreement", AgreementSection>
   | SectionOf<"behavior", BehaviorSection>
   | SectionOf<"saliency", SaliencySection>
   | SectionOf<"state_map", StateMapSection>

@@ -71,9 +71,9 @@ def test_a_dry_run_writes_nothing(small_run: SmallRun, tmp_path: Path, capsys: A
     assert 50 * MB < estimate.memory < 10**11
     assert estimate.output > 10_000
     assert estimate.samples > 24 * 2 * 64 * 64 * 3
-    assert estimate.tasks == 1 + 2 + 2 + 2 + 2 + 2
-    stages = {"playing", "features", "trajectories", "attribution", "ablation", "objects", "examples", "atlas", "page"}
-    assert estimate.stages.keys() == stages
+    assert estimate.tasks == 1 + 2 + 2 + 2 + 2 + 2 + 1
+    page = {"features", "trajectories", "attribution", "ablation", "objects", "agreement", "examples", "atlas"}
+    assert estimate.stages.keys() == {"playing", *page, "page"}
     assert capsys.readouterr().err == ""
 
 

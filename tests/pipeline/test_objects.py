@@ -68,7 +68,7 @@ def test_pages_without_effects_differ_in_nothing_else(
     assert not any(name.startswith("objects/") for name in without)
     with record_tasks(monkeypatch) as done:
         run_short("page", overwrite=True)
-    assert {name.partition("/")[0] for name in done} == {"objects"}
+    assert {name.partition("/")[0] for name in done} == {"objects", "agreement"}
     files = read_files(directory)
     same = {name for name in without if name.startswith(("attribution", "trajectories", "features", "ablation"))}
     assert same

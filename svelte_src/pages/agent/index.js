@@ -36,7 +36,7 @@ export const AGENT = {
   time: { episode: "trajectory", frame: "frame", window: "visible" },
   steps: ({ trajectories }, _, episode) => trajectories[episode]?.steps,
   checkpoint: ({ agent }) => agent.id,
-  sections: ["trajectories", "features", "attribution", "ablation", "saliency"],
+  sections: ["trajectories", "features", "attribution", "ablation", "saliency", "agreement"],
   layout: {
     navigation: ["trajectories", "bookmarks"],
     main: ["timeline", "attribution", "outputs"],

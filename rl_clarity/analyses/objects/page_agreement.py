@@ -1,0 +1,176 @@
+"""The analysis `agreement`: whether a page's own attribution predicts the effects of objects that the page measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+
+import numpy as np
+
+from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.attribution.analysis import AttributionAnalysis, attribution_inputs
+from rl_clarity.analyses.attribution.files import AttributionOptions
+from rl_clarity.analyses.attribution.files import chunk_name as attribution_name
+from rl_clarity.analyses.layers import PageLayer, page_layers
+from rl_clarity.analyses.objects.agreement import SHARE_OF_RANGE, Agreement, Estimate, box_sums, compare
+from rl_clarity.analyses.objects.analysis import ObjectsAnalysis
+from rl_clarity.analyses.objects.measure import chunk_name as effects_name
+from rl_clarity.analyses.objects.options import ObjectsOptions
+from rl_clarity.base.parsing import NoOptions
+from rl_clarity.environments import source_key
+from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
+from rl_clarity.pages.files import SEGMENT, segments
+from rl_clarity.pages.sections import SectionData
+from rl_clarity.visualization.quantization import dequantize
+
+
+@dataclass(frozen=True)
+class AgreementNumber:
+    """A number with its 95 % bootstrap interval over episodes; null where too little was measured."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class LayerAgreement:
+    """How well the attribution of a layer predicts effects."""
+
+    layer: str
+    """Short name."""
+    correlation: AgreementNumber
+    """Pearson's correlation of the attribution, summed over the objects' boxes, with their effects."""
+    signs: AgreementNumber
+    """Share of right signs among the effects above the threshold."""
+    magnitudes: AgreementNumber
+    """Spearman's rank correlation of magnitudes."""
+
+
+@dataclass(frozen=True)
+class AgreementSection(SectionData):
+    """How well the page's attribution predicts the effects of objects; absent where these are not known."""
+
+    kind = "agreement"
+    title = "Attribution and measured effects"
+    output: str
+    """`value`, or `greedy` for an agent without a value."""
+    count: int
+    """Number of objects."""
+    large: int
+    """Number of objects whose effect is above the threshold."""
+    episodes: int
+    threshold: float
+    """5 % of the output's range."""
+    layers: Sequence[LayerAgreement]
+
+
+class AgreementAnalysis(Analysis[NoOptions, AgreementSection]):
+    """Compares the attribution of each layer with the measured effects of objects."""
+
+    kind = "agreement"
+
+    def tasks(self, subject: Subject, options: NoOptions) -> Iterable[Task]:
+        states = subject.trajectories.world_states
+        if states is None or not _measured(subject):
+            return
+        inputs = [attribution_inputs(subject), subject.decisive(ObjectsOptions), source_key(states.spec)]
+        for layer in _layers(subject):
+            yield self.task(
+                subject,
+                self.task_name(layer.name),
+                partial(_compare, subject, layer),
+                [inputs, asdict(layer)],
+                size=0.05,
+                after=(ObjectsAnalysis.task_name(""), AttributionAnalysis.task_name(layer.name, "")),
+                pieces=partial(
+                    _pieces, layer, len(subject.trajectories) * len(segments(subject.trajectories.steps(0)))
+                ),
+            )
+
+    def sections(self, subject: Subject, options: NoOptions, results: Results) -> Iterable[AgreementSection]:
+        if not _measured(subject):
+            return
+        facts = {layer.name: results[self.task_name(layer.name)]["agreement"] for layer in _layers(subject)}
+        found = {name: Agreement.from_dict(one) for name, one in facts.items() if one is not None}
+        for first in [*found.values()][:1]:
+            yield AgreementSection(
+                output=subject.output_kind,
+                count=first.count,
+                large=first.large,
+                episodes=first.episodes,
+                threshold=first.threshold,
+                layers=[
+                    LayerAgreement(name, _number(one.correlation), _number(one.signs), _number(one.magnitudes))
+                    for name, one in found.items()
+                ],
+            )
+
+
+def _measured(subject: Subject) -> bool:
+    """Return whether effects of objects are measured, and attribution is computed."""
+    options = subject.options_of(ObjectsOptions)
+    analyses = {ObjectsAnalysis.kind, AttributionAnalysis.kind} <= {*subject.analyses}
+    return analyses and options.every is not None and subject.trajectories.world_states is not None
+
+
+def _layers(subject: Subject) -> list[PageLayer]:
+    return [layer for layer in page_layers(subject.agent, subject.options) if not layer.is_input]
+
+
+def _number(estimate: Estimate) -> AgreementNumber:
+    return AgreementNumber(
+        *(None if np.isnan(one) else float(one) for one in (estimate.value, estimate.low, estimate.high))
+    )
+
+
+def _compare(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
+    """Compare sums of the stored attribution over the boxes of objects with their stored effects."""
+    output, played = subject.output_kind, subject.trajectories
+    predictions, changes, episodes, outputs = ([np.zeros(0)] for _ in range(4))
+    for trajectory in range(len(played)):
+        arrays = subject.files.read_chunk(effects_name(trajectory))
+        frames, step = np.unique(arrays["frame"], return_inverse=True)
+        if not len(frames):
+            continue
+        maps = _maps(subject, layer, output, trajectory, frames)
+        predictions.append(box_sums(maps, step, arrays["box"], played.observations.shape[2:4]))
+        changes.append(arrays[f"effect.{output}"].astype(np.float64))
+        firsts = np.asarray(played.firsts[trajectory], bool)
+        episodes.append(trajectory * played.actions.shape[1] + np.cumsum(firsts)[arrays["frame"]].astype(np.float64))
+        outputs.append(_outputs(subject, trajectory, arrays["frames"]))
+    if len(predictions) == 1:
+        return TaskResult({"agreement": None})
+    predicted, change, episode = (np.concatenate(one) for one in (predictions, changes, episodes))
+    threshold = SHARE_OF_RANGE * float(np.ptp(np.concatenate(outputs[1:])))
+    types = np.zeros(len(change), int)  # their numbers differ by trajectory
+    agreement = compare(predicted, change, types, episode, threshold, subject.options.seed)
+    return TaskResult({"agreement": agreement.to_dict()})
+
+
+def _maps(subject: Subject, layer: PageLayer, output: str, trajectory: int, frames: np.ndarray) -> np.ndarray:
+    """Return the stored attribution (n, h, w) at some frames, summed over features and residual."""
+    options = subject.options_of(AttributionOptions)
+    maps = []
+    for segment in np.unique(frames // SEGMENT).tolist():
+        arrays = subject.files.read_chunk(attribution_name(options, layer, output, trajectory, segment))
+        here = frames[frames // SEGMENT == segment] % SEGMENT
+        maps.append(dequantize(arrays["codes"][here], arrays["scales"][here]).sum(axis=-1))
+    return np.concatenate(maps)
+
+
+def _pieces(layer: PageLayer, count: int, sample: Subject, batch: int) -> Iterable[Piece]:
+    """The maps of a segment; a page has `count` of them."""
+    codes = np.zeros((SEGMENT, *layer.shape[:2], layer.channels + 1), np.int8)
+    yield Piece(lambda: dequantize(codes, np.ones(SEGMENT)).sum(axis=-1), count)
+
+
+def _outputs(subject: Subject, trajectory: int, frames: np.ndarray) -> np.ndarray:
+    """Return the output (n,) at some frames."""
+    played = subject.trajectories
+    if subject.info.has_value and played.values is not None:
+        return np.asarray(played.values[trajectory, frames], np.float64)
+    scores = played.policy_logits if played.policy_logits is not None else played.q_values
+    assert scores is not None
+    return np.asarray(scores[trajectory, frames], np.float64).max(axis=-1)

@@ -1,0 +1,28 @@
+// Whether the page's attribution predicts the measured effects of objects, in a sentence.
+import { formatNumber, formatPercent } from "../kit/shell/format.js";
+
+const UNKNOWN =
+  "Whether attribution predicts what objects do is not known for this agent: their effects were not measured, which needs an environment whose states can be edited and play that was not recorded elsewhere. docs/truth.md, in the documentation, has the numbers of other agents.";
+
+/**
+ * @param {import("./sections").AgreementSection | null | undefined} agreement
+ * @param {{key: string, name: string} | undefined} layer
+ * @returns {string} such as "Attribution at 2b has the sign of the measured effect for 93 % of 125 objects (90 to 96)."
+ */
+export function agreementText(agreement, layer) {
+  const found = agreement?.layers.find((one) => one.layer === layer?.key);
+  if (!agreement || !found || !layer) return UNKNOWN;
+  const { signs, correlation } = found;
+  const close = correlation.value === null ? "" : ` The correlation with the effects is ${decimals(correlation)}.`;
+  const above = `by more than ${formatNumber(agreement.threshold, 2)}`;
+  if (signs.value === null) {
+    return `${agreement.large} of ${agreement.count} measured objects change the output ${above}: too few to compare signs.${close}`;
+  }
+  const bounds = signs.low === null || signs.high === null ? "" : ` (${percent(signs.low)} to ${percent(signs.high)})`;
+  return `Attribution at ${layer.name} has the sign of the measured effect for ${formatPercent(signs.value)} of ${agreement.large} objects${bounds} that change the output ${above}.${close}`;
+}
+
+const percent = (share) => String(Math.round(100 * share));
+
+const decimals = ({ value, low, high }) =>
+  low === null ? value.toFixed(2) : `${value.toFixed(2)} (${low.toFixed(2)} to ${high.toFixed(2)})`;

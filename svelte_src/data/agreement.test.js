@@ -1,0 +1,37 @@
+// What Trust says of measured effects.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { agreementText } from "./agreement.js";
+
+const LAYER = { key: "2b", name: "2b" };
+const number = (value, low = null, high = null) => ({ value, low, high });
+const agreement = (signs, correlation = number(0.875, 0.8, 0.92)) => ({
+  output: "value",
+  count: 341,
+  large: 125,
+  episodes: 16,
+  threshold: 0.45,
+  layers: [{ layer: "2b", signs, correlation, magnitudes: number(0.5) }],
+});
+
+test("the share of right signs with its interval, and the correlation", () => {
+  assert.equal(
+    agreementText(agreement(number(0.93, 0.9, 0.96)), LAYER),
+    "Attribution at 2b has the sign of the measured effect for 93\u2009% of 125 objects (90 to 96) that change the output by more than 0.45. The correlation with the effects is 0.88 (0.80 to 0.92).",
+  );
+});
+
+test("effects in a single episode have no interval", () => {
+  const text = agreementText(agreement(number(0.93), number(0.5)), LAYER);
+  assert.match(text, /of 125 objects that change .* is 0\.50\.$/);
+});
+
+test("with too few large effects there is no share", () => {
+  assert.match(agreementText(agreement(number(null)), LAYER), /^125 of 341 measured objects .* too few/);
+});
+
+test("without effects, or for another layer, it is not known", () => {
+  for (const text of [agreementText(null, LAYER), agreementText(agreement(number(1)), { key: "3a", name: "3a" })]) {
+    assert.match(text, /is not known for this agent.*docs\/truth\.md/);
+  }
+});
