@@ -1,12 +1,18 @@
-"""Writes docs/truth.md from the results of `benchmarks.truth`."""
+"""Writes docs/truth.md, and a line of each agent's card, from the results of `benchmarks.truth`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 PAGE = Path(__file__).parents[1] / "docs" / "truth.md"
+CARDS = Path(__file__).parents[1] / "models"
+HEADING = "## Can saliency maps of this agent be trusted?\n"
+"""Heading of a card's section in which the line is."""
+LINE = re.compile(r"Attribution at layer `.*, with which its page opens, .*\n\n")
+"""The line of a card."""
 CHOICE, JUDGMENT = "choice", "judgment"
 OUTPUTS = {"value": "value", "greedy": "best action"}
 IG = "integrated_gradients"
@@ -22,6 +28,11 @@ CONTROLS = {
     "pixels": "control: number of pixels",
     "random_weights": "control: random weights, integrated gradients",
 }
+OPENING_BASELINE = "blur"
+"""Baseline of the attribution with which pages open, at the finest layer."""
+GOAL = (0.75, 0.9)
+"""Correlation and share of right signs that explanations should reach."""
+TOLERANCE = 0.02
 METHODS = {
     "input_integrated_gradients": "input gradients, integrated",
     "jacobian": "Jacobian",
@@ -50,7 +61,8 @@ known how well their maps predict effects, and this page is the best available g
   the frame stays the same.) **Rank** is Spearman's correlation of magnitudes.
 - **Intervals** contain the true number with a probability of 95 %; whole episodes are resampled.
 - **Two samples** of each agent have different levels and seeds: layers, baselines and peers are chosen on one, and
-  every number below is from the other.
+  every number below is from the other. (Peers of an agent that were measured on the second sample only are also chosen
+  on it.)
 - **Controls** know nothing of the agent. They, and methods without a sign, get the sign that most effects have.
 - **Peers** explain identical frames: Captum's methods run on the agents' own outputs and gradients (its integrated
   gradients equal ours to 2e-7), and SARFA is Puri et al., [Explain Your Move](https://arxiv.org/abs/1912.12191),
@@ -64,8 +76,30 @@ Row = Mapping[str, Any]
 
 
 def write(results: Mapping[str, Entry]) -> None:
-    """Write the page from finished results."""
+    """Write the page and the lines of cards from finished results."""
     PAGE.write_text(page(results))
+    for name, entry in results.items():
+        card = CARDS / f"{name}.md"
+        if _finished(entry) and card.exists():
+            text = LINE.sub("", card.read_text())
+            line = card_line(entry).rstrip("\n")
+            card.write_text(text.replace(HEADING, f"{HEADING}\n{line}\n", 1))
+
+
+def opening_row(entry: Entry) -> Row:
+    """Return the judgment of the attribution with which an agent's page opens."""
+    return layer_rows(rows(entry, JUDGMENT), baseline=OPENING_BASELINE)[0]
+
+
+def card_line(entry: Entry) -> str:
+    """Return the line of a card about the attribution with which the agent's page opens, with a blank line."""
+    row = opening_row(entry)
+    return (
+        f"Attribution at layer `{row['layer']}` from the baseline `{row['baseline']}`, with which its page opens, "
+        f"has the sign of the measured effect for {estimate(row['signs'])} of {row['large']} objects, and a "
+        f"correlation of {estimate(row['correlation'])} with the effects of {row['count']} objects; `docs/truth.md` "
+        "compares it with other methods.\n\n"
+    )
 
 
 def page(results: Mapping[str, Entry]) -> str:
@@ -154,16 +188,20 @@ def _table(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def _summary(agents: Mapping[str, Entry]) -> str:
-    lines = []
+    lines, near, behind = [], [], []
     for name, entry in agents.items():
-        found = rows(entry, CHOICE)
-        chosen = judged(entry, layer_rows(found))
+        chosen = judged(entry, layer_rows(rows(entry, CHOICE)))
         assert chosen is not None
-        peer = judged(entry, [row for row in found if row["method"] in PEERS])
-        control = judged(entry, [row for row in found if row["method"] in CONTROLS])
+        peer, control = (_judged_of(entry, methods) for methods in (PEERS, CONTROLS))
+        opening = opening_row(entry)
+        if opening["correlation"][0] >= GOAL[0] and (opening["signs"][0] or 0) >= GOAL[1]:
+            near.append(name)
+        if peer is not None and _quality(peer) > _quality(opening) + TOLERANCE:
+            behind.append(name)
         lines.append(
             [
                 f"[{name}](#{name.replace('/', '')})",
+                f"{opening['layer']}, {opening['baseline']}: {agreement_text(opening)}",
                 f"{chosen['layer']}, {chosen['baseline']}",
                 estimate(chosen["correlation"]),
                 f"{estimate(chosen['signs'])} of {chosen['large']}",
@@ -172,12 +210,33 @@ def _summary(agents: Mapping[str, Entry]) -> str:
             ]
         )
     text = (
-        "Integrated gradients of the value, at the layer and from the baseline that are best (largest mean of\n"
-        "correlation and right signs) in the first sample, with the best peer and the best control; pairs are\n"
-        "correlation / right signs.\n\n"
+        "Integrated gradients of the value, as the page opens, and at the layer and from the baseline that are best\n"
+        "(largest mean of correlation and right signs) in the first sample, with the best peer and the best control;\n"
+        "pairs are correlation / right signs.\n\n"
     )
-    header = ["agent", "layer, baseline", "correlation", "right signs", "best peer", "best control"]
-    return text + _table(header, lines)
+    header = [
+        "agent",
+        "page opens with",
+        "best layer, baseline",
+        "correlation",
+        "right signs",
+        "best peer",
+        "best control",
+    ]
+    reached = f"{len(near)} of {len(agents)} agents: {', '.join(near) or 'none'}"
+    findings = (
+        f"\nThe attribution with which the page opens has a correlation of at least {_short(GOAL[0])} and\n"
+        f"at least {_short(GOAL[1])} of the signs for {reached}.\n"
+        f"The best peer is better than it by more than {_short(TOLERANCE)} (mean of both numbers) for: "
+        f"{', '.join(behind) or 'none'}.\n"
+    )
+    return text + _table(header, lines) + findings
+
+
+def _judged_of(entry: Entry, methods: Collection[str]) -> Row | None:
+    """Return the judgment of the best of some methods; the best in that sample, if only it has been measured."""
+    choose, judge = ([row for row in rows(entry, one) if row["method"] in methods] for one in (CHOICE, JUDGMENT))
+    return judged(entry, choose) if choose else best(judge)
 
 
 def _baselines(agents: Mapping[str, Entry]) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks import truth_page
-from benchmarks.truth import sarfa
+from benchmarks.truth import RESULTS, sarfa
 from rl_clarity.analyses.attribution import attribute
 from tests.fakes import TinyAgent
 
@@ -76,7 +77,7 @@ def results() -> dict[str, Any]:
     def entry(first: float, second: float) -> dict[str, Any]:
         layers = [
             row("integrated_gradients", first, 0.9, layer="1a", baseline="mean"),
-            row("integrated_gradients", 0.3, 0.7, layer="1a", baseline="zero-layer"),
+            row("integrated_gradients", 0.7, 0.85, layer="1a", baseline="blur"),
             row("integrated_gradients", second, 0.8, layer="2a", baseline="mean"),
         ]
         others = [row("captum_occlusion", 0.4, 0.75), row("edges", 0.01, 0.5)]
@@ -87,11 +88,35 @@ def results() -> dict[str, Any]:
 
 def test_what_one_sample_chooses_the_other_judges() -> None:
     page = truth_page.page(results())
-    assert "| [coinrun](#coinrun) | 1a, mean | .60 (.50 to .65) | .90 (.80 to .95) of 30 |" in page
+    assert (
+        "| [coinrun](#coinrun) | 1a, blur: .70 / .85 | 1a, mean | .60 (.50 to .65) | .90 (.80 to .95) of 30 |" in page
+    )
     assert "| Captum, Occlusion: .40 / .75 | edges (Sobel): .01 / .50 |" in page
     assert "| mean | .60 / .90 | 1a: .60 / .90 |" in page
     assert "| mean | .60 / .90 | .95 / .80 |" in page
     assert "| saw | 90 | 30 | .50 | .90 |" in page
+
+
+def test_a_card_has_the_numbers_of_the_finest_layer() -> None:
+    line = truth_page.card_line(results()["coinrun"])
+    assert line.startswith(
+        "Attribution at layer `1a` from the baseline `blur`, with which its page opens, has the sign"
+    )
+    assert "for .85 (.75 to .90) of 30 objects, and a correlation of .70 (.60 to .75) with the effects of 90" in line
+
+
+def test_cards_agree_with_the_results() -> None:
+    measured = json.loads(RESULTS.read_text())
+    cards = [name for name in measured if (truth_page.CARDS / f"{name}.md").exists()]
+    assert len(cards) >= 5
+    for name in cards:
+        found = truth_page.LINE.search((truth_page.CARDS / f"{name}.md").read_text())
+        assert found is not None, "run: python -m benchmarks.truth --write"
+        assert found.group() == truth_page.card_line(measured[name])
+
+
+def test_the_page_agrees_with_the_results() -> None:
+    assert truth_page.PAGE.read_text() == truth_page.page(json.loads(RESULTS.read_text()))
 
 
 def test_agents_without_both_samples_are_left_out() -> None:

@@ -61,6 +61,13 @@ def test_a_tool_alone_does_not_open_twice(synthetic: Path, open_page: Open) -> N
     assert shown_panels(visitor) == ["trust", "notes"]
 
 
+def test_trust_begins_with_measured_effects(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, ALONE.format("trust"), toured=False, wait=False)
+    visitor.by("gaps").wait_for()
+    assert visitor.by("panel-trust").locator("h3").first.inner_text() == "Measured effects"
+    assert "is not known for this agent" in visitor.by("agreement").inner_text()
+
+
 def test_the_feature_viewer_alone(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, ALONE.format("feature") + "&feature=4", toured=False, wait=False)
     assert visitor.by("viewer-channel-4").get_attribute("aria-pressed") == "true"
