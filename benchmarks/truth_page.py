@@ -245,9 +245,11 @@ def _baselines(agents: Mapping[str, Entry]) -> str:
     for baseline in names:
         found = [judged(entry, layer_rows(rows(entry, CHOICE), baseline=baseline)) for entry in agents.values()]
         known = [row for row in found if row is not None]
+        if not known:
+            continue
         means = [sum(row[name][0] or 0 for row in known) / len(known) for name in ("correlation", "signs")]
         cells = [f"{row['layer']}: {agreement_text(row)}" if row else "" for row in found]
-        lines.append([baseline, " / ".join(map(_short, means)), *cells])
+        lines.append([baseline, " / ".join(map(_short, means)) if len(known) == len(found) else "", *cells])
     text = (
         "Each baseline at the layer that is best for it in the first sample: layer, correlation / right signs in the\n"
         "second sample. `blur` is the observation, blurred with a standard deviation of 6 of 64 pixels; `median`\n"
