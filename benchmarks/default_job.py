@@ -1,4 +1,6 @@
-"""The default job with and without causal numbers, beside what its convolutions take at the machine's peak speed.
+"""The default job with and without causal numbers and measured effects of objects.
+
+They are shown beside what the job's convolutions take at the machine's peak speed.
 
 Jobs are a fraction of the default size. Each kind runs several times, in turn, in a process of its own; times are
 those of the fastest, because other load only makes them longer, and processor time is reported too.
@@ -22,11 +24,16 @@ from benchmarks.machine import convolution_peak, multiply_adds
 FRACTION = 8
 """The default job is so many times larger."""
 REPEATS = 2
-KINDS = {"without causal numbers": {"ablation_every": None}, "default": {}}
+NO_EFFECTS: dict[str, Any] = {"objects": {"every": None}}
+KINDS: dict[str, dict[str, Any]] = {
+    "without causal numbers": {"ablation_every": None, **NO_EFFECTS},
+    "without measured effects": NO_EFFECTS,
+    "default": {},
+}
 
 
 def measure(fraction: int = FRACTION, repeats: int = REPEATS) -> dict[str, Any]:
-    """Time, processor time, memory and bytes of both kinds of job, and of their convolutions at peak speed."""
+    """Time, processor time, memory and bytes of each kind of job, and of their convolutions at peak speed."""
     operations, ablation = _operations(fraction)
     jobs: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
     peaks: dict[str, list[float]] = {"seconds": [], "cpu_seconds": []}
@@ -41,7 +48,7 @@ def measure(fraction: int = FRACTION, repeats: int = REPEATS) -> dict[str, Any]:
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """A table of both jobs, and the ratios that have limits."""
+    """A table of the jobs, and the ratios that have limits."""
     bound, jobs = result["convolutions"], result["jobs"]
     title = f"1 / {result['fraction']} of the default job"
     rows = [f"{title:28} {'time':>8} {'processor':>10} {'memory':>8} written"]
@@ -51,11 +58,12 @@ def lines(result: dict[str, Any]) -> list[str]:
             f"{job['bytes'] / 1e6:4.1f} MB"
         )
     rows.append(f"{'convolutions at peak speed':28} {bound['seconds']:6.1f} s {bound['cpu_seconds']:8.1f} s")
-    plain, default = (jobs[kind] for kind in KINDS)
+    plain, causal, default = (jobs[kind] for kind in KINDS)
     with_ablation = 1 + result["ablation"]  # its passes are neither gradients nor steps of the policy
     for key, name in (("seconds", "time"), ("cpu_seconds", "processor time")):
         rows.append(
-            f"{name}: {default[key] / plain[key] - 1:+.0%} with causal numbers, "
+            f"{name}: {causal[key] / plain[key] - 1:+.0%} with causal numbers, "
+            f"{default[key] / causal[key] - 1:+.0%} with measured effects, "
             f"{default[key] / bound[key]:.2f} times the convolutions, "
             f"{default[key] / bound[key] / with_ablation:.2f} times with those of ablation"
         )

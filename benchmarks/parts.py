@@ -13,7 +13,7 @@ from typing import Any
 PARTS: Mapping[str, str] = {
     "start": "help, version and import, before any work",
     "pipeline": "each stage of explaining an agent",
-    "default_job": "the default job with and without causal numbers, a fraction of it",
+    "default_job": "the default job with and without causal numbers and measured effects, a fraction of it",
     "growth": "a small job, and jobs of twice the size",
     "training": "a few updates",
     "simulator": "a training step of the simulator, beside its convolutions and dense layers",

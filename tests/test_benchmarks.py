@@ -96,14 +96,17 @@ def test_the_fastest_of_two_jobs_is_reported(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_the_default_job_is_compared_with_its_convolutions() -> None:
     times = {"seconds": 30.0, "cpu_seconds": 45.0, "memory_mb": 1500.0, "bytes": 9e6}
+    causal = {**times, "seconds": 31.5, "cpu_seconds": 46.8}
     longer = {**times, "seconds": 33.0, "cpu_seconds": 48.0}
-    jobs = dict(zip(default_job.KINDS, (times, longer), strict=True))
+    jobs = dict(zip(default_job.KINDS, (times, causal, longer), strict=True))
     bounds = {"seconds": 20.0, "cpu_seconds": 32.0}
     table = default_job.lines({"fraction": 8, "jobs": jobs, "convolutions": bounds, "ablation": 0.1})
     assert table[0].startswith("1 / 8 of the default job")
     assert table[-2:] == [
-        "time: +10% with causal numbers, 1.65 times the convolutions, 1.50 times with those of ablation",
-        "processor time: +7% with causal numbers, 1.50 times the convolutions, 1.36 times with those of ablation",
+        "time: +5% with causal numbers, +5% with measured effects, 1.65 times the convolutions, "
+        "1.50 times with those of ablation",
+        "processor time: +4% with causal numbers, +3% with measured effects, 1.50 times the convolutions, "
+        "1.36 times with those of ablation",
     ]
 
 

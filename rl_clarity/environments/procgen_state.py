@@ -116,6 +116,12 @@ def read_state(data: bytes) -> GameState:
     return GameState(head, entities, middle, grid, data[reader.at :], center, float(screen[-2]))
 
 
+def game_of(data: bytes) -> str:
+    """Return the name of the game that a state is of, or what stands there in bytes that are no state."""
+    length = int.from_bytes(data[4:8], "little")
+    return data[8 : 8 + length].decode("ascii", "replace")
+
+
 def what_killed(data: bytes) -> str:
     """Return what killed the player of CoinRun, `saw`, `enemy` or `lava`, from the state before the last step.
 

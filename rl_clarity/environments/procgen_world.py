@@ -34,6 +34,7 @@ from rl_clarity.environments.procgen_state import (
     GameState,
     X,
     Y,
+    game_of,
     read_state,
 )
 from rl_clarity.environments.protocol import VectorEnvironment
@@ -150,6 +151,8 @@ class ProcgenWorld:
         self._games.clear()
 
     def _draw(self, states: Sequence[bytes], *, full: bool) -> np.ndarray:
+        for game in {game_of(state) for state in states} - {self.game}:  # Procgen would abort the process
+            raise WorldError(f"the state is of {game!r:.40}, and not of {self.game}, which this world draws")
         if full not in self._games:
             self._games[full] = self._open(RENDERED_AT_ONCE if full else DRAWN_AT_ONCE, full)
         games, drawn = self._games[full], []

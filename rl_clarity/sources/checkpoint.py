@@ -100,13 +100,22 @@ class CheckpointSource(Source):
     @functools.cached_property
     def world(self) -> EnvironmentSpec | None:
         """The environment whose states are saved with the trajectories; None if they are not."""
-        spec = self.spec
-        if spec is None and self.plan.world_states:
-            try:
-                spec = spec_from_metadata(self.checkpoint.metadata, num_actions=self.agent.num_actions)
-            except EnvironmentSetupError:
-                return None
-        return spec if spec is not None and self.plan.world_states and world_types(spec) is not None else None
+        if not self.plan.world_states:
+            return None
+        spec = self._saved_environment() if self.spec is None else self.spec
+        return None if spec is None or world_types(spec) is None else spec
+
+    def _saved_environment(self) -> EnvironmentSpec | None:
+        """Return the checkpoint's environment if the saved samples are of it, else None.
+
+        That which is saved with samples is not trusted, because environments can run code.
+        """
+        try:
+            spec = spec_from_metadata(self.checkpoint.metadata, num_actions=self.agent.num_actions)
+            saved = load_metadata(self.paths.metadata).get("environment")
+        except (EnvironmentSetupError, SamplesError):
+            return None
+        return spec if saved == to_plain(asdict(spec)) else None
 
     @property
     def up_to_date(self) -> bool:

@@ -217,3 +217,25 @@ def test_kinds_without_worlds_say_which_have_one() -> None:
         make_world(EnvironmentSpec("light_switch"))
     with pytest.raises(WorldError, match="generated assets"):
         make_world(EnvironmentSpec(name="coinrun", options={"use_generated_assets": True}))
+
+
+def test_states_of_another_game_are_refused(coinrun: Played) -> None:
+    world = make_world(EnvironmentSpec(name="maze"))
+    with pytest.raises(WorldError, match="the state is of 'coinrun', and not of maze"):
+        world.draw([coinrun.states[0]])
+    with pytest.raises(WorldError, match="and not of maze"):
+        world.draw([b""])
+
+
+def test_terrain_is_listed_only_on_request(coinrun: Played) -> None:
+    listed = coinrun.world.objects(coinrun.states[0])
+    assert [item.type for item in listed if not item.terrain] == [
+        item.type for item in coinrun.world.objects(coinrun.states[0], terrain=False)
+    ]
+    assert any(item.terrain for item in listed)
+
+
+def test_new_numbers_start_where_they_are_told(coinrun: Played) -> None:
+    items = coinrun.world.objects(coinrun.states[0], terrain=False)
+    assert [item.number for item in follow([], items, fresh=7)] == [*range(7, 7 + len(items))]
+    assert [item.number for item in follow(items, items, fresh=70)] == [item.number for item in items]

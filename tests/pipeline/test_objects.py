@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 
 import rl_clarity
+from rl_clarity.analyses import Subject
+from rl_clarity.analyses.objects import analysis
 from rl_clarity.environments import EnvironmentSpec
 from rl_clarity.environments.kinds import make_world
+from rl_clarity.jobs.forecast import CountingDirectory
+from rl_clarity.jobs.tasks import TaskResult, Work
 from rl_clarity.pages.options import ORIGINAL
 from rl_clarity.recordings.storage import load_trajectories
 from tests.pipeline.small import STEPS, SmallRun, read_files, record_environments, record_tasks
@@ -73,6 +77,28 @@ def test_pages_without_effects_differ_in_nothing_else(
     same = {name for name in without if name.startswith(("attribution", "trajectories", "features", "ablation"))}
     assert same
     assert all(files[name] == without[name] for name in same)
+
+
+@pytest.mark.usefixtures("one_task_at_a_time")
+def test_a_killed_run_measures_only_what_is_missing(
+    run_short: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = read_files(run_short("uninterrupted"))
+    measure = analysis.measure_trajectory
+
+    def stop(subject: Subject, trajectory: int, work: Work) -> TaskResult:
+        if trajectory == 1 and not isinstance(subject.files.directory, CountingDirectory):
+            raise KeyboardInterrupt
+        return measure(subject, trajectory, work)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(analysis, "measure_trajectory", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run_short("killed")
+    with record_tasks(monkeypatch) as done:
+        directory = run_short("killed")
+    assert [name for name in done if name.startswith("objects/")] == ["objects/2"]
+    assert read_files(directory) == expected
 
 
 def test_states_are_collected_again_only_if_they_are_missing(
