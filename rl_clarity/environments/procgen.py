@@ -20,7 +20,7 @@ import numpy as np
 
 from rl_clarity.base.errors import EnvironmentSetupError, WorldError
 from rl_clarity.environments.kinds import CALLER_ONLY, EnvironmentKind, check_name, missing_package
-from rl_clarity.environments.procgen_state import what_killed
+from rl_clarity.environments.procgen_ends import DEATH, Deaths
 from rl_clarity.environments.procgen_world import ProcgenWorld
 from rl_clarity.environments.protocol import Combo, Step
 
@@ -169,7 +169,8 @@ class ProcgenEnvironment:
     An episode that ends at the game's time limit without completing its level counts as `truncated`. This is wrong only
     for an agent that dies at that very step. Procgen never returns the last observation of an episode, so
     `final_observations` is empty. The cause of an end is reported on request (`watch_ends`): `time limit`, `level
-    completed`, in CoinRun `saw`, `enemy` or `lava`, and in other games `death`.
+    completed`, or the type of the object that killed the player (`saw`, `lava`, `bullet`, ...); `death` if no object
+    did, and in games with generated assets.
 
     The same game, options, `num_envs` and `seed` give the same levels in the same order.
     """
@@ -223,8 +224,9 @@ class ProcgenEnvironment:
         self._steps[firsts] = 0
         ends = {}
         for i in np.flatnonzero(ended).tolist():
-            cause = "level completed" if completed[i] else "time limit" if truncated[i] else "death"
-            ends[i] = {"cause": what_killed(states[i]) if cause == "death" and i in states else cause}
+            cause = "level completed" if completed[i] else "time limit" if truncated[i] else DEATH
+            told = cause == DEATH and i in states
+            ends[i] = {"cause": self._deaths.cause(states[i], int(actions[i])) if told else cause}
         return Step(observations["rgb"], rewards, firsts, truncated, ends=ends)
 
     def watch_ends(self, watched: np.ndarray) -> None:
@@ -232,8 +234,15 @@ class ProcgenEnvironment:
 
     @property
     def _tells_deaths(self) -> bool:
-        """Whether the saved state of the game shows what killed the player."""
-        return self.game == "coinrun" and not self._arguments["use_generated_assets"]
+        """Whether states of the game can be saved, from which the last step is played again."""
+        return not self._arguments["use_generated_assets"]
+
+    @functools.cached_property
+    def _deaths(self) -> Deaths:
+        def open_game() -> Any:
+            return _procgen().ProcgenGym3Env(1, self.game, **self._arguments | {"num_threads": 0})
+
+        return Deaths(ProcgenWorld(self.game, lambda count, full: open_game()), open_game)
 
     def _get_state(self, index: int) -> bytes:
         """Return the saved state of one environment. Procgen's method saves the states of all."""
@@ -267,6 +276,8 @@ class ProcgenEnvironment:
 
     def close(self) -> None:
         self._env.close()
+        if "_deaths" in self.__dict__:
+            self._deaths.close()
         if self._renderer is not None:
             self._renderer.close()
 

@@ -24,9 +24,7 @@ ENTITY = 31
 X, Y, VX, VY, RX, RY, TYPE, IMAGE_TYPE, IMAGE_THEME, ABSOLUTE, ALPHA = 0, 1, 2, 3, 4, 5, 6, 7, 8, 20, 25
 SPACE = 100
 """Type of an empty cell of the grid."""
-PLAYER, SAW, ENEMY = 0, 2, 5
-LAVA = (17, 18)
-NAMES = {SAW: "saw", ENEMY: "enemy"}
+PLAYER = 0
 
 
 @dataclass(frozen=True)
@@ -120,26 +118,3 @@ def game_of(data: bytes) -> str:
     """Return the name of the game that a state is of, or what stands there in bytes that are no state."""
     length = int.from_bytes(data[4:8], "little")
     return data[8 : 8 + length].decode("ascii", "replace")
-
-
-def what_killed(data: bytes) -> str:
-    """Return what killed the player of CoinRun, `saw`, `enemy` or `lava`, from the state before the last step.
-
-    This is the object that the player was closest to touching, because the player moves by less than two cells in a
-    step.
-    """
-    state = read_state(data)
-    x, y, vx, vy, rx, ry = state.boxes[state.types == PLAYER][0]
-    rows, columns = np.nonzero(np.isin(state.grid, LAVA))
-    lava = np.column_stack([columns + 0.5, rows + 0.5, np.full((len(rows), 2), 0), np.full((len(rows), 2), 0.5)])
-    dangers = np.isin(state.types, list(NAMES))
-    boxes = np.concatenate([state.boxes[dangers], lava])
-    names = [*(NAMES[kind] for kind in state.types[dangers].tolist()), *["lava"] * len(lava)]
-    if not names:
-        return "death"
-    # Distance between the boxes, before and after the player's last move.
-    moves = np.linspace(0, 1, 5)[:, None]
-    apart_x = np.abs(boxes[:, 0] - (x + moves * vx)) - boxes[:, 4] - rx
-    apart_y = np.abs(boxes[:, 1] - (y + moves * vy)) - boxes[:, 5] - ry
-    distances = np.hypot(np.maximum(apart_x, 0), np.maximum(apart_y, 0)).min(axis=0)
-    return names[int(distances.argmin())]

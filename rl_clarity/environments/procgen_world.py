@@ -63,6 +63,8 @@ class ProcgenWorld:
         self._names: GameObjects = GAME_OBJECTS[game]
         names = [*self._names.entities.values(), *self._names.cells.values(), *COMMON.values()]
         self.types = tuple(dict.fromkeys(names))
+        self.required = self._names.required
+        """Names of types that are made invisible instead of removed."""
 
     def states(self, environment: VectorEnvironment) -> list[bytes]:
         """Return the current state of each environment. Raises WorldError for one that is not of this game."""

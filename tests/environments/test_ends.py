@@ -11,6 +11,8 @@ import pytest
 
 from rl_clarity.environments import EnvironmentSpec, make
 from rl_clarity.environments.gymnasium_ import GymnasiumEnvironment
+from rl_clarity.environments.procgen_ends import Deaths
+from rl_clarity.environments.worlds import WorldObject
 from rl_clarity.environments.wrappers import unwrapped, watch_ends
 
 RNG = np.random.default_rng(0)
@@ -55,16 +57,86 @@ def test_the_state_of_a_game_is_read() -> None:
     assert np.count_nonzero(state.grid == GOAL) == 1
 
 
-def test_other_games_report_death() -> None:
+@pytest.mark.parametrize(
+    ("game", "actions", "killers"),
+    [
+        ("starpilot", [4], {"bullet", "flyer", "fast flyer", "turret bullet", "meteor"}),
+        ("dodgeball", [1, 7], {"wall", "enemy", "enemy ball"}),
+        ("bossfight", [4], {"bullet", "meteor", "shield", "boss"}),
+        ("leaper", [5], {"car", "water"}),
+        ("plunder", [9], {"death", "cannonball"}),  # or the ammunition was used up
+    ],
+)
+def test_games_report_the_objects_that_killed_the_player(game: str, actions: list[int], killers: set[str]) -> None:
     pytest.importorskip("procgen")
-    environment = make(EnvironmentSpec("procgen", "starpilot", {"num_threads": 0}), 8, 0)
+    environment = make(EnvironmentSpec("procgen", game, {"num_threads": 0}), 8, 0)
     environment.reset()
     causes: set[str] = set()
-    for _ in range(300):
+    for _ in range(250):
         watch_ends(environment, np.ones(8, bool))
-        causes |= {end["cause"] for end in environment.step(np.full(8, 4)).ends.values()}
+        causes |= {end["cause"] for end in environment.step(RNG.choice(actions, size=8)).ends.values()}
     environment.close()
-    assert causes == {"death"}
+    assert causes & killers
+    assert causes <= killers | {"level completed", "time limit"}
+
+
+class Things:
+    """A world whose states are the numbers of the objects that are there; 9 is always there."""
+
+    required = frozenset({"boss"})
+
+    def __init__(self, *things: tuple[str, float, bool]) -> None:
+        self.items = [
+            WorldObject(type, i, (x, 0, x + 1, 1), (x + 0.5, 0.5), (0, 0, 1, 1), terrain=terrain)
+            for i, (type, x, terrain) in enumerate(things)
+        ]
+
+    def objects(self, state: bytes) -> list[WorldObject]:
+        return [item for item in self.items if item.number in state]
+
+    def without(self, state: bytes, objects: Any) -> bytes:
+        return bytes(set(state) - {item.number for item in objects if item.type not in self.required})
+
+
+class LastStep:
+    """A game whose step ends the episode if an object that kills is there."""
+
+    def __init__(self, *killers: int) -> None:
+        self.killers = set(killers)
+
+    def call_c_func(self, _name: str, _index: int, state: bytes, _length: int) -> None:
+        self.state = state
+
+    def act(self, _actions: np.ndarray) -> None:
+        self.ends = bool(self.killers & set(self.state))
+
+    def observe(self) -> tuple[None, None, list[bool]]:
+        return None, None, [self.ends]
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("killers", "cause"),
+    [
+        ([1], "saw"),
+        ([0, 1], "crate"),  # each would kill: the nearest
+        ([3], "water"),
+        ([1, 3], "water"),  # remains without the saw
+        ([4], "boss"),  # cannot be removed
+        ([], "death"),
+        ([9], "death"),  # no object
+    ],
+)
+def test_the_cause_of_a_death_is_what_kills_alone(killers: list[int], cause: str) -> None:
+    things = Things(
+        ("crate", 0.2, False), ("saw", 1, False), ("wall", 0, True), ("water", 2, True), ("boss", 0.4, False)
+    )
+    deaths = Deaths(things, lambda: LastStep(*killers))  # type: ignore[arg-type]
+    present = {0, 1, 2, 3, 9, *killers}
+    assert deaths.cause(bytes(present), 0) == cause
+    deaths.close()
 
 
 def test_atari_reports_a_lost_life() -> None:

@@ -51,7 +51,8 @@ def draw(place: int, coin: int) -> np.ndarray:
 class LineWorld:
     """States are two bytes: the places of the player and of the coin, which is out of view at 9."""
 
-    exact, types = True, ("coin",)
+    exact = True
+    types: tuple[str, ...] = ("coin",)
 
     def states(self, environment: Any) -> list[bytes]:
         return [bytes([place, 7]) for place in environment.places]

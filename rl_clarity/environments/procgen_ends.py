@@ -1,0 +1,78 @@
+"""What killed the player of a game of Procgen: the last step is played again without objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.base.errors import WorldError
+from rl_clarity.environments.procgen_world import ProcgenWorld
+from rl_clarity.environments.worlds import WorldObject
+
+DEATH = "death"
+"""Cause of an end that no object explains."""
+TOUCHING = 0.5
+"""Distance between boxes, in cells, up to which an object that cannot be removed counts as touched."""
+
+
+class Deaths:
+    """Finds the objects that end episodes, from the saved state before the last step.
+
+    Saved states contain the random numbers of the game, so that the step has the same result when it is played again.
+    The cause of a death is the nearest object that kills the player when all others are gone; if the player dies
+    without any, it is the type of terrain (water, a wall) without which the player survives.
+    """
+
+    def __init__(self, world: ProcgenWorld, open_game: Callable[[], Any]) -> None:
+        """`open_game()` makes a Procgen environment of the world's game, with a single player."""
+        self._world, self._open_game = world, open_game
+        self._game: Any = None
+
+    def cause(self, state: bytes, action: int) -> str:
+        """Return the type of the object that ends the episode in the step after a state, or `death`."""
+        try:
+            items = sorted(self._world.objects(state), key=_distance)
+        except WorldError:
+            return DEATH
+        if not items or not self._ends(state, action):
+            return DEATH
+        things, terrain = ([item for item in items if item.terrain == kind] for kind in (False, True))
+        if self._ends(self._world.without(state, things), action):
+            return self._cause_in(state, action, terrain, things)
+        for item in things:
+            if self._ends(self._world.without(state, [other for other in things if other is not item]), action):
+                return item.type
+        return things[0].type if _distance(things[0]) <= TOUCHING else DEATH
+
+    def close(self) -> None:
+        """Close the environment that plays steps again."""
+        if self._game is not None:
+            self._game.close()
+
+    def _cause_in(
+        self, state: bytes, action: int, terrain: Sequence[WorldObject], things: Sequence[WorldObject]
+    ) -> str:
+        """Return the cause of a death that remains without `things`."""
+        for type in dict.fromkeys(item.type for item in terrain):
+            of_type = [item for item in terrain if item.type == type]
+            if not self._ends(self._world.without(state, [*things, *of_type]), action):
+                return type
+        kept: Collection[str] = self._world.required
+        return next((item.type for item in things if item.type in kept and _distance(item) <= TOUCHING), DEATH)
+
+    def _ends(self, state: bytes, action: int) -> bool:
+        """Play a step from a state, and return whether it ends the episode."""
+        if self._game is None:
+            self._game = self._open_game()
+        self._game.call_c_func("set_state", 0, state, len(state))
+        self._game.act(np.array([action], np.int32))
+        return bool(self._game.observe()[2][0])
+
+
+def _distance(item: WorldObject) -> float:
+    """Return the distance between the player's center and the box of an object."""
+    left, bottom, right, top = item.box
+    x, y = item.center[0] - item.offset[0], item.center[1] - item.offset[1]
+    return float(np.hypot(max(left - x, 0, x - right), max(bottom - y, 0, y - top)))
