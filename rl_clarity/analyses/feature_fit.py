@@ -16,6 +16,7 @@ from rl_clarity.analyses.analysis import Subject
 from rl_clarity.analyses.attribution import attribute
 from rl_clarity.analyses.attribution.baselines import Baseline, ExpectedBaseline, draw, mean_activations, median
 from rl_clarity.analyses.attribution.integrated_gradients import Attribution
+from rl_clarity.analyses.given_components import given_components
 from rl_clarity.analyses.layers import PageLayer, PathOptions, ReductionOptions
 from rl_clarity.base.errors import ClarityError
 from rl_clarity.base.progress import Report
@@ -133,7 +134,8 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, threads: int, r
         )
     judged = on_fitted if on_others is None else on_others
     sample = _some_positions(judged, COVERAGE_POSITIONS // len(judged), rng)
-    reduction = fit_reduction(rows, options, layer.channels, sample, seed)
+    given = given_components(options, layer)
+    reduction = fit_reduction(rows, options, layer.channels, sample, seed, given)
     error, errors = reduction.reconstruction_errors(on_fitted)
     held_out_error = None
     if on_others is not None:
@@ -147,29 +149,43 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, threads: int, r
         starts,
         max(0.0, reduction.with_next_component(sample).coverage(sample) - reduction.coverage(sample)),
         _side_weights(sides),
-        stability(reduction, rows, seed, options.reduction),
+        _stability(reduction, len(given), rows, seed, options.reduction),
         errors,
     )
 
 
 def fit_reduction(
-    rows: np.ndarray, options: ReductionOptions, most: int, sample: np.ndarray, seed: int
+    rows: np.ndarray, options: ReductionOptions, most: int, sample: np.ndarray, seed: int, given: np.ndarray
 ) -> ChannelReduction:
     """Fit to attribution (..., c), with the requested number of features, or the fewest that cover enough of
-    a sample.
+    a sample. Given components (K, c) come first.
     """
-    method = options.reduction
-    fewest, enough = 1, ChannelReduction.fit(rows, most, seed, method=method)
+
+    def fit(count: int) -> ChannelReduction:
+        if len(given) == count:
+            return ChannelReduction(given)
+        fitted = ChannelReduction.fit(rows, count - len(given), seed, method=options.reduction)
+        return ChannelReduction(np.concatenate([given, fitted.components])) if len(given) else fitted
+
+    fewest, enough = max(1, len(given)), fit(most)
     if options.count != "auto":
         return enough
     while fewest < most:
         middle = (fewest + most) // 2
-        reduction = ChannelReduction.fit(rows, middle, seed, method=method)
+        reduction = fit(middle)
         if reduction.coverage(sample) >= options.coverage:
             most, enough = middle, reduction
         else:
             fewest = middle + 1
     return enough
+
+
+def _stability(reduction: ChannelReduction, given: int, rows: np.ndarray, seed: int, method: str) -> np.ndarray:
+    """Return the similarity (K,) of components to those of fits with other seeds; given ones do not depend on a fit."""
+    if given == len(reduction.components):
+        return np.ones(given)
+    fitted = ChannelReduction(reduction.components[given:])
+    return np.concatenate([np.ones(given), stability(fitted, rows, seed, method)])
 
 
 def _starts(subject: Subject, layer: PageLayer, chosen: np.ndarray, batch: int) -> np.ndarray | None:

@@ -38,6 +38,7 @@ from rl_clarity.analyses.feature_section import (
     LayerFeaturesEntry,
     ReductionErrors,
 )
+from rl_clarity.analyses.given_components import check_components
 from rl_clarity.analyses.layers import (
     MEMORY_HINT,
     PageLayer,
@@ -146,6 +147,7 @@ class FeaturesAnalysis(Analysis[FeatureOptions, FeaturesSection]):
     def check(self, agent: Agent, options: FeatureOptions, page: SubjectOptions) -> None:
         check_reduction("features.reduction", options.reduction)
         check_feature_names(options, page_layers(agent, page))
+        check_components(options, page_layers(agent, page))
         if options.optimized:
             require(agent, "gradient_of_direction", for_="features.optimized")
 

@@ -63,6 +63,9 @@ class ReductionOptions:
     reduction: str = "nmf"
     """How channels are reduced to features: by non-negative matrix factorization (`nmf`), by the most active channels
     (`units`), or by a reduction of an installed package that has no negative components."""
+    components: str | None = None
+    """File (.npz) of features that come before those that are fitted: arrays (K, channels) without negative numbers, by
+    the name of the layer. They count in `count`."""
     count: int | Literal["auto"] = 8
     """Features that a layer is reduced to; `auto` for the fewest, up to 16, that cover `coverage`."""
     coverage: float = 0.9
@@ -75,6 +78,7 @@ class ReductionOptions:
     """Extra observations whose attribution the reduction is fitted to; all of them if None."""
 
     registries: ClassVar[OptionRegistries] = {"reduction": REDUCTIONS}
+    input_files: ClassVar[tuple[str, ...]] = ("components",)
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "fit_steps", "fit_observations")

@@ -158,9 +158,11 @@ OptionRegistries: TypeAlias = Mapping[str, Registry[Any]]
 
 
 def option_sources(options: object) -> dict[str, str]:
-    """Return hashes of the code behind the entries that options name, of those that are not built-in.
+    """Return hashes of the code behind the entries that options name, of those that are not built-in, and of the files
+    that options name (`input_files` of their class).
 
-    An option that is None names all entries. Raises the registry's error for an entry that cannot be loaded.
+    An option of a registry that is None names all entries. Raises the registry's error for an entry that cannot be
+    loaded, and OptionError for a file that cannot be read.
     """
     sources = {}
     for kind in type(options).__mro__:
@@ -170,7 +172,18 @@ def option_sources(options: object) -> dict[str, str]:
             for name in names:
                 if name in registry and (source := registry.source(name)):
                     sources[f"{option}.{name}"] = source
+        for option in vars(kind).get("input_files", ()):
+            if (path := getattr(options, option)) is not None:
+                sources[option] = hashlib.sha256(read_input(option, path)).hexdigest()
     return sources
+
+
+def read_input(option: str, path: str) -> bytes:
+    """Return the contents of the file that an option names. Raises OptionError if it cannot be read."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise OptionError(f"{option}={path!r} cannot be read: {error.strerror}") from None
 
 
 def source_hash(value: Any) -> str:

@@ -75,7 +75,24 @@ def test_as_few_features_as_cover_enough(rng: np.random.Generator, share: float,
     options = ReductionOptions(count="auto", coverage=share)
     if share == 1:
         values = values + rng.normal(0, 0.5, values.shape).astype(np.float32)
-    assert len(fit_reduction(values, options, 6, values, seed=0).components) == features
+    none = np.zeros((0, values.shape[-1]), np.float32)
+    assert len(fit_reduction(values, options, 6, values, 0, none).components) == features
+
+
+def test_given_components_come_first_and_count(rng: np.random.Generator) -> None:
+    values, given = attribution(rng), BLOCKS[3:]
+    for options, most, count in (
+        (ReductionOptions(), 2, 2),
+        (ReductionOptions(), 1, 1),
+        (ReductionOptions(count="auto"), 6, 4),
+    ):
+        components = fit_reduction(values, options, most, values, 0, given).components
+        np.testing.assert_array_equal(components[:1], given)
+        assert len(components) == count
+    strongest = ChannelReduction.fit(values, 1).components
+    np.testing.assert_array_equal(
+        fit_reduction(values, ReductionOptions(), 2, values, 0, given).components[1:], strongest
+    )
 
 
 def test_activations_count_on_both_sides_as_much_as_they_are_attributed() -> None:

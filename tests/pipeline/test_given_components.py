@@ -1,0 +1,64 @@
+"""Features from a file: they come first on the page, are ablated as the others are, and wrong files are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rl_clarity.base.errors import OptionError
+from tests.pipeline.conftest import Explain, SmallRun
+
+LAYER = "Relu_2"
+
+
+def write(path: Path, **layers: Any) -> str:
+    np.savez(path, **layers)
+    return str(path)
+
+
+@pytest.fixture
+def width(small_run: SmallRun) -> int:
+    return int(small_run.agent.layers[LAYER][-1])
+
+
+def test_features_of_a_file_come_first_and_are_computed_again_when_it_changes(
+    explain: Explain, tmp_path: Path, width: int
+) -> None:
+    components = np.random.default_rng(0).random((2, width)).astype(np.float32)
+    path = write(tmp_path / "given.npz", **{LAYER: components, "Relu_1": components})
+    results = explain(features={"components": path, "count": 4})
+    reduction = results.reduction(LAYER)
+    np.testing.assert_array_equal(reduction.components[:2], components)
+    assert len(reduction.components) == 4
+    (layer,) = results.section("ablation")["layers"].values()
+    ablated = layer["outputs"]["value"]["mean"]
+    assert len(ablated) == 4
+    assert np.abs(ablated[:2]).min() > 0
+    write(tmp_path / "given.npz", **{LAYER: components[::-1]})
+    again = explain(features={"components": path, "count": 4}, overwrite=True)
+    np.testing.assert_array_equal(again.reduction(LAYER).components[:2], components[::-1])
+
+
+def test_wrong_files_are_refused_before_any_work(explain: Explain, tmp_path: Path, width: int) -> None:
+    good = np.ones((2, width), np.float32)
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"elsewhere": good}, "has features of elsewhere; the layers of the page are Relu_2"),
+        ({LAYER: good[:, 1:]}, rf"shape \(2, {width - 1}\); \(K, {width}\) numbers are needed"),
+        ({LAYER: -good}, "must have no negative numbers"),
+        ({LAYER: good * np.nan}, "must have no negative numbers, and be finite"),
+        ({LAYER: np.ones((9, width))}, "has 9 features of layer .*increase features.count"),
+        ({LAYER: np.array([object()])}, r"is not an \.npz file of numbers"),
+    ]
+    for i, (layers, message) in enumerate(cases):
+        path = write(tmp_path / f"{i}.npz", **layers)
+        with pytest.raises(OptionError, match=message):
+            explain(features={"components": path})
+    (tmp_path / "text.npz").write_text("no archive")
+    with pytest.raises(OptionError, match=r"is not an \.npz file of numbers"):
+        explain(features={"components": str(tmp_path / "text.npz")})
+    with pytest.raises(OptionError, match=r"missing\.npz' cannot be read: No such file"):
+        explain(features={"components": str(tmp_path / "missing.npz")})
+    assert not (tmp_path / "page").exists()
