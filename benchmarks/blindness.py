@@ -29,7 +29,7 @@ AGENTS: Mapping[str, tuple[str, ...]] = {
     "fruitbot": ("bad food", "fruit", "present", "key"),
 }
 """Agents and the types whose effects are removed."""
-PLAYED: Mapping[str, Mapping[str, int]] = {
+PLAYED: Mapping[str, Mapping[str, Any]] = {
     "coinrun": {"episodes": 64, "steps": 8, "last_steps": 4},
     "coinrun-gru": {"episodes": 64, "steps": 8, "last_steps": 4},
     "fruitbot": {"episodes": 24, "steps": 8},
@@ -47,7 +47,7 @@ FRAMES = 128
 
 def measure(name: str, effects: ObjectEffects, layers: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
     """Yield a row for each layer, type and edit of an included agent, from effects that `object_effects` measured."""
-    agent = Remembering(rl_clarity.load_agent(f"models:{name}"))
+    agent: Any = Remembering(rl_clarity.load_agent(f"models:{name}"))
     rng = np.random.default_rng(0)
     fitted, judged = (select(effects, in_some_frames(effects, effects.episode % 2 == half, rng)) for half in (0, 1))
     for layer in layers or agent.layers:
@@ -116,7 +116,7 @@ class Remembering:
 
 
 def _digest(observations: np.ndarray) -> bytes:
-    return hashlib.blake2b(np.ascontiguousarray(observations)).digest()
+    return hashlib.blake2b(observations.tobytes()).digest()
 
 
 def ablated_components(pairs: ObjectPairs, features: np.ndarray) -> dict[str, np.ndarray]:

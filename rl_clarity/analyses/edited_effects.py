@@ -15,9 +15,8 @@ from rl_clarity.agents.edited_agent import edit
 from rl_clarity.agents.editing import Edit
 from rl_clarity.agents.protocol import Agent, Outputs, State, Written
 from rl_clarity.agents.sites import find_site
-from rl_clarity.analyses.trajectories import softmax
 from rl_clarity.base.errors import OptionError
-from rl_clarity.base.statistics import LEVEL, RESAMPLES
+from rl_clarity.base.statistics import LEVEL, RESAMPLES, softmax
 from rl_clarity.recordings.object_effects import ObjectEffects
 
 MARGIN = 1 / 32

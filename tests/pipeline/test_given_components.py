@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from rl_clarity.base.errors import OptionError
-from tests.pipeline.conftest import Explain, SmallRun
+from tests.pipeline.conftest import Explain
+from tests.pipeline.small import SmallRun
 
 LAYER = "Relu_2"
 
