@@ -23,13 +23,14 @@ from rl_clarity.pages.sections import Note
 
 NOTE = Note(
     "Effects of objects",
-    "Each object is removed from the saved state of the environment, on its own, and the frame is drawn again. "
-    "The effect is the output with the object less the output without it: the sign is that of attribution, but an "
-    "effect is measured, not estimated. Everything else stays as it was, a recurrent state included, and only the "
-    "outputs of this step are compared. The effect on the policy is the total variation between the policies with "
-    "and without the object, from 0 to 1. Intervals are 95 % bootstrap intervals that resample whole episodes. A "
-    "type is said to have no effect only where the interval of the mean effect and at least 95 % of the objects "
-    "lie below 0.03 (policy) or below 5 % of the range of the value.",
+    "Each object is removed from the saved state of the environment, on its own, and the frame is drawn again "
+    "(where only boxes are known, it is painted over, and the page says so). The effect is the output with the "
+    "object less the output without it: the sign is that of attribution, but an effect is measured, not "
+    "estimated. Everything else stays as it was, a recurrent state included, and only the outputs of this step "
+    "are compared. The effect on the policy is the total variation between the policies with and without the "
+    "object, from 0 to 1. Intervals are 95 % bootstrap intervals that resample whole episodes. A type is said to "
+    "have no effect only where it was seen in at least 5 episodes, and the interval of the mean effect and at "
+    "least 95 % of the objects lie below 0.03 (policy) or below 5 % of the range of the value.",
 )
 
 
@@ -102,7 +103,7 @@ class ObjectsAnalysis(Analysis[ObjectsOptions, ObjectsSection]):
             noise=noise,
             height=height,
             width=width,
-            sentences=sentences(types, noise),
+            sentences=sentences(types, noise, all(one["exact"] for one in facts)),
         )
 
     def notes(self, options: ObjectsOptions) -> Sequence[Note]:

@@ -14,10 +14,13 @@ POLICY_BAND = 0.03
 """Total variation of the policy below which an object does not matter."""
 ABSENT_SHARE = 0.95
 """Share of the objects of a type whose effects must lie in the band, for the effect to be called absent."""
+LEAST_EPISODES = 5
+"""Episodes with objects of a type that it takes to say anything about the type: an interval of fewer is too narrow."""
 NOISE_SHARE = 0.05
 """Share of the value's range up to which changes of the value are not distinguished from 0."""
 DISTANCES, LEAST_AT_DISTANCE = 6, 20
 """Most groups of objects by distance, and the fewest objects in one."""
+PAINTED = "Only boxes of objects are known here: objects are painted over with their surroundings, not removed."
 UNCOUNTABLE = ("food", "fruit", "lava", "fire", "dirt", "water", "exhaust")
 
 
@@ -62,6 +65,7 @@ def _summarize(
 ) -> TypeEffects:
     rows, whole = single.select(name), together.select(name)
     episodes = single.episode[rows]
+    enough = len(np.unique(episodes)) >= LEAST_EPISODES
     policy = mean_effect(single.policy[rows], episodes, rng)
     value = magnitude = share = absent_value = together_value = None
     if single.value is not None and together.value is not None and noise is not None:
@@ -69,7 +73,7 @@ def _summarize(
         value = mean_effect(values, episodes, rng)
         magnitude = mean_effect(np.abs(values), episodes, rng)
         share = float((np.abs(values) > noise).mean())
-        absent_value = absent(magnitude, np.abs(values), noise)
+        absent_value = absent(magnitude, np.abs(values), noise, enough)
         together_value = mean_effect(together.value[whole], together.episode[whole], rng)
     return TypeEffects(
         name=name,
@@ -86,7 +90,7 @@ def _summarize(
         together_value=together_value,
         together_policy=mean_effect(together.policy[whole], together.episode[whole], rng),
         absent_value=absent_value,
-        absent_policy=absent(policy, single.policy[rows], POLICY_BAND),
+        absent_policy=absent(policy, single.policy[rows], POLICY_BAND, enough),
         by_distance=[*_by_distance(single, rows, rng)],
     )
 
@@ -97,10 +101,13 @@ def mean_effect(values: np.ndarray, episodes: np.ndarray, rng: np.random.Generat
     return MeanEffect(mean, *((None, None) if np.isnan(low) else (low, high)))
 
 
-def absent(mean: MeanEffect, magnitudes: np.ndarray, band: float) -> AbsentEffect | None:
-    """Return how many of the magnitudes (n,) are below the band, if the interval of their mean and nearly all are."""
+def absent(mean: MeanEffect, magnitudes: np.ndarray, band: float, enough: bool) -> AbsentEffect | None:
+    """Return how many of the magnitudes (n,) are below the band, if the interval of their mean and nearly all are.
+
+    `enough` says whether they are of enough episodes.
+    """
     share = float((magnitudes < band).mean())
-    if mean.high is None or mean.high >= band or share < ABSENT_SHARE:
+    if not enough or mean.high is None or mean.high >= band or share < ABSENT_SHARE:
         return None
     return AbsentEffect(band, share, len(magnitudes))
 
@@ -115,9 +122,13 @@ def _by_distance(single: SingleRemovals, rows: np.ndarray, rng: np.random.Genera
         yield DistanceEffect(near, far, len(part), value, mean_effect(single.policy[part], episodes, rng))
 
 
-def sentences(types: Sequence[TypeEffects], noise: float | None) -> list[str]:
-    """Return what the intervals show: effects that are not 0, and types to which the agent does not react."""
-    return [text for effects in types for text in _sentences(effects, noise)]
+def sentences(types: Sequence[TypeEffects], noise: float | None, exact: bool = True) -> list[str]:
+    """Return what the intervals show: effects that are not 0, and types to which the agent does not react.
+
+    Types that were seen in few episodes are left out. If the world is not `exact`, the first sentence says so.
+    """
+    known = [effects for effects in types if effects.episodes >= LEAST_EPISODES]
+    return [*([] if exact else [PAINTED]), *(text for effects in known for text in _sentences(effects, noise))]
 
 
 def _sentences(effects: TypeEffects, noise: float | None) -> Iterator[str]:

@@ -55,6 +55,7 @@ def test_small_effects_are_called_absent() -> None:
         ([0.001] * 94 + [0.2] * 6, 10),  # too many react
         ([0.001] * 95 + [0.9] * 5, 10),  # the interval of the mean is wider than the band
         ([0.001] * 100, 1),  # a single episode has no interval
+        ([0.001] * 100, 4),  # the interval of a few episodes is too narrow
     ],
 )
 def test_nothing_is_called_absent_without_an_interval_inside_the_band(policy: list[float], episodes: int) -> None:
@@ -71,6 +72,8 @@ def test_effects_with_a_sign_are_told_with_their_interval() -> None:
     assert lower.startswith("Crates lower the value by 2 on average (2 to 2; 100 in 10 episodes)")
     assert policy.startswith("Crates change the policy by 0.25 on average (0.2")
     assert sentences([summarize(rng.normal(0, 2, 100), [0.02, 0.05] * 50)], NOISE) == []
+    assert sentences([summarize(rng.normal(-2, 0.1, 100), [0.3] * 100, episodes=4)], NOISE) == []
+    assert sentences([], NOISE, exact=False)[0].endswith("painted over with their surroundings, not removed.")
 
 
 def test_single_episodes_have_no_interval_and_agents_without_a_value_none_of_it() -> None:
