@@ -11,7 +11,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity.analyses import Subject
-from rl_clarity.analyses.objects import analysis
+from rl_clarity.analyses.objects.measure import measure_trajectory
 from rl_clarity.environments import EnvironmentSpec
 from rl_clarity.environments.kinds import make_world
 from rl_clarity.jobs.forecast import CountingDirectory
@@ -84,15 +84,14 @@ def test_a_killed_run_measures_only_what_is_missing(
     run_short: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = read_files(run_short("uninterrupted"))
-    measure = analysis.measure_trajectory
 
     def stop(subject: Subject, trajectory: int, work: Work) -> TaskResult:
         if trajectory == 1 and not isinstance(subject.files.directory, CountingDirectory):
             raise KeyboardInterrupt
-        return measure(subject, trajectory, work)
+        return measure_trajectory(subject, trajectory, work)
 
     with monkeypatch.context() as patch:
-        patch.setattr(analysis, "measure_trajectory", stop)
+        patch.setattr("rl_clarity.analyses.objects.analysis.measure_trajectory", stop)
         with pytest.raises(KeyboardInterrupt):
             run_short("killed")
     with record_tasks(monkeypatch) as done:
