@@ -46,9 +46,10 @@ INTRODUCTION = """# Do explanations predict measured effects?
 
 An attribution is an estimate. In environments whose states can be edited, the truth is known: an object is removed
 from the saved state, the frame is drawn again, and the agent's outputs are compared ([What does an object
-change?](guides/objects.md)). This page compares explanations with these effects, for the included agents. `rl-clarity
-check` makes the same comparison for an agent of yours, if its environment can be edited; for other agents it is not
-known how well their maps predict effects, and this page is the best available guess.
+change?](guides/objects.md)). This page compares explanations with these effects, for the included agents and for a
+small one that plays MiniGrid (`benchmarks/minigrid.py`). `rl-clarity check` makes the same comparison for an agent of
+yours, if its environment can be edited; for other agents it is not known how well their maps predict effects, and this
+page is the best available guess.
 
 ## How it is measured
 
@@ -145,9 +146,10 @@ def layer_rows(among: Iterable[Row], layer: str | None = None, baseline: str | N
 
 
 def judged(entry: Entry, choose: Sequence[Row]) -> Row | None:
-    """Return the judgment of the row that is best in the sample for choosing."""
-    chosen = best(choose)
-    return None if chosen is None else find(rows(entry, JUDGMENT), chosen)
+    """Return the judgment of the row that is best in the sample for choosing, of those that the other one has."""
+    judgments = rows(entry, JUDGMENT)
+    chosen = best([row for row in choose if find(judgments, row) is not None])
+    return None if chosen is None else find(judgments, chosen)
 
 
 def estimate(numbers: Sequence[float | None]) -> str:
