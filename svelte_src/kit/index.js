@@ -1,5 +1,6 @@
 // Components and functions of the kit for pages of any kind.
 export { default as ActionKey } from "./graph/ActionKey.svelte";
+export { default as Bar } from "./graph/Bar.svelte";
 export { default as Bars } from "./graph/Bars.svelte";
 export { default as Chart } from "./graph/Chart.svelte";
 export { default as GraphTrack } from "./graph/GraphTrack.svelte";

@@ -3,11 +3,12 @@ import { derived, get } from "svelte/store";
 import { accountOf, findOutput } from "../../data/questions.js";
 import { outputSeries, totalsAt } from "../../data/series.js";
 import { figureSvg } from "../../kit/export/figure.js";
-import { csvFile, tracksFile } from "../../kit/export/files.js";
+import { CHARTS, csvFile, tracksFile } from "../../kit/export/files.js";
 import { fileName, outputName } from "../../kit/shell/format.js";
 import { barsFigure } from "./charts.js";
 import { captionOf, frameFigure, rowCaption } from "./figure.js";
 import { isSaliency, saliencyTotals } from "./saliency.js";
+import { objectTables } from "./objectTables.js";
 import { firstTarget, shownTargets } from "./rows.js";
 
 const FIGURES = [
@@ -21,9 +22,10 @@ export const filesOf = ({ manifest, selection }) =>
     const { trajectory, layer: index } = firstTarget(manifest, now);
     const layer = manifest.layers[index].name;
     const stem = `trajectory-${trajectory + 1}`;
+    const objects = objectTables(manifest, stem);
     const tables =
       `Every step of trajectory ${trajectory + 1}: action, reward, ${manifest.bookmarks ? "advantage, " : ""}outputs, probabilities, and totals of ` +
-      `the first row's features, at layer ${layer}.`;
+      `the first row's features, at layer ${layer}.${objects.length ? " Every removal of objects in it, and the means by type." : ""}`;
     return {
       word: "frame",
       texts: {
@@ -38,8 +40,8 @@ export const filesOf = ({ manifest, selection }) =>
       steps: manifest.trajectories[trajectory].steps,
       frame: now.frame,
       figureAt: frameFigure,
-      figures: FIGURES,
-      tables: [{ id: "csv", label: "Timeline (CSV)", make: timelineCsv, name: `${stem}.csv` }],
+      figures: objects.length ? [...FIGURES, CHARTS] : FIGURES,
+      tables: [{ id: "csv", label: "Timeline (CSV)", make: timelineCsv, name: `${stem}.csv` }, ...objects],
     };
   });
 

@@ -6,6 +6,7 @@ import { PALETTE } from "../../kit/page/fields.js";
 import { frameName } from "../../kit/shell/format.js";
 import { boxFromText, boxToText } from "./box.js";
 import { CHANNELS, FEATURE, SOLO } from "./channels.js";
+import { OBJECT, typeNames } from "./objects.js";
 import { firstOutput, isOriginal, ROWS } from "./rows.js";
 
 /**
@@ -32,6 +33,9 @@ import { firstOutput, isOriginal, ROWS } from "./rows.js";
  * @property {import("../../data/find.js").Search | null} find frames that are looked for
  * @property {import("./box.js").Box | null} box a part of the observation whose attribution is shown over time
  * @property {{layer: number, channel: number} | null} feature that is open
+ * @property {boolean} objects boxes around objects
+ * @property {number | null} type of objects whose frames are listed
+ * @property {{trajectory: number, track: number} | null} object whose effect is shown over time
  * @property {Object<string, Object<number, string>>} names that the reader gave to features (data/names.js)
  */
 
@@ -106,6 +110,9 @@ export const FIELDS = [
   { name: "find", type: SEARCH, of: (manifest) => manifest, conditions: KINDS.agent },
   { name: "box", type: BOX },
   { name: "feature", type: FEATURE, place: true },
+  { name: "objects", type: "flag" },
+  { name: "type", type: "index", keys: typeNames, default: null, place: true },
+  { name: "object", type: OBJECT },
   { name: "names", key: "name", type: "names", of: (manifest) => manifest, stays: true },
 ];
 

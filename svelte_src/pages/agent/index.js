@@ -3,6 +3,7 @@ import { get, writable, derived } from "svelte/store";
 import { actionLabel } from "../../data/actions.js";
 import { nextMatch } from "../../data/find.js";
 import { createFrames } from "../../data/frames.js";
+import { objectsOf } from "../../data/objects.js";
 import { accountOf, findOutput } from "../../data/questions.js";
 import { createRegionSums } from "../../data/region.js";
 import { createResource } from "../../data/resource.js";
@@ -39,7 +40,7 @@ export const AGENT = {
   sections: ["trajectories", "features", "attribution", "ablation", "saliency", "agreement"],
   layout: {
     navigation: ["trajectories", "bookmarks"],
-    main: ["timeline", "attribution", "outputs"],
+    main: ["timeline", "attribution", "outputs", "objects"],
     legend: ["legend"],
     aside: ["feature", "features", "find", "notes", "trust", "export", "help"],
   },
@@ -67,6 +68,7 @@ export const AGENT = {
     },
     { keys: ["b"], field: "combined", panel: "attribution", text: "positive and negative attribution in one image" },
     { keys: ["o"], field: "overlay", panel: "attribution", text: "attribution over the observation, or alone" },
+    { keys: ["x"], field: "objects", panel: "objects", text: "boxes around objects over the observation" },
   ],
   tour: [
     [
@@ -85,6 +87,11 @@ export const AGENT = {
       "Examples of what activates each feature. Hover over one to see it alone; click it for more examples.",
     ],
     ["outputs", "Outputs", "The probability of each action, and the value or other outputs that are explained."],
+    [
+      "objects",
+      "Objects",
+      "What the outputs would be without each object in view: measured effects, beside what attribution says of them.",
+    ],
     [
       "bookmarks",
       "Bookmarks",
@@ -138,8 +145,11 @@ function extend(page) {
       ...(manifest.explanations.length || !manifest.layers.length ? manifest.explanations : EXPLANATIONS),
       ...manifest.methods,
     ],
-    hasPanel: (name) =>
-      name === "bookmarks" ? Boolean(manifest.bookmarks) : manifest.layers.length > 0 || !OF_LAYERS.includes(name),
+    hasPanel(name) {
+      if (name === "bookmarks") return Boolean(manifest.bookmarks);
+      if (name === "objects") return Boolean(objectsOf(manifest));
+      return manifest.layers.length > 0 || !OF_LAYERS.includes(name);
+    },
     actions: {
       match(key) {
         const { trajectory, frame } = selection.now;

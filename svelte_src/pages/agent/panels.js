@@ -6,6 +6,7 @@ export * as feature from "./FeatureViewer.svelte";
 export * as features from "./FeatureTable.svelte";
 export * as find from "./Find.svelte";
 export * as legend from "./Legend.svelte";
+export * as objects from "./Objects.svelte";
 export * as outputs from "./Outputs.svelte";
 export * as state_map from "./StateMapPanel.svelte";
 export * as timeline from "./Timeline.svelte";
