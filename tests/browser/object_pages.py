@@ -39,7 +39,7 @@ class ObjectPage:
 
     def here(self, trajectory: int, frame: int) -> list[int]:
         """Return the indices of the objects of a frame."""
-        return np.flatnonzero(self.chunks[trajectory]["frame"] == frame).tolist()
+        return [int(i) for i in np.flatnonzero(self.chunks[trajectory]["frame"] == frame)]
 
     def effects(self, name: str, output: str = "value") -> list[tuple[int, int, float]]:
         """Return the trajectory, frame and effect of every removal of a type."""

@@ -88,7 +88,9 @@ def test_the_list_has_the_effects_of_the_chosen_output_beside_attribution(page: 
         assert number(row[3]) == pytest.approx(place_sum(values, chunk["box"][i]), rel=0.06, abs=2e-3)
     assert {row[0] for row in shown[len(here) :]} == {"saw, all 2", "crate, all 4"}
     visitor.page.evaluate("rlClarity.select({ rows: [{ output: 'action-7', layer: null, trajectory: null }] })")
-    visitor.page.wait_for_function("document.querySelector('[data-testid=panel-objects]').innerText.includes('logits')")
+    visitor.page.wait_for_function(
+        "() => document.querySelector('[data-testid=panel-objects]').innerText.includes('logits')"
+    )
     ordered = sorted(here, key=lambda i: -abs(chunk["effect.action-7"][i]))
     assert [number(row[1]) for row in rows_here(visitor)[: len(here)]] == pytest.approx(
         [float(chunk["effect.action-7"][i]) for i in ordered], rel=0.06, abs=1e-4
@@ -107,7 +109,8 @@ def place_sum(values: np.ndarray, box: np.ndarray) -> float:
     edges = np.arange(17) / 16
 
     def share(low: float, high: float) -> np.ndarray:
-        return np.clip(np.minimum(high + MARGIN, edges[1:]) - np.maximum(low - MARGIN, edges[:-1]), 0, None) * 16
+        overlap = np.minimum(high + MARGIN, edges[1:]) - np.maximum(low - MARGIN, edges[:-1])
+        return np.asarray(16 * np.clip(overlap, 0, None))
 
     return float(share(top, bottom) @ values @ share(left, right))
 
@@ -166,6 +169,7 @@ def test_a_type_leads_to_the_frames_of_the_table_by_effect(page: ObjectPage, ope
     for trajectory, frame, effect in page.effects("saw"):
         best[trajectory, frame] = max(best.get((trajectory, frame), 0), effect, key=abs)
     ordered = sorted(best, key=lambda place: -abs(best[place]))
+    visitor.page.wait_for_function("() => location.search.includes('type=saw')")
     counted = f"{len(page.effects('saw'))} removals in {len(best)} frames"
     frames.get_by_text(counted).wait_for()
     buttons = frames.locator("ol button")
@@ -181,11 +185,12 @@ def test_a_type_leads_to_the_frames_of_the_table_by_effect(page: ObjectPage, ope
     assert shown == ["saw", "saw"], "boxes of the type alone"
     visitor.click("objects-mark")
     assert visitor.track("film").get_attribute("data-marks") == str(sum(t == 1 for t, _ in best))
+    visitor.page.wait_for_function("() => location.search.includes('trajectory=2')")
     visitor.page.go_back()
-    visitor.page.wait_for_function("rlClarity.state().trajectory === 0")
+    visitor.page.wait_for_function("() => rlClarity.state().trajectory === 0")
     assert visitor.by("objects-frames").count() == 1
     visitor.page.go_back()
-    visitor.page.wait_for_function("rlClarity.state().type === null")
+    visitor.page.wait_for_function("() => rlClarity.state().type === null")
     assert visitor.by("objects-frames").count() == 0
 
 
@@ -216,7 +221,7 @@ def test_an_address_restores_boxes_type_and_object(page: ObjectPage, open_page: 
     state = visitor.state()
     assert (state["objects"], state["type"], state["object"]) == (True, 1, {"trajectory": 0, "track": 6})
     visitor.press("ArrowRight")
-    visitor.page.wait_for_function("location.search.includes('frame=10')")
+    visitor.page.wait_for_function("() => location.search.includes('frame=10')")
     query = visitor.page.evaluate("location.search")
     for part in ("objects=1", "type=saw", "object=1%7E7"):
         assert part in query

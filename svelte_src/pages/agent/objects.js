@@ -21,7 +21,8 @@ export const isObject = (one, other) =>
 /** Names of all types, as the selection numbers them. */
 export const typeNames = (manifest) => objectsOf(manifest)?.types.map(({ name }) => name) ?? [];
 
-export const typeColor = (manifest, type) => SAFE_HUES[typeNames(manifest).indexOf(type) % SAFE_HUES.length];
+export const typeColor = (manifest, type) =>
+  /** @type {string} */ (SAFE_HUES.at(typeNames(manifest).indexOf(type) % SAFE_HUES.length));
 
 /** The unit of effects on an output. */
 export const unitOf = ({ agent }, { kind }) =>
