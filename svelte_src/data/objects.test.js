@@ -154,4 +154,6 @@ test("a track holds each number until the next measured frame, and begins again 
     [...firsts.keys()].filter((t) => firsts[t]),
     [0, 8],
   );
+  const stays = alongTrack({ ...ARRAYS, frames: array([0, 8]) }, 0, EFFECTS.single, 10);
+  assert.deepEqual([stays.values[7], stays.firsts[8]], [-1, 0]);
 });
