@@ -19,7 +19,7 @@ FieldType = Literal["choice", "flag", "number", "index", "text"]
 RESERVED = (
     *("layer", "trajectory", "frame", "rows", "channels", "residual", "mixed", "combined", "columns", "overlay"),
     *("grey", "smooth", "opacity", "threshold", "scale", "visible", "palette", "solo", "find", "box", "feature"),
-    *("names", "name", "tab", "embed", "panel"),
+    *("objects", "type", "object", "names", "name", "tab", "embed", "panel"),
 )
 """Names of the fields and parameters of the address that all pages have."""
 
