@@ -125,7 +125,9 @@ def test_last_steps_end_with_the_last_of_an_episode(dones: np.ndarray | None) ->
 
 
 def test_fewer_frames_are_examined_where_there_are_many_objects(tmp_path: Any) -> None:
-    chunk, facts, section = measure(dot_subject([[[COIN, SAW]] * 20], objects={"every": 1, "most": 10}), tmp_path)
+    away = ("coin", -3, 2, 51)  # out of view, so that it does not count
+    steps: Any = [[COIN, SAW, away]] * 20
+    chunk, facts, section = measure(dot_subject([steps], objects={"every": 1, "most": 10}), tmp_path)
     assert chunk["frames"].tolist() == [0, 5, 10, 14, 19]
     assert len(chunk["frame"]) == 10
     assert facts["skipped"] == section.skipped == 15
@@ -140,8 +142,8 @@ def test_frames_that_are_not_drawn_as_observed_are_left_out(tmp_path: Any) -> No
 
 
 def test_a_recurrent_agent_keeps_its_state_before_the_step(tmp_path: Any) -> None:
-    chunk, _, _ = measure(dot_subject([[[COIN]]], "recurrent", memory=0.5), tmp_path)
-    np.testing.assert_allclose(chunk["logits"][:, 0], 10 * 0.5 * 0.2, atol=1e-6)
+    chunk, _, _ = measure(dot_subject([[[COIN, SAW]]], "recurrent", memory=0.5), tmp_path)
+    np.testing.assert_allclose(chunk["logits"][:, 0], 10 * 0.5 * np.array([0.2, 0.4]), atol=1e-6)
 
 
 def test_agents_without_a_value_and_with_action_values(tmp_path: Any) -> None:
