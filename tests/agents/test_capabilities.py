@@ -182,10 +182,11 @@ class TestStates:
         agent = rl_clarity.load_agent("models:coinrun-gru")
         observations = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3), np.uint8)
         state = agent.forward(observations).state
-        array = np.asarray(state[0])
+        assert state is not None
+        (array,) = state
         uses: list[Callable[[Any], Any]] = [
             lambda state: agent.forward(observations, state).values,
-            lambda state: agent.step(observations, state, np.array([True, False]))[1][0],
+            lambda state: np.asarray(agent.step(observations, state, np.array([True, False]))[1]),
             lambda state: rl_clarity.integrated_gradients(agent, observations, "block3", steps=1, state=state),
         ]
         for use in uses:
