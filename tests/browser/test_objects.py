@@ -170,7 +170,7 @@ def test_a_type_leads_to_the_frames_of_the_table_by_effect(page: ObjectPage, ope
         best[trajectory, frame] = max(best.get((trajectory, frame), 0), effect, key=abs)
     ordered = sorted(best, key=lambda place: -abs(best[place]))
     visitor.page.wait_for_function("() => location.search.includes('type=saw')")
-    counted = f"{len(page.effects('saw'))} removals in {len(best)} frames"
+    counted = f"{len(page.effects('saw'))} objects in {len(best)} frames"
     frames.get_by_text(counted).wait_for()
     buttons = frames.locator("ol button")
     places = [" ".join(text.split()) for text in buttons.all_inner_texts()]
