@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.base.errors import EnvironmentSetupError
+from rl_clarity.environments.atari_world import AtariWorld
 from rl_clarity.environments.kinds import EnvironmentKind, check_name, missing_package
 from rl_clarity.environments.protocol import Step, combo_from_meaning
 from rl_clarity.environments.wrappers import generator_state, restore_generator
@@ -93,7 +94,15 @@ def parse_name(name: str) -> tuple[str, str | None]:
     return roms[check_name("Atari game", re.sub("[_ ]", "", game), roms, note)], match["version"] if match else None
 
 
-KIND = EnvironmentKind(make, AtariOptions, (SIZE, SIZE, 1), _infer, parse_name, "BreakoutNoFrameskip-v4")
+def make_world(name: str, options: AtariOptions) -> AtariWorld:
+    """Make the world of Breakout or Pong. Raises WorldError for other games."""
+    environment = make(name, 1, 0, options)
+    return AtariWorld(environment.game, environment.emulator, environment.preprocess)
+
+
+KIND = EnvironmentKind(
+    make, AtariOptions, (SIZE, SIZE, 1), _infer, parse_name, "BreakoutNoFrameskip-v4", world=make_world
+)
 
 
 class AtariEnvironment:
@@ -103,7 +112,7 @@ class AtariEnvironment:
         self, game: str, num_envs: int, seed: int, options: AtariOptions, *, full_resolution: bool = False
     ) -> None:
         seeds = np.random.SeedSequence(seed % 2**63).generate_state(num_envs)
-        self.num_envs = num_envs
+        self.game, self.num_envs = game, num_envs
         self._options = options
         self._games = [_Game(game, int(game_seed), options) for game_seed in seeds]
         self.action_combos = tuple(map(combo_from_meaning, self._games[0].meanings))
@@ -126,7 +135,7 @@ class AtariEnvironment:
             truncated[i] = game.out_of_time and not game.over
             firsts[i] = game.over or truncated[i] or game.life_lost
             if firsts[i]:
-                final[i], ends[i] = self._preprocess(game.screen), {"cause": game.cause_of_end, "lives": game.lives}
+                final[i], ends[i] = self.preprocess(game.screen), {"cause": game.cause_of_end, "lives": game.lives}
                 new_games[i] = game.start_episode(new_game=game.over or bool(truncated[i]))
         return Step(self._observe(), rewards, firsts, truncated, final, new_games, ends=ends)
 
@@ -135,6 +144,12 @@ class AtariEnvironment:
         if not self._full_resolution:
             raise EnvironmentSetupError("make the environment with full_resolution=True to render it")
         return np.stack([game.screen for game in self._games])
+
+    def watched_games(self) -> list[_Game]:
+        """Return the games, which keep from now on what their screens are drawn from."""
+        for game in self._games:
+            game.keeps_frames = True
+        return self._games
 
     def close(self) -> None:
         self._games.clear()
@@ -149,9 +164,14 @@ class AtariEnvironment:
             game.restore({name: snapshot[f"{i}/{name}"] for name in game.snapshot()})
 
     def _observe(self) -> np.ndarray:
-        return self._preprocess(np.stack([game.screen for game in self._games]))
+        return self.preprocess(np.stack([game.screen for game in self._games]))
 
-    def _preprocess(self, screens: np.ndarray) -> np.ndarray:
+    @property
+    def emulator(self) -> Any:
+        """The emulator of the first game."""
+        return self._games[0]._ale
+
+    def preprocess(self, screens: np.ndarray) -> np.ndarray:
         return preprocess(screens) if self._options.preprocessing == "deepmind" else screens
 
 
@@ -171,6 +191,9 @@ class _Game:
         self._fires = options.fire_reset and len(self.meanings) >= 3 and self.meanings[1] == "FIRE"
         self.screen: np.ndarray = self._ale.getScreenRGB()
         """Maximum (210, 160, 3) of the last two frames, because some games draw a sprite only in every other frame."""
+        self.keeps_frames = False
+        """Whether to keep the emulator before each frame that the screen shows."""
+        self._frames: list[tuple[bytes, int]] = []
         self._lives = self._ale.lives()
         self._has_lives = self._lives > 0
         self.life_lost = False
@@ -201,7 +224,10 @@ class _Game:
         reward, screens = 0.0, []
         skip, pooled = self._options.frame_skip, 2 if self._options.frame_pooling else 1
         frames = skip if isinstance(skip, int) else int(self._rng.integers(skip[0], skip[1]))
+        kept: list[tuple[bytes, int]] = []
         for frame in range(frames):
+            if self.keeps_frames:
+                kept.append((self._ale.cloneState(include_rng=True).serialize(), int(self._actions[action].value)))
             reward += self._ale.act(self._actions[action])
             over = self.over
             if over or frame >= frames - pooled:
@@ -209,6 +235,7 @@ class _Game:
             if over:
                 break
         self.screen = np.maximum.reduce(screens[-pooled:])
+        self._frames = kept[-len(screens[-pooled:]) :]
         lives = self._ale.lives()
         # Some games report zero lives for a few frames before they end.
         self.life_lost = self._options.episodic_life and 0 < lives < self._lives
@@ -231,6 +258,10 @@ class _Game:
         self.life_lost = False
         return new_game
 
+    def shown(self) -> tuple[list[tuple[bytes, int]], np.ndarray]:
+        """Return the emulator before each frame that the screen shows, with the action; and the screen."""
+        return self._frames, self.screen
+
     def snapshot(self) -> dict[str, np.ndarray]:
         """Return the state of the emulator, the screen, and the random numbers of both the emulator and this class."""
         emulator = np.frombuffer(self._ale.cloneState(include_rng=True).serialize(), np.uint8)
@@ -239,6 +270,7 @@ class _Game:
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
         self._ale.restoreState(_ale().ALEState(snapshot["emulator"].tobytes()))
         self.screen = np.array(snapshot["screen"])
+        self._frames = []
         restore_generator(self._rng, snapshot["rng"])
         self._lives = self._ale.lives()
 
@@ -250,6 +282,7 @@ class _Game:
                 if self.over:
                     self._ale.reset_game()
         self.screen = self._ale.getScreenRGB()
+        self._frames = []
         self._lives = self._ale.lives()
 
 

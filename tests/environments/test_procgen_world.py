@@ -213,7 +213,7 @@ def test_objects_of_other_states_are_refused(coinrun: Played) -> None:
 
 
 def test_kinds_without_worlds_say_which_have_one() -> None:
-    with pytest.raises(WorldError, match="cannot be edited, only those of procgen, gymnasium"):
+    with pytest.raises(WorldError, match="cannot be edited, only those of procgen, atari, gymnasium"):
         make_world(EnvironmentSpec("light_switch"))
     with pytest.raises(WorldError, match="generated assets"):
         make_world(EnvironmentSpec(name="coinrun", options={"use_generated_assets": True}))

@@ -1,0 +1,302 @@
+"""Worlds of Breakout and Pong: objects are removed in the memory of the game, and the emulator draws the frame again.
+
+A frame is drawn by restoring the emulator before it, changing bytes of its memory (RAM), and emulating the frame. What
+the game does differently in this frame is not part of an object's effect, so that only the places of removed objects
+are taken from it. With frame pooling, both frames that an observation shows are drawn, each from its own unedited
+state. Addresses were found by changing each byte.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from rl_clarity.base.errors import WorldError
+from rl_clarity.environments.protocol import VectorEnvironment
+from rl_clarity.environments.worlds import Position, WorldObject
+from rl_clarity.environments.wrappers import unwrapped
+
+HEIGHT, WIDTH = 210, 160
+CELL = 8
+"""Pixels of the screen in a cell of the world."""
+Box = tuple[int, int, int, int]
+"""Left, top, right and bottom of an object on the screen, in pixels."""
+Memory = np.ndarray
+"""The bytes (128,) uint8 of a game's memory after a frame."""
+Bit = tuple[int, int]
+"""The address of a byte of memory, and one bit of it."""
+BRICK_ROWS, BRICK_COLUMNS = 6, 18
+
+
+@dataclass(frozen=True)
+class Sprite:
+    """Something that is not part of the background."""
+
+    box: Callable[[Memory], Box | None]
+    """Where it is, or None if it is not shown."""
+    edit: Callable[[Memory], Mapping[int, int]]
+    """Values of bytes of memory, by their address, with which it is not drawn in this place."""
+    moves: bool = True
+
+
+@dataclass(frozen=True)
+class AtariObjects:
+    """What is known of a game's memory."""
+
+    sprites: Mapping[str, Sprite]
+    has_bricks: bool = False
+
+
+def _breakout_ball(memory: Memory) -> Box | None:
+    left, top = int(memory[99]) - 49, int(memory[101]) + 9
+    return (left, top, left + 2, top + 4) if memory[101] else None
+
+
+def _breakout_paddle(memory: Memory) -> Box:
+    left = int(memory[72]) - 47
+    return left, 189, left + 16, 193
+
+
+def _breakout_paddle_elsewhere(memory: Memory) -> Mapping[int, int]:
+    """Return the edit that draws the paddle at the other end: the game keeps it on the screen."""
+    return {70: 186, 72: 55} if memory[72] > 107 else {70: 10, 72: 191}
+
+
+def _pong_ball(memory: Memory) -> Box | None:
+    left, top = int(memory[49]) - 49, int(memory[54]) - 15
+    return (left, top, left + 2, top + 6) if memory[54] else None
+
+
+def _pong_paddle(left: int, address: int) -> Callable[[Memory], Box | None]:
+    def box(memory: Memory) -> Box | None:
+        top = int(memory[address]) - 15
+        return (left, max(top, FIELD[0]), left + 4, min(top + 18, FIELD[1])) if top + 18 > FIELD[0] else None
+
+    return box
+
+
+PLAYER = "paddle"
+FIELD = 34, 194
+"""First row of Pong's field, and the first below it."""
+GAMES: Mapping[str, AtariObjects] = {
+    "breakout": AtariObjects(
+        {
+            "ball": Sprite(_breakout_ball, lambda _: {101: 0}),
+            PLAYER: Sprite(_breakout_paddle, _breakout_paddle_elsewhere, moves=False),
+        },
+        has_bricks=True,
+    ),
+    "pong": AtariObjects(
+        {
+            "ball": Sprite(_pong_ball, lambda _: {11: 16}),
+            PLAYER: Sprite(_pong_paddle(140, 51), lambda _: {60: 0}, moves=False),
+            "enemy paddle": Sprite(_pong_paddle(16, 50), lambda _: {21: 0}),
+        }
+    ),
+}
+
+
+class AtariWorld:
+    """States of Breakout or Pong, drawn by an emulator of its own."""
+
+    exact = True
+
+    def __init__(self, game: str, emulator: Any, observe: Callable[[np.ndarray], np.ndarray]) -> None:
+        """`emulator` has loaded the game, `observe` turns screens (n, 210, 160, 3) to observations.
+
+        Raises WorldError for other games.
+        """
+        if game not in GAMES:
+            raise WorldError(f"states of {game} cannot be edited, only those of {', '.join(GAMES)}")
+        self._game, self._names, self._ale, self._observe = game, GAMES[game], emulator, observe
+        self.types = (*self._names.sprites, *(["brick"] if self._names.has_bricks else []))
+
+    def states(self, environment: VectorEnvironment) -> list[bytes]:
+        """Return the current state of each environment; that of the first call has no objects.
+
+        Raises WorldError for environments of another game.
+        """
+        inner: Any = unwrapped(environment)
+        if getattr(inner, "game", None) != self._game:
+            raise WorldError(f"the environment does not play {self._game}, whose states this world reads")
+        return [_join(frames, screen, []) for frames, screen in (game.shown() for game in inner.watched_games())]
+
+    def objects(self, state: bytes, *, terrain: bool = True) -> list[WorldObject]:
+        """List the objects of a state, the paddle of the player among them, which is at the offset (0, 0)."""
+        frames, _, removed = _split(state)
+        if not frames:
+            return []
+        memories = [self._play(*frame)[1] for frame in frames]
+        memory = memories[-1]
+        found = [
+            (name, _union([sprite.box(memory) for memory in memories]), name)
+            for name, sprite in self._names.sprites.items()
+        ]
+        bricks = [(row, column) for row in range(BRICK_ROWS) for column in range(BRICK_COLUMNS)]
+        for row, column in bricks if self._names.has_bricks else ():
+            if any(memory[at] & bit for at, bit in brick_bits(row, column)):
+                found.append(("brick", brick_box(row, column), f"brick {row} {column}"))
+        player = self._names.sprites[PLAYER].box(memory) or (0, 0, WIDTH, HEIGHT)
+        shown = [(type, box, handle) for type, box, handle in found if box is not None and handle not in removed]
+        return [self._describe(i, type, box, handle, player) for i, (type, box, handle) in enumerate(shown)]
+
+    def without(self, state: bytes, objects: Sequence[WorldObject]) -> bytes:
+        """Return the state without some of its objects. Raises WorldError for an object of another game."""
+        for item in objects:
+            if item.type not in self.types or not isinstance(item.handle, str):
+                raise WorldError(f"{self._game} has no {item.type}: pass objects of the same state")
+        return self._edited(state, [item.handle for item in objects])
+
+    def moved(self, state: bytes, item: WorldObject, to: Position) -> NoReturn:
+        """Raise WorldError."""
+        raise _only_removed(self._game)
+
+    def replaced(self, state: bytes, item: WorldObject, type: str) -> NoReturn:
+        """Raise WorldError."""
+        raise _only_removed(self._game)
+
+    def inserted(self, state: bytes, type: str, at: Position) -> NoReturn:
+        """Raise WorldError."""
+        raise _only_removed(self._game)
+
+    def draw(self, states: Sequence[bytes]) -> np.ndarray:
+        """Draw observations (n, H, W, C) uint8 of states."""
+        return self._observe(self.draw_full(states))
+
+    def draw_full(self, states: Sequence[bytes]) -> np.ndarray:
+        """Draw screens (n, 210, 160, 3) uint8 of states."""
+        screens = np.zeros((len(states), HEIGHT, WIDTH, 3), np.uint8)
+        for screen, state in zip(screens, states, strict=True):
+            screen[:] = self._screen(state)
+        return screens
+
+    def close(self) -> None:
+        """Do nothing: an emulator needs no closing."""
+
+    def _edited(self, state: bytes, names: Sequence[str]) -> bytes:
+        frames, screen, removed = _split(state)
+        return _join(frames, screen, [*removed, *names])
+
+    def _screen(self, state: bytes) -> np.ndarray:
+        frames, screen, removed = _split(state)
+        return np.maximum.reduce([self._frame(*frame, removed) for frame in frames]) if frames else screen
+
+    def _frame(self, saved: bytes, action: int, removed: Sequence[str]) -> np.ndarray:
+        """Return the screen after one frame."""
+        screen, memory = self._play(saved, action)
+        if not removed:
+            return screen
+        edits: dict[int, int] = {}
+        boxes: list[Box] = []
+        cleared: list[Bit] = []
+        for name in removed:
+            if name in self._names.sprites:
+                sprite = self._names.sprites[name]
+                box = sprite.box(memory)
+                edits |= sprite.edit(memory)
+                boxes += [] if box is None else [box]
+            else:
+                row, column = map(int, name.split()[1:])
+                boxes.append(brick_box(row, column))
+                cleared += brick_bits(row, column)
+        edited = self._play(saved, action, edits, cleared)[0]
+        screen = screen.copy()
+        for left, top, right, bottom in boxes:
+            place = slice(max(top, 0), bottom), slice(max(left, 0), right)
+            screen[place] = edited[place]
+        return screen
+
+    def _play(
+        self, saved: bytes, action: int, edits: Mapping[int, int] | None = None, cleared: Sequence[Bit] = ()
+    ) -> tuple[np.ndarray, Memory]:
+        """Return the screen (210, 160, 3) and the memory after a frame; `cleared` are bits of memory."""
+        import ale_py
+
+        self._ale.restoreState(ale_py.ALEState(saved))
+        memory = self._ale.getRAM()
+        for at, bit in cleared:
+            memory[at] &= 255 - bit
+            self._ale.setRAM(at, int(memory[at]))
+        for at, value in (edits or {}).items():
+            self._ale.setRAM(at, value)
+        self._ale.act(action)
+        return self._ale.getScreenRGB(), self._ale.getRAM()
+
+    def _describe(self, number: int, type: str, box: Box, handle: str, player: Box) -> WorldObject:
+        left, top, right, bottom = map(float, box)
+        x, y = (left + right) / 2, (top + bottom) / 2
+        offset = (x - (player[0] + player[2]) / 2) / CELL, ((player[1] + player[3]) / 2 - y) / CELL
+        cells = (left / CELL, (HEIGHT - bottom) / CELL, right / CELL, (HEIGHT - top) / CELL)
+        pixels = (left / WIDTH, top / HEIGHT, right / WIDTH, bottom / HEIGHT)
+        sprite = self._names.sprites.get(handle)
+        return WorldObject(type, number, cells, offset, pixels, sprite is not None and sprite.moves, False, handle)
+
+
+def _union(boxes: Sequence[Box | None]) -> Box | None:
+    """Return the box around boxes, without those that are None."""
+    shown = [box for box in boxes if box is not None]
+    if not shown:
+        return None
+    left, top, right, bottom = zip(*shown, strict=True)
+    return min(left), min(top), max(right), max(bottom)
+
+
+def brick_box(row: int, column: int) -> Box:
+    """Return where a brick of Breakout is, rows counted from the bottom."""
+    left, top = 8 + 8 * column, 87 - 6 * row
+    return left, top, left + 8, top + 6
+
+
+def brick_bits(row: int, column: int) -> list[Bit]:
+    """Return the address and the bit of both halves of a brick of Breakout, rows counted from the bottom.
+
+    A row is stored in the six registers of the playfield (PF0, PF1 and PF2 of each half), whose bits are four pixels
+    wide; PF1 is in descending order.
+    """
+    bits = []
+    for x in (8 + 8 * column, 12 + 8 * column):
+        half, place = divmod(x // 4, 20)
+        if place < 4:
+            register, bit = 0, 4 + place
+        elif place < 12:
+            register, bit = 1, 11 - place
+        else:
+            register, bit = 2, place - 12
+        bits.append((30 - 18 * half - 6 * register + row, 1 << bit))
+    return bits
+
+
+def _only_removed(game: str) -> WorldError:
+    return WorldError(f"objects of {game} can only be removed")
+
+
+def _join(frames: Sequence[tuple[bytes, int]], screen: np.ndarray, removed: Sequence[str]) -> bytes:
+    """Return the bytes of a state: a line of JSON, the emulator before each frame, and the screen if there is none."""
+    header = {"frames": [[len(saved), action] for saved, action in frames], "removed": [*removed]}
+    rest = b"".join(saved for saved, _ in frames) or zlib.compress(np.ascontiguousarray(screen).tobytes(), 1)
+    return json.dumps(header).encode() + b"\n" + rest
+
+
+def _split(state: bytes) -> tuple[list[tuple[bytes, int]], np.ndarray, list[str]]:
+    """Return the frames, the screen (if there are no frames) and what is removed.
+
+    Raises WorldError for damaged states.
+    """
+    line, _, rest = state.partition(b"\n")
+    try:
+        header = json.loads(line)
+        frames = []
+        for length, action in header["frames"]:
+            frames.append((rest[:length], int(action)))
+            rest = rest[length:]
+        screen = np.zeros(0, np.uint8)
+        if not frames:
+            screen = np.frombuffer(zlib.decompress(rest), np.uint8).reshape(HEIGHT, WIDTH, 3)
+        return frames, screen, [str(name) for name in header["removed"]]
+    except (ValueError, TypeError, KeyError, zlib.error, RecursionError) as error:
+        raise WorldError(f"{state[:30]!r}... is not a state of an Atari game") from error
