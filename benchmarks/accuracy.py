@@ -1,5 +1,8 @@
 """Accuracy of the faster defaults: quadrature rules, linear prefixes, and the data that a reduction is fitted to.
 
+Attribution is measured from the default baseline, the activations at the blurred observation. It is the default because
+it agrees best with what the removal of objects changes, at the finest layer and over all layers: docs/migration.md.
+
 python -m benchmarks.accuracy [MODEL ...]     names of shipped agents; default: coinrun
 """
 

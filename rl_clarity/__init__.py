@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rl_clarity.agents.protocol import Agent as Agent
     from rl_clarity.agents.protocol import Outputs as Outputs
     from rl_clarity.agents.torch_agent import TorchAgent as TorchAgent
+    from rl_clarity.analyses.attribution import default_layer as default_layer
     from rl_clarity.analyses.attribution import input_gradients as input_gradients
     from rl_clarity.analyses.attribution import input_integrated_gradients as input_integrated_gradients
     from rl_clarity.analyses.attribution import integrated_gradients as integrated_gradients
@@ -130,6 +131,7 @@ _PUBLIC = {
     "generate": "rl_clarity.commands.run",
     "hint_share": "rl_clarity.analyses.checks.methods",
     "influence": "rl_clarity.states.influence",
+    "default_layer": "rl_clarity.analyses.attribution",
     "input_gradients": "rl_clarity.analyses.attribution",
     "input_integrated_gradients": "rl_clarity.analyses.attribution",
     "integrated_gradients": "rl_clarity.analyses.attribution",

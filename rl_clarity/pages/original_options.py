@@ -108,6 +108,7 @@ ORIGINAL: Mapping[str, Any] = types.MappingProxyType(
         "layer_kwargs": types.MappingProxyType({"op_is_one_of": ("relu",)}),
         "attr_integrate_steps": 10,
         "attr_quadrature": "riemann",
+        "attr_baseline": "zero-layer",
         "attr_linear_prefix": False,
         "nmf_attr_opts": types.MappingProxyType({"integrate_steps": 10}),
         "nmf_fit_observations": None,

@@ -4,7 +4,7 @@ from rl_clarity.analyses.attribution.input_gradients import input_gradients
 from rl_clarity.analyses.attribution.input_integrated_gradients import input_integrated_gradients
 from rl_clarity.analyses.attribution.integrated_gradients import Attribution, attribute, integrated_gradients
 from rl_clarity.analyses.attribution.jacobian import jacobian_saliency
-from rl_clarity.analyses.attribution.layers import choose_layers, select_layers
+from rl_clarity.analyses.attribution.layers import choose_layers, default_layer, select_layers
 from rl_clarity.analyses.attribution.multi_path import multi_path_attribution, multi_path_attributions
 from rl_clarity.analyses.attribution.perturbation import PerturbationGrid, memory_saliency, perturbation_saliency
 from rl_clarity.analyses.attribution.smooth_gradients import smooth_gradients
@@ -14,6 +14,7 @@ __all__ = [
     "PerturbationGrid",
     "attribute",
     "choose_layers",
+    "default_layer",
     "input_gradients",
     "input_integrated_gradients",
     "integrated_gradients",

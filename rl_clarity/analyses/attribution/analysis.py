@@ -17,7 +17,7 @@ import numpy as np
 from rl_clarity.agents.capabilities import parallel_calls
 from rl_clarity.agents.protocol import Agent, Score, State
 from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
-from rl_clarity.analyses.attribution.baselines import Baseline
+from rl_clarity.analyses.attribution.baselines import DEFAULT_BASELINE, Baseline
 from rl_clarity.analyses.attribution.files import (
     AttributionOptions,
     AttributionSection,
@@ -236,7 +236,7 @@ def explain(
     state: State,
     seed: Sequence[int],
     batch: int,
-    baseline: Baseline = "zero-layer",
+    baseline: Baseline = DEFAULT_BASELINE,
 ) -> dict[str, Attributed]:
     """Return the attribution of each output on a segment's frames, by the output's id, computing `batch` frames at a
     time.

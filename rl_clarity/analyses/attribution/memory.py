@@ -8,7 +8,7 @@ import numpy as np
 
 from rl_clarity.agents.protocol import Agent, Outputs, Score, State
 from rl_clarity.agents.scores import select_scores
-from rl_clarity.analyses.attribution.baselines import Baseline, ExpectedBaseline, layer_baseline
+from rl_clarity.analyses.attribution.baselines import DEFAULT_BASELINE, Baseline, ExpectedBaseline, layer_baseline
 
 
 def scores_without_memory(
@@ -17,7 +17,7 @@ def scores_without_memory(
     layer: str,
     scores: Sequence[Score],
     state: State,
-    baseline: Baseline = "zero-layer",
+    baseline: Baseline = DEFAULT_BASELINE,
     weights: np.ndarray | None = None,
 ) -> np.ndarray:
     """Return the scores (S, B) at a layer's baseline if the agent's initial state replaces `state`.

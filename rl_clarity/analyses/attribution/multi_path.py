@@ -15,7 +15,7 @@ import numpy as np
 
 from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent, Score, State
-from rl_clarity.analyses.attribution.baselines import Baseline, ExpectedBaseline, layer_baseline
+from rl_clarity.analyses.attribution.baselines import DEFAULT_BASELINE, Baseline, ExpectedBaseline, layer_baseline
 from rl_clarity.analyses.attribution.quadrature import check_count
 from rl_clarity.base.errors import OptionError
 
@@ -40,7 +40,7 @@ def multi_path_attribution(
     max_paths: int | None = None,
     rng: np.random.Generator | None = None,
     state: State = None,
-    baseline: Baseline = "zero-layer",
+    baseline: Baseline = DEFAULT_BASELINE,
 ) -> np.ndarray:
     """Return the attribution (B, h, w, c) of a score to a layer, averaged over paths in the reduced channels.
 
@@ -85,7 +85,7 @@ def multi_path_attributions(
     max_paths: int | None = None,
     rng: np.random.Generator | None = None,
     state: State = None,
-    baseline: Baseline = "zero-layer",
+    baseline: Baseline = DEFAULT_BASELINE,
 ) -> np.ndarray:
     """Return the attribution (S, B, h, w, c) of several scores along the same paths; see `multi_path_attribution`.
 

@@ -39,11 +39,8 @@ import { firstOutput, isOriginal, ROWS } from "./rows.js";
  * @property {Object<string, Object<number, string>>} names that the reader gave to features (data/names.js)
  */
 
-/** The middle of the layers: early ones are fine but shallow, late ones deep but coarse. */
-function defaultLayer(manifest) {
-  const layers = manifest.layers.map((layer, index) => ({ layer, index })).filter(({ layer }) => hasFeatures(layer));
-  return layers.length ? layers[Math.floor((layers.length - 1) / 2)].index : 0;
-}
+/** The finest layer: its attribution predicts best what a change of the game changes. `default_layer` in Python. */
+const defaultLayer = ({ layers }) => Math.max(layers.findIndex(hasFeatures), 0);
 
 const defaultVisible = ({ view }) => Math.round(Number(view?.scrubber_visible_duration)) || 256;
 
