@@ -150,6 +150,7 @@ class AttributionSection(TypedDict):
     outputs: Sequence[OutputInfo]
     layers: Sequence[LayerEntry]
     baseline: NotRequired[str]
+    opening: NotRequired[str]
 
 
 class AblationSummary(TypedDict):

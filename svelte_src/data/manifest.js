@@ -48,6 +48,7 @@ export function readManifest(manifest, placed = []) {
     outputs: attribution?.data.outputs ?? [agent.has_value ? VALUE : GREEDY[agent.kind]].filter(Boolean),
     baseline: attribution?.data.baseline,
     agreement: section("agreement")?.data ?? null,
+    opening: attribution?.data.opening,
     layers: [
       ...(attribution?.data.layers ?? []).map((layer) => ({
         ...withFeatures(layer, features?.data.layers[layer.slug]),

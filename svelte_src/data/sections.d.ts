@@ -216,6 +216,8 @@ export interface AttributionSection {
   layers: LayerEntry[];
   /** `zero-input`, `mean`, `blur`, `median` or `expected`, unless attribution is measured against activations of 0. */
   baseline?: string;
+  /** Name of the layer that the page opens with: the finest. Older pages open with the one in the middle. */
+  opening?: string;
 }
 
 /** Changes of an output when each of K features is ablated, over all ablated steps. */

@@ -109,7 +109,7 @@ def test_zeros_at_a_layer_give_the_scores_at_zero_of_integrated_gradients(
     agent: Any, observations: np.ndarray, state: Any
 ) -> None:
     layer = list(agent.layers)[-1]
-    result = attribute(agent, observations, layer, [0, 1], steps=1, state=state)
+    result = attribute(agent, observations, layer, [0, 1], steps=1, state=state, baseline="zero-layer")
     outputs = agent.forward(observations, state, write={layer: np.zeros((3, *agent.layers[layer]))})
     scores = outputs.q_values if outputs.policy_logits is None else outputs.policy_logits
     assert np.allclose(scores[:, :2].T, result.scores_at_baseline, atol=1e-6)

@@ -139,9 +139,9 @@ class Counted(Nature):
 def test_submodules_before_a_layer_are_computed_once_per_batch() -> None:
     module = Counted()
     agent = TorchAgent(loaded(module), SHAPE)
-    attribute(agent, random_observations(), "network.3", steps=8)
+    attribute(agent, random_observations(), "network.3", steps=8, baseline="zero-layer")
     module.rows = 0
-    attribute(agent, random_observations(64), "network.3", steps=8)
+    attribute(agent, random_observations(64), "network.3", steps=8, baseline="zero-layer")
     assert module.rows == 64
 
 

@@ -46,9 +46,8 @@ def test_ablation_changes_the_output_by_the_attribution_if_the_head_is_linear(ki
     agent, observations = make_agent(kind), color_observations(10)
     scores, state = [0 if kind == "q" else "value"], agent.initial_state(10)
     (layer,) = agent.layers
-    attribution = attribute(agent, observations, layer, scores, steps=2, state=state).values.sum(
-        axis=(2, 3)
-    )  # (1, n, 3)
+    result = attribute(agent, observations, layer, scores, steps=2, state=state, baseline="zero-layer")
+    attribution = result.values.sum(axis=(2, 3))  # (1, n, 3)
     changes = ablation_changes(agent, observations, layer, np.eye(3), scores, state)
     np.testing.assert_allclose(changes, -attribution, atol=1e-3 * np.abs(attribution).max())
 

@@ -7,8 +7,9 @@ Each case has options and, as the function under it, a check of their effect on 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -75,11 +76,11 @@ def fitted_observations(small_run: SmallRun, **options: Any) -> np.ndarray:
 
 
 def fit_reduction(
-    small_run: SmallRun, features: int = 8, steps: int = 5, rule: str = "graded-midpoint", **options: Any
+    small_run: SmallRun, features: int = 8, path: Mapping[str, Any] = MappingProxyType({}), **options: Any
 ) -> rl_clarity.ChannelReduction:
     """Fit the layer's reduction with these options."""
     chosen = fitted_observations(small_run, **options)
-    attribution = rl_clarity.integrated_gradients(small_run.agent, chosen, LAYER, "value", steps, rule)
+    attribution = rl_clarity.integrated_gradients(small_run.agent, chosen, LAYER, **path)
     return rl_clarity.ChannelReduction.fit(attribution, features, 0)
 
 
@@ -132,7 +133,7 @@ def input_layer(results: Results, small_run: SmallRun) -> None:
 @case(attr_integrate_steps=3, attr_quadrature="riemann")
 def steps_of_attribution(results: Results, small_run: SmallRun) -> None:
     attribution = rl_clarity.integrated_gradients(small_run.agent, page_frames(small_run), LAYER, "value", 3, "riemann")
-    assert_shows(results, attribution, fit_reduction(small_run, rule="riemann"))
+    assert_shows(results, attribution, fit_reduction(small_run, path={"quadrature": "riemann"}))
 
 
 @case(attr_quadrature="midpoint")
@@ -140,7 +141,7 @@ def quadrature(results: Results, small_run: SmallRun) -> None:
     attribution = rl_clarity.integrated_gradients(
         small_run.agent, page_frames(small_run), LAYER, "value", 5, "midpoint"
     )
-    assert_shows(results, attribution, fit_reduction(small_run, rule="midpoint"))
+    assert_shows(results, attribution, fit_reduction(small_run, path={"quadrature": "midpoint"}))
 
 
 @case(attr_linear_prefix=False)
@@ -247,7 +248,7 @@ def number_of_features(results: Results, small_run: SmallRun) -> None:
 @case(nmf_attr_opts={"integrate_steps": 1})
 def steps_of_attribution_that_features_are_fitted_to(results: Results, small_run: SmallRun) -> None:
     attribution = rl_clarity.integrated_gradients(small_run.agent, page_frames(small_run), LAYER, "value", 5, RULE)
-    assert_shows(results, attribution, fit_reduction(small_run, steps=1))
+    assert_shows(results, attribution, fit_reduction(small_run, path={"steps": 1}))
 
 
 @case(nmf_fit_observations=5)
@@ -444,6 +445,6 @@ def test_the_seed_decides_the_paths(explain: Explain, tmp_path: Path) -> None:
 def test_settings_of_the_original(explain: Explain, small_run: SmallRun) -> None:
     results = explain(**rl_clarity.ORIGINAL)
     attribution = rl_clarity.integrated_gradients(small_run.agent, page_frames(small_run), LAYER, **ORIGINAL_PATH)
-    assert_shows(results, attribution, fit_reduction(small_run, steps=10, rule="riemann", nmf_held_out=0))
+    assert_shows(results, attribution, fit_reduction(small_run, path=ORIGINAL_PATH, nmf_held_out=0))
     with pytest.raises(TypeError):
         rl_clarity.ORIGINAL["attr_policy"] = True  # type: ignore[index]

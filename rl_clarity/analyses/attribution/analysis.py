@@ -129,6 +129,7 @@ class AttributionAnalysis(Analysis[AttributionOptions, AttributionSection]):
             outputs,
             [layer_entry(subject, layer, outputs, results) for layer in layers],
             None if baseline == "zero-layer" else baseline,
+            next(layer.name for layer in layers if not layer.is_input),
         )
 
 

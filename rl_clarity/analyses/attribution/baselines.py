@@ -44,8 +44,8 @@ class ExpectedBaseline:
 
 Baseline: TypeAlias = str | np.ndarray | ExpectedBaseline
 DEFAULT_BASELINE = "blur"
-"""The one that agrees best with what removing objects from the game changes, over the included agents; docs/migration.md
-has the numbers. It depends on nothing but the observation."""
+"""The one that agrees best with what removing objects from the game changes, over the included agents:
+docs/migration.md has the numbers. It depends on nothing but the observation."""
 OBSERVED_BASELINES = ("mean", "median", "expected")
 """Baselines that depend on other observations than the explained one."""
 BASELINES = ("zero-layer", "zero-input", "blur", *OBSERVED_BASELINES)

@@ -122,6 +122,8 @@ class AttributionSection(SectionData):
     """The layers. The input is first, if it is included."""
     baseline: str | None = None
     """`zero-input`, `mean`, `blur`, `median` or `expected`, unless attribution is measured against activations of 0."""
+    opening: str | None = None
+    """Name of the layer that the page opens with: the finest. Older pages open with the one in the middle."""
 
 
 def chunk_name(options: AttributionOptions, layer: PageLayer, output: str, trajectory: int, segment: int) -> ChunkName:

@@ -39,8 +39,12 @@ import { firstOutput, isOriginal, ROWS } from "./rows.js";
  * @property {Object<string, Object<number, string>>} names that the reader gave to features (data/names.js)
  */
 
-/** The finest layer: its attribution predicts best what a change of the game changes. `default_layer` in Python. */
-const defaultLayer = ({ layers }) => Math.max(layers.findIndex(hasFeatures), 0);
+/** The layer that the page names, or the middle one in pages of earlier versions. */
+function defaultLayer(manifest) {
+  const named = manifest.layers.findIndex(({ key }) => key === manifest.opening);
+  const layers = manifest.layers.map((layer, index) => ({ layer, index })).filter(({ layer }) => hasFeatures(layer));
+  return named < 0 && layers.length ? layers[Math.floor((layers.length - 1) / 2)].index : Math.max(named, 0);
+}
 
 const defaultVisible = ({ view }) => Math.round(Number(view?.scrubber_visible_duration)) || 256;
 

@@ -27,9 +27,13 @@ const MANIFEST = {
   outputs: [{ id: "value" }, { id: "action-3" }, { id: "group-0" }],
 };
 
-test("the selection begins at the finest layer, value function, first frame", () => {
+test("the selection begins at the middle layer, value function, first frame", () => {
   const { layer, rows, trajectory, frame } = initialSelection(MANIFEST);
-  assert.deepEqual([MANIFEST.layers[layer].key, rows[0].output, trajectory, frame], ["1a", "value", 0, 0]);
+  assert.deepEqual([MANIFEST.layers[layer].key, rows[0].output, trajectory, frame], ["2 b/é", "value", 0, 0]);
+});
+
+test("the selection begins at the layer that the page names", () => {
+  assert.equal(initialSelection({ ...MANIFEST, opening: "1a" }).layer, 1);
 });
 
 test("changes stay in range", () => {

@@ -14,6 +14,7 @@ from rl_clarity import formats
 from rl_clarity.agents.protocol import Score, Site
 from rl_clarity.analyses.attribution import (
     attribute,
+    default_layer,
     input_gradients,
     integrated_gradients,
     multi_path_attribution,
@@ -147,6 +148,9 @@ class TestSelectLayers:
 
     def test_the_first_layers_can_be_discarded(self, agent: Any) -> None:
         assert select_layers(agent, discard_first_n=3) == ["3a", "4a"]
+
+    def test_pages_open_with_the_finest_layer(self, agent: Any) -> None:
+        assert default_layer(agent) == "1a"
 
     def test_layers_are_selected_by_kind(self, agent: Any) -> None:
         assert select_layers(agent, op_is_one_of=["conv2d"])[:2] == ["1a", "2a"]

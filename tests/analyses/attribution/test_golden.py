@@ -70,5 +70,6 @@ def test_multi_path(golden: Golden, agent: Any) -> None:
     expected = golden.expected["nmf.multi_path_value_10_all"]
     layer = str(golden.expected["nmf.layer"])
     reduction = ChannelReduction(golden.expected["nmf.components"])
-    actual = multi_path_attribution(agent, golden.expected["observations"][: len(expected)], layer, reduction)
+    observations = golden.expected["observations"][: len(expected)]
+    actual = multi_path_attribution(agent, observations, layer, reduction, baseline="zero-layer")
     assert_close(actual, expected, 1e-3)
