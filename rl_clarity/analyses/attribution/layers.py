@@ -49,7 +49,9 @@ def default_layer(agent: Agent) -> str:
     """Return the name of the layer that pages open with: the finest, which is the first of `select_layers`.
 
     Of the layers of an agent, attribution to the finest predicts best what removing an object from the game changes
-    (`docs/migration.md` has the numbers). Raises OptionError for an object that is not an agent, and for an agent without such layers.
+    (`docs/truth.md` has the numbers).
+
+    Raises OptionError for an object that is not an agent, and for an agent without such layers.
     """
     return choose_layers(agent)[0].name
 
