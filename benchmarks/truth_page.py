@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rl_clarity.analyses.attribution.baselines import DEFAULT_BASELINE
+
 PAGE = Path(__file__).parents[1] / "docs" / "truth.md"
 CARDS = Path(__file__).parents[1] / "models"
 HEADING = "## Can saliency maps of this agent be trusted?\n"
@@ -28,8 +30,6 @@ CONTROLS = {
     "pixels": "control: number of pixels",
     "random_weights": "control: random weights, integrated gradients",
 }
-OPENING_BASELINE = "blur"
-"""Baseline of the attribution with which pages open, at the finest layer."""
 GOAL = (0.75, 0.9)
 """Correlation and share of right signs that explanations should reach."""
 TOLERANCE = 0.02
@@ -88,8 +88,8 @@ def write(results: Mapping[str, Entry]) -> None:
 
 
 def opening_row(entry: Entry) -> Row:
-    """Return the judgment of the attribution with which an agent's page opens."""
-    return layer_rows(rows(entry, JUDGMENT), baseline=OPENING_BASELINE)[0]
+    """Return the judgment of the attribution with which an agent's page opens: the finest layer, default baseline."""
+    return layer_rows(rows(entry, JUDGMENT), baseline=DEFAULT_BASELINE)[0]
 
 
 def card_line(entry: Entry) -> str:
