@@ -132,8 +132,8 @@ def test_gradients_of_the_input(small_run: SmallRun, results: Results, output: s
     )
 
 
-def test_the_page_opens_with_the_default_layer(small_run: SmallRun, results: Results) -> None:
-    assert results.section("attribution")["opening"] == rl_clarity.default_layer(small_run.agent)
+def test_the_page_opens_with_its_finest_layer(results: Results) -> None:
+    assert results.section("attribution")["opening"] == LAYERS[0]
 
 
 def test_mean_effects(results: Results) -> None:
