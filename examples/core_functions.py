@@ -70,9 +70,9 @@ for value, probabilities in zip(values, policy, strict=True):
 # ## Attribution and completeness
 #
 # Integrated gradients attribute the value to the positions and channels of a layer. Their sum should be the difference
-# between the value and its value when the layer is zero: s(a) - s(0). The difference is the completeness error; it
-# decreases with the number of steps, faster for a better quadrature rule. Here: the mean error relative to the mean of
-# |s(a) - s(0)|.
+# between the value and its value at a baseline, the layer's activations at the blurred frame: s(a) - s(b). What is
+# missing is the completeness error; it decreases with the number of steps, faster for a better quadrature rule. Here: the
+# mean error relative to the mean of |s(a) - s(b)|.
 
 # %%
 from rl_clarity.analyses.attribution import attribute
@@ -95,7 +95,7 @@ for steps in (1, 2, 5, 10, 20):
 # observations finds a few directions that carry most of it. More directions omit less.
 
 # %%
-many = rl_clarity.integrated_gradients(agent, varied, layer, steps=5, quadrature="graded-midpoint")
+many = rl_clarity.integrated_gradients(agent, varied, layer)
 for features in (2, 4, 8, 16):
     reduction = rl_clarity.ChannelReduction.fit(many, features=features)
     print(f"{features:2d} features omit {reduction.reconstruction_error(many):.0%} of the attribution")
@@ -106,7 +106,7 @@ reduction = rl_clarity.ChannelReduction.fit(many, features=8)
 # attribution.
 
 # %%
-attribution = rl_clarity.integrated_gradients(agent, frames, layer, steps=5, quadrature="graded-midpoint")
+attribution = rl_clarity.integrated_gradients(agent, frames, layer)
 channels, residual = reduction.signed_transform(attribution)
 print("attribution", attribution.shape, "channels", channels.shape, "residual", residual.shape)
 difference = channels.sum(axis=-1) + residual[..., 0] - attribution.sum(axis=-1)
