@@ -71,8 +71,8 @@ for value, probabilities in zip(values, policy, strict=True):
 #
 # Integrated gradients attribute the value to the positions and channels of a layer. Their sum should be the difference
 # between the value and its value at a baseline, the layer's activations at the blurred frame: s(a) - s(b). What is
-# missing is the completeness error; it decreases with the number of steps, faster for a better quadrature rule. Here: the
-# mean error relative to the mean of |s(a) - s(b)|.
+# missing is the completeness error; it decreases with the number of steps, faster for a better quadrature rule. Here:
+# the mean error relative to the mean of |s(a) - s(b)|.
 
 # %%
 from rl_clarity.analyses.attribution import attribute
