@@ -107,6 +107,10 @@ def test_a_box_is_painted_with_the_median_of_what_surrounds_it() -> None:
     expected[:, :4] = 90
     paint_over(image, (0.5, 0.4, 0.8, 0.6))
     np.testing.assert_array_equal(image, expected)
+    large = np.full((30, 30, 1), 50, np.uint8)
+    large[5:25, 5:25] = 200  # more pixels than around it
+    paint_over(large, (1 / 6, 1 / 6, 5 / 6, 5 / 6))
+    assert (large == 50).all()
     before = image.copy()
     paint_over(image, (1.2, 0, 1.4, 1))  # out of view
     np.testing.assert_array_equal(image, before)
