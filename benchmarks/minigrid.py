@@ -2,8 +2,8 @@
 
 python -m benchmarks.minigrid FOLDER [--name doorkey] [--name lava]
 
-`doorkey` sees what is in front of it, and must fetch a key to open a door. `lava` sees a whole room with lava, and with
-keys, balls and boxes that mean nothing. Importing this module registers their environments.
+Both see what is in front of them. `doorkey` must fetch a key to open a door; `lava` walks through a room with lava, and
+with keys, balls and boxes that mean nothing. Importing this module registers their environments.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from minigrid.core.grid import Grid
 from minigrid.core.mission import MissionSpace
 from minigrid.core.world_object import Ball, Box, Goal, Key, Lava
 from minigrid.minigrid_env import MiniGridEnv
-from minigrid.wrappers import ImgObsWrapper, RGBImgObsWrapper, RGBImgPartialObsWrapper
+from minigrid.wrappers import ImgObsWrapper, RGBImgPartialObsWrapper
 
 import rl_clarity
 
@@ -37,19 +37,19 @@ AGENTS = {"doorkey": ("DoorKeyPixels-v0", 120_000), "lava": ("LavaRoomPixels-v0"
 
 
 class LavaRoom(MiniGridEnv):
-    """A room with the goal, three cells of lava, and three objects that can be picked up and are worth nothing."""
+    """A room with the goal, two cells of lava, and two objects that can be picked up and are worth nothing."""
 
     def __init__(self, render_mode: str | None = None) -> None:
         mission = MissionSpace(lambda: "get to the green goal square")
-        super().__init__(mission, 8, max_steps=100, see_through_walls=True, highlight=False, render_mode=render_mode)
+        super().__init__(mission, 6, max_steps=60, see_through_walls=True, highlight=False, render_mode=render_mode)
 
     def _gen_grid(self, width: int, height: int) -> None:
         self.grid = Grid(width, height)
         self.grid.wall_rect(0, 0, width, height)
         self.place_obj(Goal())
-        for kind in (Key, Ball, Box):
+        for kind in self._rand_subset((Key, Ball, Box), 2):
             self.place_obj(kind(self._rand_color()))
-        for _ in range(3):
+        for _ in range(2):
             self.place_obj(Lava())
         self.place_agent()
         self.mission = "get to the green goal square"
@@ -61,7 +61,7 @@ def make_door_key(render_mode: str | None = None, **_: Any) -> Any:
 
 
 def make_lava_room(render_mode: str | None = None, **_: Any) -> Any:
-    return ImgObsWrapper(RGBImgObsWrapper(LavaRoom(render_mode), TILE))
+    return ImgObsWrapper(RGBImgPartialObsWrapper(LavaRoom(render_mode), TILE))
 
 
 gymnasium.register("DoorKeyPixels-v0", make_door_key)
