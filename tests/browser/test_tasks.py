@@ -24,15 +24,18 @@ class Reader:
     visitor: Visitor
     way: str
 
-    def use(self, control: Locator) -> None:
-        """Activate a control by pointer, finger or keyboard; another test checks that Tab reaches all of them."""
+    def use(self, control: Locator, shown: Locator | None = None) -> None:
+        """Activate a control by pointer, finger or keyboard; another test checks that Tab reaches all of them.
+
+        Pointer and finger aim at `shown`, a part of the control that others do not cover.
+        """
         if self.way == "keyboard":
             control.focus()
             self.visitor.press("Enter" if control.evaluate("e => e.type !== 'checkbox'") else "Space")
         elif self.way == "phone":
-            control.tap()
+            (shown or control).tap()
         else:
-            control.click()
+            (shown or control).click()
 
     def open_tool(self, name: str, key: str) -> None:
         if self.way == "keyboard":
@@ -112,7 +115,7 @@ def test_why_was_it_surprised_here(reader: Reader) -> None:
     strongest = max((part for part in parts if part[0].startswith("feature")), key=lambda part: abs(part[1]))[0]
     column = account.locator(f"button[data-part='{strongest}']")
     channel = int(column.get_attribute("data-channel") or -1)
-    reader.use(column)
+    reader.use(column, column.locator(".bars"))  # words of narrow columns cover parts of others
     assert visitor.by(f"viewer-channel-{channel + 1}").get_attribute("aria-pressed") == "true"
     assert visitor.by("effects").is_visible()
 
