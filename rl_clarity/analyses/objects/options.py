@@ -18,7 +18,7 @@ class ObjectsOptions:
     """Also remove those of so many steps before each end of an episode."""
     types: tuple[str, ...] | None = None
     """Names of the types of objects to remove, such as `saw`; by default all but the ground and the walls."""
-    most: int = 2000
+    most: int = 600
     """Number of objects to remove in a trajectory; if there are more, fewer steps are examined."""
 
     def __post_init__(self) -> None:
