@@ -284,7 +284,7 @@ def test_notes_of_a_section_explain_its_method(tmp_path: Path, open_page: Open) 
         text = visitor.by("drawer").inner_text()
         assert "By a method of its own." in text
         assert "integrated gradients" not in text
-        assert "attr_integrate_steps" not in text
+        assert "attribution.steps" not in text
 
 
 def test_a_page_without_layers(tmp_path: Path, open_page: Open) -> None:
