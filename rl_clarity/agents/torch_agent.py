@@ -325,6 +325,8 @@ class TorchAgent(BatchedAgent):
         if isinstance(array, dict):  # results of the front
             return array
         torch = _torch()
+        if isinstance(array, np.ndarray) and not array.flags.writeable:
+            array = array.copy()  # PyTorch warns of tensors that share memory which must not be written
         return torch.as_tensor(array, dtype=torch.float32, device=self.device)
 
     def _computing(self) -> AbstractContextManager[None]:

@@ -76,7 +76,7 @@ def test_wrapped_networks_are_explained(
     assert np.allclose(scores, expected, atol=1e-6)
     layer = next(iter(agent.layers))
     last = scores.shape[1] - 1
-    attribution = rl_clarity.integrated_gradients(agent, observations, layer, last, steps=20)
+    attribution = rl_clarity.integrated_gradients(agent, observations, layer, last, steps=20, baseline="zero-layer")
     zero = np.zeros((3, *agent.layers[layer]), np.float32)
     removed = agent.forward(observations, write={layer: zero})
     rest = removed.q_values if heads == ("q_values",) else removed.policy_logits

@@ -188,6 +188,9 @@ class TestStates:
             lambda state: agent.forward(observations, state).values,
             lambda state: np.asarray(agent.step(observations, state, np.array([True, False]))[1]),
             lambda state: rl_clarity.integrated_gradients(agent, observations, "block3", steps=1, state=state),
+            lambda state: rl_clarity.integrated_gradients(
+                agent, observations, "block3", steps=1, state=state, baseline="mean"
+            ),
         ]
         for use in uses:
             np.testing.assert_array_equal(use(array), use(state))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,22 @@ def test_recurrent_modules() -> None:
     )
     assert np.allclose(with_state.scores[0, 1:], again.policy_logits[1:, 1], atol=1e-5)
     assert not np.allclose(with_state.gradients, without.gradients)
+
+
+def test_arrays_that_must_not_be_written_are_copied() -> None:
+    agent = rl_clarity.TorchAgent(Recurrent(), SHAPE, initial_state=np.zeros(8, np.float32))
+    observations = np.zeros((8, *SHAPE), np.uint8)
+    state = np.ones((8, 8), np.float32)
+    expected = agent.forward(observations, (state,)).values
+    state.flags.writeable = False
+    torch.set_warn_always(True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            values = agent.forward(observations, (state,)).values
+    finally:
+        torch.set_warn_always(False)
+    np.testing.assert_array_equal(values, expected)
 
 
 def test_tuples_of_states_and_custom_forward_functions() -> None:

@@ -86,7 +86,7 @@ def test_a_run_prints_its_forecast_in_one_line_and_logs_it(small_run: SmallRun, 
     assert "of memory" in printed
     assert "of disk" in printed
     logged = json.loads((tmp_path / "page" / "run-log.json").read_text())["runs"][0]
-    assert logged["forecast"]["tasks"] == 6
+    assert logged["forecast"]["tasks"] == 8
     written = sum(path.stat().st_size for path in (tmp_path / "page").rglob("*.*") if path.name != "run-log.json")
     assert written / 3 < logged["forecast"]["output"] < 3 * written
 

@@ -121,9 +121,10 @@ def _checked(
     return baseline[None] if isinstance(baseline, np.ndarray) and baseline.shape == shape else baseline
 
 
-def rows(state: State, part: slice | np.ndarray) -> State:
-    """Return the states of some of the observations."""
-    return None if state is None else tuple(np.asarray(values[part]) for values in state)
+def rows(state: State | np.ndarray, part: slice | np.ndarray) -> State:
+    """Return the states of some of the observations; a state of a single part may be an array."""
+    parts = (state,) if isinstance(state, np.ndarray) else state
+    return None if parts is None else tuple(np.asarray(values[part]) for values in parts)
 
 
 def _batches(observations: np.ndarray, states: State) -> Iterator[tuple[np.ndarray, State]]:

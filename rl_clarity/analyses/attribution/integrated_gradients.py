@@ -11,6 +11,7 @@ from __future__ import annotations
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -72,13 +73,12 @@ def attribute(
     """Return integrated gradients of several scores, which share forward passes; see `integrated_gradients`."""
     agent = require(agent, "tails", for_="integrated gradients")
     points, weights = quadrature_rule(quadrature, steps)
+    tails = iter(agent.tails(observations, layer, list(outputs), state))
+    first = next(tails)  # checks the observations, before a baseline is made of them
     start = layer_baseline(
         agent, baseline, observations, layer, state, others=baseline_observations, count=len(points), seed=seed
     )
-    parts = [
-        _attribute_batch(tail, points, weights, start, linear_prefix)
-        for tail in agent.tails(observations, layer, list(outputs), state)
-    ]
+    parts = [_attribute_batch(tail, points, weights, start, linear_prefix) for tail in chain([first], tails)]
     if len(parts) == 1:  # in place, because a copy takes as long as the product
         return parts[0]
     return Attribution(

@@ -23,6 +23,9 @@ SIZES: dict[str, Any] = {
     "observations_kwargs": {"num_envs": 4, "num_obs": 16, "obs_every": 1},
 }
 
+COMPARED: dict[str, Any] = {"layer": colors.LAYER, "attribution": {"baseline": "zero-layer"}}
+"""Ablation sets a feature to zero, from where attribution then starts, too."""
+
 
 @pytest.fixture(scope="module", autouse=True)
 def color_games() -> Iterator[None]:
@@ -39,7 +42,7 @@ def ablate(folder: Path, **options: Any) -> AblationReport:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> AblationReport:
-    return ablate(tmp_path_factory.mktemp("report"), layer=colors.LAYER)
+    return ablate(tmp_path_factory.mktemp("report"), **COMPARED)
 
 
 def color_of(report: AblationReport, feature: int) -> str:
@@ -107,14 +110,14 @@ def test_clips_show_the_first_different_action(report: AblationReport) -> None:
 def test_the_same_arguments_give_the_same_report_and_episodes_are_reused(
     report: AblationReport, tmp_path: Path
 ) -> None:
-    again = ablate(tmp_path, layer=colors.LAYER)
+    again = ablate(tmp_path, **COMPARED)
     assert again.rows == report.rows
     for name in (".rl-clarity", "behavior"):
         files = {path.name: path.read_bytes() for path in (tmp_path / name).rglob("*") if path.is_file()}
         others = {p.name: p.read_bytes() for p in (Path(report.page.path).parent / name).rglob("*") if p.is_file()}
         assert files == others
     (tmp_path / "behavior" / "report.csv").unlink()
-    ablate(tmp_path, layer=colors.LAYER)
+    ablate(tmp_path, **COMPARED)
     done = [task["task"] for task in json.loads((tmp_path / "run-log.json").read_text())["runs"][-1]["tasks"]]
     assert done == ["comparison"]
 
