@@ -294,7 +294,7 @@ def _split(state: bytes) -> tuple[list[tuple[bytes, int]], np.ndarray, list[str]
         for length, action in header["frames"]:
             frames.append((rest[:length], int(action)))
             rest = rest[length:]
-        screen = np.zeros(0, np.uint8)
+        screen: np.ndarray = np.zeros(0, np.uint8)
         if not frames:
             screen = np.frombuffer(zlib.decompress(rest), np.uint8).reshape(HEIGHT, WIDTH, 3)
         return frames, screen, [str(name) for name in header["removed"]]

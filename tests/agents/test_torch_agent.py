@@ -207,7 +207,7 @@ def test_arrays_that_must_not_be_written_are_copied() -> None:
             values = agent.forward(observations, (state,)).values
     finally:
         torch.set_warn_always(False)
-    np.testing.assert_array_equal(values, expected)
+    np.testing.assert_array_equal(np.asarray(values), np.asarray(expected))
 
 
 def test_tuples_of_states_and_custom_forward_functions() -> None:

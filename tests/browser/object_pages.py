@@ -103,7 +103,7 @@ def effects_chunk(rng: np.random.Generator, frames: np.ndarray) -> dict[str, np.
     middle = np.stack([SIDE / 2 + CELL * offset[:, 0], SIDE / 2 - CELL * offset[:, 1]], 1)
     count = len(table)
     size = np.array([0.05, 1.0, -1.5])[kinds] * np.exp(-np.hypot(*offset.T) / 6)
-    arrays = {
+    arrays: dict[str, np.ndarray] = {
         "frames": frames.astype(np.int32),
         "frame": table[:, 0].astype(np.int32),
         "type": kinds,
@@ -118,7 +118,7 @@ def effects_chunk(rng: np.random.Generator, frames: np.ndarray) -> dict[str, np.
     ]
     members = [(arrays["frame"] == frame) & (kinds == kind) for frame, kind in together]
     total = np.array([size[rows].sum() for rows in members])
-    whole = {
+    whole: dict[str, np.ndarray] = {
         "frame": np.array([frame for frame, _ in together], np.int32),
         "type": np.array([kind for _, kind in together], np.uint8),
         "count": np.array([rows.sum() for rows in members], np.int32),

@@ -114,9 +114,10 @@ def test_other_games_and_edits_are_refused() -> None:
         make_world(EnvironmentSpec("atari", "seaquest"))
     world, states, _ = play("pong", 3)
     (item,) = [item for item in world.objects(states[-1]) if item.type == "paddle"]
-    for edit in (lambda: world.moved(states[-1], item, (1, 1)), lambda: world.inserted(states[-1], "ball", (1, 1))):
-        with pytest.raises(WorldError, match="objects of pong can only be removed"):
-            edit()
+    with pytest.raises(WorldError, match="objects of pong can only be removed"):
+        world.moved(states[-1], item, (1, 1))
+    with pytest.raises(WorldError, match="objects of pong can only be removed"):
+        world.inserted(states[-1], "ball", (1, 1))
     with pytest.raises(WorldError, match="does not play pong"):
         world.states(make(EnvironmentSpec("atari", "breakout"), 1, 0))
     for damaged in (b"", states[-1][:20], b'{"frames":[],"removed":[]}\nx'):
