@@ -26,9 +26,8 @@ OPTIONS = [
     *("--nmf-features", "2", "--causal-episodes", "3", "--causal-max-steps", "20"),
     "--json",
 ]
-TASKS = 2 + 4 + 8 + 8 + 4 + 3 + (1 + 4) + 1
-"""Features, trajectories, attribution, ablation, objects, examples, play with and without 4 features, its
-comparison."""
+TASKS = 2 + 4 + 8 + 8 + 3 + (1 + 4) + 1
+"""Features, trajectories, attribution, ablation, examples, play with and without 4 features, their comparison."""
 RUN = """
 import os, signal, sys, time
 from functools import partial
@@ -134,7 +133,9 @@ def test_ranks_that_run_keras_make_the_same_page(mpiexec: str, folder: Path) -> 
     for name, launcher in (("keras", ()), ("keras-ranks", (mpiexec, "-n", "2"))):
         result = start([*launcher], folder, name, checkpoint)
         assert result.returncode == 0, result.stderr
-    assert read_files(folder / "keras-ranks") == read_files(folder / "keras")
+    files = read_files(folder / "keras")
+    assert read_files(folder / "keras-ranks") == files
+    assert "objects/4/effects.js" in files
 
 
 @pytest.mark.slow
