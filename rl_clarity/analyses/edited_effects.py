@@ -16,7 +16,7 @@ from rl_clarity.agents.editing import Edit
 from rl_clarity.agents.protocol import Agent, Outputs, State, Written
 from rl_clarity.agents.sites import find_site
 from rl_clarity.base.errors import OptionError
-from rl_clarity.base.statistics import LEVEL, RESAMPLES, softmax
+from rl_clarity.base.statistics import resampled_interval, softmax
 from rl_clarity.recordings.object_effects import ObjectEffects
 
 MARGIN = 1 / 32
@@ -266,9 +266,4 @@ def _ratio(
     sums = np.stack([np.bincount(index, values) for values in (parts, wholes)])  # (2, clusters)
     with np.errstate(invalid="ignore", divide="ignore"):
         value = float(np.divide(*sums.sum(axis=1)))
-        if sums.shape[1] == 1:
-            return value, np.nan, np.nan
-        count = sums.shape[1]
-        weights = rng.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
-        low, high = np.nanquantile(np.divide(*(sums @ weights.T)), [LEVEL / 2, 1 - LEVEL / 2])
-    return value, float(low), float(high)
+        return value, *resampled_interval(sums.shape[1], lambda drawn: np.divide(*(sums @ drawn.T)), rng)

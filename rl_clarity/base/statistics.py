@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,6 +85,21 @@ def bootstrap_interval(values: np.ndarray, rng: np.random.Generator) -> Interval
     means = np.concatenate(list(_resampled_means(values[:, None], RESAMPLES, rng)))
     low, high = _quantiles(means, LEVEL)[0].tolist()
     return Interval(float(values.mean()), low, high)
+
+
+def resampled_interval(
+    count: int, statistic: Callable[[np.ndarray], np.ndarray], rng: np.random.Generator
+) -> tuple[float, float]:
+    """Return the percentile bootstrap interval of a statistic of clusters of values, which are resampled as wholes.
+
+    `statistic` computes it (R,) from how often each of the `count` clusters is in each resample (R, count); NaN is left
+    out. A single cluster says nothing about the spread: the interval is (NaN, NaN).
+    """
+    if count == 1:
+        return np.nan, np.nan
+    weights = rng.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
+    low, high = np.nanquantile(statistic(weights), [LEVEL / 2, 1 - LEVEL / 2])
+    return float(low), float(high)
 
 
 def compare(before: np.ndarray, after: np.ndarray, seed: int = 0) -> Comparison:

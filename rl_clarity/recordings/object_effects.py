@@ -19,7 +19,7 @@ import numpy as np
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.base.errors import OptionError, WorldError
 from rl_clarity.base.progress import progress_bar
-from rl_clarity.base.statistics import LEVEL, RESAMPLES
+from rl_clarity.base.statistics import resampled_interval
 from rl_clarity.environments import EnvironmentSpec, make, spec_from_metadata
 from rl_clarity.environments.kinds import make_world
 from rl_clarity.environments.worlds import World
@@ -216,11 +216,7 @@ def clustered_mean(values: np.ndarray, clusters: np.ndarray, rng: np.random.Gene
     """
     _, index = np.unique(clusters, return_inverse=True)
     sums, counts = np.bincount(index, values.astype(np.float64)), np.bincount(index)
-    if len(counts) == 1:
-        return float(values.mean()), np.nan, np.nan
-    weights = rng.multinomial(len(counts), np.full(len(counts), 1 / len(counts)), size=RESAMPLES)
-    low, high = np.quantile(weights @ sums / (weights @ counts), [LEVEL / 2, 1 - LEVEL / 2])
-    return float(values.mean()), float(low), float(high)
+    return float(values.mean()), *resampled_interval(len(counts), lambda drawn: drawn @ sums / (drawn @ counts), rng)
 
 
 def _agent_and_spec(agent: Any, environment: Any, metadata: Mapping[str, Any] | None) -> tuple[Agent, EnvironmentSpec]:

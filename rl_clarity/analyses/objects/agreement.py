@@ -17,7 +17,7 @@ from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.analyses.attribution.saliency import head_columns
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.keys import JsonObject, to_plain
-from rl_clarity.base.statistics import LEVEL, RESAMPLES
+from rl_clarity.base.statistics import resampled_interval
 from rl_clarity.recordings.object_effects import ObjectEffects
 
 SHARE_OF_RANGE = 0.05
@@ -267,10 +267,7 @@ def _bootstrap(moments: np.ndarray, episode: np.ndarray, statistic: Any, seed: i
     value = float(statistic(moments.sum(axis=0)))
     _, index = np.unique(episode, return_inverse=True)
     count = int(index.max()) + 1
-    if count == 1:
-        return Estimate(value, np.nan, np.nan)
     sums = np.zeros((count, moments.shape[1]))
     np.add.at(sums, index, moments)
-    weights = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
-    low, high = np.nanquantile(statistic(weights @ sums), [LEVEL / 2, 1 - LEVEL / 2])
-    return Estimate(value, float(low), float(high))
+    interval = resampled_interval(count, lambda drawn: statistic(drawn @ sums), np.random.default_rng(seed))
+    return Estimate(value, *interval)

@@ -125,7 +125,8 @@ def _by_distance(single: SingleRemovals, rows: np.ndarray, rng: np.random.Genera
 def sentences(types: Sequence[TypeEffects], noise: float | None, exact: bool = True) -> list[str]:
     """Return what the intervals show: effects that are not 0, and types to which the agent does not react.
 
-    Types that were seen in few episodes are left out. If the world is not `exact`, the first sentence says so.
+    Types that were seen in few episodes are left out. Where objects are painted over (not `exact`), the first sentence
+    says so.
     """
     known = [effects for effects in types if effects.episodes >= LEAST_EPISODES]
     return [*([] if exact else [PAINTED]), *(text for effects in known for text in _sentences(effects, noise))]
