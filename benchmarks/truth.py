@@ -21,16 +21,19 @@ import numpy as np
 
 import rl_clarity
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.analyses.attribution.baselines import BASELINES
+from rl_clarity.analyses.attribution.baselines import BASELINES, draw, rows
 from rl_clarity.analyses.attribution.integrated_gradients import attribute
 from rl_clarity.analyses.attribution.layers import choose_layers
+from rl_clarity.analyses.attribution.multi_path import multi_path_attributions
 from rl_clarity.analyses.attribution.perturbation import PerturbationGrid, perturbation_saliency
 from rl_clarity.analyses.attribution.saliency import SaliencyOutput, linear_scores
 from rl_clarity.analyses.checks.methods import all_randomized
+from rl_clarity.analyses.chosen_baseline import CANDIDATES, agreement_sums, choose_baseline
 from rl_clarity.analyses.objects.agreement import Agreement, EffectSample
 from rl_clarity.analyses.saliency import METHODS
 from rl_clarity.base.errors import ClarityError
 from rl_clarity.recordings.object_effects import ObjectEffects, object_effects
+from rl_clarity.reduction import ChannelReduction
 
 RESULTS = Path(__file__).with_name("truth.json")
 AGENTS = ("coinrun", "coinrun-early", "fruitbot", "coinrun-gru", "starpilot-lstm", "breakout-series/checkpoint-60")
@@ -46,6 +49,10 @@ POINTS = 6
 """Points on the path from a baseline, by graded midpoints."""
 EXPECTED_POINTS = 8
 """Points, and observations, of the baseline "expected"."""
+EXPECTED_OBSERVATIONS = 8
+"""Observations from each of which a whole path begins, in the group "tried"."""
+PATHS = 8
+"""Random paths in reduced channels, in the group "tried"."""
 DIGITS = 4
 
 Maps = Iterator[tuple[dict[str, Any], np.ndarray]]
@@ -90,9 +97,9 @@ def numbers(agreement: Agreement) -> dict[str, Any]:
     return result
 
 
-def attributions(sample: Sample, baselines: Collection[str]) -> Maps:
-    """Yield integrated gradients of each layer from each baseline."""
-    for name, site in sample.layers.items():
+def attributions(sample: Sample, baselines: Collection[str], layers: slice = slice(None)) -> Maps:
+    """Yield integrated gradients of layers, of all by default, from each baseline; the first layer is the input."""
+    for name, site in list(sample.layers.items())[layers]:
         for baseline in baselines:
             if (name, baseline) != ("input", "zero-layer"):  # which is the same as zero-input
                 what = {"method": "integrated_gradients", "layer": name, "baseline": baseline}
@@ -112,6 +119,51 @@ def _attribution(sample: Sample, agent: Agent, site: str, baseline: str) -> np.n
     points, rule = (EXPECTED_POINTS, "midpoint") if baseline == "expected" else (POINTS, "graded-midpoint")
     options: dict[str, Any] = {"steps": points, "quadrature": rule, "state": sample.state, "baseline": baseline}
     return attribute(agent, sample.observations, site, sample.scores, **options).values.sum(axis=-1)
+
+
+def tried(sample: Sample) -> Maps:
+    """Yield attribution of the value to the finest layer at many times the cost: along paths in reduced channels, and
+    from each of several observations."""
+    agent, (name, site) = sample.agent, list(sample.layers.items())[1]
+    observations, state, score = sample.observations, sample.state, sample.scores[:1]
+    options: dict[str, Any] = {"steps": POINTS, "state": state}
+    start = agent.activations(observations[:0], site, rows(state, slice(0)))
+    fitted = attribute(agent, observations, site, score, baseline="blur", **options).values[0]
+    reduction = ChannelReduction.fit(fitted, min(8, start.shape[-1]), 0)
+    parts = [slice(first, first + 16) for first in range(0, len(observations), 16)]
+    values = [
+        multi_path_attributions(
+            agent, observations[part], site, reduction, score, steps=POINTS, max_paths=PATHS, state=rows(state, part)
+        )[0].sum(axis=-1)
+        for part in parts
+    ]
+    yield {"method": "multi_path", "layer": name, "baseline": "blur"}, _value_only(np.concatenate(values))
+    chosen = draw(len(observations), EXPECTED_OBSERVATIONS, 0)
+    starts = agent.activations(observations[chosen], site, rows(state, chosen))
+    maps = [attribute(agent, observations, site, score, baseline=one, **options).values[0].sum(-1) for one in starts]
+    what = {"method": "expected_8", "layer": name, "baseline": f"{EXPECTED_OBSERVATIONS} observations"}
+    yield what, _value_only(np.mean(maps, axis=0))
+
+
+def _value_only(maps: np.ndarray) -> np.ndarray:
+    """Return maps (2, M, h, w) of `OUTPUTS` for those of the value (M, h, w)."""
+    return np.stack([maps, np.full_like(maps, np.nan)])
+
+
+def automatic(sample: Sample) -> Iterator[dict[str, Any]]:
+    """Yield the row of the baseline that a page would choose by this sample, with the intervals of advantages."""
+    effects = sample.effects["value"]
+    name, site = list(sample.layers.items())[1]
+    predictions = {one: effects.predictions(_attribution(sample, sample.agent, site, one)[0]) for one in CANDIDATES}
+    episode = effects.effects.episode
+    sums = {
+        one: agreement_sums(predicted, effects.change, episode, effects.threshold)
+        for one, predicted in predictions.items()
+    }
+    choice = choose_baseline(sums)
+    what = {"method": "auto", "layer": name, "baseline": choice.baseline, "output": "value"}
+    advantages = {one.baseline: one.advantage for one in choice.candidates[1:]}
+    yield {**what, "advantages": advantages, **numbers(effects.agreement(predictions[choice.baseline]))}
 
 
 def gradients(sample: Sample) -> Maps:
@@ -180,13 +232,26 @@ def peers(sample: Sample) -> Maps:
         yield what, np.concatenate([maps, np.full_like(maps, np.nan)])
 
 
-GROUPS: Mapping[str, Callable[[Sample], Maps]] = {
-    "attributions": partial(attributions, baselines=[name for name in BASELINES if name != "expected"]),
+def _table(maps: Callable[[Sample], Maps]) -> Callable[[Sample], Iterator[dict[str, Any]]]:
+    """Return a function that yields the rows of maps."""
+    return lambda sample: (row for what, values in maps(sample) for row in sample.rows(what, values))
+
+
+MAPS: Mapping[str, Callable[[Sample], Maps]] = {
+    "attributions": partial(
+        attributions, baselines=[name for name in BASELINES if name not in ("expected", "narrow-blur")]
+    ),
+    "narrow_blur": partial(attributions, baselines=["narrow-blur"], layers=slice(1, 2)),
     "expected": partial(attributions, baselines=["expected"]),
+    "tried": tried,
     "gradients": gradients,
     "random_weights": random_attributions,
     "perturbations": perturbations,
     "captum": peers,
+}
+GROUPS: Mapping[str, Callable[[Sample], Iterator[dict[str, Any]]]] = {
+    **{name: _table(maps) for name, maps in MAPS.items()},
+    "auto": automatic,
 }
 
 
@@ -221,7 +286,7 @@ def measure(
         entry["groups"]["controls"] = list(sample.controls())
         for name in missing:
             start = time.perf_counter()
-            entry["groups"][name] = [row for what, maps in GROUPS[name](sample) for row in sample.rows(what, maps)]
+            entry["groups"][name] = list(GROUPS[name](sample))
             print(f"{agent_name} {sample_name} {name}: {time.perf_counter() - start:.0f} s", flush=True)
             _save(agent_name, sample_name, entry)
 

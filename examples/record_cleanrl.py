@@ -9,6 +9,7 @@ The lines with `recorder` are those to copy. The environment is `Catch` of own_e
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import rl_clarity
 
 NUM_ENVS, NUM_STEPS, EPOCHS, MINIBATCHES = 8, 126, 4, 4
 GAMMA, GAE_LAMBDA, CLIP, ENTROPY, VALUE, LEARNING_RATE = 0.99, 0.95, 0.2, 0.01, 0.5, 1e-3
+new_recorder = partial(rl_clarity.Recorder, every=20, checkpoint_every=1)
 SIZES = {"tiny": 2 * NUM_ENVS * NUM_STEPS, "small": 60 * NUM_ENVS * NUM_STEPS}
 
 
@@ -47,8 +49,14 @@ def main(output_dir: Path, size: str, seed: int = 0) -> None:
     )
     agent = make_agent(3)
     optimizer = torch.optim.Adam(agent.parameters(), lr=LEARNING_RATE, eps=1e-5)
-    metadata = {"name": "Catch", "action_combos": [["LEFT"], [], ["RIGHT"]], "gamma": GAMMA, "lambda": GAE_LAMBDA}
-    recorder = rl_clarity.Recorder(output_dir, every=20, metadata=metadata)
+    metadata = {
+        "name": "Catch",
+        "loader": "record_cleanrl:load",
+        "action_combos": [["LEFT"], [], ["RIGHT"]],
+        "gamma": GAMMA,
+        "lambda": GAE_LAMBDA,
+    }
+    recorder = new_recorder(output_dir, metadata=metadata)
 
     shape = (NUM_STEPS, NUM_ENVS)
     obs = torch.zeros((*shape, *Catch.observation_space.shape), dtype=torch.uint8)
@@ -91,6 +99,21 @@ def main(output_dir: Path, size: str, seed: int = 0) -> None:
     recording = rl_clarity.open_recording(output_dir)
     print(f"{len(recording)} episodes of {len(returns)} are recorded in {recording.location}")
     print(f"To see them: tensorboard --logdir {output_dir} (or rl-clarity serve {output_dir})")
+
+
+def load(path: str) -> rl_clarity.TorchAgent:
+    """Load the agent of a checkpoint: rl-clarity explain runs/catch --agent record_cleanrl:load."""
+    import torch
+
+    agent = make_agent(3)
+    agent.load_state_dict(torch.load(path, weights_only=True))
+
+    def forward(module: Any, observations: Any, state: Any) -> dict[str, Any]:
+        hidden = module["network"](images(observations))
+        return {"policy_logits": module["actor"](hidden), "values": module["critic"](hidden).flatten()}
+
+    options: dict[str, Any] = {"channels_first": False, "input_divisor": 1, "forward": forward}
+    return rl_clarity.TorchAgent(agent, Catch.observation_space.shape, **options)
 
 
 def images(observations: Any) -> Any:

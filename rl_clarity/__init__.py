@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from rl_clarity.commands.ablate import ablate as ablate
     from rl_clarity.commands.check import check as check
     from rl_clarity.commands.compare import compare as compare
+    from rl_clarity.commands.debug import debug as debug
     from rl_clarity.commands.evaluate import evaluate as evaluate
     from rl_clarity.commands.memory import explain_memory as explain_memory
     from rl_clarity.commands.record import record as record
@@ -79,6 +80,8 @@ if TYPE_CHECKING:
     from rl_clarity.states.correlation import lagged_correlation as lagged_correlation
     from rl_clarity.states.influence import influence as influence
     from rl_clarity.states.intervention import intervene as intervene
+    from rl_clarity.states.matrix import MemoryMatrix as MemoryMatrix
+    from rl_clarity.states.matrix import memory_matrix as memory_matrix
     from rl_clarity.visualization.rendering import render_attribution as render_attribution
     from rl_clarity.world_models.deletion import deletion_test as deletion_test
     from rl_clarity.world_models.files import load_simulator as load_simulator
@@ -102,6 +105,7 @@ _PUBLIC = {
     "Episode": "rl_clarity.recordings.episode",
     "JaxAgent": "rl_clarity.agents.jax_agent",
     "KerasAgent": "rl_clarity.agents.keras_agent",
+    "MemoryMatrix": "rl_clarity.states.matrix",
     "ORIGINAL": "rl_clarity.pages.options",
     "ObjectEffects": "rl_clarity.recordings.object_effects",
     "Outputs": "rl_clarity.agents.protocol",
@@ -119,6 +123,7 @@ _PUBLIC = {
     "compare": "rl_clarity.commands.compare",
     "consistency": "rl_clarity.states.correlation",
     "convert": "rl_clarity.formats.included",
+    "debug": "rl_clarity.commands.debug",
     "edit": "rl_clarity.agents.edited_agent",
     "embed": "rl_clarity.reduction.embedding",
     "evaluate": "rl_clarity.commands.evaluate",
@@ -141,6 +146,7 @@ _PUBLIC = {
     "load_agent": "rl_clarity.formats.included",
     "load_states": "rl_clarity.states.analysis",
     "lost_effects": "rl_clarity.analyses.edited_effects",
+    "memory_matrix": "rl_clarity.states.matrix",
     "memory_saliency": "rl_clarity.analyses.attribution",
     "multi_path_attribution": "rl_clarity.analyses.attribution",
     "object_effects": "rl_clarity.recordings.object_effects",

@@ -25,6 +25,7 @@ FEATURES = {"nmf_features": 2, **PLAY}
 MEMORY: dict[str, Any] = {
     **{"method": "pca", "count": 2, "clusters": 3, "lags": (1,), "maps": ("pca",)},
     **{"replay_steps": 2, "replay_samples": 4, "episodes": 3, "intervention_episodes": 0},
+    "matrix": {"episodes": 2, "partners": 1, "exchanges": 2},
 }
 LOGDIR = "logdir/plugins/rl_clarity/training"
 

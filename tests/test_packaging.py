@@ -41,9 +41,9 @@ def test_a_plain_install_has_no_framework() -> None:
     }
 
 
-def test_all_includes_every_extra_except_mpich_and_those_for_development() -> None:
+def test_all_includes_every_extra_except_mpich_ocatari_and_those_for_development() -> None:
     (extras,) = re.findall(r"\[(.*)\]", EXTRAS["all"][0])
-    assert set(extras.split(",")) == set(EXTRAS) - {"all", "mpich", "test", "interop", "docs", "lint", "dev"}
+    assert set(extras.split(",")) == set(EXTRAS) - {"all", "mpich", "ocatari", "test", "interop", "docs", "lint", "dev"}
 
 
 def test_constraints_include_all_tested_dependencies() -> None:

@@ -120,4 +120,4 @@ def test_the_page_agrees_with_the_results() -> None:
 
 
 def test_agents_without_both_samples_are_left_out() -> None:
-    assert "fruitbot" not in truth_page.page(results())
+    assert "[fruitbot]" not in truth_page.page(results())

@@ -16,12 +16,14 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from rl_clarity.agents.actions import Categorical, Factor, checked_factors
 from rl_clarity.agents.applied_edits import AppliedEdits
 from rl_clarity.agents.batched_tail import BatchedTail
-from rl_clarity.agents.capabilities import check_observations, checked_state, reset_state
+from rl_clarity.agents.capabilities import as_vectors, check_observations, checked_state, is_vector
 from rl_clarity.agents.differentiation import Backend, Function, GradientStep
 from rl_clarity.agents.editing import Edit
 from rl_clarity.agents.feature_gradients import gradient_of_direction
+from rl_clarity.agents.held_inputs import HoldsInputs
 from rl_clarity.agents.linear_prefix import LinearPrefix, find_linear_prefix
 from rl_clarity.agents.once import MadeOnce
 from rl_clarity.agents.protocol import Outputs, Score, Site, State, Tensor, Written
@@ -38,7 +40,7 @@ from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.base.threads import thread_count
 
 
-class BatchedAgent(ABC):
+class BatchedAgent(HoldsInputs, ABC):
     """The protocol `Agent` for networks that take batches.
 
     Batches are padded to few sizes, so that a function is compiled once or twice, and the result for an observation
@@ -55,6 +57,7 @@ class BatchedAgent(ABC):
             reciprocal rounds differently, which is enough to cross a kink), plus `black`
         batch_size: observations per forward pass
         gradient_batch_size: observations per gradient computation
+        actions: what an action consists of; by default one choice of A
     """
 
     def __init__(
@@ -68,18 +71,22 @@ class BatchedAgent(ABC):
         scale: InputScale = InputScale(),  # noqa: B008  # immutable
         batch_size: int = 256,
         gradient_batch_size: int = 64,
+        actions: Sequence[Factor] | None = None,
     ) -> None:
         if not 0 < batch_size < np.inf:
             raise OptionError(f"batch_size={batch_size!r} must be above 0")
         self.observation_shape = observation_shape
         self.heads = tuple(heads)
         self.num_actions = num_actions
+        self.action_factors: tuple[Factor, ...] = (
+            (Categorical(num_actions),) if actions is None else checked_factors(actions, num_actions)
+        )
         self.metadata: Mapping[str, Any] = dict(metadata or {})
         self._initial_state = tuple(initial_state)
         self.batch_size = batch_size
         self.gradient_batch_size = gradient_batch_size
         self.input_scale = scale
-        self._divisor = np.float32(scale.divisor)
+        self._divisor, self._unit = np.float32(scale.divisor), np.float32(scale.unit)
         self._cache = MadeOnce()
         self._edits = AppliedEdits()
         self.checkpoint: Any = None
@@ -222,10 +229,6 @@ class BatchedAgent(ABC):
         """Return the state of n environments before their first step, arrays (n, ...); None without a state."""
         return tuple(np.repeat(part[None], n, axis=0) for part in self._initial_state) or None
 
-    def reset(self, state: State, firsts: np.ndarray) -> State:
-        """Return the state before a step, which is `state` except where an episode begins."""
-        return reset_state(state, self.initial_state(len(firsts)), firsts)
-
     def step(self, observations: np.ndarray, state: State, firsts: np.ndarray) -> tuple[Outputs, State]:
         """Return the outputs for observations (B, H, W, C) and the next state. Where `firsts` (B,) is true the state is
         reset first.
@@ -300,7 +303,14 @@ class BatchedAgent(ABC):
         front = self._compiled(inputs, (name, *bypass))
         functions = self._cached(("tail", name), lambda: self._tail((name, *bypass)))
         linear_prefix = partial(self._linear_prefix, name)
-        shared = (self._divisor if name == INPUT else None, scores, self._widths, dict[str, np.ndarray]())
+        scaled = name == INPUT and not is_vector(self)
+        shared = (
+            self._divisor if scaled else None,
+            scores,
+            self._widths,
+            dict[str, np.ndarray](),
+            self.action_factors,
+        )
         for rows, arrays in self._batches(observations, state, self.gradient_batch_size, SMALLEST_GRADIENT_BATCH):
             values, *others = front(*(arrays[name] for name in inputs))
             yield BatchedTail(functions, linear_prefix, self._backend, rows, values, others, *shared)
@@ -420,8 +430,8 @@ class BatchedAgent(ABC):
             tensors = compute(*(arrays[name] for name in given))
             parts.append([self._backend.array(tensor)[: rows.stop - rows.start] for tensor in tensors])
         results = {name: np.concatenate(part) for name, part in zip(wanted, zip(*parts, strict=True), strict=True)}
-        if INPUT in results and self._divisor != 255:
-            results[INPUT] = results[INPUT] * self._divisor / np.float32(255)
+        if INPUT in results and self._divisor != self._unit:
+            results[INPUT] = results[INPUT] * self._divisor / self._unit
         return [results[name] for name in names]
 
     def _batches(
@@ -437,7 +447,9 @@ class BatchedAgent(ABC):
         Edits of the input and of the state are applied here, and replacement activations are chosen.
         """
         observations = np.asarray(observations)
-        if not self._channels_last(observations.shape):
+        if is_vector(self):
+            observations = as_vectors(observations, self.observation_shape[-1])
+        elif not self._channels_last(observations.shape):
             observations = np.moveaxis(observations, 1, -1)
         initial = self.initial_state(len(observations))
         state = checked_state(state, initial)
@@ -448,13 +460,11 @@ class BatchedAgent(ABC):
             parts = {name: np.asarray(array[rows], np.float32) for name, array in arrays.items()}
             if INPUT not in parts:
                 parts[INPUT] = self._scaled(observations[rows])
-            elif self._divisor != 255:
-                parts[INPUT] = parts[INPUT] * np.float32(255) / np.float32(self._divisor)
+            elif self._divisor != self._unit:
+                parts[INPUT] = parts[INPUT] * self._unit / self._divisor
             if self._edits:
                 parts |= self._edits.replacements(self._scaled(observations[rows]))
-                unit = self._divisor / np.float32(
-                    255
-                )  # converts from the network's input to the site, which is observations / 255
+                unit = self._divisor / self._unit  # converts from the network's input to the site
                 for name in {site for site, _ in self._edits} & {INPUT, *self._states} - set(written or ()):
                     scale = unit if name == INPUT else 1
                     edited = self._edits.of_input(name, parts[name] * scale, parts) / scale
@@ -465,7 +475,7 @@ class BatchedAgent(ABC):
     def _channels_last(self, shape: tuple[int, ...]) -> bool:
         """Return whether observations of this shape are (B, H, W, C) and not (B, C, H, W)."""
         height, width, channels = self.observation_shape
-        if shape[1:] == self.observation_shape:
+        if shape[1:] == self.observation_shape or is_vector(self):
             return True
         if shape[1:] == (channels, height, width):
             return False

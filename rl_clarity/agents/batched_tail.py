@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from rl_clarity.agents.actions import Factor
 from rl_clarity.agents.differentiation import Backend, Function, GradientStep
 from rl_clarity.agents.linear_prefix import LinearPrefix
 from rl_clarity.agents.protocol import Score, Tensor
@@ -32,6 +33,7 @@ class BatchedTail:
         scores: Sequence[Score],
         heads: Mapping[str, int],
         at_zero: dict[str, np.ndarray],
+        actions: Sequence[Factor],
     ) -> None:
         self._compute, self._step = functions
         self._linear_prefix = linear_prefix
@@ -44,7 +46,7 @@ class BatchedTail:
         self._at_observations: np.ndarray | None = None
         size = len(values)
         scores = [rows_of_score(score, rows, size) for score in scores]
-        self._selection = select_scores(scores, heads, size, lambda: self._results_at(self._values, 1.0))
+        self._selection = select_scores(scores, heads, size, lambda: self._results_at(self._values, 1.0), actions)
 
     @property
     def values(self) -> np.ndarray:

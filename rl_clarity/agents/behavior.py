@@ -13,6 +13,7 @@ import warnings
 import numpy as np
 
 from rl_clarity.agents.batched import BatchedAgent
+from rl_clarity.agents.capabilities import is_vector
 from rl_clarity.agents.protocol import Score
 from rl_clarity.base.errors import OptionError
 
@@ -38,7 +39,7 @@ def check_behavior(agent: BatchedAgent, epsilon: float) -> None:
         agent: it is run on 4 images of noise, and differentiated at 16
         epsilon: relative precision of its outputs
     """
-    frames = np.random.default_rng(0).integers(0, 256, (FRAMES, *agent.observation_shape), np.uint8)
+    frames = noise(agent, FRAMES)
     results = _heads(agent, frames)
     again, alone = _heads(agent, frames), _heads(agent, frames[:1])
     for head, values in results.items():
@@ -58,6 +59,12 @@ def check_behavior(agent: BatchedAgent, epsilon: float) -> None:
                 f"evaluation mode{ANYWAY}"
             )
     _check_gradients(agent, frames, results, epsilon)
+
+
+def noise(agent: BatchedAgent, count: int) -> np.ndarray:
+    """Return observations (count, H, W, C) of noise: of bytes for images, of standard normal numbers for vectors."""
+    rng, shape = np.random.default_rng(0), (count, *agent.observation_shape)
+    return rng.normal(size=shape).astype(np.float32) if is_vector(agent) else rng.integers(0, 256, shape, np.uint8)
 
 
 def _heads(agent: BatchedAgent, frames: np.ndarray) -> dict[str, np.ndarray]:
@@ -88,7 +95,7 @@ def _check_gradients(agent: BatchedAgent, frames: np.ndarray, results: dict[str,
     points = np.concatenate([start + part * step for part in (np.arange(POINTS, dtype=np.float32) + 0.5) / POINTS])
     gradients = agent.gradients(points, "input", scores).astype(np.float64)  # (S, POINTS x PATHS, H, W, C)
     mean = gradients.reshape(len(scores), POINTS, PATHS, -1).mean(axis=1)
-    predicted = np.einsum("spn,pn->sp", mean, step.reshape(PATHS, -1) / 255)
+    predicted = np.einsum("spn,pn->sp", mean, step.reshape(PATHS, -1) / agent.input_scale.unit)
     before, after = _heads(agent, start), _heads(agent, start + step)
     for (head, one), gradient, expected in zip(weights.items(), gradients, predicted, strict=True):
         if not np.any(gradient):

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from rl_clarity.agents.actions import Categorical, Factor
 from rl_clarity.agents.protocol import Agent, FrameRegion, State
 from rl_clarity.base.errors import OptionError, SamplesError
 
@@ -66,6 +67,11 @@ def frame_region(agent: Any) -> FrameRegion | None:
     return cast(FrameRegion, agent.frame_region) if has(agent, "frame_region") else None
 
 
+def action_factors(agent: Any) -> tuple[Factor, ...]:
+    """Return what an action consists of; by default one choice of the agent's (or environment's) actions."""
+    return tuple(agent.action_factors) if has(agent, "action_factors") else (Categorical(agent.num_actions),)
+
+
 def parameters(agent: Any) -> dict[str, np.ndarray]:
     """Return the parameters that distinguish agents, or an empty dict for agents that do not expose them."""
     return dict(agent.parameters()) if has(agent, "parameters") else {}
@@ -108,6 +114,22 @@ def reset_state(state: State, initial: State, firsts: np.ndarray, later: State =
         np.where(firsts.reshape(-1, *[1] * (np.ndim(old) - 1)), new, old)
         for old, new in zip(state, initial if later is None else later, strict=True)
     )
+
+
+def is_vector(agent: Any) -> bool:
+    """Return whether observations are vectors of n numbers, which are stored as images (1, 1, n) of a single pixel."""
+    return tuple(getattr(agent, "observation_shape", ())[:2]) == (1, 1)
+
+
+def as_vectors(observations: np.ndarray, size: int) -> np.ndarray:
+    """Return vectors (B, n) or (B, 1, 1, n) as (B, 1, 1, n) float32; raise SamplesError for anything else."""
+    shape = observations.shape
+    if shape[1:] not in ((size,), (1, 1, size)) or observations.dtype.kind not in "biuf":
+        raise SamplesError(
+            f"observations have the shape {shape} and the type {observations.dtype}; the network takes numbers "
+            f"(B, {size})"
+        )
+    return observations.astype(np.float32).reshape(len(observations), 1, 1, size)
 
 
 def check_observations(observations: np.ndarray, divisor: float) -> None:

@@ -26,8 +26,8 @@ class Backend:
     """
 
     shares_batches = False
-    """Whether `gradient_step` can take several points of a path in one batch, because no compilation depends on the
-    shape."""
+    """Whether `gradient_step` takes several points of a path in one batch, without a compilation for each number of
+    rows."""
 
     parallel_calls = 1
     """Number of threads that should call compiled functions at once."""
@@ -91,6 +91,11 @@ class Backend:
 
 
 class TensorFlowBackend(Backend):
+    """The backend for TensorFlow. `total` is a list with a tensor for each score, in the layout of the values, and may
+    have fewer rows than the batch, as in `TorchBackend`. Compiled functions take whole batches only.
+    """
+
+    shares_batches = True
     parallel_calls = 2
     """Two threads: each uses the cores that the other leaves idle."""
 
@@ -102,6 +107,23 @@ class TensorFlowBackend(Backend):
     def gradient_step(self, tail: Function) -> GradientStep:
         import tensorflow as tf
 
+        def gradients_at(
+            start: Tensor, values: Tensor, scale: Tensor, weight: Tensor, selection: Tensor, *bypass: Tensor
+        ) -> tuple[list[Tensor], Tensor]:
+            point = start + scale * values
+            with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
+                tape.watch(point)
+                # Not tf.einsum, which takes ten times as long for so few numbers.
+                scores = tf.unstack(tf.reduce_sum(selection * tail(point, *bypass)[:, None], axis=-1), axis=1)
+            zero, weights = tf.UnconnectedGradients.ZERO, weight + tf.zeros_like(scores[0])
+            return [tape.gradient(score, point, weights, zero) for score in scores], tf.stack(scores)
+
+        def whole(total: Tensor, *arguments: Tensor) -> tuple[Tensor, Tensor]:
+            gradients, scores = gradients_at(*arguments)
+            return [before + gradient for before, gradient in zip(total, gradients, strict=True)], scores
+
+        compiled, compiled_gradients = self.compile(whole), self.compile(gradients_at)
+
         def step(
             total: Tensor,
             start: Tensor,
@@ -111,16 +133,20 @@ class TensorFlowBackend(Backend):
             selection: Tensor,
             *bypass: Tensor,
         ) -> tuple[Tensor, Tensor]:
-            point = start + scale * values
-            with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
-                tape.watch(point)
-                # Not tf.einsum, which takes ten times as long for so few numbers.
-                scores = tf.unstack(tf.reduce_sum(selection * tail(point, *bypass)[:, None], axis=-1), axis=1)
-            zero, weights = tf.UnconnectedGradients.ZERO, weight + tf.zeros_like(scores[0])
-            gradients = [tape.gradient(score, point, weights, zero) for score in scores]
-            return [before + gradient for before, gradient in zip(total, gradients, strict=True)], tf.stack(scores)
+            rows, size = len(total[0]), len(values)
+            if rows == size:
+                return compiled(total, start, values, scale, weight, selection, *bypass)
+            weights = np.resize(np.repeat(weight, rows), size)
+            gradients, scores = compiled_gradients(start, values, scale, weights, selection, *bypass)
+            totals = []
+            for before, gradient in zip(total, gradients, strict=True):
+                after = before
+                for i in range(len(weight)):
+                    after = after + gradient[i * rows : (i + 1) * rows]
+                totals.append(after)
+            return totals, scores
 
-        return self.compile(step)
+        return step
 
     def pull_back(self, function: Function) -> Function:
         import tensorflow as tf
@@ -131,7 +157,15 @@ class TensorFlowBackend(Backend):
                 result = function(values, *bypass)
             return [tape.gradient(result, values, output_gradients=gradient) for gradient in gradients]
 
-        return self.compile(run)
+        compiled = self.compile(run)
+
+        def pull_back(values: Tensor, gradients: Tensor, *bypass: Tensor) -> Tensor:
+            if missing := len(values) - len(gradients[0]):
+                rows = tf.zeros((missing, *gradients[0].shape[1:]))
+                gradients = [tf.concat([gradient, rows], axis=0) for gradient in gradients]
+            return compiled(values, gradients, *bypass)
+
+        return pull_back
 
     def zeros(self, count: int, values: Tensor) -> Tensor:
         import tensorflow as tf

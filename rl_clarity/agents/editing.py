@@ -268,6 +268,53 @@ class Steer(Edit):
         return values + operations.constant(added if mask is None else added * mask)
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Scale(Edit):
+    """Multiply the coefficients of components in a layer's activations.
+
+    a -> a + sum over k of (factor_k - 1) w_k(a) H_k, at `positions`, where w(a) are the coefficients of the set (see
+    the module's docstring). A factor of 0 for all of them is `Ablate`.
+
+    Args:
+        layer: short or full name of a layer, as in `Ablate`
+        component: direction (c,) in the layer's channels, or several (K, c)
+        factor: the factor of each component: 0 removes it, 1 changes nothing
+        positions: where, as a boolean mask (h, w) or a sequence of (row, column); by default everywhere
+
+    Raises OptionError for another number of factors than components, and for a factor that is not finite.
+    """
+
+    component: np.ndarray = dataclasses.field(kw_only=False)
+    factor: float | Sequence[float]
+    positions: Positions | None = None
+
+    def __post_init__(self) -> None:
+        factors = np.atleast_1d(np.asarray(self.factor, np.float64))
+        count = len(directions(self.component))
+        if factors.shape != (count,) or not np.isfinite(factors).all():
+            raise OptionError(f"factor={self.factor!r} must be a finite number for each of {count} components")
+
+    def check(self, site: Site) -> None:
+        _check_width(self.component, site)
+        _mask(self.positions, site)
+
+    @property
+    def changes(self) -> bool:
+        return bool(np.any(np.asarray(self.factor) != 1))
+
+    def apply(self, values: Tensor, replacement: Tensor | None = None, *, operations: Operations = NUMPY) -> Tensor:
+        components, factors = directions(self.component), np.atleast_1d(np.asarray(self.factor, np.float32))
+        used = np.any(components != 0, axis=1)
+        if not used.any():
+            return values
+        coefficients = _coefficients(values, components[used], signed=False, operations=operations)
+        added = operations.matmul(
+            coefficients, operations.constant((factors[used, None] - np.float32(1)) * components[used])
+        )
+        mask = _mask(self.positions, Site(self.layer, "", tuple(map(int, values.shape[1:]))))
+        return values + (added if mask is None else added * operations.constant(mask))
+
+
 def directions(component: Any) -> np.ndarray:
     """Return `component=`, (c,) or (K, c), as directions (K, c); raises OptionError for other arrays."""
     try:
@@ -317,17 +364,21 @@ def _projection(values: Tensor, components: np.ndarray, *, signed: bool, operati
     components = components[np.any(components != 0, axis=1)]
     if not len(components):
         return values * 0
+    coefficients = _coefficients(values, components, signed=signed, operations=operations)
+    return operations.matmul(coefficients, operations.constant(components))
+
+
+def _coefficients(values: Tensor, components: np.ndarray, *, signed: bool, operations: Operations) -> Tensor:
+    """Return the coefficients (..., K) of that projection; no component may be 0."""
     exact = components.astype(np.float64)
     gram = exact @ exact.T
     if signed:
         onto = np.linalg.pinv(exact)
-        coefficients = operations.matmul(values, operations.constant(onto.astype(np.float32)))
-    elif np.count_nonzero(gram) == len(gram):  # the components are orthogonal to each other
+        return operations.matmul(values, operations.constant(onto.astype(np.float32)))
+    if np.count_nonzero(gram) == len(gram):  # the components are orthogonal to each other
         onto = exact.T / np.diag(gram)
-        coefficients = operations.relu(operations.matmul(values, operations.constant(onto.astype(np.float32))))
-    else:
-        coefficients = _nonnegative_coefficients(values, components, gram, operations)
-    return operations.matmul(coefficients, operations.constant(components))
+        return operations.relu(operations.matmul(values, operations.constant(onto.astype(np.float32))))
+    return _nonnegative_coefficients(values, components, gram, operations)
 
 
 def _nonnegative_coefficients(

@@ -32,7 +32,7 @@ def gradient_of_direction(
 
 def _compile_step(agent: BatchedAgent, layer: str) -> GradientStep:
     section, mean = agent._edited(agent._inputs, (layer,)), agent._backend.mean
-    scale = float(np.float32(255) / agent._divisor)
+    scale = float(agent._unit / agent._divisor)
 
     def excitation(images: Any, *others: Any) -> Any:
         return mean(section(images * scale, *others)[0])

@@ -50,8 +50,8 @@ def find_heads(names: Sequence[str | None], widths: Sequence[int | None]) -> tup
     else:
         hint = (
             "Name them with heads=('policy_logits', 'values'), heads=('policy_logits',) or heads=('q_values',), and "
-            "None for others. Means of continuous actions may take the place of logits, and several choices' logits be "
-            "joined (batch, n)"
+            "None for others. Means of continuous actions take the place of logits, and several choices' logits are "
+            "joined (batch, n): the argument actions describes them"
         )
     raise OptionError(
         f"the network's outputs are {outputs or 'none'}; policy logits and a value, logits alone, or action values "

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents import network_outputs
+from rl_clarity.agents.actions import Factor
 from rl_clarity.agents.batched import BatchedAgent
 from rl_clarity.agents.behavior import check_behavior
 from rl_clarity.agents.differentiation import Backend, Function, JaxBackend
@@ -50,6 +51,8 @@ class JaxAgent(BatchedAgent):
             them itself. By default 255, unless the function scales its input once more before its first weights: then
             it must be given
         value_range: in place of `input_divisor`: what the function is given for observations of 0 and 255, as (-1, 1)
+        actions: what an action consists of, if it is not one choice: a sequence of `Categorical`, `Binary` and
+            `Gaussian`, whose outputs are the columns of the policy's output, in this order
         batch_size: observations per forward pass
         gradient_batch_size: observations per gradient computation
         check: run the function on a few images of noise and refuse one whose outputs are random, depend on the rest of
@@ -73,6 +76,7 @@ class JaxAgent(BatchedAgent):
         channels_first: bool = False,
         input_divisor: float | None = None,
         value_range: Sequence[float] | None = None,
+        actions: Sequence[Factor] | None = None,
         batch_size: int = 256,
         gradient_batch_size: int = 64,
         check: bool | Check = True,
@@ -89,17 +93,18 @@ class JaxAgent(BatchedAgent):
         self._programs = MadeOnce()
         scale = input_scale(input_divisor, value_range)
         self._black = scale.black
-        names, actions = self._trial(check_scale=scale.assumed)
+        names, num_actions = self._trial(check_scale=scale.assumed)
         self._given_heads = names if heads is None else heads
         super().__init__(
             self.observation_shape,
             names,
-            actions,
+            num_actions,
             metadata,
             initial_state=self._initial_state,
             scale=scale,
             batch_size=batch_size,
             gradient_batch_size=gradient_batch_size,
+            actions=actions,
         )
         if check:
             check_behavior(self, float(np.finfo(np.float32).eps))

@@ -77,9 +77,8 @@ class Program:
                 needed |= {argument for argument in operation.arguments if isinstance(argument, int)}
         for operation in reversed(pending):
             primitive = operation.equation.primitive
-            functions, parameters = primitive.get_bind_params(operation.equation.params)
             arguments = [_value(argument, values) for argument in operation.arguments]
-            results = primitive.bind(*functions, *arguments, **parameters)
+            results = bind(primitive, operation.equation.params, arguments)
             for tensor, result in zip(
                 operation.results, results if primitive.multiple_results else [results], strict=True
             ):
@@ -214,3 +213,12 @@ def _is_relu(equation: Any) -> bool:
 
 def _value(tensor: int | Constant, values: Mapping[int, Any]) -> Any:
     return tensor.value if isinstance(tensor, Constant) else values[tensor]
+
+
+def bind(primitive: Any, parameters: Mapping[str, Any], arguments: Sequence[Any]) -> Any:
+    """Compute a primitive. The functions that it calls are parameters from JAX 0.10 on, and were arguments before."""
+    bound = primitive.get_bind_params(parameters)
+    if isinstance(bound, dict):
+        return primitive.bind(*arguments, **bound)
+    functions, bound = bound
+    return primitive.bind(*functions, *arguments, **bound)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rl_clarity.agents.actions import Factor
 from rl_clarity.agents.batched import BatchedAgent
 from rl_clarity.agents.capabilities import reset_state
 from rl_clarity.agents.differentiation import Backend, Function, keras_backend
@@ -16,7 +17,7 @@ from rl_clarity.agents.network import Network
 from rl_clarity.agents.output_check import Check, check_outputs
 from rl_clarity.agents.protocol import Site, State
 from rl_clarity.agents.sites import INPUT
-from rl_clarity.agents.value_range import input_scale
+from rl_clarity.agents.value_range import input_scale, vector_scale
 from rl_clarity.agents.weight_edits import edited_parameters
 from rl_clarity.base.errors import OptionError
 
@@ -44,6 +45,8 @@ class KerasAgent(BatchedAgent):
             product or quotient with a constant), else 255
         value_range: in place of `input_divisor`: what the model is given for observations of 0 and 255, as (-1, 1)
         channels_first: whether the model takes (C, H, W); needed only where the shape is ambiguous
+        actions: what an action consists of, if it is not one choice: a sequence of `Categorical`, `Binary` and
+            `Gaussian`, whose outputs are the columns of the policy's output, in this order
         batch_size: observations per forward pass
         gradient_batch_size: observations per gradient computation
         check: outputs to compare with, as a dict of arrays or the path of an `.npz` file: `observations` of your own
@@ -62,12 +65,14 @@ class KerasAgent(BatchedAgent):
         initial_state: Sequence[np.ndarray] | None = None,
         input_divisor: float | None = None,
         value_range: Sequence[float] | None = None,
+        actions: Sequence[Factor] | None = None,
         channels_first: bool | None = None,
         batch_size: int = 256,
         gradient_batch_size: int = 64,
         check: Check | None = None,
     ) -> None:
-        scale = input_scale(input_divisor, value_range)
+        is_vector = isinstance(model, Network) and tuple(model.model.inputs[0].shape[1:3]) == (1, 1)
+        scale = (vector_scale if is_vector else input_scale)(input_divisor, value_range)
         if isinstance(model, Network):
             network = model
             scale = replace(scale, assumed=False)
@@ -89,8 +94,11 @@ class KerasAgent(BatchedAgent):
             scale=scale,
             batch_size=batch_size,
             gradient_batch_size=gradient_batch_size,
+            actions=actions,
         )
-        self.network = network
+        self.network, self._image = network, network.image
+        held = self._initial_state[len(self._initial_state) - len(network.held_inputs) :]
+        self.held_inputs = {name: part.shape for name, part in zip(network.held_inputs, held, strict=True)}
         if check is not None:
             check_outputs(self, check)
 
@@ -105,8 +113,11 @@ class KerasAgent(BatchedAgent):
     def reset(self, state: State, firsts: np.ndarray) -> State:
         """Return the state before a step, which is `state` except where an episode begins."""
         later, n = self.network.later_state, len(firsts)
-        repeated = None if later is None else tuple(np.repeat(part[None], n, axis=0) for part in later)
-        return reset_state(state, self.initial_state(n), firsts, repeated)
+        if later is None:
+            return super().reset(state, firsts)
+        return reset_state(
+            state, self.initial_state(n), firsts, tuple(np.repeat(part[None], n, axis=0) for part in later)
+        )
 
     def differentiable_step(self) -> Function:
         """Return the edited network as a function of tensors of Keras's framework, through which gradients flow.

@@ -1,8 +1,8 @@
 """A Keras model as the network of an agent, with named heads, a recurrent state, and tensors that are named as in a
 checkpoint.
 
-Keras forbids `/` in names, TensorFlow 1 used it everywhere. The operation `ppo2_model/pi/1a/Relu` is called
-`ppo2_model>pi>1a>Relu` in the Keras model. (PyTorch as Keras's backend forbids dots.)
+Keras forbids `/` in names, TensorFlow 1 used it everywhere, and PyTorch as Keras's backend forbids dots. The operation
+`ppo2_model/pi/1a/Relu` is called `ppo2_model>pi>1a>Relu` in the Keras model, and `cnn.1` is called `cnn->1`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     import keras
 
-SEPARATOR = ">"
+SEPARATOR, DOT = ">", "->"
 StatePart = tuple[Any, Any, np.ndarray]
 """The symbolic input, symbolic output and initial value of a part of a recurrent state."""
 
@@ -37,6 +37,10 @@ class Network:
     """An array without the batch axis for each input of the state."""
     later_state: tuple[np.ndarray, ...] | None = None
     """The state at the start of episodes after the first, if it differs from the initial state."""
+    image: str | None = None
+    """Name of the image, if observations are dictionaries."""
+    held_inputs: tuple[str, ...] = ()
+    """Names of the last parts of the state that are inputs beside the image (see `held_inputs`)."""
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return copies of the parameters in the layout of a checkpoint."""
@@ -91,12 +95,12 @@ class Tensor:
 
 def keras_name(name: str) -> str:
     """Convert the name of an operation to a name that Keras accepts."""
-    return name.replace("/", SEPARATOR)
+    return name.replace("/", SEPARATOR).replace(".", DOT)
 
 
 def full_name(keras_name: str) -> str:
-    """Convert the name of a Keras operation to the name in TensorFlow 1."""
-    return keras_name.replace(SEPARATOR, "/")
+    """Convert the name of a Keras operation to the name in TensorFlow 1 or PyTorch."""
+    return keras_name.replace(DOT, ".").replace(SEPARATOR, "/")
 
 
 def snake_case(class_name: str) -> str:

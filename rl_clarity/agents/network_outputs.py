@@ -23,8 +23,32 @@ def checked_shape(shape: Sequence[int]) -> tuple[int, int, int]:
     except (TypeError, ValueError):
         height, width, channels = 0, 0, 0
     if min(height, width, channels) < 1:
-        raise OptionError(f"observation_shape={shape!r} must be three positive integers, (height, width, channels)")
+        raise OptionError(
+            f"observation_shape={shape!r} must be three positive integers, (height, width, channels), or the length of "
+            "a vector, (n,), for TorchAgent"
+        )
     return height, width, channels
+
+
+def observation_parts(
+    shape: Sequence[int] | Mapping[str, Sequence[int]],
+) -> tuple[str | None, tuple[int, int, int], dict[str, tuple[int, ...]]]:
+    """Return the name of the image in a dictionary of shapes, the shape of the image, and the shapes of the others.
+
+    The image is the largest entry of three axes. A shape that is not a dictionary is that of the image, without a name;
+    that of a vector of n numbers, (n,), is (1, 1, n).
+    """
+    if not isinstance(shape, Mapping):
+        return None, checked_shape((1, 1, *shape) if np.shape(shape) == (1,) else shape), {}
+    shapes = {str(name): tuple(int(size) for size in part) for name, part in shape.items()}
+    images = [name for name, part in shapes.items() if len(part) == 3]
+    if not images:
+        raise OptionError(
+            f"observation_shape={dict(shape)!r} has no image, (height, width, channels), to explain: join the entries "
+            "to a single vector in forward=..., and give its length, observation_shape=(n,)"
+        )
+    image = max(images, key=lambda name: np.prod(shapes[name]))
+    return image, checked_shape(shapes.pop(image)), shapes
 
 
 def check_scale(values: Any, observations: Any) -> None:
@@ -147,7 +171,7 @@ def _width(name: str | None, tensor: Any) -> int | None:
     if len(shape) not in (1, 2):
         what = f"of shape {shape}" if shape else f"that is a {type(tensor).__name__}"
         if hasattr(tensor, "rsample"):  # a continuous distribution
-            what += ", whose mean could take the place of logits (forward=... returns it)"
+            what += ", whose mean takes the place of logits (forward=... returns it, actions=... describes it)"
         raise OptionError(
             f"the network returns {name or 'a tensor'} {what}; (batch, n) or (batch,) is needed. "
             "heads=(..., None) leaves an output out; initial_state describes a recurrent module's state"

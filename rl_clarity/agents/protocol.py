@@ -25,7 +25,8 @@ FrameRegion: TypeAlias = tuple[float, float, float, float]
 
 Score: TypeAlias = str | int | Sequence[int] | Mapping[str | int, Any]
 """A number per observation that gradients explain: "value", an action's index (its logit or action value), "greedy"
-(the highest action value, or the largest logit of an agent without a value), a sequence of action indices (their sum),
+(the highest action value, or the largest logit of an agent without a value; the sum over the factors of an action of
+the largest logits and the means, where it has several), a sequence of action indices (their sum),
 or weights by "value" or action index (a linear combination; each weight is a number, or an array (B,) with one number
 per observation)."""
 
@@ -113,18 +114,21 @@ class Agent(Protocol):
     state that a step starts from where episodes do not begin in the initial state; `parameters()`, arrays by name,
     which tell two agents apart in cache keys; `frame_region`, a `FrameRegion`, the part of an environment's frame that
     an observation shows, where `preprocess` crops it; `with_edits(edits)`, the agent with edits in its gradients, too;
-    `gradient_of_direction`, for features by optimization; `state_gradients`, through the recurrent cell; and
+    `held_inputs`, shapes by name of the inputs beside the image, which are the last parts of its state (see
+    `rl_clarity.agents.held_inputs`); `gradient_of_direction`, for features by optimization; `state_gradients`, through
+    the recurrent cell; `action_factors`, what an action consists of, where it is not one choice of A (see
+    `rl_clarity.agents.actions`); and
     `parallel_calls`, the number of threads that should call the agent at once, where it can be called by several.
     """
 
     @property
     def num_actions(self) -> int:
-        """A."""
+        """A, the number of outputs of the policy."""
         ...
 
     @property
     def observation_shape(self) -> tuple[int, int, int]:
-        """(H, W, C) of one observation as `forward` takes it."""
+        """(H, W, C) of one observation as `forward` takes it; (1, 1, n) for vectors of n numbers."""
         ...
 
     @property

@@ -72,5 +72,5 @@ def state_gradients(
         one, total = np.float32(1), backend.zeros(selection.shape[1], point)
         gradients = step(total, np.float32(0), point, one, one, selection, other, *edits)[0]
         results.append(backend.array(gradients)[:, : rows.stop - rows.start])
-    scale = np.float32(1 if site == "state" else 255 / agent._divisor)
+    scale = np.float32(1 if site == "state" else agent._unit / agent._divisor)
     return np.concatenate(results, axis=1) * scale

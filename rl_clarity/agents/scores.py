@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.agents.actions import Categorical, Factor, greedy_columns
 from rl_clarity.agents.protocol import Score
 from rl_clarity.base.errors import OptionError
 
@@ -15,7 +16,11 @@ SMALLEST_BATCH, SMALLEST_GRADIENT_BATCH = 8, 16
 
 
 def select_scores(
-    scores: Sequence[Score], heads: Mapping[str, int], count: int, results: Callable[[], np.ndarray]
+    scores: Sequence[Score],
+    heads: Mapping[str, int],
+    count: int,
+    results: Callable[[], np.ndarray],
+    actions: Sequence[Factor] = (),
 ) -> np.ndarray:
     """Return weights (B, S, n) of the network's n results, its heads side by side, that give S scores for B
     observations.
@@ -25,6 +30,7 @@ def select_scores(
         heads: columns of `policy_logits` and `values`, `policy_logits` alone, or `q_values`, in the network's order
         results: computes those at the observations (B, n); "greedy" is the action that is best there, held fixed
             elsewhere
+        actions: what an action consists of; by default one choice of all
 
     Raises OptionError for an unknown score.
     """
@@ -39,12 +45,12 @@ def select_scores(
         else:
             terms = [(term, 1) for term in ([score] if isinstance(score, str) else _indices(score))]
         for term, weight in terms:
-            for column in _columns(term, heads, results):
+            for column in _columns(term, heads, results, actions):
                 weights[np.arange(count), i, column] += np.asarray(weight, np.float32)
     return weights
 
 
-def rows_of_score(score: Score, rows: slice, size: int) -> Score:
+def rows_of_score(score: Score, rows: slice | np.ndarray, size: int) -> Score:
     """Return the score for some of the observations, with arrays of weights sliced and padded to `size`."""
     if not isinstance(score, Mapping):
         return score
@@ -75,7 +81,9 @@ def _indices(score: Any) -> list[int]:
     return [int(index) for index in np.atleast_1d(array)]
 
 
-def _columns(term: Any, heads: Mapping[str, int], results: Callable[[], np.ndarray]) -> list[Any]:
+def _columns(
+    term: Any, heads: Mapping[str, int], results: Callable[[], np.ndarray], factors: Sequence[Factor]
+) -> list[Any]:
     """Return the columns of the results, each given as one index for all observations or an index per observation."""
     starts = dict(zip(heads, np.cumsum([0, *heads.values()]).tolist(), strict=False))
     actions = "q_values" if "q_values" in heads else "policy_logits"
@@ -88,6 +96,7 @@ def _columns(term: Any, heads: Mapping[str, int], results: Callable[[], np.ndarr
     if term == "value" and "values" in heads:
         return [starts["values"]]
     if term == "greedy" and "values" not in heads:
-        return [start + np.argmax(results()[:, start : start + num_actions], axis=1)]
+        outputs = results()[:, start : start + num_actions]
+        return [start + column for column in greedy_columns(outputs, factors or (Categorical(num_actions),)).T]
     known = "'value'" if "values" in heads else "'greedy'"
     raise OptionError(f"unknown output {term!r}; this agent has {known}, an action's index, or a sequence of indices")

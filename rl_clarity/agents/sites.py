@@ -26,6 +26,8 @@ ACTIVATIONS = (
     "hardswish",
     "tanh",
 )
+BLOCKS = ("transformerencoderlayer",)
+"""Kinds of residual blocks whose operations are not seen, because PyTorch computes them in one."""
 
 
 def feature_maps(sites: Sequence[Site]) -> list[Site]:
@@ -34,11 +36,13 @@ def feature_maps(sites: Sequence[Site]) -> list[Site]:
 
 
 def layer_kinds(maps: Sequence[Site]) -> tuple[str, ...]:
-    """Return the kinds of operation that count as layers: ReLUs, else other activations, else convolutions."""
+    """Return the kinds of operation that count as layers: ReLUs, else other activations, else convolutions or, without
+    any, dense layers.
+    """
     kinds = {site.kind for site in maps}
     if "relu" in kinds:
         return ("relu",)
-    return tuple(kind for kind in ACTIVATIONS if kind in kinds) or ("conv2d",)
+    return tuple(kind for kind in ACTIVATIONS if kind in kinds) or ("conv2d" if "conv2d" in kinds else "dense",)
 
 
 @dataclass(frozen=True)
@@ -79,7 +83,7 @@ def default_layers(sites: Sequence[Site]) -> list[Layer]:
         if site.bypassed:
             skipped = skipped or site.kind in ("conv2d", *kinds)
             continue
-        joins, skipped = skipped, False
+        joins, skipped = skipped or (site.kind in BLOCKS and kinds == ("conv2d",)), False
         if in_block and site.shape == chosen[-1][0].shape and (joins or site.kind != "conv2d"):
             chosen[-1] = site, True
             continue

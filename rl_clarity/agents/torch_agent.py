@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents import network_outputs, torch_calls, torch_checks, torch_mode, torch_paths
+from rl_clarity.agents.actions import Factor
 from rl_clarity.agents.batched import BatchedAgent
-from rl_clarity.agents.behavior import check_behavior
+from rl_clarity.agents.behavior import check_behavior, noise
 from rl_clarity.agents.differentiation import Backend, Function, TorchBackend
 from rl_clarity.agents.output_check import Check, check_outputs
 from rl_clarity.agents.protocol import Site
 from rl_clarity.agents.sites import INPUT, find_site
 from rl_clarity.agents.torch_calls import Call, Trace
-from rl_clarity.agents.value_range import input_scale
+from rl_clarity.agents.value_range import input_scale, vector_scale
 from rl_clarity.base.errors import OptionError
 
 Forward = Callable[[Any, Any, Any], Any]
@@ -31,11 +32,11 @@ FRONT = "before/"
 class TorchAgent(BatchedAgent):
     """The protocol `Agent` for a `torch.nn.Module`.
 
-    Sites are the results of submodules, by the names of `module.named_modules()`; feature maps are those of shape
-    (B, C, h, w). What a module computes between its submodules (`torch.relu(x)`) has no name and is not a site. The
-    module runs in evaluation mode, in one thread at a time. After each call its submodules return to their mode
-    (`training`), so a module can be explained between two steps of training. It runs in its own precision; results are
-    converted to float32.
+    Sites are the results of submodules, by the names of `module.named_modules()`; feature maps are those of shape (B,
+    C, h, w), and tokens (B, h x w, C) of a transformer, one for each position of an earlier feature map. What a module
+    computes between its submodules (`torch.relu(x)`) has no name and is not a site. The module runs in evaluation mode,
+    in one thread at a time. After each call its submodules return to their mode (`training`), so a module can be
+    explained between two steps of training. It runs in its own precision; results are converted to float32.
 
     Observations are (B, H, W, C), or the same with the channels first, from 0 to 255: uint8, or other numbers of that
     range. Those that reach only from 0 to 1 are refused, except where `input_divisor` is 1.
@@ -44,7 +45,10 @@ class TorchAgent(BatchedAgent):
         module: returns a policy's logits (B, A) and a value (B,) or (B, 1), logits alone, or action values (B, A): as a
             tuple, a dict, or with a categorical distribution for the policy. The original of a module from
             `torch.compile` is used
-        observation_shape: (H, W, C) of one observation
+        observation_shape: (H, W, C) of one observation. Or, for a module that takes a dictionary, the shapes of its
+            entries by name: the largest of three axes is the image, (H, W, C), which is explained. The others are
+            held inputs of any shape in float32, which are the last parts of the agent's state. (n,) for vectors of n
+            numbers of any range, which the module is given as they are, (B, n)
         metadata: where the agent comes from: `env_name`, `gamma`, ...
         heads: names of the module's outputs, `policy_logits` and `values`, `policy_logits` alone, or `q_values`, in its
             order, with None for what to leave out; by default identified by names or widths. Required for a single
@@ -58,6 +62,8 @@ class TorchAgent(BatchedAgent):
             itself. By default 255, unless the module scales its input once more before its first submodule with
             weights: then this argument is required
         value_range: in place of `input_divisor`: what the module is given for observations of 0 and 255, as (-1, 1)
+        actions: what an action consists of, if it is not one choice: a sequence of `Categorical`, `Binary` and
+            `Gaussian`, whose outputs are the columns of the policy's output, in this order
         device: where to compute; where the module's parameters are if not given
         batch_size: observations per forward pass
         gradient_batch_size: observations per gradient computation
@@ -72,7 +78,7 @@ class TorchAgent(BatchedAgent):
     def __init__(
         self,
         module: Any,
-        observation_shape: Sequence[int],
+        observation_shape: Sequence[int] | Mapping[str, Sequence[int]],
         metadata: Mapping[str, Any] | None = None,
         *,
         heads: Sequence[str | None] | None = None,
@@ -81,6 +87,7 @@ class TorchAgent(BatchedAgent):
         channels_first: bool = True,
         input_divisor: float | None = None,
         value_range: Sequence[float] | None = None,
+        actions: Sequence[Factor] | None = None,
         device: Any = None,
         batch_size: int = 256,
         gradient_batch_size: int = 64,
@@ -96,22 +103,25 @@ class TorchAgent(BatchedAgent):
         self._channels_first = channels_first
         self._single_state = initial_state is not None and not isinstance(initial_state, list | tuple)
         parts = network_outputs.state_parts(initial_state)
-        self._initial_state = tuple(np.asarray(part, np.float32) for part in parts)
-        height, width, channels = network_outputs.checked_shape(observation_shape)
+        self._image, shape, self.held_inputs = network_outputs.observation_parts(observation_shape)
+        held = [np.zeros(part, np.float32) for part in self.held_inputs.values()]
+        self._initial_state = (*(np.asarray(part, np.float32) for part in parts), *held)
         self._given_heads = heads
-        scale = input_scale(input_divisor, value_range)
+        self._is_vector = shape[:2] == (1, 1)
+        scale = vector_scale(input_divisor, value_range) if self._is_vector else input_scale(input_divisor, value_range)
         self._black = scale.black
-        names, actions = self._trial((height, width, channels))
+        names, num_actions = self._trial(shape)
         self._given_heads = names if heads is None else heads
         super().__init__(
-            (height, width, channels),
+            shape,
             names,
-            actions,
+            num_actions,
             metadata,
             initial_state=self._initial_state,
             scale=scale,
             batch_size=batch_size,
             gradient_batch_size=gradient_batch_size,
+            actions=actions,
         )
         if scale.assumed:
             observations = self._trial_observations()
@@ -156,10 +166,24 @@ class TorchAgent(BatchedAgent):
             name = call.name
             while name in (INPUT, *self._states, *self.heads, *calls):
                 name += "_"
-            shape = (self._trace.calls[call].shape or ())[1:]
-            shape = (*shape[1:], shape[0]) if len(shape) == 3 else shape  # channels last
-            calls[name] = call, Site(name, call.kind, shape, *its_paths)
+            calls[name] = call, Site(name, call.kind, self._site_shape(call), *its_paths)
         return calls
+
+    def _site_shape(self, call: Call) -> tuple[int, ...]:
+        """Return the shape of a submodule's result without the batch.
+
+        Feature maps and grids of tokens are (h, w, c), vectors of an agent that observes vectors are (1, 1, n).
+        """
+        shape = (self._trace.calls[call].shape or ())[1:]
+        if call in self._grids:
+            return (*self._grids[call], shape[1])
+        if self._is_vector and len(shape) == 1:
+            return (1, 1, *shape)
+        return (*shape[1:], shape[0]) if len(shape) == 3 else shape  # channels last
+
+    @property
+    def _grids(self) -> dict[Call, tuple[int, int]]:
+        return self._cached("grids", lambda: torch_calls.token_grids(self._trace))
 
     def _warn_of_unreached_heads(self) -> None:
         """Warn of layers that have no effect on one of the heads, because other submodules compute it."""
@@ -183,8 +207,7 @@ class TorchAgent(BatchedAgent):
 
     def _trial_observations(self) -> Any:
         """Return a batch of noise, in the units of the module's input."""
-        noise = np.random.default_rng(0).integers(0, 256, (TRIAL, *self.observation_shape), np.uint8)
-        return self._tensor(self._scaled(noise))
+        return self._tensor(self._scaled(noise(self, TRIAL)))
 
     def _trial_run(self, observations: Any) -> list[Any]:
         """Return the heads for the trial observations, from states near the initial state."""
@@ -291,7 +314,9 @@ class TorchAgent(BatchedAgent):
                 ):
                     heads, outputs, after = self._run(*(values[name] for name in (INPUT, *self._states)))
             values = {**dict(zip(heads, outputs, strict=True)), **values}
-            values |= {name: _from_module(results[call]) for call, name in wanted_calls.items() if call in results}
+            values |= {
+                name: self._from_module(results[call], call) for call, name in wanted_calls.items() if call in results
+            }
             values |= {f"after/{i}": part for i, part in enumerate(after)}
             if kept in wanted:
                 values[kept] = {call: results[call] for call in front}
@@ -301,25 +326,44 @@ class TorchAgent(BatchedAgent):
 
     def _edited_call(self, name: str, edit: Function) -> Function:
         call = self._calls[name][0]
-        return lambda result: self._to_module(edit(_from_module(result)), call)
+        return lambda result: self._to_module(edit(self._from_module(result, call)), call)
 
     def _to_module(self, values: Any, call: Call) -> Any:
         """Return the values of a site in the layout of the submodule's result."""
         traced = self._trace.calls[call]
-        values = values.permute(0, 3, 1, 2) if len(traced.shape or ()) == 4 else values
+        axes = len(traced.shape or ())
+        values = values.permute(0, 3, 1, 2) if axes == 4 else values.flatten(1) if axes == 2 else values
+        values = values.flatten(1, 2) if call in self._grids else values
         return values.to(traced.dtype).contiguous()
+
+    def _from_module(self, result: Any, call: Call) -> Any:
+        """Return the result of a submodule in float32, feature maps and grids of tokens as (B, h, w, c).
+
+        A vector of an agent that observes vectors is a feature map of one position.
+        """
+        if call in self._grids:
+            result = result.unflatten(1, self._grids[call])
+        elif self._is_vector and result.ndim == 2:
+            result = result[:, None, None]
+        elif result.ndim == 4:
+            result = result.permute(0, 2, 3, 1)
+        return result.float()
 
     def _run(self, observations: Any, *states: Any) -> tuple[tuple[str, ...], list[Any], list[Any]]:
         """Return the names of the heads, the heads (B, n), and the next state, for observations (B, H, W, C)."""
-        x = observations.permute(0, 3, 1, 2).contiguous() if self._channels_first else observations
+        x = observations.flatten(1) if self._is_vector else observations
+        x = x.permute(0, 3, 1, 2).contiguous() if self._channels_first and not self._is_vector else x
         x = x + self._black if self._black else x
-        x, *state = [tensor.to(self._dtype) for tensor in (x, *states)]
+        x, *parts = [tensor.to(self._dtype) for tensor in (x, *states)]
+        count = len(parts) - len(self.held_inputs)
+        state, held = parts[:count], parts[count:]
+        observed = x if self._image is None else {self._image: x, **dict(zip(self.held_inputs, held, strict=True))}
         result = self._call_module(
-            self.module, x, (state[0] if self._single_state else tuple(state)) if state else None
+            self.module, observed, (state[0] if self._single_state else tuple(state)) if state else None
         )
-        outputs, after = network_outputs.split_state(result, recurrent=bool(self._initial_state))
+        outputs, after = network_outputs.split_state(result, recurrent=bool(state))
         heads, tensors = network_outputs.named_heads(outputs, self._given_heads)
-        return heads, [tensor.float() for tensor in tensors], [part.float() for part in after]
+        return heads, [tensor.float() for tensor in tensors], [part.float() for part in (*after, *held)]
 
     def _tensor(self, array: Any) -> Any:
         if isinstance(array, dict):  # results of the front
@@ -340,11 +384,6 @@ class TorchAgent(BatchedAgent):
 
 class _CompleteError(BaseException):
     """Raised to stop the module when all requested results have been read."""
-
-
-def _from_module(result: Any) -> Any:
-    """Return the result of a submodule in float32, feature maps as (B, h, w, c)."""
-    return (result.permute(0, 2, 3, 1) if result.ndim == 4 else result).float()
 
 
 def _close(tensors: Sequence[Any], others: Sequence[Any]) -> bool:

@@ -71,6 +71,22 @@ class Trace:
         return frozenset(set(chosen) - inside)
 
 
+def token_grids(trace: Trace) -> dict[Call, tuple[int, int]]:
+    """Return the calls that return tokens (B, h x w, c), one for each position of an earlier feature map, with (h, w).
+
+    Transformers for images make a token of each position of a convolution, in the order of rows.
+    """
+    grids: dict[Call, tuple[int, int]] = {}
+    sizes: dict[int, tuple[int, int]] = {}
+    for call in trace.sites:
+        shape = trace.calls[call].shape or ()
+        if len(shape) == 4:
+            sizes[shape[2] * shape[3]] = shape[2:]
+        elif len(shape) == 3 and shape[1] in sizes and call.kind != "flatten":
+            grids[call] = sizes[shape[1]]
+    return grids
+
+
 @contextmanager
 def followed(
     module: Any, intercept: Callable[[Call, Arguments, Callable[..., Any]], Any], names: Iterable[str] | None = None
@@ -134,13 +150,14 @@ def trace(module: Any, run: Callable[[], Any], batch: int, *, merge: bool = True
         computed = compute()
         inner = tuple(active.pop())
         changed = {id(tensor) for tensor, version in zip(inputs, versions, strict=True) if tensor._version != version}
+        adds = list(map(id, tensors_in(arguments))) != list(map(id, inputs))  # to a dict of tensors, as in TorchRL
         in_place = changed == {id(computed)} and computed is next(iter(arguments[0]), None)
         shape = None
-        if hasattr(computed, "detach"):
+        if _is_tensor(computed):
             new = not any(computed is other and computed._version == version for other, version in seen)
             shape = tuple(computed.shape) if new and computed.ndim > 0 and len(computed) == batch else None
             seen.append((computed, computed._version))
-        reusable = in_place or not changed
+        reusable = in_place or not (changed or adds)
         result.calls[call] = Traced(start, inner, in_place, reusable, shape, getattr(computed, "dtype", None))
         if merge and reusable:
             kept.setdefault(call.module, []).append((call, before, copied(computed)))
@@ -208,9 +225,13 @@ def _reuse(result: Any, arguments: Arguments, in_place: bool) -> Any:
     return arguments[0][0].copy_(result) if in_place else copied(result)
 
 
+def _is_tensor(item: Any) -> bool:
+    return hasattr(item, "_version")  # a TensorDict has the other methods of tensors, too
+
+
 def tensors_in(item: Any) -> Iterator[Any]:
-    """Yield the tensors in tuples, lists and dicts."""
-    if hasattr(item, "detach"):
+    """Yield the tensors in tuples, lists and mappings, such as dicts and TensorDicts."""
+    if _is_tensor(item):
         yield item
     elif isinstance(item, list | tuple):
         for part in item:
@@ -222,7 +243,7 @@ def tensors_in(item: Any) -> Iterator[Any]:
 
 def copied(item: Any) -> Any:
     """Return the same structure with copies of its tensors, through which gradients flow."""
-    if hasattr(item, "detach"):
+    if _is_tensor(item) or (isinstance(item, Mapping) and hasattr(item, "clone")):
         return item.clone()
     if isinstance(item, tuple) and hasattr(item, "_fields"):
         return type(item)(*map(copied, item))
@@ -237,7 +258,7 @@ def _same(one: Any, other: Any) -> bool:
         return True
     if type(one) is not type(other):
         return False
-    if hasattr(one, "detach"):
+    if _is_tensor(one):
         return one.dtype == other.dtype and one.shape == other.shape and bool((one == other).all())
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(map(_same, one, other))

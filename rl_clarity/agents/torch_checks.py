@@ -56,9 +56,9 @@ def explained(shape: tuple[int, int, int]) -> Iterator[None]:
         raise OptionError(
             f"the module cannot be run on two observations of shape {shape} ({type(error).__name__}: "
             f"{lines[0][:300]}). observation_shape is (height, width, channels){hint}; channels_first=False is for "
-            "modules that take (batch, height, width, channels), initial_state for recurrent ones, and "
-            "forward=lambda module, observations, state: ... for modules with another signature, such as "
-            "module({'image': observations, 'vector': fixed.expand(len(observations), -1)})"
+            "modules that take (batch, height, width, channels), initial_state for recurrent ones, "
+            f"observation_shape={{'image': {shape}, 'vector': (n,)}} for those that take a dictionary, and "
+            "forward=lambda module, observations, state: ... for modules with another signature"
         ) from error
 
 

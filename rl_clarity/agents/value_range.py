@@ -17,11 +17,28 @@ class InputScale:
     black: float = 0
     assumed: bool = False
     """Whether the scale is a default that neither the caller nor the network confirmed."""
+    unit: float = 255
+    """What the observations are divided by at the site "input"; 1 for vectors, whose site has the observations
+    themselves."""
 
     @property
     def value_range(self) -> tuple[float, float]:
         """The network's input for observations of 0 and 255."""
         return self.black, self.black + 255 / self.divisor
+
+
+VECTOR = InputScale(divisor=1, unit=1)
+"""The scale of vectors of observations, which the network is given as they are."""
+
+
+def vector_scale(input_divisor: float | None, value_range: Sequence[float] | None) -> InputScale:
+    """Return the scale of vectors. Raises OptionError for options of images."""
+    if input_divisor not in (None, 1) or value_range is not None:
+        raise OptionError(
+            f"input_divisor={input_divisor!r} and value_range={value_range!r} are for images: the module is given a "
+            "vector as it is, and can scale it by itself, or in forward=..."
+        )
+    return VECTOR
 
 
 def input_scale(input_divisor: float | None, value_range: Sequence[float] | None) -> InputScale:

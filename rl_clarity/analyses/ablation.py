@@ -1,9 +1,11 @@
-"""Ablation on frames: measure how much an output changes when a feature is removed from a layer's activations.
+"""Ablation on frames: measure how much an output changes when a feature of a layer is set to its baseline.
 
-A feature is removed as by `rl_clarity.Ablate(layer, component=...)`: its part of the activations at each position,
-max(0, a . d / |d|^2) d, is subtracted. Attribution estimates the contribution of a feature to an output; ablation
-measures the output without the feature. If the network above the layer is linear, and the feature is a single channel,
-one is the negative of the other. In general, their correlation over frames measures how far they agree.
+A feature's part of the activations at each position is max(0, a . d / |d|^2) d, as for
+`rl_clarity.Ablate(layer, component=...)`. It is replaced by its part of the activations at the baseline of attribution,
+so that both answer the same question, or removed (`ablation.to="zero"`). Attribution estimates the contribution of a
+feature to an output; ablation measures the output without the feature. If the network above the layer is linear, and
+the feature is a single channel, one is the negative of the other. In general, their correlation over frames measures
+how far they agree.
 """
 
 from __future__ import annotations
@@ -11,21 +13,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from typing import Literal
 
 import numpy as np
 
 from rl_clarity.agents.capabilities import parallel_calls
-from rl_clarity.agents.editing import Ablate
+from rl_clarity.agents.editing import Ablate, Edit
 from rl_clarity.agents.protocol import Agent, Score, State, Tail
 from rl_clarity.analyses.analysis import Analysis, Subject
-from rl_clarity.analyses.attribution.analysis import (
-    AttributionAnalysis,
-    attributed_outputs,
-    score_rows,
-    scores_to_compute,
-    sum_rows,
-)
+from rl_clarity.analyses.attribution.analysis import AttributionAnalysis
+from rl_clarity.analyses.attribution.baselines import DEFAULT_BASELINE, Baseline, ExpectedBaseline, layer_baseline
 from rl_clarity.analyses.attribution.files import read_totals
+from rl_clarity.analyses.attribution.outputs import attributed_outputs, score_rows, scores_to_compute, sum_rows
+from rl_clarity.analyses.chosen_baseline import with_chosen_baseline
 from rl_clarity.analyses.features import (
     FeaturesAnalysis,
     feature_layers,
@@ -36,12 +36,14 @@ from rl_clarity.analyses.features import (
 from rl_clarity.analyses.layers import (
     MEMORY_HINT,
     PageLayer,
+    PathOptions,
     gradient_bytes,
     parallel_tasks,
     sample_frames,
     task_size,
 )
-from rl_clarity.base.parsing import check_minimum
+from rl_clarity.base.parsing import check_minimum, check_option
+from rl_clarity.base.statistics import resampled_interval
 from rl_clarity.base.threads import prefetch
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
 from rl_clarity.pages.files import ChunkName
@@ -57,9 +59,22 @@ class AblationOptions:
 
     every: int | None = 4
     """Ablate the features on every n-th frame of a trajectory: 1 for all frames, None for no ablation."""
+    to: Literal["baseline", "zero"] = "baseline"
+    """What a feature is set to: its value at the baseline of attribution, so that both answer the same question, or
+    0."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "every")
+        check_option(self, "to", self.to in ("baseline", "zero"), "must be 'baseline' or 'zero'")
+
+
+@dataclass(frozen=True)
+class Share:
+    """A share of steps with its 95 % bootstrap interval over episodes, which is null for steps of a single episode."""
+
+    value: float
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True)
@@ -73,6 +88,9 @@ class AblationSummary:
     correlation: Sequence[float]
     """Correlation (K) of the *negative* change with the feature's net attribution: 1 if the loss of the output is
     proportional to the attribution, 0 if either is constant."""
+    largest: Share | None = None
+    """How often the feature with the largest attribution, by magnitude, is the one whose ablation changes the output
+    most. Absent for a layer of one feature, and where nothing changes the output."""
 
 
 @dataclass(frozen=True)
@@ -95,18 +113,21 @@ class AblationSection(SectionData):
     """Every n-th step is ablated."""
     layers: Mapping[str, AblatedLayer]
     """Every layer except the input, by its `slug` in the section `attribution`."""
+    to: Literal["baseline", "zero"] = "zero"
+    """What an ablated feature is set to: its value at the baseline of attribution, or 0."""
 
 
 class AblationAnalysis(Analysis[AblationOptions, AblationSection]):
     """Changes of outputs when a feature is ablated, along each trajectory."""
 
+    version = 2
     kind = "ablation"
     needs_all = False
 
     def tasks(self, subject: Subject, options: AblationOptions) -> Iterable[Task]:
         if options.every is None:
             return
-        count, steps = subject.trajectories.actions.shape
+        count, steps = subject.trajectories.rewards.shape
         frames, outputs = len(range(0, steps, options.every)), len(attributed_outputs(subject))
         for layer in feature_layers(subject):
             for trajectory in range(count):
@@ -133,7 +154,7 @@ class AblationAnalysis(Analysis[AblationOptions, AblationSection]):
     def sections(self, subject: Subject, options: AblationOptions, results: Results) -> Iterable[AblationSection]:
         if options.every is not None:
             layers = {layer.slug: layer_entry(subject, layer, results) for layer in feature_layers(subject)}
-            yield AblationSection(options.every, layers)
+            yield AblationSection(options.every, layers, options.to)
 
 
 def ablation_changes(
@@ -144,11 +165,13 @@ def ablation_changes(
     scores: Sequence[Score],
     state: State = None,
     calls: int = 1,
+    baseline: Baseline = "zero-layer",
 ) -> np.ndarray:
-    """Return how much scores change (S, B, K) when each of K components is ablated from a layer's activations.
+    """Return how much scores change (S, B, K) when each of K components of a layer's activations is set to the
+    baseline.
 
-    Each batch of observations goes through the network up to the layer once, and through the network above it K + 1
-    times.
+    Each batch of observations goes through the network up to the layer once, or twice if the baseline is computed from
+    it, and through the network above it K + 1 times.
 
     Args:
         observations: (B, H, W, C)
@@ -157,25 +180,47 @@ def ablation_changes(
         scores: the scores, as for `Agent.tails`
         state: the state of a recurrent agent before the observations
         calls: number of threads that call the agent at once
+        baseline: as for `integrated_gradients`; "zero-layer" removes the components. Of the observations of an
+            `ExpectedBaseline`, it is the mean of a component's parts
     """
     edits = [Ablate(layer, component=component) for component in components]
-    changes = [
-        np.stack([*prefetch(partial(_change, tail, tail.values, tail.scores()), edits, calls)], axis=-1)
-        for tail in agent.tails(observations, layer, scores, state)
-    ]  # (S, n, K)
+    start = layer_baseline(agent, baseline, observations, layer, state)
+    changes, first = [], 0
+    for tail in agent.tails(observations, layer, scores, state):
+        rows = slice(first, first + len(tail.values))
+        own = start[rows] if isinstance(start, np.ndarray) and len(start) > 1 else start
+        change = partial(_change, tail, tail.scores(), own)
+        changes.append(np.stack([*prefetch(change, edits, calls)], axis=-1))  # (S, n, K)
+        first = rows.stop
     return np.concatenate(changes, axis=1)
 
 
-def _change(tail: Tail, activations: np.ndarray, before: np.ndarray, edit: Ablate) -> np.ndarray:
-    """Return how much scores (S, n) change if the edit changes the activations (n, h, w, c) of a layer."""
-    return tail.scores(edit.apply(activations)) - before
+def _change(tail: Tail, before: np.ndarray, start: np.ndarray | ExpectedBaseline | None, edit: Ablate) -> np.ndarray:
+    """Return how much scores (S, n) change if the part of a layer's activations that an edit removes becomes that of
+    the baseline (n or 1, h, w, c).
+    """
+    replacement = None
+    if isinstance(start, ExpectedBaseline):
+        replacement = removed_part(edit, start.activations).mean(axis=0, keepdims=True)
+    elif start is not None:
+        replacement = removed_part(edit, start)
+    return tail.scores(edit.apply(tail.values, replacement)) - before
+
+
+def removed_part(edit: Edit, activations: np.ndarray) -> np.ndarray:
+    """Return the part of activations (n, h, w, c) that an edit removes."""
+    return activations - np.asarray(edit.apply(activations))
 
 
 def ablate_trajectory(subject: Subject, layer: PageLayer, trajectory: int, work: Work) -> TaskResult:
     """Write the changes of a trajectory's outputs when each feature of a layer is ablated."""
     options = subject.options_of(AblationOptions)
     chosen = np.arange(0, subject.trajectories.actions.shape[1], options.every or 1)
-    components = load_features(subject.files, layer).reduction.components
+    features = load_features(subject.files, layer)
+    components, name = features.reduction.components, "zero-layer"
+    if options.to == "baseline":
+        name = with_chosen_baseline(subject, work.results).options_of(PathOptions).baseline
+    baseline = features.baseline(name) if options.to == "baseline" else name
     parts = []
     for part in slices(len(chosen), work.frames):
         frames = chosen[part]
@@ -183,7 +228,9 @@ def ablate_trajectory(subject: Subject, layer: PageLayer, trajectory: int, work:
         state = subject.states(trajectory, frames)
         scores = scores_to_compute(subject)
         calls = parallel_calls(subject.agent, work.threads)
-        changes = ablation_changes(subject.agent, observations, layer.full_name, components, scores, state, calls)
+        changes = ablation_changes(
+            subject.agent, observations, layer.full_name, components, scores, state, calls, baseline
+        )
         parts.append(changes)
         work.report(part.stop / len(chosen))
     changes = np.concatenate(parts, axis=1)  # (S, n, K)
@@ -222,27 +269,49 @@ def _summary(subject: Subject, layer: PageLayer, output: str) -> AblationSummary
     """Return for each feature, over all ablated frames, the mean and mean absolute change, and the correlation with
     attribution.
     """
-    changes, attribution = [], []
+    changes, attribution, episodes = [], [], []
     for trajectory in range(len(subject.trajectories.actions)):
         arrays = read_changes(subject, layer, trajectory)
         changes.append(arrays[f"change.{output}"])
         totals = read_totals(subject, layer, trajectory)[output]
         attribution.append(totals[arrays["frames"], :-1].sum(axis=-1))
-    return summarize(np.concatenate(changes), np.concatenate(attribution))
+        episodes.append(subject.trajectories.episode_numbers(trajectory)[arrays["frames"]])
+    changed, attributed, numbers = (np.concatenate(part) for part in (changes, attribution, episodes))
+    return summarize(changed, attributed, numbers, subject.options.seed)
 
 
-def summarize(changes: np.ndarray, attribution: np.ndarray) -> AblationSummary:
+def summarize(changes: np.ndarray, attribution: np.ndarray, episodes: np.ndarray, seed: int = 0) -> AblationSummary:
     """Return the mean, the mean absolute value, and the correlation of changes (n, K) by ablation with attribution (n,
-    K).
+    K), and how often both are largest for the same feature.
 
     The correlation is that of the negative change, which is 1 if the loss is proportional to the attribution. It is 0
-    if either is constant.
+    if either is constant. `episodes` (n,) is a number of each frame's episode.
     """
     changes, attribution = changes.astype(np.float64), attribution.astype(np.float64)
     lost, due = (values - values.mean(axis=0) for values in (-changes, attribution))
     norms = np.linalg.norm(lost, axis=0) * np.linalg.norm(due, axis=0)
     correlation = np.divide((lost * due).sum(axis=0), norms, out=np.zeros(len(norms)), where=norms > 0)
-    return AblationSummary(changes.mean(axis=0).tolist(), np.abs(changes).mean(axis=0).tolist(), correlation.tolist())
+    return AblationSummary(
+        changes.mean(axis=0).tolist(),
+        np.abs(changes).mean(axis=0).tolist(),
+        correlation.tolist(),
+        _largest_agree(np.abs(changes), np.abs(attribution), episodes, seed),
+    )
+
+
+def _largest_agree(changes: np.ndarray, attribution: np.ndarray, episodes: np.ndarray, seed: int) -> Share | None:
+    """Return how often the largest of K magnitudes (n, K) are those of the same feature."""
+    known = changes.any(axis=1) & attribution.any(axis=1)
+    if changes.shape[1] < 2 or not known.any():
+        return None
+    agree = changes[known].argmax(axis=1) == attribution[known].argmax(axis=1)
+    _, index = np.unique(episodes[known], return_inverse=True)
+    right, steps = np.bincount(index, agree), np.bincount(index)
+    low, high = resampled_interval(
+        len(steps), lambda weights: (weights @ right) / (weights @ steps), np.random.default_rng(seed)
+    )
+    single = len(steps) == 1
+    return Share(float(agree.mean()), None if single else low, None if single else high)
 
 
 def _pieces(layer: PageLayer, frames: int, sample: Subject, batch: int) -> Iterable[Piece]:
@@ -251,6 +320,8 @@ def _pieces(layer: PageLayer, frames: int, sample: Subject, batch: int) -> Itera
     components = np.eye(layer.shape[-1], dtype=np.float32)[: min(MEASURED_FEATURES, layer.channels)]
     scores = scores_to_compute(sample)
     calls = parallel_calls(sample.agent)
-    ablate = partial(ablation_changes, sample.agent, seen, layer.full_name, components, scores, state, calls)
+    to_zero = sample.options_of(AblationOptions).to == "zero" or sample.options_of(PathOptions).baseline == "zero-layer"
+    baseline = "zero-layer" if to_zero else DEFAULT_BASELINE
+    ablate = partial(ablation_changes, sample.agent, seen, layer.full_name, components, scores, state, calls, baseline)
     passes = (layer.channels + 1) / (len(components) + 1)
     yield Piece(ablate, frames / len(seen) * passes)  # already compiled by the pieces of attribution

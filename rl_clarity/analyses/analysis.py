@@ -11,7 +11,18 @@ from typing import Any, ClassVar, Generic, Never, TypedDict, TypeVar, Unpack, ge
 import numpy as np
 import PIL.Image
 
-from rl_clarity.agents.capabilities import frame_region, initial_state
+from rl_clarity.agents.actions import (
+    Categorical,
+    Factor,
+    Gaussian,
+    describe_factors,
+    factor_columns,
+    factor_names,
+    is_single_choice,
+    output_labels,
+)
+from rl_clarity.agents.capabilities import action_factors, frame_region, is_vector
+from rl_clarity.agents.held_inputs import is_recurrent
 from rl_clarity.agents.protocol import Agent, FrameRegion, State
 from rl_clarity.base.errors import OptionError, SectionError
 from rl_clarity.base.keys import JsonObject, to_plain
@@ -19,8 +30,8 @@ from rl_clarity.base.parsing import check_minimum, find_part
 from rl_clarity.base.registry import option_sources
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.pages.files import PageFiles
-from rl_clarity.pages.images import newest_frames
-from rl_clarity.pages.manifest import ActionGroup, ActionInfo, AgentInfo, ObservationInfo
+from rl_clarity.pages.images import newest_frames, vector_images
+from rl_clarity.pages.manifest import ActionFactor, ActionGroup, ActionInfo, AgentInfo, ObservationInfo
 from rl_clarity.pages.schema import alternatives, read
 from rl_clarity.pages.sections import Note, SectionData, check_section_class
 from rl_clarity.recordings.recording import Recording
@@ -99,6 +110,10 @@ class Subject:
     """For an analysis of all agents of a page together, the subject of each. The other fields are those of the last
     subject."""
 
+    acting: Callable[[np.ndarray], Iterable[tuple[np.ndarray, Agent]]] | None = None
+    """Where the agent was updated during the only trajectory (`explain`), returns the agents that acted at some steps
+    (n,), each with its positions among these. `agents` calls it."""
+
     @property
     def output_kind(self) -> str:
         """The main output of the agent: "value", or "greedy" for an agent without a value."""
@@ -114,21 +129,33 @@ class Subject:
         full = self.trajectories.observations_full
         if full is not None:
             return np.asarray(full[trajectory, steps])
-        return newest_frames(np.asarray(self.trajectories.observations[trajectory, steps]), self.stack)
+        return self._shown(self.trajectories.observations[trajectory, steps])
 
     def observation_frames(self) -> np.ndarray:
         """Return frames (M, H, W, 1 | 3) uint8 of the extra observations, with the same positions as in the
         observations.
         """
         full = self.observations.observations_full
-        if full is None or not self.info.observation.aligned:
-            return newest_frames(self.observations.observations, self.stack)
+        if full is None or not (self.info.observation.aligned or is_vector(self.agent)):
+            return self._shown(self.observations.observations)
         return full
 
+    def _shown(self, observations: np.ndarray) -> np.ndarray:
+        """Return images (n, H, W, 1 | 3) uint8 of observations. Those of vectors have a pixel for each input."""
+        if is_vector(self.agent):
+            return vector_images(np.asarray(observations), np.asarray(self.trajectories.observations))
+        return newest_frames(np.asarray(observations), self.stack)
+
     def states(self, trajectory: int, steps: slice | np.ndarray) -> State:
-        """Return a recurrent agent's states before the given steps of a trajectory."""
+        """Return an agent's states before the given steps of a trajectory, held inputs included."""
         states = self.trajectories.states
         return None if states is None else tuple(np.asarray(part[trajectory, steps]) for part in states)
+
+    def agents(self, steps: np.ndarray) -> Iterable[tuple[np.ndarray, Agent]]:
+        """Return the agents that acted at some steps (n,) of a trajectory, each with its positions (m,) among these:
+        `agent` for all, unless a recorded agent was updated during its episode.
+        """
+        return [(np.arange(len(steps)), self.agent)] if self.acting is None else self.acting(steps)
 
     def options_of(self, kind: type[OptionsT]) -> OptionsT:
         """Return the options of an analysis, or of another part of the page, by their class."""
@@ -267,22 +294,43 @@ def describe_agent(
 ) -> AgentInfo:
     """Return the page's description of an agent. Raises OptionError for actions that do not fit it."""
     kind = "action_values" if trajectories.policy_logits is None else "policy"
-    combos = action_combos(agent, options.action_combos or trajectories.action_combos or metadata.get("action_combos"))
-    actions = describe_actions(combos)
+    factors = action_factors(agent)
+    single = is_single_choice(factors)
+    if single:
+        given = options.action_combos or trajectories.action_combos or metadata.get("action_combos")
+        actions = describe_actions(action_combos(agent, given))
+    elif options.action_combos or options.equivalent_actions:
+        raise OptionError(
+            "action_combos and equivalent_actions are for actions that are one choice, but an action of the agent is "
+            f"{describe_factors(factors)}: the factors of a network of your own have names"
+        )
+    else:
+        actions = describe_outputs(factors)
     return AgentInfo(
         network=str(metadata.get("network") or metadata.get("cnn") or type(agent).__name__),
         kind="policy" if kind == "policy" else "action_values",
         has_value=trajectories.values is not None,
-        recurrent=initial_state(agent, 1) is not None,
+        recurrent=is_recurrent(agent),
         num_actions=agent.num_actions,
         observation=_observation(agent, trajectories, metadata),
         actions=actions,
-        action_groups=describe_groups(actions, options.action_group_fns) if kind == "policy" else (),
+        action_groups=describe_groups(actions, options.action_group_fns) if kind == "policy" and single else (),
         equivalent_actions=equivalent_actions(
             agent,
             metadata.get("equivalent_actions") if options.equivalent_actions is None else options.equivalent_actions,
         ),
+        factors=None if single else action_info(factors),
     )
+
+
+def require_single_choice(agent: Agent, page: str) -> None:
+    """Raise OptionError for an agent whose actions are not one choice. `page` names the page that cannot show them."""
+    factors = action_factors(agent)
+    if not is_single_choice(factors):
+        raise OptionError(
+            f"{page} are about actions that are one choice, but an action of the agent is {describe_factors(factors)}: "
+            "rl_clarity.generate explains it"
+        )
 
 
 def action_combos(agent: Agent, combos: Sequence[Sequence[str]] | None) -> list[Combo]:
@@ -322,6 +370,26 @@ def describe_actions(combos: Sequence[Combo]) -> list[ActionInfo]:
     return [ActionInfo(action_label(combo), combo, color) for combo, color in zip(combos, colors, strict=True)]
 
 
+def describe_outputs(factors: Sequence[Factor]) -> list[ActionInfo]:
+    """Return the label and color of each output of the factors of an action."""
+    labels = output_labels(factors)
+    pairs = zip(labels, action_colors(len(labels)), strict=True)
+    return [ActionInfo(label, (label,), color) for label, color in pairs]
+
+
+def action_info(factors: Sequence[Factor]) -> list[ActionFactor]:
+    """Return the page's description of the factors of an action."""
+    infos = []
+    for factor, name, where in zip(factors, factor_names(factors), factor_columns(factors), strict=True):
+        start, count = where.start, where.stop - where.start
+        if isinstance(factor, Gaussian):
+            low, high = (bound if np.isfinite(bound) else None for bound in (factor.low, factor.high))
+            infos.append(ActionFactor("number", name, start, count, low, high, factor.std, factor.squashed))
+        else:
+            infos.append(ActionFactor("choice" if isinstance(factor, Categorical) else "switch", name, start, count))
+    return infos
+
+
 def action_groups(combos: Sequence[Sequence[str]], predicates: Sequence[Callable[..., bool]]) -> list[list[int]]:
     """Return for each predicate the actions whose buttons satisfy it."""
     return [[i for i, combo in enumerate(combos) if belongs(tuple(combo))] for belongs in predicates]
@@ -352,6 +420,9 @@ def _presses(button: str) -> Callable[[Sequence[str]], bool]:
 def _observation(agent: Agent, trajectories: Trajectories, metadata: JsonObject) -> ObservationInfo:
     height, width, channels = trajectories.observations.shape[2:]
     full = trajectories.observations_full
+    if is_vector(agent):
+        frame_height, frame_width = (channels, 1) if full is None else full.shape[2:4]
+        return ObservationInfo(height, width, channels, frame_height, frame_width, aligned=False)
     frame_height, frame_width = (height, width) if full is None else full.shape[2:4]
     stack = int(metadata.get("frame_stack") or 1)
     stack = stack if channels % stack == 0 else 1

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.capabilities import before_step, initial_state
-from rl_clarity.agents.protocol import Outputs, State
-from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.agents.protocol import Agent, Outputs, State
+from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions, require_single_choice
 from rl_clarity.analyses.saliency import (
     METHODS,
     SaliencyAnalysis,
@@ -144,6 +144,9 @@ class TrainingAnalysis(Analysis[ReferenceOptions, TrainingSection]):
     """
 
     kind = "training"
+
+    def check(self, agent: Agent, options: ReferenceOptions, page: SubjectOptions) -> None:
+        require_single_choice(agent, "pages of training")
 
     def tasks(self, subject: Subject, options: ReferenceOptions) -> Iterable[Task]:
         reference, game = _reference(subject)

@@ -12,8 +12,12 @@ from rl_clarity.analyses.feature_section import FeatureStatistics
 from rl_clarity.analyses.layers import PageLayer
 from rl_clarity.analyses.receptive_fields import IMAGES, ReceptiveField, receptive_field
 from rl_clarity.jobs.store import DIRECTORY
+from rl_clarity.jobs.tasks import slices
 from rl_clarity.pages.files import PageFiles
 from rl_clarity.visualization.feature_facts import FeatureFacts, Selection
+
+BATCH = 16
+"""Frames whose activations are computed at a time, whatever the memory: the last bits depend on it."""
 
 
 def observation_episodes(subject: Subject) -> np.ndarray:
@@ -81,3 +85,14 @@ def load_facts(files: PageFiles, layer: PageLayer) -> FeatureFacts:
         examples = {name: Selection(arrays[f"examples.{name}"], arrays[f"strengths.{name}"]) for name in names}
         values = {name: arrays[name] for name in arrays if "." not in name}
         return FeatureFacts(**values, examples=examples)
+
+
+def activations_along(subject: Subject, layer: PageLayer, features: LayerFeatures, trajectory: int) -> np.ndarray:
+    """Return the strongest activation of each feature at each step (T, K) of a trajectory."""
+    observations = subject.trajectories.observations[trajectory]
+    parts = []
+    for part in slices(len(observations), BATCH):
+        seen, state = np.asarray(observations[part]), subject.states(trajectory, part)
+        strengths = features.strengths(subject.agent.activations(seen, layer.full_name, state))
+        parts.append(strengths.max(axis=(1, 2)))
+    return np.concatenate(parts)

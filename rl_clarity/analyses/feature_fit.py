@@ -14,15 +14,23 @@ from rl_clarity.agents.capabilities import parallel_calls
 from rl_clarity.agents.protocol import State
 from rl_clarity.analyses.analysis import Subject
 from rl_clarity.analyses.attribution import attribute
-from rl_clarity.analyses.attribution.baselines import Baseline, ExpectedBaseline, draw, mean_activations, median
+from rl_clarity.analyses.attribution.baselines import (
+    Baseline,
+    ExpectedBaseline,
+    draw,
+    mean_activations,
+    median,
+    used_baseline,
+)
 from rl_clarity.analyses.attribution.integrated_gradients import Attribution
-from rl_clarity.analyses.given_components import given_components
-from rl_clarity.analyses.layers import PageLayer, PathOptions, ReductionOptions
+from rl_clarity.analyses.given_components import given_components, numbered
+from rl_clarity.analyses.layers import PageLayer, PathOptions, ReductionOptions, is_inputs
 from rl_clarity.base.errors import ClarityError
 from rl_clarity.base.progress import Report
 from rl_clarity.base.threads import prefetch
 from rl_clarity.jobs.tasks import slices
 from rl_clarity.reduction import ChannelReduction
+from rl_clarity.reduction.matching import MatchedFeature
 from rl_clarity.reduction.stability import stability
 from rl_clarity.visualization.dataset_examples import Examples
 
@@ -59,6 +67,8 @@ class LayerFeatures:
     """Similarity (K,) of each component to its counterparts in fits with other seeds; not stored."""
     errors: np.ndarray | None = None
     """Error (K,) at positions where each feature is the largest, on other observations if there are any; not stored."""
+    matches: list[MatchedFeature | None] | None = None
+    """Which features (K) of the page of `features.match` they are; not stored."""
 
     def baseline(self, name: str) -> Baseline:
         """Return the baseline of a name, as far as it depends on the observations that the reduction was fitted to."""
@@ -126,19 +136,17 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, threads: int, r
         ]
         sides += both
         report(part.stop / (fitted_on + len(held_out)))
-    on_others = None
-    if len(held_out):
-        held_out_parts = (held_out[part] for part in slices(len(held_out), batch))
-        on_others = np.concatenate(
-            [_attribution(subject, layer, held_out_part, baseline).values[0] for held_out_part in held_out_parts]
-        )
-    judged = on_fitted if on_others is None else on_others
+    on_others = np.empty((len(held_out), *layer.shape), np.float32)
+    for part in slices(len(held_out), batch):
+        on_others[part] = _attribution(subject, layer, held_out[part], baseline).values[0]
+    judged = on_others if len(held_out) else on_fitted
     sample = _some_positions(judged, COVERAGE_POSITIONS // len(judged), rng)
-    given = given_components(options, layer)
+    given = np.eye(layer.channels, dtype=np.float32) if is_inputs(layer) else given_components(options, layer)
     reduction = fit_reduction(rows, options, layer.channels, sample, seed, given)
+    reduction, matches = numbered(reduction, options, layer)
     error, errors = reduction.reconstruction_errors(on_fitted)
     held_out_error = None
-    if on_others is not None:
+    if len(held_out):
         held_out_error, errors = reduction.reconstruction_errors(on_others)
     return LayerFeatures(
         reduction,
@@ -151,6 +159,7 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, threads: int, r
         _side_weights(sides),
         _stability(reduction, len(given), rows, seed, options.reduction),
         errors,
+        matches,
     )
 
 
@@ -168,7 +177,7 @@ def fit_reduction(
         return ChannelReduction(np.concatenate([given, fitted.components])) if len(given) else fitted
 
     fewest, enough = max(1, len(given)), fit(most)
-    if options.count != "auto":
+    if options.count != "auto" or len(given) == most:
         return enough
     while fewest < most:
         middle = (fewest + most) // 2
@@ -188,6 +197,12 @@ def _stability(reduction: ChannelReduction, given: int, rows: np.ndarray, seed: 
     return np.concatenate([np.ones(given), stability(fitted, rows, seed, method)])
 
 
+def page_baseline(subject: Subject, layer: PageLayer, batch: int) -> Baseline:
+    """Return the baseline of a layer that the page's options name, as `fit_features` computes it."""
+    chosen, _ = divide_observations(subject.options_of(ReductionOptions), len(subject.observations.observations))
+    return _baseline(subject.options_of(PathOptions).baseline, _starts(subject, layer, chosen, batch))
+
+
 def _starts(subject: Subject, layer: PageLayer, chosen: np.ndarray, batch: int) -> np.ndarray | None:
     """Return the activations (n, h, w, c) where paths begin, if they depend on the chosen observations."""
     agent, path = subject.agent, subject.options_of(PathOptions)
@@ -195,7 +210,7 @@ def _starts(subject: Subject, layer: PageLayer, chosen: np.ndarray, batch: int) 
     def observed(indices: np.ndarray) -> tuple[np.ndarray, State]:
         return np.asarray(subject.observations.observations[indices]), states_of(subject, indices)
 
-    if path.baseline == "mean":
+    if used_baseline(agent, path.baseline) == "mean":
         batches = (observed(chosen[part]) for part in slices(len(chosen), batch))
         return mean_activations(agent, layer.full_name, batches)
     if path.baseline == "median":

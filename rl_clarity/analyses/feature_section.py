@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rl_clarity.analyses.receptive_fields import ReceptiveField
 from rl_clarity.pages.files import ChunkName, ExtraImageName, ImageName
 from rl_clarity.pages.sections import SectionData
+from rl_clarity.reduction.matching import MatchedFeature
 
 
 @dataclass(frozen=True)
@@ -60,13 +61,18 @@ class LayerFeaturesEntry:
     chunk: ChunkName | None = None
     """Chunk of the dataset examples."""
     names: Sequence[str | None] | None = None
-    """Names of features (K) from the option `feature_names`."""
+    """Names of features (K) from the option `features.names`, or from the page of `features.match`."""
+    ids: Sequence[str] | None = None
+    """Id of each feature (K), from the layer and the component's rounded direction: the same on all pages of the
+    agent."""
+    matched: Sequence[MatchedFeature | None] | None = None
+    """Which feature (K) of the page of `features.match` each one is; null for new ones. Absent without such a page."""
     reduction: ReductionErrors | None = None
     statistics: Sequence[FeatureStatistics] | None = None
     """Statistics of each feature (K)."""
     signs: Mapping[str, Sequence[tuple[float, float]]] | None = None
     """By output and feature (K), how often it raises and lowers the output: shares of the steps in which its net
-    attribution is above, or below, a fifth of its largest magnitude."""
+    attribution is above, or below, a fifth of the median of its magnitudes."""
     receptive_field: ReceptiveField | None = None
     """Receptive field of a position."""
     facts: CoveredAttribution | None = None

@@ -13,9 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents.capabilities import parallel_calls, require
+from rl_clarity.agents.capabilities import is_vector, parallel_calls, require
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
+from rl_clarity.analyses.chosen_baseline import STAGE as BASELINE_STAGE
+from rl_clarity.analyses.chosen_baseline import choice_inputs, with_chosen_baseline
 from rl_clarity.analyses.feature_facts import (
     describe_features,
     measure_receptive_field,
@@ -38,7 +40,7 @@ from rl_clarity.analyses.feature_section import (
     LayerFeaturesEntry,
     ReductionErrors,
 )
-from rl_clarity.analyses.given_components import check_components
+from rl_clarity.analyses.given_components import check_components, check_match, earlier_names
 from rl_clarity.analyses.layers import (
     MEMORY_HINT,
     PageLayer,
@@ -46,10 +48,13 @@ from rl_clarity.analyses.layers import (
     ReductionOptions,
     gradient_bytes,
     gradient_piece,
+    is_inputs,
     page_layers,
     sample_frames,
     task_size,
 )
+from rl_clarity.analyses.numeric_inputs import vector_names
+from rl_clarity.base.errors import OptionError
 from rl_clarity.base.parsing import check_minimum, check_option, hidden
 from rl_clarity.base.progress import Report, subrange
 from rl_clarity.base.threads import in_threads, prefetch, thread_count
@@ -68,6 +73,7 @@ from rl_clarity.pages.files import (
 from rl_clarity.pages.images import newest_frames, to_bytes
 from rl_clarity.pages.schema import read
 from rl_clarity.reduction import ChannelReduction
+from rl_clarity.reduction.matching import feature_ids
 from rl_clarity.reduction.nmf import FIT_ROWS, check_reduction
 from rl_clarity.reduction.stability import FITS, ROWS
 from rl_clarity.visualization.dataset_examples import Examples, dataset_grids, thumbnail
@@ -141,13 +147,16 @@ class FeaturesAnalysis(Analysis[FeatureOptions, FeaturesSection]):
     """The features of each layer."""
 
     kind = "features"
-    version = 2
+    version = 3
     needs_all = False
 
     def check(self, agent: Agent, options: FeatureOptions, page: SubjectOptions) -> None:
         check_reduction("features.reduction", options.reduction)
         check_feature_names(options, page_layers(agent, page))
         check_components(options, page_layers(agent, page))
+        check_match(options, page_layers(agent, page))
+        if options.optimized and is_vector(agent):
+            raise OptionError("features.optimized=True: features are visualized as images; the agent observes vectors")
         if options.optimized:
             require(agent, "gradient_of_direction", for_="features.optimized")
 
@@ -162,6 +171,7 @@ class FeaturesAnalysis(Analysis[FeatureOptions, FeaturesSection]):
                 partial(find_features, subject, layer),
                 [reduction_inputs(subject), subject.decisive(FeatureImageOptions), asdict(layer), shown],
                 size=task_size(layer, count),
+                after=(BASELINE_STAGE,),
                 pieces=partial(_pieces, layer, count),
                 output_bytes=THUMBNAIL_BYTES * layer.channels,
                 frame_bytes=gradient_bytes(subject.agent, layer.shape, 1),
@@ -184,7 +194,7 @@ def feature_layers(subject: Subject) -> list[PageLayer]:
 def reduction_inputs(subject: Subject) -> list[object]:
     """Return everything that decides the channel reduction, in addition to agent and samples."""
     shared = {name: getattr(subject.options, name) for name in ("seed", "batch_size")}
-    return [subject.decisive(ReductionOptions, PathOptions), shared]
+    return [subject.decisive(ReductionOptions, PathOptions), shared, *choice_inputs(subject)]
 
 
 def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> LayerFeaturesEntry:
@@ -192,6 +202,9 @@ def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> LayerFe
     layer = finished_layer(layer, results)
     options, examples, channels = subject.options_of(FeatureOptions), subject.options_of(ExampleOptions), layer.channels
     names = layer_feature_names(options, layer)
+    if is_inputs(layer):
+        inputs = vector_names(subject.agent, subject.metadata)
+        names = [name or own for name, own in zip(names, inputs, strict=True)]
     entry = LayerFeaturesEntry(
         [thumbnail_name(options, layer, channel) for channel in range(channels)],
         chunk=examples_name(examples, layer) if "examples" in subject.analyses else None,
@@ -200,7 +213,10 @@ def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> LayerFe
     facts = results.get(FeaturesAnalysis.task_name(layer.name))
     if facts is None:
         return entry
-    measured = {name: facts[name] for name in ("reduction", "statistics", "receptive_field")}
+    measured = {name: facts[name] for name in ("reduction", "statistics", "receptive_field", "ids", "matched")}
+    if facts["names"] is not None:
+        names = [name or earlier for name, earlier in zip(names, facts["names"], strict=True)]
+        measured["names"] = names if any(names) else None
     measured |= results.get(f"examples/{layer.name}") or {}
     covered = CoveredAttribution(facts["next_feature"], _coverage(subject, layer, results))
     images = {
@@ -257,6 +273,7 @@ def find_features(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
     results.
     """
     options, files, report = subject.options_of(FeatureOptions), subject.files, work.report
+    subject = with_chosen_baseline(subject, work.results)
     features = fit_features(
         subject, layer, min(work.frames, subject.options.batch_size), work.threads, subrange(report, 0, 0.6)
     )
@@ -292,6 +309,9 @@ def find_features(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
         "next_feature": features.next_feature,
         "statistics": describe_features(facts, features),
         "receptive_field": measure_receptive_field(subject, layer, work.frames),
+        "ids": feature_ids(layer.full_name, features.reduction.components),
+        "matched": features.matches,
+        "names": features.matches and earlier_names(options, layer, features.matches),
     }
     return TaskResult(described, [*names, _data_name(layer)])
 
@@ -421,6 +441,7 @@ def _held_bytes(layer: PageLayer, observations: int, fitted: int) -> float:
 
 def _pieces(layer: PageLayer, observations: int, sample: Subject, frames: int) -> Iterable[Piece]:
     """Parts of `find_features`: attribution, fit, activations and examples, images."""
+    sample = with_chosen_baseline(sample, {})
     options, agent, threads = sample.options_of(FeatureOptions), sample.agent, thread_count()
     seen, state = sample_frames(sample, frames)
     seed, densities = sample.options.seed, sample.options_of(ExampleOptions).densities

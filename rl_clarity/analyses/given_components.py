@@ -1,16 +1,20 @@
-"""Features that a file contains, such as what an object adds to a layer; the others are fitted beside them."""
+"""Features of a file or a page: given ones, beside which the others are fitted, and those that keep their numbers."""
 
 from __future__ import annotations
 
 import io
 import zipfile
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from rl_clarity.analyses.layers import PageLayer, ReductionOptions
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.registry import read_input
+from rl_clarity.pages.results import Results, open_results
+from rl_clarity.reduction import ChannelReduction
+from rl_clarity.reduction.matching import MatchedFeature, match_components, matched_order
 
 EXAMPLE = "numpy.savez(path, **{'2b': components}) writes it"
 
@@ -30,6 +34,55 @@ def given_components(options: ReductionOptions, layer: PageLayer) -> np.ndarray:
     return components
 
 
+def numbered(
+    reduction: ChannelReduction, options: ReductionOptions, layer: PageLayer
+) -> tuple[ChannelReduction, list[MatchedFeature | None] | None]:
+    """Return a fitted reduction whose components have the numbers that they have on the page of `features.match`, and
+    which these are; None without such a page, or if it does not have the layer.
+    """
+    earlier = _earlier(options, layer)
+    if earlier is None:
+        return reduction, None
+    components = reduction.components
+    order = matched_order(match_components(components, earlier))
+    return ChannelReduction(components[order]), match_components(components[order], earlier)
+
+
+def earlier_names(
+    options: ReductionOptions, layer: PageLayer, matches: Sequence[MatchedFeature | None]
+) -> list[str | None]:
+    """Return the names that matched features have on the page of `features.match`."""
+    assert options.match is not None
+    names = open_results(options.match).feature_names(layer.name)
+    return [None if match is None else names.get(match.number) for match in matches]
+
+
+def _earlier(options: ReductionOptions, layer: PageLayer) -> np.ndarray | None:
+    if options.match is None:
+        return None
+    results: Results = open_results(options.match)
+    if layer.name not in results.layers or not results.features_meta(layer.name):
+        return None
+    return results.reduction(layer.name).components
+
+
+def check_match(options: ReductionOptions, layers: Sequence[PageLayer]) -> None:
+    """Raise OptionError for a page of `features.match` without features of any layer of the page, or of other sizes."""
+    known = [layer for layer in layers if not layer.is_input]
+    found = {layer.name: _earlier(options, layer) for layer in known}
+    if options.match is not None and all(components is None for components in found.values()):
+        raise OptionError(
+            f"features.match={options.match!r} has no features of the layers {', '.join(found) or 'none'} of the page"
+        )
+    for layer in known:
+        components = found[layer.name]
+        if components is not None and components.shape[1] != layer.shape[-1]:
+            raise OptionError(
+                f"features.match={options.match!r} is a page of another network: its layer {layer.name} has "
+                f"{components.shape[1]} channels, and here {layer.shape[-1]}"
+            )
+
+
 def check_components(options: ReductionOptions, layers: Sequence[PageLayer]) -> None:
     """Raise OptionError for a file without components of any layer of the page, or whose components do not fit."""
     arrays, known = _arrays(options), [layer for layer in layers if not layer.is_input]
@@ -47,6 +100,10 @@ def check_components(options: ReductionOptions, layers: Sequence[PageLayer]) -> 
 def _arrays(options: ReductionOptions) -> dict[str, np.ndarray]:
     if options.components is None:
         return {}
+    if Path(options.components).is_dir():
+        results = open_results(options.components)
+        layers = [layer for layer in results.layers if results.features_meta(layer)]
+        return {layer: results.reduction(layer).components for layer in layers}
     contents = io.BytesIO(read_input("features.components", options.components))
     try:
         with np.load(contents, allow_pickle=False) as arrays:

@@ -12,12 +12,12 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from rl_clarity.agents.capabilities import parallel_calls
+from rl_clarity.agents.capabilities import is_vector, parallel_calls
 from rl_clarity.agents.protocol import Agent, Score
-from rl_clarity.agents.sites import Layer, feature_maps, short_names
+from rl_clarity.agents.sites import INPUT, Layer, feature_maps, short_names
 from rl_clarity.analyses.analysis import Subject, SubjectOptions
 from rl_clarity.analyses.attribution import attribute
-from rl_clarity.analyses.attribution.baselines import DEFAULT_BASELINE, check_baseline
+from rl_clarity.analyses.attribution.baselines import AUTO, BASELINES
 from rl_clarity.analyses.attribution.layers import choose_layers
 from rl_clarity.analyses.attribution.quadrature import DEFAULT_RULE, DEFAULT_STEPS, RULES
 from rl_clarity.base.errors import OptionError
@@ -29,6 +29,8 @@ from rl_clarity.pages.files import slugs
 from rl_clarity.reduction.methods import REDUCTIONS
 from rl_clarity.visualization.colors import channel_hues, input_hues
 
+MOST_INPUTS = 32
+"""Largest number of inputs of a vector each of which is a feature; those of longer vectors are reduced to features."""
 MOST_FEATURES = 16
 """With `features.count="auto"`."""
 MEMORY_HINT = "leave the layer out (layers.discard_first_n), explain fewer outputs, or use a machine with more memory"
@@ -65,7 +67,10 @@ class ReductionOptions:
     (`units`), or by a reduction of an installed package that has no negative components."""
     components: str | None = None
     """File (.npz) of features that come before those that are fitted: arrays (K, channels) without negative numbers, by
-    the name of the layer. They count in `count`."""
+    the name of the layer; or the directory of a page of the same agent, for its features. They count in `count`."""
+    match: str | None = None
+    """Directory of a page whose features keep their numbers, colors and names: fitted ones with a cosine similarity of
+    at least 0.8 are the same. An alternative to `components`."""
     count: int | Literal["auto"] = 8
     """Features that a layer is reduced to; `auto` for the fewest, up to 16, that cover `coverage`."""
     coverage: float = 0.9
@@ -78,12 +83,14 @@ class ReductionOptions:
     """Extra observations whose attribution the reduction is fitted to; all of them if None."""
 
     registries: ClassVar[OptionRegistries] = {"reduction": REDUCTIONS}
-    input_files: ClassVar[tuple[str, ...]] = ("components",)
+    input_files: ClassVar[tuple[str, ...]] = ("components", "match")
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "fit_steps", "fit_observations")
         if self.count != "auto":
             check_minimum(self, 1, "count")
+        both = self.match is not None and self.components is not None
+        check_option(self, "match", not both, "is an alternative to features.components: give one of them")
         check_option(self, "coverage", 0 < self.coverage <= 1, "must be above 0 and at most 1")
         check_option(self, "held_out", 0 <= self.held_out < 1, "must be from 0 to below 1")
 
@@ -94,11 +101,13 @@ class PathOptions:
 
     quadrature: str = DEFAULT_RULE
     """Quadrature rule of integrated gradients: `graded-midpoint`, `gauss-legendre`, `midpoint` or `riemann`."""
-    baseline: str = DEFAULT_BASELINE
+    baseline: str = AUTO
     """What attribution is measured against: activations of 0 (`zero-layer`), those at an image of zeros
-    (`zero-input`) or at the blurred observation (`blur`), their mean over the observations that the reduction is fitted
-    to (`mean`), those at the median of these observations (`median`), or those at some of them, one for each point of
-    the path (`expected`)."""
+    (`zero-input`) or at the blurred observation (`blur`, or `narrow-blur` for a third of its width), their mean over
+    the observations that the reduction is fitted to (`mean`), those at the median of these observations (`median`), or
+    those at some of them, one for each point of the path (`expected`). `auto` chooses the one of `blur`, `narrow-blur`,
+    `zero-input` and `mean` that predicts the measured effects of objects best, and `blur` where these are not known or
+    do not differ clearly."""
     linear_prefix: bool = True
     """Compute the linear operations that follow a layer once, instead of at every point of the path. This is faster,
     and changes attribution by rounding and by the small constant in L2 pooling."""
@@ -106,7 +115,8 @@ class PathOptions:
     registries: ClassVar[OptionRegistries] = {"quadrature": RULES}
 
     def __post_init__(self) -> None:
-        check_baseline("baseline", self.baseline)
+        known = (AUTO, *BASELINES)
+        check_option(self, "baseline", self.baseline in known, f"must be one of {', '.join(known)}")
 
 
 @dataclass(frozen=True)
@@ -123,6 +133,8 @@ class PageLayer:
     label: str | None = None
     """Label of the layer that the page shows instead of its name, for a residual block and for a layer whose name is a
     number."""
+    bypassed: bool = False
+    """Whether paths from the observation to the outputs avoid the layer."""
 
     @property
     def hues(self) -> np.ndarray:
@@ -142,20 +154,33 @@ def page_layers(agent: Agent, page: SubjectOptions) -> tuple[PageLayer, ...]:
         discard_first_n=options.discard_first_n,
     )
     names = [layer.name for layer in chosen]
-    if options.input:
+    if options.input or is_vector(agent):
         if options.input_name in names:
             raise OptionError(f"layers.input_name={options.input_name!r} is also the name of a layer: choose another")
         names = [options.input_name, *names]
     page_slugs = dict(zip(names, slugs(names), strict=True))
     layers = []
-    if options.input:
+    if is_vector(agent):
+        name, shape = options.input_name, agent.observation_shape
+        channels = shape[-1] if shape[-1] <= MOST_INPUTS else min(MOST_FEATURES if most == "auto" else most, shape[-1])
+        layers.append(PageLayer(name, page_slugs[name], INPUT, shape, channels))
+    elif options.input:
         name, shape = options.input_name, agent.observation_shape
         layers.append(PageLayer(name, page_slugs[name], name, shape, shape[-1], is_input=True))
     for layer, label in zip(chosen, _labels(chosen), strict=True):
         channels = min(MOST_FEATURES if most == "auto" else most, layer.shape[-1])
         slug = page_slugs[layer.name]
-        layers.append(PageLayer(layer.name, slug, layer.site.name, layer.shape, channels, label=label))
+        layers.append(
+            PageLayer(
+                layer.name, slug, layer.site.name, layer.shape, channels, label=label, bypassed=layer.site.bypassed
+            )
+        )
     return tuple(layers)
+
+
+def is_inputs(layer: PageLayer) -> bool:
+    """Return whether a layer is a vector of observations each of whose inputs is a feature."""
+    return layer.shape[:2] == (1, 1) and layer.full_name == INPUT and layer.channels == layer.shape[-1]
 
 
 def _labels(layers: Sequence[Layer]) -> list[str | None]:

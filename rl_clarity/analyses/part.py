@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.base.keys import JsonObject
 from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
 from rl_clarity.pages.sections import Section, SectionData
 
@@ -46,13 +47,13 @@ class Part:
         return replace(task, name=_name_in(self.folder, task.name), run=run, after=after)
 
 
-class OwnResults(Mapping[str, Mapping[str, Any]]):
+class OwnResults(Mapping[str, JsonObject]):
     """The facts of an agent's tasks, by the names that its analyses gave them."""
 
     def __init__(self, results: Results, folder: str) -> None:
         self._results, self._folder = results, folder
 
-    def __getitem__(self, name: str) -> Mapping[str, Any]:
+    def __getitem__(self, name: str) -> JsonObject:
         return self._results[_name_in(self._folder, name)]
 
     def __iter__(self) -> Iterator[str]:

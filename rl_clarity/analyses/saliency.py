@@ -10,13 +10,14 @@ from typing import ClassVar
 import numpy as np
 import PIL.Image
 
+from rl_clarity.agents.capabilities import is_vector
 from rl_clarity.agents.protocol import Agent, FrameRegion, State
-from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
 from rl_clarity.analyses.attribution.integrated_gradients import Attribution
 from rl_clarity.analyses.attribution.perturbation import BATCH_BYTES, PerturbationGrid
 from rl_clarity.analyses.attribution.saliency import POLICY, SaliencyMethod, SaliencyOutput
 from rl_clarity.analyses.layers import MEMORY_HINT, gradient_bytes, sample_frames
-from rl_clarity.base.errors import ClarityError
+from rl_clarity.base.errors import ClarityError, OptionError
 from rl_clarity.base.parsing import check_option
 from rl_clarity.base.progress import Report
 from rl_clarity.base.registry import OptionRegistries, Registry
@@ -126,6 +127,9 @@ class SaliencySection(SectionData):
     methods: Sequence[MethodEntry]
     agreement: str | None = None
     """On pages of recordings, the differences between the recorded outputs and those of the explained agents."""
+    differences: Sequence[ChunkName | None] = ()
+    """Chunks by trajectory with these differences at each explained step, `differences` (m,) float32 at `steps` (m,)
+    int32, as shares of the range of an output; null where no outputs were recorded."""
 
 
 class SaliencyAnalysis(Analysis[SaliencyOptions, SaliencySection]):
@@ -134,6 +138,13 @@ class SaliencyAnalysis(Analysis[SaliencyOptions, SaliencySection]):
     kind = "saliency"
     needs_all = False
     single_episode = True
+
+    def check(self, agent: Agent, options: SaliencyOptions, page: SubjectOptions) -> None:
+        if options.methods and is_vector(agent):
+            raise OptionError(
+                f"saliency.methods={options.methods!r}: maps are of images, and the agent observes vectors. The layer "
+                "input has the attribution of each input"
+            )
 
     def tasks(self, subject: Subject, options: SaliencyOptions) -> Iterable[Task]:
         played, outputs = subject.trajectories, saliency_outputs(subject)
@@ -276,13 +287,21 @@ def write_maps(subject: Subject, method: str, trajectory: int, segment: int, wor
     options = subject.options_of(SaliencyOptions)
     frames = np.array(frames_with_map(part, options.every), int)
     outputs = list(saliency_outputs(subject))
-    observations = np.asarray(subject.trajectories.observations[trajectory, frames])
-    state = subject.states(trajectory, frames)
-    values = compute_maps(subject.agent, method, observations, outputs, state, batch=work.frames, report=work.report)
+    values = np.zeros((len(outputs), len(frames), *_grid(subject.agent).shape), np.float32)
+    for rows, agent in subject.agents(frames):
+        observations = np.asarray(subject.trajectories.observations[trajectory, frames[rows]])
+        state = subject.states(trajectory, frames[rows])
+        report = partial(_report_part, work.report, rows, len(frames))
+        values[:, rows] = compute_maps(agent, method, observations, outputs, state, batch=work.frames, report=report)
     name = chunk_name(method, trajectory, segment)
     arrays = map_arrays(frames, dict(zip(outputs, values, strict=True)), signed=METHODS.get(method).signed)
     subject.files.write_chunk(name, arrays)
     return TaskResult({"peaks": map_peaks(dict(zip(outputs, values, strict=True)))}, [name])
+
+
+def _report_part(report: Report, rows: np.ndarray, count: int, share: float) -> None:
+    """Report the share of `count` observations that are explained, from the share of some that follow each other."""
+    report((rows[0] + share * len(rows)) / count)
 
 
 def map_peaks(maps: dict[str, np.ndarray]) -> dict[str, list[float]]:
@@ -363,7 +382,8 @@ def join_sections(
             )
         )
     every = min((data.every for own in episodes for data, _ in own), default=1)
-    return SaliencySection(every, joined, agreement) if joined else None
+    differences = [next((one for data, _ in own for one in data.differences), None) for own in episodes]
+    return SaliencySection(every, joined, agreement, differences) if joined else None
 
 
 def describe_method(

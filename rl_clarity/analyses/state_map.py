@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from rl_clarity.agents.held_inputs import split_held
 from rl_clarity.agents.protocol import Agent, Site, State
 from rl_clarity.agents.sites import feature_maps, find_site
 from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
@@ -134,8 +135,8 @@ class Source:
         positions.
         """
         if self.site is None:
-            assert state is not None
-            return np.concatenate([np.reshape(part, (len(part), -1)) for part in state], axis=1).astype(np.float32)
+            memory, _ = split_held(agent, state)
+            return np.concatenate([np.reshape(part, (len(part), -1)) for part in memory], axis=1).astype(np.float32)
         assert agent is not None
         values = agent.activations(observations, self.site.name, state)  # (B, *shape)
         return np.asarray(values.mean(axis=(1, 2)) if values.ndim == 4 else values.reshape(len(values), -1), np.float32)
@@ -150,7 +151,7 @@ def find_source(agent: Agent | None, layer: str | None, observations: np.ndarray
 
     Raises OptionError for an unknown layer.
     """
-    if layer is None and state is not None:
+    if layer is None and split_held(agent, state)[0]:
         return Source(STATE, "recurrent state")
     assert agent is not None
     site = _last_dense(agent, observations, state) if layer is None else find_site(agent.sites, layer)

@@ -11,6 +11,7 @@ import numpy as np
 
 from rl_clarity.agents.capabilities import parallel_calls
 from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.numeric_inputs import input_names, input_values
 from rl_clarity.base.keys import JsonObject
 from rl_clarity.base.parsing import check_minimum, check_option, hidden
 from rl_clarity.base.statistics import softmax
@@ -35,6 +36,9 @@ Name = TypeVar("Name", bound=str)
 GAMMA, LAMBDA = 0.999, 0.95
 SCRUB_STEPS = 512
 """Number of steps in an image of the filmstrip."""
+FIRST_STATE = "state."
+"""Prefix of the arrays of a series (1, ...) that are the parts of a recurrent state before the first step: with it, the
+observations determine all others."""
 FILM_COLUMNS = 8
 """Number of frames per row of the images for people."""
 
@@ -78,12 +82,13 @@ class Series:
 
     rewards: np.ndarray  # (T,)
     firsts: np.ndarray  # (T,) bool
-    actions: np.ndarray | None = None  # (T,), None for continuous actions
+    actions: np.ndarray | None = None  # (T,), None if an action is not one choice
     advantages: np.ndarray | None = None  # (T,), None without values and action values
-    probabilities: np.ndarray | None = None  # (T, A)
-    logits: np.ndarray | None = None  # (T, A): logits, or action values
+    probabilities: np.ndarray | None = None  # (T, A), None if an action is not one choice
+    logits: np.ndarray | None = None  # (T, A): logits, or action values, or the outputs of all factors of an action
     groups: np.ndarray | None = None  # (T, G): sums of logits
     values: np.ndarray | None = None  # (T,), None for action values and for an agent without a value
+    inputs: np.ndarray | None = None  # (T, K): numbers that the agent observes, None for images alone
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,9 @@ class EpisodeSummary:
     return_: float
     """Undiscounted return."""
     end: Literal["done", "time limit", "ended", "cut"]
-    """Cause of the end: `ended` if it is unknown, `cut` if the recording stops before the end."""
+    """How it ended: `ended` if that is unknown, `cut` if the recording stops before the end."""
+    cause: str | None = None
+    """What ended it, if the environment reports it: `saw`, `level completed`, `life lost`."""
 
 
 @dataclass(frozen=True)
@@ -163,6 +170,9 @@ class TrajectoriesSection(SectionData):
     trajectories: Sequence[TrajectoryEntry]
     bookmarks: Bookmarks | None = None
     """None if there are no advantages: for an agent without a value, and on pages of recordings."""
+    inputs: Sequence[str] | None = None
+    """Names of the numbers that the agent observes, in the order of the array `inputs` of a series: a vector of
+    observations, or what a dictionary has beside the image. None for images alone."""
 
 
 class TrajectoriesAnalysis(Analysis[TrajectoryPageOptions, TrajectoriesSection]):
@@ -201,7 +211,12 @@ class TrajectoriesAnalysis(Analysis[TrajectoryPageOptions, TrajectoriesSection])
         ]
         frame_size = (observation.frame_height, observation.frame_width)
         yield TrajectoriesSection(
-            SEGMENT, scrub_images(frame_size, options.scrub_range), SHEETS, entries, _bookmarks(subject)
+            SEGMENT,
+            scrub_images(frame_size, options.scrub_range),
+            SHEETS,
+            entries,
+            _bookmarks(subject),
+            input_names(subject.agent, subject.metadata) or None,
         )
 
 
@@ -245,7 +260,15 @@ def write_trajectory(
     entry = trajectory_entry(options, trajectory, steps)
     groups = [group.actions for group in subject.info.action_groups]
     series = compute_series(subject.trajectories, trajectory, advantages[trajectory], groups)
-    files.write_chunk(entry.series, series_arrays(series))
+    series = replace(series, inputs=input_values(subject.agent, subject.trajectories, trajectory))
+    numbers = {} if series.actions is not None else factor_series(subject.trajectories.actions[trajectory])
+    state = subject.states(trajectory, slice(1)) or ()
+    files.write_chunk(
+        entry.series,
+        series_arrays(series)
+        | {f"info.{name}": values for name, values in numbers.items()}
+        | {f"{FIRST_STATE}{i}": np.asarray(part, np.float32) for i, part in enumerate(state)},
+    )
     for segment, part in enumerate(segments(steps)):
         chosen = slice(part.start, part.stop)
         stacks = None
@@ -268,7 +291,7 @@ def compute_series(
     logits = probabilities = sums = None
     if played.policy_logits is not None:
         logits = np.asarray(played.policy_logits[trajectory], np.float32)  # (T, A)
-        probabilities = softmax(logits)
+        probabilities = softmax(logits) if actions.ndim == 1 else None
     elif played.q_values is not None:
         logits = np.asarray(played.q_values[trajectory], np.float32)
         probabilities = np.eye(logits.shape[-1], dtype=np.float32)[logits.argmax(-1)]
@@ -290,6 +313,7 @@ def compute_series(
 SERIES_TYPES = {
     **{"actions": np.int32, "rewards": np.float32, "firsts": np.uint8, "advantages": np.float32},
     **{"probabilities": np.float32, "logits": np.float32, "groups": np.float32, "values": np.float32},
+    "inputs": np.float32,
 }
 """Arrays of a series, in the order and with the types of the chunk."""
 
@@ -298,6 +322,12 @@ def series_arrays(series: Series) -> dict[str, np.ndarray | bytes]:
     """Return the numbers along a trajectory in the form of the chunk."""
     arrays = {name: getattr(series, name) for name in SERIES_TYPES}
     return {name: array.astype(SERIES_TYPES[name]) for name, array in arrays.items() if array is not None}
+
+
+def factor_series(actions: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the number (T,) float32 of each factor of actions (T, ...): `action.0`, `action.1`, ..."""
+    columns = np.asarray(actions, np.float32).reshape(len(actions), -1).T
+    return {f"action.{i}": np.ascontiguousarray(column) for i, column in enumerate(columns)}
 
 
 def frame_arrays(
@@ -352,12 +382,14 @@ def episode_entries(played: Trajectories, trajectory: int) -> list[EpisodeSummar
     """
     firsts = np.asarray(played.firsts[trajectory], bool)
     starts = np.unique([0, *np.flatnonzero(firsts)])
+    causes = {step: cause for i, step, cause in played.causes or () if i == trajectory}
     return [
         EpisodeSummary(
             frame=int(start),
             steps=int(stop - start),
             return_=float(np.sum(played.rewards[trajectory, start:stop], dtype=np.float64)),
             end=_end(played, trajectory, int(stop) - 1),
+            cause=causes.get(int(stop) - 1),
         )
         for start, stop in zip(starts, [*starts[1:], len(firsts)], strict=True)
     ]

@@ -35,6 +35,10 @@ class CheckpointError(ClarityError):
     """Raised for a checkpoint that cannot be read or does not fit its network."""
 
 
+class OtherNetworkError(CheckpointError):
+    """Raised for a file whose tensors are not those of the network that would be built."""
+
+
 class EnvironmentSetupError(ClarityError):
     """Raised for an environment that cannot be made: unknown name, missing package, unsupported spaces."""
 

@@ -179,9 +179,11 @@ def option_sources(options: object) -> dict[str, str]:
 
 
 def read_input(option: str, path: str) -> bytes:
-    """Return the contents of the file that an option names. Raises OptionError if it cannot be read."""
+    """Return the contents of the file that an option names, or of the page in a directory that it names. Raises
+    OptionError if it cannot be read.
+    """
     try:
-        return Path(path).read_bytes()
+        return (Path(path, "interface.html") if Path(path).is_dir() else Path(path)).read_bytes()
     except OSError as error:
         raise OptionError(f"{option}={path!r} cannot be read: {error.strerror}") from None
 

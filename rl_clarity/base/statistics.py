@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
 
@@ -88,18 +89,33 @@ def bootstrap_interval(values: np.ndarray, rng: np.random.Generator) -> Interval
 
 
 def resampled_interval(
-    count: int, statistic: Callable[[np.ndarray], np.ndarray], rng: np.random.Generator
+    count: int, statistic: Callable[[np.ndarray], np.ndarray], rng: np.random.Generator, level: float = LEVEL
 ) -> tuple[float, float]:
     """Return the percentile bootstrap interval of a statistic of clusters of values, which are resampled as wholes.
 
     `statistic` computes it (R,) from how often each of the `count` clusters is in each resample (R, count); NaN is left
-    out. A single cluster says nothing about the spread: the interval is (NaN, NaN).
+    out. The interval contains the true number with a probability of 1 - level. A single cluster says nothing about the
+    spread: the interval is (NaN, NaN).
     """
     if count == 1:
         return np.nan, np.nan
     weights = rng.multinomial(count, np.full(count, 1 / count), size=RESAMPLES)
-    low, high = np.nanquantile(statistic(weights), [LEVEL / 2, 1 - LEVEL / 2])
+    low, high = np.nanquantile(statistic(weights), [level / 2, 1 - level / 2])
     return float(low), float(high)
+
+
+def share_interval(count: int, total: int, level: float = LEVEL) -> tuple[float, float]:
+    """Return the interval of a share, `count` of `total` independent trials (Wilson, 1927).
+
+    Without trials it is (0, 1).
+    """
+    if not total:
+        return 0.0, 1.0
+    z = NormalDist().inv_cdf(1 - level / 2)
+    share, weight = count / total, z**2 / total
+    center = (share + weight / 2) / (1 + weight)
+    width = z * float(np.sqrt(share * (1 - share) / total + weight / (4 * total))) / (1 + weight)
+    return 0.0 if count == 0 else center - width, 1.0 if count == total else center + width
 
 
 def compare(before: np.ndarray, after: np.ndarray, seed: int = 0) -> Comparison:

@@ -21,10 +21,11 @@ from rl_clarity.cli.agents import Convert, Edit, Evaluate, Inspect, Train
 from rl_clarity.cli.command import Command
 from rl_clarity.cli.flags import ADVANCED, as_flags
 from rl_clarity.cli.option_types import TYPES
-from rl_clarity.cli.pages import Ablate, Check, Compare, Demo, Memory, Run
-from rl_clarity.cli.recordings import Explain, Publish, Record, Serve, Simulate, States
+from rl_clarity.cli.pages import Ablate, Check, Compare, Debug, Demo, Memory, Run
+from rl_clarity.cli.recordings import Explain, Publish, Record, Simulate, States
+from rl_clarity.cli.serving import Open, Serve
 from rl_clarity.cli.written_pages import Export, Gallery, Verify
-from rl_clarity.pages.options import ORIGINAL, InterfaceOptions, ObservationsOptions
+from rl_clarity.pages.options import ORIGINAL, InterfaceOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.pages.original_options import PARTS, renamed, translate
 
 PROGRAM = "rl-clarity"
@@ -47,7 +48,7 @@ COMMANDS: dict[str, type[Command]] = {
     kind.__name__.lower(): kind
     for kind in (
         *(Run, Compare, Train, Demo, Inspect, Record, Explain, Simulate, Evaluate, States, Memory, Ablate, Check),
-        *(Export, Verify, Gallery, Serve, Publish, Convert, Edit),
+        *(Debug, Export, Verify, Gallery, Serve, Open, Publish, Convert, Edit),
     )
 }
 
@@ -73,8 +74,11 @@ def _command_class(name: str, *, short: bool = False, original: bool = False) ->
     default = None
     if original:
         options = translate(ORIGINAL, InterfaceOptions)
-        more = parse(ObservationsOptions, options.pop("observations"))
-        default = Run(checkpoint="", output_dir="", observations=more, options=parse(InterfaceOptions, options))
+        samples: dict[str, Any] = {
+            "trajectories": parse(TrajectoriesOptions, options.pop("trajectories")),
+            "observations": parse(ObservationsOptions, options.pop("observations")),
+        }
+        default = Run(checkpoint="", output_dir="", options=parse(InterfaceOptions, options), **samples)
     return as_flags(COMMANDS[name], default, short=short)
 
 

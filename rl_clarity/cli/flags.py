@@ -32,8 +32,9 @@ ADVANCED = {
     *("observations.obs_every", "observations.bfloat16", "view.attribution_weight", "view.single_channels"),
     *("layers.op_is_one_of", "layers.bottleneck_only", "layers.input_name"),
     *("attribution.quadrature", "attribution.linear_prefix", "attribution.max_paths", "attribution.images"),
+    *("attribution.refinement",),
     *("features.coverage", "features.held_out", "features.fit_steps", "features.fit_observations", "features.images"),
-    *("features.thumbnail_patches", "features.thumbnail_width"),
+    *("features.match", "features.thumbnail_patches", "features.thumbnail_width", "ablation.to"),
     *("examples.densities", "examples.density", "examples.widths", "examples.width"),
     *(
         "objects.last_steps",
@@ -78,6 +79,10 @@ def as_flags(
             value = value if value is dataclasses.MISSING else flags()
         elif one.name in NAMES:
             hint = Annotated[hint, tyro.conf.arg(name=NAMES[one.name])]
+        is_list = value is dataclasses.MISSING and get_origin(part) is tuple
+        if is_list or (isinstance(value, str | tuple | Mapping) and not value):
+            # Without this, help says "(default: )".
+            hint = Annotated[hint, tyro.conf.arg(help_behavior_hint="")]
         field = dataclasses.field() if value is dataclasses.MISSING else _field(value, one.metadata)
         made.append((one.name, hint, field))
 

@@ -9,15 +9,17 @@ from typing import Annotated, Any, Literal
 import tyro
 
 import rl_clarity
-from rl_clarity.base.errors import OptionError
+from rl_clarity.base.errors import FAILED, OptionError
 from rl_clarity.base.parsing import typed, visible_fields
 from rl_clarity.cli.command import CheckpointCommand, Command, Result, page_result
 from rl_clarity.cli.option_types import DirectoryPath, Metadata, Switch
 from rl_clarity.pages.memory_options import MemoryOptions
 from rl_clarity.pages.options import (
     CHECKED_TRAJECTORIES,
+    DEBUGGED_TRAJECTORIES,
     CheckOptions,
     CompareOptions,
+    DebugOptions,
     InterfaceOptions,
     LoadOptions,
     ObservationsOptions,
@@ -160,6 +162,8 @@ class Ablate(CheckpointCommand):
     """Name of the layer; all layers of the page by default."""
     episodes: int = 400
     """Episodes of each agent."""
+    page: str | None = None
+    """Directory of a page of the agent, whose features, numbers and names are used. By default features are fitted."""
     trajectories: TrajectoriesOptions = field(default_factory=TrajectoriesOptions)
     observations: ObservationsOptions = field(default_factory=ObservationsOptions)
     options: Annotated[InterfaceOptions, tyro.conf.arg(name="")] = field(default_factory=InterfaceOptions)
@@ -172,6 +176,7 @@ class Ablate(CheckpointCommand):
             self.output_dir,
             layer=self.layer,
             episodes=self.episodes,
+            page=self.page,
             load={"metadata": self.overrides(), "check": self.check},
             trajectories=self.trajectories,
             observations=self.observations,
@@ -232,6 +237,43 @@ class Check(CheckpointCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Debug(CheckpointCommand):
+    """Find out why an agent fails and what it pursues, in sentences that were tested. Prints them, and writes a page
+    that shows the evidence of each, and findings/findings.json. An interrupted command is resumed by the same command.
+    """
+
+    resumable = True
+
+    output_dir: DirectoryPath = "out/debug"
+    """Directory of the page."""
+    expect: str | None = None
+    """File of findings of an earlier page: the exit code is 1 if one of them is missing, or others are found."""
+    load: LoadOptions = field(default_factory=LoadOptions)
+    trajectories: TrajectoriesOptions = DEBUGGED_TRAJECTORIES
+    options: Annotated[DebugOptions, tyro.conf.arg(name="")] = field(default_factory=DebugOptions)
+    dry_run: Switch = False
+    """Only print a forecast of time, memory and disk space. Nothing is written."""
+    force: Switch = False
+    """Replace a page in the directory."""
+
+    def execute(self) -> Result:
+        result: Any = rl_clarity.debug(
+            self.checkpoint,
+            self.output_dir,
+            expect=self.expect,
+            dry_run=self.dry_run,
+            load=replace(self.load, metadata=self.overrides(), check=self.check),
+            trajectories=self.trajectories,
+            **_page_options(self),
+        )
+        if self.dry_run:
+            return Result(result.to_dict(), str(result))
+        page = str(result.page.path)
+        code = 0 if result.as_expected else FAILED
+        return Result({**result.to_dict(), "page": page}, f"{result}\nThe page is {page}", code)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Demo(Command):
     """Explain an included agent, compare the checkpoints of an included series, or explain what an included agent
     remembers, at a small size: it takes a minute for an agent, several minutes for the others.
@@ -248,7 +290,7 @@ class Demo(Command):
         return page_result(demo(self.output_dir, page=self.page))
 
 
-def _page_options(command: Run | Compare | Memory | Ablate | Check) -> dict[str, Any]:
+def _page_options(command: Run | Compare | Memory | Ablate | Check | Debug) -> dict[str, Any]:
     """Return the options of the page, as keyword arguments of the function that writes it."""
     names = (one.name for one in visible_fields(command.options))
     return {**{name: getattr(command.options, name) for name in names}, "overwrite": command.force}

@@ -9,6 +9,7 @@ import tyro
 
 import rl_clarity
 from rl_clarity.cli.command import CheckpointCommand, Command, PlayingCommand, Result, field_values, page_result
+from rl_clarity.cli.loaders import imported_loader, is_loader
 from rl_clarity.cli.option_types import Analyses, DirectoryPath, Switch
 from rl_clarity.explaining import ExplainOptions
 from rl_clarity.recordings.options import RecordOptions
@@ -65,12 +66,15 @@ class Explain(Command):
     path: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="LOGDIR")]
     """Log directory, whose recordings are explained, and those of the runs below it; or a recording."""
     agent: str | None = None
-    """Checkpoint, or included agent (models:coinrun), that explains all episodes instead."""
+    """Checkpoint, or included agent (models:coinrun), that explains all episodes instead; or MODULE:FUNCTION, which
+    loads the agent of a recorded checkpoint from its path: your function, which is imported and run."""
     options: Annotated[ExplainFlags, tyro.conf.arg(name="")] = field(default_factory=ExplainFlags)
 
     def execute(self) -> Result:
         options = field_values(self.options, ExplainOptions)
-        reports = rl_clarity.explain_recording(self.path, self.agent, **options)
+        agent = self.agent
+        choice = imported_loader(agent) if agent is not None and is_loader(agent) else agent
+        reports = rl_clarity.explain_recording(self.path, choice, **options)
         recordings = {report.location: asdict(report) for report in reports}
         return Result({"recordings": recordings}, "\n".join(map(str, reports)))
 
@@ -133,31 +137,6 @@ class Simulate(CheckpointCommand):
         checked = self.check_recording or self.recording
         quality = fit_and_measure(agent, self.recording, self.directory, checked, overwrite=self.force, **options)
         return Result(quality.to_dict(), f"{quality}\nThe simulator is in {self.directory}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Serve(Command):
-    """Show the recordings of log directories in the browser, while they are written, as TensorBoard's tab does. Ctrl-C
-    ends it.
-    """
-
-    logdir: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="LOGDIR")]
-    """Log directories, recordings, or their addresses."""
-    host: str = "127.0.0.1"
-    """Name or address to listen on. If other machines can reach it, a random token is part of the page's address."""
-    port: int = 6007
-    """Port to listen on; 0 for a free one."""
-    follow_links: Switch = False
-    """Show runs that links in the log directories lead to, if the links belong to the owner of the log directory."""
-
-    def execute(self) -> Result:
-        from rl_clarity.viewer.server import serve
-
-        def started(address: str) -> None:
-            print(f"The recordings are shown at {address} (Ctrl-C ends this)", flush=True)
-
-        serve(self.logdir, host=self.host, port=self.port, follow_links=self.follow_links, started=started)
-        return Result({}, "")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from rl_clarity.commands.run import generate, run
 from rl_clarity.environments import make
 from rl_clarity.pages.options import InterfaceOptions
 from rl_clarity.pages.original_options import translate
-from rl_clarity.pages.results import Page
+from rl_clarity.pages.results import Page, open_results
 from rl_clarity.recordings.collection import collect
 from rl_clarity.recordings.options import ObservationsOptions, TrajectoriesOptions
 from rl_clarity.recordings.paired_play import environment_of
@@ -37,6 +37,8 @@ class AblationReport:
     tests: int
     """Number of tests, of all features and measures, that p-values and corrected intervals are adjusted for."""
     page: Page
+    features_of: str | None = None
+    """The page whose features are ablated; None if they were fitted."""
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter(self.rows)
@@ -60,6 +62,12 @@ class AblationReport:
                 f"  {row['layer']}, feature {row['feature']}: return {row['return_difference']:+.2f} "
                 f"({low:+.2f} to {high:+.2f}), p {row['adjusted_p']:.2g}; {ends}"
             )
+        if self.features_of is None:
+            lines.append(
+                "features were fitted for this page: page=, or --page, takes features and numbers of another one"
+            )
+        else:
+            lines.append(f"features, numbers and names are those of the page {self.features_of}")
         return "\n".join(lines)
 
 
@@ -70,14 +78,16 @@ def ablate(
     layer: str | None = None,
     episodes: int = EPISODES,
     seed: int = 0,
+    page: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> AblationReport:
     """Let an agent play the same levels with and without each feature of a layer, and compare.
 
-    Features are those of a page of `run`, with the same options; the page is written into `output_dir`, with the report
-    as a section. Episodes are paired: each agent plays the same levels with the same random numbers, so that it plays
-    like the unedited one until the feature matters (see `rl_clarity.recordings.paired_play`). A stopped call is resumed
-    by calling it again, and shares its work under mpiexec. The same arguments give the same report.
+    Features are those of `page`, with its numbers, names and colors, or those that `run` fits with the same options. A
+    page is written into `output_dir`, with the report as a section. Episodes are paired: each agent plays the same
+    levels with the same random numbers, so that it plays like the unedited one until the feature matters (see
+    `rl_clarity.recordings.paired_play`). A stopped call is resumed by calling it again, and shares its work under
+    mpiexec. The same arguments give the same report.
 
     Args:
         checkpoint: a checkpoint of any supported format, an included agent (`models:coinrun`), or an agent whose
@@ -86,6 +96,8 @@ def ablate(
         layer: name of a layer, as `select_layers` returns it; all layers of the page by default
         episodes: number of episodes of each agent, at least 2
         seed: of samples, features and episodes
+        page: directory of a page of the same agent, whose features are ablated; by default they are fitted, and may
+            have other numbers than on a page that was made with other samples or options
         options: further options of `run`: `overwrite`, `trajectories`, `layers`, `load`, `behavior={"cause": ...}`, ...
 
     Raises OptionError for an unknown layer or invalid options, EnvironmentSetupError if there is no environment to play
@@ -99,14 +111,38 @@ def ablate(
         if layers.get("name_contains_one_of") is None:
             layers["name_contains_one_of"] = (layer,)
         options["behavior"]["layers"] = (layer,)
+    if page is not None:
+        _take_features(options, os.fspath(page), layer)
     if isinstance(checkpoint, str | os.PathLike):
-        page = run(checkpoint, output_dir, **options)
+        written = run(checkpoint, output_dir, **options)
     else:
-        page = _explain(checkpoint, output_dir, options)
-    section = page.results().section("behavior")
+        written = _explain(checkpoint, output_dir, options)
+    section = written.results().section("behavior")
     for row in section["rows"]:
         row["causes"] = {cause: row["causes"][cause] for cause in section["causes"]}  # the most frequent first
-    return AblationReport(section["rows"], section["episodes"], section["tests"], page)
+    return AblationReport(
+        section["rows"], section["episodes"], section["tests"], written, None if page is None else os.fspath(page)
+    )
+
+
+def _take_features(options: dict[str, Any], page: str, layer: str | None) -> None:
+    """Change the options of a page so that its features, and their names, are those of another one."""
+    features = options.setdefault("features", {})
+    if features.get("components") is not None:
+        raise OptionError(f"page={page!r} and features.components={features['components']!r}: give one of them")
+    results = open_results(page)
+    layers = [one for one in results.layers if results.features_meta(one) and layer in (None, one)]
+    if not layers:
+        raise OptionError(
+            f"page={page!r} has no features of layer {layer!r}; its layers are {', '.join(results.layers)}"
+        )
+    names = {one: results.feature_names(one) for one in layers}
+    counts = {len(results.reduction(one).components) for one in layers}
+    features.update(
+        components=page,
+        count=max(counts),
+        names={**{one: given for one, given in names.items() if given}, **(features.get("names") or {})},
+    )
 
 
 def _explain(agent: Agent, output_dir: str | os.PathLike[str], options: Mapping[str, Any]) -> Page:

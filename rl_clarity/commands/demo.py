@@ -25,10 +25,10 @@ MEMORY: dict[str, Any] = {
     "play": {"episodes": 16, "max_steps": 128},
     "windows": {"count": 16, "grid": 16, "noise_copies": 1},
     "states": {"influence_samples": 32, "replay_directions": False},
-    "interventions": {"count": 1, "episodes": 4},
+    "interventions": {"count": 1, "episodes": 10},
     "quality": {"windows": 16, "clips": 2},
 }
-SERIES: dict[str, Any] = {"play": {"max_steps": 256, "return_episodes": 8}, "saliency": {"every": 8}}
+SERIES: dict[str, Any] = {"play": {"max_steps": 2000, "return_episodes": 8}, "saliency": {"every": 16}}
 
 
 def demo(output_dir: str | os.PathLike[str], page: Literal["agent", "training", "memory"] = "agent") -> Page:

@@ -9,7 +9,8 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from rl_clarity.agents.capabilities import PLAYING, require
+from rl_clarity.agents.actions import describe_factors, is_single_choice
+from rl_clarity.agents.capabilities import PLAYING, action_factors, require
 from rl_clarity.base.errors import EvaluationError, OptionError
 from rl_clarity.base.parsing import parse
 from rl_clarity.environments import EnvironmentSpec, spec_from_metadata
@@ -51,6 +52,12 @@ def evaluate(
     if chosen.unseen and isinstance(env, EnvironmentSpec) and (unseen := unseen_levels(env)) is not None:
         evaluations[UNSEEN] = evaluate_agent(UNSEEN, agent, unseen, chosen)
     if chosen.random:
+        factors = action_factors(agent)
+        if not is_single_choice(factors):
+            raise OptionError(
+                "random=True plays with uniformly random choices, but an action of the agent is "
+                f"{describe_factors(factors)}: leave it out"
+            )
         sampled = dataclasses.replace(chosen, deterministic=False)
         evaluations[RANDOM] = evaluate_agent(RANDOM, RandomPolicyAgent(agent.num_actions), env, sampled)
     if chosen.expect_return is not None:

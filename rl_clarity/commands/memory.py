@@ -11,7 +11,8 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from rl_clarity import formats
-from rl_clarity.agents.capabilities import EXPLAINING, PLAYING, initial_state, require
+from rl_clarity.agents.capabilities import EXPLAINING, PLAYING, require
+from rl_clarity.agents.held_inputs import held_inputs, is_recurrent
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.memory.source import SIMULATOR
 from rl_clarity.base.errors import OptionError
@@ -81,7 +82,7 @@ def explain_memory(
 
     Args:
         checkpoint: a checkpoint of any supported format, local or at an address, an included agent (`models:NAME`), or
-            an agent that was loaded from one
+            an agent. If it was not loaded from a checkpoint, its metadata name its environment, or `recording` is given
         simulator: of this agent (`rl_clarity.fit_simulator`), its file, or an included one (`models:NAME`)
         output_dir: a directory, or an address such as `s3://bucket/page`, for `interface.html` and its data
         recording: explain the episodes of this recording, which has the agent's states (`rl_clarity.record`), instead
@@ -102,12 +103,17 @@ def explain_memory(
     page_options = parse(MemoryOptions, translate(options, MemoryOptions)).seeded()
     overrides = override_name(metadata or {}, page_options.env_name)
     with team() as workers:
-        read, agent = open_agent(checkpoint, overrides)
+        read, agent = open_agent(checkpoint, overrides, in_memory=True)
         require(agent, *PLAYING, *EXPLAINING, for_="explain_memory")
-        if initial_state(agent, 1) is None:
+        if not is_recurrent(agent) or held_inputs(agent):
+            lacks = (
+                f"takes {', '.join(held_inputs(agent))} beside the image"
+                if is_recurrent(agent)
+                else "has no recurrent state"
+            )
             raise OptionError(
-                f"{_name(checkpoint)} has no recurrent state; explain_memory needs a recurrent agent (rl_clarity.run "
-                "explains others)"
+                f"{_name(checkpoint)} {lacks}; explain_memory needs a recurrent agent of images alone (rl_clarity.run "
+                "and rl_clarity.generate explain others)"
             )
         world = None if simulator is None else _read_simulator(simulator, agent)
         source: Source

@@ -29,8 +29,9 @@ def record(
     what the agent was trained with.
 
     Args:
-        checkpoint: A checkpoint of any supported format, an included agent (`models:coinrun`), or an agent that was
-            loaded from one and may be edited (`rl_clarity.edit`).
+        checkpoint: A checkpoint of any supported format, an included agent (`models:coinrun`), or an agent, which may
+            be edited (`rl_clarity.edit`). The metadata of an agent that was not loaded from a checkpoint name its
+            environment: `TorchAgent(module, shape, {"env_kind": "gymnasium", "env_name": "CarRacing-v3"})`.
         directory: A directory, or an address such as `s3://bucket/recording`.
         metadata: Overrides the checkpoint's: `env_name`, `num_levels`, ...
         options: See `RecordOptions`: `episodes`, `steps`, `whole_games`, `seed`, `temperature`, `greedy`,
@@ -44,7 +45,7 @@ def record(
     """
     chosen = parse(RecordOptions, options)
     _check_new(directory, chosen.seed)
-    read, agent = open_agent(checkpoint, metadata)
+    read, agent = open_agent(checkpoint, metadata, in_memory=True)
     return record_agent(agent, read, directory, chosen)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from rl_clarity import formats
 from rl_clarity.agents.capabilities import EXPLAINING, PLAYING, has, require
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.analyses.objects import ObjectsOptions
+from rl_clarity.analyses.objects.options import ObjectsOptions
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.files import local_path
 from rl_clarity.base.parsing import find_part, parse, path_text
@@ -25,6 +25,7 @@ from rl_clarity.jobs.forecast import Forecast
 from rl_clarity.jobs.job import team
 from rl_clarity.pages.builder import Member, PageBuilder, decisive
 from rl_clarity.pages.options import (
+    DebugOptions,
     InterfaceOptions,
     LoadOptions,
     ObservationsOptions,
@@ -119,9 +120,9 @@ def explain(
     output_dir: Path,
     page_options: PageOptions,
     *,
-    load: Mapping[str, Any] | LoadOptions | None = None,
-    trajectories: Mapping[str, Any] | TrajectoriesOptions | Trajectories | Recording | None = None,
-    observations: Mapping[str, Any] | ObservationsOptions | Observations | Recording | np.ndarray | None = None,
+    load: Mapping[str, object] | LoadOptions | None = None,
+    trajectories: Mapping[str, object] | TrajectoriesOptions | Trajectories | Recording | None = None,
+    observations: Mapping[str, object] | ObservationsOptions | Observations | Recording | np.ndarray | None = None,
     observations_full: np.ndarray | None = None,
     recording: Path | Recording | None = None,
     other_agent: bool = False,
@@ -138,7 +139,7 @@ def explain(
         parse(ObservationsOptions, more_size, "observations.").resolved(),
         load.full_resolution,
         page_options.seed,
-        world_states=objects is not None and objects.every is not None,
+        world_states=(objects is not None and objects.every is not None) or isinstance(page_options, DebugOptions),
     )
     samples: Arrays = (played_samples, more_samples, observations_full)
     played = None
@@ -149,7 +150,7 @@ def explain(
         samples = (*_from_recording(played, plan), None)
     if samples[0] is not None:
         checkpoint, loaded = open_agent(checkpoint_path, load.metadata, name="checkpoint_path", check=load.check)
-        return _explain_arrays(
+        return explain_arrays(
             loaded, samples, output_dir, page_options, dry_run, checkpoint, played, other_agent=other_agent
         )
     with team() as workers, _fetched(checkpoint_path) as (path, agent):
@@ -200,13 +201,17 @@ def generate(
     require(agent, *PLAYING, *EXPLAINING, for_="generate")
     samples = (trajectories, observations, observations_full)
     translated = translate(options, InterfaceOptions)
-    translated.pop("observations", None)  # the sizes in ORIGINAL
+    for name in ("trajectories", "observations"):  # the sizes in ORIGINAL
+        translated.pop(name, None)
     chosen = parse(InterfaceOptions, translated)
-    return _explain_arrays(agent, samples, output_dir, chosen, dry_run, None, other_agent=other_agent)
+    return explain_arrays(agent, samples, output_dir, chosen, dry_run, None, other_agent=other_agent)
 
 
 def choose_value(name: str, value: Any, original: Any) -> Any:
     """Return the value of an argument, or that of its name in understanding-rl-vision."""
+    sizes = isinstance(value, Mapping) and not _has_arrays(value) and isinstance(original, Mapping)
+    if sizes and value.keys().isdisjoint(original):
+        return {**original, **value}
     if value is not None and original is not None:
         raise OptionError(f"{name}_kwargs cannot be combined with {name}: leave one of them out")
     return original if value is None else value
@@ -214,9 +219,12 @@ def choose_value(name: str, value: Any, original: Any) -> Any:
 
 def _sizes_or_samples(value: Any, kind: type) -> tuple[Any, Any]:
     """Return how many samples to collect, and samples that are given instead; one of them is None."""
-    arrays = isinstance(value, Mapping) and not {"observations", "actions", "rewards"}.isdisjoint(value)
-    is_size = isinstance(value, kind) or (isinstance(value, Mapping) and not arrays)
+    is_size = isinstance(value, kind) or (isinstance(value, Mapping) and not _has_arrays(value))
     return (value, None) if is_size else (None, value)
+
+
+def _has_arrays(value: Mapping[str, object]) -> bool:
+    return not {"observations", "actions", "rewards"}.isdisjoint(value)
 
 
 def _from_recording(recording: Recording, plan: SamplingPlan) -> tuple[Trajectories, Observations]:
@@ -240,7 +248,7 @@ def _check_arrays(
         )
 
 
-def _explain_arrays(
+def explain_arrays(
     agent: Agent,
     arrays: Arrays,
     output_dir: Path,

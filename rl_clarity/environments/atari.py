@@ -20,9 +20,12 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.base.errors import EnvironmentSetupError
-from rl_clarity.environments.atari_world import AtariWorld
+from rl_clarity.environments.atari_world import GAMES, AtariWorld
 from rl_clarity.environments.kinds import EnvironmentKind, check_name, missing_package
+from rl_clarity.environments.ocatari_world import OcatariBoxes
+from rl_clarity.environments.painted_world import PaintedWorld
 from rl_clarity.environments.protocol import Step, combo_from_meaning
+from rl_clarity.environments.worlds import World
 from rl_clarity.environments.wrappers import generator_state, restore_generator
 
 _NAME = re.compile(r"(?:ale/)?(?P<game>[a-z0-9_ ]+?)(?:noframeskip|deterministic)?(?:-v(?P<version>\d))?")
@@ -94,10 +97,16 @@ def parse_name(name: str) -> tuple[str, str | None]:
     return roms[check_name("Atari game", re.sub("[_ ]", "", game), roms, note)], match["version"] if match else None
 
 
-def make_world(name: str, options: AtariOptions) -> AtariWorld:
-    """Make the world of Breakout or Pong. Raises WorldError for other games."""
+def make_world(name: str, options: AtariOptions) -> World:
+    """Make the world of a game: Breakout and Pong are edited, objects of other games are painted over.
+
+    Raises WorldError for games whose objects are not known, DependencyError without the extra `ocatari`.
+    """
     environment = make(name, 1, 0, options)
-    return AtariWorld(environment.game, environment.emulator, environment.preprocess)
+    game, emulator, observe = environment.game, environment.emulator, environment.preprocess
+    if game in GAMES:
+        return AtariWorld(game, emulator, observe)
+    return PaintedWorld(OcatariBoxes(game, emulator, observe))
 
 
 KIND = EnvironmentKind(
@@ -261,6 +270,16 @@ class _Game:
     def shown(self) -> tuple[list[tuple[bytes, int]], np.ndarray]:
         """Return the emulator before each frame that the screen shows, with the action; and the screen."""
         return self._frames, self.screen
+
+    def continue_from(self, frames: Sequence[tuple[bytes, int]]) -> None:
+        """Emulate the frames that a screen shows, each from its saved emulator, and continue after the last one."""
+        screens = []
+        for saved, action in frames:
+            self._ale.restoreState(_ale().ALEState(saved))
+            self._ale.act(action)
+            screens.append(self._ale.getScreenRGB())
+        self.screen, self._frames = np.maximum.reduce(screens), [*frames]
+        self._lives, self.life_lost = self._ale.lives(), False
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Return the state of the emulator, the screen, and the random numbers of both the emulator and this class."""

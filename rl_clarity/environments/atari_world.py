@@ -101,20 +101,12 @@ GAMES: Mapping[str, AtariObjects] = {
 }
 
 
-class AtariWorld:
-    """States of Breakout or Pong, drawn by an emulator of its own."""
-
-    exact = True
+class AtariStates:
+    """States of one game, drawn by an emulator of its own."""
 
     def __init__(self, game: str, emulator: Any, observe: Callable[[np.ndarray], np.ndarray]) -> None:
-        """`emulator` has loaded the game, `observe` turns screens (n, 210, 160, 3) to observations.
-
-        Raises WorldError for other games.
-        """
-        if game not in GAMES:
-            raise WorldError(f"states of {game} cannot be edited, only those of {', '.join(GAMES)}")
-        self._game, self._names, self._ale, self._observe = game, GAMES[game], emulator, observe
-        self.types = (*self._names.sprites, *(["brick"] if self._names.has_bricks else []))
+        """`emulator` has loaded the game, `observe` turns screens (n, 210, 160, 3) to observations."""
+        self._game, self._ale, self._observe = game, emulator, observe
 
     def states(self, environment: VectorEnvironment) -> list[bytes]:
         """Return the current state of each environment; that of the first call has no objects.
@@ -126,15 +118,87 @@ class AtariWorld:
             raise WorldError(f"the environment does not play {self._game}, whose states this world reads")
         return [_join(frames, screen, []) for frames, screen in (game.shown() for game in inner.watched_games())]
 
+    def restore(self, environment: VectorEnvironment, states: Sequence[bytes]) -> np.ndarray:
+        """Bring each environment to its state, and return its observations (N, H, W, C).
+
+        The emulator's random numbers (sticky actions) are restored, those of random frame skips are not. Raises
+        WorldError for states that hold only a screen, before the first step of a game, and for edited ones.
+        """
+        inner: Any = unwrapped(environment)
+        if getattr(inner, "game", None) != self._game:
+            raise WorldError(f"the environment does not play {self._game}, whose states this world reads")
+        split = [_split(state) for state in states]
+        for i, (frames, _, removed) in enumerate(split):
+            if not frames or removed:
+                why = "is edited in the image only" if removed else "holds only the screen"
+                raise WorldError(f"play cannot continue from state {i} of {self._game}, which {why}")
+        for game, (frames, _, _) in zip(inner.watched_games(), split, strict=True):
+            game.continue_from(frames)
+        screens = np.stack([game.screen for game in inner.watched_games()])
+        return np.array(self._observe(screens))
+
+    def draw(self, states: Sequence[bytes]) -> np.ndarray:
+        """Draw observations (n, H, W, C) uint8 of states."""
+        return self._observe(self.draw_full(states))
+
+    def draw_full(self, states: Sequence[bytes]) -> np.ndarray:
+        """Draw screens (n, 210, 160, 3) uint8 of states."""
+        screens = np.zeros((len(states), HEIGHT, WIDTH, 3), np.uint8)
+        for screen, state in zip(screens, states, strict=True):
+            screen[:] = self._screen(state)
+        return screens
+
+    def close(self) -> None:
+        """Do nothing: an emulator needs no closing."""
+
+    def _screen(self, state: bytes) -> np.ndarray:
+        frames, screen, removed = _split(state)
+        return np.maximum.reduce([self._frame(*frame, removed) for frame in frames]) if frames else screen
+
+    def _frame(self, saved: bytes, action: int, removed: Sequence[str]) -> np.ndarray:
+        """Return the screen after one frame."""
+        return self._play(saved, action)[0]
+
+    def _memories(self, state: bytes) -> list[Memory]:
+        """Return the memory after each frame that the screen shows."""
+        return [self._play(*frame)[1] for frame in _split(state)[0]]
+
+    def _play(
+        self, saved: bytes, action: int, edits: Mapping[int, int] | None = None, cleared: Sequence[Bit] = ()
+    ) -> tuple[np.ndarray, Memory]:
+        """Return the screen (210, 160, 3) and the memory after a frame; `cleared` are bits of memory."""
+        import ale_py
+
+        self._ale.restoreState(ale_py.ALEState(saved))
+        memory = self._ale.getRAM()
+        for at, bit in cleared:
+            memory[at] &= 255 - bit
+            self._ale.setRAM(at, int(memory[at]))
+        for at, value in (edits or {}).items():
+            self._ale.setRAM(at, value)
+        self._ale.act(action)
+        return self._ale.getScreenRGB(), self._ale.getRAM()
+
+
+class AtariWorld(AtariStates):
+    """States of Breakout or Pong, whose objects are removed in the memory of the game."""
+
+    exact = True
+
+    def __init__(self, game: str, emulator: Any, observe: Callable[[np.ndarray], np.ndarray]) -> None:
+        """Take what `AtariStates` takes; the game is one of `GAMES`."""
+        super().__init__(game, emulator, observe)
+        self._names = GAMES[game]
+        self.types = (*self._names.sprites, *(["brick"] if self._names.has_bricks else []))
+
     def objects(self, state: bytes, *, terrain: bool = True) -> list[WorldObject]:
         """List the objects of a state, the paddle of the player among them, which is at the offset (0, 0)."""
-        frames, _, removed = _split(state)
-        if not frames:
+        memories, removed = self._memories(state), _split(state)[2]
+        if not memories:
             return []
-        memories = [self._play(*frame)[1] for frame in frames]
         memory = memories[-1]
         found = [
-            (name, _union([sprite.box(memory) for memory in memories]), name)
+            (name, union([sprite.box(memory) for memory in memories]), name)
             for name, sprite in self._names.sprites.items()
         ]
         bricks = [(row, column) for row in range(BRICK_ROWS) for column in range(BRICK_COLUMNS)]
@@ -143,7 +207,11 @@ class AtariWorld:
                 found.append(("brick", brick_box(row, column), f"brick {row} {column}"))
         player = self._names.sprites[PLAYER].box(memory) or (0, 0, WIDTH, HEIGHT)
         shown = [(type, box, handle) for type, box, handle in found if box is not None and handle not in removed]
-        return [self._describe(i, type, box, handle, player) for i, (type, box, handle) in enumerate(shown)]
+        moving = {name for name, sprite in self._names.sprites.items() if sprite.moves}
+        return [
+            describe(number, type, box, handle, player, moves=handle in moving)
+            for number, (type, box, handle) in enumerate(shown)
+        ]
 
     def without(self, state: bytes, objects: Sequence[WorldObject]) -> bytes:
         """Return the state without some of its objects. Raises WorldError for an object of another game."""
@@ -164,27 +232,9 @@ class AtariWorld:
         """Raise WorldError."""
         raise _only_removed(self._game)
 
-    def draw(self, states: Sequence[bytes]) -> np.ndarray:
-        """Draw observations (n, H, W, C) uint8 of states."""
-        return self._observe(self.draw_full(states))
-
-    def draw_full(self, states: Sequence[bytes]) -> np.ndarray:
-        """Draw screens (n, 210, 160, 3) uint8 of states."""
-        screens = np.zeros((len(states), HEIGHT, WIDTH, 3), np.uint8)
-        for screen, state in zip(screens, states, strict=True):
-            screen[:] = self._screen(state)
-        return screens
-
-    def close(self) -> None:
-        """Do nothing: an emulator needs no closing."""
-
     def _edited(self, state: bytes, names: Sequence[str]) -> bytes:
         frames, screen, removed = _split(state)
         return _join(frames, screen, [*removed, *names])
-
-    def _screen(self, state: bytes) -> np.ndarray:
-        frames, screen, removed = _split(state)
-        return np.maximum.reduce([self._frame(*frame, removed) for frame in frames]) if frames else screen
 
     def _frame(self, saved: bytes, action: int, removed: Sequence[str]) -> np.ndarray:
         """Return the screen after one frame."""
@@ -211,33 +261,18 @@ class AtariWorld:
             screen[place] = edited[place]
         return screen
 
-    def _play(
-        self, saved: bytes, action: int, edits: Mapping[int, int] | None = None, cleared: Sequence[Bit] = ()
-    ) -> tuple[np.ndarray, Memory]:
-        """Return the screen (210, 160, 3) and the memory after a frame; `cleared` are bits of memory."""
-        import ale_py
 
-        self._ale.restoreState(ale_py.ALEState(saved))
-        memory = self._ale.getRAM()
-        for at, bit in cleared:
-            memory[at] &= 255 - bit
-            self._ale.setRAM(at, int(memory[at]))
-        for at, value in (edits or {}).items():
-            self._ale.setRAM(at, value)
-        self._ale.act(action)
-        return self._ale.getScreenRGB(), self._ale.getRAM()
-
-    def _describe(self, number: int, type: str, box: Box, handle: str, player: Box) -> WorldObject:
-        left, top, right, bottom = map(float, box)
-        x, y = (left + right) / 2, (top + bottom) / 2
-        offset = (x - (player[0] + player[2]) / 2) / CELL, ((player[1] + player[3]) / 2 - y) / CELL
-        cells = (left / CELL, (HEIGHT - bottom) / CELL, right / CELL, (HEIGHT - top) / CELL)
-        pixels = (left / WIDTH, top / HEIGHT, right / WIDTH, bottom / HEIGHT)
-        sprite = self._names.sprites.get(handle)
-        return WorldObject(type, number, cells, offset, pixels, sprite is not None and sprite.moves, False, handle)
+def describe(number: int, type: str, box: Box, handle: str, player: Box, *, moves: bool) -> WorldObject:
+    """Return an object for its box and that of the player, in pixels of the screen."""
+    left, top, right, bottom = map(float, box)
+    x, y = (left + right) / 2, (top + bottom) / 2
+    offset = (x - (player[0] + player[2]) / 2) / CELL, ((player[1] + player[3]) / 2 - y) / CELL
+    cells = (left / CELL, (HEIGHT - bottom) / CELL, right / CELL, (HEIGHT - top) / CELL)
+    pixels = (left / WIDTH, top / HEIGHT, right / WIDTH, bottom / HEIGHT)
+    return WorldObject(type, number, cells, offset, pixels, moves, False, handle)
 
 
-def _union(boxes: Sequence[Box | None]) -> Box | None:
+def union(boxes: Sequence[Box | None]) -> Box | None:
     """Return the box around boxes, without those that are None."""
     shown = [box for box in boxes if box is not None]
     if not shown:

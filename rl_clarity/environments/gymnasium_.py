@@ -1,4 +1,4 @@
-"""Gymnasium environments with image observations and discrete actions (https://gymnasium.farama.org)."""
+"""Gymnasium environments with image observations (https://gymnasium.farama.org)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rl_clarity.agents.actions import is_single_choice
 from rl_clarity.base.errors import EnvironmentSetupError, SamplesError
+from rl_clarity.environments.action_spaces import ActionSpace
 from rl_clarity.environments.gymnasium_world import GymnasiumWorld
-from rl_clarity.environments.images import image_layout
+from rl_clarity.environments.images import image_layout, stacked
 from rl_clarity.environments.kinds import CALLER_ONLY, CAN_RUN_CODE, EnvironmentKind
 from rl_clarity.environments.painted_world import PaintedWorld
 from rl_clarity.environments.protocol import Combo, Step, combo_from_meaning, numbered_combos
@@ -92,12 +94,13 @@ class GymnasiumEnvironment:
         first = environments[0]
         self.environments = environments
         self.layout = image_layout(first.observation_space, channels_first=channels_first, value_range=value_range)
-        self._first_action, self.num_actions = discrete_actions(first.action_space)
+        self._actions = ActionSpace(first.action_space)
+        self.num_actions, self.action_factors = self._actions.num_actions, self._actions.factors
         self._seeds: list[int | None] = [*environment_seeds(seed, len(environments))]
         self._full_resolution = full_resolution
         self.num_envs = len(environments)
         self.observation_shape = self.layout.shape
-        self.action_combos = action_combos(first, self.num_actions)
+        self.action_combos = action_combos(first, self.num_actions) if is_single_choice(self.action_factors) else ()
         if full_resolution and first.render_mode != "rgb_array":
             raise EnvironmentSetupError(
                 f"full_resolution needs environments with render_mode='rgb_array', not {first.render_mode!r}"
@@ -111,20 +114,32 @@ class GymnasiumEnvironment:
         self._seeds = [None] * self.num_envs
         nothing = np.zeros(self.num_envs, np.float32)
         ones, zeros = np.ones(self.num_envs, bool), np.zeros(self.num_envs, bool)
-        return Step(self.layout.convert(np.stack(observations)), nothing, ones, zeros)
+        seen = stacked(observations)
+        return Step(self.layout.convert(seen), nothing, ones, zeros, held_inputs=self.layout.held_inputs(seen))
 
     def step(self, actions: np.ndarray) -> Step:
         rewards: list[Any] = [0.0] * self.num_envs
         firsts, truncated = np.zeros((2, self.num_envs), bool)
-        observations, final, ends = [], {}, {}
+        observations, final, final_held, ends = [], {}, {}, {}
+        converted = self._actions.convert(actions)
         for i, environment in enumerate(self.environments):
-            observation, rewards[i], ended, cut, info = environment.step(self._first_action + int(actions[i]))
+            action = converted[i] if converted.ndim > 1 else int(converted[i])
+            observation, rewards[i], ended, cut, info = environment.step(action)
             firsts[i], truncated[i] = ended or cut, cut and not ended
             if firsts[i]:
-                final[i], ends[i] = self.layout.convert(np.asarray(observation)[None])[0], info
+                final[i], final_held[i] = self.layout.last(observation)
+                ends[i] = info
             observations.append(environment.reset()[0] if firsts[i] else observation)
+        seen = stacked(observations)
         return Step(
-            self.layout.convert(np.stack(observations)), to_rewards(rewards), firsts, truncated, final, ends=ends
+            self.layout.convert(seen),
+            to_rewards(rewards),
+            firsts,
+            truncated,
+            final,
+            held_inputs=self.layout.held_inputs(seen),
+            final_held_inputs=final_held,
+            ends=ends,
         )
 
     def render(self) -> np.ndarray:
@@ -160,18 +175,6 @@ def _unknown(name: str, error: Exception) -> EnvironmentSetupError:
         f"unknown Gymnasium environment {name!r} ({error}){hint}. An id that a module registers is written "
         "'module:Id-v0'"
     )
-
-
-def discrete_actions(space: gymnasium.Space[Any]) -> tuple[int, int]:
-    """Return the first action and the number of actions."""
-    import gymnasium
-
-    if not isinstance(space, gymnasium.spaces.Discrete):
-        raise EnvironmentSetupError(
-            f"action space {space} is not supported: actions must be Discrete. Wrap the environment so that each "
-            "action is one number, for example by enumerating the combinations of a MultiDiscrete space"
-        )
-    return int(space.start), int(space.n)
 
 
 def action_combos(environment: gymnasium.Env[Any, Any] | None, num_actions: int) -> tuple[Combo, ...]:

@@ -7,21 +7,24 @@ step is marked `Step.idle` and is not recorded.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import gymnasium
 import numpy as np
 
+from rl_clarity.agents.actions import is_single_choice
 from rl_clarity.base.errors import EnvironmentSetupError
-from rl_clarity.environments.gymnasium_ import action_combos, discrete_actions, environment_seeds, to_rewards
-from rl_clarity.environments.images import image_layout
+from rl_clarity.environments.action_spaces import ActionSpace
+from rl_clarity.environments.gymnasium_ import action_combos, environment_seeds, to_rewards
+from rl_clarity.environments.images import image_layout, rows
 from rl_clarity.environments.protocol import Step
 
 MODES = ("NEXT_STEP", "SAME_STEP", "DISABLED")
 
 
 class GymnasiumVectorEnvironment:
-    """A vector environment with image observations of any layout and discrete actions."""
+    """A vector environment with image observations of any layout."""
 
     def __init__(
         self,
@@ -38,14 +41,15 @@ class GymnasiumVectorEnvironment:
         self.layout = image_layout(
             environment.single_observation_space, channels_first=channels_first, value_range=value_range
         )
-        self._first_action, self.num_actions = discrete_actions(environment.single_action_space)
+        self._actions = ActionSpace(environment.single_action_space)
+        self.num_actions, self.action_factors = self._actions.num_actions, self._actions.factors
         self._full_resolution = full_resolution
         self.num_envs = environment.num_envs
         self._seeds: list[int] | None = environment_seeds(seed, self.num_envs)
         self._pending = np.zeros(self.num_envs, bool)  # environments that reset in the next step
         self.observation_shape = self.layout.shape
         first = (getattr(environment.unwrapped, "envs", None) or [None])[0]
-        self.action_combos = action_combos(first, self.num_actions)
+        self.action_combos = action_combos(first, self.num_actions) if is_single_choice(self.action_factors) else ()
 
     def reset(self) -> Step:
         observations, _ = self._environment.reset(seed=self._seeds)  # type: ignore[arg-type]  # one seed per environment
@@ -53,28 +57,40 @@ class GymnasiumVectorEnvironment:
         self._pending = np.zeros(self.num_envs, bool)
         nothing = np.zeros(self.num_envs, np.float32)
         ones, zeros = np.ones(self.num_envs, bool), np.zeros(self.num_envs, bool)
-        return Step(self._converted(observations), nothing, ones, zeros)
+        return Step(
+            self._converted(observations), nothing, ones, zeros, held_inputs=self.layout.held_inputs(observations)
+        )
 
     def step(self, actions: np.ndarray) -> Step:
-        observations, rewards, terminated, truncated, infos = self._environment.step(
-            self._first_action + np.asarray(actions)
-        )
+        observations, rewards, terminated, truncated, infos = self._environment.step(self._actions.convert(actions))
         terminated, truncated = np.array(terminated, bool), np.array(truncated, bool)
         rewards = to_rewards(rewards)
         ended, cut = terminated | truncated, truncated & ~terminated
         if self._mode == "NEXT_STEP":
             idle, self._pending = self._pending, ended
-            shown = self._converted(observations)  # last observations of episodes that ended
-            final = {int(i): shown[i] for i in np.flatnonzero(ended)}
-            return Step(shown, rewards, ended | idle, cut, final, idle=idle if idle.any() else None)
+            shown, held = self._converted(observations), self.layout.held_inputs(observations)
+            final = {int(i): shown[i] for i in np.flatnonzero(ended)}  # last observations of episodes that ended
+            final_held = {i: {name: array[i] for name, array in held.items()} for i in final}
+            idle_now = idle if idle.any() else None
+            return Step(
+                *(shown, rewards, ended | idle, cut, final),
+                idle=idle_now,
+                held_inputs=held,
+                final_held_inputs=final_held,
+            )
         last = infos.get("final_obs")
         if self._mode == "DISABLED" and ended.any():
-            last = np.array(observations)
+            last = [copy.deepcopy(row) for row in rows(observations, self.num_envs)]
             observations, _ = self._environment.reset(options={"reset_mask": ended})
-        final = {}
+        final, final_held = {}, {}
         if last is not None:
-            final = {int(i): self._converted(np.asarray(last[i])[None])[0] for i in np.flatnonzero(ended)}
-        return Step(self._converted(observations), rewards, ended, cut, final)
+            for i in np.flatnonzero(ended).tolist():
+                final[i], final_held[i] = self.layout.last(last[i])
+        return Step(
+            *(self._converted(observations), rewards, ended, cut, final),
+            held_inputs=self.layout.held_inputs(observations),
+            final_held_inputs=final_held,
+        )
 
     def render(self) -> np.ndarray:
         """Return images (N, H', W', 3) uint8 of the current states, as the environments render them."""

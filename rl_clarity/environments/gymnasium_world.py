@@ -32,6 +32,7 @@ class StateEditor(Protocol):
 
     types: tuple[str, ...]
     """Names of the types that objects can have."""
+    # `continues = True`, an attribute that need not exist, says that episodes continue from restored states as they did
 
     def save(self, environment: Any) -> bytes:
         """Return the state of an environment without wrappers: everything that decides what it observes."""
@@ -98,6 +99,35 @@ class GymnasiumWorld:
             )
         return [self._editor.save(game.unwrapped) for game in games]
 
+    def restore(self, environment: VectorEnvironment, states: Sequence[bytes]) -> np.ndarray:
+        """Bring each environment to its state, and return its observations (N, H, W, C).
+
+        Time limits of Gymnasium's wrappers start again. Raises WorldError for an editor without `continues`, and for
+        environments of another class.
+        """
+        if not getattr(self._editor, "continues", False):
+            raise WorldError(
+                f"play cannot continue from states of {type(self._editor).__name__}: if they contain everything that "
+                "decides how an episode goes on, set its attribute `continues` to True"
+            )
+        self.states(environment)
+        inner: Any = unwrapped(environment)
+        layout: ImageLayout = inner.layout
+        return layout.convert(
+            np.stack([self._shown(game, state) for game, state in zip(inner.environments, states, strict=True)])
+        )
+
+    def _shown(self, environment: Any, state: bytes) -> np.ndarray:
+        """Bring an environment to a state, and return its observation as its wrappers change it."""
+        observation = self._editor.restore(environment.unwrapped, state)
+        for wrapper in _observation_wrappers(environment):
+            observation = wrapper.observation(observation)
+        while environment is not environment.unwrapped:
+            if "_elapsed_steps" in vars(environment):
+                environment._elapsed_steps = 0
+            environment = environment.env
+        return np.array(observation)
+
     def objects(self, state: bytes, *, terrain: bool = True) -> list[WorldObject]:
         """List the objects of a state, visible or not, without the player."""
         return [item for item in self._editor.objects(state) if terrain or not item.terrain]
@@ -126,14 +156,7 @@ class GymnasiumWorld:
         layout: ImageLayout = self._drawing.layout
         if not states:
             return np.zeros((0, *layout.shape), np.uint8)
-        base, wrappers = self._environment.unwrapped, _observation_wrappers(self._environment)
-        observations = []
-        for state in states:
-            observation = self._editor.restore(base, state)
-            for wrapper in wrappers:
-                observation = wrapper.observation(observation)
-            observations.append(np.array(observation))
-        return layout.convert(np.stack(observations))
+        return layout.convert(np.stack([self._shown(self._environment, state) for state in states]))
 
     def draw_full(self, states: Sequence[bytes]) -> np.ndarray:
         """Draw images (n, H', W', 3) uint8 of states, as the environment renders them."""

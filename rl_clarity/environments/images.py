@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from rl_clarity.base.errors import EnvironmentSetupError
+from rl_clarity.base.errors import EnvironmentSetupError, SamplesError
 from rl_clarity.environments.observed_values import ObservedValues
 
 MIN_SIDE = 3
@@ -33,9 +34,23 @@ class ImageLayout:
     observed: ObservedValues = field(default_factory=ObservedValues, compare=False, repr=False)
     """The range and levels of all values that were converted."""
 
-    def convert(self, observations: np.ndarray) -> np.ndarray:
-        """Convert observations (N, ...) of this layout to (N, H, W, C) uint8."""
-        observations = np.asarray(observations)
+    key: str | None = None
+    """The image's name, if observations are dictionaries."""
+    held: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Shapes of the numbers that a dictionary has beside the image, by name."""
+
+    def held_inputs(self, observations: Any) -> dict[str, np.ndarray]:
+        """Return the numbers (N, ...) float32 that observations have beside the image, by name."""
+        return {name: np.array(observations[name], np.float32) for name in self.held}
+
+    def last(self, observation: Any) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+        """Return the image (H, W, C) and the held inputs of a single observation, such as the last of an episode."""
+        batch = stacked([observation])
+        return self.convert(batch)[0], {name: array[0] for name, array in self.held_inputs(batch).items()}
+
+    def convert(self, observations: Any) -> np.ndarray:
+        """Convert observations (N, ...) of this layout, or a dictionary of them, to images (N, H, W, C) uint8."""
+        observations = np.asarray(observations if self.key is None else observations[self.key])
         ordered = observations.transpose(0, *(axis + 1 for axis in self.axes))
         raw = np.ascontiguousarray(ordered.reshape(len(observations), *self.shape))
         levels = scaled = raw
@@ -46,9 +61,25 @@ class ImageLayout:
         self.observed.add(raw, levels, scaled)
         return levels
 
+    @property
+    def is_vector(self) -> bool:
+        """Whether observations are vectors, not images."""
+        return self.shape[:2] == (1, 1)
+
     def check_observed(self) -> None:
         """Raise SamplesError if the converted observations do not fit the layout's range."""
         self.observed.check(self.low, self.high, assumed=self.assumed)
+
+
+class VectorLayout(ImageLayout):
+    """The layout of observations that are vectors of n numbers. They keep their values, as images (1, 1, n) float32."""
+
+    def convert(self, observations: Any) -> np.ndarray:
+        """Convert observations (N, n) to (N, 1, 1, n) float32. Raises SamplesError for numbers that are not finite."""
+        vectors = np.array(observations, np.float32).reshape(len(observations), *self.shape)
+        if not np.isfinite(vectors).all():
+            raise SamplesError(f"an observation is {vectors[~np.isfinite(vectors)][0]}; observations must be finite")
+        return vectors
 
 
 def image_layout(
@@ -56,15 +87,19 @@ def image_layout(
 ) -> ImageLayout:
     """Return the layout of a Gymnasium observation space of gray, color or stacked images, uint8 or of any range.
 
-    `channels_first` locates the channels if their axis is not the shortest. `value_range` gives the values of black and
-    white if the space has no bounds or wrong ones. Raises EnvironmentSetupError for other spaces.
+    A vector (n,) is an image of a single pixel. Of a dictionary, the largest image is converted, and other numbers are
+    held inputs. `channels_first` locates the channels if their axis is not the shortest. `value_range` gives the values
+    of black and white if the space has no bounds or wrong ones. Raises EnvironmentSetupError for other spaces.
     """
+    if isinstance(getattr(space, "spaces", None), Mapping):
+        return _dictionary_layout(space, channels_first, value_range)
     shape, dtype = getattr(space, "shape", None), getattr(space, "dtype", None)
     if not hasattr(space, "high") or shape is None or dtype is None:
         raise EnvironmentSetupError(
             f"observation space {space} is not an image; wrap the environment so that it returns one Box of pixels"
-            f"{_hint_of_images(space)}"
         )
+    if len(shape) == 1:
+        return VectorLayout((1, 1, shape[0]), (0,), 0, 1, is_uint8=True)
     axes = _axes(tuple(shape), channels_first)
     height, width = shape[axes[0]], shape[axes[1]]
     if min(height, width) < MIN_SIDE:
@@ -82,24 +117,49 @@ def image_layout(
     return ImageLayout((height, width, channels), axes, low, high, is_uint8, value_range is None)
 
 
+def stacked(observations: Sequence[Any]) -> Any:
+    """Return N observations of single environments as arrays (N, ...), by name if they are dictionaries."""
+    first = observations[0]
+    if not isinstance(first, Mapping):
+        return np.stack(observations)
+    return {name: np.stack([one[name] for one in observations]) for name in first}
+
+
+def rows(observations: Any, count: int) -> list[Any]:
+    """Return the observations of N environments one by one, the inverse of `stacked`."""
+    if not isinstance(observations, Mapping):
+        return list(observations)
+    return [{name: array[i] for name, array in observations.items()} for i in range(count)]
+
+
+def _dictionary_layout(space: Any, channels_first: bool | None, value_range: tuple[float, float] | None) -> ImageLayout:
+    parts: Mapping[str, Any] = space.spaces
+    images = [name for name, part in parts.items() if len(getattr(part, "shape", None) or ()) == 3]
+    if not images:
+        raise EnvironmentSetupError(
+            f"observation space {space} has no image; wrap the environment so that it returns a single Box "
+            "(gymnasium.wrappers.FlattenObservation for numbers)"
+        )
+    key = max(images, key=lambda name: np.prod(parts[name].shape))
+    layout = image_layout(parts[key], channels_first=channels_first, value_range=value_range)
+    held = {
+        name: tuple(part.shape)
+        for name, part in parts.items()
+        if name != key and part.shape is not None and np.dtype(part.dtype).kind in "biuf"
+    }
+    return replace(layout, key=key, held=held, observed=ObservedValues())
+
+
 def _axes(shape: tuple[int, ...], channels_first: bool | None) -> tuple[int, ...]:
     if len(shape) == 2:
         return 0, 1
     if len(shape) not in (3, 4):
         raise EnvironmentSetupError(
-            f"observations of shape {shape} are not images: (H, W), (H, W, C), (C, H, W) or a stack of these is "
-            "needed; wrap the environment so that it returns pixels (gymnasium.wrappers.AddRenderObservation)"
+            f"observations of shape {shape} are not images: (H, W), (H, W, C), (C, H, W), a stack of these or a vector "
+            "(n,) is needed; wrap the environment so that it returns pixels (gymnasium.wrappers.AddRenderObservation)"
         )
     stack = len(shape) - 3  # the first axis is the stack, oldest image first
     first = shape[stack] < shape[-1] if channels_first is None else channels_first
     order = (1, 2, 0) if first else (0, 1, 2)
     height, width, channel = (axis + stack for axis in order)
     return (height, width, 0, channel) if stack else (height, width, channel)
-
-
-def _hint_of_images(space: Any) -> str:
-    spaces = getattr(space, "spaces", None)
-    if not isinstance(spaces, dict):
-        return ""
-    images = [key for key, part in spaces.items() if len(getattr(part, "shape", None) or ()) >= 2]
-    return f"; parts that may be images: {', '.join(map(repr, images))}" if images else ""

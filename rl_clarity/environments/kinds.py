@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
-from rl_clarity.base.errors import ClarityError, EnvironmentSetupError, OptionError, WorldError
+from rl_clarity.base.errors import ClarityError, DependencyError, EnvironmentSetupError, OptionError, WorldError
 from rl_clarity.base.parsing import NoOptions
 from rl_clarity.base.registry import Registry
 from rl_clarity.environments.protocol import VectorEnvironment
@@ -116,7 +116,7 @@ def make(spec: EnvironmentSpec, num_envs: int, seed: int, *, full_resolution: bo
     """Make `num_envs` environments. With `full_resolution` they can also `render()` larger images.
 
     The same arguments give environments that behave the same. Raises EnvironmentSetupError for an unknown kind, name or
-    option, a missing package, or spaces that are not images and discrete actions.
+    option, a missing package, or spaces that are not images, or not actions of `ActionSpace`.
     """
     if num_envs < 1:
         raise EnvironmentSetupError(f"num_envs={num_envs} must be at least 1")
@@ -135,7 +135,8 @@ def make(spec: EnvironmentSpec, num_envs: int, seed: int, *, full_resolution: bo
 def make_world(spec: EnvironmentSpec) -> World:
     """Make the world of an environment, which draws observations as `make` returns them, stacked frames included.
 
-    Raises WorldError for a kind of environment whose states cannot be edited, EnvironmentSetupError as `make`.
+    Raises WorldError for an environment whose states cannot be edited, DependencyError if that needs a package that is
+    not installed, EnvironmentSetupError as `make`.
     """
     kind = KINDS.get(spec.kind)
     if kind.world is None:
@@ -160,7 +161,7 @@ def world_types(spec: EnvironmentSpec) -> tuple[str, ...] | None:
     try:
         with closing(make_world(spec)) as world:
             return world.types
-    except (WorldError, EnvironmentSetupError):
+    except (DependencyError, EnvironmentSetupError, WorldError):
         return None
 
 

@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from rl_clarity.base.errors import WorldError
 from rl_clarity.environments.worlds import Position, WorldObject
 
@@ -20,6 +22,15 @@ WHOLE_GRID = {"RGBImgObsWrapper", "FullyObsWrapper", "SymbolicObsWrapper"}
 """Wrappers whose observation is the whole grid and not what the player sees."""
 IMAGES = {"RGBImgObsWrapper", "RGBImgPartialObsWrapper", "AddRenderObservation"}
 """Wrappers that draw an image; others give numbers for cells, whose first axis is the grid's x."""
+
+OTHER_VARIABLES = {
+    *("grid", "carrying", "agent_pos", "agent_dir"),
+    *("width", "height", "render_mode", "highlight", "tile_size", "agent_pov", "screen_size", "render_size"),
+    *("see_through_walls", "agent_view_size"),
+}
+"""Variables of an environment that a state contains by themselves, and those that say how it is shown."""
+CARRIED = -1
+"""Stands for what the player carries, where others have their index in the grid."""
 
 Thing = list[Any]
 """An object of a cell, as in the JSON of a state: [type, color, state of a door, contents]."""
@@ -44,11 +55,13 @@ TYPES = {
 class MiniGridEditor:
     """Edits states of a MiniGrid environment.
 
-    A state is JSON: the grid, the player, and what the player carries. It decides what is observed, but not how the
-    episode continues, for which an environment can have more variables.
+    A state is JSON: the grid, the player, what the player carries, the number of steps, random numbers, and the
+    variables that the environment adds, as far as they are numbers, texts, positions or objects of the grid. So
+    episodes continue from it as they did, unless the environment has others.
     """
 
     types = tuple(TYPES)
+    continues = True
 
     def __init__(self, environment: Any, wrappers: Sequence[Any]) -> None:
         """`wrappers` change the observations of the environment, the innermost first."""
@@ -73,6 +86,7 @@ class MiniGridEditor:
             "player": [int(x), int(y), int(environment.agent_dir)],
             "carried": _thing(environment.carrying),
             "cells": [_thing(item) for item in environment.grid.grid],
+            **_variables(environment),
         }
         return json.dumps(state, separators=(",", ":")).encode()
 
@@ -86,6 +100,7 @@ class MiniGridEditor:
         environment.grid, environment.carrying = grid, _make(read["carried"])
         *position, environment.agent_dir = read["player"]
         environment.agent_pos = tuple(position)
+        _set_variables(environment, read)
         return environment.gen_obs()
 
     def objects(self, state: bytes) -> list[WorldObject]:
@@ -149,6 +164,53 @@ class MiniGridEditor:
             terrain=thing[0] in TERRAIN,
             handle=place,
         )
+
+
+def _variables(environment: Any) -> dict[str, Any]:
+    """Return what else decides how an episode continues, as JSON: plain variables, objects by their index, and the
+    random numbers.
+    """
+    values, objects = dict[str, Any](), dict[str, Any]()
+    places = {id(item): index for index, item in enumerate(environment.grid.grid) if item is not None}
+    if environment.carrying is not None:
+        places[id(environment.carrying)] = CARRIED
+    for name, value in vars(environment).items():
+        if name in OTHER_VARIABLES:
+            continue
+        if id(value) in places:
+            objects[name] = places[id(value)]
+        elif isinstance(value, list) and value and all(id(item) in places for item in value):
+            objects[name] = [places[id(item)] for item in value]
+        else:
+            value = value.tolist() if isinstance(value, np.generic | np.ndarray) else value
+            items = [np.asarray(item).tolist() for item in value] if isinstance(value, tuple | list) else [value]
+            if all(type(item) in (bool, int, float, str) for item in items):
+                values[name] = items if isinstance(value, tuple | list) else value
+    return {"values": values, "objects": objects, "random": environment.np_random.bit_generator.state}
+
+
+def _set_variables(environment: Any, read: Mapping[str, Any]) -> None:
+    """Set what `_variables` returned. Raises WorldError for values that the environment cannot have."""
+    items = environment.grid.grid
+    for index, item in enumerate(items):
+        if item is not None:
+            item.cur_pos = item.init_pos = (index % environment.grid.width, index // environment.grid.width)
+
+    def at(index: Any) -> Any:
+        return environment.carrying if index == CARRIED else items[index]
+
+    known = set(vars(environment)) - OTHER_VARIABLES
+    try:
+        for name in known & set(read.get("values", {})):
+            value = read["values"][name]
+            setattr(environment, name, tuple(value) if isinstance(value, list) else value)
+        for name in known & set(read.get("objects", {})):
+            indices = read["objects"][name]
+            setattr(environment, name, [at(index) for index in indices] if isinstance(indices, list) else at(indices))
+        if "random" in read:
+            environment.np_random.bit_generator.state = read["random"]
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise WorldError(f"variables of a state of MiniGrid do not fit the environment ({error!r})") from error
 
 
 def _thing(item: Any) -> Thing | None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, cast
 
 import numpy as np
 
 from rl_clarity.base.errors import WorldError
 from rl_clarity.environments.protocol import VectorEnvironment
-from rl_clarity.environments.worlds import Position, WorldObject
+from rl_clarity.environments.worlds import Position, World, WorldObject, restore
 
 RING = 2
 """Width, in pixels, of the surroundings of a box whose median it is painted with."""
@@ -48,6 +48,16 @@ class PaintedWorld:
     def states(self, environment: VectorEnvironment) -> list[bytes]:
         """Return the current state of each environment."""
         return [_join(state, []) for state in self.world.states(environment)]
+
+    def restore(self, environment: VectorEnvironment, states: Sequence[bytes]) -> np.ndarray:
+        """Bring each environment to its state, and return its observations (N, H, W, C).
+
+        Raises WorldError for painted states, which the game does not have, and if the other world cannot restore.
+        """
+        split = [_split(state) for state in states]
+        if any(painted for _, painted in split):
+            raise WorldError("play cannot continue from a state whose objects are painted over")
+        return restore(cast(World, self.world), environment, [inner for inner, _ in split])
 
     def objects(self, state: bytes, *, terrain: bool = True) -> list[WorldObject]:
         """List the objects of a state, visible or not, without the player and what is painted over."""

@@ -12,7 +12,7 @@ import functools
 import io
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -253,6 +253,14 @@ class ProcgenEnvironment:
     @functools.cached_property
     def _state_buffer(self) -> Any:
         return self._env._ffi.new(f"char[{STATE_BYTES}]")
+
+    def continue_from(self, states: Sequence[bytes], steps: Sequence[int]) -> np.ndarray:
+        """Restore a saved state in each environment, so many steps after the episode began; return observations."""
+        for i, state in enumerate(states):
+            self._env.call_c_func("set_state", i, state, len(state))
+        self._steps[:] = steps
+        self._fresh = False
+        return np.asarray(self._env.observe()[1]["rgb"])
 
     def render(self) -> np.ndarray:
         """Return images (N, 512, 512, 3) uint8 of the current states."""

@@ -22,6 +22,8 @@ SCREEN = 9
 ENTITY = 31
 """Numbers of an entity; the columns that are used here:"""
 X, Y, VX, VY, RX, RY, TYPE, IMAGE_TYPE, IMAGE_THEME, ABSOLUTE, ALPHA = 0, 1, 2, 3, 4, 5, 6, 7, 8, 20, 25
+TIME = 13
+"""Index among FACTS of the number of steps since the episode began."""
 SPACE = 100
 """Type of an empty cell of the grid."""
 PLAYER = 0
@@ -63,6 +65,11 @@ class GameState:
     def player(self) -> int:
         """Index of the player, the last entity of its type."""
         return int(np.flatnonzero(self.types == PLAYER)[-1])
+
+    @property
+    def time(self) -> int:
+        """Number of steps since the episode, or the sequential level, began."""
+        return int(np.frombuffer(self.head[-4 * (FACTS + 1) :], "<i4")[TIME])
 
     def to_bytes(self) -> bytes:
         """Return the state as Procgen reads it."""

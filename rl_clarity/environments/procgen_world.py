@@ -73,6 +73,21 @@ class ProcgenWorld:
             raise WorldError(f"the environment does not play {self.game}, whose states this world reads")
         return [bytes(state) for state in inner._env.get_state()]
 
+    def restore(self, environment: VectorEnvironment, states: Sequence[bytes]) -> np.ndarray:
+        """Bring each environment to its state, and return its observations (N, 64, 64, 3).
+
+        Raises WorldError for environments and states of another game, and for a state that Procgen does not save again
+        as it was restored.
+        """
+        self.states(environment)
+        inner: Any = unwrapped(environment)
+        self._check_game(states)
+        observations = inner.continue_from(states, [read_state(state).time for state in states])
+        for i, (before, after) in enumerate(zip(states, self.states(environment), strict=True)):
+            if before != after:
+                raise WorldError(f"state {i} of {self.game} is not saved again as it was restored")
+        return np.array(observations)
+
     def objects(self, state: bytes, *, terrain: bool = True) -> list[WorldObject]:
         """List the objects of a state, visible or not, without the player: first entities, then cells."""
         read = read_state(state)
@@ -153,8 +168,7 @@ class ProcgenWorld:
         self._games.clear()
 
     def _draw(self, states: Sequence[bytes], *, full: bool) -> np.ndarray:
-        for game in {game_of(state) for state in states} - {self.game}:  # Procgen would abort the process
-            raise WorldError(f"the state is of {game!r:.40}, and not of {self.game}, which this world draws")
+        self._check_game(states)
         if full not in self._games:
             self._games[full] = self._open(RENDERED_AT_ONCE if full else DRAWN_AT_ONCE, full)
         games, drawn = self._games[full], []
@@ -167,6 +181,10 @@ class ProcgenWorld:
             drawn.append(np.array(images[: len(chunk)]))
         size = 512 if full else 64
         return np.concatenate(drawn) if drawn else np.zeros((0, size, size, 3), np.uint8)
+
+    def _check_game(self, states: Sequence[bytes]) -> None:
+        for game in {game_of(state) for state in states} - {self.game}:  # Procgen would abort the process
+            raise WorldError(f"the state is of {game!r:.40}, and not of {self.game}, which this world draws")
 
     def _entities(self, read: GameState) -> Iterator[tuple[str, tuple[float, ...], bool, Any]]:
         """Yield the name, the box, whether it moves, and the indices of each entity but the player."""

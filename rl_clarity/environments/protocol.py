@@ -40,6 +40,10 @@ class Step:
     """(N,) bool: environments that only reset and ignored the action, or None if there are none."""
     action_masks: np.ndarray | None = None
     """(N, A) bool: actions that are valid in this state, or None if all are."""
+    held_inputs: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """(N, ...) float32: what a dictionary of observations has beside the image, by name."""
+    final_held_inputs: Mapping[int, Mapping[str, np.ndarray]] = field(default_factory=dict)
+    """The same for `final_observations`, by environment."""
     ends: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     """What the environment reports about episodes that ended, by environment; `cause` is the cause of the end."""
 
@@ -51,7 +55,8 @@ class VectorEnvironment(Protocol):
     observation_shape: tuple[int, int, int]
     num_actions: int
     action_combos: tuple[Combo, ...]
-    """The buttons of each action."""
+    """The buttons of each action. Environments whose actions are not one choice have none, and `action_factors`, what
+    an action consists of (`rl_clarity.agents.actions`)."""
 
     def reset(self) -> Step: ...
 

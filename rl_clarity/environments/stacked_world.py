@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import struct
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +12,7 @@ import numpy as np
 
 from rl_clarity.base.errors import WorldError
 from rl_clarity.environments.protocol import VectorEnvironment
-from rl_clarity.environments.worlds import Position, World, WorldObject, follow
+from rl_clarity.environments.worlds import Position, World, WorldObject, follow, restore
 from rl_clarity.environments.wrappers import FrameStack, Wrapper
 
 Found = tuple[WorldObject | None, ...]
@@ -28,6 +29,8 @@ class StackedWorld:
     def __init__(self, world: World, count: int, padding: str) -> None:
         self.world, self.exact, self.types = world, world.exact, world.types
         self._count, self._padding = count, padding
+        # Consecutive states share all frames but one.
+        self._objects = functools.lru_cache(maxsize=2 * count)(world.objects)
         self._recent: list[deque[bytes]] = []
         self._steps = -1
 
@@ -36,11 +39,7 @@ class StackedWorld:
 
         Raises WorldError if it was not called in each step of the episodes that are being played.
         """
-        inner = environment
-        while isinstance(inner, Wrapper) and not isinstance(inner, FrameStack):
-            inner = inner.environment
-        if not isinstance(inner, FrameStack) or (inner.count, inner.padding) != (self._count, self._padding):
-            raise WorldError(f"the environment does not stack {self._count} frames with padding={self._padding!r}")
+        inner = self._frame_stack(environment)
         if inner.steps != self._steps + 1 and inner.ages.any():
             raise WorldError("states of stacked frames include those before: ask for them in every step")
         self._steps = inner.steps
@@ -52,14 +51,28 @@ class StackedWorld:
             recent.append(state)
         return [_join(recent) for recent in self._recent]
 
+    def restore(self, environment: VectorEnvironment, states: Sequence[bytes]) -> np.ndarray:
+        """Bring each environment to its newest frame and its stack to the frames before, and return the stacks.
+
+        Raises WorldError as `restore` of the other world.
+        """
+        inner = self._frame_stack(environment)
+        stacks = [_split(state) for state in states]
+        restore(self.world, inner.environment, [frames[-1] for frames in stacks])
+        observations = self.draw(states)
+        inner.continue_from(observations, np.array([len(frames) - 1 for frames in stacks]))
+        self._recent = [deque(frames[:-1], maxlen=self._count) for frames in stacks]
+        self._steps = inner.steps - 1
+        return observations
+
     def objects(self, state: bytes, *, terrain: bool = True) -> list[WorldObject]:
         """List the objects of the newest frame, visible or not, without the player."""
         *earlier, newest = _split(state)
-        items = self.world.objects(newest, terrain=terrain)
+        items = self._objects(newest, terrain=terrain)
         found: list[list[WorldObject | None]] = [[item] for item in items]
         followed = items
         for frame in reversed(earlier):
-            followed = follow(followed, self.world.objects(frame, terrain=terrain))
+            followed = follow(followed, self._objects(frame, terrain=terrain))
             by_number = {item.number: item for item in followed}
             for item, frames in zip(items, found, strict=True):
                 frames.insert(0, by_number.get(item.number))
@@ -109,6 +122,14 @@ class StackedWorld:
     def close(self) -> None:
         """Close what draws the states."""
         self.world.close()
+
+    def _frame_stack(self, environment: VectorEnvironment) -> FrameStack:
+        inner = environment
+        while isinstance(inner, Wrapper) and not isinstance(inner, FrameStack):
+            inner = inner.environment
+        if not isinstance(inner, FrameStack) or (inner.count, inner.padding) != (self._count, self._padding):
+            raise WorldError(f"the environment does not stack {self._count} frames with padding={self._padding!r}")
+        return inner
 
     def _edited(self, state: bytes, item: WorldObject, edit: Callable[[bytes, WorldObject], bytes]) -> bytes:
         frames = _split(state)

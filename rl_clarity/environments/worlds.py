@@ -12,10 +12,11 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from rl_clarity.base.errors import WorldError
 from rl_clarity.environments.protocol import VectorEnvironment
 
 Position = tuple[float, float]
@@ -107,6 +108,35 @@ class World(Protocol):
         ...
 
 
+@runtime_checkable
+class Restores(Protocol):
+    """A world from whose states environments continue."""
+
+    def restore(self, environment: VectorEnvironment, states: Sequence[bytes]) -> np.ndarray:
+        """Bring each environment to its state, without a reset, and return what it observes (N, H, W, C) uint8.
+
+        The same actions then lead to the same observations, rewards and ends as from the state that was saved, random
+        numbers of the environment included. Raises WorldError for a state from which it cannot continue.
+        """
+        ...
+
+
+def restore(world: World, environment: VectorEnvironment, states: Sequence[bytes]) -> np.ndarray:
+    """Bring each environment to its state and return its observations (N, H, W, C), as `Restores.restore`.
+
+    Raises WorldError for a world whose states cannot be continued from, and for another number of states than
+    environments.
+    """
+    if not isinstance(world, Restores):
+        raise WorldError(
+            f"play cannot continue from states of {type(world).__name__}: it has no method `restore` "
+            "(see docs/extending.md)"
+        )
+    if len(states) != environment.num_envs:
+        raise WorldError(f"{len(states)} states cannot be restored in {environment.num_envs} environments")
+    return world.restore(environment, states)
+
+
 def follow(
     before: Sequence[WorldObject], after: Sequence[WorldObject], reach: float = 2.0, fresh: int | None = None
 ) -> list[WorldObject]:
@@ -130,10 +160,8 @@ def follow(
             numbers[j] = number
             used.add(number)
     new_numbers = itertools.count(max((item.number for item in before), default=-1) + 1 if fresh is None else fresh)
-    return [
-        dataclasses.replace(item, number=numbers[j] if j in numbers else next(new_numbers))
-        for j, item in enumerate(after)
-    ]
+    numbered = [(item, numbers[j] if j in numbers else next(new_numbers)) for j, item in enumerate(after)]
+    return [item if item.number == number else dataclasses.replace(item, number=number) for item, number in numbered]
 
 
 def _unmoved(before: Sequence[WorldObject], after: Sequence[WorldObject]) -> dict[int, int]:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from rl_clarity.agents.actions import describe_factors, is_single_choice
+from rl_clarity.agents.capabilities import action_factors
 from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.environments.images import ImageLayout
 from rl_clarity.environments.protocol import (
@@ -33,6 +35,7 @@ class Wrapper:
         self.observation_shape: tuple[int, int, int] = environment.observation_shape
         self.num_actions: int = environment.num_actions
         self.action_combos: tuple[Combo, ...] = environment.action_combos
+        self.action_factors = action_factors(environment)
 
     def reset(self) -> Step:
         return self.environment.reset()
@@ -106,6 +109,11 @@ class EpsilonGreedy(Wrapper):
         if not 0 <= epsilon <= 1:
             raise EnvironmentSetupError(f"epsilon_greedy={epsilon} must be a probability from 0 to 1")
         super().__init__(environment)
+        if not is_single_choice(self.action_factors):
+            raise EnvironmentSetupError(
+                f"epsilon_greedy={epsilon} replaces actions that are one choice, but an action is "
+                f"{describe_factors(self.action_factors)}: set epsilon_greedy to 0"
+            )
         self.epsilon = epsilon
         # The second number distinguishes this generator from others with the same seed.
         self._rng = np.random.default_rng([seed % 2**63, 0x65707369])
@@ -163,6 +171,10 @@ class FrameStack(Wrapper):
 
     def step(self, actions: np.ndarray) -> Step:
         return self._stacked(self.environment.step(actions))
+
+    def continue_from(self, stack: np.ndarray, ages: np.ndarray) -> None:
+        """Continue from stacked observations (N, H, W, count * C), so many steps (N,) after the episodes began."""
+        self._stack, self.ages = np.array(stack), np.array(ages)
 
     def _state(self) -> dict[str, np.ndarray]:
         return {"stack": self._stack.copy()}

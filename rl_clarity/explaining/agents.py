@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -14,6 +16,7 @@ from rl_clarity.agents.capabilities import EXPLAINING, parameters, require
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.files import open_regular
+from rl_clarity.base.keys import cache_key
 from rl_clarity.base.parsing import path_text
 from rl_clarity.base.registry import source_hash
 from rl_clarity.formats.included import fetched, load_agent
@@ -30,6 +33,32 @@ COMPARED_STEPS = 16
 AgentLoader: TypeAlias = Callable[[str], Agent]
 AgentChoice: TypeAlias = str | os.PathLike[str] | Agent | AgentLoader | None
 """An agent, or its checkpoint, for all episodes; a function that loads the agent of a recorded checkpoint; or None."""
+
+
+@dataclass(frozen=True)
+class Players:
+    """The agents that acted in an episode, or that explain it instead. Each is loaded when it is needed."""
+
+    starts: np.ndarray
+    """(n,) int: the first step of each; the first of them is 0."""
+    load: Callable[[int], Agent]
+    """Loads the agent that acts from a first step on."""
+
+    def at(self, step: int) -> Agent:
+        """Return the agent of a step."""
+        return self.load(int(self.starts[np.searchsorted(self.starts, step, side="right") - 1]))
+
+    def groups(self, steps: np.ndarray) -> Iterator[tuple[np.ndarray, Agent]]:
+        """Yield agents, each with the positions (m,) in `steps` (n,) at which it acted."""
+        owners = np.searchsorted(self.starts, steps, side="right") - 1
+        for owner in np.unique(owners):
+            yield np.flatnonzero(owners == owner), self.load(int(self.starts[owner]))
+
+
+def _starts(episode: Episode) -> np.ndarray:
+    """Return the steps (n,) of an episode at which another checkpoint begins to act."""
+    numbers = episode.agents
+    return np.zeros(1, int) if numbers is None else np.append(0, 1 + np.flatnonzero(np.diff(numbers)))
 
 
 class Agents:
@@ -60,30 +89,52 @@ class Agents:
             self._path = self._checkpoint = ""
 
     def key(self, recording: Recording, episode: Episode) -> str | None:
-        """Return the hash of the agent that explains an episode; None if there is none."""
-        path = recording.checkpoint(episode) if self._checkpoint is None else self._checkpoint
-        if path is None:
-            return None
-        if not path:
-            return self._passed_key(recording, episode)
-        if path not in self._hashes:  # a recorder writes each checkpoint only once
-            with fetched(path) as local, open_regular(local, "rb") as file:
-                self._hashes[path] = hashlib.file_digest(file, "sha256").hexdigest()
-        return self._hashes[path] + self._load_key
+        """Return the hash of the agents that explain an episode; None if there is none."""
+        if self._checkpoint is not None:
+            return self._hash(self._checkpoint) if self._checkpoint else self._passed_key(recording, episode)
+        name = f"{recording.location} {episode.index} {episode.facts['start_time']}"
+        if name not in self._hashes:
+            hashes = [self._acting_hash(recording, episode, start) for start in _starts(episode).tolist()]
+            if hashes[0] is None:
+                return None
+            self._hashes[name] = hashes[0] if len(hashes) == 1 else cache_key([hashes, _starts(episode)])
+        return self._hashes[name]
 
-    def load(self, recording: Recording, episode: Episode) -> Agent:
-        """Return the agent of an episode that has one; raises OptionError for one that did not play its first step."""
-        path = recording.checkpoint(episode) if self._checkpoint is None else self._checkpoint
+    def players(self, recording: Recording, episode: Episode) -> Players:
+        """Return the agents that explain an episode, by step.
+
+        Raises OptionError for an episode without a checkpoint, and where the agent of its first step did not play it.
+        """
+        starts = np.zeros(1, int) if self._checkpoint is not None else _starts(episode)
+        players = Players(starts, partial(self._load_at, recording, episode))
+        if not self._other_agent:
+            check_first_step(episode, output_differences(players.at(0), episode, np.zeros(1, int)))
+        return players
+
+    def _load_at(self, recording: Recording, episode: Episode, step: int) -> Agent:
+        """Return the agent that explains an episode from a step on."""
+        path = recording.checkpoint(episode, step) if self._checkpoint is None else self._checkpoint
         if path is None:
-            raise OptionError(f"episode {episode.index} has no checkpoint")
+            raise OptionError(f"episode {episode.index} has no checkpoint at step {step}")
         if path != self._path:
             self._agent = self._path = None  # frees its memory
             self._agent = require(self._load(path), *EXPLAINING, for_=f"explaining with {path}")
             self._path = path
-        agent = cast(Agent, self._agent)
-        if not self._other_agent:
-            check_first_step(episode, output_differences(agent, episode, np.zeros(1, int)))
-        return agent
+        return cast(Agent, self._agent)
+
+    def _acting_hash(self, recording: Recording, episode: Episode, step: int) -> str | None:
+        """Return the hash of the checkpoint that acted at a step."""
+        digest = recording.checkpoint_digest(episode, step)
+        if digest is not None:
+            return digest + self._load_key
+        path = recording.checkpoint(episode, step)
+        return None if path is None else self._hash(path)
+
+    def _hash(self, path: str) -> str:
+        if path not in self._hashes:  # a recorder writes each checkpoint only once
+            with fetched(path) as local, open_regular(local, "rb") as file:
+                self._hashes[path] = hashlib.file_digest(file, "sha256").hexdigest()
+        return self._hashes[path] + self._load_key
 
     def _passed_key(self, recording: Recording, episode: Episode) -> str:
         """Return the hash of the agent that was passed: of its parameters, or of its outputs in the episode."""

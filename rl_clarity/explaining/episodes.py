@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.agents.protocol import State
 from rl_clarity.analyses import ANALYSES, Analysis, Subject
 from rl_clarity.analyses.analysis import SubjectOptions, describe_agent
 from rl_clarity.analyses.part import OwnResults, Part
+from rl_clarity.analyses.saliency import SaliencySection
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.keys import cache_key, code_version
 from rl_clarity.base.parsing import parse
 from rl_clarity.base.registry import option_sources
+from rl_clarity.explaining.agents import Players
 from rl_clarity.explaining.files import SECTIONS, episode_folder
 from rl_clarity.explaining.options import ExplainOptions
 from rl_clarity.jobs.communicator import SingleProcess
@@ -72,7 +74,7 @@ def explain_episode(
     one: EpisodeAnalysis,
     recording: Recording,
     episode: Episode,
-    agent: Agent,
+    players: Players,
     options: ExplainOptions,
     directory: Directory,
     identity: object,
@@ -80,12 +82,13 @@ def explain_episode(
 ) -> TaskResult:
     """Compute an analysis of an episode, by the analysis's own tasks, whose finished work is kept in the directory.
 
-    `identity` (JSON) stands for episode and agent. Facts: the sections as manifests contain them, facts of the
-    analysis's tasks, and how far the agent's outputs are from those recorded.
+    `identity` (JSON) stands for episode and agents. Facts: the sections as manifests contain them, facts of the
+    analysis's tasks, and how far the agents' outputs are from those recorded.
     """
     folder, store = episode_folder(episode.index), WorkStore(directory)
-    states = episode_states(agent, episode)
-    played = _played(agent, recorded_episode(recording, episode), states)
+    agent = players.at(0)
+    states = episode_states(agent, episode, acting=players.at)
+    played = _played(players, recorded_episode(recording, episode), states)
     names = [path_in(folder, f"{name.strip('/')}/*") for name in one.analysis.folders(one.options)]
     metadata = {**agent.metadata, **recording.metadata, "action_combos": None}
     subject = Subject(
@@ -100,9 +103,10 @@ def explain_episode(
         analyses=(one.analysis.kind,),
         analysis_options=(one.options,),
         plugin_keys={one.analysis.kind: one.key},
+        acting=players.groups,
     )
     one.analysis.check(agent, one.options, subject.options)
-    agreement, differences = _agreement(agent, episode, states, options)
+    agreement, differences = _agreement(players, episode, states, options)
     part = Part(subject, [(one.analysis, one.options)], folder)
     results: dict[str, Mapping[str, Any]] = {}
     for wave in waves(part.tasks()):
@@ -117,18 +121,24 @@ def explain_episode(
         facts["differences"] = f"{folder}/{one.name}-differences.js"
         PageFiles(directory).write_chunk(facts["differences"], differences)
         files.append(facts["differences"])
+        for section in facts["sections"]:
+            if section["kind"] == SaliencySection.kind:
+                section["data"] = {**section["data"], "differences": [facts["differences"]]}
     return TaskResult(facts, files)
 
 
 def _agreement(
-    agent: Agent, episode: Episode, states: State, options: ExplainOptions
+    players: Players, episode: Episode, states: State, options: ExplainOptions
 ) -> tuple[Agreement, dict[str, np.ndarray | bytes] | None]:
-    """Return how far the agent's outputs are from those recorded, at every n-th step, and all differences."""
+    """Return how far the agents' outputs are from those recorded, at every n-th step, and all differences."""
     steps = np.arange(0, len(episode), options.every)
-    differences = output_differences(agent, episode, steps, state_rows(states, steps))
+    differences = np.zeros(len(steps))
     agreement = Agreement(0, other_agent=options.other_agent)
-    if differences is None:
-        return agreement, None
+    for rows, agent in players.groups(steps):
+        compared = output_differences(agent, episode, steps[rows], state_rows(states, steps[rows]))
+        if compared is None:
+            return agreement, None
+        differences[rows] = compared
     arrays: dict[str, np.ndarray | bytes] = {
         "steps": steps.astype(np.int32),
         "differences": differences.astype(np.float32),
@@ -136,24 +146,29 @@ def _agreement(
     return replace(agreement, steps=len(steps), largest=float(differences.max())), arrays
 
 
-def _played(agent: Agent, played: Trajectories, states: State) -> Trajectories:
-    """Return an episode with the outputs and states that its agent has; those that were not recorded are computed."""
+def _played(players: Players, played: Trajectories, states: State) -> Trajectories:
+    """Return an episode with the outputs and states that its agents have; those that were not recorded are computed."""
+    agent = players.at(0)
     first = agent.forward(np.asarray(played.observations[0, :1]), state_rows(states, slice(0, 1)))
     outputs: dict[str, Any] = {}
+    missing: dict[str, np.ndarray] = {}
     for name in OUTPUTS:
         like, recorded = getattr(first, name), getattr(played, name)
         known = recorded is not None and like is not None and recorded.shape[2:] == like.shape[1:]
         outputs[name] = recorded if known else None
         if like is not None and not known:
-            parts = [
-                getattr(agent.forward(np.asarray(played.observations[0, rows]), state_rows(states, rows)), name)
-                for rows in slices(played.steps(0), BATCH)
-            ]
-            outputs[name] = np.concatenate(parts)[None]
+            missing[name] = np.zeros((played.steps(0), *like.shape[1:]), like.dtype)
+    if missing:
+        for rows, actor in players.groups(np.arange(played.steps(0))):
+            for part in slices(len(rows), BATCH):
+                own = rows[part]
+                computed = actor.forward(np.asarray(played.observations[0, own]), state_rows(states, own))
+                for name, values in missing.items():
+                    values[own] = getattr(computed, name)
     fits = played.action_combos is not None and len(played.action_combos) == agent.num_actions
     return dataclasses.replace(
         played,
-        **outputs,
+        **outputs | {name: values[None] for name, values in missing.items()},
         states=None if states is None else tuple(np.asarray(part)[None] for part in states),
         action_combos=played.action_combos if fits else None,
     )

@@ -7,6 +7,7 @@ call that was stopped is resumed, and ranks share the work.
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -40,6 +41,8 @@ PLACED, FITTED = "placed", "fitted"
 FEWEST_POINTS = 1000
 """While watching, a map is fitted once there are so many points: one of the first episodes alone would be poor."""
 WATCH_SECONDS = 2.0
+_NUMBERS = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
+"""Numbers in reasons, in which those of several episodes may differ."""
 NICENESS = 10
 NO_CHECKPOINT = (
     "no checkpoint is stored with them: call Recorder.agent(checkpoint) in the training loop, or pass the agent "
@@ -63,6 +66,8 @@ class ExplainedRecording:
     """Why others were not explained, or only in part, by their index in the recording."""
     problem: str | None = None
     """Why the recording cannot be explained."""
+    loader: str | None = None
+    """MODULE:FUNCTION that loads its agents, as the recording says. It is only shown, never run."""
 
     def __str__(self) -> str:
         if self.problem is not None:
@@ -70,11 +75,23 @@ class ExplainedRecording:
         lines = [f"{self.location}: {self.explained} of {self.episodes} complete episodes are explained"]
         reasons: dict[str, list[int]] = {}
         for index, reason in sorted(self.skipped.items()):
-            reasons.setdefault(reason, []).append(index)
-        for reason, indices in reasons.items():
+            reasons.setdefault(_NUMBERS.sub("#", reason), []).append(index)
+        for indices in reasons.values():
+            first = self.skipped[indices[0]]
+            same = all(self.skipped[index] == first for index in indices)
             word = "episode" if len(indices) == 1 else "episodes"
-            lines.append(f"  not {word} {', '.join(map(str, indices))}: {reason}")
+            lines.append(f"  not {word} {_ranges(indices)}: {first}{'' if same else ' (this is the first of them)'}")
+        if reasons and self.loader is not None:
+            lines.append(f"  the recording suggests a function that loads its agents: --agent {self.loader}")
         return "\n".join(lines)
+
+
+def _ranges(indices: Sequence[int]) -> str:
+    """Return sorted indices as text, such as `0 to 5, 8`."""
+    starts = [i for i in indices if i - 1 not in indices]
+    ends = [i for i in indices if i + 1 not in indices]
+    pairs = zip(starts, ends, strict=True)
+    return ", ".join(f"{a}" if a == b else f"{a}{', ' if b == a + 1 else ' to '}{b}" for a, b in pairs)
 
 
 def explain_recording(
@@ -87,7 +104,8 @@ def explain_recording(
 ) -> list[ExplainedRecording]:
     """Compute saliency maps and state maps of recorded episodes, and write them beside the recording.
 
-    Each complete episode is explained with the checkpoint that it began with (`Recorder.agent`). Where values, logits
+    Each complete episode is explained with the checkpoint that it began with (`Recorder.agent`), or each step with the
+    one that acted, if the recorder stored them (`Recorder(checkpoint_every=1)`). Where values, logits
     or action values were recorded, the agent's own are compared with them at every explained step: an episode is
     skipped if they differ at its first step by more than 0.1 % of the range of the episode's recorded outputs, and
     later differences are stored with the maps. A stopped call is resumed by calling it again. Under mpiexec all ranks
@@ -242,7 +260,7 @@ class _Explainer:
         self._code = code_version()
         self._done: list[int] | None = None
         """The episodes that were there when all was done."""
-        self.report = ExplainedRecording(location)
+        self.report = ExplainedRecording(location, loader=recording.metadata.get("loader"))
         if workers.leads:
             self._claim()
             self._forget()
@@ -372,8 +390,8 @@ class _Explainer:
         return tasks
 
     def _explain(self, one: EpisodeAnalysis, episode: Episode, identity: object, work: Work) -> TaskResult:
-        agent, directory = self._agents.load(self._recording, episode), self._files.directory
-        return explain_episode(one, self._recording, episode, agent, self._options, directory, identity, work)
+        players, directory = self._agents.players(self._recording, episode), self._files.directory
+        return explain_episode(one, self._recording, episode, players, self._options, directory, identity, work)
 
     def _fit(self, episodes: Sequence[Episode]) -> _Fitted | None:
         """Fit the maps, unless that is done; None while there is too little to fit them on."""

@@ -90,7 +90,7 @@ class StateMaps:
 
     def place(self, episode: Episode, fitted: Mapping[str, Any], work: Work) -> TaskResult:
         """Place the steps of an episode on the fitted maps. Facts: the colors that its points can have."""
-        agent = self.agents.load(self.recording, episode) if self.needs_agent(episode) else None
+        agent = self.agents.players(self.recording, episode).at(0) if self.needs_agent(episode) else None
         site = None if agent is None or fitted["site"] is None else find_site(agent.sites, fitted["site"])
         frames = np.array(self.steps(episode))
         vectors = self._vectors(episode, Source(fitted["source"], fitted["label"], site), frames)
@@ -155,7 +155,7 @@ class StateMaps:
     def _find_source(self, episode: Episode) -> Source:
         if not self.needs_agent(episode):
             return find_source(None, None, np.zeros(0), episode_parts(episode, slice(0, 1)))
-        agent = self.agents.load(self.recording, episode)
+        agent = self.agents.players(self.recording, episode).at(0)
         rows = slice(0, 4)
         states = state_rows(episode_states(agent, episode), rows)
         # Without a layer, an agent with a state would be mapped by that; here the episode has not recorded it.
@@ -165,12 +165,13 @@ class StateMaps:
         """Return vectors (n, D) of some steps (n,) of an episode."""
         if source.site is None and not self.needs_agent(episode):
             return source.vectors(None, np.zeros(0), episode_parts(episode, frames))
-        agent = self.agents.load(self.recording, episode)
-        states = episode_states(agent, episode)
-        parts = [
-            source.vectors(agent, np.asarray(episode.observations[frames[part]]), state_rows(states, frames[part]))
-            for part in slices(len(frames), MAX_FRAMES)
-        ]
+        players = self.agents.players(self.recording, episode)
+        states = episode_states(players.at(0), episode, acting=players.at)
+        parts = []
+        for positions, agent in players.groups(frames):
+            for part in slices(len(positions), MAX_FRAMES):
+                rows = frames[positions[part]]
+                parts.append(source.vectors(agent, np.asarray(episode.observations[rows]), state_rows(states, rows)))
         return np.concatenate(parts) if parts else np.zeros((0, 0), np.float32)
 
     def _colors(self, episode: Episode) -> dict[str, np.ndarray]:

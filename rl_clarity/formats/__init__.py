@@ -16,12 +16,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rl_clarity.agents.batched import BatchedAgent
+from rl_clarity.agents.capabilities import parameters
 from rl_clarity.agents.output_check import check_outputs
-from rl_clarity.base.errors import CheckpointError, ClarityError, OptionError, describe_error
+from rl_clarity.base.errors import CheckpointError, ClarityError, OptionError, OtherNetworkError, describe_error
 from rl_clarity.base.quiet import import_keras
 from rl_clarity.environments import option_names, set_untrusted_aside
-from rl_clarity.formats.advice import check_file, pickled_object, unknown
+from rl_clarity.formats.advice import check_file, own_network, pickled_object, unknown
 from rl_clarity.formats.architectures import ARCHITECTURES
 from rl_clarity.formats.checkpoint import FORMATS, Checkpoint, CheckpointFile, Format
 from rl_clarity.formats.metadata import combine_metadata
@@ -30,6 +33,8 @@ from rl_clarity.formats.safe_pickle import RefusedError
 if TYPE_CHECKING:
     from rl_clarity.agents.protocol import Agent
 
+IN_MEMORY = "in memory"
+"""Format and file name of `in_memory`."""
 INVALID = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 READING = ("activation", "heads", "input_divisor", "value_range")
 """Metadata that decide how a network is read, if the file does not determine it."""
@@ -64,7 +69,7 @@ def _read(file: CheckpointFile) -> Checkpoint:
         if _recognizes(name, file):
             return FORMATS.get(name).read(file)
     descriptions = (getattr(FORMATS.find(name), "description", None) for name in names)
-    raise CheckpointError(unknown(file, [text for text in descriptions if text]))
+    raise CheckpointError(*unknown(file, [text for text in descriptions if text]))
 
 
 def has_added_format(path: Path) -> bool:
@@ -96,7 +101,12 @@ def build_agent(checkpoint: Checkpoint, check: Any = None, dtype_policy: str | N
     """
     import_keras()
     with _with_path(checkpoint.path), _dtype_policy(dtype_policy):
-        agent = FORMATS.get(checkpoint.format).build(checkpoint)
+        try:
+            agent = FORMATS.get(checkpoint.format).build(checkpoint)
+        except OtherNetworkError as error:
+            library = checkpoint.metadata.get("library", checkpoint.format)
+            read_as = f"The file was read as {checkpoint.network!r} of {library}"
+            raise OtherNetworkError(f"{error.message}. {read_as}", error.script) from error
         if check is not None:
             check_outputs(agent, check, CheckpointError)
         if isinstance(agent, BatchedAgent):
@@ -152,6 +162,24 @@ def checkpoint_of(agent: Any, **metadata: Any) -> Checkpoint:
     return dataclasses.replace(checkpoint, metadata={**checkpoint.metadata, **metadata})
 
 
+def in_memory(agent: Any, **metadata: Any) -> Checkpoint:
+    """Return what stands for the checkpoint of an agent that is in memory only: its parameters and metadata.
+
+    Its hash is that of the parameters, or, for an agent without them, of its outputs for images of noise. It cannot be
+    written or built again.
+    """
+    kind = type(agent).__name__
+    arrays = parameters(agent)
+    if not arrays:
+        noise = np.random.default_rng(0).integers(0, 256, (4, *agent.observation_shape), np.uint8)
+        outputs = vars(agent.forward(noise))
+        arrays = {name: value for name, value in outputs.items() if isinstance(value, np.ndarray)}
+    digest = hashlib.sha256(kind.encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype} {array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    return Checkpoint(Path(IN_MEMORY), IN_MEMORY, kind, arrays, {**agent.metadata, **metadata}, digest.hexdigest())
+
+
 def source_key(checkpoint: Checkpoint) -> str:
     """Return the hash of everything besides the file that the agent is built from, for cache keys.
 
@@ -159,7 +187,8 @@ def source_key(checkpoint: Checkpoint) -> str:
     nothing.
     """
     reading = {name: checkpoint.metadata[name] for name in READING if checkpoint.metadata.get(name) is not None}
-    sources = [FORMATS.source(checkpoint.format), json.dumps(reading, sort_keys=True, default=str) if reading else ""]
+    code = "" if checkpoint.format == IN_MEMORY else FORMATS.source(checkpoint.format)
+    sources = [code, json.dumps(reading, sort_keys=True, default=str) if reading else ""]
     network = checkpoint.metadata.get("cnn", checkpoint.network)
     if isinstance(network, str) and network in ARCHITECTURES:
         sources.append(ARCHITECTURES.source(network))
@@ -188,7 +217,10 @@ def _with_path(path: Path) -> Iterator[None]:
         message, script = pickled_object(path, error.name)
         raise CheckpointError(f"{path}: {message}", script) from error
     except CheckpointError as error:
-        raise CheckpointError(f"{path}: {error.message}", error.script) from error
+        message, script = error.message, error.script
+        if isinstance(error, OtherNetworkError) and not script and (script := own_network(path)):
+            message += ". This script wraps the network's own class or function:"
+        raise CheckpointError(f"{path}: {message}", script) from error
     except INVALID as error:
         if isinstance(error, ClarityError):
             raise

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.keras_agent import KerasAgent
-from rl_clarity.base.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError, OtherNetworkError
 from rl_clarity.base.files import write_atomically
 from rl_clarity.environments import frame_shape
 from rl_clarity.formats import safe_joblib
@@ -38,7 +38,9 @@ def read(file: CheckpointFile) -> Checkpoint:
     content = safe_joblib.load(file.path, file.budget)
     if not isinstance(content, dict) or not isinstance(content.get("params"), dict):
         keys = sorted(map(str, content)) if isinstance(content, dict) else type(content).__name__
-        raise CheckpointError(f"has no dict 'params' of tensors; it has {brief(keys)}")
+        raise OtherNetworkError(
+            f"has no dict 'params' of tensors, as pickles of OpenAI Baselines and rl_clarity have; it has {brief(keys)}"
+        )
     metadata = _metadata(content.get("args"))
     extra = content.get("extra")
     if isinstance(extra, dict) and "timesteps" in extra:

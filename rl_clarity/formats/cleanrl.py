@@ -1,4 +1,4 @@
-"""State dicts of the scripts `ppo_atari`, `ppo_atari_lstm`, `ppo_procgen` and `dqn_atari` of CleanRL.
+"""State dicts of CleanRL's scripts for images (`cleanrl_networks.NETWORKS`).
 
 The tensors show which script wrote a file. The file contains nothing else, so the metadata are the scripts' defaults.
 """
@@ -11,18 +11,10 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.keras_agent import KerasAgent
-from rl_clarity.agents.network import Network, StatePart
 from rl_clarity.base.errors import CheckpointError
 from rl_clarity.formats.checkpoint import Checkpoint, CheckpointFile, Format
-from rl_clarity.formats.torch_layers import (
-    ASSUMED,
-    ASSUMPTION,
-    ImpalaNames,
-    TorchLayers,
-    impala,
-    nature,
-    observation_shape,
-)
+from rl_clarity.formats.cleanrl_networks import NETWORKS, first_kernel, script
+from rl_clarity.formats.torch_layers import ASSUMED, ASSUMPTION, observation_shape
 
 ATARI = {
     **ASSUMED,
@@ -42,12 +34,25 @@ PROCGEN = {
     "gamma": 0.999,
     "lambda": 0.95,
 }
+OFF_POLICY = {key: value for key, value in ATARI.items() if key != "lambda"}
 METADATA: Mapping[str, Mapping[str, Any]] = {
     "ppo_atari": ATARI,
     "ppo_atari_lstm": {**ATARI, "frame_stack": 1},
+    "ppo_rnd_envpool": {**ATARI, "gamma": 0.999, "use_sticky_actions": True},
     "ppo_procgen": PROCGEN,
-    "dqn_atari": {key: value for key, value in ATARI.items() if key != "lambda"},
+    "ppg_procgen": PROCGEN,
+    **dict.fromkeys(
+        ("dqn_atari", "c51_atari", "rainbow_atari", "qdagger_dqn_atari_impalacnn", "sac_atari"), OFF_POLICY
+    ),
 }
+NOTES = {
+    "ppo_rnd_envpool": "values are those of the game's rewards (critic_ext); critic_int is not read",
+    "ppg_procgen": "values are those of the head critic; aux_critic is not read",
+    "c51_atari": "action values are the expectations of the distributions over the atoms in the file",
+    "rainbow_atari": "action values are the expectations of the distributions over the atoms in the file, without the "
+    "noise of training",
+}
+"""What the user should know of how a script's outputs are read."""
 SIDES = {"atari": 84, "procgen": 64}
 MOST_ACTIONS = 18
 """Largest number of actions of an Atari game."""
@@ -80,8 +85,6 @@ DISTRIBUTION_SCRIPT = """
         return outputs.mean(dim=2)                             # the mean of quantiles; for atoms of C51 instead:
         # return (outputs.softmax(dim=2) * module.atoms).sum(dim=2)
     agent = rl_clarity.TorchAgent(module, (84, 84, 4), forward=forward, heads=("q_values",))"""
-Parameters = Mapping[str, np.ndarray]
-BLOCK_NAMES = ImpalaNames("network.{}".format, ("res_block0", "res_block1"), ("conv0", "conv1"), "network")
 
 
 def recognize(file: CheckpointFile) -> bool:
@@ -94,58 +97,10 @@ def read(file: CheckpointFile) -> Checkpoint:
     name = script(parameters) or ""
     metadata = dict(METADATA[name])
     if metadata["env_kind"] == "atari":
-        channels = _input_channels(parameters)
+        channels = _input_channels(parameters, name)
         metadata["frame_stack"] = None if channels == MULTI_AGENT_CHANNELS else channels
-    return Checkpoint(file.path, "cleanrl", name, parameters, metadata, file.sha256, (ASSUMPTION,))
-
-
-def script(tensors: Mapping[str, Any]) -> str | None:
-    """Return the name of the script whose agents have these tensors."""
-    if "network.0.conv.weight" in tensors and "actor.weight" in tensors:
-        return "ppo_procgen"
-    if "network.0.weight" not in tensors or "network.7.weight" not in tensors:
-        return None
-    if "actor.weight" in tensors:
-        return "ppo_atari_lstm" if "lstm.weight_ih_l0" in tensors else "ppo_atari"
-    return "dqn_atari" if "network.9.weight" in tensors else None
-
-
-def ppo_atari(parameters: Parameters, observation_shape: tuple[int, int, int], activation: str = "relu") -> Network:
-    """Build Nature's body, an LSTM if the parameters contain one, and dense heads."""
-    layers = TorchLayers(parameters, activation)
-    observations = layers.builder.input(observation_shape, "observations")
-    x = layers.activate(layers.dense(nature(layers, observations, "network"), "network.7"), "network.7")
-    states: list[StatePart] = []
-    if layers.uses("lstm"):
-        x, states = layers.lstm(x, "lstm")
-    return layers.builder.finish([observations], _heads(layers, x), states)
-
-
-def ppo_procgen(parameters: Parameters, observation_shape: tuple[int, int, int], activation: str = "relu") -> Network:
-    """Build IMPALA's body and dense heads. The script flattens before the last activation, which gives the
-    same result.
-    """
-    layers = TorchLayers(parameters, activation)
-    observations = layers.builder.input(observation_shape, "observations")
-    x = impala(layers, observations, BLOCK_NAMES)
-    x = layers.activate(layers.dense(x, "network.5"), "network.5")
-    return layers.builder.finish([observations], _heads(layers, x))
-
-
-def dqn_atari(parameters: Parameters, observation_shape: tuple[int, int, int], activation: str = "relu") -> Network:
-    """Build Nature's body and action values."""
-    layers = TorchLayers(parameters, activation)
-    observations = layers.builder.input(observation_shape, "observations")
-    x = layers.activate(layers.dense(nature(layers, observations, "network"), "network.7"), "network.7")
-    return layers.builder.finish([observations], {"q_values": layers.dense(x, "network.9")})
-
-
-NETWORKS = {
-    "ppo_atari": ppo_atari,
-    "ppo_atari_lstm": ppo_atari,
-    "ppo_procgen": ppo_procgen,
-    "dqn_atari": dqn_atari,
-}
+    notes = (ASSUMPTION, *([NOTES[name]] if name in NOTES else []))
+    return Checkpoint(file.path, "cleanrl", name, parameters, metadata, file.sha256, notes)
 
 
 def build_agent(checkpoint: Checkpoint) -> KerasAgent:
@@ -153,7 +108,7 @@ def build_agent(checkpoint: Checkpoint) -> KerasAgent:
     if checkpoint.network not in NETWORKS:
         raise CheckpointError(f"unknown CleanRL network {checkpoint.network!r}; available: {', '.join(NETWORKS)}")
     _check_meaning(checkpoint)
-    kernel = "network.0.conv.weight" if checkpoint.network == "ppo_procgen" else "network.0.weight"
+    kernel = first_kernel(checkpoint.network)
     side = SIDES[METADATA[checkpoint.network]["env_kind"]]
     metadata = {**ASSUMED, **checkpoint.metadata}
     shape = observation_shape(checkpoint, kernel, side)
@@ -161,11 +116,11 @@ def build_agent(checkpoint: Checkpoint) -> KerasAgent:
     return KerasAgent(network, metadata, input_divisor=float(metadata["input_divisor"]))
 
 
-FORMAT = Format("CleanRL state dicts (ppo_atari, ppo_atari_lstm, ppo_procgen, dqn_atari)", recognize, read, build_agent)
+FORMAT = Format(f"CleanRL state dicts ({', '.join(NETWORKS)})", recognize, read, build_agent)
 
 
-def _input_channels(parameters: Parameters) -> int:
-    kernel = parameters["network.0.weight"]  # (filters, gray frames, h, w)
+def _input_channels(parameters: Mapping[str, np.ndarray], network: str) -> int:
+    kernel = parameters[first_kernel(network)]  # (filters, gray frames, h, w)
     return int(kernel.shape[1]) if kernel.ndim == 4 else 0
 
 
@@ -174,7 +129,7 @@ def _check_meaning(checkpoint: Checkpoint) -> None:
     otherwise.
     """
     parameters, path = checkpoint.parameters, str(checkpoint.path)
-    channels = _input_channels(parameters) if checkpoint.network == "ppo_atari" else 0
+    channels = _input_channels(parameters, checkpoint.network) if checkpoint.network == "ppo_atari" else 0
     if channels == MULTI_AGENT_CHANNELS and checkpoint.metadata.get("frame_stack") is None:
         raise CheckpointError(
             f"its input has {channels} channels, as that of ppo_pettingzoo_ma_atari, which divides only the first four "
@@ -194,7 +149,3 @@ def _check_meaning(checkpoint: Checkpoint) -> None:
                     "reads it:",
                     DISTRIBUTION_SCRIPT.format(path=path, actions=actions, count=count),
                 )
-
-
-def _heads(layers: TorchLayers, x: Any) -> dict[str, Any]:
-    return {"policy_logits": layers.dense(x, "actor"), "values": layers.dense(x, "critic")}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rl_clarity import formats
+from rl_clarity.agents.capabilities import require
 from rl_clarity.base.errors import CheckpointError
 from rl_clarity.base.files import local_path, missing_storage
 from rl_clarity.base.parsing import path_text
@@ -91,6 +92,7 @@ def open_agent(
     *,
     name: str = "checkpoint",
     check: Any = None,
+    in_memory: bool = False,
 ) -> tuple[Checkpoint, Agent]:
     """Read a checkpoint and build its agent; for an agent, return the checkpoint that it was loaded from.
 
@@ -99,6 +101,7 @@ def open_agent(
         metadata: override the checkpoint's
         name: what an error calls the argument
         check: as in `load_agent`, for an agent that is built
+        in_memory: for an agent that was not loaded from a checkpoint, return what stands for one (`formats.in_memory`)
 
     Raises OptionError for an agent that was not loaded from a checkpoint, and the errors of `load_agent`.
     """
@@ -107,6 +110,9 @@ def open_agent(
         with fetched(path_text(checkpoint, name)) as path:
             read = formats.read(path, **metadata)
             return read, formats.build_agent(read, check)
+    require(checkpoint, "forward", for_=name)
+    if in_memory and not isinstance(getattr(checkpoint, "checkpoint", None), formats.Checkpoint):
+        return formats.in_memory(checkpoint, **metadata), checkpoint
     return formats.checkpoint_of(checkpoint, **metadata), checkpoint
 
 

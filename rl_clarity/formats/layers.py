@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.network import Layout, Network, StatePart, Tensor, keras_name
-from rl_clarity.base.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError, OtherNetworkError
 
 MAX_ACTIVATIONS = 1 << 27
 """Largest number of activations that the layers may compute for a frame: half a gigabyte."""
@@ -108,10 +108,10 @@ class NetworkBuilder:
             return
         if name not in self.parameters:
             known = ", ".join(sorted(self.parameters)) or "none"
-            raise CheckpointError(f"tensor {name!r} of shape {shape} is missing; the checkpoint has: {known}")
+            raise OtherNetworkError(f"tensor {name!r} of shape {shape} is missing; the checkpoint has: {known}")
         array = self.parameters[name]
         if tuple(array.shape) != shape:
-            raise CheckpointError(f"tensor {name!r} has the shape {tuple(array.shape)}, the network needs {shape}")
+            raise OtherNetworkError(f"tensor {name!r} has the shape {tuple(array.shape)}, the network needs {shape}")
         if not np.all(np.isfinite(array)):
             count = int(np.size(array) - np.count_nonzero(np.isfinite(array)))
             raise CheckpointError(f"tensor {name!r} of shape {shape} has {count} values that are NaN or infinite")
@@ -124,7 +124,7 @@ class NetworkBuilder:
             extra = sorted(set(self.parameters) - set(self.tensors))
             if extra:
                 shapes = ", ".join(f"{name!r} {tuple(self.parameters[name].shape)}" for name in extra)
-                raise CheckpointError(f"the network does not have these tensors of the checkpoint: {shapes}")
+                raise OtherNetworkError(f"the network does not have these tensors of the checkpoint: {shapes}")
         model = keras.Model(inputs + [state[0] for state in states], [*heads.values(), *(state[1] for state in states)])
         return Network(model, tuple(heads), self.tensors, tuple(state[2] for state in states))
 

@@ -1,41 +1,50 @@
-"""Zips of Stable-Baselines3 (PPO, A2C, DQN with `CnnPolicy`) and sb3-contrib (RecurrentPPO with `CnnLstmPolicy`).
+"""Zips of Stable-Baselines3 (PPO, A2C, DQN, SAC, TD3, DDPG) and sb3-contrib (RecurrentPPO, TRPO).
 
 The members are `data`, JSON in which some values are also pickles in base64, and `policy.pth`, a state dict. The only
 pickle that is read is that of the policy class, for the class's name.
 
-The networks have Nature's body, a dense layer (`features_dim`), optional LSTMs, optional dense layers (`net_arch`) and
-linear heads. Policy and value may have separate bodies (`share_features_extractor=False`).
+Images have Nature's body and a dense layer (`features_dim`), vectors nothing, and dictionaries both. Optional LSTMs,
+optional dense layers (`net_arch`) and linear heads follow. Policy and value may have separate bodies
+(`share_features_extractor=False`).
 """
 
 from __future__ import annotations
 
 import base64
 import io
-import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
+from rl_clarity.agents.actions import Factor, count_outputs
 from rl_clarity.agents.keras_agent import KerasAgent
-from rl_clarity.agents.network import Network, StatePart
 from rl_clarity.base.errors import CheckpointError
 from rl_clarity.formats import safe_pickle, torch_file
 from rl_clarity.formats.checkpoint import Checkpoint, CheckpointFile, Format
 from rl_clarity.formats.safe_files import BoundedReader, Budget, SafeZip, brief
-from rl_clarity.formats.torch_layers import ACTIVATIONS, TorchLayers, nature
+from rl_clarity.formats.sb3_networks import NETWORKS, POLICY, SHARED, VALUE, actor_critic, q_network
+from rl_clarity.formats.sb3_spaces import Entry, action_factors, class_name, numbers, read_actions, read_dictionary
+from rl_clarity.formats.torch_layers import ACTIVATIONS
 
 MEMBERS = ("data", "policy.pth")
 ATARI_SIDES = [84, 84]
-MAX_LAYERS = 16
-NATURE_CNN = "stable_baselines3.common.torch_layers.NatureCNN"
+EXTRACTORS = tuple(
+    f"stable_baselines3.common.torch_layers.{name}" for name in ("NatureCNN", "FlattenExtractor", "CombinedExtractor")
+)
 POLICIES: safe_pickle.Names = {
     (module, name): safe_pickle.Name(value=f"{module}.{name}")
     for module, names in {
-        "stable_baselines3.common.policies": ("ActorCriticPolicy", "ActorCriticCnnPolicy"),
-        "stable_baselines3.dqn.policies": ("DQNPolicy", "CnnPolicy"),
-        "sb3_contrib.common.recurrent.policies": ("RecurrentActorCriticPolicy", "RecurrentActorCriticCnnPolicy"),
+        "stable_baselines3.common.policies": (
+            *("ActorCriticPolicy", "ActorCriticCnnPolicy", "MultiInputActorCriticPolicy"),
+        ),
+        "stable_baselines3.dqn.policies": ("DQNPolicy", "CnnPolicy", "MultiInputPolicy"),
+        "stable_baselines3.sac.policies": ("SACPolicy", "CnnPolicy", "MultiInputPolicy"),
+        "stable_baselines3.td3.policies": ("TD3Policy", "CnnPolicy", "MultiInputPolicy"),
+        "sb3_contrib.common.recurrent.policies": (
+            *("RecurrentActorCriticPolicy", "RecurrentActorCriticCnnPolicy", "RecurrentMultiInputActorCriticPolicy"),
+        ),
     }.items()
     for name in names
 }
@@ -50,20 +59,20 @@ WAY_OUT = (
     "agent, env = sb3.agent(model), sb3.environment(model); "
     "rl_clarity.generate(agent, *rl_clarity.collect(agent, env), 'page')"
 )
-OWN_FORWARD = (
-    ". With Stable-Baselines3: rl_clarity.TorchAgent(model.policy, (height, width, channels), input_divisor=1, "
-    "forward=...), with a function forward(policy, observations, state) that "
-)
-SHARED, POLICY, VALUE = "features_extractor", "pi_features_extractor", "vf_features_extractor"
 PARTS = (
     *(f"{body}." for body in (SHARED, POLICY, VALUE)),
     *("q_net.", "q_net_target.", "mlp_extractor.", "lstm_actor.", "lstm_critic.", "critic."),
-    *("action_net.", "value_net."),
+    *("actor.", "actor_target.", "critic_target.", "action_net.", "value_net.", "log_std"),
 )
 ATARI_NOTE = (
     "gray observations of 84 x 84 are assumed to be an Atari game's, in Stable-Baselines3's own wrapper; give "
     "env_kind=gymnasium for another environment"
 )
+VECTOR_NOTE = (
+    "the network is given observations as the environment returns them: if VecNormalize normalized them in training, "
+    "its statistics are not in the zip, and the model is explained in memory, with rl_clarity.integrations.sb3.explain"
+)
+ACTIONS = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
 
 
 def recognize(file: CheckpointFile) -> bool:
@@ -83,11 +92,22 @@ def read(file: CheckpointFile) -> Checkpoint:
     _check_policy(data, options, archive.budget)
     parameters = content.arrays(tensors)
     network = _network(parameters)
-    space = _field(data, "observation_space")
+    space: Any = data.get("observation_space")
+    entries: list[Entry] = []
+    if _field(space, "spaces") is not None:
+        entries, space = read_dictionary(_field(space, "spaces"))
     shape = _observation_shape(parameters, space)
-    architecture = {"observation_shape": shape, **_scale(space, options), **_activation(options)}
+    is_vector = shape[:2] == [1, 1]
+    _check_extractor(parameters, shape, entries)
+    architecture: dict[str, Any] = {"observation_shape": shape, **_activation(options)}
+    architecture |= {} if is_vector else _scale(space, options)
+    architecture |= {"entries": entries} if entries else {}
+    if (actions := read_actions(data["action_space"])) is not None:
+        architecture["actions"] = actions
+    elif "log_std" in parameters:
+        raise CheckpointError("its policy has standard deviations (log_std), but its actions are Discrete")
     metadata = _metadata(data, shape, str(_field(space, "dtype")))
-    notes = (ATARI_NOTE,) if metadata["env_kind"] == "atari" else ()
+    notes = (ATARI_NOTE,) if metadata["env_kind"] == "atari" else (VECTOR_NOTE,) if is_vector or entries else ()
     return Checkpoint(file.path, "sb3", network, parameters, metadata, file.sha256, notes, architecture)
 
 
@@ -95,18 +115,20 @@ def build_agent(checkpoint: Checkpoint) -> KerasAgent:
     """Build the agent. Raises CheckpointError if a tensor does not fit."""
     architecture = checkpoint.architecture
     height, width, channels = map(int, architecture["observation_shape"])
-    build = q_network if checkpoint.network == "q_network" else actor_critic
-    options = {"activation": architecture["activation"]} if architecture.get("activation") else {}
-    divisor, offset = 255.0, 0.0
-    if not architecture["normalize_images"]:
+    options = {name: architecture[name] for name in ("activation", "entries") if architecture.get(name)}
+    divisor: float | None = None if (height, width) == (1, 1) else 255.0
+    if divisor and not architecture["normalize_images"]:
         low, high = _value_range(architecture.get("value_range", [0, 255]), checkpoint.metadata)
-        divisor, offset = 255 / (high - low), low
-    network = build(checkpoint.parameters, (height, width, channels), offset=offset, **options)
-    return KerasAgent(network, checkpoint.metadata, input_divisor=divisor)
+        divisor, options["offset"] = 255 / (high - low), low
+    network = NETWORKS[checkpoint.network](checkpoint.parameters, (height, width, channels), **options)
+    outputs = int(network.model.outputs[0].shape[-1])
+    return KerasAgent(
+        network, checkpoint.metadata, input_divisor=divisor, actions=_actions(checkpoint, architecture, outputs)
+    )
 
 
 FORMAT = Format(
-    "Stable-Baselines3 and sb3-contrib (.zip: PPO, A2C, DQN, RecurrentPPO with a CnnPolicy)",
+    "Stable-Baselines3 and sb3-contrib (.zip: PPO, A2C, TRPO, DQN, SAC, TD3, DDPG, RecurrentPPO)",
     recognize,
     read,
     build_agent,
@@ -114,32 +136,32 @@ FORMAT = Format(
 
 
 def _check_policy(data: Mapping[str, Any], options: Mapping[str, Any], budget: Budget) -> None:
-    """Raise CheckpointError unless the policy's classes are the library's and its actions are discrete."""
-    space, actions = (_class_name(_field(data.get(key), ":type:")) for key in ("observation_space", "action_space"))
-    if space.endswith(".Dict"):
-        raise CheckpointError(
-            f"its observations are a Dict; zips with single images are read{OWN_FORWARD}adds the others"
-        )
+    """Raise CheckpointError unless the policy's classes are the library's and its spaces are read."""
     policy = _policy_class(data.get("policy_class"), budget)
     known = policy in (name.value for name in POLICIES.values())
-    shape = _field(data.get("observation_space"), "_shape")
-    is_image = shape is None or (isinstance(shape, list) and len(shape) == 3)
+    space, actions = (class_name(_field(data.get(key), ":type:")) for key in ("observation_space", "action_space"))
     is_explained = known or policy.startswith(EXPLAINED) or not policy.startswith(LIBRARIES)
-    way_out = WAY_OUT if is_image and is_explained else ""
+    way_out = WAY_OUT if is_explained else ""
     if policy.startswith(MASKABLE):
         raise CheckpointError(f"its policy, {policy}, needs the action masks of its environment, unlike run{way_out}")
     if not known:
-        raise CheckpointError(f"its policy is {policy}; those of PPO, A2C, DQN and RecurrentPPO are read{way_out}")
-    if not actions.endswith(".Discrete"):
         raise CheckpointError(
-            f"its actions are {brief(actions.rpartition('.')[2])}; zips with Discrete actions are read"
-            + (f"{OWN_FORWARD}returns logits of one dimension of the actions, and values" if is_image else "")
+            f"its policy is {policy}; those of PPO, A2C, TRPO, DQN, SAC, TD3, DDPG and RecurrentPPO are read{way_out}"
         )
-    extractor = _class_name(options.get("features_extractor_class", f"<class '{NATURE_CNN}'>"))
-    if extractor != NATURE_CNN:
+    if space.rpartition(".")[2] not in ("Box", "Dict"):
+        raise CheckpointError(
+            f"its observations are {brief(space.rpartition('.')[2])}; zips with a Box, or a Dict of an image and "
+            "numbers, are read"
+        )
+    if actions.rpartition(".")[2] not in ACTIONS:
+        raise CheckpointError(f"its actions are {brief(actions.rpartition('.')[2])}; {', '.join(ACTIONS)} are read")
+    if data.get("use_sde") is True:
+        raise CheckpointError("its policy explores with gSDE (use_sde=True), whose noise depends on its features")
+    extractor = class_name(options.get("features_extractor_class", f"<class '{EXTRACTORS[0]}'>"))
+    if extractor not in EXTRACTORS:
         raise CheckpointError(
             f"its features_extractor_class is {brief(extractor)}; the zip does not contain what that class computes, "
-            f"and only {NATURE_CNN} is known{way_out}"
+            f"and only {', '.join(EXTRACTORS)} are known{way_out}"
         )
 
 
@@ -155,33 +177,64 @@ def _policy_class(value: Any, budget: Budget) -> str:
         return f"a class of {brief(_field(value, '__module__'))}" if by_value else error.name
 
 
-def _class_name(text: Any) -> str:
-    """Return a full name from the text of a class, `<class 'torch.nn.modules.activation.ReLU'>`."""
-    match = re.fullmatch(r"<class '(.*)'>", str(text))
-    return match[1] if match else str(text)
-
-
 def _network(parameters: Mapping[str, Any]) -> str:
     unknown = [name for name in parameters if not name.startswith(PARTS)]
-    if not any(".cnn.0." in name for name in parameters):
-        raise CheckpointError(
-            "its policy has no convolutions (no tensor features_extractor.cnn.0.weight): agents with a CnnPolicy, "
-            "which see images, are explained"
-        )
     if unknown:
-        raise CheckpointError(f"its policy has tensors that no CnnPolicy has, such as {brief(unknown[0])}")
-    return "q_network" if any(name.startswith("q_net.") for name in parameters) else "actor_critic"
+        raise CheckpointError(f"its policy has tensors that no policy of the library has, such as {brief(unknown[0])}")
+    for prefix, network in (("q_net.", "q_network"), ("actor.", "actor")):
+        if any(name.startswith(prefix) for name in parameters):
+            return network
+    return "actor_critic"
+
+
+def _check_extractor(parameters: Mapping[str, Any], shape: list[int], entries: list[Entry]) -> None:
+    """Raise CheckpointError if an image is not read by convolutions."""
+    if shape[:2] == [1, 1] or any(".cnn.0." in name for name in parameters):
+        return
+    image = next((f"its image {brief(one['name'])}" for one in entries if len(one["shape"]) == 3), "images")
+    raise CheckpointError(
+        f"its policy has no convolutions (no tensor features_extractor.cnn.0.weight): it flattens {image}, as "
+        "MlpPolicy does, so no layer has positions. Train it with CnnPolicy, or explain its input in memory, with "
+        "rl_clarity.integrations.sb3.agent(model)"
+    )
+
+
+def _actions(checkpoint: Checkpoint, architecture: Mapping[str, Any], outputs: int) -> list[Factor] | None:
+    """Return what actions consist of. Raises CheckpointError if the network has another number of outputs."""
+    described = architecture.get("actions")
+    if described is None:
+        return None
+    stds: list[float | None] = [None] * len(described)
+    is_actor = checkpoint.network == "actor"
+    if "log_std" in checkpoint.parameters:
+        stds = np.exp(np.asarray(checkpoint.parameters["log_std"], np.float32)).tolist()
+    elif is_actor and "actor.log_std.weight" not in checkpoint.parameters:
+        stds = [0.0] * len(described)
+    if len(stds) == len(described):
+        factors = action_factors(described, stds, squashed=is_actor)
+        if count_outputs(factors) == outputs:
+            return factors
+    raise CheckpointError(
+        f"its action_space has {len(described)} parts, which the {outputs} outputs of its policy do not fit"
+    )
 
 
 def _observation_shape(parameters: Mapping[str, Any], space: Any) -> list[int]:
-    """Return the input shape (H, W, C). The file has (C, H, W); the oldest versions have none and assume 84 x 84."""
+    """Return the input shape (H, W, C), or (1, 1, n) of a vector. Images are (C, H, W) in the file, and 84 x 84 in the
+    oldest versions, which have no shape.
+    """
     shape = _field(space, "_shape")
     if shape is None:
-        kernel = next(array for name, array in parameters.items() if name.endswith("cnn.0.weight"))
-        shape = [kernel.shape[1] if kernel.ndim == 4 else 0, 84, 84]
-    if not isinstance(shape, list) or len(shape) != 3 or not all(type(n) is int and 1 <= n <= 65536 for n in shape):
-        raise CheckpointError(f"observation_space has the shape {brief(shape)}; it must be (channels, height, width)")
-    channels, height, width = shape
+        kernels = (array for name, array in parameters.items() if name.endswith("cnn.0.weight"))
+        depths = [array.shape[1] for array in kernels if array.ndim == 4]
+        shape = [depths[0] if depths else 0, 84, 84]
+    is_list = isinstance(shape, list) and all(type(n) is int and 1 <= n <= 65536 for n in shape)
+    if not is_list or len(shape) not in (1, 3):
+        raise CheckpointError(
+            f"observation_space has the shape {brief(shape)}; it must be (channels, height, width) of an image, or "
+            "(n,) of a vector"
+        )
+    channels, height, width = (shape[0], 1, 1) if len(shape) == 1 else shape
     return [height, width, channels]
 
 
@@ -203,7 +256,7 @@ def _bounds(space: Any, name: str, choose: Any) -> float | None:
     text = _field(space, name)
     if text is None:
         return None
-    return float(choose(float(number) for number in re.sub(r"[][]|\.{3}", " ", str(text)).split()))
+    return float(choose(numbers(text)))
 
 
 def _value_range(recorded: Any, metadata: Mapping[str, Any]) -> tuple[float, float]:
@@ -225,7 +278,7 @@ def _value_range(recorded: Any, metadata: Mapping[str, Any]) -> tuple[float, flo
 def _activation(options: Mapping[str, Any]) -> dict[str, str]:
     if "activation_fn" not in options:
         return {}
-    module, _, name = _class_name(options["activation_fn"]).rpartition(".")
+    module, _, name = class_name(options["activation_fn"]).rpartition(".")
     if not module.startswith("torch.nn.modules.") or name not in ACTIVATIONS:
         raise CheckpointError(
             f"unsupported activation_fn {brief(options['activation_fn'])}; available: {', '.join(ACTIVATIONS)} of "
@@ -254,102 +307,4 @@ def _field(value: Any, key: str) -> Any:
     return value.get(key) if isinstance(value, dict) else None
 
 
-def actor_critic(
-    parameters: Mapping[str, np.ndarray],
-    observation_shape: tuple[int, int, int],
-    *,
-    activation: str = "tanh",
-    offset: float = 0,
-) -> Network:
-    """Build the network of PPO, A2C or RecurrentPPO. `activation` is that of `net_arch`, `offset` is added to its
-    input.
-    """
-    parameters, policy_body, value_body = _bodies(parameters)
-    layers = TorchLayers(parameters)
-    observations = layers.builder.input(observation_shape, "observations")
-    x = _shifted(observations, offset)
-    policy = value = _features(layers, x, policy_body)
-    if value_body != policy_body:
-        value = _features(layers, x, value_body)
-    policy, value, states = _recurrent(layers, policy, value)
-    policy = _dense_layers(layers, policy, "mlp_extractor.policy_net", activation)
-    value = _dense_layers(layers, value, "mlp_extractor.value_net", activation)
-    heads = {"policy_logits": layers.dense(policy, "action_net"), "values": layers.dense(value, "value_net")}
-    return layers.builder.finish([observations], heads, states)
-
-
-def q_network(
-    parameters: Mapping[str, np.ndarray],
-    observation_shape: tuple[int, int, int],
-    *,
-    activation: str = "relu",
-    offset: float = 0,
-) -> Network:
-    """Build DQN's online network. The target network, an older copy, is ignored."""
-    layers = TorchLayers({name: array for name, array in parameters.items() if not name.startswith("q_net_target.")})
-    observations = layers.builder.input(observation_shape, "observations")
-    x = _features(layers, _shifted(observations, offset), f"q_net.{SHARED}")
-    *hidden, last = _indices(layers, "q_net.q_net") or [0]
-    x = _dense_layers(layers, x, "q_net.q_net", activation, hidden)
-    return layers.builder.finish([observations], {"q_values": layers.dense(x, f"q_net.q_net.{last}")})
-
-
-def _bodies(parameters: Mapping[str, np.ndarray]) -> tuple[Mapping[str, np.ndarray], str, str]:
-    """Remove duplicates of the shared body. Return the parameters, and the names of the bodies of policy and value."""
-    for body in (POLICY, VALUE):
-        if _is_alias(parameters, body):
-            parameters = {name: array for name, array in parameters.items() if not name.startswith(f"{body}.")}
-    policy, value = (
-        body if any(name.startswith(f"{body}.") for name in parameters) else SHARED for body in (POLICY, VALUE)
-    )
-    return parameters, policy, value
-
-
-def _is_alias(parameters: Mapping[str, np.ndarray], body: str) -> bool:
-    originals = {name: SHARED + name.removeprefix(body) for name in parameters if name.startswith(f"{body}.")}
-    return all(b in parameters and np.array_equal(parameters[a], parameters[b]) for a, b in originals.items())
-
-
-def _shifted(observations: Any, offset: float) -> Any:
-    return observations + offset if offset else observations
-
-
-def _features(layers: TorchLayers, x: Any, body: str) -> Any:
-    x = nature(layers, x, f"{body}.cnn")
-    return layers.activate(layers.dense(x, f"{body}.linear.0"), f"{body}.linear.0")
-
-
-def _recurrent(layers: TorchLayers, policy: Any, value: Any) -> tuple[Any, Any, list[StatePart]]:
-    """Build the LSTMs of RecurrentPPO: one each for policy and value, a shared one, or none for the value."""
-    if not layers.uses("lstm_actor"):
-        return policy, value, []
-    policy, states = _lstm(layers, policy, "lstm_actor")
-    if layers.uses("lstm_critic"):
-        value, more = _lstm(layers, value, "lstm_critic")
-        return policy, value, states + more
-    return policy, layers.dense(value, "critic") if layers.uses("critic") else policy, states
-
-
-def _lstm(layers: TorchLayers, x: Any, name: str) -> tuple[Any, list[StatePart]]:
-    states: list[StatePart] = []
-    for i in range(MAX_LAYERS):
-        if i and not layers.has(f"{name}.weight_ih_l{i}"):
-            break
-        x, more = layers.lstm(x, name, suffix=f"_l{i}")
-        states += more
-    return x, states
-
-
-def _dense_layers(
-    layers: TorchLayers, x: Any, prefix: str, activation: str, indices: Sequence[int] | None = None
-) -> Any:
-    """Apply dense layers, each followed by the activation; by default all layers of a `Sequential`."""
-    for i in _indices(layers, prefix) if indices is None else indices:
-        name = f"{prefix}.{i}"
-        x = layers.activate(layers.dense(x, name), name, activation)
-    return x
-
-
-def _indices(layers: TorchLayers, prefix: str) -> list[int]:
-    """Return the indices of the dense layers in a `Sequential`."""
-    return [i for i in range(2 * MAX_LAYERS) if layers.has(f"{prefix}.{i}")]
+__all__ = ["FORMAT", "actor_critic", "q_network"]

@@ -142,7 +142,8 @@ def state_dict(content: Any) -> dict[str, StoredTensor]:
     keys = ", ".join(map(brief, list(content)[:8])) if isinstance(content, dict) else f"a {type(content).__name__}"
     raise CheckpointError(
         f"has {'several state dicts' if groups else 'no state dict (tensors by name)'}; it has {keys}. Save the "
-        "state dict of the agent's network alone: torch.save(network.state_dict(), 'agent.pt')"
+        "state dict of the agent's network alone: torch.save(network.state_dict(), 'agent.pt'). For networks of other "
+        "libraries see docs/guides/libraries.md"
     )
 
 

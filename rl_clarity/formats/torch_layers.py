@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.network import Layout, StatePart, keras_name
-from rl_clarity.base.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError, OtherNetworkError
 from rl_clarity.formats.checkpoint import Checkpoint
 from rl_clarity.formats.layers import NetworkBuilder
 
@@ -36,13 +36,28 @@ ASSUMPTION = (
 class TorchLayers:
     """Creates layers from a state dict."""
 
-    def __init__(self, parameters: Mapping[str, np.ndarray], activation: str = "relu") -> None:
-        """`activation` is what `activate` applies, by its name in Keras."""
+    def __init__(
+        self,
+        parameters: Mapping[str, np.ndarray],
+        activation: str = "relu",
+        *,
+        module: str | None = None,
+        vectors: bool = False,
+    ) -> None:
+        """Create the layers of a network.
+
+        Args:
+            parameters: the state dict
+            activation: what `activate` applies, by its name in Keras
+            module: give operations the names of PyTorch's submodules, relative to this one ("" for all). Activations
+                follow their layers in a `Sequential`. By default names have slashes, and activations that of their kind
+            vectors: observations are vectors (B, 1, 1, n), and dense layers keep the axes of positions
+        """
         if activation not in ACTIVATIONS.values():
             raise CheckpointError(f"activation={activation!r} must be one of {', '.join(ACTIVATIONS.values())}")
         self.parameters = parameters
         self.builder = NetworkBuilder(parameters)
-        self._activation = activation
+        self._activation, self._module, self.vectors = activation, module, vectors
 
     def has(self, name: str) -> bool:
         """Return whether the state dict has a layer or tensor of this name."""
@@ -58,7 +73,7 @@ class TorchLayers:
         """
         if tensor not in self.parameters:
             known = ", ".join(sorted(self.parameters)) or "none"
-            raise CheckpointError(f"tensor {tensor!r} is missing; the checkpoint has: {known}")
+            raise OtherNetworkError(f"tensor {tensor!r} is missing; the checkpoint has: {known}")
         shape = self.parameters[tensor].shape
         if len(shape) <= axis or not 1 <= shape[axis] <= MAX_SIZE:
             raise CheckpointError(
@@ -78,7 +93,7 @@ class TorchLayers:
         if padding:
             x = keras.layers.ZeroPadding2D(padding)(x)
         layer = keras.layers.Conv2D(
-            filters, size, strides=strides, padding="valid", kernel_initializer="zeros", name=_name(name)
+            filters, size, strides=strides, padding="valid", kernel_initializer="zeros", name=self._name(name)
         )
         y = self.builder.count(layer(x), name)
         self.builder.store(kernel, layer.kernel, Layout(stored, axes=(2, 3, 1, 0)))
@@ -93,24 +108,31 @@ class TorchLayers:
         x = keras.ops.pad(x, ((0, 0), around, around, (0, 0)), constant_values=-np.inf)
         return keras.layers.MaxPooling2D(size, strides=strides, padding="valid")(x)
 
-    def dense(self, x: Any, name: str) -> Any:
-        """Apply a dense layer. Feature maps are flattened in PyTorch's order: channels, rows, columns."""
-        kernel = f"{name}.weight"
-        return self._product(x, name, kernel, f"{name}.bias", self.size(kernel))
+    def dense(self, x: Any, name: str, suffix: str = "") -> Any:
+        """Apply a dense layer, whose tensors are `<name>.weight<suffix>` and `<name>.bias<suffix>`.
+
+        Feature maps are flattened in PyTorch's order: channels, rows, columns.
+        """
+        kernel = f"{name}.weight{suffix}"
+        return self._product(x, name, kernel, f"{name}.bias{suffix}", self.size(kernel))
 
     def activate(self, x: Any, part: str, kind: str | None = None, index: str = "") -> Any:
         """Apply an activation function, by default the network's, as the last operation of a submodule."""
         import keras
 
         kind = kind or self._activation
-        return keras.layers.Activation(kind, name=_name(f"{part}.{kind}{index}"))(x)
+        name = f"{part}.{kind}{index}"
+        if self._module is not None:
+            sequential, _, position = part.rpartition(".")
+            name = f"{sequential}.{int(position) + 1}"
+        return keras.layers.Activation(kind, name=self._name(name))(x)
 
     def lstm(self, x: Any, name: str, suffix: str = "_l0") -> tuple[Any, list[StatePart]]:
         """Apply one step of an LSTM. Return its output (B, H), and the states h and c, which start at zero."""
         from keras import ops
 
         size = self.size(f"{name}.weight_hh{suffix}", axis=1)
-        h, c = (self.builder.input((size,), _name(f"{name}.{part}{suffix}")) for part in "hc")
+        h, c = (self.builder.input((size,), self._name(f"{name}.{part}{suffix}")) for part in "hc")
         gates_x, gates_h = self._gates(x, h, name, suffix, 4 * size)
         i, f, g, o = ops.split(gates_x + gates_h, 4, axis=-1)
         c_after = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g)
@@ -123,7 +145,7 @@ class TorchLayers:
         from keras import ops
 
         size = self.size(f"{name}.weight_hh{suffix}", axis=1)
-        h = self.builder.input((size,), _name(f"{name}.h{suffix}"))
+        h = self.builder.input((size,), self._name(f"{name}.h{suffix}"))
         gates_x, gates_h = self._gates(x, h, name, suffix, 3 * size)
         x_reset, x_update, x_new = ops.split(gates_x, 3, axis=-1)
         h_reset, h_update, h_new = ops.split(gates_h, 3, axis=-1)
@@ -145,7 +167,7 @@ class TorchLayers:
     def _product(self, x: Any, name: str, kernel: str, bias: str, units: int) -> Any:
         import keras
 
-        feature_map = tuple(map(int, x.shape[1:])) if len(x.shape) == 4 else None
+        feature_map = tuple(map(int, x.shape[1:])) if len(x.shape) == 4 and not self.vectors else None
         stored = (units, int(np.prod(x.shape[1:])))
         self.builder.expect(kernel, stored)
         self.builder.expect(bias, (units,))
@@ -155,16 +177,15 @@ class TorchLayers:
             height, width, depth = feature_map
             layout = Layout(stored, split=(units, depth, height, width), axes=(2, 3, 1, 0))
             x = keras.layers.Flatten()(x)
-        layer = keras.layers.Dense(units, kernel_initializer="zeros", name=_name(name))
+        layer = keras.layers.Dense(units, kernel_initializer="zeros", name=self._name(name))
         y = layer(x)
         self.builder.store(kernel, layer.kernel, layout)
         self.builder.store(bias, layer.bias)
         return y
 
-
-def _name(name: str) -> str:
-    """Return the name of the operation for a submodule."""
-    return keras_name(name.replace(".", "/"))
+    def _name(self, name: str) -> str:
+        """Return the name of the operation for a submodule."""
+        return keras_name(name.replace(".", "/") if self._module is None else name.removeprefix(f"{self._module}."))
 
 
 def nature(layers: TorchLayers, x: Any, prefix: str) -> Any:

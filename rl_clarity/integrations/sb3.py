@@ -13,19 +13,32 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from rl_clarity.agents import torch_mode
+from rl_clarity.agents.actions import is_single_choice
+from rl_clarity.agents.behavior import noise
+from rl_clarity.agents.held_inputs import split_held
 from rl_clarity.agents.torch_agent import TorchAgent
 from rl_clarity.base.errors import EnvironmentSetupError, OptionError
 from rl_clarity.commands.run import generate
-from rl_clarity.environments.gymnasium_ import discrete_actions, named_combos
+from rl_clarity.environments.action_spaces import ActionSpace
+from rl_clarity.environments.gymnasium_ import named_combos
 from rl_clarity.environments.images import ImageLayout, image_layout
 from rl_clarity.environments.protocol import Combo, Step
+from rl_clarity.integrations.sb3_networks import (
+    OWN_FORWARD,
+    comparable_outputs,
+    own_outputs,
+    policy_factors,
+    policy_network,
+)
+from rl_clarity.integrations.sb3_normalization import Normalization, without_normalization
 from rl_clarity.pages.results import Page
 from rl_clarity.recordings.collection import collect
 
@@ -34,11 +47,6 @@ if TYPE_CHECKING:
 
 TOLERANCE = 1e-4
 """Largest difference from the library's log probabilities and values, relative for values above 1."""
-OWN_FORWARD = (
-    "Use rl_clarity.TorchAgent(model.policy, (height, width, channels), input_divisor=1, forward=...) with a function "
-    "forward(policy, observations, state) that returns logits and values, or action values"
-)
-Network = Callable[[Any, Any, Any], dict[str, Any]]
 
 
 def explain(
@@ -52,6 +60,7 @@ def explain(
     full_resolution: bool = False,
     channels_first: bool | None = None,
     value_range: tuple[float, float] | None = None,
+    observation_names: Sequence[str] | None = None,
     **options: Any,
 ) -> Page:
     """Let a model play in its environment, and write the page that explains it. Return the page.
@@ -68,12 +77,17 @@ def explain(
         full_resolution: as for `collect`.
         channels_first: as for `agent`.
         value_range: as for `agent`.
+        observation_names: of the numbers in a vector of observations; by default the environment's attribute
+            `observation_names`, or "input 1", ...
         options: of the page, as for `generate`.
 
     Raises what `agent`, `environment`, `collect` and `generate` raise.
     """
     layout: Any = {"channels_first": channels_first, "value_range": value_range}
-    played, place = agent(model, **layout), environment(model, env, seed=seed, **layout)
+    place = environment(model, env, seed=seed, **layout)
+    layout["vec_normalize"] = _vec_normalize(env)
+    names = place.observation_names if observation_names is None else observation_names
+    played = agent(model, None if names is None else {"observation_names": list(names)}, **layout)
     samples = collect(played, place, num_steps, num_obs, seed=seed, full_resolution=full_resolution)
     return cast("Page", generate(played, *samples, Path(output_dir), seed=seed, **options))
 
@@ -84,49 +98,56 @@ def agent(
     *,
     channels_first: bool | None = None,
     value_range: tuple[float, float] | None = None,
+    vec_normalize: Any = None,
     **options: Any,
 ) -> TorchAgent:
-    """Return the agent of a model of PPO, A2C, TRPO, DQN, QRDQN, RecurrentPPO or MaskablePPO.
+    """Return the agent of a model of PPO, A2C, TRPO, DQN, QRDQN, SAC, TD3, DDPG, RecurrentPPO or MaskablePPO.
 
     Its features extractor may be of any class. The agent takes images (B, H, W, C) from 0 to 255 and converts them to
-    the model's observation space: its layout, and its range if that is another. Action values of QRDQN are the means of
-    the quantiles; logits of MaskablePPO are those before the mask.
+    the model's observation space: its layout, and its range if that is another. Vectors (B, n) stay as they are; of a
+    dictionary, the image is explained, and the numbers are held inputs (see `TorchAgent`). Action values of QRDQN are
+    the means of the quantiles; logits of MaskablePPO are those before the mask. Outputs for a `Box` are means, in SAC,
+    TD3 and DDPG before the hyperbolic tangent, and in SAC also logarithms of standard deviations. These three have no
+    value: the agent is the actor.
 
     Args:
         model: a model in memory; an algorithm's `load` reads one from a zip.
         metadata: additional metadata, which override those of the model: `env_name`, `gamma`, `frame_stack`, ...
         channels_first: whether an image is (C, H, W), if its channel axis is not the shortest.
         value_range: (black, white), if the observation space is unbounded.
+        vec_normalize: the `VecNormalize` whose statistics normalize observations; by default that of the model's
+            environment. The agent takes observations as they are before it, and normalizes them with the statistics of
+            now.
         options: `device`, `batch_size` and `gradient_batch_size`, as in `TorchAgent`.
 
-    Raises OptionError for other algorithms, actions that are not discrete, normalized observations, and a policy that
-    computes its outputs in its own way; EnvironmentSetupError for observations that are not images.
+    Raises OptionError for other algorithms, gSDE, and a policy that computes its outputs in
+    its own way; EnvironmentSetupError for observations that are not images, and for actions of a Dict or Tuple.
     """
     policy = _policy(model)
-    discrete_actions(model.action_space)
-    normalize = model.get_vec_normalize_env()
-    if normalize is not None and normalize.norm_obs:
-        raise OptionError(
-            "the model's observations are normalized by VecNormalize, and are not images: train with "
-            "VecNormalize(..., norm_obs=False), as the network divides images by 255 itself"
-        )
-    layout = _layout(model, channels_first, value_range)
+    factors = policy_factors(policy, model.action_space)
+    normalization = Normalization.of(model, vec_normalize)
+    layout = _layout(normalization, channels_first, value_range)
     module, network, initial_state = policy_network(policy)
 
+    def observations(images: Any) -> Any:
+        return normalization.apply(_observations(images, layout, normalization.space))
+
     def forward(module: Any, images: Any, state: Any) -> dict[str, Any]:
-        return network(module, _observations(images, layout, model.observation_space.shape), state)
+        return network(module, observations(images), state)
 
     result = TorchAgent(
         module,
-        layout.shape,
+        _observation_shape(layout),
         {**model_metadata(model, layout), **(metadata or {})},
+        heads=("policy_logits",) if module is getattr(policy, "actor", None) else None,
         initial_state=initial_state,
         forward=forward,
         channels_first=False,
         input_divisor=1,
+        actions=None if is_single_choice(factors) else factors,
         **options,
     )
-    _check_outputs(result, policy, layout, model.observation_space.shape)
+    _check_outputs(result, policy, layout, observations)
     return result
 
 
@@ -142,7 +163,8 @@ def environment(
 ) -> SB3Environment:
     """Return the environment of a model, wrapped as in training, for `collect` and `evaluate`.
 
-    Frame stack, sticky actions, no-op starts, FIRE, episodes that end with a life, and clipped rewards are those of the
+    `VecNormalize` is left out: the agent normalizes observations. Rewards are normalized, as for the value. Frame
+    stack, sticky actions, no-op starts, FIRE, episodes that end with a life, and clipped rewards are those of the
     environment's own wrappers. `evaluate` returns what `evaluate_policy` does: the returns of whole games, as `Monitor`
     reports them. Models of MaskablePPO choose among valid actions.
 
@@ -161,7 +183,6 @@ def environment(
     Raises EnvironmentSetupError if there is no environment, or if its observations are not the model's.
     """
     _policy(model)
-    layout = _layout(model, channels_first, value_range)
     env = model.get_env() if env is None else env
     if env is None:
         raise EnvironmentSetupError(
@@ -170,57 +191,68 @@ def environment(
         )
     if atari_options and not isinstance(env, str):
         raise OptionError(f"{', '.join(atari_options)}: options of AtariWrapper are for the id of an Atari game")
+    normalizer = _vec_normalize(env) or model.get_vec_normalize_env()
+    layout = _layout(Normalization.of(model, normalizer), channels_first, value_range)
     venv = _vec_env(env, layout, num_envs, seed, atari_options)
     own = image_layout(venv.observation_space, channels_first=channels_first, value_range=value_range)
-    if (own.shape, own.low, own.high, own.is_uint8) != (layout.shape, layout.low, layout.high, layout.is_uint8):
+    if replace(own, axes=layout.axes) != layout:
         raise EnvironmentSetupError(
             f"the model was trained on observations {model.observation_space}, the environment has "
             f"{venv.observation_space}: wrap it as in training (VecFrameStack, ...)"
         )
     masked = "action_masks" in inspect.signature(model.predict).parameters and venv.has_attr("action_masks")
-    return SB3Environment(venv, own, seed, masked=masked)
+    return SB3Environment(venv, own, seed, masked=masked, normalizer=normalizer)
 
 
 class SB3Environment:
-    """Adapts a `VecEnv` with images of any layout and discrete actions to `VectorEnvironment`."""
+    """Adapts a `VecEnv` with images of any layout to `VectorEnvironment`."""
 
-    def __init__(self, venv: Any, layout: ImageLayout, seed: int, *, masked: bool = False) -> None:
+    def __init__(
+        self, venv: Any, layout: ImageLayout, seed: int, *, masked: bool = False, normalizer: Any = None
+    ) -> None:
         from stable_baselines3.common.monitor import Monitor
         from stable_baselines3.common.vec_env import VecMonitor, is_vecenv_wrapped
 
-        self._venv, self.layout, self._masked = venv, layout, masked
+        self._venv, self.layout, self._masked, self._normalizer = venv, layout, masked, normalizer
         self._monitored = is_vecenv_wrapped(venv, VecMonitor) or venv.env_is_wrapped(Monitor)[0]
-        self._first_action, self.num_actions = discrete_actions(venv.action_space)
+        self._actions = ActionSpace(venv.action_space)
+        self.num_actions, self.action_factors = self._actions.num_actions, self._actions.factors
         self.num_envs: int = venv.num_envs
         self.observation_shape = layout.shape
-        self.action_combos = action_combos(venv, self.num_actions)
+        self.action_combos = action_combos(venv, self.num_actions) if is_single_choice(self.action_factors) else ()
+        named = venv.has_attr("observation_names")
+        self.observation_names: Sequence[str] | None = venv.get_attr("observation_names")[0] if named else None
         venv.seed(seed)
 
     def reset(self) -> Step:
         if self._venv.has_attr("was_real_done"):  # otherwise EpisodicLifeEnv would continue a game that is not over
             self._venv.env_method("set_wrapper_attr", "was_real_done", True)
-        observations = self._converted(self._venv.reset())
+        seen = self._venv.reset()
         nothing, ones = np.zeros(self.num_envs, np.float32), np.ones(self.num_envs, bool)
-        return Step(observations, nothing, ones, ~ones, action_masks=self._action_masks())
+        held = self.layout.held_inputs(seen)
+        return Step(self._converted(seen), nothing, ones, ~ones, action_masks=self._action_masks(), held_inputs=held)
 
     def step(self, actions: np.ndarray) -> Step:
-        observations, rewards, dones, infos = self._venv.step(self._first_action + np.asarray(actions))
+        observations, rewards, dones, infos = self._venv.step(self._actions.convert(actions))
         firsts = np.array(dones, bool)
         truncated = firsts & [bool(info.get("TimeLimit.truncated")) for info in infos]
-        final = {int(i): self._converted(infos[i]["terminal_observation"][None])[0] for i in np.flatnonzero(firsts)}
+        last = {int(i): self.layout.last(infos[i]["terminal_observation"]) for i in np.flatnonzero(firsts)}
         new_games, returns = None, None
         if self._monitored:  # `Monitor` is inside the wrappers that clip rewards and end an episode with each life
             new_games = firsts & ["episode" in info for info in infos]
             returns = np.array([info.get("episode", {}).get("r", np.nan) for info in infos], np.float64)
+        rewards = rewards if self._normalizer is None else self._normalizer.normalize_reward(rewards)
         return Step(
             self._converted(observations),
             np.array(rewards, np.float32),
             firsts,
             truncated,
-            final,
+            {i: image for i, (image, _) in last.items()},
             new_games,
             returns,
             action_masks=self._action_masks(),
+            held_inputs=self.layout.held_inputs(observations),
+            final_held_inputs={i: held for i, (_, held) in last.items()},
         )
 
     def render(self) -> np.ndarray:
@@ -236,7 +268,7 @@ class SB3Environment:
     def _action_masks(self) -> np.ndarray | None:
         return np.stack(self._venv.env_method("action_masks")).astype(bool) if self._masked else None
 
-    def _converted(self, observations: np.ndarray) -> np.ndarray:
+    def _converted(self, observations: Any) -> np.ndarray:
         # Copy, because some environments reuse their array.
         return np.array(self.layout.convert(observations))
 
@@ -267,77 +299,36 @@ def _policy(model: Any) -> Any:
     return model.policy
 
 
-def _layout(model: Any, channels_first: bool | None, value_range: tuple[float, float] | None) -> ImageLayout:
-    space = model.observation_space
-    if hasattr(space, "spaces"):
-        raise EnvironmentSetupError(
-            f"the model's observations are {space}; only single images are supported. {OWN_FORWARD}, and that adds the "
-            "other observations"
-        )
-    return image_layout(space, channels_first=channels_first, value_range=value_range)
+def _layout(
+    normalization: Normalization, channels_first: bool | None, value_range: tuple[float, float] | None
+) -> ImageLayout:
+    return image_layout(normalization.space, channels_first=channels_first, value_range=value_range)
 
 
-def _observations(images: Any, layout: ImageLayout, shape: tuple[int, ...]) -> Any:
-    """Return a model's observations (B, *shape) for a tensor of images (B, H, W, C) from 0 to 255."""
+def _vec_normalize(env: Any) -> Any:
+    """Return the `VecNormalize` among the wrappers of an environment, or None."""
+    from stable_baselines3.common.vec_env import VecEnv, unwrap_vec_normalize
+
+    return unwrap_vec_normalize(env) if isinstance(env, VecEnv) else None
+
+
+def _observations(images: Any, layout: ImageLayout, space: Any) -> Any:
+    """Return a model's observations (B, ...) of its space for a tensor of images (B, H, W, C) from 0 to 255.
+
+    Those of a dictionary are images and held inputs by name.
+    """
+    if layout.key is not None:
+        image = _observations(images[layout.key], replace(layout, key=None), space[layout.key])
+        return {**images, layout.key: image}
+    shape = space.shape
     ordered = images.reshape(len(images), *(shape[axis] for axis in layout.axes))
     observations = ordered.permute(0, *(int(axis) + 1 for axis in np.argsort(layout.axes))).contiguous()
     return observations if layout.is_uint8 else observations * ((layout.high - layout.low) / 255) + layout.low
 
 
-def policy_network(policy: Any) -> tuple[Any, Network, tuple[np.ndarray, ...] | None]:
-    """Return the module with the layers, the function that runs it, and the initial state."""
-    if hasattr(policy, "q_net"):
-        return policy.q_net, lambda q_net, x, _: {"q_values": q_net(x)}, None
-    if hasattr(policy, "quantile_net"):
-        return policy.quantile_net, lambda quantile_net, x, _: {"q_values": quantile_net(x).mean(dim=1)}, None
-    missing = [name for name in ("mlp_extractor", "action_net", "value_net") if not hasattr(policy, name)]
-    if missing:
-        raise OptionError(
-            f"a {type(policy).__name__} has no {', '.join(missing)}: it is not a policy of PPO, A2C, TRPO, DQN, QRDQN, "
-            f"RecurrentPPO or MaskablePPO. {OWN_FORWARD}"
-        )
-    if not hasattr(policy, "lstm_actor"):
-        return policy, _actor_critic, None
-    lstms = [lstm for lstm in (policy.lstm_actor, policy.lstm_critic) if lstm is not None]
-    state = tuple(np.zeros((lstm.num_layers, lstm.hidden_size), np.float32) for lstm in lstms for _ in range(2))
-    return policy, _recurrent_actor_critic, state
-
-
-def _actor_critic(policy: Any, x: Any, _state: Any) -> dict[str, Any]:
-    features = policy.extract_features(x)
-    if policy.share_features_extractor:
-        latent_pi, latent_vf = policy.mlp_extractor(features)
-    else:
-        latent_pi = policy.mlp_extractor.forward_actor(features[0])
-        latent_vf = policy.mlp_extractor.forward_critic(features[1])
-    return {"policy_logits": policy.action_net(latent_pi), "values": policy.value_net(latent_vf)}
-
-
-def _recurrent_actor_critic(policy: Any, x: Any, state: Any) -> dict[str, Any]:
-    features = policy.extract_features(x)
-    features_pi, features_vf = (features, features) if policy.share_features_extractor else features
-    latent_pi, after = _lstm(policy.lstm_actor, features_pi, state[:2])
-    if policy.lstm_critic is not None:
-        latent_vf, after_vf = _lstm(policy.lstm_critic, features_vf, state[2:])
-        after += after_vf
-    else:
-        latent_vf = latent_pi if policy.shared_lstm else policy.critic(features_vf)
-    return {
-        "policy_logits": policy.action_net(policy.mlp_extractor.forward_actor(latent_pi)),
-        "values": policy.value_net(policy.mlp_extractor.forward_critic(latent_vf)),
-        "state": after,
-    }
-
-
-def _lstm(lstm: Any, features: Any, state: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Apply one step (B, n) of an LSTM. Here the first axis of the state is the batch."""
-    result, after = lstm(features[None], tuple(part.transpose(0, 1).contiguous() for part in state))
-    return result[0], tuple(part.transpose(0, 1) for part in after)
-
-
 def model_metadata(model: Any, layout: ImageLayout | None) -> dict[str, Any]:
     """Return the metadata that a model has of its environment and training. `layout` is the layout of its images."""
-    channels = 1 if layout is None else layout.shape[2]
+    channels = 1 if layout is None or layout.is_vector else layout.shape[2]
     frames = 1 if channels in (1, 3) else channels // 3 if channels % 3 == 0 else channels
     metadata = {"library": "stable-baselines3", "network": type(model.policy).__name__, "frame_stack": frames}
     metadata |= {"gamma": getattr(model, "gamma", None), "lambda": getattr(model, "gae_lambda", None)}
@@ -347,31 +338,41 @@ def model_metadata(model: Any, layout: ImageLayout | None) -> dict[str, Any]:
     return {name: value for name, value in metadata.items() if value is not None}
 
 
-def _check_outputs(agent: TorchAgent, policy: Any, layout: ImageLayout, shape: tuple[int, ...]) -> None:
+def _observation_shape(layout: ImageLayout) -> Any:
+    """Return the `observation_shape` of `TorchAgent`."""
+    if layout.key is not None:
+        return {layout.key: layout.shape, **layout.held}
+    return layout.shape[2:] if layout.is_vector else layout.shape
+
+
+def _check_outputs(agent: TorchAgent, policy: Any, layout: ImageLayout, observations: Callable[[Any], Any]) -> None:
     """Raise OptionError if a policy of a user-defined class has other outputs than the agent."""
     if agent.heads == ("q_values",):
         return
     import torch
 
-    images = np.random.default_rng(0).integers(0, 256, (2, *layout.shape), np.uint8)
+    images = noise(agent, 2)
     outputs = agent.forward(images)
-    x = _observations(torch.as_tensor(images, device=agent.device).float(), layout, shape)
-    parts = [torch.as_tensor(part, device=agent.device).transpose(0, 1) for part in agent.initial_state(2) or ()]
+    memory, held = (
+        [torch.as_tensor(part, device=agent.device) for part in parts]
+        for parts in split_held(agent, agent.initial_state(2))
+    )
+    tensor = torch.as_tensor(images, device=agent.device).float()
+    observed = tensor if layout.key is None else {layout.key: tensor, **dict(zip(layout.held, held, strict=True))}
+    x = observations(observed)
+    parts = [part.transpose(0, 1) for part in memory]
     ones = torch.ones(2, device=agent.device)
     recurrent = [[tuple(part.contiguous() for part in pair), ones] for pair in (parts[:2], parts[-2:]) if parts]
     with torch_mode.computing(policy), torch.no_grad():
-        distribution = policy.get_distribution(x, *(recurrent[0] if recurrent else ()))
-        values = policy.predict_values(x, *(recurrent[1] if recurrent else ()))
-    distribution = distribution[0] if recurrent else distribution
-    own = {"policy_logits": distribution.distribution.logits, "values": values[:, 0]}
+        own = own_outputs(policy, x, recurrent)
     for name, expected in own.items():
         actual = torch.as_tensor(getattr(outputs, name))
-        actual = actual.log_softmax(dim=-1) if name == "policy_logits" else actual
+        actual = comparable_outputs(actual, agent.action_factors) if name == "policy_logits" else actual
         if not torch.allclose(actual, expected.cpu().float(), rtol=TOLERANCE, atol=TOLERANCE):
             difference = float((actual - expected.cpu()).abs().max())
             raise OptionError(
                 f"{type(policy).__name__} computes {name} in its own way: they differ by up to {difference:.3g} from "
-                f"those of its features extractor, mlp_extractor, action_net and value_net. {OWN_FORWARD}"
+                f"those of its features extractor and layers. {OWN_FORWARD}"
             )
 
 
@@ -379,7 +380,7 @@ def _vec_env(env: Any, layout: ImageLayout, num_envs: int, seed: int, atari_opti
     """Return a VecEnv for an id, an environment or a VecEnv."""
     import gymnasium
     from stable_baselines3.common.monitor import Monitor
-    from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv, unwrap_vec_normalize
+    from stable_baselines3.common.vec_env import DummyVecEnv, VecEnv
 
     if isinstance(env, str):
         return _make(env, layout, num_envs, seed, atari_options)
@@ -390,12 +391,7 @@ def _vec_env(env: Any, layout: ImageLayout, num_envs: int, seed: int, atari_opti
         raise EnvironmentSetupError(
             f"a {type(env).__name__} is not a VecEnv of Stable-Baselines3, a Gymnasium environment or its id"
         )
-    if unwrap_vec_normalize(env) is not None:
-        raise EnvironmentSetupError(
-            "the environment is wrapped in VecNormalize: if that normalizes only rewards, pass the environment inside "
-            "it, sb3.environment(model, vec_normalize.venv)"
-        )
-    return env
+    return without_normalization(env)
 
 
 def _make(name: str, layout: ImageLayout, num_envs: int, seed: int, atari_options: dict[str, Any]) -> Any:
@@ -411,7 +407,8 @@ def _make(name: str, layout: ImageLayout, num_envs: int, seed: int, atari_option
         elif atari_options:
             raise OptionError(f"{', '.join(atari_options)}: options of AtariWrapper; {name!r} is not an Atari game")
         else:
-            venv = make_vec_env(name, n_envs=num_envs, seed=seed, wrapper_class=_check_image)
+            check = None if layout.held else _check_image
+            venv = make_vec_env(name, n_envs=num_envs, seed=seed, wrapper_class=check)
     except (gymnasium.error.Error, TypeError) as error:
         raise EnvironmentSetupError(f"cannot make {name!r} ({error}); pass an environment instead") from error
     frames = layout.shape[2] // image_layout(venv.observation_space).shape[2]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import zipfile
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,10 +12,12 @@ import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.monitor import Monitor
 
+from rl_clarity.agents.actions import is_single_choice
 from rl_clarity.base.errors import EnvironmentSetupError, OptionError
-from rl_clarity.environments.gymnasium_ import discrete_actions
+from rl_clarity.environments.action_spaces import ActionSpace
 from rl_clarity.environments.images import ImageLayout, image_layout
-from rl_clarity.integrations.sb3 import Network, action_combos, model_metadata, policy_network
+from rl_clarity.integrations.sb3 import action_combos, model_metadata
+from rl_clarity.integrations.sb3_networks import Network, policy_network
 from rl_clarity.recordings.recorder import Recorder
 
 
@@ -21,7 +25,8 @@ class RecorderCallback(BaseCallback):
     """Records episodes of training, for `model.learn(total_timesteps, callback=RecorderCallback("runs/exp1"))`.
 
     Values, logits or action values, and recurrent states are those of the model for the recorded environments. A
-    checkpoint, as `model.save` writes it, is stored with recorded episodes if the model has changed since the last one.
+    checkpoint, as `model.save` writes it, is stored with recorded episodes if the model has changed since the last one;
+    with `checkpoint_every=1` also where the model is updated during an episode, then without the optimizer.
     Rewards are those that `Monitor` counts, if the environments are in this process, else those of the `VecEnv`;
     `training_rewards` are those that the model learns from. Images are stored as (H, W, C) uint8.
 
@@ -73,7 +78,19 @@ class RecorderCallback(BaseCallback):
 
     def _on_rollout_start(self) -> None:
         if self._checkpoints and self.recorder is not None:
-            self.recorder.agent(self.model.save)
+            per_update = self._options.get("checkpoint_every") is not None
+            self.recorder.agent(self._save_parameters if per_update else self.model.save)
+
+    def _save_parameters(self, path: str) -> None:
+        """Save the model without its optimizers. Parameters come first, so that they are at the same place each time,
+        as differences of files require.
+        """
+        saved = io.BytesIO()
+        self.model.save(saved)
+        with zipfile.ZipFile(saved) as model, zipfile.ZipFile(f"{path}.zip", "w") as file:
+            for name in sorted(model.namelist(), key=lambda name: (not name.endswith(".pth"), name)):
+                if "optimizer" not in name:
+                    file.writestr(zipfile.ZipInfo(name), model.read(name))
 
     def _on_step(self) -> bool:
         assert self.recorder is not None
@@ -169,7 +186,8 @@ class RecorderCallback(BaseCallback):
 
     def _find_network(self) -> tuple[Any, Network | None, bool]:
         try:
-            discrete_actions(self.model.action_space)
+            if not is_single_choice(ActionSpace(self.model.action_space).factors):
+                return None, None, False
             module, network, initial_state = policy_network(self.model.policy)
         except (EnvironmentSetupError, OptionError):  # continuous actions, or an algorithm with other outputs
             return None, None, False
@@ -181,8 +199,7 @@ class RecorderCallback(BaseCallback):
         name = known.get("env_name")
         result |= {"name": name, "environment": {"kind": "gymnasium", "name": name}} if name else {}
         if self._network is not None:
-            _, num_actions = discrete_actions(self.model.action_space)
-            result["action_combos"] = action_combos(self.training_env, num_actions)
+            result["action_combos"] = action_combos(self.training_env, ActionSpace(self.model.action_space).num_actions)
         return {**result, **self._metadata_options}
 
 

@@ -22,7 +22,7 @@ from rl_clarity.jobs.store import WorkStore
 
 MAX_FRAMES = 64
 """Largest number of frames in a batch; also the number of steps of a trajectory that are stored in one file."""
-BATCH_BYTES = 2**30
+BATCH_BYTES = 2**27
 """Largest size of a batch, whatever memory is available, so that machines with enough memory compute the same
 batches."""
 BATCH_SHARE = 0.4

@@ -17,7 +17,7 @@ MILLISECONDS = 100
 def first_difference(first: np.ndarray, second: np.ndarray) -> int:
     """Return the first step at which two sequences of actions differ, or their common length if none does."""
     common = min(len(first), len(second))
-    different = np.flatnonzero(first[:common] != second[:common])
+    different = np.flatnonzero((first[:common] != second[:common]).reshape(common, -1).any(axis=1))
     return int(different[0]) if len(different) else common - 1
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, cast
@@ -69,7 +70,12 @@ class PageBuilder:
                 analysis.check(member.agent, own_options, options)
 
     def page(
-        self, workers: Team, output_dir: Any, made_from: Any, memory: Callable[[], int], dry_run: bool
+        self,
+        workers: Team,
+        output_dir: str | os.PathLike[str],
+        made_from: object,
+        memory: Callable[[], int],
+        dry_run: bool,
     ) -> Page | Forecast:
         """Forecast the job, run it, and return the page. With `dry_run`, only forecast it.
 

@@ -35,6 +35,8 @@ COMPILED = Path(__file__).resolve().parent / "compiled"
 """The folder of the compiled scripts."""
 SCRIPTS = ("agent", "training", "memory", "recordings", "gallery")
 """Kinds of page that have their own script. The script of agents draws all others."""
+PANEL_SCRIPTS = ("what_if",)
+"""Panels whose script is loaded by the pages that have them."""
 GLOBAL_NAME = "Interface"
 """The JavaScript variable with the page's constructor."""
 _START = f'new {GLOBAL_NAME}({{ target: document.getElementById("app") }});'
@@ -74,7 +76,7 @@ def compiled_bundle(kind: str) -> Bundle:
 
 
 def _script_name(kind: str) -> str:
-    return kind if kind in SCRIPTS else "agent"
+    return kind if kind in (*SCRIPTS, *PANEL_SCRIPTS) else "agent"
 
 
 def recompile_js(js_path: str | os.PathLike[str] | None = None, *, kind: str = "agent") -> str:
@@ -92,7 +94,7 @@ def recompile_js(js_path: str | os.PathLike[str] | None = None, *, kind: str = "
     if js_path is not None:
         return _compile(Path(js_path), kind, overwrite=False)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        list(pool.map(lambda name: _compile(COMPILED / f"{name}.js", name, overwrite=True), SCRIPTS))
+        list(pool.map(lambda name: _compile(COMPILED / f"{name}.js", name, overwrite=True), (*SCRIPTS, *PANEL_SCRIPTS)))
     return str(COMPILED)
 
 

@@ -86,6 +86,16 @@ def newest_frames(observations: np.ndarray, stack: int = 1) -> np.ndarray:
     return _shown(observations[..., -_colors(observations, stack) :])
 
 
+def vector_images(vectors: np.ndarray, played: np.ndarray) -> np.ndarray:
+    """Return an image (n, K, 1, 1) uint8 of each vector (n, 1, 1, K): from the least (black) to the largest (white)
+    value of each input in all vectors (..., K) that were played.
+    """
+    axes = tuple(range(played.ndim - 1))
+    low, high = played.min(axis=axes), played.max(axis=axes)
+    scaled = (vectors[:, 0, 0] - low) / np.maximum(high - low, 1e-12)
+    return to_bytes(scaled)[:, :, None, None]
+
+
 def frames_side_by_side(observations: np.ndarray, stack: int) -> np.ndarray:
     """Return all frames of stacked observations (n, H, W, C) side by side, oldest first: (n, H, stack * W, 1 or 3)."""
     colors = _colors(observations, stack)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.registry import Registry
@@ -19,7 +19,7 @@ FieldType = Literal["choice", "flag", "number", "index", "text"]
 RESERVED = (
     *("layer", "trajectory", "frame", "rows", "channels", "residual", "mixed", "combined", "columns", "overlay"),
     *("grey", "smooth", "opacity", "threshold", "scale", "visible", "palette", "solo", "find", "box", "feature"),
-    *("objects", "type", "object", "names", "name", "tab", "embed", "panel"),
+    *("objects", "type", "object", "edit", "names", "name", "tab", "embed", "panel", "instead"),
 )
 """Names of the fields and parameters of the address that all pages have."""
 
@@ -62,7 +62,7 @@ class PageField:
         if self.type == "index" and not self.count:
             raise OptionError(f"the index {self.name!r} needs count, the number of its values")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the fields that differ from the defaults of the class, as JSON values."""
         return {
             field.name: value
@@ -109,7 +109,7 @@ class PageKind:
                     f"keys[{key!r}] is {name!r}, which is none of the fields: {', '.join(names) or 'none'}"
                 )
 
-    def page(self) -> dict[str, Any] | None:
+    def page(self) -> dict[str, object] | None:
         """Return the layout for the manifest, or None for a kind that the page's script knows."""
         if self.slots is None:
             return None
@@ -129,7 +129,7 @@ PAGE_KINDS: Registry[PageKind] = Registry(
         "agent": PageKind(
             (
                 *("trajectories", "features", "attribution", "saliency", "state_map", "examples"),
-                *("ablation", "objects", "agreement", "behavior"),
+                *("ablation", "objects", "baseline", "agreement", "behavior"),
             )
         ),
         "training": PageKind(("trajectories", "saliency"), ("training",), "{env_name}: training of {network}"),
@@ -137,8 +137,33 @@ PAGE_KINDS: Registry[PageKind] = Registry(
             ("trajectories", "checks"),
             title="{env_name}, {network}: checks of saliency maps",
         ),
+        "debug": PageKind(
+            ("trajectories", "findings", "failures", "goals"),
+            title="{env_name}, {network}: why it fails, what it pursues",
+            slots={
+                "navigation": ["trajectories"],
+                "main": [
+                    "findings",
+                    "timeline",
+                    "verdicts",
+                    "failure_clips",
+                    "failures",
+                    "goal_images",
+                    "goals",
+                    "not_found",
+                ],
+                "aside": ["find", "notes", "trust", "help"],
+            },
+            labels={"skip": "Skip to the findings"},
+            tour=[
+                ("findings", "Findings", "Sentences that were tested. Click one to see the frame that shows it."),
+                ("timeline", "Timeline", "The episodes in which failures were looked for, as a filmstrip."),
+                ("failures", "Failures", "Why each of the worst episodes ended, and until when that could be avoided."),
+                ("goals", "What the agent follows", "What changes when an object is placed beside the player."),
+            ],
+        ),
         "memory": PageKind(
-            ("trajectories", "states", "memory_map", "stretches", "interventions", "simulator"),
+            ("trajectories", "memory_matrix", "states", "memory_map", "stretches", "interventions", "simulator"),
             title="{env_name}, {network}: memory",
         ),
     },

@@ -55,6 +55,25 @@ class ActionGroup:
 
 
 @dataclass(frozen=True)
+class ActionFactor:
+    """A factor of an action. Its outputs are consecutive ones of the agent's `actions`."""
+
+    kind: Literal["choice", "switch", "number"]
+    label: str
+    first: int
+    """Index of its first output."""
+    outputs: int
+    """Number of its outputs: a logit for each choice, the logit of a switch that is on, or the mean of a number and, if
+    there are two, the logarithm of its standard deviation."""
+    low: float | None = None
+    high: float | None = None
+    std: float | None = None
+    """Standard deviation of a number, where it does not depend on the observation; 0 for a deterministic policy."""
+    squashed: bool = False
+    """Whether the hyperbolic tangent of a number, stretched to the bounds, is the action."""
+
+
+@dataclass(frozen=True)
 class AgentInfo:
     """An agent of the page."""
 
@@ -66,10 +85,13 @@ class AgentInfo:
     num_actions: int
     observation: ObservationInfo
     actions: Sequence[ActionInfo]
+    """The actions of a single choice, else the outputs of all factors."""
     action_groups: Sequence[ActionGroup]
     equivalent_actions: Sequence[Sequence[int]] = ()
     """Groups of actions that have the same effect."""
     id: str = "agent-1"
+    factors: Sequence[ActionFactor] | None = None
+    """What an action consists of; None for one choice."""
 
 
 @dataclass(frozen=True)

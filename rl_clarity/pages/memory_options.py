@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from rl_clarity.analyses.memory.interventions import InterventionOptions
+from rl_clarity.analyses.memory.matrix import MatrixOptions
 from rl_clarity.analyses.memory.simulator import SimulatorPageOptions
 from rl_clarity.analyses.memory.source import PlayOptions
 from rl_clarity.analyses.memory.windows import WindowOptions
@@ -21,6 +22,7 @@ class MemoryOptions(PageOptions):
     """Kind of the page, which decides its analyses."""
     play: PlayOptions = field(default_factory=PlayOptions)
     states: StateOptions = field(default_factory=StateOptions)
+    matrix: MatrixOptions = field(default_factory=MatrixOptions)
     windows: WindowOptions = field(default_factory=WindowOptions)
     interventions: InterventionOptions = field(default_factory=InterventionOptions)
     quality: SimulatorPageOptions = field(default_factory=SimulatorPageOptions)

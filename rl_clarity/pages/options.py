@@ -19,13 +19,15 @@ from rl_clarity.analyses.checkpoints import ReferenceOptions
 from rl_clarity.analyses.checks.analysis import ChecksOptions
 from rl_clarity.analyses.features import ExampleOptions, FeatureOptions
 from rl_clarity.analyses.layers import LayersOptions
-from rl_clarity.analyses.objects import ObjectsOptions
+from rl_clarity.analyses.objects.options import ObjectsOptions
 from rl_clarity.analyses.saliency import SaliencyOptions
 from rl_clarity.analyses.state_map import StateMapOptions
 from rl_clarity.analyses.trajectories import AdvantageOptions, TrajectoryPageOptions
 from rl_clarity.base.keys import to_plain
 from rl_clarity.base.parsing import check_option
 from rl_clarity.base.registry import source_hash
+from rl_clarity.debugging.failures import FailureOptions
+from rl_clarity.debugging.goals import GoalOptions
 from rl_clarity.pages.manifest import ViewOptions
 from rl_clarity.pages.original_options import ORIGINAL
 from rl_clarity.pages.output import OutputOptions
@@ -74,6 +76,16 @@ class CheckOptions(PageOptions):
 
 
 @dataclass(frozen=True)
+class DebugOptions(PageOptions):
+    """Options of the debugger's page."""
+
+    page_kind: str = "debug"
+    """Kind of the page, which decides its analyses."""
+    failures: FailureOptions = field(default_factory=FailureOptions)
+    goals: GoalOptions = field(default_factory=GoalOptions)
+
+
+@dataclass(frozen=True)
 class CompareOptions(PageOptions):
     """Options of a page that compares the checkpoints of a training."""
 
@@ -89,12 +101,12 @@ class CompareOptions(PageOptions):
         check_option(self, "reference", played, f"must be of an episode up to play.episodes={self.play.episodes}")
 
 
-def options_as_data(options: object) -> dict[str, Any]:
+def options_as_data(options: object) -> dict[str, object]:
     """Return the options as JSON, by their full name; a function is a hash of its code.
 
     Predicates on combos are left out, as the groups they select are recorded elsewhere.
     """
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for one in dataclasses.fields(options):  # type: ignore[arg-type]
         value = getattr(options, one.name)
         if dataclasses.is_dataclass(value):
@@ -106,12 +118,16 @@ def options_as_data(options: object) -> dict[str, Any]:
 
 CHECKED_TRAJECTORIES = TrajectoriesOptions(num_envs=8, num_steps=128)
 """Play that saliency methods are checked on, by default."""
+DEBUGGED_TRAJECTORIES = TrajectoriesOptions(num_envs=16, num_steps=512)
+"""Play in which the debugger looks for failures, by default."""
 
 __all__ = [
     "CHECKED_TRAJECTORIES",
+    "DEBUGGED_TRAJECTORIES",
     "ORIGINAL",
     "CheckOptions",
     "CompareOptions",
+    "DebugOptions",
     "InterfaceOptions",
     "LoadOptions",
     "ObservationsOptions",

@@ -106,10 +106,12 @@ ORIGINAL: Mapping[str, Any] = types.MappingProxyType(
             {"num_envs": 32, "num_obs": 128, "obs_every": 128, "bfloat16": False}
         ),
         "layer_kwargs": types.MappingProxyType({"op_is_one_of": ("relu",)}),
+        "trajectories.discard_first": True,
         "attr_integrate_steps": 10,
         "attr_quadrature": "riemann",
         "attr_baseline": "zero-layer",
         "attr_linear_prefix": False,
+        "attribution.refinement": 1,
         "nmf_attr_opts": types.MappingProxyType({"integrate_steps": 10}),
         "nmf_fit_observations": None,
         "nmf_held_out": 0,

@@ -44,6 +44,7 @@ from rl_clarity.pages.section_types import (
     WindowsSection,
 )
 from rl_clarity.reduction import ChannelReduction
+from rl_clarity.reduction.matching import MatchedFeature, match_components
 from rl_clarity.visualization.quantization import dequantize
 from rl_clarity.visualization.totals import output_decomposition
 
@@ -175,6 +176,16 @@ class Results:
         check_manifest(self.manifest)
         self._embedded = embedded_files(document)
 
+    @property
+    def location(self) -> str:
+        """The path or address of the page's directory."""
+        return self._directory.location
+
+    @property
+    def directory(self) -> Directory:
+        """The page's directory."""
+        return self._directory
+
     def section(self, kind: str) -> dict[str, Any]:
         """Return the data of the section of a kind, as docs/page-format.md describes it.
 
@@ -211,9 +222,27 @@ class Results:
         return [layer["name"] for layer in self._data(AttributionSection)["layers"]]
 
     @property
+    def baseline(self) -> str:
+        """Name of the baseline of attribution, as `integrated_gradients` takes it: `auto` has been replaced by the
+        chosen one.
+        """
+        return self._data(AttributionSection).get("baseline") or "zero-layer"
+
+    @property
     def outputs(self) -> list[str]:
         """Ids of the outputs that have attribution, in order."""
         return [output["id"] for output in self._data(AttributionSection)["outputs"]]
+
+    def error_limit(self, output: str = "value") -> float | None:
+        """Return the completeness error above which paths have more points, for `integrated_gradients`.
+
+        It is 5 % of the output's range over all steps, or None for an output that does not vary, and for older pages.
+        Raises OptionError for an unknown output.
+        """
+        limits = {one["id"]: one.get("error_limit") for one in self._data(AttributionSection)["outputs"]}
+        if output not in limits:
+            raise OptionError(f"unknown output {output!r}; the page has {', '.join(limits)}")
+        return limits[output]
 
     def layer(self, name: str | None = None) -> JsonObject:
         """Return the manifest's entry of a layer, by default the first.
@@ -237,6 +266,19 @@ class Results:
         entry = self._features(self._layer(layer))
         names = [] if entry is None else entry.get("names", [])
         return {number: name for number, name in enumerate(names, start=1) if name}
+
+    def feature_ids(self, layer: str) -> list[str]:
+        """Return the ids of a layer's features, which do not depend on their numbers; empty for older pages."""
+        entry = self._features(self._layer(layer))
+        return [] if entry is None else list(entry.get("ids", []))
+
+    def match_features(self, other: Results, layer: str) -> list[MatchedFeature | None]:
+        """Return which feature of a layer on another page of the agent each of its features is, or None.
+
+        Components are matched one to one so that the sum of their cosine similarities is largest, and are the same
+        feature from a similarity of 0.8. Raises OptionError for a layer that a page does not have.
+        """
+        return match_components(self.reduction(layer).components, other.reduction(layer).components)
 
     def trajectory(self, trajectory: int) -> JsonObject:
         """Return the manifest's entry of a trajectory, counted from 0."""
@@ -398,7 +440,7 @@ class Results:
 
     stretch = RenamedAttribute("window")
 
-    def layer_facts(self, layer: str) -> dict[str, Any]:
+    def layer_facts(self, layer: str) -> JsonObject:
         """Return how much the features of a layer explain, and the effect of their ablation.
 
         - `variance_share` {output: share}: share of the output's variance over frames that features and residual
@@ -445,7 +487,7 @@ class Results:
             raise ClarityError(f"the page does not contain the components of layer {layer!r}: create it again with run")
         return ChannelReduction(arrays["components"])
 
-    def features_meta(self, layer: str) -> dict[str, Any]:
+    def features_meta(self, layer: str) -> JsonObject:
         """Return the densities and zooms of a layer's dataset examples, or an empty dict for the input layer."""
         entry = self._features(self._layer(layer))
         return {} if entry is None else dict(json.loads(self._chunk(entry["chunk"]).header).get("meta", {}))

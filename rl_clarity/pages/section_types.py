@@ -23,6 +23,7 @@ EpisodeSummary = TypedDict(
         "steps": int,
         "return": float,
         "end": Literal["done", "time limit", "ended", "cut"],
+        "cause": NotRequired[str],
     },
 )
 
@@ -54,6 +55,12 @@ class TrajectoriesSection(TypedDict):
     film: FrameSheets
     trajectories: Sequence[TrajectoryEntry]
     bookmarks: NotRequired[Bookmarks]
+    inputs: NotRequired[Sequence[str]]
+
+
+class MatchedFeature(TypedDict):
+    number: int
+    similarity: float
 
 
 class ReductionErrors(TypedDict):
@@ -87,6 +94,8 @@ class LayerFeaturesEntry(TypedDict):
     thumbnails: Sequence[str]
     chunk: NotRequired[str]
     names: NotRequired[Sequence[str | None]]
+    ids: NotRequired[Sequence[str]]
+    matched: NotRequired[Sequence[MatchedFeature | None]]
     reduction: NotRequired[ReductionErrors]
     statistics: NotRequired[Sequence[FeatureStatistics]]
     signs: NotRequired[Mapping[str, Sequence[tuple[float, float]]]]
@@ -120,6 +129,13 @@ class OutputInfo(TypedDict):
     label: str
     action: NotRequired[int]
     group: NotRequired[int]
+    error_limit: NotRequired[float]
+
+
+class UnexplainedVariance(TypedDict):
+    baseline: float
+    memory: float
+    completeness_error: float
 
 
 class LayerEntry(TypedDict):
@@ -141,6 +157,10 @@ class LayerEntry(TypedDict):
     limits: NotRequired[Mapping[str, Sequence[float]]]
     label: NotRequired[str]
     variance_share: NotRequired[Mapping[str, float | None]]
+    unexplained: NotRequired[Mapping[str, UnexplainedVariance | None]]
+    bypassed: NotRequired[bool]
+    refined: NotRequired[Mapping[str, float]]
+    incomplete: NotRequired[Mapping[str, float]]
     images: NotRequired[Mapping[str, Mapping[str, Sequence[Sequence[str]]]]]
     scrubs: NotRequired[Mapping[str, Mapping[str, Sequence[Sequence[str]]]]]
 
@@ -153,10 +173,17 @@ class AttributionSection(TypedDict):
     opening: NotRequired[str]
 
 
+class Share(TypedDict):
+    value: float
+    low: float | None
+    high: float | None
+
+
 class AblationSummary(TypedDict):
     mean: Sequence[float]
     mean_abs: Sequence[float]
     correlation: Sequence[float]
+    largest: NotRequired[Share]
 
 
 class AblatedLayer(TypedDict):
@@ -168,6 +195,7 @@ class AblationSection(TypedDict):
     caption: NotRequired[str]
     every: int
     layers: Mapping[str, AblatedLayer]
+    to: NotRequired[Literal["baseline", "zero"]]
 
 
 class MeanEffect(TypedDict):
@@ -230,6 +258,23 @@ class ObjectsSection(TypedDict):
     height: int
     width: int
     sentences: Sequence[str]
+
+
+class CandidateAgreement(TypedDict):
+    baseline: str
+    correlation: float | None
+    signs: float | None
+    advantage: tuple[float, float] | None
+
+
+class BaselineSection(TypedDict):
+    caption: NotRequired[str]
+    chosen: str
+    layer: str
+    count: int
+    large: int
+    episodes: int
+    candidates: Sequence[CandidateAgreement]
 
 
 class AgreementNumber(TypedDict):
@@ -333,6 +378,7 @@ class SaliencySection(TypedDict):
     every: int
     methods: Sequence[MethodEntry]
     agreement: NotRequired[str]
+    differences: NotRequired[Sequence[str | None]]
 
 
 class MapEntry(TypedDict):
@@ -446,6 +492,48 @@ class CheckInsertion(TypedDict):
     unit: NotRequired[str]
 
 
+class FailuresSection(TypedDict):
+    caption: NotRequired[str]
+    columns: Sequence[Column]
+    rows: Sequence[Mapping[str, object]]
+
+
+class VerdictsSection(TypedDict):
+    caption: NotRequired[str]
+    bars: Sequence[Bar]
+    unit: NotRequired[str]
+
+
+class FailureClips(TypedDict):
+    caption: NotRequired[str]
+    images: Sequence[PanelImage]
+    columns: NotRequired[int]
+
+
+class GoalsSection(TypedDict):
+    caption: NotRequired[str]
+    columns: Sequence[Column]
+    rows: Sequence[Mapping[str, object]]
+
+
+class GoalImages(TypedDict):
+    caption: NotRequired[str]
+    images: Sequence[PanelImage]
+    columns: NotRequired[int]
+
+
+class FindingsSection(TypedDict):
+    caption: NotRequired[str]
+    columns: Sequence[Column]
+    rows: Sequence[Mapping[str, object]]
+
+
+class NotFoundSection(TypedDict):
+    caption: NotRequired[str]
+    columns: Sequence[Column]
+    rows: Sequence[Mapping[str, object]]
+
+
 class DirectionEntry(TypedDict):
     name: str
     scale: float
@@ -494,6 +582,39 @@ class StatesSection(TypedDict):
     cards: NotRequired[str]
 
 
+class ReachEntry(TypedDict):
+    steps: int
+    effect: float
+    interval: tuple[float, float]
+    count: int
+    episodes: int
+    longest: int
+    detectable: float
+    noticeable: float
+
+
+class DecisionEntry(TypedDict):
+    trajectory: int
+    frame: int
+    begins: int
+    policy: float
+    spread: float
+
+
+class MatrixEpisode(TypedDict):
+    trajectory: int
+    chunk: str
+
+
+class MatrixSection(TypedDict):
+    caption: NotRequired[str]
+    partners: int
+    reach: ReachEntry | None
+    strongest: DecisionEntry | None
+    episodes: Sequence[MatrixEpisode]
+    skipped: str | None
+
+
 class WindowTarget(TypedDict):
     id: str
     kind: Literal["value", "action", "direction"]
@@ -502,7 +623,7 @@ class WindowTarget(TypedDict):
 
 
 class WindowReason(TypedDict):
-    kind: Literal["direction", "behaviour", "episode"]
+    kind: Literal["decision", "reward", "entropy", "end", "direction", "behaviour", "episode"]
     direction: NotRequired[int]
     end: NotRequired[Literal["top", "middle", "bottom"]]
     behaviour: NotRequired[int]
@@ -514,6 +635,7 @@ class WindowEntry(TypedDict):
     first: int
     targets: Sequence[str]
     why: Sequence[WindowReason]
+    begins: NotRequired[int]
     chunk: str
 
 
@@ -622,6 +744,7 @@ SECTION_TYPES: Mapping[str, type] = {
     "attribution": AttributionSection,
     "ablation": AblationSection,
     "objects": ObjectsSection,
+    "baseline": BaselineSection,
     "agreement": AgreementSection,
     "behavior": BehaviorSection,
     "saliency": SaliencySection,
@@ -632,7 +755,15 @@ SECTION_TYPES: Mapping[str, type] = {
     "check_maps": CheckMaps,
     "check_deletion": CheckDeletion,
     "check_insertion": CheckInsertion,
+    "failures": FailuresSection,
+    "verdicts": VerdictsSection,
+    "failure_clips": FailureClips,
+    "goals": GoalsSection,
+    "goal_images": GoalImages,
+    "findings": FindingsSection,
+    "not_found": NotFoundSection,
     "states": StatesSection,
+    "memory_matrix": MatrixSection,
     "stretches": WindowsSection,
     "interventions": InterventionsSection,
     "simulator": SimulatorSection,

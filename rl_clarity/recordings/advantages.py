@@ -74,6 +74,15 @@ def dones_from_firsts(firsts: np.ndarray) -> np.ndarray:
     return np.concatenate([firsts[:, 1:], np.zeros_like(firsts[:, :1])], axis=1)
 
 
+def last_steps(firsts: np.ndarray, dones: np.ndarray | None) -> np.ndarray:
+    """Return the last steps (n,) of the episodes of a trajectory that end in it.
+
+    `firsts` (T,) bool are the first steps of episodes, `dones` (T,) those after which the environment ended one.
+    Without `dones`, an episode ends where the next one begins.
+    """
+    return np.flatnonzero(firsts[1:]) if dones is None else np.flatnonzero(dones)
+
+
 def firsts_from_dones(dones: np.ndarray) -> np.ndarray:
     """Return whether each step (N, T) is the first of an episode: step 0, and each step after the end of an episode."""
     return np.concatenate([np.ones_like(dones[:, :1]), dones[:, :-1]], axis=1)

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
+import time
 from contextlib import closing
 from typing import Any
 
 import numpy as np
 
+from rl_clarity.agents.capabilities import action_factors
 from rl_clarity.base.progress import counted, progress_bar
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make, spec_from_metadata
 from rl_clarity.environments.protocol import Step
 from rl_clarity.environments.wrappers import Wrapper, check_observed, level_seeds
 from rl_clarity.formats import Checkpoint
 from rl_clarity.jobs.directory import Directory
+from rl_clarity.recordings.action_choice import ActionChoice
 from rl_clarity.recordings.evaluation import choose_num_envs, shares
 from rl_clarity.recordings.options import RecordOptions
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import Recording, open_recording
-from rl_clarity.recordings.rollouts import ActionChoice, Player, Progress, Transition, observe, play
+from rl_clarity.recordings.rollouts import Player, Progress, Transition, observe, play
 
 DEFAULT_EPISODES = 100
+SECONDS_OF_PLAY = 1.0
+"""Seconds of play from which the length of episodes is estimated."""
 MAX_ENVIRONMENTS = 16
 """Largest number of environments. All play until the last one has finished its episodes, so with few environments less
 play is wasted."""
@@ -32,16 +38,10 @@ def record_agent(
 ) -> Recording:
     """Let an agent that was loaded from a checkpoint play in the checkpoint's environment, and record it."""
     spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
-    noise = chosen.action_noise
-    if noise is None:
-        noise = 0.0 if chosen.greedy else spec.epsilon_greedy
-    choice = ActionChoice(chosen.temperature, chosen.greedy, noise)
+    choice = _action_choice(spec, chosen)
     if chosen.steps is None:
         chosen = dataclasses.replace(chosen, episodes=chosen.episodes or DEFAULT_EPISODES)
-    # Random actions are chosen here and not in the environment, so that the actions taken are recorded.
-    played = dataclasses.replace(spec, epsilon_greedy=0.0, reward_scale=1.0)
-    num_envs = choose_num_envs(chosen.episodes or chosen.steps or 1, MAX_ENVIRONMENTS)
-    with closing(make(played, num_envs, chosen.seed, full_resolution=chosen.full_resolution)) as environment:
+    with closing(_make(spec, chosen, full_resolution=chosen.full_resolution)) as environment:
         about = _metadata(checkpoint, spec, choice, environment)
         with (
             Recorder(
@@ -59,6 +59,25 @@ def record_agent(
                 recorder, agent, environment, chosen, choice, reward_scale=spec.reward_scale, progress=counted(report)
             )
     return open_recording(directory)
+
+
+def expected_length(agent: Player, spec: EnvironmentSpec, options: RecordOptions, most: int) -> int:
+    """Return the mean number of steps of the episodes that would be recorded, at most `most`.
+
+    It is estimated from a second of play, as its steps for each end of an episode. Without an end it is `most`.
+    """
+    steps = ends = 0
+    with closing(_make(spec, options, full_resolution=False)) as environment:
+        rng, choice = np.random.default_rng(options.seed), _action_choice(spec, options)
+        transitions = play(agent, environment, rng, choice=choice)
+        start = time.perf_counter()
+        for transition in itertools.islice(transitions, most):
+            steps += environment.num_envs
+            ends += int(_ended(transition.result, options).sum())
+            if time.perf_counter() - start > SECONDS_OF_PLAY:
+                break
+        transitions.close()
+    return min(most, -(-steps // ends)) if ends else most
 
 
 def record_in_directory(
@@ -102,13 +121,33 @@ def play_and_record(
         idle = done if result.idle is None else done | result.idle
         recorder.add(**_values(transition, agent, choice, reward_scale), level_seed=levels.played, idle=idle)
         steps += ~idle
-        ended = result.new_games if options.whole_games and result.new_games is not None else result.firsts
-        episodes += ended & ~idle
+        episodes += _ended(result, options) & ~idle
         done = (episodes >= episode_quota) | (steps >= step_quota)
         count, quota = (episodes, episode_quota) if options.steps is None else (steps, step_quota)
         progress(int(np.minimum(count, quota).sum()), int(quota.sum()))
     transitions.close()
     check_observed(environment)
+
+
+def _make(spec: EnvironmentSpec, options: RecordOptions, *, full_resolution: bool) -> VectorEnvironment:
+    """Return the environments of a recording. Random actions are chosen outside of them, so that the actions taken are
+    recorded.
+    """
+    played = dataclasses.replace(spec, epsilon_greedy=0.0, reward_scale=1.0)
+    num_envs = choose_num_envs(options.episodes or options.steps or 1, MAX_ENVIRONMENTS)
+    return make(played, num_envs, options.seed, full_resolution=full_resolution)
+
+
+def _action_choice(spec: EnvironmentSpec, options: RecordOptions) -> ActionChoice:
+    noise = options.action_noise
+    if noise is None:
+        noise = 0.0 if options.greedy else spec.epsilon_greedy
+    return ActionChoice(options.temperature, options.greedy, noise)
+
+
+def _ended(result: Step, options: RecordOptions) -> np.ndarray:
+    """Return where an episode, or a whole game, ended (N,)."""
+    return result.new_games if options.whole_games and result.new_games is not None else result.firsts
 
 
 def _values(transition: Transition, agent: Player, choice: ActionChoice, reward_scale: float) -> dict[str, Any]:
@@ -126,7 +165,7 @@ def _values(transition: Transition, agent: Player, choice: ActionChoice, reward_
         "logits": outputs.policy_logits,
         "q_values": outputs.q_values,
         "value": outputs.values,
-        "behavior_logits": choice.behavior_logits(outputs, transition.action_masks),
+        "behavior_logits": choice.behavior_logits(outputs, transition.action_masks, action_factors(agent)),
         "state": transition.state,
         "final_observation": {i: observe(agent, frame[None])[0] for i, frame in final.items()},
         "final_state": transition.next_state,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -130,7 +130,9 @@ def output_differences(agent: Agent, episode: Episode, steps: np.ndarray, states
     return np.concatenate(differences)
 
 
-def episode_states(agent: Agent, episode: Episode, stop: int | None = None) -> State:
+def episode_states(
+    agent: Agent, episode: Episode, stop: int | None = None, acting: Callable[[int], Agent] | None = None
+) -> State:
     """Return the states before each step of an episode, or None for an agent without a state.
 
     These are the recorded states in the shapes of the agent's states. If they do not fit the agent or were not
@@ -140,6 +142,7 @@ def episode_states(agent: Agent, episode: Episode, stop: int | None = None) -> S
         agent: the agent whose states are returned
         episode: a recorded episode
         stop: number of steps; by default all
+        acting: returns the agent that recomputes the states from a step on, if it is not the same for all steps
     """
     state = initial_state(agent, 1)
     if state is None:
@@ -152,7 +155,8 @@ def episode_states(agent: Agent, episode: Episode, stop: int | None = None) -> S
     before = []
     for step in range(steps):
         before.append(state)
-        _, state = agent.step(np.asarray(episode.observations[step : step + 1]), state, np.array([step == 0]))
+        actor = agent if acting is None else acting(step)
+        _, state = actor.step(np.asarray(episode.observations[step : step + 1]), state, np.array([step == 0]))
         assert state is not None
     return tuple(np.concatenate(parts) for parts in zip(*before, strict=True))
 

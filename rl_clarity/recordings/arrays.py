@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents.capabilities import before_step, initial_state, parameters
+from rl_clarity.agents.actions import Binary, Categorical, describe_factors, is_single_choice
+from rl_clarity.agents.capabilities import action_factors, before_step, initial_state, is_vector, parameters
+from rl_clarity.agents.held_inputs import held_inputs, with_held
 from rl_clarity.agents.protocol import Agent, Outputs
 from rl_clarity.base.errors import SamplesError
 from rl_clarity.base.keys import cache_key
@@ -52,7 +54,9 @@ def as_observations(
     if isinstance(samples, Recording):
         samples = samples.to_observations()
     if not isinstance(samples, Observations):
-        samples = Observations(np.asarray(samples), observations_full=None if full is None else np.asarray(full))
+        samples = Observations(
+            _stored(agent, np.asarray(samples)), observations_full=None if full is None else np.asarray(full)
+        )
     check_observations(agent, samples)
     return samples
 
@@ -61,15 +65,8 @@ def check_trajectories(agent: Agent, trajectories: Trajectories) -> None:
     """Raise SamplesError for shapes, types and values that do not match each other or the agent."""
     _check_observations(trajectories.observations, agent, "trajectories.observations", "(N, T, H, W, C)")
     _check_shapes(to_arrays(trajectories))
-    _check_frames(trajectories.observations_full, trajectories.actions.shape, "trajectories.observations_full")
-    actions = trajectories.actions
-    if actions.dtype.kind not in "iu":
-        raise SamplesError(f"trajectories.actions has type {actions.dtype}; actions must be integers")
-    if not (actions.min() >= 0 and actions.max() < agent.num_actions):
-        raise SamplesError(
-            f"trajectories.actions ranges from {actions.min()} to {actions.max()}, but the agent has "
-            f"{agent.num_actions} actions"
-        )
+    _check_frames(trajectories.observations_full, trajectories.rewards.shape, "trajectories.observations_full")
+    _check_actions(agent, trajectories.actions)
     for name in ("rewards", "final_values", *OUTPUTS):
         _check_numbers(getattr(trajectories, name), f"trajectories.{name}")
     firsts = _as_bool(trajectories.firsts, "trajectories.firsts")
@@ -112,6 +109,8 @@ def _from_mapping(agent: Agent, samples: Mapping[str, Any]) -> Trajectories:
         if key not in KEYS:
             raise unknown_option(f"trajectories.{key}", KEYS)
     arrays = {key: np.asarray(value) for key, value in samples.items() if value is not None}
+    if "observations" in arrays:
+        arrays["observations"] = _stored(agent, arrays["observations"])
     missing = [key for key in ("observations", "actions", "rewards") if key not in arrays]
     if missing or not arrays.keys() & {"firsts", "dones"}:
         raise SamplesError(f"trajectories lack {', '.join(missing) or 'firsts (or dones)'}; they have {sorted(arrays)}")
@@ -130,15 +129,58 @@ def _from_mapping(agent: Agent, samples: Mapping[str, Any]) -> Trajectories:
     return Trajectories(arrays["observations"], arrays["actions"], rewards, arrays["firsts"], **optional)
 
 
+def _stored(agent: Agent, observations: np.ndarray) -> np.ndarray:
+    """Return vectors (..., n) of numbers as they are stored, (..., 1, 1, n) float32. Images stay as they are."""
+    size = agent.observation_shape[-1]
+    if not is_vector(agent) or observations.shape[-3:] == (1, 1, size) or observations.dtype.kind not in "biuf":
+        return observations
+    return observations[..., None, None, :].astype(np.float32)
+
+
 def _check_shapes(arrays: Mapping[str, np.ndarray]) -> None:
     shape = arrays["observations"].shape[:2]
     for name in ("actions", "rewards", *FLAGS, "final_values"):
-        if name in arrays and arrays[name].shape != shape:
+        if name in arrays and arrays[name].shape[: 2 if name == "actions" else None] != shape:
             raise SamplesError(f"trajectories.{name} has shape {arrays[name].shape}; expected {shape}, as observations")
+
+
+def _check_actions(agent: Agent, actions: np.ndarray) -> None:
+    """Raise SamplesError for actions that the agent does not have."""
+    factors = action_factors(agent)
+    if not is_single_choice(factors):
+        expected = describe_factors(factors)
+        if actions.ndim != 3 or actions.shape[2] != len(factors):
+            raise SamplesError(
+                f"trajectories.actions has shape {actions.shape}; expected (N, T, {len(factors)}), as an action of the "
+                f"agent is {expected}"
+            )
+        _check_numbers(actions, "trajectories.actions")
+        for i, factor in enumerate(factors):
+            count = {Categorical: getattr(factor, "n", 0), Binary: 2}.get(type(factor))
+            if count is not None and not np.isin(actions[..., i], np.arange(count)).all():
+                raise SamplesError(f"trajectories.actions[..., {i}] must be integers from 0 to {count - 1}: {expected}")
+        return
+    if actions.ndim != 2 or actions.dtype.kind not in "iu":
+        raise SamplesError(
+            f"trajectories.actions has type {actions.dtype} and shape {actions.shape}; actions must be integers (N, T)"
+        )
+    if not (actions.min() >= 0 and actions.max() < agent.num_actions):
+        raise SamplesError(
+            f"trajectories.actions ranges from {actions.min()} to {actions.max()}, but the agent has "
+            f"{agent.num_actions} actions"
+        )
 
 
 def _check_observations(observations: np.ndarray, agent: Agent, name: str, axes: str) -> None:
     shape = observations.shape
+    if is_vector(agent):
+        if shape[axes.count(",") - 2 :] != tuple(agent.observation_shape) or observations.dtype != np.float32:
+            raise SamplesError(
+                f"{name} has the shape {shape} and the type {observations.dtype}; vectors of "
+                f"{agent.observation_shape[-1]} numbers are needed, float32"
+            )
+        _check_numbers(observations, name)
+        return
     if len(shape) != axes.count(",") + 1 or shape[-3:] != tuple(agent.observation_shape):
         raise SamplesError(f"{name} has shape {shape}; expected {axes} with (H, W, C) = {agent.observation_shape}")
     if 0 in shape:
@@ -215,14 +257,15 @@ def _compute_outputs(agent: Agent, trajectories: Trajectories) -> Outputs:
 
 def _spread_steps(trajectories: Trajectories) -> tuple[np.ndarray, ...]:
     """Return indices (trajectory, step) of evenly spaced frames."""
-    count = trajectories.actions.size
+    count = trajectories.rewards.size
     frames = np.linspace(0, count - 1, min(COMPARED_FRAMES, count)).astype(int)
-    return np.unravel_index(frames, trajectories.actions.shape)
+    return np.unravel_index(frames, trajectories.rewards.shape)
 
 
 def _with_outputs(agent: Agent, trajectories: Trajectories) -> Trajectories:
     """Compute the agent's outputs at each step; a recurrent agent starts from its initial state."""
-    count, steps = trajectories.actions.shape
+    count, steps = trajectories.rewards.shape
+    inputs = _recorded_inputs(agent, trajectories)
     trajectories = replace(trajectories, policy_logits=None, values=None, q_values=None, states=None)
     if initial_state(agent, 1) is None:
         outputs = _named(agent.forward(trajectories.observations.reshape(count * steps, *agent.observation_shape)))
@@ -232,12 +275,25 @@ def _with_outputs(agent: Agent, trajectories: Trajectories) -> Trajectories:
     states, results = [], []
     for t in range(steps):
         firsts = trajectories.firsts[:, t]
-        states.append(before_step(agent, state, firsts))
-        output, state = agent.step(trajectories.observations[:, t], state, firsts)
+        held = {name: array[:, t] for name, array in inputs.items()}
+        states.append(with_held(agent, before_step(agent, state, firsts), held))
+        output, state = agent.step(trajectories.observations[:, t], states[-1], np.zeros(count, bool))
         results.append(_named(output))
     named = {name: np.stack([result[name] for result in results], axis=1) for name in results[0]}
     parts = tuple(np.stack(parts, axis=1) for parts in zip(*states, strict=True))
     return replace(trajectories, states=parts, **named)
+
+
+def _recorded_inputs(agent: Agent, trajectories: Trajectories) -> dict[str, np.ndarray]:
+    """Return the held inputs (N, T, ...) of the steps by name. Raises SamplesError if they were not recorded."""
+    shapes = held_inputs(agent)
+    parts = (trajectories.states or ())[-len(shapes) :] if shapes else ()
+    if [np.shape(part)[2:] for part in parts] != list(shapes.values()):
+        raise SamplesError(
+            f"the trajectories lack what the agent takes beside the image, {', '.join(shapes)}: rl_clarity.collect "
+            "records it"
+        )
+    return dict(zip(shapes, parts, strict=True))
 
 
 def _named(outputs: Outputs) -> dict[str, np.ndarray]:

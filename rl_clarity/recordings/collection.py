@@ -33,8 +33,9 @@ def collect(
         agent: its `preprocess` receives images (N, H, W, C) uint8; floats are scaled from the space's bounds to 0 to
             255
         env: a Gymnasium environment, a Gymnasium vector environment (any autoreset mode) or a
-            `rl_clarity.environments.VectorEnvironment`, with discrete actions and images (H, W), (H, W, C), (C, H, W)
-            or a stack of these, whose channels are concatenated. It is reset, but not closed
+            `rl_clarity.environments.VectorEnvironment`, with images (H, W), (H, W, C), (C, H, W) or a stack of these,
+            whose channels are concatenated; or vectors (n,); or dictionaries of an image and numbers; and with the
+            agent's actions: `Discrete`, `MultiDiscrete`, `MultiBinary` or a `Box`. It is reset, but not closed
         num_steps: steps of each trajectory; there is one trajectory for each environment
         num_obs: number of extra observations of each environment afterwards
         obs_every: steps between extra observations

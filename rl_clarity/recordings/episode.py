@@ -9,7 +9,7 @@ import numpy as np
 
 from rl_clarity.base.errors import SamplesError
 from rl_clarity.base.renamed import RenamedAttribute
-from rl_clarity.recordings.layout import TIME_LIMIT
+from rl_clarity.recordings.layout import ACTING, TIME_LIMIT
 from rl_clarity.recordings.step_arrays import StepArray
 
 Field = StepArray | np.ndarray
@@ -73,6 +73,14 @@ class Episode:
     def training_rewards(self) -> Field | None:
         """(T,) rewards after wrappers changed them for training."""
         return self._arrays.get("training_rewards")
+
+    @property
+    def agents(self) -> np.ndarray | None:
+        """(T,) int: the number of the checkpoint that acted, -1 where there was none; None where the recorder stored
+        only the one with which the episode began.
+        """
+        numbers = self._arrays.get(ACTING)
+        return None if numbers is None else np.asarray(numbers)
 
     @property
     def firsts(self) -> np.ndarray:

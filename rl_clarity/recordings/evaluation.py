@@ -11,13 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.agents.actions import is_single_choice
+from rl_clarity.agents.capabilities import action_factors
 from rl_clarity.base.progress import counted, progress_bar
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make
 from rl_clarity.environments.procgen import LEVELS
 from rl_clarity.environments.wrappers import check_observed, watch_ends
+from rl_clarity.recordings.action_choice import ActionChoice
 from rl_clarity.recordings.collection import as_vector_environment
 from rl_clarity.recordings.options import EvaluationOptions
-from rl_clarity.recordings.rollouts import ActionChoice, Player, Progress, Transition, play
+from rl_clarity.recordings.rollouts import Player, Progress, Transition, play
 
 MAX_ENVIRONMENTS = 64
 LAST_FRAMES = 8
@@ -42,7 +45,8 @@ class Evaluation:
     """Number of episodes that were still running after `max_steps` steps; they count with their return until then."""
     sampled: bool = True
     """Whether actions were sampled from the policy, and not the most likely ones or those of the highest value."""
-    actions: np.ndarray | None = None  # (E, A) int64: how often each action was taken
+    # (E, A) int64: how often each action was taken, or (E, 0) if an action is not one choice
+    actions: np.ndarray | None = None
     causes: tuple[str, ...] = ()
     """The cause of each episode's end, if it was requested."""
     # (E, M) float64: sums of the measures over the steps of each episode, if a measure was given
@@ -107,7 +111,8 @@ def play_episodes(
     quota = shares(episodes, n)
     played = np.zeros(n, np.int64)
     returns, lengths = np.zeros(n), np.zeros(n, np.int64)
-    actions = np.zeros((n, environment.num_actions), np.int64)
+    is_choice = is_single_choice(action_factors(environment))
+    actions = np.zeros((n, environment.num_actions if is_choice else 0), np.int64)
     measured = np.zeros((n, 1))  # (n, M) after the first step
     results: list[tuple[int, float, int, bool, np.ndarray, str, np.ndarray]] = []
     cut, last = 0, deque[np.ndarray](maxlen=LAST_FRAMES)
@@ -122,7 +127,8 @@ def play_episodes(
         over = (step.firsts if step.new_games is None else step.new_games) & active
         returns += step.rewards * active
         lengths += active
-        actions[np.arange(n), transition.actions] += active
+        if is_choice:
+            actions[np.arange(n), transition.actions] += active
         if measure is not None:
             measured = measured + measure(transition) * active[:, None]
         last.append(transition.observations)

@@ -23,6 +23,7 @@ RESERVED = ("begun", "format", "version")
 _FILE: Check = ("a text", lambda value: isinstance(value, str))
 FIELDS: Schema = {
     "name": TEXT,
+    "loader": TEXT,
     "begun": ("seconds since 1970", lambda value: is_number(value, 0, 1e300)),
     "checkpoint": {"file": _FILE, "sha256": TEXT, "format": TEXT, "network": TEXT},
     "environment": {

@@ -46,6 +46,8 @@ class TrajectoriesOptions:
     """Number of trajectories, one per environment."""
     num_steps: int = 512
     """Steps of each."""
+    discard_first: bool = False
+    """Leave out the first step of the first episode, as the original program did."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "num_envs", "num_steps")

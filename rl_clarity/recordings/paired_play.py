@@ -64,13 +64,15 @@ class Block:
             )
 
     def replay(self, agent: Agent, episode: int, max_steps: int) -> tuple[np.ndarray, np.ndarray]:
-        """Play an episode of the block again, and return its observations (T, H, W, C) and actions (T,)."""
+        """Play an episode of the block again, and return its observations (T, H, W, C), and actions (T,) or (T,
+        factors).
+        """
         observations, actions = [], []
         only = np.arange(self.episodes) == episode
         with self._opened() as (environment, rng):
             for transition in play(agent, environment, rng, active=lambda: only):
                 observations.append(np.array(transition.observations[episode]))
-                actions.append(int(transition.actions[episode]))
+                actions.append(transition.actions[episode])
                 result = transition.result
                 over = result.firsts if result.new_games is None else result.new_games
                 if over[episode] or len(actions) >= max_steps:

@@ -19,11 +19,12 @@ from rl_clarity.base.parsing import path_text
 from rl_clarity.base.renamed import renamed_arguments
 from rl_clarity.environments.images import ImageLayout
 from rl_clarity.recordings.blocks import check_type
+from rl_clarity.recordings.checkpoints import BUDGET, NewCheckpoints
 from rl_clarity.recordings.episode_buffer import EpisodeBuffer, to_array
-from rl_clarity.recordings.layout import DONE, METADATA, PLUGIN, STOPPED, TIME_LIMIT
+from rl_clarity.recordings.layout import ACTING, DONE, METADATA, PLUGIN, STOPPED, TIME_LIMIT
 from rl_clarity.recordings.metadata import new_metadata
 from rl_clarity.recordings.recording_files import RecordingFiles
-from rl_clarity.recordings.recording_writer import AgentSource, RecordingWriter
+from rl_clarity.recordings.recording_writer import RecordingWriter
 from rl_clarity.recordings.retention import Limits
 
 NAME = "training"
@@ -52,7 +53,8 @@ class Recorder:
             `plugins/rl_clarity/NAME` there. Episodes are appended to a recording that exists, of which `directory` may
             also be the path.
         name: Name of the recording in the log directory; None if `directory` itself is to be the recording.
-        every: Record every n-th episode, or those for whose number, counted from 0, a function returns True.
+        every: Record every n-th episode of all environments together, or those for whose number, counted from 0, a
+            function returns True. In a recording that is continued, numbers go on after the last one.
         envs: Which of several parallel environments to record; None for all.
         autoreset: When vector environments reset, as Gymnasium's `AutoresetMode` says. With `next_step`, the step after
             an episode's last one only resets, and is not recorded.
@@ -63,11 +65,15 @@ class Recorder:
         max_episodes: Keep at most so many episodes: the newest half, and fewer and fewer of those before. The episodes
             under way are not counted.
         max_bytes: Keep data and checkpoints of about this size at most, in the same manner.
+        checkpoint_every: Also store a checkpoint while an episode is recorded, at every n-th call of `agent`: with 1,
+            each step can be explained with the network that acted. None stores only those with which episodes begin.
+            They are stored as exact differences from one another, where that is smaller.
+        checkpoint_bytes: Bytes of checkpoints after which only those with which episodes begin are stored.
         on_error: `warn` ends the recording with a warning; `raise` raises the error.
         seed: Seed of the environments, to be stored with the episodes.
         metadata: JSON values about agent and environment, to be stored with a new recording. Names that
-            rl_clarity uses: `name`, `checkpoint`, `environment`, `action_combos`, `gamma`, `lambda`, `sampling`; their
-            values are described with the recording format.
+            rl_clarity uses: `name`, `loader`, `checkpoint`, `environment`, `action_combos`, `gamma`, `lambda`,
+            `sampling`; their values are described with the recording format.
 
     Raises:
         OptionError: An option has an invalid value, or one of `metadata` has.
@@ -87,6 +93,8 @@ class Recorder:
         value_range: tuple[float, float] | None = None,
         max_episodes: int | None = None,
         max_bytes: int | None = None,
+        checkpoint_every: int | None = None,
+        checkpoint_bytes: int = BUDGET,
         on_error: Literal["warn", "raise"] = "warn",
         seed: int | None = None,
         metadata: Mapping[str, Any] | None = None,
@@ -100,6 +108,8 @@ class Recorder:
             self._is_recorded: Callable[[int], bool] = lambda number: number % every == 0
         else:
             self._is_recorded = every
+        if checkpoint_every is not None and checkpoint_every < 1:
+            raise OptionError(f"checkpoint_every={checkpoint_every} must be at least 1, or None")
         about = new_metadata(metadata or {})
         self.location = _location(directory, name)
         """Path or address of the recording, for `open_recording`."""
@@ -108,15 +118,14 @@ class Recorder:
         self._envs, self._seed, self._channels_first = envs, seed, channels_first
         self._value_range = value_range
         self._resets_next_step, self._raises = autoreset == "next_step", on_error == "raise"
-        self._new_agent: AgentSource | None = None
-        self._agent: int | None = None
+        self._checkpoints = NewCheckpoints(self._writer, checkpoint_every, checkpoint_bytes)
         self._thinning: Future[None] | None = None
         self._recorded_envs: Sequence[int] = ()
         self._slots: list[_Slot] = []
         self._vector = False
         self._num_envs = 0
         self._calls = 0
-        self._episodes = 0
+        self._episodes = self._writer.next_number
         self._busy = True  # whether an episode is recorded or begins, or `add` has not been called yet
         self._closed = self._stopped = self._inherited = False
         _RECORDERS.add(self)
@@ -135,15 +144,16 @@ class Recorder:
         return any(slot.block is not None or (slot.begins and begins) for slot in slots)
 
     def agent(self, checkpoint: str | os.PathLike[str] | Callable[[str], object]) -> None:
-        """Set the checkpoint that belongs to the episodes that begin from here on.
+        """Set the checkpoint of the agent that acts from here on.
 
-        It is stored when the next recorded episode begins, so this may be called after each update.
+        It is stored when the next recorded episode begins, or with `checkpoint_every` at the next recorded step, so
+        this may be called after each update.
 
         Args:
             checkpoint: A file, or a function that saves one: it is called with a path, to which it may add a suffix,
                 as in `lambda path: torch.save(network.state_dict(), path)`.
         """
-        self._new_agent = checkpoint
+        self._checkpoints.update(checkpoint)
 
     @renamed_arguments(behaviour_logits="behavior_logits")
     def add(
@@ -322,6 +332,10 @@ class Recorder:
                     if callable(value):
                         values[name] = value()
                 arrays = {name: to_array(name, _item(value, index)) for name, value in values.items()}
+                acting = self._checkpoints.step()
+                if acting is not None:
+                    arrays[ACTING] = np.array(acting, np.int32)
+                    slot.last_agent = acting
                 if not slot.steps:
                     _check_first_step(arrays, self._writer.metadata.get("action_combos"))
                 if self._channels_first:
@@ -345,7 +359,8 @@ class Recorder:
                 arrays["final_observation"] = np.ascontiguousarray(np.moveaxis(arrays["final_observation"], 1, -1))
             if "final_observation" in arrays:
                 arrays["final_observation"] = slot.images(arrays["final_observation"][0], self._value_range)[None]
-            slot.block.finish({"end": end, "steps": slot.steps, "return": slot.total}, arrays)
+            result = {"end": end, "steps": slot.steps, "return": slot.total, "last_agent": slot.last_agent}
+            slot.block.finish(result, arrays)
             slot.block = None
             self._thin()
             if slot.layout is not None:
@@ -367,8 +382,6 @@ class Recorder:
         slot.begins, slot.steps, slot.total = False, 0, 0.0
         if not self._is_recorded(number):
             return
-        if self._new_agent is not None:
-            self._agent, self._new_agent = self._writer.add_agent(self._new_agent), None
         level_seed, training_step = start["level_seed"], start["training_step"]
         facts = {
             "number": number,
@@ -378,7 +391,7 @@ class Recorder:
             "start_step": (self._calls - 1) * self._num_envs,
             "start_time": time.time(),
             "training_step": None if training_step is None else int(training_step),
-            "agent": self._agent,
+            "agent": self._checkpoints.begin(),
         }
         slot.block = EpisodeBuffer(self._writer, self._thread, facts)
 
@@ -402,6 +415,7 @@ class _Slot:
         """Whether the next step only resets."""
         self.block: EpisodeBuffer | None = None
         self.steps, self.total = 0, 0.0
+        self.last_agent = -1
         self.layout: ImageLayout | None = None
         """Layout of observations that are images, which also checks their values."""
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from rl_clarity.base.errors import SamplesError, describe_error
 from rl_clarity.base.files import local_path
+from rl_clarity.recordings.checkpoints import StoredCheckpoints
 from rl_clarity.recordings.conversion import recorded_observations, recorded_trajectories
 from rl_clarity.recordings.episode import Episode, Field
 from rl_clarity.recordings.layout import (
-    AGENTS,
     BLOCK,
     BLOCKS,
     ENDS,
@@ -58,8 +58,16 @@ class Recording(ABC):
         """Return rows as in `table`, each with the reason why the episode is damaged, or None."""
         return [(row, None) for row in self.table()]
 
-    def checkpoint(self, episode: Episode) -> str | None:
-        """Return the path or address of the checkpoint with which an episode began, or None."""
+    def checkpoint(self, episode: Episode, step: int = 0) -> str | None:
+        """Return the path or address of the checkpoint that acted at a step of an episode, or None.
+
+        This is the one with which the episode began, unless the recorder stored one for each update
+        (`Recorder(checkpoint_every=)`). One that is stored as a difference is rebuilt as a temporary file.
+        """
+        return None
+
+    def checkpoint_digest(self, episode: Episode, step: int = 0) -> str | None:
+        """Return the SHA-256 of the checkpoint that acted at a step, if that is known without reading it."""
         return None
 
     def to_trajectories(self, count: int | None = None, max_steps: int = 512) -> Trajectories:
@@ -112,6 +120,8 @@ class StoredRecording(Recording):
         self._files = RecordingFiles(location)
         self.location = self._files.location
         self.metadata = self._files.metadata()
+        self.checkpoints = StoredCheckpoints(self._files)
+        """Its checkpoints by number."""
         self.refresh()
 
     def refresh(self) -> StoredRecording:
@@ -132,12 +142,13 @@ class StoredRecording(Recording):
         self._facts = episodes[has_steps & (episodes["end"] != ENDS.index(REMOVED))]
         return self
 
-    def checkpoint(self, episode: Episode) -> str | None:
-        number = episode.facts.get("agent")
-        if number is None:
-            return None
-        names = (name for name in self._files.names(AGENTS) if name.partition(".")[0] == f"{number:05}")
-        return next((self._files.path(f"{AGENTS}/{name}") for name in names), None)
+    def checkpoint(self, episode: Episode, step: int = 0) -> str | None:
+        number = _acting(episode, step)
+        return None if number is None else self.checkpoints.path(number)
+
+    def checkpoint_digest(self, episode: Episode, step: int = 0) -> str | None:
+        number = _acting(episode, step)
+        return None if number is None else self.checkpoints.digest(number)
 
     def __len__(self) -> int:
         return len(self._facts)
@@ -232,6 +243,12 @@ class StoredRecording(Recording):
         ended = [] if part else [name for name in blocks[-1].names if name.startswith("final_")]
         last = {name: blocks[-1].read(name) for name in ended}
         return arrays | last
+
+
+def _acting(episode: Episode, step: int) -> int | None:
+    """Return the number of the checkpoint that acted at a step."""
+    numbers = episode.agents
+    return episode.facts.get("agent") if numbers is None else int(numbers[step])
 
 
 def open_recording(location: str | os.PathLike[str]) -> Recording:

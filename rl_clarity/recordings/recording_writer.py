@@ -17,7 +17,16 @@ import numpy as np
 
 from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.base.files import UNFINISHED, local_path, lock_file, open_regular, unlock_file, write_atomically
+from rl_clarity.recordings.checkpoints import (
+    DIFFERENCE,
+    FULL_EVERY,
+    LARGEST_SHARE,
+    agent_number,
+    encode_difference,
+    needed_files,
+)
 from rl_clarity.recordings.layout import (
+    ACTING,
     AGENTS,
     BLOCK,
     BLOCKS,
@@ -38,7 +47,7 @@ from rl_clarity.recordings.layout import (
 from rl_clarity.recordings.metadata import encode_metadata
 from rl_clarity.recordings.recording_files import RecordingFiles
 from rl_clarity.recordings.retention import FREED, Limits, StoredEpisode, choose_removed
-from rl_clarity.recordings.step_arrays import intact_blocks
+from rl_clarity.recordings.step_arrays import Block, intact_blocks
 
 LOCAL_FILE_BYTES = 2**29
 REMOTE_FILE_BYTES = 2**26
@@ -76,6 +85,13 @@ class RecordingWriter:
             self._limit = min(self._limit, max(MIN_FILE_BYTES, limits.bytes // LIMITED_FILES))
         self._stored: dict[int, StoredEpisode] = {}
         self._going: dict[int, int] = {}
+        self._begun: dict[int, int] = {}
+        """Numbers of the checkpoints that episodes under way began with."""
+        self._last_agent: bytes | None = None
+        self._differences = 0
+        """Number of differences since a whole checkpoint."""
+        self.agent_bytes = 0
+        """Size of the stored checkpoints."""
         self._uploaded: dict[str, int] = {}
         self._upload_time = time.monotonic()
         self._data: IO[bytes] | None = None
@@ -105,6 +121,8 @@ class RecordingWriter:
         """Add an episode and return its index."""
         self._write(self._episodes, encode_episode({**facts, "episode": self.count, "end": GOING, "steps": 0}))
         self._going[self.count] = 0
+        if facts.get("agent") is not None:
+            self._begun[self.count] = facts["agent"]
         self.count += 1
         return self.count - 1
 
@@ -123,12 +141,18 @@ class RecordingWriter:
         self._write(self._blocks, record.tobytes())
 
     def end(self, episode: int, facts: Mapping[str, Any]) -> None:
-        """Write why an episode ended, with all its facts. Its blocks must already be added."""
-        self._write(self._episodes, encode_episode({**facts, "episode": episode}))
-        self._stored[episode] = StoredEpisode(self._going.pop(episode), facts.get("agent"))
+        """Write why an episode ended, with all its facts. Its blocks must already be added.
 
-    def add_agent(self, source: AgentSource) -> int:
-        """Copy or write a checkpoint, and return its number."""
+        `last_agent` is the number of the last checkpoint that acted, if it is not that of the beginning.
+        """
+        self._write(self._episodes, encode_episode({**facts, "episode": episode}))
+        self._stored[episode] = StoredEpisode(self._going.pop(episode), _agents(facts))
+        self._begun.pop(episode, None)
+
+    def add_agent(self, source: AgentSource, *, differences: bool = False) -> int:
+        """Copy or write a checkpoint, and return its number. With `differences`, it may be stored as the difference
+        from the one before.
+        """
         number, folder = self._agents, self._folder / AGENTS
         unfinished = folder / f".{number:05}{UNFINISHED}"
         try:
@@ -141,33 +165,61 @@ class RecordingWriter:
             files = list(unfinished.iterdir())
             if len(files) != 1:
                 raise SamplesError(f"the function that saves an agent must write one file, not {len(files)}")
-            files[0].replace(folder / f"{number:05}{files[0].suffix}")
+            path = folder / f"{number:05}{files[0].suffix}"
+            if differences:
+                files[0], path = self._difference(files[0], path)
+            size = files[0].stat().st_size
+            files[0].replace(path)
         except OSError as error:
             raise SamplesError(f"cannot save a checkpoint in {self.location} ({error})") from error
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
         self._agents += 1
+        self.agent_bytes += size
         return number
+
+    def _difference(self, file: Path, path: Path) -> tuple[Path, Path]:
+        """Write the difference of a checkpoint from the one before, if that is smaller. Return the file to store, and
+        its path.
+        """
+        data, before = file.read_bytes(), self._last_agent
+        self._last_agent = data
+        if before is not None and self._differences + 1 < FULL_EVERY:
+            difference = encode_difference(data, before)
+            if len(difference) <= LARGEST_SHARE * len(data):
+                self._differences += 1
+                file = file.with_name(f"agent{DIFFERENCE}")
+                file.write_bytes(difference)
+                return file, path.with_name(f"{path.name}{DIFFERENCE}")
+        self._differences = 0
+        return file, path
 
     def thin(self) -> None:
         """Remove episodes if there are more than the limits allow, and free their space."""
         if not self._limits:
             return
-        agents = {int(path.name[:5]): path for path in self._agent_files()}
+        agents = {agent_number(path.name): path for path in self._agent_files()}
         agent_bytes = {number: path.stat().st_size for number, path in agents.items()}
         size = sum(path.stat().st_size for path in self._folder.glob("data-*.bin"))
         removed = choose_removed(self._stored, agent_bytes, size + sum(agent_bytes.values()), self._limits)
         if not removed:
             return
-        unused = {self._stored.pop(index).agent for index in removed}
+        unused = {number for index in removed for number in self._stored.pop(index).agents}
         for index in removed:
             self._write(self._episodes, encode_episode({"episode": index, "end": REMOVED, "steps": 0}))
-        for number in unused - {episode.agent for episode in self._stored.values()}:
-            if number in agents:
-                agents[number].unlink(missing_ok=True)
+        for number in (unused & agents.keys()) - self._needed(agents):
+            agents[number].unlink(missing_ok=True)
+            self.agent_bytes -= agent_bytes[number]
         kept = sum(episode.bytes for episode in self._stored.values()) + sum(self._going.values())
         if self._limits.bytes is not None or kept < size * (1 - FREED):
             self._free_space()
+
+    def _needed(self, agents: Mapping[int, Path]) -> set[int]:
+        """Return the numbers of the checkpoints of stored episodes and of those under way, and of their bases."""
+        going = min([*self._begun.values(), self._agents - 1])  # the next difference is from the last one
+        used = {number for episode in self._stored.values() for number in episode.agents}
+        names = {number: path.name for number, path in agents.items()}
+        return needed_files(lambda number: number in used or number >= going, names)
 
     def close(self) -> None:
         """Sync the files to disk, or upload them."""
@@ -218,10 +270,13 @@ class RecordingWriter:
         ends = records[~np.isin(records["end"], [ENDS.index(GOING), ENDS.index(REMOVED)])]
         episodes = episode_rows(decode_episodes(records.tobytes(), f"{self.location}/{EPISODES}"))
         self.count = len(episodes)
+        self.next_number = 1 + max((facts["number"] for facts in episodes if facts["number"] is not None), default=-1)
+        """Number in training of the next episode, after those that are recorded."""
         self._blocks, records = self._open_records(BLOCKS, BLOCK)
         self._file = int(records["file"].max()) if len(records) else -1
         names = RecordingFiles(self.location).names(AGENTS)
-        self._agents = 1 + max((int(name[:5]) for name in names if name[:5].isdigit()), default=-1)
+        self._agents = 1 + max(map(agent_number, names), default=-1)
+        self.agent_bytes = sum(path.stat().st_size for path in self._agent_files())
         latest = latest_blocks(records)
         bounds = np.searchsorted(latest["episode"], np.arange(self.count + 1))
         last = int(ends["episode"][-1]) if len(ends) else -1  # the last block of the episode may not have been written
@@ -231,12 +286,21 @@ class RecordingWriter:
             steps = int(blocks["steps"].sum())
             if facts["end"] == GOING or (index == last and facts["end"] != REMOVED and facts["steps"] > steps):
                 self._going[index] = int(_sizes(blocks).sum())
-                self.end(index, {**facts, "end": STOPPED, "steps": steps, "return": None})
+                last_agent = self._last_agent_of(facts, blocks)
+                self.end(index, {**facts, "end": STOPPED, "steps": steps, "return": None, **last_agent})
             elif facts["end"] != REMOVED:
-                self._stored[index] = StoredEpisode(int(_sizes(blocks).sum()), facts["agent"])
+                last_agent = self._last_agent_of(facts, blocks)
+                self._stored[index] = StoredEpisode(int(_sizes(blocks).sum()), _agents(facts | last_agent))
         if self._file >= 0 and self._remote is None:
             self._file -= 1
             self._next_data_file()
+
+    def _last_agent_of(self, facts: Mapping[str, Any], blocks: np.ndarray) -> dict[str, int]:
+        """Return the number of the last checkpoint that acted in an episode, if that can matter."""
+        if not self._limits or facts["agent"] is None or not len(blocks):
+            return {}
+        block = Block(RecordingFiles(self._folder), blocks[-1])
+        return {"last_agent": int(block.read(ACTING)[-1])} if ACTING in block.names else {}
 
     def _open_records(self, name: str, dtype: np.dtype) -> tuple[IO[bytes], np.ndarray]:
         """Open a file of records for appending, without an incomplete last record. Return its records."""
@@ -328,6 +392,12 @@ class RecordingWriter:
             if name not in names[-4:]:
                 path.unlink()
         self._upload_time = time.monotonic()
+
+
+def _agents(facts: Mapping[str, Any]) -> range:
+    """Return the numbers of the checkpoints that acted in an episode."""
+    first = facts.get("agent")
+    return range(0) if first is None else range(first, max(first, facts.get("last_agent", first)) + 1)
 
 
 def _sizes(blocks: np.ndarray) -> np.ndarray:

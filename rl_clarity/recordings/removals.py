@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rl_clarity.agents.actions import Categorical, Factor, policy_change
+from rl_clarity.agents.capabilities import action_factors
 from rl_clarity.agents.protocol import Agent, Outputs, State
-from rl_clarity.base.statistics import softmax
 from rl_clarity.environments.worlds import World, WorldObject
 from rl_clarity.recordings.rollouts import observe
 
@@ -43,23 +44,25 @@ class Scores:
     actions: np.ndarray  # (n, A): logits, or action values
     values: np.ndarray  # (n,): for action values the largest one; NaN for an agent without either
     is_policy: bool
+    factors: tuple[Factor, ...] = ()
+    """What an action consists of; by default one choice."""
 
     @classmethod
     def forward(cls, agent: Agent, observations: np.ndarray, state: State) -> Scores:
         outputs = agent.forward(observations, state)
         actions = outputs.q_values if outputs.policy_logits is None else outputs.policy_logits
-        return cls(np.asarray(actions), _values(outputs), outputs.policy_logits is not None)
+        return cls(np.asarray(actions), _values(outputs), outputs.policy_logits is not None, action_factors(agent))
 
     def select(self, rows: np.ndarray) -> Scores:
         """Return the outputs for some of the observations."""
-        return Scores(self.actions[rows], self.values[rows], self.is_policy)
+        return Scores(self.actions[rows], self.values[rows], self.is_policy, self.factors)
 
     def policy_change(self, other: Scores) -> np.ndarray:
         """Return total variation (n,) between policies; for action values 1 if the best actions differ, else 0."""
         if not self.is_policy:
             return np.asarray(self.actions.argmax(axis=1) != other.actions.argmax(axis=1), np.float32)
-        before, after = (softmax(scores.actions.astype(np.float64)) for scores in (self, other))
-        return np.asarray(np.abs(before - after).sum(axis=1) / 2, np.float32)
+        factors = self.factors or (Categorical(self.actions.shape[1]),)
+        return np.asarray(policy_change(self.actions, other.actions, factors), np.float32)
 
 
 @dataclass(frozen=True)

@@ -36,8 +36,8 @@ class StoredEpisode:
     """The disk space of an episode that ended."""
 
     bytes: int
-    agent: int | None
-    """Number of its checkpoint."""
+    agents: range = range(0)
+    """Numbers of its checkpoints."""
 
 
 def choose_removed(
@@ -49,10 +49,9 @@ def choose_removed(
     sparse evenly. The oldest episode is kept if possible, the newest always.
     """
     indices = np.array(sorted(episodes), np.int64)
-    users = Counter(episode.agent for episode in episodes.values())
+    users = Counter(agent for episode in episodes.values() for agent in episode.agents)
     sizes = {
-        index: episode.bytes
-        + (0 if episode.agent is None else agent_bytes.get(episode.agent, 0) / users[episode.agent])
+        index: episode.bytes + sum(agent_bytes.get(agent, 0) / users[agent] for agent in episode.agents)
         for index, episode in episodes.items()
     }
     total, removed = sum(sizes.values()), []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
@@ -10,14 +9,16 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from rl_clarity.agents.capabilities import before_step, initial_state, preprocess
+from rl_clarity.agents.actions import Factor, describe_factors, is_single_choice, same_actions
+from rl_clarity.agents.capabilities import action_factors, before_step, initial_state, preprocess
+from rl_clarity.agents.held_inputs import with_held
 from rl_clarity.agents.protocol import Outputs, State
 from rl_clarity.agents.value_range import InputScale
 from rl_clarity.base.errors import SamplesError
-from rl_clarity.base.parsing import check_option
 from rl_clarity.environments.images import ImageLayout
 from rl_clarity.environments.protocol import Step, VectorEnvironment
-from rl_clarity.environments.wrappers import check_observed, image_layout_of
+from rl_clarity.environments.wrappers import check_observed, image_layout_of, watch_ends
+from rl_clarity.recordings.action_choice import POLICY, ActionChoice, choose_actions
 from rl_clarity.recordings.array_stores import ArrayStore, MemoryStore, StepRecorder
 from rl_clarity.recordings.samples import Observations, Trajectories, from_arrays
 from rl_clarity.recordings.world_states import WorldStatesWriter
@@ -29,6 +30,8 @@ Record = dict[str, np.ndarray]
 _OBSERVED = ("observations", "states.")
 SAVED = "saved"
 """Name of what `play(save=...)` returned, a value for each environment, in a record."""
+ENDS = "ends"
+"""Name of the cause (N,) of each episode's end after a step, a text or "", in a record."""
 CHECKED_STEPS = 64
 """Number of steps after which the range of observations is checked first; it is checked again at the end."""
 
@@ -73,7 +76,7 @@ class Transition:
     next_state: State
     """The agent's state after the step."""
     outputs: Outputs
-    actions: np.ndarray  # (N,)
+    actions: np.ndarray  # (N,), or (N, factors) if an action is not one choice
     firsts: np.ndarray  # (N,) bool
     action_masks: np.ndarray | None  # (N, A) bool: the valid actions; None if all are
     result: Step
@@ -83,92 +86,21 @@ class Transition:
     """What `play(save=...)` returned before the step."""
 
 
-@dataclass(frozen=True)
-class ActionChoice:
-    """How actions are chosen from an agent's outputs."""
-
-    temperature: float = 1.0
-    """Divides the logits of the policy: below 1 for more likely actions, above 1 for more random ones."""
-    greedy: bool = False
-    """Take the most likely action instead of sampling one. Agents with action values always do."""
-    action_noise: float = 0.0
-    """Probability of a uniformly random action."""
-
-    def __post_init__(self) -> None:
-        positive = isinstance(self.temperature, int | float) and 0 < self.temperature < math.inf
-        check_option(self, "temperature", positive, "must be a positive number")
-        check_option(self, "action_noise", 0 <= self.action_noise <= 1, "must be a probability from 0 to 1")
-
-    def is_random(self, outputs: Outputs) -> bool:
-        """Return whether actions are chosen at random."""
-        return self.action_noise > 0 or not (self.greedy or outputs.policy_logits is None)
-
-    def weights(self, outputs: Outputs, masks: np.ndarray | None = None) -> np.ndarray:
-        """Return weights (B, A), proportional to the probabilities of actions; `masks` (B, A) are true for valid
-        actions.
-        """
-        scores = outputs.q_values if outputs.policy_logits is None else outputs.policy_logits
-        if scores is None:
-            raise ValueError("an agent's outputs must have policy_logits or q_values")
-        valid = np.ones(np.shape(scores), bool) if masks is None else masks
-        scores = np.where(valid, np.asarray(scores, np.float64), -np.inf)
-        if self.greedy or outputs.policy_logits is None:
-            weights = np.eye(scores.shape[-1])[scores.argmax(-1)]
-        else:
-            weights = np.exp((scores - scores.max(-1, keepdims=True)) / self.temperature)
-        if not self.action_noise:
-            return weights
-        probabilities, uniform = (part / part.sum(-1, keepdims=True) for part in (weights, valid))
-        return (1 - self.action_noise) * probabilities + self.action_noise * uniform
-
-    def behavior_logits(self, outputs: Outputs, masks: np.ndarray | None = None) -> np.ndarray | None:
-        """Return the log probabilities (B, A) float32 with which actions are sampled. Return None if they are the
-        policy's, or no action is sampled.
-
-        Invalid actions have -inf.
-        """
-        unchanged = self.temperature == 1 and not self.action_noise and masks is None
-        if unchanged or not self.is_random(outputs):
-            return None
-        weights = self.weights(outputs, masks)
-        with np.errstate(divide="ignore"):
-            return np.log(weights / weights.sum(-1, keepdims=True)).astype(np.float32)
-
-
-POLICY = ActionChoice()
-
-
-def choose_actions(
-    outputs: Outputs,
-    rng: np.random.Generator,
-    choice: ActionChoice = POLICY,
-    masks: np.ndarray | None = None,
-) -> np.ndarray:
-    """Return actions (B,) int64, by default sampled from the policy, or those with the highest action values.
-
-    `masks` (B, A) are true for valid actions.
-    """
-    weights = choice.weights(outputs, masks)
-    if not choice.is_random(outputs):
-        return weights.argmax(-1)
-    cumulative = weights.cumsum(-1)
-    # Inverse transform sampling: the first action whose cumulative weight exceeds a uniform share of the total.
-    return (cumulative <= rng.random(len(weights))[:, None] * cumulative[:, -1:]).sum(-1)
-
-
 def collect_trajectories(
     agent: Player,
     environment: VectorEnvironment,
     num_steps: int,
     rng: np.random.Generator,
     *,
+    discard_first: bool = False,
     full_resolution: bool = False,
     store: ArrayStore | None = None,
     progress: Progress | None = None,
     states: WorldStatesWriter | None = None,
 ) -> Trajectories:
-    """Collect `num_steps` steps of each environment, after a first step that is discarded.
+    """Collect `num_steps` steps of each environment, from the first step of an episode on.
 
+    With `discard_first`, the first step is left out, as in the original program.
     `full_resolution` also stores rendered frames. Arrays are stored in `store`, in memory by default or in files
     (`SamplesWriter`), so that memory does not limit `num_steps`. With `states`, those of the environment before each
     step are kept, too. The result is determined by agent, environment and generator.
@@ -182,14 +114,17 @@ def collect_trajectories(
             agent,
             environment,
             rng,
-            render=lambda t: full_resolution and t > 0,
+            render=lambda t: full_resolution and t >= discard_first,
             save=lambda _: None if states is None else states.current(environment),
         )
     )
-    # As in the original program, because some environments cannot render before the first step.
-    next(records)
+    watch_ends(environment, np.ones(environment.num_envs, bool))
+    if discard_first:
+        next(records)
+    causes = []
     for t in range(num_steps):
         record = next(records)
+        causes += [(i, t, cause) for i, cause in enumerate(record.pop(ENDS).tolist()) if cause]
         if states is not None:
             states.add(record.pop(SAVED).tolist())
         recorder.add(record)
@@ -197,7 +132,7 @@ def collect_trajectories(
             progress((t + 1) * environment.num_envs, num_steps * environment.num_envs)
     records.close()
     check_observed(environment)
-    trajectories = from_arrays(Trajectories, recorder.finish())
+    trajectories = replace(from_arrays(Trajectories, recorder.finish()), causes=tuple(sorted(causes)))
     return trajectories if states is None else replace(trajectories, world_states=states.finish())
 
 
@@ -253,28 +188,27 @@ def play(
     render: Callable[[int], bool] = lambda _: False,
     active: Callable[[], np.ndarray | None] = lambda: None,
     save: Callable[[int], Any] = lambda _: None,
+    start: tuple[Step, State] | None = None,
 ) -> Generator[Transition, None, None]:
-    """Yield transitions endlessly.
+    """Yield transitions endlessly, from a reset on, or from `start`: what the environments returned last, and the state
+    of the agent.
 
     `render(t)` returns whether to render frames before step t. `active()` is called before each step and returns the
     environments (N,) whose outputs are needed; the outputs of others are not computed, and are 0. Random numbers do not
     depend on it. What `save(t)` returns before step t, such as states of the environment, is `Transition.saved`.
     """
     n = environment.num_envs
-    if agent.num_actions != environment.num_actions:
-        raise SamplesError(
-            f"the agent has {agent.num_actions} actions, the environment {environment.num_actions}: "
-            "use the environment that the agent was trained in"
-        )
+    factors = _checked_factors(agent, environment)
     _check_range(agent, image_layout_of(environment))
-    state, step, t = initial_state(agent, n), environment.reset(), 0
+    step, state = (environment.reset(), initial_state(agent, n)) if start is None else start
+    t = 0
     observations = observe(agent, step.observations)
     while True:
         frames = environment.render() if render(t) else None
         saved = save(t)
-        state = before_step(agent, state, step.firsts)
+        state = with_held(agent, before_step(agent, state, step.firsts), step.held_inputs)
         outputs, next_state = _step_active(agent, observations, state, step.firsts, active())
-        actions = choose_actions(outputs, rng, choice, step.action_masks)
+        actions = choose_actions(outputs, rng, choice, step.action_masks, factors)
         result = environment.step(actions)
         _check_step(result, t)
         final_values = _final_values(agent, result, next_state)
@@ -297,10 +231,23 @@ def play(
         observations = observe(agent, step.observations)
 
 
+def _checked_factors(agent: Player, environment: VectorEnvironment) -> tuple[Factor, ...]:
+    """Return what the agent's actions consist of. Raises SamplesError if the environment's are others."""
+    factors, taken = action_factors(agent), action_factors(environment)
+    if same_actions(factors, taken):
+        return factors
+    if is_single_choice(factors) and is_single_choice(taken):
+        has, takes = f"{agent.num_actions} actions", f"the environment {environment.num_actions}"
+    else:
+        has, takes = f"actions of {describe_factors(factors)}", f"the environment takes {describe_factors(taken)}"
+    hint = "" if is_single_choice(taken) else " (actions=... describes those of a network of your own)"
+    raise SamplesError(f"the agent has {has}, {takes}: use the environment that the agent was trained in{hint}")
+
+
 def _check_range(agent: Player, layout: ImageLayout | None) -> None:
     """Raise SamplesError for an agent that may need `value_range`, because the environment's bounds are unusual."""
     scale: InputScale | None = getattr(agent, "input_scale", None)
-    if scale is None or not scale.assumed or layout is None:
+    if scale is None or not scale.assumed or layout is None or layout.is_vector:
         return
     bounds = layout.low, layout.high
     if bounds not in ((0, 255), scale.value_range):
@@ -347,17 +294,20 @@ def _check_step(step: Step, t: int) -> None:
 
 
 def observe(agent: Player, frames: np.ndarray) -> np.ndarray:
-    """Return observations for frames as uint8, which agents accept whatever their `preprocess` returns."""
+    """Return observations for frames as uint8, which agents accept whatever their `preprocess` returns. Vectors stay
+    float32.
+    """
     observations = preprocess(agent, frames)
-    if np.issubdtype(observations.dtype, np.floating):
+    if np.issubdtype(observations.dtype, np.floating) and observations.shape[1:3] != (1, 1):
         observations = np.rint(observations * 255).astype(np.uint8)
     expected = getattr(agent, "observation_shape", observations.shape[1:])
     if tuple(expected) != observations.shape[1:]:
+        returned = observations.shape[1:]
+        what = f"vectors of {returned[2]} numbers, not images" if returned[:2] == (1, 1) else str(returned)
         raise SamplesError(
-            f"the agent takes observations of shape {tuple(expected)}, but the environment returns "
-            f"{observations.shape[1:]}. For an agent from a checkpoint, check env_kind, frame_stack and similar "
-            "metadata; for a custom network, check observation_shape (height, width, channels) and channels_first, or "
-            "wrap the environment"
+            f"the agent takes observations of shape {tuple(expected)}, but the environment returns {what}. For an "
+            "agent from a checkpoint, check env_kind, frame_stack and similar metadata; for a custom network, check "
+            "observation_shape (height, width, channels) and channels_first, or wrap the environment"
         )
     return observations
 
@@ -372,6 +322,11 @@ def _final_values(agent: Player, result: Step, state: State) -> np.ndarray:
         # Pass the whole batch, because a network may be compiled for each batch size.
         observations = result.observations.copy()
         observations[environments] = np.stack([result.final_observations[i] for i in environments])
+        held = {name: np.array(array) for name, array in result.held_inputs.items()}
+        for i in environments:
+            for name, final in result.final_held_inputs.get(i, {}).items():
+                held[name][i] = final
+        state = with_held(agent, state, held)
         outputs, _ = agent.step(observe(agent, observations), state, np.zeros(len(values), bool))
         if outputs.values is not None:
             values[environments] = outputs.values[environments]
@@ -401,10 +356,12 @@ def _to_record(transition: Transition) -> Record:
     outputs = {name: getattr(transition.outputs, name) for name in ("policy_logits", "values", "q_values")}
     rendered = {} if transition.frames is None else {"observations_full": transition.frames}
     saved = {} if transition.saved is None else {SAVED: np.array(transition.saved, object)}
+    ends = transition.result.ends
     return {
         "observations": transition.observations,
         **rendered,
         **saved,
+        ENDS: np.array([str(ends.get(i, {}).get("cause", "")) for i in range(len(transition.actions))], object),
         **{f"states.{i}": np.asarray(part) for i, part in enumerate(transition.state or ())},
         "actions": transition.actions,
         "rewards": transition.result.rewards,

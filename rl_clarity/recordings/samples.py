@@ -49,13 +49,13 @@ class Trajectories:
     If trajectories have different lengths, all arrays are `RaggedArray`s.
     """
 
-    observations: np.ndarray  # (N, T, H, W, C) uint8
-    actions: np.ndarray  # (N, T) int
+    observations: np.ndarray  # (N, T, H, W, C) uint8; of vectors (N, T, 1, 1, n) float32
+    actions: np.ndarray  # (N, T) int, or (N, T, factors) if an action is not one choice
     rewards: np.ndarray  # (N, T) float32: of the action at t (returned with observation t + 1)
     firsts: np.ndarray  # (N, T) bool: the observation is the first of an episode
     truncated: np.ndarray | None = None  # (N, T) bool: the episode was truncated by a time limit after step t
     final_values: np.ndarray | None = None  # (N, T) float32: value of the state in which it was truncated, else 0
-    policy_logits: np.ndarray | None = None  # (N, T, A) float32
+    policy_logits: np.ndarray | None = None  # (N, T, A) float32: outputs of all factors of an action
     values: np.ndarray | None = None  # (N, T) float32
     q_values: np.ndarray | None = None  # (N, T, A) float32
     states: tuple[np.ndarray, ...] | None = None  # each (N, T, ...): state *before* the step, resets included
@@ -63,6 +63,7 @@ class Trajectories:
     action_combos: tuple[Combo, ...] | None = None  # buttons of each action, if the environment names them
     dones: np.ndarray | None = None  # (N, T) bool: the environment ended the episode after step t
     world_states: WorldStates | None = None  # of the environment before each step, where it can be edited
+    causes: tuple[tuple[int, int, str], ...] | None = None  # environment, last step and cause of each episode's end
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -72,11 +73,16 @@ class Trajectories:
         actions: Any = self.actions
         return actions.row_length(trajectory) if isinstance(actions, RaggedArray) else actions.shape[1]
 
+    def episode_numbers(self, trajectory: int) -> np.ndarray:
+        """Return a number (T,) for the episode of each step. Those of later trajectories are larger."""
+        return (trajectory << 32) + np.cumsum(np.asarray(self.firsts[trajectory], bool))
+
     def select(self, trajectory: int) -> Trajectories:
         """Return one of the trajectories as (1, T)."""
         rows = slice(trajectory, trajectory + 1)
         arrays = {name: array[rows] for name, array in to_arrays(self).items()}
-        return dataclasses.replace(from_arrays(Trajectories, arrays), action_combos=self.action_combos)
+        causes = None if self.causes is None else tuple((0, t, cause) for i, t, cause in self.causes if i == trajectory)
+        return dataclasses.replace(from_arrays(Trajectories, arrays), action_combos=self.action_combos, causes=causes)
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,7 @@ class Observations:
 SamplesT = TypeVar("SamplesT", Trajectories, Observations)
 
 _STATE = "states."
-_NOT_ARRAYS = ("action_combos", "world_states")
+_NOT_ARRAYS = ("action_combos", "world_states", "causes")
 
 
 def to_arrays(samples: Trajectories | Observations) -> dict[str, np.ndarray]:

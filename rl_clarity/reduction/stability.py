@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rl_clarity.reduction.matching import unit_rows
 from rl_clarity.reduction.nmf import ChannelReduction
 
 FITS = 2
@@ -34,14 +35,9 @@ def matched_similarity(components: np.ndarray, others: np.ndarray, *, absolute: 
     """
     from scipy.optimize import linear_sum_assignment
 
-    similarity = _unit(components) @ _unit(others).T
+    similarity = unit_rows(components) @ unit_rows(others).T
     similarity = np.abs(similarity) if absolute else similarity
     rows, columns = linear_sum_assignment(similarity, maximize=True)
     result = np.zeros(len(components))
     result[rows] = similarity[rows, columns]
     return np.clip(result, 0, 1) if absolute else result
-
-
-def _unit(components: np.ndarray) -> np.ndarray:
-    norms = np.linalg.norm(components.astype(np.float64), axis=1, keepdims=True)
-    return np.asarray(components / np.where(norms > 0, norms, 1))

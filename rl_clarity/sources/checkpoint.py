@@ -7,6 +7,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -19,14 +20,20 @@ from rl_clarity import environments, formats
 from rl_clarity.agents.capabilities import parallel_calls
 from rl_clarity.agents.edited_agent import edit
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.base.errors import CheckpointError, EnvironmentSetupError, SamplesError
+from rl_clarity.base.errors import (
+    CheckpointError,
+    DependencyError,
+    EnvironmentSetupError,
+    SamplesError,
+    WorldError,
+)
 from rl_clarity.base.files import write_atomically
 from rl_clarity.base.keys import JsonObject, cache_key, code_version, to_plain
 from rl_clarity.base.parallel import SharedProgress, run_in_threads
 from rl_clarity.base.progress import Report, counted, progress_bar
 from rl_clarity.base.quiet import import_keras
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make, spec_from_metadata
-from rl_clarity.environments.kinds import world_types
+from rl_clarity.environments.kinds import make_world
 from rl_clarity.formats.checkpoint import Checkpoint
 from rl_clarity.jobs import Communicator
 from rl_clarity.jobs.directory import Directory
@@ -99,11 +106,21 @@ class CheckpointSource(Source):
 
     @functools.cached_property
     def world(self) -> EnvironmentSpec | None:
-        """The environment whose states are saved with the trajectories; None if they are not."""
-        if not self.plan.world_states:
-            return None
+        """The environment whose states are saved with the trajectories; None if they are not.
+
+        Warns if a package is missing that knows the environment's objects.
+        """
         spec = self._saved_environment() if self.spec is None else self.spec
-        return None if spec is None or world_types(spec) is None else spec
+        if spec is None or not self.plan.world_states:
+            return None
+        try:
+            make_world(spec).close()
+        except DependencyError as error:
+            warnings.warn(f"effects of objects are not measured: {error}", RuntimeWarning, stacklevel=2)
+            return None
+        except (EnvironmentSetupError, WorldError):
+            return None
+        return spec
 
     def _saved_environment(self) -> EnvironmentSpec | None:
         """Return the checkpoint's environment if the saved samples are of it, else None.
@@ -146,6 +163,9 @@ class CheckpointSource(Source):
         with _naming(self.paths.observations):
             check_observations(self.agent, observations)
         metadata = {**checkpoint_metadata(self.checkpoint), **load_metadata(self.paths.metadata)}
+        causes = metadata.pop("causes", None)
+        if causes is not None:
+            trajectories = replace(trajectories, causes=tuple((int(i), int(t), str(cause)) for i, t, cause in causes))
         return Samples(trajectories, observations, metadata)
 
     def preview(self, recordings: Directory) -> Preview:
@@ -343,8 +363,8 @@ def _collect(source: CheckpointSource, spec: EnvironmentSpec) -> None:
         run_in_threads(lambda i: missing[i][0](source, spec, progress.of(i)), len(missing), threads, progress)
     _save_model(source)
     facts = load_facts(paths.trajectories)
-    actions = {name: facts.get(name) for name in ("action_combos", "equivalent_actions")}
-    save_metadata(paths.metadata, {**actions, **_description(spec, plan)})
+    found = {name: facts.get(name) for name in ("action_combos", "equivalent_actions", "causes")}
+    save_metadata(paths.metadata, {**found, **_description(spec, plan)})
 
 
 def _description(spec: EnvironmentSpec, plan: SamplingPlan) -> JsonObject:
@@ -370,10 +390,12 @@ def _collect_trajectories(source: CheckpointSource, spec: EnvironmentSpec, repor
     rng, trials = (np.random.default_rng([seed, stream]) for stream in (0, 2))
     with _collecting(source, spec, "trajectories", options.num_envs, seed, report) as (environment, writer, kwargs):
         states = None if source.world is None else WorldStatesWriter(spec, options.num_envs)
-        trajectories = collect_trajectories(source.agent, environment, options.num_steps, rng, states=states, **kwargs)
+        kwargs = {**kwargs, "states": states, "discard_first": options.discard_first}
+        trajectories = collect_trajectories(source.agent, environment, options.num_steps, rng, **kwargs)
         facts = {
             "action_combos": [list(combo) for combo in environment.action_combos],
             "equivalent_actions": find_equivalent_actions(source.agent, environment, trials),
+            "causes": trajectories.causes,
         }
         writer.commit(trajectories, {"key": source.trajectories_key, **facts})
 

@@ -59,7 +59,7 @@ class Preview:
 
 def preview_samples(trajectories: Trajectories, observations: Observations, metadata: JsonObject) -> Preview:
     """Preview existing samples."""
-    count, steps = trajectories.actions.shape
+    count, steps = trajectories.rewards.shape
     num_observations = len(observations.observations)
     return Preview(
         _map(trajectories, lambda array: np.asarray(array[:1, :MAX_FRAMES])),

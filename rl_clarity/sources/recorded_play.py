@@ -15,13 +15,13 @@ from rl_clarity.jobs.directory import Directory
 from rl_clarity.jobs.job import Job
 from rl_clarity.jobs.store import WorkStore
 from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
-from rl_clarity.recordings.agent_play import record_in_directory
+from rl_clarity.recordings.agent_play import expected_length, record_in_directory
 from rl_clarity.recordings.conversion import recorded_episodes
 from rl_clarity.recordings.evaluation import evaluate_agent
 from rl_clarity.recordings.options import EvaluationOptions, RecordOptions
 from rl_clarity.recordings.recording import Recording, open_recording
 from rl_clarity.recordings.samples import Observations, Trajectories
-from rl_clarity.sources.preview import Preview, preview_play, preview_samples, recorded_step_bytes
+from rl_clarity.sources.preview import MIN_STEPS, Preview, preview_play, preview_samples, recorded_step_bytes
 from rl_clarity.sources.source import Samples, Source, checkpoint_metadata
 
 
@@ -88,7 +88,8 @@ class RecordedPlay(Source):
     def _few_steps(self) -> Preview:
         record = self._record
         episodes = record.episodes or 1
-        steps = (record.steps or 0) // episodes
+        most = (record.steps or 0) // episodes
+        steps = max(MIN_STEPS, expected_length(self.agent, self.spec, record, most))
         played = preview_play(
             self.agent, self.spec, episodes, steps, record.seed, full_resolution=record.full_resolution
         )

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from rl_clarity import formats
 from rl_clarity.base.errors import CheckpointError, ClarityError, OptionError
@@ -41,7 +40,10 @@ class SeriesCheckpoint:
 
 
 def read_series(
-    checkpoints: Any, metadata: Mapping[str, Any], steps_per_number: float | None, files: ExitStack
+    checkpoints: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    metadata: Mapping[str, object],
+    steps_per_number: float | None,
+    files: ExitStack,
 ) -> list[SeriesCheckpoint]:
     """Read checkpoints in the order of training. Downloaded checkpoints exist until `files` is closed.
 
@@ -56,8 +58,8 @@ def read_series(
     Raises CheckpointError if there are fewer than two, if a file cannot be read, or a pattern matches none; OptionError
     for a checkpoint that is given twice, and for checkpoints of different environments.
     """
-    single = isinstance(checkpoints, str | os.PathLike)
-    texts = [path_text(one, "checkpoints") for one in ([checkpoints] if single else checkpoints)]
+    several = [checkpoints] if isinstance(checkpoints, str | os.PathLike) else checkpoints
+    texts = [path_text(one, "checkpoints") for one in several]
     found: dict[str, SeriesCheckpoint] = {}
     for text in texts:
         paths = _expand(text)
@@ -129,13 +131,13 @@ def _expand(text: str) -> list[Path] | None:
     return sorted(paths, key=lambda one: _natural(one.name))
 
 
-def _natural(name: str) -> tuple[bool, list[Any]]:
+def _natural(name: str) -> tuple[bool, list[int | str]]:
     """Return a sort key for names: by their number; names without one, which are copies of the newest, come last."""
     parts = re.split(r"(\d+)", name)
     return len(parts) == 1, [int(part) if part.isdigit() else part for part in parts]
 
 
-def _read(path: Path, metadata: Mapping[str, Any], steps_per_number: float | None) -> SeriesCheckpoint:
+def _read(path: Path, metadata: Mapping[str, object], steps_per_number: float | None) -> SeriesCheckpoint:
     checkpoint = formats.read(path, **metadata)
     numbers = re.findall(r"\d+", path.stem)
     step = checkpoint.metadata.get("training_step")
@@ -168,7 +170,7 @@ def _check_environments(series: Sequence[SeriesCheckpoint]) -> None:
                 )
 
 
-def _environment(checkpoint: Checkpoint) -> dict[str, Any]:
+def _environment(checkpoint: Checkpoint) -> dict[str, object]:
     """Return the facts that must be the same for all checkpoints of a series."""
     spec = spec_from_metadata(checkpoint.metadata)
     return {"env_kind": spec.kind, "env_name": spec.name.lower(), **spec.options}

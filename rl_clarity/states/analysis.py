@@ -50,7 +50,8 @@ class StateAnalysis:
     directions: Directions
     arrays: Mapping[str, np.ndarray]
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """`recording`, `steps`, `episodes`, `options`, `clusters`, `behaviours`, and `skipped`, the analyses that were
+    """`recording`, `steps`, `episodes`, `options`, `clusters`, `behaviours`, `lags` (those of the options that episodes
+    are long enough for), and `skipped`, the analyses that were
     skipped and why."""
 
     def table(self, name: str = "directions") -> list[dict[str, Any]]:
@@ -116,7 +117,7 @@ class StateAnalysis:
 
     @property
     def _lags(self) -> list[int]:
-        return list(self.facts["options"]["lags"])
+        return list(self.facts.get("lags", self.facts["options"]["lags"]))
 
     def files(self) -> dict[str, bytes]:
         """Return the contents of `states.npz` and `states.json`; the same analysis gives the same bytes."""

@@ -22,8 +22,8 @@ class Consistency:
     """How often influence and correlation have the same sign, for each of L lags (and K clusters)."""
 
     share: np.ndarray  # (..., L): NaN if no entry is large enough
-    null: np.ndarray  # (..., L, 2): 95 % of the shares with entries in random order lie between them
-    p: np.ndarray  # (..., L): share of random orders that agree at least as often
+    null: np.ndarray  # (..., L, 2): 95 % of the shares after permutations lie between them
+    p: np.ndarray  # (..., L): share of permutations that agree at least as often
     count: np.ndarray  # (..., L): number of compared entries
 
 
@@ -77,16 +77,29 @@ def correlation_intervals(
 
 
 def consistency(
-    influence: np.ndarray, correlation: np.ndarray, permutations: int = 200, seed: int = 0, *, threshold: float = 0.0
+    influence: np.ndarray,
+    correlation: np.ndarray,
+    permutations: int = 200,
+    seed: int = 0,
+    *,
+    threshold: float = 0.0,
+    sequences: np.ndarray | None = None,
+    lags: Sequence[int] = (),
 ) -> Consistency:
     """Return how often entries of influence and correlation, both (L, D, D) or (K, L, D, D), have the same sign.
 
-    Entries of 0 have no sign and are not counted. The null distribution is that of the same share if the entries of the
-    influence are permuted, which keeps the number of positive entries.
+    Entries off the diagonal are counted, because a coordinate that changes slowly is correlated with itself, whatever
+    relates it to others; and not those of 0, which have no sign. The null distribution is that of the same share if
+    nothing relates different coordinates. With `sequences`, the correlation is that of coordinates whose sequences are
+    permuted, each coordinate on its own, which keeps how each changes over time. Without them the entries of the
+    influence are permuted, which takes entries for independent.
 
     Args:
         influence: as `rl_clarity.influence` returns it.
         correlation: as `lagged_correlation` returns it.
+        sequences: (N, T, D) coordinates of at least 2 sequences, such as episodes, from which the correlation was
+            computed, for matrices (L, D, D).
+        lags: Of the L matrices, with `sequences`.
         permutations: Number of permutations.
         seed: Seed of the permutations.
         threshold: Count only entries that, in both matrices, are at least this share of the matrix's largest magnitude.
@@ -99,23 +112,48 @@ def consistency(
         raise OptionError(f"influence {first.shape} and correlation {second.shape} must have the same shape (L, D, D)")
     if permutations < 1 or not 0 <= threshold <= 1:
         raise OptionError(f"permutations={permutations} must be at least 1, threshold={threshold} from 0 to 1")
+    if sequences is not None and (first.ndim != 3 or len(lags) != len(first) or len(sequences) < 2):
+        raise OptionError(
+            f"sequences need matrices (L, D, D), as many lags as matrices, and at least 2 sequences; got influence "
+            f"{first.shape}, lags={list(lags)} and {len(sequences)} sequences"
+        )
     rng = np.random.default_rng(seed)
+    unrelated = None if sequences is None else _unrelated(sequences, lags, permutations, rng)
     shape = first.shape[:-2]
+    different = ~np.eye(first.shape[-1], dtype=bool).ravel()
     share, p, count = np.full(shape, np.nan), np.full(shape, np.nan), np.zeros(shape, np.int64)
     null = np.full((*shape, 2), np.nan)
     for index in np.ndindex(*shape):
         a, b = first[index].ravel(), second[index].ravel()
         large = [np.abs(x) >= threshold * np.nanmax(np.abs(x), initial=0) for x in (a, b)]
-        used = large[0] & large[1] & (a * b != 0) & np.isfinite(a * b)
+        used = large[0] & large[1] & (a * b != 0) & np.isfinite(a * b) & different
         count[index] = used.sum()
         if not used.any():
             continue
         signs, others = np.sign(a[used]), np.sign(b[used])
         share[index] = np.mean(signs == others)
-        orders = np.array([np.mean(rng.permutation(signs) == others) for _ in range(permutations)])
+        if unrelated is None:
+            orders = np.array([np.mean(rng.permutation(signs) == others) for _ in range(permutations)])
+        else:
+            orders = np.array([np.mean(signs == np.sign(one.ravel()[used])) for one in unrelated[:, index[0]]])
         null[index] = np.quantile(orders, [LEVEL / 2, 1 - LEVEL / 2])
         p[index] = (1 + (orders >= share[index] - 1e-12).sum()) / (1 + permutations)
     return Consistency(share, null, p, count)
+
+
+def _unrelated(sequences: np.ndarray, lags: Sequence[int], count: int, rng: np.random.Generator) -> np.ndarray:
+    """Return covariances (count, L, D, D) of coordinates (N, T, D) that come from different sequences."""
+    values = sequences - np.nanmean(sequences, axis=(0, 1))
+    values = np.nan_to_num(values / np.maximum(np.nanstd(values, axis=(0, 1)), 1e-12))
+    coordinates = np.arange(values.shape[2])
+    result = np.empty((count, len(lags), len(coordinates), len(coordinates)))
+    for permuted in result:
+        orders = np.stack([rng.permutation(len(values)) for _ in coordinates], axis=1)  # (N, D)
+        mixed = values[orders[:, None], np.arange(values.shape[1])[None, :, None], coordinates]
+        for matrix, lag in zip(permuted, lags, strict=True):
+            earlier, later = mixed[:, : mixed.shape[1] - lag], mixed[:, lag:]
+            matrix[:] = np.tensordot(earlier, later, axes=((0, 1), (0, 1)))
+    return result
 
 
 def _checked(s: np.ndarray, lags: Sequence[int], by: Any) -> tuple[np.ndarray, np.ndarray | None]:

@@ -171,8 +171,8 @@ def _causes(fitted: FittedStates) -> Part:
     """Return correlation and influence over time, for all steps and by cluster, and how often they agree."""
     options, data, labels = fitted.options, fitted.data, fitted.labels
     lags = tuple(lag for lag in options.lags if lag < min(LONGEST, int(data.length.max())))
-    if lags != options.lags:
-        why = f"the longest episode has {data.length.max()} steps: lags {lags} of {options.lags}"
+    if not lags:
+        why = f"the longest episode has {data.length.max()} steps: none of the lags {options.lags} is possible"
         return Part(skipped={"causes": why})
     sequences = data.sequences(fitted.coordinates, LONGEST)
     by_step = data.sequences(labels[:, None].astype(np.float64), LONGEST)[..., 0]
@@ -188,7 +188,7 @@ def _causes(fitted: FittedStates) -> Part:
     agent = fitted.differentiable_agent
     if agent is None or not has(agent, "state_gradients") or not options.influence_samples:
         why = "the agent has no gradients through its recurrent cell, or influence_samples is 0"
-        return Part(arrays, skipped={"influence": why})
+        return Part(arrays, {"lags": list(lags)}, {"influence": why})
     ends, gradients = memory_jacobians(
         agent, data, fitted.directions.readout, lags, samples=options.influence_samples, seed=options.seed
     )
@@ -196,10 +196,11 @@ def _causes(fitted: FittedStates) -> Part:
     for name, by in (("", None), (".by", labels)):
         values = mean_jacobian(jacobians, ends, lags, by)
         arrays[f"influence{name}"] = values
-        agreement = consistency(values, arrays[f"correlation{name}"], seed=options.seed)
+        by_episode: dict[str, Any] = {"sequences": sequences, "lags": lags} if not name and len(sequences) > 1 else {}
+        agreement = consistency(values, arrays[f"correlation{name}"], seed=options.seed, **by_episode)
         for key in ("share", "null", "p", "count"):
             arrays[f"consistency{name}.{key}"] = getattr(agreement, key)
-    return Part(arrays)
+    return Part(arrays, {"lags": list(lags)})
 
 
 def _memory(fitted: FittedStates) -> Part:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -140,30 +139,34 @@ def _differences(plain: Sequence[Outputs], others: Sequence[Outputs]) -> tuple[n
     """Return the differences (K, n) of policy and value, and whether the most likely action is the same."""
     policies, values, same = [], [], []
     for before, after in zip(plain, others, strict=True):
-        policies.append(_each(_policy_difference, before, after))
-        values.append(_each(lambda a, b: np.abs(a - b), before, after, value=True))
-        same.append(_each(lambda a, b: a.argmax(axis=1) == b.argmax(axis=1), before, after))
+        policies.append(policy_change(before, after))
+        values.append(value_change(before, after))
+        same.append((_scores(before).argmax(axis=1) == _scores(after).argmax(axis=1)).astype(np.float64))
     return np.stack(policies), np.stack(values), np.stack(same)
 
 
-def _each(
-    function: Callable[[Any, Any], np.ndarray], before: Outputs, after: Outputs, *, value: bool = False
-) -> np.ndarray:
-    def output(one: Outputs) -> np.ndarray:
-        scores = one.q_values if one.policy_logits is None else one.policy_logits
-        assert scores is not None
-        if not value:
-            return scores.astype(np.float64)
-        values = one.values if one.values is not None else scores.max(axis=1)
-        return values.astype(np.float64)
+def policy_change(before: Outputs, after: Outputs, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+    """Return the Kullback-Leibler divergence (n,) in nats of the policy `after` from rows of that `before`.
 
-    return np.asarray(function(output(before), output(after)), np.float64)
+    Of action values it is that of their softmax.
+    """
+    logs = []
+    for scores in (_scores(before)[rows], _scores(after)):
+        shifted = scores - scores.max(axis=1, keepdims=True)
+        logs.append(shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True)))
+    return np.asarray((np.exp(logs[0]) * (logs[0] - logs[1])).sum(axis=1))
 
 
-def _policy_difference(before: np.ndarray, after: np.ndarray) -> np.ndarray:
-    a, b = (x - x.max(axis=1, keepdims=True) for x in (before, after))
-    log_a, log_b = (x - np.log(np.exp(x).sum(axis=1, keepdims=True)) for x in (a, b))
-    return np.asarray((np.exp(log_a) * (log_a - log_b)).sum(axis=1))
+def value_change(before: Outputs, after: Outputs, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+    """Return the absolute change (n,) of the value, or of the largest score of agents without a value."""
+    values = [_scores(one).max(axis=1) if one.values is None else one.values.astype(float) for one in (before, after)]
+    return np.asarray(np.abs(values[1] - values[0][rows]))
+
+
+def _scores(outputs: Outputs) -> np.ndarray:
+    scores = outputs.q_values if outputs.policy_logits is None else outputs.policy_logits
+    assert scores is not None
+    return scores.astype(np.float64)
 
 
 def _intervals(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import ipaddress
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from html import escape
 from http.cookies import SimpleCookie
@@ -38,26 +39,28 @@ _POLICY = (
 )
 
 
-class Application:
-    """Serve a page of recordings and its data.
+class BaseApplication(ABC):
+    """Answer requests to the addresses of a page, and refuse others.
 
     Args:
-        page: The page to serve.
         prefix: The path under which the page is served, without a slash at the end.
         local_only: Whether to answer only requests that address this machine as `localhost`, or by a loopback address.
             This prevents DNS rebinding: a site whose name resolves to this machine cannot read the data.
     """
 
-    def __init__(self, page: RecordingsPage, prefix: str = "", *, local_only: bool = False) -> None:
-        self._page, self._prefix, self._local_only = page, f"{prefix}/", local_only
-        bundle = compiled_bundle("recordings")
-        digest = base64.b64encode(hashlib.sha256(_START.encode()).digest()).decode()
-        self._policy = _POLICY.format(digest)
-        self._static = {
-            INDEX: content(_index(page.title).encode(), HTML, fixed=False),
-            MODULE: content(_SOURCE.read_bytes(), JAVASCRIPT, fixed=False),
-            SCRIPT: content(bundle.script.encode(), JAVASCRIPT, fixed=False),
-        }
+    policy = ""
+    """The content security policy of documents."""
+
+    def __init__(self, prefix: str = "", *, local_only: bool = False) -> None:
+        self._prefix, self._local_only = f"{prefix}/", local_only
+
+    @abstractmethod
+    def find(self, name: str) -> Content | None:
+        """Return the content with a name, None if there is none; raise ClarityError for damaged data."""
+
+    def answer(self, request: Request, name: str) -> Response | None:
+        """Return the answer to a request other than for content, or None."""
+        return None
 
     def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]:
         try:
@@ -81,33 +84,50 @@ class Application:
         return answer
 
     def _response(self, request: Request) -> Response:
+        if not request.path.startswith(self._prefix):
+            raise NotFound
+        name = request.path[len(self._prefix) :] or INDEX
+        response = self.answer(request, name)
+        if response is not None:
+            return response
         if request.method not in METHODS:
             raise MethodNotAllowed
-        found = self._find(request.path)
-        response = Response(found.data, content_type=found.type)
-        response.headers["Cache-Control"] = FIXED if found.fixed else CHANGING
-        response.set_etag(found.etag)
-        if found.type == HTML:
-            response.headers["Content-Security-Policy"] = self._policy
-        return response.make_conditional(request, accept_ranges=True, complete_length=len(found.data))
-
-    def _find(self, path: str) -> Content:
-        """Return the content at a path. Raises NotFound, or UnprocessableEntity for damaged episodes."""
-        if not path.startswith(self._prefix):
-            raise NotFound
-        name = path[len(self._prefix) :] or INDEX
-        if name in self._static:
-            return self._static[name]
-        if not name.startswith(DATA):
-            raise NotFound
-        name = name[len(DATA) :]
         try:
-            found = self._page.manifest() if name == MANIFEST else self._page.file(name)
+            found = self.find(name)
         except ClarityError as error:
             raise UnprocessableEntity(error.message) from error
         if found is None:
             raise NotFound
-        return found
+        response = Response(found.data, content_type=found.type)
+        response.headers["Cache-Control"] = FIXED if found.fixed else CHANGING
+        response.set_etag(found.etag)
+        if found.type == HTML:
+            response.headers["Content-Security-Policy"] = self.policy
+        return response.make_conditional(request, accept_ranges=True, complete_length=len(found.data))
+
+
+class Application(BaseApplication):
+    """Serve a page of recordings and its data; see `BaseApplication`."""
+
+    def __init__(self, page: RecordingsPage, prefix: str = "", *, local_only: bool = False) -> None:
+        super().__init__(prefix, local_only=local_only)
+        self._page = page
+        bundle = compiled_bundle("recordings")
+        digest = base64.b64encode(hashlib.sha256(_START.encode()).digest()).decode()
+        self.policy = _POLICY.format(digest)
+        self._static = {
+            INDEX: content(_index(page.title).encode(), HTML, fixed=False),
+            MODULE: content(_SOURCE.read_bytes(), JAVASCRIPT, fixed=False),
+            SCRIPT: content(bundle.script.encode(), JAVASCRIPT, fixed=False),
+        }
+
+    def find(self, name: str) -> Content | None:
+        if name in self._static:
+            return self._static[name]
+        if not name.startswith(DATA):
+            return None
+        name = name[len(DATA) :]
+        return self._page.manifest() if name == MANIFEST else self._page.file(name)
 
 
 def is_local(host: str) -> bool:
@@ -142,22 +162,22 @@ def _index(title: str) -> str:
 class TokenRequired:
     """Answers only requests that know a token, in the query of their address or, from then on, in a cookie."""
 
-    def __init__(self, application: Application, token: str) -> None:
-        self._application, self._token = application, token
+    def __init__(self, application: BaseApplication, token: str, cookie: str = COOKIE) -> None:
+        self._application, self._token, self._cookie = application, token, cookie
 
     def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]:
         request = Request(environ)
         in_address = self._is_token(request.args.get(TOKEN, ""))
-        if not in_address and not self._is_token(request.cookies.get(COOKIE, "")):
+        if not in_address and not self._is_token(request.cookies.get(self._cookie, "")):
             response = Response("The address needs the token that rl-clarity serve printed.\n", 403, content_type=TEXT)
             refused: Iterable[bytes] = response(environ, start_response)
             return refused
-        cookie = SimpleCookie({COOKIE: self._token})
+        cookie = SimpleCookie({self._cookie: self._token})
         attributes: dict[str, Any] = {"path": "/", "httponly": True, "samesite": "Strict"}
-        cookie[COOKIE].update(attributes)
+        cookie[self._cookie].update(attributes)
 
         def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
-            added = [("Set-Cookie", cookie[COOKIE].OutputString())] if in_address else []
+            added = [("Set-Cookie", cookie[self._cookie].OutputString())] if in_address else []
             return start_response(status, [*headers, *added], *more)
 
         return self._application(environ, start)

@@ -16,6 +16,7 @@ from rl_clarity.analyses.trajectories import (
     TrajectoryPageOptions,
     compute_series,
     episode_entries,
+    factor_series,
     frame_arrays,
     recorded_discounts,
     series_arrays,
@@ -144,8 +145,7 @@ class ShownEpisode:
         arrays = series_arrays(compute_series(self._played, 0, self.advantages(), groups))
         numbers = dict(self._episode.info)
         if "actions" not in arrays:
-            actions = np.asarray(self._episode.actions)
-            numbers |= {f"action.{i}": part for i, part in enumerate(actions.reshape(len(actions), -1).T)}
+            numbers |= factor_series(np.asarray(self._episode.actions))
         if self._episode.training_rewards is not None:
             numbers["training_reward"] = self._episode.training_rewards
         steps = len(self._episode)

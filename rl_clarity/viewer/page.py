@@ -155,7 +155,7 @@ def _explained_sections(run: Snapshot) -> list[SectionData]:
     saliency = explanations.saliency(explanations.episodes)
     if saliency is not None:
         methods = [replace(one, maps=[], scales={output.id: [] for output in one.outputs}) for one in saliency.methods]
-        sections.append(replace(saliency, methods=methods))
+        sections.append(replace(saliency, methods=methods, differences=[]))
     if explanations.state_map is not None:
         maps = [{**one, "chunk": _explained_name(run, one["chunk"])} for one in explanations.state_map["maps"]]
         sections.append(read(StateMapSection, {**explanations.state_map, "maps": maps}, "state_map"))

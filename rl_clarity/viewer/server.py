@@ -1,16 +1,25 @@
-"""`rl-clarity serve`: the page of recordings on a web server of its own."""
+"""`rl-clarity serve`: the page of recordings, or a page with its agent behind it, on a web server of its own."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rl_clarity.base.errors import DependencyError, OptionError
+from rl_clarity.base.files import local_path
+from rl_clarity.live import LiveNetwork, open_page_agent
+from rl_clarity.pages.document import PAGE
+from rl_clarity.pages.results import open_results
 from rl_clarity.viewer.page import RecordingsPage
 from rl_clarity.viewer.runs import LogDirectory
 
 HOST, PORT = "127.0.0.1", 6007
+THREADS = 8
+"""Threads that answer: those that wait for a computation leave some for data."""
 
 
 def serve(
@@ -52,22 +61,86 @@ def make_server(
     follow_links: bool = False,
 ) -> Any:
     """Return a server that listens, and that `run` starts; see `serve`."""
-    try:
-        import waitress
-
-        from rl_clarity.viewer.application import TOKEN, Application, TokenRequired, is_local
-    except ImportError as error:
-        raise DependencyError(f'serve needs {error.name}: pip install "rl-clarity[tensorboard]"') from error
+    with _packages():
+        from rl_clarity.viewer.application import Application, is_local
     places = [LogDirectory.at(one) for one in directories]
     page = RecordingsPage(places, ", ".join(directories), follow_links=follow_links)
     local = is_local(host)
-    application: Any = Application(page, local_only=local)
-    query = ""
-    if not local:
-        token = secrets.token_urlsafe()
-        application, query = TokenRequired(application, token), f"?{TOKEN}={token}"
+    return _listening(Application(page, local_only=local), host, port, started, token=not local)
+
+
+def is_page(place: str) -> bool:
+    """Return whether a place is the directory of a page, or its `interface.html`."""
+    path = local_path(place)
+    return path is not None and (path.name == PAGE or (path / PAGE).is_file())
+
+
+def serve_page(
+    page: str | os.PathLike[str],
+    checkpoint: str | os.PathLike[str] | None = None,
+    *,
+    host: str = HOST,
+    port: int = PORT,
+    started: Callable[[str], None] = print,
+) -> None:
+    """Serve a finished page with the agent behind it until the process is interrupted.
+
+    Args:
+        page: The page's directory or its `interface.html`.
+        checkpoint: The checkpoint that the page was made of; by default it is looked for, see
+            `rl_clarity.live.open_page_agent`.
+        host: Name or address to listen on.
+        port: Port to listen on; 0 for a free one.
+        started: Called with the page's address, which contains a random token: requests without it are refused.
+
+    Raises:
+        OptionError: It cannot listen there.
+        CheckpointError: The checkpoint is not found, or is another one.
+        SamplesError: The page does not contain what its agent observed.
+        DependencyError: A package of the extra `tensorboard` is missing.
+    """
+    results = open_results(page)
+    server = make_page_server(LiveNetwork(results, open_page_agent(results, checkpoint)), host, port, started)
     try:
-        server = waitress.create_server(application, host=host, port=port, ident=None)
+        server.run()
+    finally:
+        server.close()
+
+
+def make_page_server(
+    network: LiveNetwork, host: str = HOST, port: int = PORT, started: Callable[[str], None] = print
+) -> Any:
+    """Return a server that listens, and that `run` starts; see `serve_page`."""
+    with _packages():
+        from rl_clarity.viewer.agent_page import AgentPageApplication
+        from rl_clarity.viewer.application import is_local
+    application = AgentPageApplication(network.results, network, local_only=is_local(host))
+    return _listening(application, host, port, started, token=True)
+
+
+@contextmanager
+def _packages() -> Iterator[None]:
+    try:
+        import waitress  # noqa: F401
+
+        yield
+    except ImportError as error:
+        raise DependencyError(f'serve needs {error.name}: pip install "rl-clarity[tensorboard]"') from error
+
+
+def _listening(application: Any, host: str, port: int, started: Callable[[str], None], *, token: bool) -> Any:
+    import waitress
+
+    from rl_clarity.viewer.application import COOKIE, TOKEN, TokenRequired
+
+    query = ""
+    if token:
+        secret = secrets.token_urlsafe()
+        # Browsers send cookies to all ports of a machine: each server has its own.
+        cookie = f"{COOKIE}-{hashlib.sha256(secret.encode()).hexdigest()[:8]}"
+        application, query = TokenRequired(application, secret, cookie), f"?{TOKEN}={secret}"
+    try:
+        server = waitress.create_server(application, host=host, port=port, ident=None, threads=THREADS)
     except (OSError, ValueError) as error:
         raise OptionError(f"cannot listen on {host}, port {port}: {error}; choose another --host or --port") from error
     shown = f"[{host}]" if ":" in host else host

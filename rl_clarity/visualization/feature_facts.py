@@ -124,11 +124,11 @@ def frames_by_effect(
 def sign_shares(totals: Sequence[np.ndarray]) -> np.ndarray:
     """Return the shares (K, 2) of frames in which each feature's net attribution raises and lowers the output.
 
-    Frames in which the attribution is below a fifth of its largest magnitude count as neither. `totals` are (T, K, 2)
-    each.
+    Frames in which the attribution is below a fifth of the median of its magnitudes count as neither: a few large ones
+    do not hide the others. `totals` are (T, K, 2) each.
     """
     net = np.concatenate([total.sum(axis=-1) for total in totals])
-    limit = ON * np.abs(net).max(axis=0, initial=0)
+    limit = ON * np.median(np.abs(net), axis=0)
     return np.stack([(net > limit).mean(axis=0), (net < -limit).mean(axis=0)], axis=1)
 
 

@@ -84,6 +84,25 @@ def variance_share(decompositions: Sequence[Mapping[str, np.ndarray]]) -> float 
     return 1 - float(np.concatenate(unexplained).var()) / variance if variance else None
 
 
+UNEXPLAINED = ("baseline", "memory", "completeness_error")
+"""Terms of a decomposition that are not attribution."""
+
+
+def unexplained_shares(decompositions: Sequence[Mapping[str, np.ndarray]]) -> dict[str, float] | None:
+    """Return how much of an output's variance over all frames each term that is not attribution accounts for.
+
+    The share of a term is its covariance with the sum of these terms, over the variance of the output; negative shares
+    offset others. Together with `variance_share` they add up to 1. None if the output does not vary.
+    """
+    output = np.concatenate([terms["output"] for terms in decompositions])
+    terms = {name: np.concatenate([terms[name] for terms in decompositions]) for name in UNEXPLAINED}
+    variance, unexplained = float(output.var()), sum(terms.values())
+    if not variance:
+        return None
+    centered = unexplained - np.mean(unexplained)
+    return {name: float(np.mean((values - values.mean()) * centered)) / variance for name, values in terms.items()}
+
+
 def mean_effects(totals: Sequence[np.ndarray]) -> np.ndarray:
     """Return the mean (K + 1,) of each channel over the frames of all trajectories, whose totals are (T, K + 1, 2)."""
     return np.asarray(np.concatenate([frames.sum(axis=-1) for frames in totals]).mean(axis=0, dtype=np.float64))

@@ -10,6 +10,9 @@ import { memoized } from "./cache.js";
  * @property {Float64Array} memory what the recurrent state changes at the baseline; zeros without memory
  * @property {Float64Array} gap what integrated gradients miss
  * @property {Float64Array} output
+ * @property {Float64Array} [error] the part of the gap that integrated gradients miss, where the gap has others
+ * @property {Float64Array} [start] of a difference of two decompositions: that of their baselines
+ * @property {Account} [whole] of such a difference: the decomposition itself
  */
 
 /**
@@ -35,6 +38,55 @@ export const outputAccount = memoized((arrays, output) => {
     output: series((t) => gaps.data[t * 3 + 2]),
   };
 });
+
+/**
+ * The difference of the decompositions of every step and of another step, or of the mean of the step's episode.
+ *
+ * It adds up to the difference of the outputs; `start` is that of the outputs at the baselines of both. `error` is the larger
+ * completeness error of both, and `whole` the account itself.
+ *
+ * @param {Account} account
+ * @param {number | "mean"} instead a step, or the mean over the episode
+ * @param {ArrayLike<number>} firsts at which steps episodes begin
+ * @returns {Account & {start: Float64Array, whole: Account}}
+ */
+export function differenceFrom(account, instead, firsts) {
+  const episodes = Array.from(firsts, (first, t) => Number(first && t > 0)).map(running());
+  const reference = (values) => (instead === "mean" ? meansOf(values, episodes) : values.map(() => values[instead]));
+  const difference = (values) => {
+    const other = reference(values);
+    return values.map((value, t) => value - other[t]);
+  };
+  const errors = (account.error ?? account.gap).map(Math.abs);
+  const [other, single] = [reference(errors), (name) => difference(account[name])];
+  return {
+    baseline: reference(account.output),
+    start: single("baseline"),
+    features: account.features.map(difference),
+    rest: single("rest"),
+    memory: single("memory"),
+    gap: single("gap"),
+    output: account.output,
+    error: errors.map((error, t) => Math.max(error, other[t])),
+    whole: account,
+  };
+}
+
+/** Sums of the numbers so far, for `map`. */
+function running() {
+  let sum = 0;
+  return (value) => (sum += value);
+}
+
+/** The mean of each step's episode. */
+function meansOf(values, episodes) {
+  const sums = new Map();
+  values.forEach((value, t) => {
+    const [sum, count] = sums.get(episodes[t]) ?? [0, 0];
+    sums.set(episodes[t], [sum + value, count + 1]);
+  });
+  return values.map((_, t) => sums.get(episodes[t])[0] / sums.get(episodes[t])[1]);
+}
 
 /**
  * The account of a linear combination of outputs, such as one logit less another, or a group's sum of logits.

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { combineAccounts, outputAccount } from "./account.js";
+import { combineAccounts, differenceFrom, outputAccount } from "./account.js";
 
 const array = (shape, ...numbers) => ({ shape, data: Float32Array.from(numbers) });
 
@@ -59,4 +59,28 @@ test("accounts of linear combinations add up to the combination", () => {
   const mean = combineAccounts(accounts, probabilities);
   assert.deepEqual(Array.from(mean.output), [5, 7]);
   assert.deepEqual(sums(mean), [5, 7]);
+});
+
+test("the difference of two decompositions adds up to the difference of the outputs", () => {
+  const list = (...numbers) => Float64Array.from(numbers);
+  const account = {
+    baseline: list(5, 5.5, 4, 6),
+    features: [list(2, 1, 0, 3), list(-3, 0, 1, 2)],
+    rest: list(0.5, -0.25, 0, 0),
+    memory: list(0, 0.5, 0, 0),
+    gap: list(0.25, 0, -0.5, 0),
+    output: list(4.75, 6.75, 4.5, 11),
+  };
+  const sumAt = ({ baseline, start, features, rest, memory, gap }, t) =>
+    [baseline, start, ...features, rest, memory, gap].reduce((sum, values) => sum + values[t], 0);
+  for (const instead of [1, "mean"]) {
+    const difference = differenceFrom(account, instead, [0, 0, 1, 0]);
+    account.output.forEach((output, t) => assert.ok(Math.abs(sumAt(difference, t) - output) < 1e-12));
+    assert.equal(difference.whole, account);
+  }
+  assert.deepEqual(Array.from(differenceFrom(account, 1, [0, 0, 1, 0]).baseline), [6.75, 6.75, 6.75, 6.75]);
+  const mean = differenceFrom(account, "mean", [0, 0, 1, 0]);
+  assert.deepEqual(Array.from(mean.baseline), [5.75, 5.75, 7.75, 7.75], "of each step's episode");
+  assert.deepEqual(Array.from(mean.features[0]), [0.5, -0.5, -1.5, 1.5]);
+  assert.deepEqual(Array.from(differenceFrom(account, 2, [0]).error), [0.5, 0.5, 0.5, 0.5]);
 });

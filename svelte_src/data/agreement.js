@@ -1,4 +1,4 @@
-// Whether the page's attribution predicts the measured effects of objects, in a sentence.
+// Whether the page's attribution predicts the measured effects of objects, and why it has its baseline, in sentences.
 import { formatNumber, formatPercent } from "../kit/shell/format.js";
 
 const UNKNOWN =
@@ -26,3 +26,28 @@ const percent = (share) => String(Math.round(100 * share));
 
 const decimals = ({ value, low, high }) =>
   low === null ? value.toFixed(2) : `${value.toFixed(2)} (${low.toFixed(2)} to ${high.toFixed(2)})`;
+
+const PLACES = {
+  "zero-input": "an image of zeros",
+  blur: "the blurred observation",
+  "narrow-blur": "the slightly blurred observation",
+  mean: "the mean over many observations",
+};
+
+/**
+ * @param {import("./sections").BaselineSection | null | undefined} choice
+ * @returns {string} why the page's baseline was chosen; empty if it was not chosen by measured effects
+ */
+export function baselineText(choice) {
+  if (!choice) return "";
+  const [usual] = choice.candidates;
+  const chosen = choice.candidates.find((one) => one.baseline === choice.chosen);
+  const others = `${choice.count} objects in ${choice.episodes} other episodes`;
+  const start = `The baseline, ${PLACES[choice.chosen] ?? choice.chosen}, was chosen by the effects of ${others}`;
+  if (!chosen?.advantage || chosen === usual) return `${start}: no other one predicts them clearly better.`;
+  const [low, high] = chosen.advantage.map((bound) => bound.toFixed(2));
+  return `${start}: at ${choice.layer} it has ${pair(chosen)}, and ${PLACES[usual.baseline]} ${pair(usual)}; the mean of both numbers is higher by ${low} to ${high}.`;
+}
+
+const pair = ({ correlation, signs }) =>
+  `a correlation of ${formatNumber(correlation, 2)} and ${formatPercent(signs)} of the signs`;

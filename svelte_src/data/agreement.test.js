@@ -1,7 +1,7 @@
 // What Trust says of measured effects.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { agreementText } from "./agreement.js";
+import { agreementText, baselineText } from "./agreement.js";
 
 const LAYER = { key: "2b", name: "2b" };
 const number = (value, low = null, high = null) => ({ value, low, high });
@@ -34,4 +34,28 @@ test("without effects, or for another layer, it is not known", () => {
   for (const text of [agreementText(null, LAYER), agreementText(agreement(number(1)), { key: "3a", name: "3a" })]) {
     assert.match(text, /is not known for this agent.*docs\/truth\.md/);
   }
+});
+
+const choice = (chosen) => ({
+  chosen,
+  layer: "1a",
+  count: 412,
+  large: 60,
+  episodes: 20,
+  candidates: [
+    { baseline: "blur", correlation: 0.68, signs: 0.93, advantage: null },
+    { baseline: "zero-input", correlation: 0.88, signs: 0.96, advantage: [0.072, 0.15] },
+  ],
+});
+
+test("which baseline was chosen, why, and by how much", () => {
+  assert.equal(
+    baselineText(choice("zero-input")),
+    "The baseline, an image of zeros, was chosen by the effects of 412 objects in 20 other episodes: at 1a it has a correlation of 0.88 and 96\u2009% of the signs, and the blurred observation a correlation of 0.68 and 93\u2009% of the signs; the mean of both numbers is higher by 0.07 to 0.15.",
+  );
+  assert.match(
+    baselineText(choice("blur")),
+    /^The baseline, the blurred observation, .*: no other one .* clearly better\.$/,
+  );
+  assert.equal(baselineText(null), "");
 });

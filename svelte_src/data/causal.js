@@ -3,15 +3,16 @@
 /** Measures of a feature that the legend shows as bars, and sorts by. */
 export const MEASURES = [
   { key: "attribution", label: "mean attribution" },
-  { key: "change", label: "change when ablated" },
+  { key: "lost", label: "lost without it" },
   { key: "achieved", label: "change of return" },
 ];
 
 /**
  * @param {object} layer as `readManifest` returns it
  * @param {string} output id
- * @returns {{attribution?: number, change?: number, absolute?: number, correlation?: number, achieved?: number,
- *   interval?: number[], row?: object}[]} one for each feature; what the page does not have is undefined
+ * @returns {{attribution?: number, lost?: number, absolute?: number, correlation?: number, achieved?: number,
+ *   interval?: number[], row?: object}[]} one for each feature; `lost`: what the output loses when the feature is ablated, in
+ *   attribution's direction; what the page does not have is undefined
  */
 export function causalNumbers(layer, output) {
   const effects = layer.effects?.[output];
@@ -20,11 +21,11 @@ export function causalNumbers(layer, output) {
     const row = layer.behavior?.find(({ feature }) => feature === k + 1);
     return {
       attribution: effects?.[k],
-      change: ablation?.mean[k],
+      lost: ablation && -ablation.mean[k],
       absolute: ablation?.mean_abs[k],
       correlation: ablation?.correlation[k],
       achieved: row?.return_difference,
-      interval: row?.interval,
+      interval: row?.return?.corrected_interval ?? row?.interval,
       row,
     };
   });
@@ -48,6 +49,60 @@ export function effectBars(layer, outputs, channel) {
   return { bars: features[channel], limits: [Math.min(0, ...ends), Math.max(0, ...ends)] };
 }
 
+/** Measures in units of the output, which share a scale. */
+const OF_OUTPUT = ["attribution", "lost"];
+
+/** The largest magnitude of a measure among all features of a layer, intervals included. */
+export function scaleOf(numbers, key) {
+  const keys = OF_OUTPUT.includes(key) ? OF_OUTPUT : [key];
+  const ends = numbers.flatMap((one) => [
+    ...keys.map((other) => one[other]),
+    ...(key === "achieved" ? (one.interval ?? []) : []),
+  ]);
+  return Math.max(1e-12, ...ends.filter(Number.isFinite).map(Math.abs));
+}
+
+/** Times that attribution and what is lost may differ; magnitudes below this share of the scale are not compared. */
+const [FACTOR, COMPARED] = [3, 0.05];
+
+/** How a feature's attribution and what the output loses without it contradict each other, in words; null if they do not. */
+export function contradiction({ attribution, lost }, scale) {
+  if (!Number.isFinite(attribution) || !Number.isFinite(lost)) return null;
+  const [smaller, larger] = [attribution, lost].map(Math.abs).sort((a, b) => a - b);
+  if (larger < COMPARED * scale) return null;
+  if (larger <= FACTOR * smaller) return attribution * lost < 0 ? "they have opposite signs" : null;
+  return `${Math.abs(lost) > Math.abs(attribution) ? "what is lost" : "attribution"} is more than three times as large`;
+}
+
+/** What a contradiction of a layer's ablation means, for readers. */
+export const contradictionText = (problem, { to } = /** @type {{to?: string}} */ ({})) =>
+  `Attribution and ablation differ: ${problem}. ${
+    to === "baseline"
+      ? "Both begin at the same baseline: the output is not linear in the feature, or other features change what it does."
+      : "Ablation sets the feature to 0, and attribution begins at its baseline: unless that is activations of 0, they answer two questions."
+  }`;
+
+/** What ablation does to a feature, as the predicate of a sentence. */
+export const ablationText = ({ to } = /** @type {{to?: string}} */ ({})) =>
+  to === "baseline" ? "is set to what it is at the baseline of attribution" : "is removed from the layer's activations";
+
+/** Whether a test shows an effect. */
+export const isClear = ({ adjusted_p: p }) => p < 0.05;
+
+/** Those of a layer's clips that show a feature whose ablation changes the return beyond chance. */
+export const clipsWithEvidence = (clips = [], rows = []) =>
+  clips.filter((clip) => rows.some((row) => row.feature === clip.feature && row.layer === clip.layer && isClear(row)));
+
+/** Quantiles of the normal distribution of a 95 % interval, and of a power of 80 %. */
+const [LEVEL, POWER] = [1.96, 0.84];
+
+/** The smallest true difference that a test of the table finds in four of five cases, from its 95 % and its corrected interval;
+ * undefined where no two episodes differed, so that nothing is known of their spread. */
+export function detectable({ interval, corrected_interval: corrected = interval }) {
+  const [half, whole] = [interval, corrected].map(([low, high]) => (high - low) / 2);
+  return whole > 0 ? whole + (POWER * half) / LEVEL : undefined;
+}
+
 /** The measures that any feature has. */
 export const measured = (numbers) => MEASURES.filter(({ key }) => numbers.some((one) => Number.isFinite(one[key])));
 
@@ -58,7 +113,7 @@ export function sortedFeatures(numbers, key) {
 }
 
 /**
- * Points of a scatter plot: a feature's attribution, and the output's change when it is ablated, on the ablated frames.
+ * Points of a scatter plot: a feature's attribution, and what the output loses when it is ablated, on the ablated frames.
  *
  * @param {{arrays: object}[]} ablated chunks of `ablation`, one per trajectory
  * @param {{arrays: object}[]} totals chunks of totals, one per trajectory
@@ -75,7 +130,7 @@ export function framePoints(ablated, totals, output, channel) {
     arrays.frames.data.forEach((frame, i) => {
       const at = 2 * (frame * channels + channel);
       points.x.push(sums.data[at] + sums.data[at + 1]);
-      points.y.push(change.data[i * features + channel]);
+      points.y.push(-change.data[i * features + channel]);
       points.trajectory.push(trajectory);
       points.frame.push(frame);
     });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { endText, episodeAt, episodeText, lengthOf } from "./episodes.js";
+import { causesOf, endText, episodeAt, episodeText, framesEndedBy, lengthOf } from "./episodes.js";
 
 const done = { frame: 0, steps: 60, return: 0, end: "done" };
 const late = { frame: 60, steps: 40, return: 10, end: "time limit" };
@@ -23,4 +23,15 @@ test("the episode of a frame; a page that lists none has none", () => {
     [0, 0, 60, 100],
   );
   assert.equal(episodeAt({}, 5), undefined);
+});
+
+test("episodes are found by what ended them", () => {
+  const killed = { ...done, cause: "buzz saw" };
+  const trajectories = [{ episodes: [killed, late] }, { episodes: [cut] }, {}];
+  assert.deepEqual(causesOf({ trajectories }), [
+    ["buzz-saw", "buzz saw"],
+    ["time-limit", "time limit"],
+  ]);
+  assert.deepEqual([...framesEndedBy(trajectories[0], "buzz-saw").keys()], [59]);
+  assert.equal(framesEndedBy(trajectories[2], "buzz-saw").size, 0);
 });

@@ -1,4 +1,5 @@
 // Frames by condition, or by several that hold together.
+import { causesOf } from "./episodes.js";
 import { findOutput } from "./questions.js";
 
 /** @typedef {{conditions: object[], trajectory: number | null}} Search conditions that hold together, in one trajectory or all */
@@ -13,21 +14,36 @@ export const CONDITIONS = [
   { id: "advantage", label: "Advantage", compare: true },
   { id: "output", label: "Output", output: true, compare: true },
   { id: "jump", label: "Jump of an output", output: true, compare: true },
-  { id: "channel", label: "Strength of a feature", output: true, channel: true, compare: true },
+  { id: "channel", label: "Attribution to a feature", output: true, channel: true, compare: true },
+  { id: "activation", label: "Activation of a feature", channel: true, compare: true },
   { id: "saliency", label: "Saliency of an output", channel: true, compare: true },
   { id: "first", label: "First frame of an episode" },
   { id: "bookmark", label: "Bookmark" },
   { id: "end", label: "End of the episode" },
+  { id: "ended", label: "Last frame of an episode, ended by" },
 ];
 
 /** The kinds that each page knows. */
 export const KINDS = {
-  agent: ["action", "reward", "advantage", "output", "jump", "channel", "saliency", "first", "bookmark"],
+  agent: [
+    "action",
+    "reward",
+    "advantage",
+    "output",
+    "jump",
+    "channel",
+    "activation",
+    "saliency",
+    "first",
+    "bookmark",
+    "ended",
+  ],
   recordings: ["action", "reward", "value", "entropy", "advantage", "end"],
 };
 
 /** What a condition of these kinds can ask for: [id, label]. */
-export const WHICH = {
+const WHICH = {
+  ended: [],
   bookmark: [
     ["high", "Unexpected success"],
     ["low", "Unexpected failure"],
@@ -37,6 +53,10 @@ export const WHICH = {
     ["time-limit", "time limit (truncated)"],
   ],
 };
+
+/** What a kind of condition can ask for on a page; undefined for other kinds. */
+export const choicesOf = (manifest, kind) => (kind === "ended" ? causesOf(manifest) : WHICH[kind]);
+
 export const COMPARE = [
   ["above", "above"],
   ["below", "below"],
@@ -60,7 +80,7 @@ export function measureOf(condition, { series, firsts, output, channel, places }
   if (condition.kind === "first") return (t) => firsts[t];
   if (["output", "value", "entropy"].includes(condition.kind)) return output && ((t) => output[t]);
   if (condition.kind === "jump") return output && ((t) => (t === 0 || firsts[t] ? 0 : output[t] - output[t - 1]));
-  if (condition.kind === "channel" || condition.kind === "saliency") return channel && ((t) => channel[t]);
+  if (["channel", "activation", "saliency"].includes(condition.kind)) return channel && ((t) => channel[t]);
   if (Object.hasOwn(WHICH, condition.kind)) return places && ((t) => places.get(t));
   return null;
 }
@@ -93,7 +113,7 @@ function fitting({ kind, compare, value }) {
   return compare === "below" ? (x) => x < value : (x) => x > value;
 }
 
-const ranks = ({ kind }) => !["action", "first", "end"].includes(kind);
+const ranks = ({ kind }) => !["action", "first", "end", "ended"].includes(kind);
 
 /** Strongest first where a condition has numbers, else in order of time. */
 export function ordered(found, conditions) {
@@ -151,7 +171,7 @@ export const SEARCH = {
 function conditionFromText(manifest, name, rest) {
   if (name === "action") return manifest.actions[rest[0]] ? { kind: name, value: Number(rest[0]) } : null;
   if (Object.hasOwn(WHICH, name))
-    return WHICH[name].some(([id]) => id === rest[0]) ? { kind: name, which: rest[0] } : null;
+    return choicesOf(manifest, name).some(([id]) => id === rest[0]) ? { kind: name, which: rest[0] } : null;
   const kind = name === "feature" ? "channel" : name;
   const asked = kindOf({ kind });
   if (!asked) return null;

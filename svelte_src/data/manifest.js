@@ -45,14 +45,16 @@ export function readManifest(manifest, placed = []) {
     actions: agent.actions ?? [],
     trajectories: [],
     ...trajectories?.data,
-    outputs: attribution?.data.outputs ?? [agent.has_value ? VALUE : GREEDY[agent.kind]].filter(Boolean),
+    outputs: attribution?.data.outputs ?? [agent.has_value ? VALUE : bestAction(agent)].filter(Boolean),
     baseline: attribution?.data.baseline,
     agreement: section("agreement")?.data ?? null,
+    checks: section("checks")?.data.report ?? null,
+    choice: section("baseline")?.data ?? null,
     opening: attribution?.data.opening,
     layers: [
       ...(attribution?.data.layers ?? []).map((layer) => ({
         ...withFeatures(layer, features?.data.layers[layer.slug]),
-        ...(ablation && { ablation: ablation.data.layers[layer.slug] }),
+        ...(ablation && { ablation: { ...ablation.data.layers[layer.slug], to: ablation.data.to } }),
         ...(behavior && {
           behavior: ofLayer(behavior.data.rows, layer),
           clips: ofLayer(behavior.data.clips, layer),
@@ -66,6 +68,10 @@ export function readManifest(manifest, placed = []) {
     others: others.map((one, i) => ({ ...one, id: idOf(one, others.slice(0, i)) })),
   };
 }
+
+/** What stands for the value: the best action, or the first output of an action of several factors. */
+const bestAction = ({ kind, factors, actions }) =>
+  factors?.length ? { id: "action-0", kind: "action", label: actions[0].label, action: 0 } : GREEDY[kind];
 
 const byId = (list, id) => list.find((item) => item.id === id) ?? list[0];
 
@@ -100,6 +106,12 @@ const saliencyLayers = ({ every, methods } = /** @type {Partial<import("./sectio
 
 /** Whether a layer is one of the network's, whose attribution has features and adds up to an output. */
 export const hasFeatures = ({ kind }) => kind !== "input" && kind !== "saliency";
+
+/** Whether the agent observes a vector: a single position, whose numbers have no place in an image. */
+export const observesVector = ({ observation }) => observation.height * observation.width === 1;
+
+/** Whether frames are images: those of a vector are, where the environment rendered them. */
+export const hasImages = (manifest) => !observesVector(manifest) || manifest.observation.frame_width > 1;
 
 /**
  * What an unfinished page lacks, in words.

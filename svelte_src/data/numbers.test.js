@@ -31,6 +31,7 @@ test("numbers have a true minus and few figures", () => {
 test("outputs are named by what they are", () => {
   assert.equal(outputName({ kind: "value", label: "value function" }), "value function");
   assert.equal(outputName({ kind: "action", label: "→" }), "action →");
+  assert.equal(outputName({ kind: "action", label: "action 1: mean" }), "action 1: mean");
   assert.equal(outputName({ kind: "group", label: "RIGHT" }), "actions with RIGHT");
 });
 

@@ -29,9 +29,11 @@ export const findOutput = memoized((manifest, id) => {
   return { id, kind: "question", subject, against, label: questionLabel(manifest, subject, against) };
 });
 
-/** Whether the attribution of every action is stored. */
-const canAsk = ({ actions = [], outputs }) =>
-  actions.length > 1 && actions.every((_, action) => outputs.some((output) => output.action === action));
+/** Whether an action is one choice, and the attribution of every choice is stored. */
+const canAsk = ({ agent, actions = [], outputs }) =>
+  actions.length > 1 &&
+  !agent?.factors &&
+  actions.every((_, action) => outputs.some((output) => output.action === action));
 
 /** {id, label, actions: indices, or null for the action that is taken}; null where there is no such subject. */
 function subjectOf(manifest, id) {
@@ -166,7 +168,8 @@ function logProbabilities(series, { subject }, logit) {
 /**
  * The account of an output or a question at every step, or null where the page does not have it.
  *
- * That of a log-probability starts at its value at the baseline; the gap contains what the first order leaves out.
+ * That of a log-probability starts at its value at the baseline; the gap contains what the first order leaves out, `error`
+ * does not.
  */
 export function accountOf(manifest, totals, output, series) {
   const stored = Object.fromEntries(
@@ -199,5 +202,30 @@ function combined(totals, output, series, accounts, terms) {
     { length: steps },
     (_, t) => values[t] - baseline[t] - rest[t] - memory[t] - features.reduce((sum, feature) => sum + feature[t], 0),
   );
-  return { ...account, baseline, gap, output: Float64Array.from(values) };
+  return { ...account, baseline, gap, error: account.gap, output: Float64Array.from(values) };
 }
+
+/** The share of an output's range that a completeness error may have: see `error_limit` of outputs. */
+const LIMIT = 0.05;
+
+/**
+ * The completeness error above which the attribution of a step is hatched.
+ *
+ * The page has it for its outputs. That of a question is from its range along the trajectory. Infinity where it is not known.
+ */
+export function errorLimit({ outputs }, output, account) {
+  if (output.kind !== "question") return output.error_limit ?? Infinity;
+  if (!outputs.some(({ error_limit: limit }) => limit)) return Infinity; // an older page
+  const [low, high] = account.output.reduce(
+    ([a, b], value) => [Math.min(a, value), Math.max(b, value)],
+    [Infinity, -Infinity],
+  );
+  return high > low ? LIMIT * (high - low) : Infinity;
+}
+
+const above = memoized((account, limit) =>
+  Array.from(account.error ?? account.gap, (value) => Math.abs(value) > limit),
+);
+
+/** At which steps the completeness error of an account is above its limit: a list of booleans. @returns {boolean[]} */
+export const incompleteSteps = (manifest, output, account) => above(account, errorLimit(manifest, output, account));

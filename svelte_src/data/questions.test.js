@@ -3,7 +3,9 @@ import { test } from "node:test";
 import {
   accountOf,
   comparisons,
+  errorLimit,
   findOutput,
+  incompleteSteps,
   partsOfQuestion,
   questionId,
   questionSeries,
@@ -131,4 +133,19 @@ test("accounts of questions add up to their numbers", () => {
   near(log.baseline, [Math.log(1 / 3), Math.log(1 / 3)]);
   assert.equal(accountOf(MANIFEST, {}, findOutput(MANIFEST, "taken"), SERIES), null);
   assert.equal(accountOf(MANIFEST, TOTALS, findOutput(MANIFEST, "taken"), null), null);
+});
+
+test("steps are incomplete where the error is above the limit of the output", () => {
+  const account = { gap: Float64Array.of(0.1, -0.3, 0.2), output: Float64Array.of(1, 2, 7) };
+  const outputs = MANIFEST.outputs.map((output) => ({ ...output, error_limit: 0.2 }));
+  const manifest = { ...MANIFEST, outputs };
+  assert.deepEqual(incompleteSteps(manifest, outputs[0], account), [false, true, false], "whatever its sign");
+  const older = findOutput(MANIFEST, "value");
+  assert.deepEqual(incompleteSteps(MANIFEST, older, account), [false, false, false], "not on older pages");
+  const question = findOutput(manifest, "action-0-less-mean");
+  assert.ok(Math.abs(errorLimit(manifest, question, account) - 0.3) < 1e-12, "5 % of its range along the trajectory");
+  assert.equal(errorLimit(MANIFEST, findOutput(MANIFEST, "action-0-less-mean"), account), Infinity);
+  assert.equal(errorLimit(manifest, question, { output: Float64Array.of(1, 1) }), Infinity);
+  const logarithm = { ...account, error: Float64Array.of(0, 0, 0.4) };
+  assert.deepEqual(incompleteSteps(manifest, outputs[0], logarithm), [false, false, true], "without the first order's");
 });

@@ -23,8 +23,10 @@ export interface EpisodeSummary {
   steps: number;
   /** Undiscounted return. */
   return: number;
-  /** Cause of the end: `ended` if it is unknown, `cut` if the recording stops before the end. */
+  /** How it ended: `ended` if that is unknown, `cut` if the recording stops before the end. */
   end: "done" | "time limit" | "ended" | "cut";
+  /** What ended it, if the environment reports it: `saw`, `level completed`, `life lost`. */
+  cause?: string;
 }
 
 /** A trajectory and its files. */
@@ -63,6 +65,16 @@ export interface TrajectoriesSection {
   trajectories: TrajectoryEntry[];
   /** None if there are no advantages: for an agent without a value, and on pages of recordings. */
   bookmarks?: Bookmarks;
+  /** Names of the numbers that the agent observes, in the order of the array `inputs` of a series: a vector of observations, or what a dictionary has beside the image. None for images alone. */
+  inputs?: string[];
+}
+
+/** A feature of another fit that is the same one. */
+export interface MatchedFeature {
+  /** Its number there, from 1. */
+  number: number;
+  /** Cosine similarity of the components, at least 0.8. */
+  similarity: number;
 }
 
 /** Errors of a channel reduction. */
@@ -113,12 +125,16 @@ export interface LayerFeaturesEntry {
   thumbnails: string[];
   /** Chunk of the dataset examples. */
   chunk?: string;
-  /** Names of features (K) from the option `feature_names`. */
+  /** Names of features (K) from the option `features.names`, or from the page of `features.match`. */
   names?: (string | null)[];
+  /** Id of each feature (K), from the layer and the component's rounded direction: the same on all pages of the agent. */
+  ids?: string[];
+  /** Which feature (K) of the page of `features.match` each one is; null for new ones. Absent without such a page. */
+  matched?: (MatchedFeature | null)[];
   reduction?: ReductionErrors;
   /** Statistics of each feature (K). */
   statistics?: FeatureStatistics[];
-  /** By output and feature (K), how often it raises and lowers the output: shares of the steps in which its net attribution is above, or below, a fifth of its largest magnitude. */
+  /** By output and feature (K), how often it raises and lowers the output: shares of the steps in which its net attribution is above, or below, a fifth of the median of its magnitudes. */
   signs?: Record<string, [number, number][]>;
   /** Receptive field of a position. */
   receptive_field?: ReceptiveField;
@@ -164,6 +180,16 @@ export interface OutputInfo {
   label: string;
   action?: number;
   group?: number;
+  /** 5 % of the output's range over all steps: where the completeness error is above, points are added to the path (`attribution.refinement`). Absent if the output does not vary, and from older pages. */
+  error_limit?: number;
+}
+
+/** Shares of an output's variance that are not due to attribution; with `variance_share`, they add up to 1. */
+export interface UnexplainedVariance {
+  /** Due to the output at the baseline, which varies if the baseline depends on the observation (`blur`), or if paths avoid the layer. */
+  baseline: number;
+  memory: number;
+  completeness_error: number;
 }
 
 /** A layer, with K features. */
@@ -201,6 +227,14 @@ export interface LayerEntry {
   label?: string;
   /** By output, 1 - var(s(a) - features - residual) / var(s(a)) over all steps; null for an output that does not vary. Absent for the input, and while attribution is missing. */
   variance_share?: Record<string, number | null>;
+  /** By output, what the rest of the variance is due to; absent where `variance_share` is. */
+  unexplained?: Record<string, UnexplainedVariance | null>;
+  /** true if paths from the observation to the output avoid the layer, such as the skip connections around a ReLU inside a residual block. */
+  bypassed?: boolean;
+  /** By output, the share of the steps whose path has additional points. Absent for the input, and while attribution is missing. */
+  refined?: Record<string, number>;
+  /** By output that has an `error_limit`, the share of the steps whose completeness error is above it. Absent for the input, and while attribution is missing. */
+  incomplete?: Record<string, number>;
   /** With `attribution.images`, by output and selection (`pos-prin`: a sign `abs`, `pos` or `neg`, and `prin`, `all`, `res`, `1`, `2`, ...), for each trajectory and segment. */
   images?: Record<string, Record<string, string[][]>>;
   /** Filmstrips of these images. */
@@ -214,10 +248,17 @@ export interface AttributionSection {
   outputs: OutputInfo[];
   /** The layers. The input is first, if it is included. */
   layers: LayerEntry[];
-  /** `zero-input`, `mean`, `blur`, `median` or `expected`, unless attribution is measured against activations of 0. */
+  /** `zero-input`, `mean`, `blur`, `narrow-blur`, `median` or `expected`, unless attribution is measured against activations of 0. The section `baseline` says why it was chosen, if it was. */
   baseline?: string;
   /** Name of the layer that the page opens with: the finest. Older pages open with the one in the middle. */
   opening?: string;
+}
+
+/** A share of steps with its 95 % bootstrap interval over episodes, which is null for steps of a single episode. */
+export interface Share {
+  value: number;
+  low: number | null;
+  high: number | null;
 }
 
 /** Changes of an output when each of K features is ablated, over all ablated steps. */
@@ -228,6 +269,8 @@ export interface AblationSummary {
   mean_abs: number[];
   /** Correlation (K) of the *negative* change with the feature's net attribution: 1 if the loss of the output is proportional to the attribution, 0 if either is constant. */
   correlation: number[];
+  /** How often the feature with the largest attribution, by magnitude, is the one whose ablation changes the output most. Absent for a layer of one feature, and where nothing changes the output. */
+  largest?: Share;
 }
 
 /** Ablation of the features of a layer. */
@@ -246,6 +289,8 @@ export interface AblationSection {
   every: number;
   /** Every layer except the input, by its `slug` in the section `attribution`. */
   layers: Record<string, AblatedLayer>;
+  /** What an ablated feature is set to: its value at the baseline of attribution, or 0. */
+  to: "baseline" | "zero";
 }
 
 /** A mean with its 95 % bootstrap interval over episodes, which is null for objects of a single episode. */
@@ -345,6 +390,33 @@ export interface ObjectsSection {
   width: number;
   /** What the intervals show, for readers. */
   sentences: string[];
+}
+
+/** How well attribution from a baseline predicts effects. */
+export interface CandidateAgreement {
+  baseline: string;
+  /** Pearson's correlation with the effects. */
+  correlation: number | null;
+  /** Share of right signs among the effects above the threshold. */
+  signs: number | null;
+  /** Interval of the mean of both, less that of the default baseline; null for the default. Those of all candidates contain the true numbers with a probability of 95 %. */
+  advantage: [number, number] | null;
+}
+
+/** The baseline that was chosen by measured effects; absent where it was not chosen so. */
+export interface BaselineSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  chosen: string;
+  /** Short name of the layer at which candidates were compared. */
+  layer: string;
+  /** Number of objects by whose effects it was chosen. */
+  count: number;
+  /** Number of objects whose effect is above the threshold. */
+  large: number;
+  episodes: number;
+  /** The default first. */
+  candidates: CandidateAgreement[];
 }
 
 /** A number with its 95 % bootstrap interval over episodes; null where too little was measured. */
@@ -494,6 +566,8 @@ export interface SaliencySection {
   methods: MethodEntry[];
   /** On pages of recordings, the differences between the recorded outputs and those of the explained agents. */
   agreement?: string;
+  /** Chunks by trajectory with these differences at each explained step, `differences` (m,) float32 at `steps` (m,) int32, as shares of the range of an output; null where no outputs were recorded. */
+  differences: (string | null)[];
 }
 
 /** A map by one method. */
@@ -654,6 +728,68 @@ export interface CheckInsertion {
   unit?: string;
 }
 
+/** Failures with their verdicts, those with the lowest return first. */
+export interface FailuresSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  columns: Column[];
+  /** Values by the column's key; a row with `trajectory` and `frame` links to the step. */
+  rows: Record<string, unknown>[];
+}
+
+/** Shares of the failures by cause and verdict, with 95 % intervals. */
+export interface VerdictsSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  bars: Bar[];
+  unit?: string;
+}
+
+/** Failures as they were played, each beside a continuation that survives. */
+export interface FailureClips {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  images: PanelImage[];
+  /** Images in a row; as many as fit by default. */
+  columns?: number;
+}
+
+/** What changes when objects are placed, by type and place. */
+export interface GoalsSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  columns: Column[];
+  /** Values by the column's key; a row with `trajectory` and `frame` links to the step. */
+  rows: Record<string, unknown>[];
+}
+
+/** For each type the frame in which it changes the policy most, without and with an object. */
+export interface GoalImages {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  images: PanelImage[];
+  /** Images in a row; as many as fit by default. */
+  columns?: number;
+}
+
+/** What was found, by family; a row opens its evidence. */
+export interface FindingsSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  columns: Column[];
+  /** Values by the column's key; a row with `trajectory` and `frame` links to the step. */
+  rows: Record<string, unknown>[];
+}
+
+/** What was not found, and what could not be tested. */
+export interface NotFoundSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  columns: Column[];
+  /** Values by the column's key; a row with `trajectory` and `frame` links to the step. */
+  rows: Record<string, unknown>[];
+}
+
 /** A direction of the state. */
 export interface DirectionEntry {
   /** `ICA 1`, ... */
@@ -723,6 +859,59 @@ export interface StatesSection {
   cards?: string;
 }
 
+/** How far back decisions depend on what was seen: the largest lag, not the mean. */
+export interface ReachEntry {
+  /** Largest lag with a noticeable change of the policy in at least 2 episodes and 5 % of them; 0 if there is none. */
+  steps: number;
+  /** Mean of the largest change at that lag, in nats, over the episodes where it is noticeable; if `steps` is 0, mean over episodes of the largest change at any lag. */
+  effect: number;
+  /** 95 % bootstrap interval of `effect` over episodes. */
+  interval: [number, number];
+  /** Number of episodes with a noticeable change at that lag. */
+  count: number;
+  /** Number of episodes with that lag. */
+  episodes: number;
+  /** Largest lag that was tested. */
+  longest: number;
+  /** Share of episodes with a dependence that would have been seen in at least one, with a probability of 95 %. */
+  detectable: number;
+  /** Smallest change of the policy, in nats, that counts. */
+  noticeable: number;
+}
+
+/** A decision that depends on what was seen before. */
+export interface DecisionEntry {
+  trajectory: number;
+  frame: number;
+  /** The first step whose frame it depends on. */
+  begins: number;
+  /** Largest change of the policy when the state is exchanged before any earlier step, in nats; mean over partners. */
+  policy: number;
+  /** Standard deviation of that change over partners. */
+  spread: number;
+}
+
+/** An episode in which states were exchanged. */
+export interface MatrixEpisode {
+  trajectory: number;
+  chunk: string;
+}
+
+/** Which decisions depend on what was seen before: changes of outputs when the state is exchanged for that of another episode. */
+export interface MatrixSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  /** Number of other episodes whose states were taken for each exchange. */
+  partners: number;
+  /** Null if nothing was exchanged. */
+  reach: ReachEntry | null;
+  /** Of decisions with at least half of the largest change, the one that depends on the earliest step; null if none depends noticeably on what was seen before. */
+  strongest: DecisionEntry | null;
+  episodes: MatrixEpisode[];
+  /** Reason why there is no matrix. */
+  skipped: string | null;
+}
+
 /** A target that is explained. */
 export interface WindowTarget {
   /** `value`, `action` or `direction-3`. */
@@ -735,7 +924,8 @@ export interface WindowTarget {
 
 /** A reason why a window was chosen. */
 export interface WindowReason {
-  kind: "direction" | "behaviour" | "episode";
+  /** `decision`: it depends on memory; `reward`, `entropy` (a high one), `end`: of the step. */
+  kind: "decision" | "reward" | "entropy" | "end" | "direction" | "behaviour" | "episode";
   direction?: number;
   end?: "top" | "middle" | "bottom";
   behaviour?: number;
@@ -751,6 +941,8 @@ export interface WindowEntry {
   /** Ids of the targets that the chunk has. */
   targets: string[];
   why: WindowReason[];
+  /** The first step whose frame the decision depends on, by the memory matrix; null if it has no such decision. A window that starts later is cut. */
+  begins?: number;
   chunk: string;
 }
 
@@ -1016,6 +1208,22 @@ export interface ActionGroup {
   actions: number[];
 }
 
+/** A factor of an action. Its outputs are consecutive ones of the agent's `actions`. */
+export interface ActionFactor {
+  kind: "choice" | "switch" | "number";
+  label: string;
+  /** Index of its first output. */
+  first: number;
+  /** Number of its outputs: a logit for each choice, the logit of a switch that is on, or the mean of a number and, if there are two, the logarithm of its standard deviation. */
+  outputs: number;
+  low?: number;
+  high?: number;
+  /** Standard deviation of a number, where it does not depend on the observation; 0 for a deterministic policy. */
+  std?: number;
+  /** Whether the hyperbolic tangent of a number, stretched to the bounds, is the action. */
+  squashed: boolean;
+}
+
 /** An agent of the page. */
 export interface AgentInfo {
   network: string;
@@ -1025,11 +1233,14 @@ export interface AgentInfo {
   recurrent: boolean;
   num_actions: number;
   observation: ObservationInfo;
+  /** The actions of a single choice, else the outputs of all factors. */
   actions: ActionInfo[];
   action_groups: ActionGroup[];
   /** Groups of actions that have the same effect. */
   equivalent_actions: number[][];
   id: string;
+  /** What an action consists of; None for one choice. */
+  factors?: ActionFactor[];
 }
 
 /** A recording of an agent's play. */
@@ -1072,6 +1283,7 @@ export type Section =
   | SectionOf<"attribution", AttributionSection>
   | SectionOf<"ablation", AblationSection>
   | SectionOf<"objects", ObjectsSection>
+  | SectionOf<"baseline", BaselineSection>
   | SectionOf<"agreement", AgreementSection>
   | SectionOf<"behavior", BehaviorSection>
   | SectionOf<"saliency", SaliencySection>
@@ -1082,7 +1294,15 @@ export type Section =
   | SectionOf<"check_maps", CheckMaps>
   | SectionOf<"check_deletion", CheckDeletion>
   | SectionOf<"check_insertion", CheckInsertion>
+  | SectionOf<"failures", FailuresSection>
+  | SectionOf<"verdicts", VerdictsSection>
+  | SectionOf<"failure_clips", FailureClips>
+  | SectionOf<"goals", GoalsSection>
+  | SectionOf<"goal_images", GoalImages>
+  | SectionOf<"findings", FindingsSection>
+  | SectionOf<"not_found", NotFoundSection>
   | SectionOf<"states", StatesSection>
+  | SectionOf<"memory_matrix", MatrixSection>
   | SectionOf<"stretches", WindowsSection>
   | SectionOf<"interventions", InterventionsSection>
   | SectionOf<"simulator", SimulatorSection>

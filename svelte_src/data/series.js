@@ -27,6 +27,10 @@ export function rowOf(array, k) {
   return Array.from(array.data.subarray(k * length, (k + 1) * length));
 }
 
+/** Column k of a (T, n) array. */
+export const columnOf = ({ data, shape: [length, columns] }, k) =>
+  Float32Array.from({ length }, (_, t) => data[t * columns + k]);
+
 /** The sum of each row of a (T, n) array. */
 export function rowSums({ data, shape: [steps, width] }) {
   const out = new Float32Array(steps);

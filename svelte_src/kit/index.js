@@ -3,6 +3,7 @@ export { default as ActionKey } from "./graph/ActionKey.svelte";
 export { default as Bar } from "./graph/Bar.svelte";
 export { default as Bars } from "./graph/Bars.svelte";
 export { default as Chart } from "./graph/Chart.svelte";
+export { default as Factors } from "./graph/Factors.svelte";
 export { default as GraphTrack } from "./graph/GraphTrack.svelte";
 export { default as Histogram } from "./graph/Histogram.svelte";
 export { default as Policy } from "./graph/Policy.svelte";

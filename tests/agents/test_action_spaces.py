@@ -116,11 +116,11 @@ def test_gray_and_large_float_observations(shape: tuple[int, int, int]) -> None:
 @pytest.mark.parametrize(
     ("outputs", "words"),
     [
-        (lambda mean, value: (distributions.Normal(mean, 1.0), value), "a Normal, whose mean could take the place"),
-        (lambda mean, value: (mean, mean.exp(), value), "Means of continuous actions may take the place of logits"),
+        (lambda mean, value: (distributions.Normal(mean, 1.0), value), "a Normal, whose mean takes the place"),
+        (lambda mean, value: (mean, mean.exp(), value), "Means of continuous actions take the place of logits"),
         (
             lambda logits, value: ([logits[:, :2], logits[:, 2:]], value),
-            r"several choices' logits be joined",
+            r"several choices' logits are joined",
         ),
         (lambda _, value: value, r"For a value alone, .*heads=\('q_values',\)"),
         (lambda _, value: value[:, 0], r"For a value alone, return it as \(batch, 1\)"),
@@ -131,10 +131,10 @@ def test_errors_explain_how_to_wrap_the_network(outputs: Any, words: str) -> Non
         rl_clarity.TorchAgent(Body(outputs), SHAPE)
 
 
-def test_the_error_for_dictionary_observations_shows_how_to_call_the_module() -> None:
+def test_the_error_for_dictionary_observations_shows_how_to_describe_them() -> None:
     class Dictionary(Body):
         def forward(self, x: Any) -> Any:
             return super().forward(x["image"])
 
-    with pytest.raises(OptionError, match=r"forward=lambda .*'image': observations"):
+    with pytest.raises(OptionError, match=r"observation_shape=\{'image': \(.*those that take a dictionary"):
         rl_clarity.TorchAgent(Dictionary(lambda *outputs: outputs), SHAPE)

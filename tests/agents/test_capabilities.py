@@ -24,7 +24,8 @@ from rl_clarity.agents.capabilities import (
 from rl_clarity.agents.protocol import Agent, Outputs, Score
 from rl_clarity.agents.scores import select_scores
 from rl_clarity.base.errors import OptionError, SamplesError
-from rl_clarity.formats import baby_a3c, cleanrl
+from rl_clarity.formats import baby_a3c
+from rl_clarity.formats import cleanrl_networks as cleanrl
 from rl_clarity.formats.architectures import build
 from rl_clarity.formats.baby_a3c import BabyA3CAgent
 from rl_clarity.recordings.rollouts import RandomPolicyAgent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -65,3 +66,43 @@ def test_points_that_captum_rounds_to_float32(agent: TorchAgent, module: Any) ->
     finally:
         RULES.unregister("rounded")
     assert np.abs(actual - expected).max() <= 1e-5 * np.abs(expected).max()
+
+
+def test_residual_networks_differ_only_where_float32_passes_kinks() -> None:
+    """At kinks of ReLUs and maxima Captum's results depend on the precision; without kinks all results are equal."""
+    from benchmarks.captum import _networks
+
+    torch.manual_seed(0)
+    shape, steps, layer = (64, 64, 3), 10, "body.3"
+    kinked = _networks()["IMPALA"]().eval()
+    network = smooth(copy.deepcopy(kinked))
+    observations = np.random.default_rng(0).integers(0, 256, (16, *shape), np.uint8)
+
+    def captum(module: Any, number: Any) -> np.ndarray:
+        x = torch.from_numpy(observations).permute(0, 3, 1, 2).contiguous().to(number) / 255
+        method = attr.LayerIntegratedGradients(lambda x: value(module, x), module.get_submodule(layer))
+        result = method.attribute(x, n_steps=steps, method="gausslegendre")
+        result = result[0] if isinstance(result, tuple) else result
+        return np.asarray(result.permute(0, 2, 3, 1).detach())
+
+    def deviation(actual: np.ndarray, expected: np.ndarray) -> float:
+        return float(np.abs(actual - expected).max() / np.abs(expected).max())
+
+    rule: Any = {"steps": steps, "quadrature": "gauss-legendre", "baseline": "zero-input"}
+    actual = attribute(TorchAgent(network, shape), observations, layer, ["value"], **rule).values[0]
+    expected = captum(copy.deepcopy(network).double(), torch.float64)
+    assert deviation(actual, expected) <= 1e-5
+    assert deviation(captum(network, torch.float32), expected) <= 1e-5
+    assert deviation(captum(kinked, torch.float32), captum(copy.deepcopy(kinked).double(), torch.float64)) > 1e-4
+
+
+def smooth(module: Any) -> Any:
+    """Replace ReLUs and maxima by functions without kinks."""
+    for name, part in module.named_children():
+        if isinstance(part, torch.nn.ReLU):
+            setattr(module, name, torch.nn.Softplus(beta=5))
+        elif isinstance(part, torch.nn.MaxPool2d):
+            setattr(module, name, torch.nn.AvgPool2d(3, 2, 1))
+        else:
+            smooth(part)
+    return module

@@ -9,7 +9,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity import Ablate, Steer
-from rl_clarity.formats import cleanrl
+from rl_clarity.formats import cleanrl_networks as cleanrl
 from rl_clarity.formats.included import load_agent
 from tests import state_dicts
 from tests.agents.test_editing import SHAPE, heads, keras_agent, observations_for, torch_agent

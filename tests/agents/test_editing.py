@@ -10,10 +10,10 @@ import pytest
 
 import rl_clarity
 from rl_clarity import Ablate, ChannelReduction, Steer
-from rl_clarity.agents.editing import Edit
+from rl_clarity.agents.editing import Edit, Scale
 from rl_clarity.base.errors import OptionError
 from rl_clarity.environments.protocol import Step
-from rl_clarity.formats import cleanrl
+from rl_clarity.formats import cleanrl_networks as cleanrl
 from rl_clarity.formats.architectures import build
 from tests import state_dicts
 from tests.fakes import TinyAgent
@@ -43,8 +43,14 @@ def jax_agent(name: str, **options: Any) -> Any:
 
 AGENTS: dict[str, tuple[Callable[[], Any], str]] = {
     "keras": (lambda: keras_agent(build("clear", (16, 16, 3), 5, seed=1)), "2a"),
-    "keras recurrent": (lambda: keras_agent(cleanrl.ppo_atari(state_dicts.ppo_atari(side=44, lstm=True), SHAPE)), "2"),
-    "keras action values": (lambda: keras_agent(cleanrl.dqn_atari(state_dicts.dqn_atari(side=44), SHAPE)), "2"),
+    "keras recurrent": (
+        lambda: keras_agent(cleanrl.ppo_atari(state_dicts.ppo_atari(side=44, lstm=True), SHAPE)),
+        "2",
+    ),
+    "keras action values": (
+        lambda: keras_agent(cleanrl.dqn_atari(state_dicts.dqn_atari(side=44), SHAPE)),
+        "2",
+    ),
     "torch": (lambda: torch_agent("Nature"), "network.3"),
     "torch in place": (lambda: torch_agent("InPlace"), "relu"),
     "torch recurrent": (lambda: torch_agent("Recurrent", initial_state=np.zeros(8)), "body.1"),
@@ -110,6 +116,15 @@ def test_other_parameters_are_set_and_restored(case: tuple[Any, str]) -> None:
         agent.other_parameters({"missing": np.zeros(2)}),
     ):
         pass
+
+
+def test_scaling_by_zero_is_ablation(case: tuple[Any, str]) -> None:
+    agent, layer = case
+    observations = observations_for(agent)
+    components = components_for(agent.activations(observations, layer), 2)
+    scaled = rl_clarity.edit(agent, Scale(layer, components, factor=(0, 0)))
+    ablation = rl_clarity.edit(agent, Ablate(layer, component=components))
+    np.testing.assert_allclose(heads(scaled, observations), heads(ablation, observations), rtol=1e-4, atol=1e-5)
 
 
 def test_edit_of_strength_zero_changes_no_bit(case: tuple[Any, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ pytest.importorskip("flax")
 
 import jax.numpy as jnp  # noqa: E402
 
+from rl_clarity.agents import jax_graph  # noqa: E402
 from tests.agents import jax_networks  # noqa: E402
 from tests.agents.test_linear_prefix import difference, gradients  # noqa: E402
 
@@ -44,6 +46,19 @@ def test_outputs_and_input_gradients_equal_those_of_the_function(network: Any, o
     assert np.allclose(outputs.values, values, atol=1e-6)
     expected = jax.grad(lambda x: apply(parameters, x)[1].sum())(x)
     assert np.allclose(agent.gradients(observations, "input", ["value"])[0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("bound", "expected"),
+    [((["function"], {"size": 2}), (("function", 1), {"size": 2})), ({"size": 2}, ((1,), {"size": 2}))],
+    ids=["before JAX 0.10", "since JAX 0.10"],
+)
+def test_primitives_of_all_versions_of_jax_are_bound(bound: Any, expected: Any) -> None:
+    def called(*arguments: Any, **parameters: Any) -> Any:
+        return arguments, parameters
+
+    primitive = types.SimpleNamespace(get_bind_params=lambda parameters: bound, bind=called)
+    assert jax_graph.bind(primitive, {}, [1]) == expected
 
 
 def test_layers_are_activations_named_by_module(network: Any) -> None:

@@ -123,7 +123,7 @@ def test_gradients_are_those_at_each_point(follows: str, from_zero: bool) -> Non
 
 def test_prefix_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = made_agent("conv relu conv")
-    (tail,) = agent.tails(random_observations(agent, 3), SITE, ["value"])
+    (tail,) = agent.tails(random_observations(agent, 16), SITE, ["value"])
     prefix, calls = tail._linear_prefix(True), list[str]()
     monkeypatch.setattr(tail, "_linear_prefix", lambda _: prefix_counting(prefix, calls))
     tail.linear_path_gradients([0.2, 0.4, 0.6, 0.8, 1.0], [0.2] * 5)

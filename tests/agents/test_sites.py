@@ -18,7 +18,7 @@ from rl_clarity.agents.keras_agent import KerasAgent
 from rl_clarity.agents.protocol import Outputs
 from rl_clarity.analyses.attribution import attribute
 from rl_clarity.base.errors import OptionError, SamplesError
-from rl_clarity.formats import cleanrl
+from rl_clarity.formats import cleanrl_networks as cleanrl
 from rl_clarity.formats.architectures import build
 from tests import state_dicts
 from tests.agents.test_keras_agent import NETWORKS

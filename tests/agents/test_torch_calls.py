@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 import numpy as np
@@ -182,3 +183,74 @@ def test_modules_that_keep_results_in_attributes_are_computed_again() -> None:
     expected = agent.forward(observations).q_values[:, 1]
     for tail, scores in zip(tails, (expected[:3], expected[3:]), strict=True):
         assert np.allclose(tail.scores(tail.values)[0], scores, atol=1e-5)
+
+
+class Tensors(MutableMapping[str, Any]):
+    """A mapping with the methods of a tensor, as TensorDict is."""
+
+    def __init__(self, **tensors: Any) -> None:
+        self.tensors = tensors
+
+    def __getitem__(self, name: str) -> Any:
+        return self.tensors[name]
+
+    def __setitem__(self, name: str, tensor: Any) -> None:
+        self.tensors[name] = tensor
+
+    def __delitem__(self, name: str) -> None:
+        del self.tensors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.tensors)
+
+    def __len__(self) -> int:
+        return len(self.tensors)
+
+    def clone(self) -> Tensors:
+        return Tensors(**{name: tensor.clone() for name, tensor in self.tensors.items()})
+
+    def detach(self) -> Tensors:
+        return Tensors(**{name: tensor.detach() for name, tensor in self.tensors.items()})
+
+
+class Writer(nn.Module):
+    """Reads an entry of a mapping, writes another one, and returns the mapping, as modules of TorchRL do."""
+
+    def __init__(self, module: nn.Module, read: str, write: str) -> None:
+        super().__init__()
+        self.module, self.read, self.write = module, read, write
+
+    def forward(self, tensors: Tensors) -> Tensors:
+        tensors[self.write] = self.module(tensors[self.read])
+        return tensors
+
+
+class Mapped(Nature):
+    def __init__(self) -> None:
+        super().__init__()
+        self.writers = nn.ModuleList(
+            Writer(module, read, write)
+            for module, read, write in (
+                (self.network, "x", "hidden"),
+                (self.actor, "hidden", "logits"),
+                (self.critic, "hidden", "value"),
+            )
+        )
+
+    def forward(self, x: Any) -> Any:
+        tensors = Tensors(x=x)
+        for writer in self.writers:
+            tensors = writer(tensors)
+        return tensors["logits"], tensors["value"]
+
+
+def test_modules_that_write_into_a_mapping_of_tensors_are_explained() -> None:
+    observations, layer = random_observations(), "network.1"
+    module = loaded(Nature())
+    mapped = Mapped()
+    mapped.load_state_dict(module.state_dict(), strict=False)
+    plain, agent = TorchAgent(module, SHAPE), TorchAgent(mapped, SHAPE)
+    assert np.array_equal(agent.forward(observations).policy_logits, plain.forward(observations).policy_logits)
+    assert agent.layers == plain.layers
+    expected = attribute(plain, observations, layer, steps=3).values
+    assert np.allclose(attribute(agent, observations, layer, steps=3).values, expected, atol=1e-6)

@@ -111,3 +111,78 @@ def test_states_with_another_first_axis_need_a_forward_function() -> None:
         TorchAgent(Lstm(), SHAPE, initial_state=(np.zeros(6), np.zeros(6)))
     with pytest.raises(OptionError, match="cannot be run"):
         TorchAgent(Lstm(), SHAPE, initial_state=(np.zeros((1, 6)), np.zeros((1, 6))))
+
+
+class VisionBlock(nn.Module):
+    """A block of a vision transformer, in separate operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.attention = nn.LayerNorm(8), nn.MultiheadAttention(8, 2, batch_first=True)
+        self.dense = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8))
+
+    def forward(self, x: Any) -> Any:
+        y = self.norm(x)
+        x = x + self.attention(y, y, y, need_weights=False)[0]
+        return x + self.dense(x)
+
+
+class VisionTransformer(nn.Module):
+    def __init__(self, blocks: nn.Module) -> None:
+        super().__init__()
+        self.patches, self.blocks = nn.Conv2d(4, 8, 8, stride=8), blocks
+        self.actor, self.critic = nn.Linear(8, 4), nn.Linear(8, 1)
+
+    def tokens(self, x: Any) -> Any:
+        return self.patches(x).flatten(2).transpose(1, 2)
+
+    def outputs(self, tokens: Any) -> Any:
+        x = tokens.mean(dim=1)
+        return self.actor(x), self.critic(x)
+
+    def forward(self, x: Any) -> Any:
+        return self.outputs(self.blocks(self.tokens(x)))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: nn.Sequential(VisionBlock(), VisionBlock()),
+        lambda: nn.Sequential(*(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True) for _ in range(2))),
+    ],
+)
+def test_blocks_of_a_transformer_are_layers_of_the_grid_of_its_tokens(make: Callable[[], nn.Module]) -> None:
+    torch.manual_seed(0)
+    module = VisionTransformer(make()).eval()
+    agent, observations = TorchAgent(module, SHAPE), random_observations(3)
+    height, width = SHAPE[0] // 8, SHAPE[1] // 8
+    assert agent.layers["block1"] == (height, width, 8)
+    assert agent.site("block1").name == "blocks.1"
+    x = torch.from_numpy(observations).permute(0, 3, 1, 2).float() / 255
+    tokens = module.blocks(module.tokens(x)).detach().requires_grad_(True)
+    values = agent.forward(observations, read=["block1"]).sites["block1"]
+    assert np.allclose(values, tokens.detach().reshape(3, height, width, 8), atol=1e-5)
+    (expected,) = torch.autograd.grad(module.outputs(2 * tokens)[1].sum(), tokens)
+    gradients = agent.gradients(observations, "block1", ["value"], values=2 * values)[0]
+    assert np.allclose(gradients, expected.reshape(values.shape) / 2, atol=1e-5)
+    written = agent.forward(observations, write={"block1": np.zeros_like(values)})
+    assert np.allclose(written.values, module.outputs(torch.zeros_like(tokens))[1].detach()[:, 0], atol=1e-6)
+
+
+class FunctionalBlock(nn.Module):
+    """A residual block whose activations are functions."""
+
+    def __init__(self, before: int, channels: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(before, channels, 3, stride, padding=1)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1)
+        self.shortcut = nn.Conv2d(before, channels, 1, stride)
+
+    def forward(self, x: Any) -> Any:
+        return nn.functional.relu(self.shortcut(x) + self.conv2(nn.functional.relu(self.conv1(x))))
+
+
+def test_blocks_of_a_residual_network_with_functions_are_layers() -> None:
+    blocks = nn.Sequential(FunctionalBlock(8, 8, 1), FunctionalBlock(8, 16, 1), nn.Conv2d(16, 8, 1))
+    agent = TorchAgent(Net(blocks), SHAPE)
+    assert [agent.site(name).name for name in agent.layers if name.startswith("block")] == ["layer.0", "layer.1"]

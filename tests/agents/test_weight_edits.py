@@ -10,7 +10,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity import Ablate, ChannelReduction, Steer
-from rl_clarity.base.errors import ClarityError, OptionError, OutputError
+from rl_clarity.base.errors import OptionError, OutputError
 from tests import state_dicts
 from tests.agents.test_editing import heads, observations_for
 from tests.fakes import TinyAgent
@@ -157,5 +157,5 @@ def test_an_edited_agent_is_played_and_recorded_in_the_environment_of_its_checkp
     assert path == same != other
     actions = [np.concatenate([episode.actions for episode in recording]) for recording in recordings]
     assert np.array_equal(actions[0], actions[1])
-    with pytest.raises(ClarityError, match="was not loaded from a checkpoint"):
-        rl_clarity.record(TinyAgent(), tmp_path / "tiny")
+    in_memory = rl_clarity.record(TinyAgent(), tmp_path / "tiny", **options)  # its metadata name a game
+    assert in_memory.metadata["checkpoint"]["file"] == "in memory"

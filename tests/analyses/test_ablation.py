@@ -10,6 +10,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity.analyses.ablation import ablation_changes, summarize
+from rl_clarity.analyses.attribution.baselines import layer_baseline
 from rl_clarity.analyses.attribution.integrated_gradients import attribute
 from rl_clarity.pages.options import ORIGINAL
 from tests import colors
@@ -41,14 +42,18 @@ def test_only_the_feature_that_an_output_depends_on_changes_it(kind: str) -> Non
     np.testing.assert_array_equal(changes[..., 1:], 0)
 
 
+@pytest.mark.parametrize("baseline", ["zero-layer", "zero-input", "blur", "mean", "expected"])
 @pytest.mark.parametrize("kind", ["policy", "recurrent", "q", "keras"])
-def test_ablation_changes_the_output_by_the_attribution_if_the_head_is_linear(kind: str) -> None:
+def test_ablation_changes_the_output_by_the_attribution_if_the_head_is_linear(kind: str, baseline: str) -> None:
     agent, observations = make_agent(kind), color_observations(10)
     scores, state = [0 if kind == "q" else "value"], agent.initial_state(10)
     (layer,) = agent.layers
-    result = attribute(agent, observations, layer, scores, steps=2, state=state, baseline="zero-layer")
+    start = layer_baseline(agent, baseline, observations, layer, state, count=4)
+    given = "zero-layer" if start is None else start
+    path: Any = {"steps": 4, "quadrature": "midpoint"}  # equal weights for each of the observations of "expected"
+    result = attribute(agent, observations, layer, scores, state=state, baseline=given, **path)
     attribution = result.values.sum(axis=(2, 3))  # (1, n, 3)
-    changes = ablation_changes(agent, observations, layer, np.eye(3), scores, state)
+    changes = ablation_changes(agent, observations, layer, np.eye(3), scores, state, baseline=given)
     np.testing.assert_allclose(changes, -attribution, atol=1e-3 * np.abs(attribution).max())
 
 
@@ -69,10 +74,27 @@ def test_changes_are_those_of_the_edited_agent(kind: str) -> None:
 def test_summary_over_frames() -> None:
     attribution = RNG.normal(size=(50, 3))
     changes = np.column_stack([-2 * attribution[:, 0], attribution[:, 1], np.zeros(50)])
-    summary = summarize(changes, attribution)
+    summary = summarize(changes, attribution, np.arange(50) // 10)
     np.testing.assert_allclose(summary.correlation, [1, -1, 0], atol=1e-12)
     np.testing.assert_allclose(summary.mean, changes.mean(axis=0))
     np.testing.assert_allclose(summary.mean_abs, np.abs(changes).mean(axis=0))
+
+
+def test_how_often_the_same_feature_has_the_largest_attribution_and_effect() -> None:
+    attribution = np.tile([[3.0, -1.0, 0.0]], (40, 1))
+    changes = np.where(np.arange(40)[:, None] < 30, [[-9.0, 1.0, 0.0]], [[1.0, 9.0, 0.0]])
+    changes[0] = 0  # nothing has an effect: not counted
+    episodes = np.repeat(np.arange(8), 5)
+    largest = summarize(changes, attribution, episodes).largest
+    assert largest is not None
+    assert largest.low is not None
+    assert largest.high is not None
+    assert largest.value == 29 / 39
+    assert largest.low < 29 / 39 < largest.high
+    single = summarize(changes, attribution, np.zeros(40, int)).largest
+    assert single is not None
+    assert (single.low, single.high) == (None, None)
+    assert summarize(changes[:, :1], attribution[:, :1], episodes).largest is None
 
 
 def generate(folder: Path, **options: Any) -> Any:
@@ -95,15 +117,29 @@ def test_a_page_has_the_changes_on_every_fourth_frame(tmp_path: Path) -> None:
     assert arrays["frames"].tolist() == [0, 4, 8]
     with np.load(tmp_path / ".rl-clarity" / "features-2a.npz") as features:
         components = features["components"]
-    expected = ablation_changes(agent, played["observations"][1, ::4], "2a", components, ["value", 1, 2, 3, 0])
+    scores: list[str | int] = ["value", 1, 2, 3, 0]
+    assert (section["to"], results.baseline) == ("baseline", "blur")
+    expected = ablation_changes(agent, played["observations"][1, ::4], "2a", components, scores, baseline="blur")
     np.testing.assert_allclose(arrays["change.value"], expected[0], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(arrays["change.action-2"], expected[2], rtol=1e-4, atol=1e-6)
     changes = np.concatenate([results.chunk(name)["change.value"] for name in entry["trajectories"]])
     totals = [results.totals("2a", t)["value"].totals[::4, :2].sum(axis=-1) for t in range(2)]
-    summary = summarize(changes, np.concatenate(totals))
-    for name, values in vars(summary).items():
+    summary = vars(summarize(changes, np.concatenate(totals), np.repeat([0, 1], 3)))
+    largest, shown = summary.pop("largest"), entry["outputs"]["value"]["largest"]
+    assert shown == pytest.approx({"value": largest.value, "low": largest.low, "high": largest.high})
+    for name, values in summary.items():
         np.testing.assert_allclose(entry["outputs"]["value"][name], values, rtol=1e-4, atol=1e-6)
     assert list(entry["outputs"]) == results.outputs
+
+
+def test_features_can_be_set_to_zero(tmp_path: Path) -> None:
+    agent, played, results = generate(tmp_path, layer_kwargs={"name_contains_one_of": ["2a"]}, ablation={"to": "zero"})
+    section = results.section("ablation")
+    assert section["to"] == "zero"
+    components = results.reduction("2a").components
+    expected = ablation_changes(agent, played["observations"][0, ::4], "2a", components, ["value"])
+    changes = results.chunk(section["layers"]["2a"]["trajectories"][0])["change.value"]
+    np.testing.assert_allclose(changes, expected[0], rtol=1e-4, atol=1e-6)
 
 
 def test_ablation_can_be_turned_off_as_in_the_original(tmp_path: Path) -> None:

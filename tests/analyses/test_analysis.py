@@ -10,7 +10,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity.analyses.analysis import action_groups, action_label, describe_agent
-from rl_clarity.analyses.attribution.analysis import attributed_outputs, scores_to_compute
+from rl_clarity.analyses.attribution.outputs import attributed_outputs, scores_to_compute
 from rl_clarity.analyses.layers import LayersOptions, page_layers
 from rl_clarity.analyses.trajectories import discounts
 from rl_clarity.base.errors import OptionError

@@ -13,11 +13,10 @@ from rl_clarity.analyses.attribution import attribute, multi_path_attributions
 from rl_clarity.analyses.attribution.analysis import (
     PATH_FRAMES,
     PATH_SCORES,
-    attributed_outputs,
     explain,
     held_scores,
-    scores_to_compute,
 )
+from rl_clarity.analyses.attribution.outputs import attributed_outputs, scores_to_compute
 from rl_clarity.analyses.layers import page_layers
 from rl_clarity.reduction import ChannelReduction
 from tests.analyses.subjects import make_subject

@@ -48,7 +48,9 @@ def test_a_single_observation_is_fitted() -> None:
 
 
 def test_the_original_fits_to_all_observations() -> None:
-    options = page_options(**{k: v for k, v in ORIGINAL.items() if k != "observations_kwargs"}).features
+    options = page_options(
+        **{k: v for k, v in ORIGINAL.items() if k not in ("observations_kwargs", "trajectories.discard_first")}
+    ).features
     chosen, apart = divide_observations(options, 50)
     assert chosen.tolist() == list(range(50))
     assert len(apart) == 0

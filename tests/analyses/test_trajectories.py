@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,15 +22,21 @@ def played(lengths: tuple[int, ...], truncates: tuple[bool, ...], steps: int) ->
 
 
 def test_an_episode_shows_its_length_return_and_end() -> None:
-    trajectories = played((5, 4, 100), (False, True, False), 9)  # the first step is not recorded
+    trajectories = played((5, 4, 100), (False, True, False), 10)
     entries = [episode_entries(trajectories, i) for i in range(3)]
     assert [[(one.frame, one.steps, one.end) for one in row] for row in entries] == [
-        [(0, 4, "done"), (4, 5, "done")],  # the last one ends with the last step
-        [(0, 3, "time limit"), (3, 4, "time limit"), (7, 2, "cut")],
-        [(0, 9, "cut")],
+        [(0, 5, "done"), (5, 5, "done")],  # the last one ends with the last step
+        [(0, 4, "time limit"), (4, 4, "time limit"), (8, 2, "cut")],
+        [(0, 10, "cut")],
     ]
     for i, row in enumerate(entries):
         assert sum(one.return_ for one in row) == trajectories.rewards[i].sum()
+
+
+def test_an_episode_shows_what_ended_it() -> None:
+    trajectories = replace(played((5, 100), (False, False), 12), causes=((0, 4, "saw"), (1, 3, "lava")))
+    assert [one.cause for one in episode_entries(trajectories, 0)] == ["saw", None, None]
+    assert [one.cause for one in episode_entries(trajectories, 1)] == [None], "no episode ends there"
 
 
 def test_the_reason_of_an_end_is_not_guessed() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import rl_clarity
 from rl_clarity.base.resources import models_directory
 from rl_clarity.commands.demo import SAMPLES
-from rl_clarity.pages.results import ReducedAttribution
+from rl_clarity.pages.results import ReducedAttribution, open_results
 from rl_clarity.visualization.colors import channel_hues
 from rl_clarity.visualization.rendering import attribution_scale
 from tests.browser.drawn import SIDE, draw_frame
@@ -61,14 +61,16 @@ class Generated:
         if layer == "input":
             gradients = rl_clarity.input_gradients(self.agent, frames, output)
             return ReducedAttribution(gradients, None, attribution_scale(gradients), np.eye(3))
-        attribution = rl_clarity.integrated_gradients(self.agent, frames, layer, output, **RULE)
-        channels, residual = self._reduction(layer).signed_transform(attribution)
-        scale = attribution_scale(channels)
-        if not isinstance(output, str | int):  # a group: the page adds what it stores of its actions
+        if isinstance(output, str | int):
+            limit = open_results(self.directory).error_limit(output if isinstance(output, str) else f"action-{output}")
+            path = {**RULE, "error_limit": limit}
+            attribution = rl_clarity.integrated_gradients(self.agent, frames, layer, output, **path)
+            channels, residual = self._reduction(layer).signed_transform(attribution)
+        else:  # a group: the page adds what it stores of its actions
             parts = [self._compute(layer, action, frames) for action in output]
             channels = np.sum([one.channels for one in parts], axis=0)
             residual = np.sum([one.residual for one in parts if one.residual is not None], axis=0)
-        return ReducedAttribution(channels, residual, scale, channel_hues(channels.shape[-1]))
+        return ReducedAttribution(channels, residual, attribution_scale(channels), channel_hues(channels.shape[-1]))
 
     def _reduction(self, layer: str) -> rl_clarity.ChannelReduction:
         if layer not in self._kept:

@@ -33,6 +33,8 @@ ROWS, COLUMNS = 8, 8
 WINDOW = 16
 """Steps of a stretch."""
 OUTPUTS = (*LABELS, "value")
+MEASURED = (0, 2)
+"""Episodes of the memory matrix."""
 CHANGES = ("reset", "frozen", "swapped", "removed ICA 1")
 CORRELATED = (
     "reward", "return", "rewarded", "time", "length", "share", "value", "entropy", "largest_log_probability",
@@ -53,6 +55,8 @@ class MemoryPage:
     series: list[dict[str, np.ndarray]] = field(default_factory=list)
     coordinates: list[dict[str, np.ndarray]] = field(default_factory=list)
     stretches: list[dict[str, np.ndarray]] = field(default_factory=list)
+    matrices: dict[int, np.ndarray] = field(default_factory=dict)
+    """Changes of the policy by episode."""
     points: dict[str, np.ndarray] = field(default_factory=dict)
     chunks: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     """Arrays of `cards`, `behaviours`, `causes` and `memory`."""
@@ -79,6 +83,7 @@ def write_memory_page(
         section("state_map", AGENT, _state_map(page, files)),
         section("stretches", AGENT, _stretches(page, files, rng, with_simulator)),
         section("interventions", AGENT, _interventions(files)),
+        section("memory_matrix", AGENT, _matrix(page, files)),
     ]
     if with_simulator:
         sections.append(section("simulator", AGENT, _simulator(files)))
@@ -250,6 +255,29 @@ def _state_map(page: MemoryPage, files: LocalDirectory) -> dict[str, Any]:
             {"key": "time", "label": "time in episode", "kind": "number"},
         ],
     }  # fmt: skip
+
+
+def _matrix(page: MemoryPage, files: LocalDirectory) -> dict[str, Any]:
+    """Decisions depend on the exchanges up to 8 steps before them, more on nearer ones; two episodes are measured."""
+    episodes = []
+    for trajectory in MEASURED:
+        steps = LENGTHS[trajectory]
+        exchanged = np.arange(1, steps, 4)
+        lag = np.arange(steps)[None] - exchanged[:, None] + 1
+        policy = np.where(lag < 1, np.nan, np.where(lag > 8, 0, (9 - lag) / 8 * (1 + trajectory))).astype(np.float32)
+        page.matrices[trajectory] = policy
+        arrays = {
+            "exchanged": exchanged.astype(np.int32), "policy": policy, "policy_spread": policy / 10, "value": policy * 2
+        }  # fmt: skip
+        episodes.append({
+            "trajectory": trajectory, "chunk": write_chunk(files, f"memory_matrix/{trajectory + 1}.js", arrays)
+        })  # fmt: skip
+    reach = {
+        "steps": 8, "effect": 0.25, "interval": [0.2, 0.3], "count": 2, "episodes": 2, "longest": 79,
+        "detectable": 0.78, "noticeable": 0.02,
+    }  # fmt: skip
+    strongest = {"trajectory": 2, "frame": 21, "begins": 13, "policy": 3.0, "spread": 0.3}
+    return {"partners": 3, "reach": reach, "strongest": strongest, "episodes": episodes, "skipped": None}
 
 
 def _stretches(

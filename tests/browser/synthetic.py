@@ -243,6 +243,8 @@ class _Writer:
                     whole = values.sum((1, 2, 3))
                     gap = whole * (1 + self.rng.normal(size=len(whole)) * 0.08)
                     arrays[f"gap.{output['id']}"] = np.stack([whole, gap, gap + 1], 1).astype(np.float32)
+            if name != "input":
+                arrays["activation"] = np.abs(values[..., : len(hues)]).max(axis=(1, 2)).astype(np.float32)
             totals.append(self._chunk(f"attribution/{name}/{trajectory + 1}/totals.js", arrays))
         effects = {key: np.mean(rows, 0).tolist() for key, rows in sums.items()}
         spread = {key: [[value - 1, value + 1] for value in row] for key, row in effects.items()}

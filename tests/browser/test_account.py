@@ -110,6 +110,31 @@ def test_the_waterfall_is_the_decomposition(page_of: Pages, open_page: Open, kin
         assert visitor.page.evaluate(f"rlClarity.account({row}).baseline") == pytest.approx(shown["baseline"])
 
 
+@pytest.mark.parametrize("instead", ["mean", "12"])
+def test_a_step_is_compared_with_another_one_or_the_mean_of_its_episode(
+    page_of: Pages, open_page: Open, instead: str
+) -> None:
+    page = page_of("recurrent")
+    account = open_results(page).decomposition(0, "2a")
+    rows = slice(30, 60) if instead == "mean" else slice(11, 12)  # the episode of frame 41
+    begin = {name: values[rows].mean(axis=0) for name, values in account.items()}
+    visitor = open_page(page, "?layer=2a&frame=41")
+    assert waterfall(visitor) == pytest.approx(expected(account, 40), rel=1e-6, abs=1e-7)
+    visitor.by("instead").select_option("frame" if instead == "12" else instead)
+    if instead == "12":
+        visitor.by("instead-frame").fill(instead)
+        visitor.press("Tab")
+    visitor.by("instead-note").wait_for()
+    assert visitor.state()["instead"] == (11 if instead == "12" else "mean")
+    change = {name: values - begin[name] for name, values in account.items()}
+    wanted = {**expected(change, 40), "start": float(change["baseline"][40]), "baseline": float(begin["output"])}
+    wanted["output"] = float(account["output"][40])
+    shown = waterfall(visitor)
+    assert shown == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+    assert sum(value for name, value in shown.items() if name != "output") == pytest.approx(shown["output"], abs=1e-5)
+    visitor.page.wait_for_function(f"() => location.search.includes('instead={instead}')")
+
+
 def test_the_numbers_that_are_written_add_up(page_of: Pages, open_page: Open) -> None:
     page = page_of("recurrent")
     visitor = open_page(page, "?layer=2a&frame=30")
@@ -145,7 +170,7 @@ def test_questions_about_actions_are_combinations_of_logits(page_of: Pages, open
     left = account["output"] - account["residual"] - account["features"].sum(1)
     share = 1 - left.var() / account["output"].var()
     said = visitor.text("layer-share" if share >= 0.5 else "layer-warning")
-    assert float(re.findall(r"([\d.]+)\s*%", said)[0]) == pytest.approx(100 * max(0, share), abs=0.51)
+    assert float(re.findall(r"([\d.]+)\s*%", said)[0]) == pytest.approx(100 * abs(share), abs=0.51)
     del wanted["memory"]
     assert waterfall(visitor) == pytest.approx(wanted, rel=1e-4, abs=1e-5)
     assert wanted["output"] == pytest.approx(float((weights * series["logits"]).sum(1)[19]), abs=1e-5)
@@ -230,9 +255,18 @@ def test_a_layer_that_explains_little_variance_of_an_output_is_marked(
     assert "12" in visitor.text("layer-2a")
     assert visitor.by("layer-2a").locator(".warning").count() == 1
     assert "only 12" in visitor.text("layer-warning")
+    assert "bypass" not in visitor.text("layer-warning")
     assert visitor.page.get_by_role("heading", name="Features of layer block 2, 16 x 16 x 32").is_visible()
     visitor.click("layer-3a")
     visitor.settle()
+    left = {"memory": 0.75, "completeness_error": -0.09, "baseline": 0.5}
+    page = with_layer_data(variance_share={"value": -0.16}, unexplained={"value": left})
+    visitor = open_page(page, "?layer=2a&frame=5")
+    warning = "only −16\u2009% of the variance"
+    assert warning in visitor.by("layer-warning").inner_text(), "a negative share is not 0"
+    assert "The rest: memory 75 %, baseline 50 %, completeness error −9 %." in visitor.text("layer-warning")
+    visitor.press("t")
+    assert "116 %" in visitor.text("missing"), "what is missing together"
     page = with_layer_data(variance_share={"value": 0.93})
     visitor = open_page(page, "?layer=2a&frame=5")
     assert visitor.by("layer-2a").locator(".warning").count() == visitor.by("layer-warning").count() == 0

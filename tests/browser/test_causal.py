@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import PIL.Image
 import pytest
+from playwright.sync_api import Locator
 
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.files import ChunkName, ImageName
@@ -17,16 +18,18 @@ from tests.browser.synthetic import Size, write_chunk, write_synthetic_page
 
 Open = Callable[..., Visitor]
 SIZE = Size(trajectories=1, steps=20, observations=16, layers=(("2a", 16, 32),), input_layer=False, policy=False)
-CHANGES = [0.1, -4.0, 2.0]
+CHANGES = [-0.5, -4.0, 2.0]
+ATTRIBUTIONS = [0.6, 0.9, 1.9]
 CORRELATIONS = [0.9, 0.5, -0.25]
 
 
 def measure(before: float, after: float, p: float) -> dict[str, Any]:
     difference = after - before
-    interval = [difference - 0.5, difference + 0.5]
+    interval = [difference - 0.4, difference + 0.4]
+    corrected = [difference - 0.5, difference + 0.5]
     return {
         **{"unedited": before, "ablated": after, "difference": difference, "p": p, "adjusted_p": p},
-        **{"interval": interval, "corrected_interval": interval},
+        **{"interval": interval, "corrected_interval": corrected},
     }
 
 
@@ -53,21 +56,31 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def edit(manifest: dict[str, Any]) -> None:
         (layer,) = next(s for s in manifest["sections"] if s["kind"] == "attribution")["data"]["layers"]
         count = layer["channels"]
+        layer["effects"]["value"] = ATTRIBUTIONS + [0.0] * (len(layer["effects"]["value"]) - len(ATTRIBUTIONS))
         summary = {
             "mean": (CHANGES + [0.0] * count)[:count],
             "mean_abs": [1.0] * count,
             "correlation": (CORRELATIONS + [0.5] * count)[:count],
+            "largest": {"value": 0.421, "low": 0.35, "high": 0.5},
         }
         entry = {"trajectories": [ChunkName(chunk)], "outputs": {"value": summary}}
         place = {"agent": "agent-1", "recording": "recording-1", "version": 1}
-        clip = {"layer": "2a", "feature": 2, "episode": 3, "step": 9, "lost": 10.0}
+        clip = {"layer": "2a", "episode": 3, "step": 9, "lost": 10.0}
         behavior = {
             **{"episodes": 400, "tests": 12, "output": "value", "causes": ["goal", "saw"]},
             "rows": [row(1, -0.2, 1.0), row(2, -3.0, 0.001)],
-            "clips": [{**clip, "image": ImageName("clip.png"), "still": ImageName("still.png")}],
+            "clips": [
+                {**clip, "feature": feature, "image": ImageName("clip.png"), "still": ImageName("still.png")}
+                for feature in (1, 2)
+            ],
         }
         manifest["sections"] += [
-            {"kind": "ablation", "title": "Ablation", "data": {"every": 4, "layers": {"2a": entry}}, **place},
+            {
+                "kind": "ablation",
+                "title": "Ablation",
+                "data": {"every": 4, "to": "baseline", "layers": {"2a": entry}},
+                **place,
+            },
             {"kind": "behavior", "title": "Without a feature", "data": behavior, **place},
         ]
 
@@ -78,26 +91,65 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_legend_has_bars_and_can_be_sorted_by_them(page: Path, open_page: Open) -> None:
     visitor = open_page(page)
     bars = visitor.by("causal-2").locator("li")
-    assert bars.evaluate_all("all => all.map(e => e.dataset.measure)") == ["attribution", "change", "achieved"]
-    assert bars.nth(1).get_attribute("title") == "change when ablated: −4.00"
+    assert bars.evaluate_all("all => all.map(e => e.dataset.measure)") == ["attribution", "lost", "achieved"]
+    assert bars.nth(1).get_attribute("title") == "lost without it: 4.00"
     assert bars.nth(2).get_attribute("title") == "change of return: −3.00 (−3.50 to −2.50)"
     items = visitor.page.locator("[data-testid=panel-legend] li[data-testid^=legend-]")
     first = "all => all.map(e => e.dataset.testid)"
     assert items.evaluate_all(first)[:3] == ["legend-1", "legend-2", "legend-3"]
-    visitor.by("legend-order").select_option("change")
+    visitor.by("legend-order").select_option("lost")
     assert items.evaluate_all(first)[:3] == ["legend-2", "legend-3", "legend-1"]
     visitor.by("legend-order").select_option("achieved")
     assert items.evaluate_all(first)[0] == "legend-2"
+
+
+def width(bar: Locator) -> float:
+    return float(bar.evaluate("bar => bar.getBoundingClientRect().width"))
+
+
+def test_attribution_and_what_is_lost_share_a_scale_and_contradictions_are_marked(page: Path, open_page: Open) -> None:
+    visitor = open_page(page)
+    attribution, lost = (visitor.by("causal-2").locator(f".bar.{name}") for name in ("attribution", "lost"))
+    assert width(lost) == pytest.approx(width(attribution) * 4 / 0.9, abs=1.5)
+    left = "bar => bar.getBoundingClientRect().left"
+    assert lost.evaluate(left) == pytest.approx(attribution.evaluate(left), abs=1), "both to the right of zero"
+    assert visitor.text("scale-attribution") == "mean attribution, ±4.0"
+    assert visitor.text("scale-lost") == "lost without it, ±4.0"
+    assert "what is lost is more than three times as large" in visitor.text("contradiction-2")
+    assert "opposite signs" in visitor.text("contradiction-3")
+    assert "Both begin at the same baseline" in visitor.text("contradiction-3")
+    assert visitor.by("contradiction-1").count() == 0
+
+
+def test_the_table_of_features_has_causal_columns_and_fits(page: Path, synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(page)
+    visitor.page.set_viewport_size({"width": 1366, "height": 768})
+    visitor.press("l")
+    drawer = visitor.by("drawer")
+    head = [text.strip(" ▾▴") for text in drawer.locator("thead th").all_inner_texts()]
+    places = [head.index(title) for title in ("Lost without it", "Change of return")]
+    rows = drawer.locator("tbody tr")
+    assert [rows.nth(1).locator("td").nth(place).inner_text() for place in places] == ["≠ 4.00", "−3.00"]
+    assert "clear" in str(rows.nth(1).locator("td").nth(places[1]).locator("span").first.get_attribute("class"))
+    assert drawer.locator(".scroll").evaluate("node => node.scrollWidth <= node.clientWidth")
+    untested = open_page(synthetic, "?layer=2b")
+    untested.press("l")
+    assert "Lost without it" in untested.text("drawer")
+    assert "was not tested" in untested.text("drawer")
 
 
 def test_a_feature_shows_attribution_against_ablation_and_behavior(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?feature=2")
     table = visitor.by("causal-outputs").locator("tbody tr")
     cells = table.first.locator("td").all_inner_texts()
-    assert cells[1:] == ["−4.00", "1.00", "0.50"]
+    assert cells[1:] == ["≠ 4.00", "1.00", "0.50"]
     scatter = visitor.by("causal-outputs").get_by_test_id("scatter")
     scatter.wait_for()
     assert scatter.get_attribute("data-points") == "5"
+    plot = visitor.by("scatter-plot")
+    assert len(plot.locator(".across span").all_inner_texts()) >= 2
+    ups = [text.replace("−", "-") for text in plot.locator(".up span:not(.hidden-width)").all_inner_texts()]
+    assert [float(text) for text in ups] == [-10, -5], "what is lost"
     causes = visitor.by("causal-behavior").get_by_test_id("behavior-causes").first.locator("tbody tr")
     assert causes.first.locator("td").first.inner_text() == "80\u2009%"
     assert "−3.00 (−3.50 to −2.50)" in visitor.text("causal-behavior")
@@ -109,9 +161,15 @@ def test_a_feature_shows_attribution_against_ablation_and_behavior(page: Path, o
 def test_behavior_has_a_panel_with_clips(page: Path, open_page: Open) -> None:
     visitor = open_page(page)
     table = visitor.by("behavior")
-    assert table.locator("tbody th").all_inner_texts() == ["2a, 1", "2a, 2"]
+    rows = table.locator("tbody th button > span:last-child")
+    assert rows.all_inner_texts() == ["2a, 2", "2a, 1"], "the clearest first"
+    assert table.locator("tbody th img").count() == 2
+    cells = table.locator("tbody tr").first.locator("td").all_inner_texts()
+    assert cells[:4] == ["+0.50", "+4.0", "−3.0 (−3.5 to −2.5)", "±0.67"]
     table.get_by_role("button", name="Change of return").click()
-    assert table.locator("tbody th").all_inner_texts() == ["2a, 2", "2a, 1"]
+    table.get_by_role("button", name="Change of return").click()
+    assert rows.all_inner_texts() == ["2a, 1", "2a, 2"]
+    assert visitor.by("clip").count() == 1, "none of a feature whose return does not differ beyond chance"
     image = visitor.by("clip").locator("img")
     assert str(image.get_attribute("src")).endswith("still.png")
     visitor.by("clip").get_by_role("button", name="Play").click()
@@ -123,4 +181,4 @@ def test_behavior_has_a_panel_with_clips(page: Path, open_page: Open) -> None:
 def test_trust_has_the_correlations_of_every_layer(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?embed=1&panel=trust", wait=False)
     visitor.by("ablation").wait_for()
-    assert visitor.by("ablation").locator("tbody td").all_inner_texts() == ["0.50", "−0.25", "0.90"]
+    assert visitor.by("ablation").locator("tbody td").all_inner_texts() == ["0.50", "−0.25", "0.90", "42 % (35 to 50)"]

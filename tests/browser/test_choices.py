@@ -6,13 +6,14 @@ import csv
 import io
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image, ImageColor
 
 from tests.browser.pages import Visitor, first_image, read_canvas
-from tests.browser.synthetic import K, read_chunk
+from tests.browser.synthetic import K, Size, read_chunk, write_synthetic_page
 
 Open = Callable[..., Visitor]
 
@@ -199,3 +200,52 @@ def test_the_palette_is_undone_led_back_to_and_kept(synthetic: Path, open_page: 
     assert np.array_equal(visitor.attribution("pos"), usual), "a link shows what it says"
     visitor.goto("?layer=2b&frame=30")
     assert np.array_equal(visitor.attribution("pos"), safe), "and changes no one's settings"
+
+
+def test_actions_with_the_same_effect_are_one_until_the_reader_separates_them(
+    tmp_path: Path, small_size: Size, open_page: Open
+) -> None:
+    def edit(manifest: dict[str, Any]) -> None:
+        manifest["agents"][0]["equivalent_actions"] = [[4, 9, 10]]
+
+    write_synthetic_page(tmp_path, small_size, edit=edit)
+    visitor = open_page(tmp_path)
+    segments = visitor.by("policy").locator("[data-action]")
+    together = visitor.by("policy").get_by_title("no-op, D, A")
+    assert (segments.count(), together.count()) == (9, 1)
+    share = float(together.evaluate("e => e.style.flexGrow"))
+    visitor.click("separate-actions")
+    assert segments.count() == 11
+    grown = [float(segments.nth(k).evaluate("e => e.style.flexGrow")) for k in (4, 9, 10)]
+    assert sum(grown) == pytest.approx(share, rel=1e-4)
+
+
+def test_the_cause_of_an_end_is_shown_where_the_episode_ends_and_is_found(
+    tmp_path: Path, small_size: Size, open_page: Open
+) -> None:
+    def edit(manifest: dict[str, Any]) -> None:
+        (entry,) = manifest["sections"][0]["data"]["trajectories"]
+        entry["episodes"] = [
+            {"frame": 0, "steps": 8, "return": 0.0, "end": "done", "cause": "saw"},
+            {"frame": 8, "steps": 12, "return": 10.0, "end": "done", "cause": "level completed"},
+        ]
+        manifest["sections"][0]["data"]["bookmarks"] = {
+            "high": [], "low": [{"trajectory": 0, "frame": 5, "advantage": -2.0}],
+        }  # fmt: skip
+
+    write_synthetic_page(tmp_path, small_size, edit=edit)
+    visitor = open_page(tmp_path)
+    assert [line.split()[-1] for line in visitor.by("episodes").locator("li").all_inner_texts()] == ["saw", "completed"]
+    assert "saw" in visitor.text("bookmarks-low")
+    visitor.press("f")
+    visitor.by("find-kind").select_option("ended")
+    visitor.by("find-which").select_option("level-completed")
+    visitor.click("find-go")
+    visitor.by("find-count").wait_for()
+    assert visitor.state()["find"]["conditions"][0]["which"] == "level-completed"
+    visitor.press("Escape", "g")
+    visitor.settle()
+    assert visitor.frame() == 20
+    assert "level completed" in visitor.by("episode").locator("xpath=..").inner_text()
+    visitor.press("ArrowLeft")
+    assert "level completed" not in visitor.by("episode").locator("xpath=..").inner_text()

@@ -176,9 +176,11 @@ def test_the_trust_panel(synthetic: Path, open_page: Open) -> None:
     visitor.page.wait_for_function("() => document.querySelectorAll('[data-testid=gaps] svg').length === 5")
     gap = read_chunk(synthetic, "attribution/1a/1/totals.js")["gap.value"].astype(float)
     relative = np.abs(gap[:, 0] - gap[:, 1]) / np.abs(gap[:, 1]).mean()
-    shown = [float(text.split("\u2009")[0]) for text in rows.first.locator("td").all_inner_texts()[1:]]
+    shown = [float(text.split("\u2009")[0]) for text in rows.first.locator("td").all_inner_texts()[1:3]]
     assert shown[1] == pytest.approx(100 * relative[29], rel=0.02, abs=0.6)
-    assert "37" in visitor.text("nmf-errors")
+    missing = dict(row.split("\t")[:2] for row in visitor.by("missing").locator("tbody").inner_text().splitlines())
+    assert missing["reconstruction error"] == "31\u2009%"
+    assert {"residual", "together"} <= missing.keys()
     text = visitor.by("drawer").inner_text()
     assert "coinrun.jd" in text
     assert "bottleneck_only\ntrue\nops\nrelu" in text, "dictionaries are rows, not JSON"
@@ -266,6 +268,24 @@ def test_the_tour_is_offered_once(synthetic: Path, open_page: Open) -> None:
     visitor.press("?")
     visitor.click("start-tour")
     assert visitor.by("tour").is_visible()
+
+
+@pytest.mark.parametrize(("width", "height"), [(1366, 768), (1440, 900)])
+def test_the_tour_covers_nothing_that_it_speaks_of(synthetic: Path, open_page: Open, width: int, height: int) -> None:
+    visitor = open_page(synthetic, toured=False, viewport={"width": width, "height": height})
+    while True:
+        panel, tour = visitor.page.locator(".toured").bounding_box(), visitor.by("tour").bounding_box()
+        assert panel
+        assert tour
+        assert tour["x"] >= 0
+        assert tour["x"] + tour["width"] <= width
+        assert tour["y"] + tour["height"] <= height
+        across = min(panel["x"] + panel["width"], tour["x"] + tour["width"]) - max(panel["x"], tour["x"])
+        down = min(panel["y"] + panel["height"], tour["y"] + tour["height"]) - max(panel["y"], tour["y"])
+        assert min(across, down) <= 0, visitor.text("tour")
+        if not visitor.by("tour-next").count():
+            break
+        visitor.click("tour-next")
 
 
 def test_help_shows_keys_and_every_panel_explains_itself(synthetic: Path, open_page: Open) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ def open_memory(open_page: Open, memory: MemoryPage) -> Open:
 def settle(visitor: Visitor) -> None:
     visitor.page.wait_for_function(
         """() => {
+          document.querySelector("[data-testid=strip]")?.scrollIntoView({ block: "nearest" });
           const { trajectory, frame, stretch } = window.rlClarity?.state() ?? {};
           const shown = document.querySelector("[data-testid=observation-canvas]")?.dataset.frame;
           const strip = document.querySelectorAll("[data-testid=strip-canvas]:not([data-frame=''])");
@@ -154,13 +156,10 @@ def test_the_strip_stays_at_its_end_when_its_width_changes(open_memory: Open) ->
     visitor.page.wait_for_function(at_end)
 
 
-def test_the_titles_of_the_tabs_are_in_view_and_the_map_does_not_cover_them(open_memory: Open) -> None:
+def test_the_map_does_not_cover_the_tabs(open_memory: Open) -> None:
     visitor = open_memory("?episode=1&step=31")
     visitor.page.set_viewport_size({"width": 1366, "height": 768})
-    tabs = visitor.page.get_by_role("tablist").bounding_box()
-    assert tabs
-    assert tabs["y"] < 768 - 30
-    visitor.page.evaluate("scrollTo(0, 500)")
+    visitor.page.evaluate("scrollTo(0, 800)")
     tabs = visitor.page.get_by_role("tablist").bounding_box()
     side = visitor.page.locator(".legend").bounding_box()
     assert tabs
@@ -318,6 +317,15 @@ def test_keys_move_through_stretches_targets_paths_and_tabs(open_memory: Open) -
     assert "target whose causes are shown" in keys
 
 
+SCROLLED = """async () => {
+  for (let still = 0, before = null; still < 10; before = scrollY) {
+    await new Promise(requestAnimationFrame);
+    still = scrollY === before ? still + 1 : 0;
+  }
+}"""
+"""Waits until smooth scrolling has ended."""
+
+
 @pytest.mark.parametrize("motion", ["reduce", "no-preference"])
 def test_keys_of_tabs_scroll_to_them(open_memory: Open, motion: str) -> None:
     visitor = open_memory(reduced_motion=motion, viewport={"width": 1366, "height": 768})
@@ -326,6 +334,7 @@ def test_keys_of_tabs_scroll_to_them(open_memory: Open, motion: str) -> None:
     visitor.press("5")
     if motion == "no-preference":
         visitor.page.wait_for_function(f"() => {top} < 193")
+        visitor.page.evaluate(SCROLLED)
     assert 0 <= visitor.page.evaluate(top) < 193
     assert visitor.page.evaluate("document.activeElement === document.body"), "the focus stays where it was"
     before = visitor.page.evaluate("scrollY")
@@ -418,3 +427,62 @@ def test_narrow_windows_do_not_scroll_sideways(open_page: Open, memory: MemoryPa
     visitor = open_page(memory.directory, viewport={"width": 390, "height": 844}, wait=False)
     visitor.page.wait_for_selector("[data-track=component-1]")
     assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_page_begins_with_how_far_back_decisions_depend(open_memory: Open, memory: MemoryPage) -> None:
+    visitor = open_memory("?episode=1&step=31")
+    assert visitor.text("verdict-1").startswith(
+        "The decision at step 22 of episode 3 depends on step 14, 8 steps earlier"
+    )
+    assert "0.25 nats on average (95 % interval 0.20 to 0.30), in 2 of 2 episodes" in visitor.text("verdict-2")
+    first = visitor.page.locator("main [data-panel]").first
+    assert first.get_attribute("data-panel") == "memory_matrix"
+    image = read_canvas(visitor.by("dependence"))
+    policy = memory.matrices[0]
+    assert image.shape[:2] == policy.shape
+    np.testing.assert_array_equal(image[..., 3] > 0, np.isfinite(policy))
+    strongest = np.nanargmax(policy, axis=1)
+    assert (image[np.arange(len(policy)), strongest, :3] == image[0, strongest[0], :3]).all()
+    visitor.by("dependence").locator("..").focus()
+    visitor.page.keyboard.press("ArrowDown")
+    visitor.page.keyboard.press("ArrowRight")
+    assert "Step 2 is before the exchange at step 6" in visitor.text("dependence-read")
+    for _ in range(5):
+        visitor.page.keyboard.press("ArrowRight")
+    assert "before step 6 exchanged for that of 3 other episodes: the policy at step 7 changes by" in visitor.text(
+        "dependence-read"
+    )
+    visitor.page.keyboard.press("Enter")
+    assert visitor.state()["frame"] == 6
+
+
+def test_the_strongest_decision_is_a_click_away(open_memory: Open) -> None:
+    visitor = open_memory("?episode=2&step=31")
+    assert "Those of episodes 1, 3 were" in visitor.text("dependence-read")
+    visitor.click("to-strongest")
+    assert (visitor.state()["trajectory"], visitor.state()["frame"]) == (2, 21)
+    visitor.by("dependence").wait_for()
+    assert visitor.by("dependence-marked").count() == 1
+
+
+def test_pages_without_a_matrix_say_so(open_page: Open, tmp_path: Path) -> None:
+    def without(manifest: dict[str, Any]) -> None:
+        manifest["sections"] = [one for one in manifest["sections"] if one["kind"] != "memory_matrix"]
+
+    write_memory_page(tmp_path, edit=without)
+    visitor = open_page(tmp_path, wait=False)
+    settle(visitor)
+    assert "Not computed yet" in visitor.text("panel-memory_matrix")
+
+
+def test_windows_that_begin_after_the_cause_are_cut(open_page: Open, tmp_path: Path) -> None:
+    def cut(manifest: dict[str, Any]) -> None:
+        section = next(one for one in manifest["sections"] if one["kind"] == "stretches")
+        section["data"]["stretches"][0]["begins"] = 2
+
+    write_memory_page(tmp_path, edit=cut)
+    visitor = open_page(tmp_path, wait=False)
+    settle(visitor)
+    assert "Cut here: the decision depends on steps from 3 on" in visitor.text("cut-here")
+    visitor.click("stretch-forward")
+    assert visitor.by("cut-here").count() == 0

@@ -210,6 +210,7 @@ def test_interventions_compare_measures_and_show_a_clip(show: Callable[..., Visi
         "−3.25 (−3.65 to −2.85)",
         "0.0400",
         "−1.63",
+        "0.571",
     ]
     film = visitor.by("film")
     assert film.locator("img").count() == 0

@@ -178,6 +178,7 @@ def test_a_type_leads_to_the_frames_of_the_table_by_effect(page: ObjectPage, ope
         f"trajectory {t + 1} / , frame {f + 1}" for t, f in ordered[: len(places)]
     ]
     trajectory, frame = next(place for place in ordered if place[0] == 1)
+    visitor.page.wait_for_timeout(600)  # changes in quick succession are one place
     buttons.nth(ordered.index((trajectory, frame))).click()
     state = visitor.state()
     assert (state["trajectory"], state["frame"]) == (trajectory, frame)

@@ -46,7 +46,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_page(tmp_path_factory.mktemp("saliency"))
 
 
-def write_page(directory: Path, *, signed: bool = False) -> Path:
+def write_page(directory: Path, *, signed: bool = False, checks: dict[str, Any] | None = None) -> Path:
     rng = np.random.default_rng(5)
     files, largest = zip(
         *(write_maps(LocalDirectory(directory), rng, trajectory) for trajectory in (0, 1)), strict=True
@@ -76,6 +76,7 @@ def write_page(directory: Path, *, signed: bool = False) -> Path:
 
     def add(manifest: dict[str, Any]) -> None:
         manifest["sections"].append(section)
+        manifest["sections"] += [one for one in [checks] if one is not None]
         manifest["agents"][0]["observation"]["region"] = list(REGION)
 
     size = Size(trajectories=2, steps=STEPS, observations=16, layers=(("2a", 16, 32),), input_layer=False)
@@ -284,3 +285,25 @@ def test_the_method_is_explained(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?layer=perturbation")
     visitor.click("open-trust")
     assert "Parameters: stride 5." in visitor.page.locator("body").inner_text()
+
+
+def test_maps_repeat_what_checks_found_about_them(page: Path, tmp_path: Path, open_page: Open) -> None:
+    visitor = open_page(page, "?layer=perturbation")
+    assert "were not checked" in visitor.text("method-check")
+    report = {
+        "methods": [
+            {
+                "method": "perturbation",
+                "randomization": [{"layer": "2a", "rank_correlation": 0.81, "ssim": 0.7}],
+                "deletion": {"above_random": {"mean": 0.2, "low": 0.1, "high": 0.3}},
+                "depends_on_parameters": False,
+                "beats_random": True,
+            }
+        ]
+    }
+    section = {
+        **{"kind": "checks", "version": 1, "title": "Checks", "agent": "agent-1", "recording": "recording-1"},
+        "data": {"columns": [{"key": "method"}], "rows": [], "report": report},
+    }
+    checked = open_page(write_page(tmp_path, checks=section), "?layer=perturbation")
+    assert "stay similar when all weights are random (rank correlation 0.81)" in checked.text("method-check")

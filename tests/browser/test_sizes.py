@@ -111,3 +111,30 @@ def test_by_default_the_layout_decides(with_view: WithView, open_page: Open) -> 
     assert left
     assert right
     assert right["x"] + right["width"] - left["x"] <= 1560
+
+
+@pytest.mark.parametrize(("width", "height"), [(1366, 768), (1440, 900)])
+def test_images_use_the_width_there_is(synthetic: Path, open_page: Open, width: int, height: int) -> None:
+    visitor = open_page(synthetic, "?layer=2b&frame=5&mixed=0", viewport={"width": width, "height": height})
+    visitor.settle()
+    row = visitor.by("row").first.bounding_box()
+    last = visitor.by("multiples").last.bounding_box()
+    assert row
+    assert last
+    assert row["x"] + row["width"] - last["x"] - last["width"] < 130, "the values under the pointer may stand there"
+
+
+def test_on_a_telephone_the_legend_is_folded_beside_the_images(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, "?layer=2b&frame=5", viewport={"width": 390, "height": 844})
+    fold = visitor.by("legend-fold")
+    assert fold.is_visible()
+    below = fold.bounding_box(), visitor.by("row").first.bounding_box()
+    assert below[0]
+    assert below[1]
+    assert 0 <= below[1]["y"] - below[0]["y"] - below[0]["height"] < 30
+    assert fold.locator("li button").first.is_hidden()
+    fold.locator("summary").click()
+    fold.locator("li button").nth(1).click()
+    assert visitor.state()["feature"] == {"layer": 3, "channel": 1}
+    wide = open_page(synthetic, "?layer=2b&frame=5")
+    assert wide.by("legend-fold").is_hidden()

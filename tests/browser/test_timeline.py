@@ -180,6 +180,7 @@ def test_back_and_forward_lead_through_places(synthetic: Path, open_page: Open) 
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     visitor.click("layer-3a")
     visitor.page.wait_for_url("**layer=3a**")
+    visitor.page.wait_for_timeout(600)  # changes in quick succession are one place
     visitor.click("trajectory-2")
     visitor.page.wait_for_url("**trajectory=2**")
     places = [(3, 0, 29), (4, 0, 29), (4, 1, 0)]
@@ -197,6 +198,19 @@ def test_back_and_forward_lead_through_places(synthetic: Path, open_page: Open) 
             f"() => rlClarity.state().layer === {layer} && rlClarity.state().trajectory === {trajectory}"
         )
         assert place() == wanted
+
+
+def test_going_back_at_once_leads_to_the_place_before(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, "?layer=2b&frame=30")
+    visitor.click("layer-3a")
+    visitor.page.wait_for_timeout(600)  # changes in quick succession are one place
+    visitor.press("ArrowRight")
+    visitor.click("trajectory-2")
+    assert "trajectory=2" in visitor.page.url
+    visitor.page.evaluate("history.back()")
+    visitor.page.wait_for_function("() => rlClarity.state().trajectory === 0")
+    state = visitor.state()
+    assert (state["layer"], state["trajectory"], state["frame"]) == (4, 0, 30)
 
 
 def test_nothing_moves_for_those_who_want_it_so(long_page: Path, open_page: Open) -> None:

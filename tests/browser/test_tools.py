@@ -58,6 +58,25 @@ def test_a_search_is_in_the_address_and_under_undo(synthetic: Path, open_page: O
     assert visitor.by("find-count").count() == 0
 
 
+def test_activation_and_attribution_are_searched_by_their_names(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, "?layer=2b&trajectory=1")
+    visitor.press("f")
+    labels = visitor.by("find-kind").locator("option").all_inner_texts()
+    assert {"Attribution to a feature", "Activation of a feature"} <= set(labels)
+    visitor.by("find-kind").select_option("activation")
+    visitor.by("find-channel").select_option("2")
+    assert visitor.by("find-output").count() == 0, "activation is not of an output"
+    totals = read_chunk(synthetic, "attribution/2b/1/totals.js")["activation"][:, 2].astype(float)
+    limit = float(np.median(totals))
+    visitor.by("find-value").fill(str(limit))
+    visitor.page.get_by_label("in all trajectories").uncheck()
+    visitor.click("find-go")
+    assert visitor.text("find-count").startswith(f"{np.sum(totals > limit)} frames")
+    best = visitor.by("find-results").locator("button").first
+    best.click()
+    assert visitor.state()["frame"] == int(totals.argmax())
+
+
 def test_matches_are_stepped_through_by_keys_and_buttons(synthetic: Path, open_page: Open) -> None:
     matches = found(synthetic)
     visitor = open_page(synthetic, "?layer=2b&find=advantage~below~-0.5")

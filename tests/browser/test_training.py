@@ -232,7 +232,7 @@ def test_exports_contain_the_selected_data(open_training: Open, training: Traini
     assert image.shape[1] > 2 * 4 * 64
     for name in ("svg", "tracks", "charts"):
         assert ElementTree.parse(saved(name)).getroot().tag.endswith("svg")
-    assert np.asarray(Image.open(saved("lines"))).shape[0] == 250
+    assert np.asarray(Image.open(saved("lines"))).shape[0] == 230
     visitor.by("export-from").fill("20")
     visitor.by("export-to").fill("22")
     assert getattr(Image.open(saved("apng")), "n_frames", 0) == 3

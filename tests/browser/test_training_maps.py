@@ -115,7 +115,7 @@ def test_the_heat_map_and_the_rolling_mean_have_one_time_axis(open_training: Ope
 
 
 def test_a_weak_map_is_labeled_as_weak(open_training: Open, training: TrainingPage) -> None:
-    visitor = open_training("?step=21&overlay=value")
+    visitor = open_training("?step=21&overlay=value&scale=trajectory")
     scales = training.codes[3][0]["scale value"]
     text = visitor.by("film-4").get_by_test_id("peaks").inner_text().replace("\u00a0", " ")
     assert text.startswith("Largest: value ")

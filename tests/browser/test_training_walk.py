@@ -155,7 +155,7 @@ def canvas_of(visitor: Visitor, track: str) -> np.ndarray:
 
 @pytest.mark.parametrize("output", ["policy", "value"])
 def test_maps_over_frames_are_those_that_are_stored(open_real: Open, real: Real, output: str) -> None:
-    visitor = open_real(f"?checkpoints=3.1&step=43&overlay={output}")
+    visitor = open_real(f"?checkpoints=3.1&step=43&overlay={output}&scale=trajectory")
     for checkpoint in (2, 0):
         maps = real.maps(checkpoint, output)
         shown = read_canvas(visitor.by(f"film-{checkpoint + 1}").get_by_test_id("saliency-canvas"))
@@ -272,6 +272,7 @@ def test_all_checkpoints_see_the_episode_of_the_last(open_real: Open, real: Real
     shown = [real.results[0].chunk(name) for name in reference["shown"]]
     np.testing.assert_allclose(shown[2]["values"], real.recorded(2, "values"), atol=1e-4)
     np.testing.assert_allclose(shown[2]["probabilities"], real.probabilities(2), atol=1e-4)
+    common = np.percentile(np.concatenate([arrays["scales.value"] for arrays in shown]), 99)
     for checkpoint, arrays in enumerate(shown):
         text = visitor.text(f"eye-{checkpoint + 1}")
         percent = float(text.split("%")[0].split()[-1])
@@ -280,7 +281,7 @@ def test_all_checkpoints_see_the_episode_of_the_last(open_real: Open, real: Real
         np.testing.assert_allclose(number, arrays["values"][40], rtol=6e-3, atol=1e-3)
         canvas = read_canvas(visitor.by(f"eye-{checkpoint + 1}").get_by_test_id("saliency-canvas"))
         codes, scales = arrays["codes.value"][10], arrays["scales.value"]
-        wanted = real.opacity(2, codes / 255 * scales[10], scales.max())
+        wanted = real.opacity(2, codes / 255 * scales[10], common)
         np.testing.assert_allclose(canvas[..., 3], wanted, atol=1.5)
     policies = np.stack([arrays["probabilities"] for arrays in shown]).astype(np.float64)
     divergence = entropy(policies.mean(0)) - entropy(policies).mean(0)

@@ -55,6 +55,14 @@ def test_every_command_prints_help(arguments: list[str], capsys: pytest.CaptureF
     assert "usage: rl-clarity" in printed
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_no_empty_default(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help-all"])
+    printed = " ".join(re.sub("[\u2500-\u257f]", " ", capsys.readouterr().out).split())
+    assert "(default: )" not in printed
+
+
 def test_help_of_run_lists_options(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["run", "--help"])
@@ -72,7 +80,7 @@ def listed_options(words: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
     return re.findall(r"^[^\w-]*(?:-h, )?(--(?!help-all)[a-z][\w.-]*)", capsys.readouterr().out, re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", ["run", "compare", "memory", "check", "ablate"])
+@pytest.mark.parametrize("command", ["run", "compare", "memory", "check", "debug", "ablate"])
 def test_help_lists_few_options_and_help_all_the_others(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     few, all_of_them = (listed_options(f"{command} {word}", capsys) for word in ("--help", "--help-all"))
     assert len(few) <= 45
@@ -218,7 +226,7 @@ def test_metadata_as_pairs_of_words_or_with_equals_signs() -> None:
 @pytest.mark.parametrize("name", [name for name in COMMANDS if issubclass(COMMANDS[name], CheckpointCommand)])
 def test_commands_that_read_a_checkpoint_have_the_same_options(name: str) -> None:
     others = {"convert": ["b.safetensors"], "edit": ["b.safetensors", "--layer", "2b"]}
-    others |= {key: ["out"] for key in ("ablate", "check", "memory", "record", "run")}
+    others |= {key: ["out"] for key in ("ablate", "check", "debug", "memory", "record", "run")}
     others |= {key: ["recording", "out"] for key in ("simulate", "states")}
     words = ["a.jd", *others.get(name, [])]
     for option in ("--metadata", "--load.metadata"):

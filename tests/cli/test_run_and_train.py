@@ -67,6 +67,7 @@ def test_settings_of_the_original(options_of_run: Callable[..., dict[str, Any]])
     options = options_of_run("--original", "--attribution.policy")
     expected = translate(rl_clarity.ORIGINAL, InterfaceOptions)
     assert asdict(options["observations"]) == expected.pop("observations")
+    assert options["trajectories"].discard_first
     expected["attribution"]["policy"] = True
     for name, part in expected.items():
         assert {key: getattr(options[name], key) for key in part} == part

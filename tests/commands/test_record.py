@@ -11,13 +11,13 @@ import pytest
 import rl_clarity
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.base.errors import OptionError, SamplesError
+from rl_clarity.recordings.action_choice import POLICY, ActionChoice
 from rl_clarity.recordings.agent_play import play_and_record
 from rl_clarity.recordings.arrays import as_observations, as_trajectories
 from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.options import RecordOptions
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import Recording, StoredRecording, open_recording
-from rl_clarity.recordings.rollouts import POLICY, ActionChoice
 from tests.fakes import TinyAgent, TinyEnvironment
 
 

@@ -15,7 +15,7 @@ from rl_clarity.environments import EnvironmentSpec, make
 from rl_clarity.environments.gymnasium_world import GymnasiumWorld
 from rl_clarity.environments.kinds import make_world
 from rl_clarity.environments.painted_world import PaintedWorld, paint_over
-from rl_clarity.environments.worlds import World
+from rl_clarity.environments.worlds import World, restore
 from rl_clarity.recordings.object_effects import object_effects
 from tests.fakes import TinyAgent
 
@@ -61,6 +61,18 @@ def test_a_state_editor_gives_an_environment_an_exact_world(coins: type[Any]) ->
     assert effects.exact.all()
     with pytest.raises(WorldError, match="cannot be moved: CoinsEditor has no method 'moved'"):
         world.moved(states[0], world.objects(states[0])[0], (0, 0))
+    world.close()
+
+
+def test_play_continues_from_states_if_the_editor_says_so(coins: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, world, states, observations = play(coins)
+    other = make(spec, 2, 9)
+    other.reset()
+    with pytest.raises(WorldError, match="set its attribute `continues` to True"):
+        restore(world, other, states[-2:])
+    monkeypatch.setattr(coins.state_editor, "continues", True, raising=False)
+    np.testing.assert_array_equal(restore(world, other, states[-2:]), observations[-2:])
+    assert world.states(other) == states[-2:]
     world.close()
 
 

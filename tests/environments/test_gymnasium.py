@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from rl_clarity.base.errors import EnvironmentSetupError
@@ -189,10 +189,10 @@ def test_floats_are_converted_to_uint8() -> None:
 @pytest.mark.parametrize(
     ("space", "message"),
     [
-        (Box(-1, 1, (4,)), "AddRenderObservation"),
+        (Box(-1, 1, (2, 4, 4, 3, 3)), "AddRenderObservation"),
         (Box(0, 255, (1, 7, 1), np.uint8), "1 x 7"),
         (Discrete(5), "not an image"),
-        (Dict(image=Box(0, 255, (64, 64, 3), np.uint8), goal=Discrete(2)), "'image'"),
+        (Dict(goal=Discrete(2), speed=Box(-1, 1, (2,))), "has no image"),
     ],
 )
 def test_spaces_without_an_image_are_rejected(space: Any, message: str) -> None:
@@ -200,9 +200,9 @@ def test_spaces_without_an_image_are_rejected(space: Any, message: str) -> None:
         image_layout(space)
 
 
-def test_actions_that_are_not_discrete_are_rejected() -> None:
-    with pytest.raises(EnvironmentSetupError, match=r"MultiDiscrete.*must be Discrete"):
-        make_counters(make_kwargs={"actions": MultiDiscrete([2, 3])})
+def test_actions_of_several_spaces_are_rejected() -> None:
+    with pytest.raises(EnvironmentSetupError, match=r"Dict.*must be Discrete, MultiDiscrete, MultiBinary, or a Box"):
+        make_counters(make_kwargs={"actions": Dict({"gas": Discrete(2)})})
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_an_agent_without_value_range_does_not_play_with_unusual_bounds() -> Non
     told = agent(value_range=(-1, 1))
     seen = collect(images, space, told)
     with torch.no_grad():
-        expected = module(torch.as_tensor(images[[1, 2, 3, 0]])).numpy()
+        expected = module(torch.as_tensor(images[[0, 1, 2, 3]])).numpy()
     np.testing.assert_allclose(told.forward(seen).q_values, expected, atol=1e-4)
     collect(images, space, agent(value_range=(0, 1)))
     collect(IMAGES, Box(0, 255, SHAPE, np.uint8), agent())

@@ -12,6 +12,7 @@ from rl_clarity.base.errors import WorldError
 from rl_clarity.environments import EnvironmentSpec, make
 from rl_clarity.environments.kinds import make_world
 from rl_clarity.environments.stacked_world import StackedWorld, _split
+from rl_clarity.environments.worlds import WorldObject
 
 procgen = pytest.importorskip("procgen")
 COUNT = 3
@@ -62,6 +63,26 @@ def test_objects_are_removed_from_each_frame() -> None:
             removed += bool((image != observation.reshape(image.shape)).any(axis=(0, 1, 3)).all())
     assert removed > 5  # in all frames
     world.close()
+
+
+def test_frames_that_states_share_are_listed_once() -> None:
+    class Counting:
+        exact, types = True, ()
+
+        def __init__(self) -> None:
+            self.listed: list[bytes] = []
+
+        def objects(self, state: bytes, *, terrain: bool = True) -> list[WorldObject]:
+            self.listed.append(state)
+            return played.world.objects(state, terrain=terrain)
+
+    played, states, _, firsts = play("coinrun", "zeros", 8)
+    assert not firsts[2:].any()
+    counting: Any = Counting()
+    world = StackedWorld(counting, COUNT, "zeros")
+    assert [world.objects(state) for state in states[::2]] == [played.objects(state) for state in states[::2]]
+    assert len(counting.listed) == 8
+    played.close()
 
 
 def test_objects_are_moved_replaced_and_inserted_in_each_frame() -> None:

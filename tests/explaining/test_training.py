@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -15,8 +17,31 @@ from rl_clarity.recordings.recording import Recording, open_recording
 from tests.ppo.small import tiny
 
 pytestmark = pytest.mark.slow
+RECORDED: dict[str, Any] = {"every": 1, "envs": (0, 1), "on_error": "raise"}
 SIDE = 36
 """The smallest image that the convolutions of NatureCNN take."""
+
+
+class Steps(gymnasium.Env[np.ndarray, np.int64]):
+    """Episodes of some steps of random images."""
+
+    action_space = gymnasium.spaces.Discrete(3)
+
+    def __init__(self, side: int, steps: int) -> None:
+        self.observation_space = gymnasium.spaces.Box(0, 255, (side, side, 3), np.uint8)
+        self.steps = steps
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.age = 0
+        return self.draw(), {}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        self.age += 1
+        return self.draw(), float(action == 1), self.age == self.steps, False, {}
+
+    def draw(self) -> np.ndarray:
+        return self.np_random.integers(0, 256, self.observation_space.shape).astype(np.uint8)
 
 
 def explain(folder: Path, **options: Any) -> tuple[Recording, Explanations]:
@@ -50,27 +75,7 @@ def check_states(recording: Recording) -> None:
 def test_stable_baselines3(algorithm: str, tmp_path: Path) -> None:
     stable_baselines3 = pytest.importorskip("stable_baselines3")
     sb3_contrib = pytest.importorskip("sb3_contrib")
-    import gymnasium
-
     from rl_clarity.integrations import sb3
-
-    class Noise(gymnasium.Env[np.ndarray, np.int64]):
-        """Ten steps of random images."""
-
-        observation_space = gymnasium.spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8)
-        action_space = gymnasium.spaces.Discrete(3)
-
-        def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
-            super().reset(seed=seed)
-            self.age = 0
-            return self.draw(), {}
-
-        def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-            self.age += 1
-            return self.draw(), float(action == 1), self.age == 10, False, {}
-
-        def draw(self) -> np.ndarray:
-            return self.np_random.integers(0, 256, (SIDE, SIDE, 3)).astype(np.uint8)
 
     options: dict[str, Any] = {"n_steps": 32, "batch_size": 32, "n_epochs": 1}
     if algorithm == "DQN":
@@ -80,7 +85,7 @@ def test_stable_baselines3(algorithm: str, tmp_path: Path) -> None:
         kwargs |= {"lstm_hidden_size": 6}
     policy = "CnnLstmPolicy" if algorithm == "RecurrentPPO" else "CnnPolicy"
     kind = getattr(sb3_contrib if algorithm == "RecurrentPPO" else stable_baselines3, algorithm)
-    model = kind(policy, Noise(), policy_kwargs=kwargs, seed=0, device="cpu", **options)
+    model = kind(policy, Steps(SIDE, 10), policy_kwargs=kwargs, seed=0, device="cpu", **options)
     model.learn(64, callback=sb3.RecorderCallback(tmp_path, every=2, on_error="raise"))
     recording, explanations = explain(tmp_path)
     section = explanations.saliency(explanations.episodes)
@@ -95,6 +100,47 @@ def test_stable_baselines3(algorithm: str, tmp_path: Path) -> None:
         check_states(recording)
     else:
         assert about["label"].startswith("layer ")
+
+
+@pytest.mark.parametrize("loop", ["sb3", "cleanrl"])
+def test_every_step_is_explained_with_the_network_that_acted(
+    loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a checkpoint for each update, recorded and recomputed outputs agree; with every tenth, they do not."""
+    largest = {}
+    for every in (1, 10):
+        folder = tmp_path / f"{every}"
+        agent: Any = None
+        if loop == "sb3":
+            stable_baselines3 = pytest.importorskip("stable_baselines3")
+            from rl_clarity.integrations import sb3
+
+            options: dict[str, Any] = {"n_steps": 24, "batch_size": 24, "n_epochs": 2, "learning_rate": 1e-3}
+            kwargs = {"features_extractor_kwargs": {"features_dim": 16}}
+            model = stable_baselines3.PPO(
+                "CnnPolicy", Steps(SIDE, 40), policy_kwargs=kwargs, seed=0, device="cpu", **options
+            )
+            model.learn(200, callback=sb3.RecorderCallback(folder, on_error="raise", checkpoint_every=every))
+        else:
+            pytest.importorskip("torch")
+            monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
+            import record_cleanrl
+
+            monkeypatch.setattr(record_cleanrl, "NUM_STEPS", 20)
+            monkeypatch.setitem(record_cleanrl.SIZES, "tiny", 12 * 20 * record_cleanrl.NUM_ENVS)
+            recorder = partial(rl_clarity.Recorder, **RECORDED, checkpoint_every=every)
+            monkeypatch.setattr(record_cleanrl, "new_recorder", recorder)
+            record_cleanrl.main(folder, "tiny")
+            agent = record_cleanrl.load
+        recording, explanations = explain(folder, agent=agent, every=1, embeddings=())
+        agreement = explanations.agreement(explanations.episodes)
+        assert agreement.steps == sum(len(episode) for episode in recording)
+        largest[every] = agreement.largest
+        if every == 1:
+            numbers = [one.agents for one in recording]
+            assert any(one is not None and len(np.unique(one)) > 1 for one in numbers)
+    assert largest[1] < 1e-5
+    assert largest[10] > 1e-3
 
 
 @pytest.mark.parametrize("recurrent", [{}, {"gru_units": 8}], ids=["none", "gru"])

@@ -28,9 +28,9 @@ class Case:
 
 
 CASES = {
-    "sb3-ppo": Case("ppo-BreakoutNoFrameskip-v4.zip", "sb3", "actor_critic", "{}.relu"),
-    "sb3-dqn": Case("dqn-BreakoutNoFrameskip-v4.zip", "sb3", "q_network", "{}.relu"),
-    "sb3-recurrent-ppo": Case("ppo_lstm-BreakoutNoFrameskip-v4.zip", "sb3", "actor_critic", "{}.relu"),
+    "sb3-ppo": Case("ppo-BreakoutNoFrameskip-v4.zip", "sb3", "actor_critic"),
+    "sb3-dqn": Case("dqn-BreakoutNoFrameskip-v4.zip", "sb3", "q_network"),
+    "sb3-recurrent-ppo": Case("ppo_lstm-BreakoutNoFrameskip-v4.zip", "sb3", "actor_critic"),
     "cleanrl-ppo-atari": Case("agent.pt", "cleanrl", "ppo_atari", "{}.relu"),
     "cleanrl-ppo-procgen": Case("agent.pt", "cleanrl", "ppo_procgen"),
     "cleanrl-dqn-atari": Case("dqn_atari.cleanrl_model", "cleanrl", "dqn_atari", "{}.relu"),
@@ -104,12 +104,20 @@ def test_outputs(case: Loaded) -> None:
     assert agent.metadata["env_name"] == "somewhere", name
 
 
+def _activation(name: str, conv: str) -> str:
+    """Return the layer after a convolution. Those of Stable-Baselines3 follow it in a `Sequential`."""
+    if CASES[name].format != "sb3":
+        return CASES[name].layers.format(conv)
+    sequential, _, position = conv.removeprefix("q_net.").rpartition(".")
+    return f"{sequential}.{int(position) + 1}"
+
+
 def test_activations(case: Loaded) -> None:
     name, _, expected, agent = case
     observations = expected["observations"]
     frames = observations[0] if "firsts" in expected else observations[:2]
     convolutions = {key.removeprefix("acts."): key for key in expected if key.startswith("acts.")}
-    layers = IMPALA_LAYERS.get(name) or {conv: CASES[name].layers.format(conv) for conv in convolutions}
+    layers = IMPALA_LAYERS.get(name) or {conv: _activation(name, conv) for conv in convolutions}
     for conv, layer in layers.items():
         reference = expected[convolutions[conv]]
         assert np.abs(agent.activations(frames, layer) - reference).max() < TOLERANCE

@@ -11,7 +11,8 @@ import pytest
 from rl_clarity.agents import keras_agent
 from rl_clarity.agents.network import Network
 from rl_clarity.base.errors import CheckpointError
-from rl_clarity.formats import baby_a3c, cleanrl, procgen_pytorch, sb3
+from rl_clarity.formats import baby_a3c, procgen_pytorch, sb3
+from rl_clarity.formats import cleanrl_networks as cleanrl
 from tests import state_dicts
 from tests.formats import reference as ref
 from tests.state_dicts import Arrays
@@ -168,7 +169,12 @@ def test_sb3_dqn_uses_the_online_network() -> None:
 BUILDERS: dict[str, tuple[Callable[[], Arrays], Callable[..., Network], tuple[int, int, int], str]] = {
     "ppo_atari": (state_dicts.ppo_atari, cleanrl.ppo_atari, (84, 84, 4), "network.4.weight"),
     "dqn_atari": (state_dicts.dqn_atari, cleanrl.dqn_atari, (84, 84, 4), "network.9.bias"),
-    "ppo_procgen": (state_dicts.ppo_procgen, cleanrl.ppo_procgen, (64, 64, 3), "network.1.res_block1.conv0.weight"),
+    "ppo_procgen": (
+        state_dicts.ppo_procgen,
+        cleanrl.ppo_procgen,
+        (64, 64, 3),
+        "network.1.res_block1.conv0.weight",
+    ),
     "gru": (
         lambda: state_dicts.procgen_pytorch(gru=True, initial=True),
         procgen_pytorch.build_network,

@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, MultiDiscrete, Space
+from gymnasium.spaces import Box, Dict, Space
 
+import rl_clarity
 from rl_clarity.base.errors import ClarityError
 from rl_clarity.integrations import sb3
 
@@ -16,13 +17,12 @@ pytest.importorskip("sb3_contrib")
 
 import torch
 from sb3_contrib import QRDQN, MaskablePPO, RecurrentPPO
-from stable_baselines3 import A2C, DQN, PPO, SAC
+from stable_baselines3 import A2C, DQN, PPO
 from stable_baselines3.common.policies import ActorCriticCnnPolicy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
-from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from torch import nn
 
-from tests.formats.sb3_models import FRAMES, SIDE, CenteredNatureCNN, Frames, NatureCNNWithELU, make_model
+from tests.formats.sb3_models import FRAMES, SIDE, CenteredNatureCNN, NatureCNNWithELU, make_model
 
 make_agent: Any = sb3.agent
 """Not typed, because the network decides which outputs are None."""
@@ -184,20 +184,11 @@ class Halved(ActorCriticCnnPolicy):
         return super().predict_values(observations) / 2
 
 
-def make_normalized() -> Any:
-    venv = VecNormalize(DummyVecEnv([lambda: Frames(FRAMES, make_model(PPO).action_space)]))
-    return PPO("MlpPolicy", venv, n_steps=4, batch_size=4, device="cpu")
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: make_model(PPO, Halved), "Halved computes values in its own way: they differ by up to"),
-        (lambda: make_model(SAC, actions=Box(-1, 1, (2,))), "action space Box(-1.0, 1.0, (2,), float32) is not"),
-        (lambda: make_model(PPO, actions=MultiDiscrete([2, 3])), "action space MultiDiscrete([2 3]) is not supported"),
-        (lambda: make_model(PPO, "MlpPolicy", Box(0, 1, (4,))), "observations of shape (4,) are not images"),
-        (lambda: make_model(PPO, "MultiInputPolicy", Dict({"image": FRAMES})), "only single images are supported"),
-        (make_normalized, "are normalized by VecNormalize"),
+        (lambda: make_model(PPO, "MultiInputPolicy", Dict({"speed": Box(0, 1, (4,))})), "has no image"),
         (lambda: "model.zip", "a str is not a model of Stable-Baselines3"),
         (lambda: nn.Linear(2, 2), "a Linear is not a model of Stable-Baselines3"),
     ],
@@ -206,6 +197,14 @@ def test_other_models_are_refused(make: Any, message: str) -> None:
     with pytest.raises(ClarityError) as raised:
         sb3.agent(make())
     assert message in str(raised.value)
+
+
+def test_a_network_that_flattens_images_says_so() -> None:
+    agent = make_agent(make_model(PPO, "MlpPolicy"))
+    with pytest.raises(ClarityError, match=r"reads all pixels at once, as those of MlpPolicy do.*policy_net\.0"):
+        rl_clarity.select_layers(agent)
+    images = random_images(count=2)
+    assert rl_clarity.integrated_gradients(agent, images, "input", baseline="zero-input").shape == images.shape
 
 
 def test_an_unbounded_space_needs_the_range_of_its_values() -> None:

@@ -17,6 +17,7 @@ from rl_clarity.commands.evaluate import AGENT
 from rl_clarity.environments import EnvironmentSpec
 from rl_clarity.integrations import sb3
 from rl_clarity.recordings.evaluation import Evaluation
+from tests.dictionaries import Dictionary
 
 pytest.importorskip("stable_baselines3")
 pytest.importorskip("sb3_contrib")
@@ -92,6 +93,35 @@ def make_model(algorithm: Any = PPO, env: Any = None) -> Any:
 
 def evaluate(model: Any, episodes: int, **options: Any) -> Evaluation:
     return rl_clarity.evaluate(sb3.agent(model), sb3.environment(model, seed=5), episodes=episodes, **options)[AGENT]
+
+
+@pytest.mark.parametrize(("name", "given"), [(None, None), ("names", ["a", "b", "c", "d"])])
+def test_a_model_of_vectors_is_explained_in_one_line(name: Any, given: Any, tmp_path: Path) -> None:
+    model = PPO("MlpPolicy", gymnasium.make("CartPole-v1"), n_steps=8, batch_size=8, device="cpu")
+    size: dict[str, Any] = {"num_steps": 12, "num_obs": 6, "features": {"count": 2}}
+    results = sb3.explain(model, tmp_path / "page", observation_names=given, **size).results()
+    names = given or ["input 1", "input 2", "input 3", "input 4"]
+    assert results.section("features")["layers"]["input"]["names"] == names
+    played = results.series(0)
+    tensor, _ = model.policy.obs_to_tensor(played["inputs"])
+    with torch.no_grad():
+        np.testing.assert_allclose(played["values"], model.policy.predict_values(tensor)[:, 0], atol=1e-5)
+    assert results.agent["observation"]["stack"] == 1
+
+
+def test_a_model_of_an_image_and_numbers_is_explained_in_one_line(tmp_path: Path) -> None:
+    sizes: dict[str, Any] = {"features_extractor_kwargs": {"cnn_output_dim": 8}}
+    model = PPO("MultiInputPolicy", Dictionary(), n_steps=8, batch_size=8, device="cpu", policy_kwargs=sizes)
+    agent: Any = sb3.agent(model)
+    assert agent.held_inputs == {"direction": (), "speed": (2,)}
+    seen = [Dictionary().reset(seed=seed)[0] | {"direction": seed % 4} for seed in range(5)]
+    observed = {name: np.stack([one[name] for one in seen]) for name in seen[0]}
+    tensors, _ = model.policy.obs_to_tensor(observed)
+    with torch.no_grad():
+        expected = model.policy.predict_values(tensors)[:, 0]
+    np.testing.assert_allclose(agent.forward(*agent.image_and_state(observed)).values, expected, atol=1e-5)
+    page = sb3.explain(model, tmp_path / "page", num_steps=12, num_obs=6, features={"count": 2})
+    assert page.results().section("trajectories")["inputs"] == ["direction", "speed 1", "speed 2"]
 
 
 def test_a_model_is_explained_in_one_line(tmp_path: Path) -> None:
@@ -223,6 +253,10 @@ def test_models_and_environments_are_not_agents_by_themselves() -> None:
         rl_clarity.collect(sb3.agent(model), model.get_env())
 
 
+def stackable() -> DummyVecEnv:
+    return DummyVecEnv([Game])
+
+
 def make_loaded() -> Any:
     model = make_model()
     model.env = None
@@ -234,7 +268,7 @@ def make_loaded() -> Any:
     [
         (make_loaded, None, {}, "the model has no environment: load it with one"),
         (make_model, Game, {}, "the environment has Box(0, 255, (36, 36, 1), uint8): wrap it as in training"),
-        (make_model, lambda: VecNormalize(make_training_env()), {}, "the environment is wrapped in VecNormalize"),
+        (make_model, lambda: VecFrameStack(VecNormalize(stackable()), 4), {}, "a VecFrameStack is around VecNormalize"),
         (make_model, lambda: "Missing-v0", {}, "cannot make 'Missing-v0'"),
         (
             make_model,

@@ -14,7 +14,7 @@ from rl_clarity.pages.kinds import PAGE_KINDS, RESERVED, PageField, PageKind
 
 
 def test_built_in_kinds_are_drawn_by_the_script() -> None:
-    assert all(PAGE_KINDS.get(name).page() is None for name in PAGE_KINDS)
+    assert [name for name in PAGE_KINDS if PAGE_KINDS.get(name).page() is not None] == ["debug"]  # described by itself
 
 
 def test_a_kind_describes_itself_as_json() -> None:

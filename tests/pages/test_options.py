@@ -87,14 +87,19 @@ def value_of(options: InterfaceOptions, name: str) -> Any:
     return operator.attrgetter(place)(options)
 
 
+SAMPLING = {"observations_kwargs", "trajectories.discard_first"}
+"""Options of `run` about what the agent plays, which are not options of its page."""
+
+
 def test_original_settings() -> None:
-    options = page_options(**{name: value for name, value in ORIGINAL.items() if name != "observations_kwargs"})
+    options = page_options(**{name: value for name, value in ORIGINAL.items() if name not in SAMPLING})
     assert {name: value_of(options, name) for name in ORIGINAL_DEFAULTS} == ORIGINAL_DEFAULTS
     assert options.features.fit_steps == 10
     assert dataclasses.astuple(options.layers)[:4] == (None, ("relu",), True, 0)
     assert options.attribution.quadrature == "riemann"
     assert options.features.fit_observations is None
-    assert dataclasses.astuple(TrajectoriesOptions()) == (8, 512)
+    first = ORIGINAL["trajectories.discard_first"]
+    assert dataclasses.astuple(TrajectoriesOptions(discard_first=first)) == (8, 512, True)
     assert dataclasses.astuple(parse(ObservationsOptions, ORIGINAL["observations_kwargs"])) == (32, 128, 128, False)
     assert dataclasses.astuple(LoadOptions())[:7] == (True, None, None, None, None, False, False)
 

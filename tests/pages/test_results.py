@@ -211,7 +211,7 @@ def test_facts_of_a_layer(tmp_path: Path) -> None:
 
     write_small_page(LocalDirectory(tmp_path), ARRAYS, edit=edit)
     results = open_results(tmp_path)
-    facts = results.layer_facts("2b")
+    facts = dict(results.layer_facts("2b"))
     np.testing.assert_array_equal(facts.pop("ablation")["value"], [1, 2, 3])
     assert facts == {
         "variance_share": {"value": 0.75},

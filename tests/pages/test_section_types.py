@@ -16,5 +16,8 @@ def test_generated_files_are_current(path: object) -> None:
 def test_the_reference_describes_all_sections() -> None:
     reference = (REPOSITORY / "docs" / "page-format.md").read_text(encoding="utf-8")
     missing = [name for name in described_classes() if f"<!-- keys of {name} -->" not in reference]
-    assert missing == ["ChecksSection", "CheckEffects", "CheckMaps", "CheckDeletion", "CheckInsertion"]
+    generic = ["ChecksSection", "CheckEffects", "CheckMaps", "CheckDeletion", "CheckInsertion"]
+    generic += ["FailuresSection", "VerdictsSection", "FailureClips", "GoalsSection", "GoalImages"]
+    generic += ["FindingsSection", "NotFoundSection"]
+    assert missing == generic
     assert len({section.kind for section in section_classes()}) == len(section_classes())

@@ -89,7 +89,13 @@ def test_custom_agent(tiny: Callable[..., Results]) -> None:
     results = tiny(attr_policy=True)
     assert results.layers == ["1a", "2a"]
     attribution = rl_clarity.integrated_gradients(
-        TinyAgent(), make_arrays()["observations"][1], "2a", 3, 5, "graded-midpoint"
+        TinyAgent(),
+        make_arrays()["observations"][1],
+        "2a",
+        3,
+        5,
+        "graded-midpoint",
+        error_limit=results.error_limit("action-3"),
     )
     gap = completeness(results, "2a", 1, "action-3")
     np.testing.assert_allclose(gap[:, 0], attribution.sum(axis=(1, 2, 3)), rtol=1e-3, atol=1e-5)

@@ -132,14 +132,23 @@ def input_layer(results: Results, small_run: SmallRun) -> None:
 
 @case(attr_integrate_steps=3, attr_quadrature="riemann")
 def steps_of_attribution(results: Results, small_run: SmallRun) -> None:
-    attribution = rl_clarity.integrated_gradients(small_run.agent, page_frames(small_run), LAYER, "value", 3, "riemann")
+    attribution = rl_clarity.integrated_gradients(
+        small_run.agent, page_frames(small_run), LAYER, "value", 3, "riemann", error_limit=results.error_limit()
+    )
     assert_shows(results, attribution, fit_reduction(small_run, path={"quadrature": "riemann"}))
+
+
+@case(attribution={"refinement": 1})
+def no_further_points(results: Results, small_run: SmallRun) -> None:
+    attribution = rl_clarity.integrated_gradients(small_run.agent, page_frames(small_run), LAYER)
+    assert_shows(results, attribution, fit_reduction(small_run))
+    assert results.layer(LAYER)["refined"] == {"value": 0.0}
 
 
 @case(attr_quadrature="midpoint")
 def quadrature(results: Results, small_run: SmallRun) -> None:
     attribution = rl_clarity.integrated_gradients(
-        small_run.agent, page_frames(small_run), LAYER, "value", 5, "midpoint"
+        small_run.agent, page_frames(small_run), LAYER, "value", 5, "midpoint", error_limit=results.error_limit()
     )
     assert_shows(results, attribution, fit_reduction(small_run, path={"quadrature": "midpoint"}))
 
@@ -147,7 +156,7 @@ def quadrature(results: Results, small_run: SmallRun) -> None:
 @case(attr_linear_prefix=False)
 def every_operation_at_each_point(results: Results, small_run: SmallRun) -> None:
     attribution = rl_clarity.integrated_gradients(
-        small_run.agent, page_frames(small_run), LAYER, "value", 5, "graded-midpoint"
+        small_run.agent, page_frames(small_run), LAYER, "value", 5, "graded-midpoint", error_limit=results.error_limit()
     )
     assert_shows(results, attribution, fit_reduction(small_run))
 
@@ -168,7 +177,13 @@ def baseline(results: Results, small_run: SmallRun) -> None:
     given = {"blur": name, "expected": ExpectedBaseline(start)}.get(name, start.mean(axis=0))
     rule: dict[str, Any] = {"steps": 5, "quadrature": "graded-midpoint", "baseline": given}
     reduction = rl_clarity.ChannelReduction.fit(rl_clarity.integrated_gradients(agent, fitted, LAYER, **rule), 8, 0)
-    assert_shows(results, rl_clarity.integrated_gradients(agent, page_frames(small_run), LAYER, **rule), reduction)
+    assert_shows(
+        results,
+        rl_clarity.integrated_gradients(
+            agent, page_frames(small_run), LAYER, **rule, error_limit=results.error_limit()
+        ),
+        reduction,
+    )
 
 
 @case(attr_max_paths=4, attr_integrate_steps=3, nmf_features=4)
@@ -184,7 +199,9 @@ def paths(results: Results, small_run: SmallRun) -> None:
         rng=np.random.default_rng([0, 0, 0]),  # seed, trajectory, segment
     )
     assert_shows(results, attribution, reduction)
-    straight = rl_clarity.integrated_gradients(small_run.agent, page_frames(small_run), LAYER, "value", 3)
+    straight = rl_clarity.integrated_gradients(
+        small_run.agent, page_frames(small_run), LAYER, "value", 3, error_limit=results.error_limit()
+    )
     assert np.abs(attribution - straight).max() > 0.01 * np.abs(straight).max()
 
 
@@ -192,7 +209,9 @@ def paths(results: Results, small_run: SmallRun) -> None:
 def policy(results: Results, small_run: SmallRun) -> None:
     assert results.outputs == ["value", *(f"action-{i}" for i in range(15)), *(f"group-{i}" for i in range(5))]
     reduction = fit_reduction(small_run)
-    logit = rl_clarity.integrated_gradients(small_run.agent, page_frames(small_run), LAYER, 7, 5, RULE)
+    logit = rl_clarity.integrated_gradients(
+        small_run.agent, page_frames(small_run), LAYER, 7, 5, RULE, error_limit=results.error_limit("action-7")
+    )
     assert_shows(results, logit, reduction, "action-7")
     # A group is not stored: its reduced attribution is the sum of those of its actions.
     group = results.attribution(LAYER, 0, "group-0")
@@ -207,7 +226,9 @@ def images_of_attribution(results: Results, small_run: SmallRun) -> None:
         films = layer["images"]["value"]
         assert len(films) == selections
         assert films.keys() == layer["scrubs"]["value"].keys()
-    attribution = rl_clarity.integrated_gradients(small_run.agent, page_frames(small_run), LAYER, "value", 5, RULE)
+    attribution = rl_clarity.integrated_gradients(
+        small_run.agent, page_frames(small_run), LAYER, "value", 5, RULE, error_limit=results.error_limit()
+    )
     channels, residual = fit_reduction(small_run).signed_transform(attribution)
     films = results.layer(LAYER)["images"]["value"]
     strips = results.layer(LAYER)["scrubs"]["value"]
@@ -247,7 +268,9 @@ def number_of_features(results: Results, small_run: SmallRun) -> None:
 
 @case(nmf_attr_opts={"integrate_steps": 1})
 def steps_of_attribution_that_features_are_fitted_to(results: Results, small_run: SmallRun) -> None:
-    attribution = rl_clarity.integrated_gradients(small_run.agent, page_frames(small_run), LAYER, "value", 5, RULE)
+    attribution = rl_clarity.integrated_gradients(
+        small_run.agent, page_frames(small_run), LAYER, "value", 5, RULE, error_limit=results.error_limit()
+    )
     assert_shows(results, attribution, fit_reduction(small_run, path={"steps": 1}))
 
 

@@ -139,7 +139,7 @@ def test_larger_networks(network: str, layers: list[str], tmp_path: Path) -> Non
     assert results.layers == layers
     agent = rl_clarity.load_agent(checkpoint)
     frames = results.frames(0)
-    attribution = rl_clarity.integrated_gradients(agent, frames, results.layers[-1], "value", 5, "graded-midpoint")
+    attribution = rl_clarity.integrated_gradients(agent, frames, results.layers[-1], error_limit=results.error_limit())
     gap = completeness(results, results.layers[-1], 0, "value")
     np.testing.assert_allclose(gap[:, 0], attribution.sum(axis=(1, 2, 3)), rtol=1e-3, atol=1e-4)
 

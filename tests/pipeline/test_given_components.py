@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rl_clarity.base.errors import OptionError
+from rl_clarity.base.errors import ClarityError, OptionError
 from tests.pipeline.conftest import Explain
 from tests.pipeline.small import SmallRun
 
@@ -63,3 +63,29 @@ def test_wrong_files_are_refused_before_any_work(explain: Explain, tmp_path: Pat
     with pytest.raises(OptionError, match=r"missing\.npz' cannot be read: No such file"):
         explain(features={"components": str(tmp_path / "missing.npz")})
     assert not (tmp_path / "page").exists()
+
+
+def test_features_keep_the_numbers_and_names_of_an_earlier_page(
+    explain: Explain, tmp_path: Path, small_run: SmallRun, width: int
+) -> None:
+    fitted = explain(features={"count": 4}).reduction(LAYER).components
+    turned = write(tmp_path / "turned.npz", **{LAYER: fitted[[2, 0, 3]]})
+    named = {LAYER: {1: "third", 3: "fourth"}}
+    given = {"components": turned, "count": 3, "names": named}
+    earlier = explain(tmp_path / "earlier", features=given)
+    again = explain(tmp_path / "again", features={"match": str(tmp_path / "earlier"), "count": 4})
+    np.testing.assert_array_equal(again.reduction(LAYER).components, fitted[[2, 0, 3, 1]])
+    assert again.feature_names(LAYER) == {1: "third", 3: "fourth"}
+    entry = again.layer(LAYER)["features"]
+    assert [one and one["number"] for one in entry["matched"]] == [1, 2, 3, None]
+    assert again.feature_ids(LAYER)[:3] == earlier.feature_ids(LAYER)
+    assert [one and one.number for one in again.match_features(earlier, LAYER)] == [1, 2, 3, None]
+    own = {"match": str(tmp_path / "earlier"), "names": {LAYER: {1: "new"}}}
+    assert explain(tmp_path / "own", features={**own, "count": 4}).feature_names(LAYER)[1] == "new"
+
+
+def test_a_page_to_match_must_have_features_of_the_layers(explain: Explain, tmp_path: Path) -> None:
+    with pytest.raises(ClarityError, match="missing contains no page"):
+        explain(features={"match": str(tmp_path / "missing")})
+    with pytest.raises(OptionError, match=r"features\.match.* is an alternative to features\.components"):
+        explain(features={"match": "a", "components": "b"})

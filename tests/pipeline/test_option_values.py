@@ -64,7 +64,7 @@ def test_options_are_not_modified(explain: Explain, tmp_path: Path) -> None:
         ({"layer_kwargs": {"name_contains_one_of": ["5a"]}}, r"name_contains_one_of=\['5a'\] matches none of .*Relu_2"),
         ({"layer_kwargs": {"discard_first_n": 3}}, "discard_first_n=3 leaves none"),
         ({"attr_quadrature": "simpson"}, "'simpson'.*gauss-legendre"),
-        ({"attr_baseline": "zero"}, "attribution.baseline='zero' must be one of zero-layer, zero-input, blur, mean"),
+        ({"attr_baseline": "zero"}, "attribution.baseline='zero' must be one of auto, zero-layer, zero-input, blur"),
         ({"action_combos": [["LEFT"]]}, "action_combos has 1 entries; the agent has 15"),
         ({"thumbnails_subdir": "../elsewhere/"}, "thumbnails_subdir='../elsewhere/'"),
         ({"scrub_range": (0.5, 0.2)}, "scrub_range"),

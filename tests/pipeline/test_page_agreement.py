@@ -12,6 +12,8 @@ from tests.pipeline.small import SmallRun
 def test_agreement_is_that_of_the_stored_attribution_and_effects(small_run: SmallRun) -> None:
     results = small_run.results
     section = results.section("agreement")
+    choice = results.section("baseline")
+    assert choice["chosen"] == results.baseline == "blur"  # too few effects of a random network are large
     assert section["output"] == "value"
     assert [layer["layer"] for layer in section["layers"]] == [name for name in results.layers if name != "input"]
     for layer in section["layers"]:
@@ -27,9 +29,15 @@ def test_agreement_is_that_of_the_stored_attribution_and_effects(small_run: Smal
             changes.append(chunk["effect.value"].astype(np.float64))
             firsts = results.series(trajectory)["firsts"]
             episodes.append(1000 * trajectory + np.cumsum(firsts)[chunk["frame"]])
-        change = np.concatenate(changes)
+        change, episode = np.concatenate(changes), np.concatenate(episodes)
+        judged = np.unique(episode, return_inverse=True)[1] % 2 == 0  # the others chose the baseline
+        assert choice["count"] + judged.sum() == len(change)
         expected = compare(
-            np.concatenate(predictions), change, np.zeros(len(change)), np.concatenate(episodes), section["threshold"]
+            np.concatenate(predictions)[judged],
+            change[judged],
+            np.zeros(judged.sum()),
+            episode[judged],
+            section["threshold"],
         )
         assert section["count"] == expected.count
         assert section["large"] == expected.large

@@ -49,6 +49,12 @@ def output_indices(output: dict[str, Any]) -> int | str | list[int]:
     return output["action"] if output["kind"] == "action" else output["kind"]
 
 
+def limits_of(results: Results, scores: int | str | list[int]) -> list[tuple[int | str, float | None]]:
+    """Pair the scores that are computed for an output with the page's limits of their completeness errors."""
+    single = scores if isinstance(scores, list) else [scores]
+    return [(one, results.error_limit(one if isinstance(one, str) else f"action-{one}")) for one in single]
+
+
 GROUPS: dict[str, Callable[[tuple[str, ...]], bool]] = {
     "any →": lambda combo: "RIGHT" in combo,
     "any ←": lambda combo: "LEFT" in combo,
@@ -74,8 +80,8 @@ def test_attribution(
     frames = small_run.trajectories.observations[1]
     scores = output_indices(output)
     parts = [  # a group's features are the sums of its actions'
-        rl_clarity.integrated_gradients(small_run.agent, frames, layer, score, *STEPS_AND_RULE)
-        for score in (scores if isinstance(scores, list) else [scores])
+        rl_clarity.integrated_gradients(small_run.agent, frames, layer, score, *STEPS_AND_RULE, error_limit=limit)
+        for score, limit in limits_of(results, scores)
     ]
     attribution = np.sum(parts, axis=0)
     reduced = [np.concatenate(reductions[layer].signed_transform(part), axis=-1) for part in parts]
@@ -93,6 +99,19 @@ def test_attribution(
 
 
 @pytest.mark.parametrize("layer", LAYERS)
+def test_activations_of_features_are_the_strongest_of_each_step(
+    small_run: SmallRun, results: Results, reductions: dict[str, rl_clarity.ChannelReduction], layer: str
+) -> None:
+    activations = small_run.agent.activations(small_run.trajectories.observations[1], layer)
+    entry = next(one for one in results.section("attribution")["layers"] if one["name"] == layer)
+    shown = results.chunk(entry["totals"][1])["activation"]
+    assert shown.shape == (STEPS, 8)
+    assert activations.min() >= 0, "after a ReLU"
+    expected = reductions[layer].transform(activations).max(axis=(1, 2))
+    np.testing.assert_allclose(shown, expected, rtol=1e-4, atol=1e-5 * expected.max())
+
+
+@pytest.mark.parametrize("layer", LAYERS)
 def test_completeness(small_run: SmallRun, results: Results, layer: str) -> None:
     frames = small_run.trajectories.observations[0]
     outputs = small_run.agent.forward(frames)
@@ -103,8 +122,15 @@ def test_completeness(small_run: SmallRun, results: Results, layer: str) -> None
         "action-4": outputs.policy_logits[:, 4],
         "group-0": outputs.policy_logits[:, right].sum(axis=1),
     }
-    expected = attribute(small_run.agent, frames, layer, ["value", 4, right], steps=5, quadrature="graded-midpoint")
-    for name, at_zero, gap in zip(scores, expected.scores_at_baseline, expected.completeness_error, strict=True):
+    path: dict[str, Any] = {"steps": 5, "quadrature": "graded-midpoint"}
+    limits = [results.error_limit("value"), results.error_limit("action-4")]
+    expected = attribute(small_run.agent, frames, layer, ["value", 4], error_limits=limits, **path)
+    group = attribute(
+        small_run.agent, frames, layer, right, error_limits=[results.error_limit(f"action-{i}") for i in right], **path
+    )
+    gaps = [*expected.completeness_error, group.completeness_error.sum(axis=0)]
+    starts = [*expected.scores_at_baseline, group.scores_at_baseline.sum(axis=0)]
+    for name, at_zero, gap in zip(scores, starts, gaps, strict=True):
         total, difference, score = completeness(results, layer, 0, name).T
         np.testing.assert_allclose(score, scores[name], rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(difference, scores[name] - at_zero, rtol=1e-4, atol=1e-3)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from rl_clarity import open_results
 from rl_clarity.base.errors import ClarityError
 from rl_clarity.jobs import SingleProcess, communicator
 from tests import tiny_series
@@ -136,6 +137,7 @@ def test_ranks_that_run_keras_make_the_same_page(mpiexec: str, folder: Path) -> 
     files = read_files(folder / "keras")
     assert read_files(folder / "keras-ranks") == files
     assert "objects/4/effects.js" in files
+    assert open_results(folder / "keras").section("baseline")["count"] > 0
 
 
 @pytest.mark.slow

@@ -51,7 +51,15 @@ DIRECTORIES = {
 }
 TESTED_ELSEWHERE = {
     *("seed", "batch_size", "overwrite", "page_kind", "analyses", "features.names", "equivalent_actions"),
-    *("ablation.every", "behavior.episodes", "behavior.layers", "behavior.cause", "behavior.max_steps"),
+    *(
+        "ablation.every",
+        "ablation.to",
+        "features.match",
+        "behavior.episodes",
+        "behavior.layers",
+        "behavior.cause",
+        "behavior.max_steps",
+    ),
     *("objects.every", "objects.last_steps", "objects.types", "objects.most"),
     *("layers.op_is_one_of", "layers.bottleneck_only", "features.reduction", "features.components"),
 }

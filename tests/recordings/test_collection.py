@@ -93,26 +93,25 @@ def test_steps_equal_those_of_a_single_environment(mode: AutoresetMode, kind: st
         env, first = make(), True
         state: Any = None
         frame, _ = env.reset(seed=int(seeds[i]))
-        for t in range(41):
+        for t in range(40):
             state = before_step(agent, state, np.array([first]))
             outputs, after = agent.step(frame[None], state, np.array([first]))
             action = int((outputs.q_values if kind == "q" else outputs.policy_logits)[0].argmax())
             next_frame, reward, ended, truncated, _ = env.step(action)
-            if t > 0:  # the very first step is left out
-                at = (i, t - 1)
-                assert np.array_equal(trajectories.observations[at], frame)
-                sample = (
-                    trajectories.actions[at],
-                    trajectories.rewards[at],
-                    trajectories.firsts[at],
-                    trajectories.truncated[at],
-                )
-                assert sample == (action, reward, first, truncated)
-                if kind == "recurrent":
-                    assert np.array_equal(trajectories.states[0][at], state[0][0])
-                    assert trajectories.values[at] == outputs.values[0]
-                    value = agent.step(next_frame[None], after, np.array([False]))[0].values[0] if truncated else 0
-                    assert trajectories.final_values[at] == pytest.approx(value, abs=1e-6)
+            at = (i, t)
+            assert np.array_equal(trajectories.observations[at], frame)
+            sample = (
+                trajectories.actions[at],
+                trajectories.rewards[at],
+                trajectories.firsts[at],
+                trajectories.truncated[at],
+            )
+            assert sample == (action, reward, first, truncated)
+            if kind == "recurrent":
+                assert np.array_equal(trajectories.states[0][at], state[0][0])
+                assert trajectories.values[at] == outputs.values[0]
+                value = agent.step(next_frame[None], after, np.array([False]))[0].values[0] if truncated else 0
+                assert trajectories.final_values[at] == pytest.approx(value, abs=1e-6)
             state, frame, first = after, env.reset()[0] if ended or truncated else next_frame, ended or truncated
     assert trajectories.truncated.sum() > 4
     assert (trajectories.firsts.sum(1) > 5).all()
@@ -164,8 +163,7 @@ def test_image_layouts(kind: str, shape: tuple[int, ...], expected: tuple[int, i
     env = Ticks(shape=shape, kind=kind)
     trajectories, _ = rl_clarity.collect(agent, env, 8, 1, obs_every=1, seed=1)
     env = Ticks(shape=shape)  # the same images as uint8
-    env.reset(seed=int(np.random.SeedSequence(1).generate_state(1)[0]))
-    pixels = env.step(0)[0]
+    pixels = env.reset(seed=int(np.random.SeedSequence(1).generate_state(1)[0]))[0]
     if len(shape) == 4:
         pixels = np.concatenate(list(pixels), axis=-1)
     elif len(shape) == 3 and shape[0] < 5:
@@ -270,7 +268,7 @@ def test_vector_environments_need_an_autoreset_mode() -> None:
 
 def test_generate_accepts_collected_samples(tmp_path: Path) -> None:
     agent = dataclasses.replace(make_agent(), sharpness=4.0)
-    collected: Any = rl_clarity.collect(agent, SyncVectorEnv([Ticks, Tocks]), 24, 6, obs_every=3)
+    collected: Any = rl_clarity.collect(agent, SyncVectorEnv([Ticks, Tocks]), 25, 6, obs_every=3)
     trajectories, observations = collected
     results = rl_clarity.generate(agent, trajectories, observations, tmp_path / "page").results()
     assert [action["label"] for action in results.agent["actions"]] == ["no-op", "←", "JUMP"]

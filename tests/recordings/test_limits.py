@@ -85,14 +85,14 @@ def test_a_recording_at_an_address_cannot_be_limited() -> None:
 
 
 def test_the_newest_episode_is_kept_even_where_it_is_too_large() -> None:
-    episodes = {index: StoredEpisode(100, None) for index in range(3)}
+    episodes = {index: StoredEpisode(100) for index in range(3)}
     assert choose_removed(episodes, {}, 300, Limits(bytes=10)) == [0, 1]
     assert choose_removed(episodes, {}, 300, Limits(episodes=1)) == [0, 1]
     assert choose_removed(episodes, {}, 300, Limits(bytes=300)) == []
 
 
 def test_a_shared_checkpoint_is_counted_once() -> None:
-    episodes = {index: StoredEpisode(0, 0) for index in range(4)}
+    episodes = {index: StoredEpisode(0, range(1)) for index in range(4)}
     assert choose_removed(episodes, {0: 100}, 100, Limits(bytes=100)) == []
 
 

@@ -190,6 +190,14 @@ def test_episodes_are_appended(tmp_path: Path) -> None:
     np.testing.assert_array_equal(recording[2].observations[4], step_values(0, 4)["observation"])
 
 
+def test_numbers_of_episodes_go_on_where_a_recording_is_continued(tmp_path: Path) -> None:
+    for _ in range(2):
+        with Recorder(tmp_path, every=2, on_error="raise") as recorder:
+            for number in range(5):
+                add_episode(recorder, number, 2)
+    assert [row["number"] for row in open_recording(tmp_path).table()] == [0, 2, 4, 6, 8]
+
+
 def test_other_metadata_are_refused(tmp_path: Path) -> None:
     make_recording(tmp_path, (3,), metadata={"name": "test"})
     with pytest.raises(SamplesError, match="other metadata \\(name\\): use another directory"):

@@ -14,11 +14,10 @@ from rl_clarity.agents.protocol import Outputs
 from rl_clarity.base.errors import SamplesError
 from rl_clarity.environments import EnvironmentSpec, make
 from rl_clarity.pages.options import ORIGINAL, ObservationsOptions
+from rl_clarity.recordings.action_choice import ActionChoice, choose_actions
 from rl_clarity.recordings.array_stores import FileStore
 from rl_clarity.recordings.rollouts import (
-    ActionChoice,
     RandomPolicyAgent,
-    choose_actions,
     collect_observations,
     collect_trajectories,
 )
@@ -43,9 +42,22 @@ def collect(
     return collect_trajectories(make_agent(kind), environment, num_steps, np.random.default_rng(seed), **arguments)
 
 
+@pytest.mark.parametrize("kind", ["policy", "recurrent"])
+def test_trajectories_begin_with_the_first_step_of_an_episode(kind: str) -> None:
+    environment = TinyEnvironment(LENGTHS)
+    trajectories = collect(kind, environment=environment)
+    assert trajectories.firsts[:, 0].all()
+    assert trajectories.observations[:, 0, 0, 1, 0].tolist() == [0, 0, 0]
+    np.testing.assert_array_equal(trajectories.actions.T, environment.actions)
+    if kind == "recurrent":
+        assert not trajectories.states[0][:, 0].any(), "the initial state"
+    discarded = collect(kind, num_steps=19, discard_first=True)
+    np.testing.assert_array_equal(discarded.actions, trajectories.actions[:, 1:])
+
+
 def test_trajectories_are_consecutive_steps_after_the_first() -> None:
     environment = TinyEnvironment(LENGTHS)
-    trajectories = collect(environment=environment)
+    trajectories = collect(environment=environment, discard_first=True)
     number, time = trajectories.observations[..., 0, 0, 0], trajectories.observations[..., 0, 1, 0]
     assert number.tolist() == [[1] * 20, [11] * 20, [21] * 20]
     for i, length in enumerate(LENGTHS):
@@ -96,18 +108,18 @@ def test_agents_with_a_custom_reset() -> None:
 def test_truncated_episodes_have_final_values(kind: str) -> None:
     environment = TinyEnvironment(LENGTHS, truncates=[True, False, False])
     trajectories = collect(kind, environment=environment)
-    np.testing.assert_array_equal(np.flatnonzero(trajectories.truncated[0]), [3, 8, 13, 18])
+    np.testing.assert_array_equal(np.flatnonzero(trajectories.truncated[0]), [4, 9, 14, 19])
     assert not trajectories.truncated[1:].any()
     assert not trajectories.final_values[~trajectories.truncated].any()
     final = np.zeros((1, 16, 16, 1), np.uint8)
     final[0, 0, :3, 0] = 1, 5, 255
     agent, state = make_agent(kind), None
     if kind == "recurrent":
-        before = (trajectories.states[0][:1, 3],)
-        _, state = agent.step(trajectories.observations[:1, 3], before, np.zeros(1, bool))
+        before = (trajectories.states[0][:1, 4],)
+        _, state = agent.step(trajectories.observations[:1, 4], before, np.zeros(1, bool))
     outputs: Any = agent.step(final, state, np.zeros(1, bool))[0]
     expected = outputs.q_values.max() if kind == "q" else outputs.values[0]
-    assert trajectories.final_values[0, 3] == pytest.approx(expected, rel=1e-6)
+    assert trajectories.final_values[0, 4] == pytest.approx(expected, rel=1e-6)
     assert expected != 0
 
 
@@ -204,7 +216,7 @@ def test_frames_are_preprocessed_by_the_agent() -> None:
 
     agent = Inverting(observation_shape=(16, 16, 1), num_actions=3, patch=4)
     trajectories = collect_trajectories(agent, TinyEnvironment((9,)), 4, np.random.default_rng(0))
-    assert trajectories.observations[0, :, 0, 1, 0].tolist() == [254, 253, 252, 251]
+    assert trajectories.observations[0, :, 0, 1, 0].tolist() == [255, 254, 253, 252]
 
 
 def test_procgen_is_deterministic() -> None:
@@ -274,3 +286,16 @@ def test_preprocessed_floats_are_stored_as_uint8() -> None:
     )
     assert floats.observations.dtype == np.uint8
     np.testing.assert_array_equal(floats.observations[:, 0], plain.observations[:, 0] // 2)
+
+
+def test_causes_of_ends_belong_to_the_last_step_of_their_episode() -> None:
+    environment = make(EnvironmentSpec("light_switch", "memory"), 2, 0)
+    agent = RandomPolicyAgent(environment.num_actions)
+    trajectories = collect_trajectories(agent, environment, 60, np.random.default_rng(0))
+    assert trajectories.causes
+    ends = [(i, t) for i, t, _ in trajectories.causes]
+    assert trajectories.dones is not None
+    assert ends == [(int(i), int(t)) for i, t in np.argwhere(trajectories.dones)]
+    rewarded = [bool(trajectories.rewards[i, t]) for i, t, _ in trajectories.causes]
+    assert rewarded == [cause == "right switch" for _, _, cause in trajectories.causes]
+    assert trajectories.select(1).causes == tuple((0, t, cause) for i, t, cause in trajectories.causes if i == 1)

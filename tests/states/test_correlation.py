@@ -56,7 +56,8 @@ def test_independent_matrices_agree_by_chance(jacobians: np.ndarray) -> None:
 
 def test_entries_of_zero_have_no_sign() -> None:
     influence, correlation = np.zeros((2, 1, 4, 4))
-    influence[0, 0] = correlation[0, 0] = 1, -1, 0, 1
+    influence[0, 0] = correlation[0, 0] = 5, -1, 0, 1  # the first entry is on the diagonal, which is not counted
+    influence[0, 1, 0] = correlation[0, 1, 0] = 1
     correlation[0, 0, 3] = -1
     result = consistency(influence, correlation)
     assert result.count.tolist() == [3]
@@ -129,3 +130,42 @@ def test_arguments_are_checked(sequences: np.ndarray) -> None:
         lagged_correlation(sequences, [1], by=np.zeros(3))
     with pytest.raises(OptionError, match="must have the same shape"):
         consistency(np.zeros((1, 2, 2)), np.zeros((1, 3, 3)))
+
+
+def slow_units(rng: np.random.Generator, episodes: int = 12, steps: int = 40, units: int = 4) -> np.ndarray:
+    """Independent units (E, T, D), each of which decays slowly."""
+    states = np.zeros((episodes, steps, units))
+    states[:, 0] = rng.normal(size=(episodes, units)) / np.sqrt(1 - 0.9**2)
+    for t in range(1, steps):
+        states[:, t] = 0.9 * states[:, t - 1] + rng.normal(size=(episodes, units))
+    return states
+
+
+def test_independent_units_rarely_agree_beyond_chance() -> None:
+    """Influence that is a unit's on itself, seen with small errors of the directions, which are the same both ways."""
+    positive = 0
+    for run in range(200):
+        rng = np.random.default_rng([7, run])
+        s, error = slow_units(rng), rng.normal(0, 0.05, (4, 4))
+        jacobian = (0.9 * np.eye(4) + error + error.T)[None]
+        found = consistency(jacobian, lagged_correlation(s, [1]), 99, run, sequences=s, lags=[1])
+        assert found.count[0] == 12
+        positive += bool(found.p[0] < 0.05)
+    assert positive <= 0.07 * 200
+
+
+def test_related_units_agree_beyond_chance() -> None:
+    rng = np.random.default_rng(3)
+    transition = 0.7 * np.linalg.qr(rng.normal(size=(6, 6)))[0]
+    states = [rng.normal(size=(30, 6))]
+    for _ in range(39):
+        states.append(states[-1] @ transition.T + rng.normal(size=(30, 6)))
+    s = np.stack(states, axis=1)
+    found = consistency(transition.T[None], lagged_correlation(s, [1]), sequences=s, lags=[1])
+    assert found.p[0] < 0.01
+    assert found.share[0] > found.null[0, 1]
+
+
+def test_sequences_need_their_lags() -> None:
+    with pytest.raises(OptionError, match="as many lags as matrices"):
+        consistency(np.zeros((1, 2, 2)), np.zeros((1, 2, 2)), sequences=np.zeros((3, 4, 2)))

@@ -17,9 +17,12 @@ from svelte3.compiler import check_types, lint
 SOURCES = resources.svelte_source_directory()
 
 
+OTHERS = (*(kind for kind in page_compiler.SCRIPTS if kind != "agent"), *page_compiler.PANEL_SCRIPTS)
+
+
 @pytest.mark.parametrize(
     "kind",
-    ["agent", *(pytest.param(kind, marks=pytest.mark.slow) for kind in page_compiler.SCRIPTS if kind != "agent")],
+    ["agent", *(pytest.param(kind, marks=pytest.mark.slow) for kind in OTHERS)],
 )
 @pytest.mark.usefixtures("toolchain")
 def test_the_committed_script_is_up_to_date(kind: str, tmp_path: Path) -> None:

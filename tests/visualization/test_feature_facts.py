@@ -96,6 +96,8 @@ def test_frames_by_their_effect() -> None:
 def test_shares_and_histogram_of_effects() -> None:
     totals = [np.array([[[10, 0]], [[0, -5]], [[0, -4]], [[1, -0.5]]], np.float32)]
     np.testing.assert_allclose(sign_shares(totals), [[0.25, 0.5]])
+    rare = [np.array([[[0.1, 0]]] * 3 + [[[0, -0.1]], [[0.001, 0]], [[9, 0]]], np.float32)]
+    np.testing.assert_allclose(sign_shares(rare), [[4 / 6, 1 / 6]])
     counts, limits = net_histogram(totals)
     assert counts.shape == (1, BINS)
     assert counts.sum() == 4

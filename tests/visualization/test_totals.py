@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from rl_clarity.visualization.totals import channel_totals, effect_spread, mean_effects, peak_positions, variance_share
+from rl_clarity.visualization.totals import (
+    channel_totals,
+    effect_spread,
+    mean_effects,
+    peak_positions,
+    unexplained_shares,
+    variance_share,
+)
 
 
 def test_totals_are_sums_of_both_signs() -> None:
@@ -49,3 +56,19 @@ def test_features_that_follow_an_output_explain_its_variance() -> None:
     found = variance_share([account, shifted])
     assert found is not None
     assert found < 0.1, "over all frames, not within each trajectory"
+
+
+def test_shares_of_a_variance_add_up_and_name_memory_and_error_apart() -> None:
+    rng = np.random.default_rng(1)
+    names = ("baseline", "memory", "completeness_error", "residual")
+    terms = {name: rng.normal(size=40) * scale for name, scale in zip(names, (0.0, 2.0, 0.5, 0.3), strict=True)}
+    features = rng.normal(size=(40, 3))
+    output = features.sum(axis=1) + sum(terms.values())
+    parts = {**terms, "features": features, "output": output}
+    shares, explained = unexplained_shares([parts]), variance_share([parts])
+    assert shares is not None
+    assert explained is not None
+    assert explained + sum(shares.values()) == pytest.approx(1)
+    assert shares["baseline"] == 0
+    assert shares["memory"] > 4 * abs(shares["completeness_error"]) > 0
+    assert unexplained_shares([{**parts, "output": np.ones(40)}]) is None

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from rl_clarity.agents.capabilities import parallel_calls
-from rl_clarity.agents.protocol import Agent, Score, State
+from rl_clarity.agents.held_inputs import is_recurrent
+from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
-from rl_clarity.analyses.attribution.baselines import DEFAULT_BASELINE, Baseline
+from rl_clarity.analyses.attribution.baselines import (
+    DEFAULT_BASELINE,
+    Baseline,
+    ExpectedBaseline,
+    used_baseline,
+)
 from rl_clarity.analyses.attribution.files import (
     AttributionOptions,
     AttributionSection,
-    OutputInfo,
     attribution_chunk,
     chunk_name,
     layer_entry,
@@ -32,7 +36,17 @@ from rl_clarity.analyses.attribution.images import RenderedImages, write_attribu
 from rl_clarity.analyses.attribution.integrated_gradients import attribute
 from rl_clarity.analyses.attribution.memory import scores_without_memory
 from rl_clarity.analyses.attribution.multi_path import multi_path_attributions
+from rl_clarity.analyses.attribution.outputs import (
+    attributed_outputs,
+    completeness_limit,
+    computed_outputs,
+    score_rows,
+    scores_to_compute,
+    sum_rows,
+)
 from rl_clarity.analyses.attribution.quadrature import quadrature
+from rl_clarity.analyses.chosen_baseline import with_chosen_baseline
+from rl_clarity.analyses.feature_facts import activations_along
 from rl_clarity.analyses.features import FeaturesAnalysis, fitted_layer, load_features, reduction_inputs
 from rl_clarity.analyses.layers import (
     MEMORY_HINT,
@@ -75,6 +89,7 @@ class Attributed:
     residual: np.ndarray | None  # (n, h, w, 1); None for the input
     gap: np.ndarray | None  # (n, 3): sum of the attribution, s(a) - s(b), s(a); None for the input
     memory: np.ndarray | None = None  # (n,): s(b) less s(b) in the initial state; None for the input and without state
+    refined: np.ndarray | None = None  # (n,): how many times as many points the path has; None for 1
 
     @property
     def sums(self) -> dict[str, np.ndarray]:
@@ -88,7 +103,7 @@ class AttributionAnalysis(Analysis[AttributionOptions, AttributionSection]):
     """Integrated gradients of the value, and optionally of all actions, with respect to each layer."""
 
     kind = "attribution"
-    version = 2
+    version = 3
     needs_all = False
 
     def check(self, agent: Agent, options: AttributionOptions, page: SubjectOptions) -> None:
@@ -101,7 +116,7 @@ class AttributionAnalysis(Analysis[AttributionOptions, AttributionSection]):
             )
 
     def tasks(self, subject: Subject, options: AttributionOptions) -> Iterable[Task]:
-        count, steps = subject.trajectories.actions.shape
+        count, steps = subject.trajectories.rewards.shape
         outputs = len(attributed_outputs(subject))
         scores = held_scores(subject)
         for layer in page_layers(subject.agent, subject.options):
@@ -123,7 +138,11 @@ class AttributionAnalysis(Analysis[AttributionOptions, AttributionSection]):
                 )
 
     def sections(self, subject: Subject, options: AttributionOptions, results: Results) -> Iterable[AttributionSection]:
-        outputs, baseline = attributed_outputs(subject), subject.options_of(AttributionOptions).baseline
+        outputs = [
+            replace(output, error_limit=completeness_limit(subject, output)) for output in attributed_outputs(subject)
+        ]
+        chosen = with_chosen_baseline(subject, results)
+        baseline = used_baseline(subject.agent, chosen.options_of(AttributionOptions).baseline)
         layers = page_layers(subject.agent, subject.options)
         yield AttributionSection(
             outputs,
@@ -131,26 +150,6 @@ class AttributionAnalysis(Analysis[AttributionOptions, AttributionSection]):
             None if baseline == "zero-layer" else baseline,
             next(layer.name for layer in layers if not layer.is_input),
         )
-
-
-def attributed_outputs(subject: Subject) -> list[OutputInfo]:
-    """Return the attributed outputs, in order."""
-    if subject.info.has_value:
-        outputs = [OutputInfo("value", "value", "value function")]
-    else:
-        label = "largest logit" if subject.info.kind == "policy" else "best action value"
-        outputs = [OutputInfo("greedy", "greedy", label)]
-    if subject.options_of(AttributionOptions).policy:
-        info = subject.info
-        outputs += [OutputInfo(f"action-{i}", "action", a.label, action=i) for i, a in enumerate(info.actions)]
-        outputs += [OutputInfo(f"group-{i}", "group", g.label, group=i) for i, g in enumerate(info.action_groups)]
-    return outputs
-
-
-def scores_to_compute(subject: Subject) -> list[Score]:
-    """Return the scores to differentiate. Groups are sums of them."""
-    outputs = [output for output in attributed_outputs(subject) if output.kind != "group"]
-    return [output.kind if output.action is None else output.action for output in outputs]
 
 
 def held_scores(subject: Subject) -> int:
@@ -178,9 +177,11 @@ def attribution_inputs(subject: Subject) -> list[object]:
 def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, work: Work) -> TaskResult:
     """Write the attribution of a trajectory to a layer.
 
-    The facts are each output's scale; at each step the position where each feature of the first output is strongest;
-    and each output's sums of magnitudes over all positions, of the features' attribution and of all attribution.
+    The facts are each output's scale, and the share of steps whose path has additional points; at each step the
+    position where each feature of the first output is strongest; and each output's sums of magnitudes over all
+    positions, of the features' attribution and of all attribution.
     """
+    subject = with_chosen_baseline(subject, work.results)
     options, files = subject.options_of(AttributionOptions), subject.files
     features = None if layer.is_input else load_features(files, layer)
     reduction = None if features is None else features.reduction
@@ -192,6 +193,7 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
     sums: defaultdict[str, list[np.ndarray]] = defaultdict(list)  # by name of the array in the chunk of totals
     peaks: dict[str, list[np.ndarray]] = {output: [] for output in ids}
     limits: dict[str, float] = {}
+    refined: defaultdict[str, int] = defaultdict(int)
     images = RenderedImages(subject, layer, ids, steps) if options.images else None
     names: list[str] = []
     parts = segments(steps)
@@ -212,6 +214,7 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
             for (output, one), (written, by_name, peak) in zip(attributed.items(), encoded, strict=True):
                 names.extend(written)
                 peaks[output].append(peak)
+                refined[output] += 0 if one.refined is None else int((one.refined > 1).sum())
                 for name, values in by_name.items():
                     sums[f"{name}.{output}"].append(values)
                 if images is not None:
@@ -219,12 +222,15 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
             work.report(0.95 * part.stop / steps)
     names.append(totals_name(options, layer, trajectory))
     joined = {name: np.concatenate(values) for name, values in sums.items()}
+    if features is not None:
+        joined["activation"] = activations_along(subject, layer, features, trajectory)
     write_totals(files, names[-1], joined)
     scales = {output: float(scale_of_peaks(np.concatenate(values))) for output, values in peaks.items()}
     if images is not None:
         names += images.draw(trajectory, scales, subrange(work.report, 0.95, 1.0))
     facts: dict[str, Any] = {"scales": scales, "limits": limits}
     if features is not None:
+        facts["refined"] = {output: refined[output] / steps for output in ids}
         facts["magnitudes"] = {output: magnitudes(joined[f"totals.{output}"]) for output in ids}
     return TaskResult(facts, names)
 
@@ -257,6 +263,7 @@ def explain(
             _join([one[output].residual for one in parts]),
             _join([one[output].gap for one in parts]),
             _join([one[output].memory for one in parts]),
+            _join([one[output].refined for one in parts]),
         )
         for output in parts[0]
     }
@@ -274,7 +281,7 @@ def _explain_batch(
     agent, options, scores = subject.agent, subject.options_of(AttributionOptions), scores_to_compute(subject)
     if reduction is None:
         gradients = agent.gradients(observations, "input", scores, state=state)
-        return {name: Attributed(sum_rows(gradients, rows), None, None) for name, rows in score_rows(subject).items()}
+        return {name: Attributed(sum_rows(gradients, one), None, None) for name, one in score_rows(subject).items()}
     paths = options.max_paths
     steps = options.steps if paths is None else 1  # otherwise only for the sum that the attribution should have
     result = attribute(
@@ -287,6 +294,8 @@ def _explain_batch(
         state=state,
         baseline=baseline,
         linear_prefix=options.linear_prefix,
+        refinement=options.refinement if paths is None else 1,
+        error_limits=[completeness_limit(subject, one) for one in computed_outputs(subject)],
     )
     if paths is not None:
         values = multi_path_attributions(
@@ -301,42 +310,30 @@ def _explain_batch(
             state=state,
             baseline=baseline,
         )
-        result = dataclasses.replace(result, values=values)
+        result = replace(result, values=values)
     gaps = np.stack([result.totals, result.scores - result.scores_at_baseline, result.scores], axis=-1)  # (S, n, 3)
     memory = None
-    if state is not None:
-        memory = result.scores_at_baseline - scores_without_memory(
-            agent, observations, layer.full_name, scores, state, baseline, quadrature(options.quadrature, steps)[1]
-        )
+    if is_recurrent(agent):
+        # several beginnings are weighted by their points, of which refined paths have others
+        refined = result.refined if isinstance(baseline, ExpectedBaseline) else None
+        factors = np.ones_like(result.scores, int) if refined is None else refined
+        memory = result.scores_at_baseline.copy()
+        for factor in np.unique(factors):
+            weights = quadrature(options.quadrature, int(factor) * steps)[1]
+            without = scores_without_memory(agent, observations, layer.full_name, scores, state, baseline, weights)
+            memory -= np.where(factors == factor, without, 0)
     # A group's features are the sums of its actions' features; readers of the page also compute them so.
     channels, residuals = zip(*(reduction.signed_transform(values) for values in result.values), strict=True)
     return {
         output: Attributed(
-            sum_rows(channels, rows),
-            sum_rows(residuals, rows),
-            sum_rows(gaps, rows),
-            None if memory is None else sum_rows(memory, rows),
+            sum_rows(channels, summed),
+            sum_rows(residuals, summed),
+            sum_rows(gaps, summed),
+            None if memory is None else sum_rows(memory, summed),
+            None if result.refined is None else result.refined[summed].max(axis=0),
         )
-        for output, rows in score_rows(subject).items()
+        for output, summed in score_rows(subject).items()
     }
-
-
-def score_rows(subject: Subject) -> dict[str, list[int]]:
-    """Return the indices of the computed scores whose sum is an output. For a group they are those of its actions."""
-    outputs = attributed_outputs(subject)
-    row = {output.id: i for i, output in enumerate(output for output in outputs if output.kind != "group")}
-    groups = subject.info.action_groups
-    return {
-        output.id: [row[output.id]]
-        if output.group is None
-        else [row[f"action-{action}"] for action in groups[output.group].actions]
-        for output in outputs
-    }
-
-
-def sum_rows(values: Sequence[np.ndarray] | np.ndarray, rows: Sequence[int]) -> np.ndarray:
-    """Return the sum of some of the `values` of S scores, or the same array for a single score."""
-    return functools.reduce(np.add, (values[row] for row in rows))
 
 
 def _join(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
@@ -389,6 +386,7 @@ def _encode(
 
 def _pieces(layer: PageLayer, steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
     """Parts of `attribute_trajectory`: gradients, reduction, encoding, images."""
+    sample = with_chosen_baseline(sample, {})
     options, agent, scores = sample.options_of(AttributionOptions), sample.agent, scores_to_compute(sample)
     outputs = len(attributed_outputs(sample))
     seen, state = sample_frames(sample, batch)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rl_clarity.agents.capabilities import action_factors
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.agents.sites import INPUT
 from rl_clarity.analyses.attribution.perturbation import PerturbationGrid
@@ -68,7 +69,7 @@ def deletion_area(
         removed = ranks < round(step * pixels / steps)
         mixed = np.where(removed[..., None], end, start)
         after = results_at(agent, observations, mixed, state)[:, None]
-        change = output_differences([output], results, columns, after, signed=False)[0, :, 0]
+        change = output_differences([output], results, columns, after, action_factors(agent))[0, :, 0]
         changes.append(np.sqrt(2 * change))
     curve = np.stack(changes, axis=1)  # (B, steps)
     last = curve[:, -1]

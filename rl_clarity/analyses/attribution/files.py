@@ -11,6 +11,7 @@ import numpy as np
 
 from rl_clarity.analyses.analysis import Subject
 from rl_clarity.analyses.attribution.quadrature import DEFAULT_STEPS
+from rl_clarity.analyses.attribution.refinement import DEFAULT_REFINEMENT, check_refinement
 from rl_clarity.analyses.features import finished_layer
 from rl_clarity.analyses.layers import PageLayer, PathOptions
 from rl_clarity.base.parsing import check_minimum, hidden
@@ -21,7 +22,13 @@ from rl_clarity.pages.sections import SectionData
 from rl_clarity.visualization.colors import page_colors
 from rl_clarity.visualization.quantization import quantize
 from rl_clarity.visualization.rendering import DIRECTIONS, Direction
-from rl_clarity.visualization.totals import effect_spread, mean_effects, output_decomposition, variance_share
+from rl_clarity.visualization.totals import (
+    effect_spread,
+    mean_effects,
+    output_decomposition,
+    unexplained_shares,
+    variance_share,
+)
 
 Name = TypeVar("Name", bound=str)
 
@@ -31,11 +38,15 @@ class AttributionOptions(PathOptions):
     """Attribution to layers."""
 
     steps: int = DEFAULT_STEPS
-    """Points on the path of integrated gradients."""
+    """Points on the path of integrated gradients, where the completeness error is small."""
+    refinement: int = DEFAULT_REFINEMENT
+    """Up to how many times as many points the paths of those steps have whose completeness error is above 5 % of the
+    output's range: a power of two, 1 for none. Paths in the reduced channels (`max_paths`) and what features are fitted
+    to have no further points."""
     max_paths: int | None = None
     """Average over this many paths in the reduced channels; None uses the straight path alone."""
     policy: bool = False
-    """Also attribute every logit and action group."""
+    """Also attribute every logit and action group. The outputs of actions that are not one choice always are."""
     images: bool = False
     """Also write rendered images, as understanding-rl-vision does."""
     attribution_subdir: str = hidden("attribution/")
@@ -45,6 +56,7 @@ class AttributionOptions(PathOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_minimum(self, 1, "steps", "max_paths")
+        check_refinement("refinement", self.refinement)
         check_subdirectories(self)
 
 
@@ -59,6 +71,20 @@ class OutputInfo:
     label: str
     action: int | None = None
     group: int | None = None
+    error_limit: float | None = None
+    """5 % of the output's range over all steps: where the completeness error is above, points are added to the path
+    (`attribution.refinement`). Absent if the output does not vary, and from older pages."""
+
+
+@dataclass(frozen=True)
+class UnexplainedVariance:
+    """Shares of an output's variance that are not due to attribution; with `variance_share`, they add up to 1."""
+
+    baseline: float
+    """Due to the output at the baseline, which varies if the baseline depends on the observation (`blur`), or if paths
+    avoid the layer."""
+    memory: float
+    completeness_error: float
 
 
 @dataclass(frozen=True)
@@ -104,6 +130,17 @@ class LayerEntry:
     variance_share: Mapping[str, float | None] | None = None
     """By output, 1 - var(s(a) - features - residual) / var(s(a)) over all steps; null for an output that does not vary.
     Absent for the input, and while attribution is missing."""
+    unexplained: Mapping[str, UnexplainedVariance | None] | None = None
+    """By output, what the rest of the variance is due to; absent where `variance_share` is."""
+    bypassed: bool | None = None
+    """true if paths from the observation to the output avoid the layer, such as the skip connections around a ReLU
+    inside a residual block."""
+    refined: Mapping[str, float] | None = None
+    """By output, the share of the steps whose path has additional points. Absent for the input, and while attribution
+    is missing."""
+    incomplete: Mapping[str, float] | None = None
+    """By output that has an `error_limit`, the share of the steps whose completeness error is above it. Absent for the
+    input, and while attribution is missing."""
     images: Mapping[str, Mapping[str, Sequence[Sequence[ExtraImageName]]]] | None = None
     """With `attribution.images`, by output and selection (`pos-prin`: a sign `abs`, `pos` or `neg`, and `prin`, `all`,
     `res`, `1`, `2`, ...), for each trajectory and segment."""
@@ -121,7 +158,8 @@ class AttributionSection(SectionData):
     layers: Sequence[LayerEntry]
     """The layers. The input is first, if it is included."""
     baseline: str | None = None
-    """`zero-input`, `mean`, `blur`, `median` or `expected`, unless attribution is measured against activations of 0."""
+    """`zero-input`, `mean`, `blur`, `narrow-blur`, `median` or `expected`, unless attribution is measured against
+    activations of 0. The section `baseline` says why it was chosen, if it was."""
     opening: str | None = None
     """Name of the layer that the page opens with: the finest. Older pages open with the one in the middle."""
 
@@ -143,7 +181,7 @@ def attribution_chunk(name: str, channels: np.ndarray, residual: np.ndarray | No
 
 
 def write_totals(files: PageFiles, name: str, sums: Mapping[str, np.ndarray]) -> None:
-    """Write totals (T, K + 1, 2), peaks (T, K, 2), gaps (T, 3) and memory (T,) along a trajectory."""
+    """Write totals (T, K + 1, 2), peaks (T, K, 2), gaps (T, 3), memory (T,) and activations (T, K) of a trajectory."""
     types = {"f": np.float32, "i": np.int32}
     files.write_chunk(name, {key: values.astype(types[values.dtype.kind]) for key, values in sums.items()})
 
@@ -160,14 +198,22 @@ def _read_sums(subject: Subject, layer: PageLayer, trajectory: int) -> dict[str,
     return subject.files.read_chunk(totals_name(subject.options_of(AttributionOptions), layer, trajectory))
 
 
-def _variance_share(sums: Sequence[Mapping[str, np.ndarray]], output: str) -> float | None:
-    """Of an output along all trajectories."""
-    return variance_share(
-        [
-            output_decomposition(one[f"totals.{output}"], one[f"gap.{output}"], one.get(f"memory.{output}"))
-            for one in sums
-        ]
-    )
+def _decompositions(sums: Sequence[Mapping[str, np.ndarray]], output: str) -> list[dict[str, np.ndarray]]:
+    """Return the decomposition of an output along each trajectory."""
+    return [
+        output_decomposition(one[f"totals.{output}"], one[f"gap.{output}"], one.get(f"memory.{output}")) for one in sums
+    ]
+
+
+def _unexplained(sums: Sequence[Mapping[str, np.ndarray]], output: str) -> UnexplainedVariance | None:
+    shares = unexplained_shares(_decompositions(sums, output))
+    return None if shares is None else UnexplainedVariance(**shares)
+
+
+def _incomplete_share(sums: Sequence[Mapping[str, np.ndarray]], output: str, limit: float) -> float:
+    """Return the share of steps of all trajectories whose completeness error is above a limit."""
+    attribution, difference, _ = np.concatenate([one[f"gap.{output}"] for one in sums]).T
+    return float(np.mean(np.abs(difference - attribution) > limit))
 
 
 def layer_entry(subject: Subject, layer: PageLayer, outputs: Sequence[OutputInfo], results: Results) -> LayerEntry:
@@ -189,6 +235,7 @@ def layer_entry(subject: Subject, layer: PageLayer, outputs: Sequence[OutputInfo
         colors=page_colors(layer.hues),
         hues=layer.hues.tolist(),
         label=layer.label or None,
+        bypassed=layer.bypassed or None,
         effects={},
         scales={output: [1.0 if one is None else one["scales"][output] for one in facts] for output in ids},
         totals=[totals_name(options, layer, trajectory) for trajectory in trajectories],
@@ -208,8 +255,19 @@ def layer_entry(subject: Subject, layer: PageLayer, outputs: Sequence[OutputInfo
         effects={output: mean_effects(by_trajectory).tolist() for output, by_trajectory in totals.items()},
         effect_spread={output: effect_spread(by_trajectory).tolist() for output, by_trajectory in totals.items()},
         limits={output: [one["limits"][output] for one in finished] for output in finished[0]["limits"]},
-        variance_share=None if layer.is_input else {output: _variance_share(sums, output) for output in ids},
     )
+    if not layer.is_input:
+        entry = replace(
+            entry,
+            variance_share={output: variance_share(_decompositions(sums, output)) for output in ids},
+            unexplained={output: _unexplained(sums, output) for output in ids},
+            refined={output: float(np.mean([one["refined"][output] for one in finished])) for output in ids},
+            incomplete={
+                output.id: _incomplete_share(sums, output.id, output.error_limit)
+                for output in outputs
+                if output.error_limit is not None
+            },
+        )
     if not options.images:
         return entry
     images, scrubs = (
@@ -227,7 +285,7 @@ def layer_entry(subject: Subject, layer: PageLayer, outputs: Sequence[OutputInfo
 
 def _by_segment(subject: Subject, name: Callable[[int, int], Name]) -> list[list[Name]]:
     """Return a name for each segment of each trajectory."""
-    count, steps = subject.trajectories.actions.shape
+    count, steps = subject.trajectories.rewards.shape
     return [[name(trajectory, segment) for segment in range(len(segments(steps)))] for trajectory in range(count)]
 
 

@@ -9,8 +9,8 @@ completeness error.
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -18,9 +18,18 @@ import numpy as np
 
 from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent, Score, State, Tail
-from rl_clarity.analyses.attribution.baselines import DEFAULT_BASELINE, Baseline, ExpectedBaseline, layer_baseline
+from rl_clarity.agents.scores import rows_of_score
+from rl_clarity.analyses.attribution.baselines import (
+    DEFAULT_BASELINE,
+    Baseline,
+    ExpectedBaseline,
+    layer_baseline,
+    rows,
+)
 from rl_clarity.analyses.attribution.quadrature import DEFAULT_RULE, DEFAULT_STEPS
 from rl_clarity.analyses.attribution.quadrature import quadrature as quadrature_rule
+from rl_clarity.analyses.attribution.refinement import DEFAULT_REFINEMENT, check_refinement, refine
+from rl_clarity.base.errors import OptionError
 from rl_clarity.base.renamed import RenamedAttribute
 from rl_clarity.base.threads import in_threads
 
@@ -40,6 +49,7 @@ class Attribution:
     activations: np.ndarray  # (B, h, w, c)
     scores: np.ndarray  # (S, B)
     scores_at_baseline: np.ndarray  # (S, B)
+    refined: np.ndarray | None = None  # (S, B) int: how many times as many points the path has; None for 1
 
     @property
     def totals(self) -> np.ndarray:
@@ -69,16 +79,44 @@ def attribute(
     baseline_observations: np.ndarray | None = None,
     seed: int = 0,
     linear_prefix: bool = True,
+    refinement: int = DEFAULT_REFINEMENT,
+    error_limits: Sequence[float | None] | None = None,
 ) -> Attribution:
-    """Return integrated gradients of several scores, which share forward passes; see `integrated_gradients`."""
+    """Return integrated gradients of several scores, which share forward passes and points.
+
+    See `integrated_gradients`. `error_limits` are those of the scores. What is computed of a score does not depend on
+    the others.
+    """
     agent = require(agent, "tails", for_="integrated gradients")
     points, weights = quadrature_rule(quadrature, steps)
+    check_refinement("refinement", refinement)
     tails = iter(agent.tails(observations, layer, list(outputs), state))
     first = next(tails)  # checks the observations, before a baseline is made of them
     start = layer_baseline(
         agent, baseline, observations, layer, state, others=baseline_observations, count=len(points), seed=seed
     )
-    parts = [_attribute_batch(tail, points, weights, start, linear_prefix) for tail in chain([first], tails)]
+    result = _attribute_batches(chain([first], tails), points, weights, start, linear_prefix)
+    if error_limits is None or refinement == 1:
+        return result
+
+    def compute(numbers: np.ndarray, chosen: np.ndarray, factor: int) -> Attribution:
+        seen = np.asarray(observations)[chosen]
+        scores = [rows_of_score(outputs[number], chosen, len(chosen)) for number in numbers]
+        own = start[chosen] if isinstance(start, np.ndarray) and len(start) == len(observations) else start
+        finer = quadrature_rule(quadrature, factor * steps)
+        return _attribute_batches(agent.tails(seen, layer, scores, rows(state, chosen)), *finer, own, linear_prefix)
+
+    return replace(result, refined=refine(result, error_limits, refinement, compute))
+
+
+def _attribute_batches(
+    tails: Iterable[Tail],
+    points: np.ndarray,
+    weights: np.ndarray,
+    baseline: np.ndarray | ExpectedBaseline | None,
+    linear_prefix: bool,
+) -> Attribution:
+    parts = [_attribute_batch(tail, points, weights, baseline, linear_prefix) for tail in tails]
     if len(parts) == 1:  # in place, because a copy takes as long as the product
         return parts[0]
     return Attribution(
@@ -102,10 +140,15 @@ def _attribute_batch(
     rows = baseline if baseline is None or len(baseline) == 1 else baseline[tail.rows]
     along_path = getattr(tail, "linear_path_gradients", tail.path_gradients) if linear_prefix else tail.path_gradients
     gradients = along_path(points.tolist(), weights.tolist(), rows)
-    difference = activations if rows is None else activations - rows
     values = np.empty_like(gradients)
-    in_threads(lambda pair: np.multiply(difference, pair[0], out=pair[1]), zip(gradients, values, strict=True))
-    at_baseline = tail.scores(scale=0) if rows is None else tail.scores(np.resize(rows, activations.shape))
+
+    def multiply(pair: tuple[np.ndarray, np.ndarray]) -> None:
+        gradient, product = pair
+        difference = activations if rows is None else np.subtract(activations, rows, out=product)
+        np.multiply(difference, gradient, out=product)
+
+    in_threads(multiply, zip(gradients, values, strict=True))
+    at_baseline = tail.scores(scale=0) if rows is None else tail.scores(np.broadcast_to(rows, activations.shape))
     return Attribution(values, activations, tail.scores(), at_baseline)
 
 
@@ -136,6 +179,8 @@ def integrated_gradients(
     *,
     baseline_observations: np.ndarray | None = None,
     seed: int = 0,
+    refinement: int = DEFAULT_REFINEMENT,
+    error_limit: float | None = None,
 ) -> np.ndarray:
     """Return the attribution (B, h, w, c) of one score to a layer.
 
@@ -151,18 +196,25 @@ def integrated_gradients(
             understanding-rl-vision
         state: the state of a recurrent agent before the observations, held fixed; its initial state if None
         baseline: the beginning of the path: "zero-layer", activations of 0; "zero-input", the activations at an image
-            of zeros; "blur", those at the blurred observation; "median", those at the median of each pixel; "mean", the
-            mean activations; "expected", those at random observations, one for each point of the path (expected
-            gradients); or activations (h, w, c) or (B, h, w, c)
+            of zeros; "blur", those at the blurred observation, or "mean" for vectors, which have no neighbors to blur
+            with; "narrow-blur", those under a blur of a third of its width; "median", those at the median of each
+            pixel; "mean", the mean activations; "expected", those at random observations, one for each point of the
+            path (expected gradients); or activations (h, w, c) or (B, h, w, c)
         linear_prefix: compute the linear operations that follow the layer once instead of at each point, if the agent
             knows them; the result is the same up to rounding and the small constant in L2 pooling
         baseline_observations: (M, H, W, C) that "mean", "median" and "expected" are computed from, in the initial state
             of a recurrent agent; `observations` if None, of which there should then be many
         seed: seed with which "expected" draws observations
+        refinement: a power of two, up to how many times as many points the paths of observations have whose
+            completeness error is above `error_limit`; 1 adds no points
+        error_limit: completeness error above which points are added; by default none are. That of a page,
+            `Results.error_limit`, is 5 % of the output's range over all its steps
 
     Raises OptionError for an object that is not an agent, an unknown layer, output, quadrature or baseline, and an
     invalid state or number; SamplesError for observations of another shape or range.
     """
+    if error_limit is not None and not error_limit > 0:
+        raise OptionError(f"error_limit={error_limit!r} must be positive")
     return attribute(
         agent,
         observations,
@@ -175,4 +227,6 @@ def integrated_gradients(
         baseline_observations=baseline_observations,
         seed=seed,
         linear_prefix=linear_prefix,
+        refinement=refinement,
+        error_limits=None if error_limit is None else [error_limit],
     ).values[0]

@@ -73,6 +73,13 @@ def choose_layers(
         layers = default_layers(sites)
     else:
         layers = layers_of_kinds(feature_maps(sites), _kinds(sites, op_is_one_of or ("relu",)), bottleneck_only)
+    dense = [site.name for site in sites if site.kind == "dense"]
+    if not feature_maps(sites) and dense:
+        raise OptionError(
+            f"layers: the network has no layers with positions, because its first layer reads all pixels at once, as "
+            f"those of MlpPolicy do. integrated_gradients explains its pixels (layer 'input') and its dense layers "
+            f"({', '.join(dense)}); a page needs convolutions, or vectors of observations"
+        )
     if not layers:
         kinds = ", ".join(sorted({site.kind for site in feature_maps(sites)})) or "none"
         wanted = "" if op_is_one_of is None else f" of kind {list(op_is_one_of)}"

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rl_clarity.agents.capabilities import action_factors
+from rl_clarity.agents.held_inputs import split_held
 from rl_clarity.agents.protocol import Agent, Outputs, Score, State
 from rl_clarity.agents.scores import select_scores
 from rl_clarity.analyses.attribution.baselines import DEFAULT_BASELINE, Baseline, ExpectedBaseline, layer_baseline
@@ -20,7 +22,7 @@ def scores_without_memory(
     baseline: Baseline = DEFAULT_BASELINE,
     weights: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return the scores (S, B) at a layer's baseline if the agent's initial state replaces `state`.
+    """Return the scores (S, B) at a layer's baseline if the agent's initial state replaces `state`. Held inputs stay.
 
     The score "greedy" stays that of the best action in `state`. `weights` are those of the points of the path, between
     which an `ExpectedBaseline` is divided.
@@ -35,13 +37,15 @@ def scores_without_memory(
         return np.asarray(sum(parts), np.float32)
     (shape,) = (site.shape for site in agent.sites if site.name == layer)
     values = np.broadcast_to(np.float32(0) if start is None else start, (len(observations), *shape))
-    heads = _heads(agent.forward(observations, write={layer: values}))
+    forgotten, _ = split_held(agent, agent.initial_state(len(observations)))
+    without = (*forgotten, *split_held(agent, state)[1])
+    heads = _heads(agent.forward(observations, without, write={layer: values}))
     widths = {name: head.shape[1] for name, head in heads.items()}
 
     def results() -> np.ndarray:
         return np.concatenate(list(_heads(agent.forward(observations, state)).values()), axis=1)
 
-    selection = select_scores(scores, widths, len(observations), results)
+    selection = select_scores(scores, widths, len(observations), results, action_factors(agent))
     return np.einsum("bsn,bn->sb", selection, np.concatenate(list(heads.values()), axis=1))
 
 

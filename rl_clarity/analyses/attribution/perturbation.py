@@ -7,14 +7,14 @@ center is half the squared change of the logits, or of the value.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents.capabilities import require
+from rl_clarity.agents.capabilities import action_factors, require
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.analyses.attribution.saliency import (
     SaliencyMethod,
@@ -131,7 +131,7 @@ def perturbation_saliency(
     *,
     state: State = None,
     mode: str = "occlude",
-    signed: bool = False,
+    signed: bool | Sequence[bool] = False,
     stride: float = 5,
     mask_sigma: float = 5,
     blur_sigma: float = 3,
@@ -150,26 +150,30 @@ def perturbation_saliency(
         state: of a recurrent agent before the observations; its initial state if None
         mode: "occlude" blurs the part under the mask; "searchlight" blurs everything else
         signed: return the change s(I) - s(I'), which is positive where the visible content raises the output. Not for
-            "policy"
+            "policy". For a list of outputs it may be a list, too
         stride: distance of the centers
         mask_sigma: standard deviation of the masks
         blur_sigma: standard deviation of the blur
         pixels: whether the three sizes are in pixels of the observation; otherwise they are for a height of 80 and
             scale with it
 
-    Raises OptionError for an object that is not an agent, and an unknown output, mode or size; SamplesError for
-    observations of another shape or range. Source: Greydanus et al. (2018), arXiv 1711.00138.
+    Raises OptionError for an object that is not an agent, an unknown output, mode or size, and another number of signs
+    than of outputs; SamplesError for observations of another shape or range. Source: Greydanus et al. (2018), arXiv
+    1711.00138.
     """
     if mode not in MODES:
         raise OptionError(f"mode={mode!r} must be one of {', '.join(MODES)}")
     outputs = as_outputs(output)
+    signs = [signed] * len(outputs) if isinstance(signed, bool) else list(signed)
+    if len(signs) != len(outputs):
+        raise OptionError(f"signed={signed!r} must be True, False, or a list with one of them for each output")
     images = network_input(agent, observations, state)
     sizes: dict[str, Any] = {"stride": stride, "mask_sigma": mask_sigma, "blur_sigma": blur_sigma}
     grid = PerturbationGrid.for_shape(*images.shape[1:3], **sizes, pixels=pixels)
     results, columns = head_columns(agent.forward(observations, state))
     perturbed = np.concatenate(list(_perturbed_results(agent, observations, images, state, grid, mode)))
     perturbed = perturbed.reshape(len(images), -1, results.shape[1])
-    scores = output_differences(outputs, results, columns, perturbed, signed=signed)
+    scores = output_differences(outputs, results, columns, perturbed, action_factors(agent), signed=signs)
     return unlisted(np.asarray(scores, np.float32).reshape(len(outputs), len(images), *grid.shape), output)
 
 
@@ -238,7 +242,7 @@ def memory_saliency(
     results, columns = head_columns(agent.forward(observations, state))
     scaled = tuple(np.asarray(part * (1 - strength), np.float32) for part in state)
     perturbed = head_columns(agent.forward(observations, scaled))[0]
-    scores = output_differences(outputs, results, columns, perturbed[:, None], signed=False)[..., 0]
+    scores = output_differences(outputs, results, columns, perturbed[:, None], action_factors(agent))[..., 0]
     return unlisted(np.asarray(scores, np.float32), output)
 
 
@@ -251,6 +255,7 @@ PERTURBATION = SaliencyMethod(
     {"mode": "occlude", "stride": 5, "mask_sigma": 5, "blur_sigma": 3},
     passes=256,
     is_grid=True,
+    signed_each=True,
 )
 
 SIGNED_PERTURBATION = SaliencyMethod(
@@ -263,5 +268,6 @@ SIGNED_PERTURBATION = SaliencyMethod(
     {"mode": "occlude", "signed": True, "stride": 5, "mask_sigma": 5, "blur_sigma": 3},
     passes=256,
     is_grid=True,
+    signed_each=True,
     signed=True,
 )

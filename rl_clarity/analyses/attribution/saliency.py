@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from rl_clarity.agents.capabilities import require
+from rl_clarity.agents.actions import Factor, greedy_columns
+from rl_clarity.agents.capabilities import action_factors, require
 from rl_clarity.agents.protocol import Agent, Outputs, Score, State
 from rl_clarity.agents.scores import select_scores
 from rl_clarity.agents.sites import INPUT
@@ -45,13 +46,40 @@ class SaliencyMethod:
     signed: bool = False
     """Whether maps, which are then on a grid, have negative values; that of the policy is of the logit of its most
     likely action."""
+    signed_each: bool = False
+    """Whether the function takes `signed` as a list, with a bool for each output: methods that differ in nothing else
+    then share their evaluations of the network."""
 
     def values(
         self, agent: Agent, observations: np.ndarray, outputs: Sequence[SaliencyOutput], state: State = None
     ) -> np.ndarray | Attribution:
         """Return what the function returns, with the method's parameters."""
-        scores = [GREEDY if self.signed and is_policy(output) else output for output in outputs]
-        return self.function(agent, observations, scores, state=state, **self.parameters)
+        return self.function(agent, observations, self._scores(outputs), state=state, **self.parameters)
+
+    def shares_passes(self, other: SaliencyMethod) -> bool:
+        """Return whether `shared_values` evaluates the network once for both methods."""
+        mine, theirs = ({**method.parameters, "signed": None} for method in (self, other))
+        return self.signed_each and other.signed_each and self.function == other.function and mine == theirs
+
+    def _scores(self, outputs: Sequence[SaliencyOutput]) -> list[SaliencyOutput]:
+        return [GREEDY if self.signed and is_policy(output) else output for output in outputs]
+
+
+def shared_values(
+    methods: Sequence[SaliencyMethod],
+    agent: Agent,
+    observations: np.ndarray,
+    outputs: Sequence[SaliencyOutput],
+    state: State = None,
+) -> list[np.ndarray | Attribution]:
+    """Return the `values` of methods that share their passes, or of a single method."""
+    first, *others = methods
+    if not others:
+        return [first.values(agent, observations, outputs, state)]
+    scores = [score for method in methods for score in method._scores(outputs)]
+    signs = [method.signed for method in methods for _ in outputs]
+    values = first.function(agent, observations, scores, state=state, **{**first.parameters, "signed": signs})
+    return [*np.split(np.asarray(values), len(methods))]
 
 
 def as_outputs(output: SaliencyOutputs) -> list[SaliencyOutput]:
@@ -98,12 +126,12 @@ def logit_score(logits: np.ndarray) -> Score:
     return {action: logits[:, action] for action in range(logits.shape[1])}
 
 
-def best_action_score(results: np.ndarray, columns: dict[str, int]) -> Score:
+def best_action_score(results: np.ndarray, columns: dict[str, int], factors: Sequence[Factor]) -> Score:
     """Return the score that is the logit (or action value) of the best action at each observation, from its heads (B,
-    n).
+    n); for an action of several factors, the sum of their largest logits and means.
     """
-    best = results[:, : next(iter(columns.values()))].argmax(axis=1)
-    return {action: (best == action).astype(np.float32) for action in np.unique(best).tolist()}
+    best = greedy_columns(results[:, : next(iter(columns.values()))], factors)  # (B, factors)
+    return {action: (best == action).any(axis=1).astype(np.float32) for action in np.unique(best).tolist()}
 
 
 def linear_scores(
@@ -123,7 +151,7 @@ def linear_scores(
         agent.forward(observations, state, write=None if images is None else {INPUT: images})
     )
     logits = logit_score(results[:, : next(iter(columns.values()))])
-    best = best_action_score(results, columns)
+    best = best_action_score(results, columns, action_factors(agent))
     return [logits if is_policy(output) else best if is_greedy(output) else output for output in outputs]
 
 
@@ -140,8 +168,8 @@ def output_differences(
     results: np.ndarray,
     columns: dict[str, int],
     perturbed: np.ndarray,
-    *,
-    signed: bool,
+    factors: Sequence[Factor],
+    signed: Sequence[bool] | None = None,
 ) -> np.ndarray:
     """Return how much P perturbations of each observation change outputs, (S, B, P).
 
@@ -150,21 +178,23 @@ def output_differences(
         results: heads side by side (B, n) at the observations
         columns: columns of each head
         perturbed: the same (B, P, n) for the perturbed observations
-        signed: s(I) - s(I') of each output, instead of half the squared change
+        factors: what an action consists of
+        signed: for each output, whether it is s(I) - s(I') instead of half the squared change; never by default
 
     Raises OptionError for unknown outputs, and for the sign of "policy", which has none.
     """
-    if signed and any(is_policy(output) for output in outputs):
+    signs = signed or [False] * len(outputs)
+    if any(sign and is_policy(output) for output, sign in zip(outputs, signs, strict=True)):
         raise OptionError('signed=True needs outputs that have a sign: "value", "greedy", actions, or weights of them')
     difference = results[:, None] - perturbed  # (B, P, n)
     width = next(iter(columns.values()))
     scores = []
-    for output in outputs:
+    for output, sign in zip(outputs, signs, strict=True):
         if is_policy(output):
             scores.append(0.5 * np.square(difference[..., :width]).sum(axis=-1))
             continue
-        score = best_action_score(results, columns) if is_greedy(output) else output
+        score = best_action_score(results, columns, factors) if is_greedy(output) else output
         weights = select_scores([score], columns, len(results), lambda: results)[:, 0]  # (B, n)
         change = np.einsum("bpn,bn->bp", difference, weights)
-        scores.append(change if signed else 0.5 * np.square(change))
+        scores.append(change if sign else 0.5 * np.square(change))
     return np.stack(scores)

@@ -17,8 +17,9 @@ from rl_clarity.agents.editing import Ablate
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.ablation import AblationAnalysis, AblationOptions, read_changes
 from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
-from rl_clarity.analyses.attribution.analysis import AttributionAnalysis, attributed_outputs, attribution_inputs
+from rl_clarity.analyses.attribution.analysis import AttributionAnalysis, attribution_inputs
 from rl_clarity.analyses.attribution.files import read_totals
+from rl_clarity.analyses.attribution.outputs import attributed_outputs
 from rl_clarity.analyses.behavior.clips import Clip, write_clips
 from rl_clarity.analyses.behavior.options import BehaviorOptions
 from rl_clarity.analyses.features import (
@@ -248,7 +249,8 @@ def _compare_task(subject: Subject, layers: Sequence[PageLayer], work: Work) -> 
     shares = {cause: float(np.mean(own.causes == cause)) for cause in {*own.causes.tolist()}}
     others = {cause for one in edited for cause in one.causes.tolist()} - {*shares}
     causes = [*sorted(shares, key=lambda cause: (-shares[cause], cause)), *sorted(others)]
-    labels = [action.label for action in subject.info.actions]
+    # how often an action is taken is only counted if it is one choice
+    labels = [action.label for action in subject.info.actions] if subject.info.factors is None else []
     before = own.measures(causes)
     compared = compare(
         np.tile(before, len(features)), np.hstack([one.measures(causes) for one in edited]), subject.options.seed

@@ -1,13 +1,14 @@
-"""The analysis `checks`: sanity checks of saliency methods, with a table, example maps, and bars. Each method has a
-task.
+"""The analysis `checks`: sanity checks of saliency methods, with a table, example maps, and bars.
+
+Methods that share their evaluations of the network share a task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -16,14 +17,17 @@ from rl_clarity.agents.sites import short_names
 from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
 from rl_clarity.analyses.attribution.baselines import DEFAULT_BASELINE, check_baseline
 from rl_clarity.analyses.attribution.deletion import STEPS, deletion_area, random_maps
+from rl_clarity.analyses.attribution.saliency import shared_values
 from rl_clarity.analyses.checks.effects import EffectChecks, pack_effects, unpack_effects
 from rl_clarity.analyses.checks.methods import (
     RANDOMIZED_FRAMES,
-    check_method,
+    CheckedFrames,
+    check_methods,
     choose_frames,
     chosen_methods,
     find_method,
     randomized_layers,
+    shared_passes,
 )
 from rl_clarity.analyses.checks.report import (
     CONTROL_LABELS,
@@ -32,6 +36,7 @@ from rl_clarity.analyses.checks.report import (
     SanityReport,
     interval_text,
 )
+from rl_clarity.analyses.objects.agreement import Agreement
 from rl_clarity.analyses.saliency import METHODS
 from rl_clarity.base.errors import ClarityError, OptionError
 from rl_clarity.base.keys import JsonObject, as_json, to_plain
@@ -49,7 +54,6 @@ REPORT = "checks/report.json"
 EFFECTS = "checks/effects.npz"
 EFFECT_STEPS = 4
 """Number of steps of each episode in which effects of objects are measured."""
-NOT_KNOWN = "Not known for this agent"
 EFFECT_MEASURES = {"correlation": "correlation", "signs": "right signs", "magnitudes": "rank correlation"}
 STAGES = 4
 """Number of randomized networks whose maps are shown, evenly chosen from the layers."""
@@ -151,7 +155,7 @@ class ChecksAnalysis(Analysis[ChecksOptions, _Sections]):
     """Shows the results of the checks in words, images and numbers, and writes `checks/report.json`."""
 
     kind = "checks"
-    version = 3
+    version = 4
 
     def check(self, agent: Agent, options: ChecksOptions, page: SubjectOptions) -> None:
         chosen_methods(agent, options.methods, options.frames)
@@ -170,14 +174,15 @@ class ChecksAnalysis(Analysis[ChecksOptions, _Sections]):
             [seed, options.frames],
             pieces=partial(_effect_pieces, options),
         )
-        for name, slug in zip(names, slugs(names), strict=True):
+        named = dict(zip(names, slugs(names), strict=True))
+        for group in shared_passes(subject.agent, names):
             yield self.task(
                 subject,
-                self.task_name("method", slug),
-                partial(_check, subject, options, name, slug),
-                [name, seed, METHODS.source(name) if name in METHODS else ""],
+                self.task_name("method", named[group[0]]),
+                partial(_check, subject, options, {name: named[name] for name in group}),
+                [group, seed, [METHODS.source(name) if name in METHODS else "" for name in group]],
                 after=(effects,),
-                pieces=partial(_pieces, options, name),
+                pieces=partial(_pieces, options, group),
             )
         yield self.task(
             subject,
@@ -246,21 +251,34 @@ def _effects(subject: Subject, options: ChecksOptions, episodes: int | None = No
     return object_effects(subject.agent, episodes=episodes, steps=EFFECT_STEPS, seed=seed, metadata=metadata)
 
 
-def _check(subject: Subject, options: ChecksOptions, name: str, slug: str, work: Work) -> TaskResult:
-    """Check a method, and write images of its maps."""
-    frames = choose_frames(subject.trajectories, options.frames)
-    settings = (options.output, subject.options.seed, options.baseline)
-    report, maps = check_method(subject.agent, name, frames, *settings, work.report)
+def _check(subject: Subject, options: ChecksOptions, names: Mapping[str, str], work: Work) -> TaskResult:
+    """Check methods that share their passes, and write images of their maps; `names` have names of directories."""
+    frames, seed = choose_frames(subject.trajectories, options.frames), subject.options.seed
+    checked = check_methods(subject.agent, [*names], frames, options.output, seed, options.baseline, work.report)
+    agreements: list[dict[str, Agreement]] = [{} for _ in names]
     if not work.results[ChecksAnalysis.task_name("effects")]["unknown"]:
         checks = EffectChecks.measured(subject.agent, unpack_effects(subject.files.read_file(EFFECTS)))
-        method = find_method(subject.agent, name, options.baseline, frames.observations)
-        report = replace(report, effects=checks.method(method, subject.options.seed))
-    stages = np.unique(np.linspace(0, len(report.randomization), STAGES + 1).round().astype(int))
+        methods = [find_method(subject.agent, name, options.baseline, frames.observations) for name in names]
+        agreements = checks.methods(methods, seed)
+    facts, files = list[JsonObject](), list[str]()
+    for slug, (report, maps), effects in zip(names.values(), checked, agreements, strict=True):
+        stages = np.unique(np.linspace(0, len(report.randomization), STAGES + 1).round().astype(int))
+        images = _write_images(subject, frames, slug, report, maps, stages)
+        report = replace(report, effects=effects)
+        facts.append({**report.to_dict(), "frames": len(frames.steps), "images": images, "columns": 1 + len(stages)})
+        files += [image["image"] for image in images]
+    return TaskResult({"methods": facts}, files)
+
+
+def _write_images(
+    subject: Subject, frames: CheckedFrames, slug: str, report: MethodReport, maps: np.ndarray, stages: np.ndarray
+) -> list[JsonObject]:
+    """Write examples of a method's maps (S + 1, b, H, W), at some stages of the randomization; return their images."""
     shown = frames[frames.spread]
     layers = [name.replace("/", ".") for name in short_names([stage.layer for stage in report.randomization])]
     correlations = [f"{stage.rank_correlation:.2f}" for stage in report.randomization]
     labels = ["trained", *(f"random to {pair[0]}: {pair[1]}" for pair in zip(layers, correlations, strict=True))]
-    images: list[dict[str, Any]] = []
+    images: list[JsonObject] = []
     for example in range(min(EXAMPLES, len(shown.steps))):
         place = {"trajectory": int(shown.trajectories[example]), "frame": int(shown.steps[example])}
         step = slice(place["frame"], place["frame"] + 1)
@@ -272,8 +290,7 @@ def _check(subject: Subject, options: ChecksOptions, name: str, slug: str, work:
             file = f"checks/{slug}/{example + 1}-{number}.png"
             subject.files.write_image(file, image)
             images.append({"image": file, "label": label, **at})
-    facts = {**report.to_dict(), "frames": len(frames.steps), "images": images, "columns": 1 + len(stages)}
-    return TaskResult(facts, [one["image"] for one in images])
+    return images
 
 
 def _map_image(image: np.ndarray) -> np.ndarray:
@@ -289,8 +306,9 @@ def _write_report(subject: Subject, options: ChecksOptions, work: Work) -> TaskR
 
 
 def _methods(results: Results) -> list[JsonObject]:
-    """Return the facts of the methods, in their order."""
-    return [facts for name, facts in results.items() if name.startswith(ChecksAnalysis.task_name("method", ""))]
+    """Return the facts of the methods, in the order of the tasks."""
+    tasks = [facts for name, facts in results.items() if name.startswith(ChecksAnalysis.task_name("method", ""))]
+    return [method for facts in tasks for method in facts["methods"]]
 
 
 def _report(options: ChecksOptions, results: Results) -> SanityReport:
@@ -304,7 +322,7 @@ def _report(options: ChecksOptions, results: Results) -> SanityReport:
 def _effects_section(report: SanityReport) -> CheckEffects:
     """Return the table of methods and controls by what they predict; the best method in each column is marked."""
     if report.effects_unknown:
-        return CheckEffects([Column("method", "method")], [], caption=f"{NOT_KNOWN}: {report.effects_unknown}")
+        return CheckEffects([Column("method", "method")], [], caption=report.unknown_text)
     rows = {method.label: method.effects for method in report.methods}
     controls = {f"control: {CONTROL_LABELS[name]}": outputs for name, outputs in report.controls.items()}
     columns, table = [Column("method", "method")], [{"method": label} for label in (*rows, *controls)]
@@ -335,18 +353,18 @@ def _row(method: MethodReport) -> dict[str, object]:
     }
 
 
-def _pieces(options: ChecksOptions, name: str, sample: Subject, batch: int) -> Iterable[Piece]:
-    """The method's maps of two frames, and one order of their pixels."""
+def _pieces(options: ChecksOptions, names: Sequence[str], sample: Subject, batch: int) -> Iterable[Piece]:
+    """The methods' maps of two frames, and one order of their pixels."""
     frames = choose_frames(sample.trajectories, MEASURED_FRAMES)
     observations, state = frames.observations, frames.state
     agent, count = sample.agent, len(observations)
     stages = len(randomized_layers(agent))
-    method = find_method(agent, name, options.baseline, observations)
-    explain = partial(method.values, agent, observations, [options.output], state)
+    methods = [find_method(agent, name, options.baseline, observations) for name in names]
+    explain = partial(shared_values, methods, agent, observations, [options.output], state)
     yield Piece(explain, (2 * options.frames + stages * min(RANDOMIZED_FRAMES, options.frames)) / count, explain)
     order = random_maps(observations.shape[:3], np.random.default_rng(0))
     blur = partial(deletion_area, agent, observations, order, options.output, steps=STEPS, state=state)
-    yield Piece(blur, ORDERS * options.frames / count, blur)
+    yield Piece(blur, len(names) * ORDERS * options.frames / count, blur)
 
 
 def _effect_pieces(options: ChecksOptions, sample: Subject, batch: int) -> Iterable[Piece]:

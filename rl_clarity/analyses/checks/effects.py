@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.attribution.integrated_gradients import Attribution
 from rl_clarity.analyses.attribution.perturbation import PerturbationGrid
-from rl_clarity.analyses.attribution.saliency import SaliencyMethod
+from rl_clarity.analyses.attribution.saliency import SaliencyMethod, shared_values
 from rl_clarity.analyses.checks.methods import all_randomized, layer_methods, randomized_layers
 from rl_clarity.analyses.checks.report import EFFECT_OUTPUTS, RANDOM_WEIGHTS
 from rl_clarity.analyses.objects.agreement import CONTROLS, Agreement, EffectSample
@@ -39,12 +39,22 @@ class EffectChecks:
 
         Maps of another `agent`, with the same inputs and outputs, are a control. `seed` is that of the bootstrap.
         """
-        agent = self.agent if agent is None else agent
+        return self.methods([method], seed, agent)[0]
+
+    def methods(
+        self, methods: Sequence[SaliencyMethod], seed: int, agent: Agent | None = None
+    ) -> list[dict[str, Agreement]]:
+        """Return the same for methods that share their passes."""
         first = next(iter(self.samples.values()))
-        values = method.values(agent, first.observations, list(self.samples), first.state)
+        explained = self.agent if agent is None else agent
+        values = shared_values(methods, explained, first.observations, list(self.samples), first.state)
+        return [self._agreements(*pair, seed) for pair in zip(methods, values, strict=True)]
+
+    def _agreements(self, method: SaliencyMethod, values: np.ndarray | Attribution, seed: int) -> dict[str, Agreement]:
         maps = values.values if isinstance(values, Attribution) else values
         if method.is_grid:
-            maps = PerturbationGrid.for_shape(*first.observations.shape[1:3]).upsample(maps)
+            height, width = next(iter(self.samples.values())).observations.shape[1:3]
+            maps = PerturbationGrid.for_shape(height, width).upsample(maps)
         else:
             maps = maps.sum(axis=-1)
         return {

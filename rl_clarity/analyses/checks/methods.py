@@ -23,7 +23,7 @@ from typing import Any, cast
 import numpy as np
 
 from rl_clarity.agents.batched import BatchedAgent
-from rl_clarity.agents.capabilities import has, require
+from rl_clarity.agents.capabilities import has, is_vector, require
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.analyses.attribution.baselines import DEFAULT_BASELINE, OBSERVED_BASELINES, check_baseline
 from rl_clarity.analyses.attribution.deletion import compare_orders
@@ -31,7 +31,7 @@ from rl_clarity.analyses.attribution.integrated_gradients import Attribution, at
 from rl_clarity.analyses.attribution.layers import choose_layers
 from rl_clarity.analyses.attribution.perturbation import PerturbationGrid
 from rl_clarity.analyses.attribution.quadrature import check_count
-from rl_clarity.analyses.attribution.saliency import SaliencyMethod, SaliencyOutput, linear_scores
+from rl_clarity.analyses.attribution.saliency import SaliencyMethod, SaliencyOutput, linear_scores, shared_values
 from rl_clarity.analyses.checks.report import MethodReport, Randomization, SanityReport
 from rl_clarity.analyses.saliency import METHODS, pixel_maps
 from rl_clarity.base.errors import OptionError, SamplesError
@@ -72,7 +72,7 @@ class CheckedFrames:
 
 def sanity_checks(
     agent: Agent,
-    trajectories: Trajectories | Recording | Mapping[str, Any],
+    trajectories: Trajectories | Recording | Mapping[str, object],
     methods: Sequence[str] | None = None,
     frames: int = 64,
     seed: int = 0,
@@ -91,20 +91,29 @@ def sanity_checks(
         output: "policy", "value", or another score
         baseline: what integrated gradients of layers are measured against; see `integrated_gradients`
 
-    Raises OptionError for an object that is not such an agent, an unknown method, output or baseline; SamplesError for
-    samples that do not fit the agent.
+    Raises OptionError for an object that is not such an agent, an agent that observes vectors, and an unknown method,
+    output or baseline; SamplesError for samples that do not fit the agent.
     """
     check_baseline("baseline", baseline)
     chosen = chosen_methods(agent, methods, frames)
     checked = choose_frames(as_trajectories(agent, trajectories), int(frames))
-    reports = [check_method(agent, name, checked, output, seed, baseline)[0] for name in chosen]
-    return SanityReport(output, len(checked.observations), reports)
+    reports = {
+        report.method: report
+        for names in shared_passes(agent, chosen)
+        for report, _ in check_methods(agent, names, checked, output, seed, baseline)
+    }
+    return SanityReport(output, len(checked.observations), [reports[name] for name in chosen])
 
 
 def chosen_methods(agent: Agent, methods: Sequence[str] | None, frames: int) -> list[str]:
     """Return the names of the methods to check, by default of all. Raises OptionError as `sanity_checks` does."""
     agent = require(agent, "forward", "gradients", "tails", for_="sanity_checks")
     check_count("frames", frames)
+    if is_vector(agent):
+        raise OptionError(
+            "sanity checks compare maps of images, and the agent observes vectors: rl_clarity.run shows the "
+            "attribution of each input, in the layer input"
+        )
     layers = layer_methods(agent)
     if methods is None:
         return [*filter(METHODS.find, METHODS), *layers]
@@ -114,36 +123,54 @@ def chosen_methods(agent: Agent, methods: Sequence[str] | None, frames: int) -> 
     return list(methods)
 
 
-def check_method(
+def shared_passes(agent: Agent, names: Sequence[str]) -> list[list[str]]:
+    """Return the names in groups, whose methods share their evaluations of the network."""
+    groups: list[list[str]] = []
+    for name in dict.fromkeys(names):
+        method = find_method(agent, name)
+        group = next((one for one in groups if method.shares_passes(find_method(agent, one[0]))), None)
+        if group is None:
+            groups.append([name])
+        else:
+            group.append(name)
+    return groups
+
+
+def check_methods(
     agent: Agent,
-    name: str,
+    names: Sequence[str],
     frames: CheckedFrames,
     output: SaliencyOutput,
     seed: int,
     baseline: str,
     report: Report = lambda share: None,
-) -> tuple[MethodReport, np.ndarray]:
-    """Check one method.
+) -> list[tuple[MethodReport, np.ndarray]]:
+    """Check a group of `shared_passes`.
 
-    Also return its maps (S + 1, b, H, W) of `frames[frames.spread]`, those of the trained agent, then of S randomized
-    ones.
+    With each report, also return the method's maps (S + 1, b, H, W) of `frames[frames.spread]`, those of the trained
+    agent, then of S randomized ones.
     """
-    method, few = find_method(agent, name, baseline, frames.observations), frames[frames.spread]
-    observations, state = frames.observations, frames.state
-    values = method.values(agent, observations, [output], state)
-    trained = pixel_maps(agent, method, values)[0]
-    error = _relative_error(values) if isinstance(values, Attribution) else None
-    maps, stages, count = [trained[frames.spread]], list[Randomization](), len(randomized_layers(agent))
-    for layer, randomized in _randomized(agent, seed):
-        others = method.values(randomized, few.observations, [output], few.state)
-        maps.append(pixel_maps(randomized, method, others)[0])
-        stages.append(Randomization(layer, *_agreement(maps[0], maps[-1])))
-        report(len(stages) / (count + 1))
-    deletion, insertion = (
-        compare_orders(agent, observations, trained, output, insertion=insertion, state=state, seed=seed)
-        for insertion in (False, True)
-    )
-    return MethodReport(name, stages, deletion, insertion, error), np.stack(maps)
+    methods = [find_method(agent, name, baseline, frames.observations) for name in names]
+    few, observations, state = frames[frames.spread], frames.observations, frames.state
+    values = shared_values(methods, agent, observations, [output], state)
+    trained = [pixel_maps(agent, *pair)[0] for pair in zip(methods, values, strict=True)]
+    errors = [_relative_error(one) if isinstance(one, Attribution) else None for one in values]
+    maps, count = [[one[frames.spread]] for one in trained], len(randomized_layers(agent))
+    stages: list[list[Randomization]] = [[] for _ in methods]
+    for number, (layer, randomized) in enumerate(_randomized(agent, seed), start=1):
+        others = shared_values(methods, randomized, few.observations, [output], few.state)
+        for i, pair in enumerate(zip(methods, others, strict=True)):
+            maps[i].append(pixel_maps(randomized, *pair)[0])
+            stages[i].append(Randomization(layer, *_agreement(maps[i][0], maps[i][-1])))
+        report(number / (count + 1))
+    reports = []
+    for i, name in enumerate(names):
+        deletion, insertion = (
+            compare_orders(agent, observations, trained[i], output, insertion=insertion, state=state, seed=seed)
+            for insertion in (False, True)
+        )
+        reports.append((MethodReport(name, stages[i], deletion, insertion, errors[i]), np.stack(maps[i])))
+    return reports
 
 
 def find_method(

@@ -157,6 +157,16 @@ class SanityReport:
     effects_unknown: str = field(default="", kw_only=True)
     """Why effects of objects are not known for this agent; empty if they are."""
 
+    @property
+    def unknown_text(self) -> str:
+        """Statement that effects are not known, and where those of other agents are; empty if they are known."""
+        if not self.effects_unknown:
+            return ""
+        return (
+            "Whether these maps predict effects of objects is not known for this agent "
+            f"({self.effects_unknown}). docs/truth.md, in the documentation, has the numbers of other agents."
+        )
+
     def to_dict(self) -> dict[str, object]:
         """Return the report as JSON values."""
         controls = {
@@ -198,6 +208,5 @@ class SanityReport:
             for name, outputs in self.controls.items()
             for output, agreement in outputs.items()
         ]
-        if self.effects_unknown:
-            lines.append(f"whether these maps predict effects of objects is {self.effects_unknown}")
+        lines += [self.unknown_text] if self.effects_unknown else []
         return "\n".join(lines)

@@ -15,7 +15,7 @@ from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.layout import STOPPED
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.recordings.samples import to_arrays
-from rl_clarity.reduction.directions import Directions
+from rl_clarity.reduction.directions import FEWEST_STATES, Directions
 from rl_clarity.states.clusters import Clusters
 from rl_clarity.states.data import StateData, read_states
 from rl_clarity.states.options import StateOptions
@@ -64,7 +64,7 @@ def random_states(sample: Subject, count: int) -> FittedStates:
     """Return random states of a single episode, in place of a sample's constant ones, for measuring fits."""
     fitted = sample_states(sample)
     data: StateData = fitted.data
-    count = max(count, fitted.options.clusters + 1)
+    count = max(count, fitted.options.clusters + 1, FEWEST_STATES)
     rows = np.arange(count) % len(data)
     changes: dict[str, Any] = {name: value[rows] for name, value in vars(data).items() if isinstance(value, np.ndarray)}
     changes |= {"time": np.arange(count), "length": np.full(count, count), "episode": np.zeros(count, np.int64)}

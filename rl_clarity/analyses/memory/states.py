@@ -13,7 +13,7 @@ import numpy as np
 
 from rl_clarity.agents.capabilities import has, initial_state
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
+from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions, require_single_choice
 from rl_clarity.analyses.memory.sample import MEASURED_STATES, random_states, sample_states
 from rl_clarity.analyses.memory.source import (
     FIT,
@@ -136,6 +136,7 @@ class StatesAnalysis(Analysis[StateOptions, StatesSection]):
     needs_all = False
 
     def check(self, agent: Agent, options: StateOptions, page: SubjectOptions) -> None:
+        require_single_choice(agent, "pages of memory")
         if initial_state(agent, 1) is None:
             raise OptionError("the agent has no recurrent state: a page about memory needs a recurrent agent")
 
@@ -234,7 +235,7 @@ def _write_part(subject: Subject, name: str, work: Work) -> TaskResult:
     part = PARTS[name](fitted)
     arrays, facts = _WRITERS[name](fitted, part)
     if name == "causes" and arrays:
-        arrays |= _influence_through_world(memory_source(subject), fitted)
+        arrays |= _influence_through_world(memory_source(subject), fitted, part.facts["lags"])
     skipped = dict(part.skipped)
     if not arrays:
         return TaskResult({"skipped": skipped})
@@ -243,13 +244,13 @@ def _write_part(subject: Subject, name: str, work: Work) -> TaskResult:
     return TaskResult(to_plain({"chunk": chunk, "skipped": skipped, **facts}, finite=True), [chunk])
 
 
-def _influence_through_world(source: MemorySource, fitted: FittedStates) -> Arrays:
+def _influence_through_world(source: MemorySource, fitted: FittedStates, lags: Sequence[int]) -> Arrays:
     """Return influence through memory and world, if there is a simulator and an episode is long enough."""
     options = fitted.options
-    if source.simulator is None or fitted.data.length.max() < source.context + max(options.lags):
+    if source.simulator is None or fitted.data.length.max() < source.context + max(lags):
         return {}
     influence = simulated_influence(
-        source.simulator, source.required_recording, fitted.directions, options.lags, context=source.context,
+        source.simulator, source.required_recording, fitted.directions, lags, context=source.context,
         samples=max(1, options.influence_samples), seed=options.seed,
     )  # fmt: skip
     return {"influence.world": influence}
@@ -277,7 +278,7 @@ def _causes(fitted: FittedStates, part: Part) -> Written:
     if not part.arrays:
         return {}, {}
     arrays = {key: array for key, array in part.arrays.items() if key != "correlation.labels"}
-    return arrays, {"section": {"lags": fitted.options.lags, "clusters": part.arrays["correlation.labels"]}}
+    return arrays, {"section": {"lags": part.facts["lags"], "clusters": part.arrays["correlation.labels"]}}
 
 
 def _memory(fitted: FittedStates, part: Part) -> Written:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, cast
@@ -12,6 +13,7 @@ import numpy as np
 from rl_clarity.agents.capabilities import has
 from rl_clarity.agents.protocol import Score, Tensor
 from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.memory.matrix import MATRIX, MatrixOptions, decisions, page_matrix
 from rl_clarity.analyses.memory.sample import sample_states
 from rl_clarity.analyses.memory.source import (
     FIT,
@@ -28,6 +30,7 @@ from rl_clarity.pages.files import ChunkName, path_in
 from rl_clarity.pages.schema import as_dicts, read
 from rl_clarity.pages.sections import SectionData
 from rl_clarity.states.data import StateData
+from rl_clarity.states.matrix import MemoryMatrix
 from rl_clarity.states.memory_path import mean_frame, memory_gradients, outputs_at
 from rl_clarity.states.options import StateOptions
 from rl_clarity.states.parts import FittedStates
@@ -40,6 +43,8 @@ TASK_WINDOWS = 10
 """Number of windows per task."""
 AT_ONCE = 4
 """Number of windows that are explained at once."""
+APART = 4
+"""Smallest number of steps between explained decisions of an episode."""
 End = Literal["top", "middle", "bottom"]
 ENDS: tuple[End, ...] = ("top", "middle", "bottom")
 MEASURED_STEPS = 2
@@ -53,10 +58,12 @@ class WindowOptions:
     """Options of windows of steps that are explained through time."""
 
     count: int = 100
-    """Largest number of windows; 0 for none. They end at steps where directions are high, middle and low, at examples
-    of each behavior, and at steps from all episodes."""
+    """Largest number of windows; 0 for none. They end at decisions that depend on memory, rewards, high entropies and
+    ends, where directions are high, middle and low, at examples of each behavior, and at steps from all episodes."""
     horizon: int = 16
-    """Number of steps of a window."""
+    """Number of steps of a window. Those of decisions that depend on memory reach back to where that begins."""
+    longest: int = 64
+    """Largest number of steps of such a window."""
     directions: int = 2
     """Number of directions that are explained in each window, those that are largest there, in addition to the
     direction for which it was chosen."""
@@ -70,7 +77,7 @@ class WindowOptions:
 
     def __post_init__(self) -> None:
         check_minimum(self, 0, "count", "directions")
-        check_minimum(self, 1, "horizon", "grid", "points", "noise_copies")
+        check_minimum(self, 1, "horizon", "longest", "grid", "points", "noise_copies")
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,8 @@ class WindowTarget:
 class WindowReason:
     """A reason why a window was chosen."""
 
-    kind: Literal["direction", "behaviour", "episode"]
+    kind: Literal["decision", "reward", "entropy", "end", "direction", "behaviour", "episode"]
+    """`decision`: it depends on memory; `reward`, `entropy` (a high one), `end`: of the step."""
     direction: int | None = None
     end: End | None = None
     behaviour: int | None = None
@@ -108,13 +116,16 @@ class WindowChoice:
     targets: Sequence[str]
     """Ids of the targets that the chunk has."""
     why: Sequence[WindowReason]
+    begins: int | None = None
+    """The first step whose frame the decision depends on, by the memory matrix; null if it has no such decision. A
+    window that starts later is cut."""
 
 
 @dataclass(frozen=True)
 class WindowEntry(WindowChoice):
     """A window that is explained, with its chunk."""
 
-    chunk: ChunkName
+    chunk: ChunkName = dataclasses.field(kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -147,8 +158,8 @@ class WindowsAnalysis(Analysis[WindowOptions, WindowsSection]):
     def tasks(self, subject: Subject, options: WindowOptions) -> Iterable[Task]:
         if not options.count or not has(subject.agent, "state_gradients"):
             return
-        inputs = subject.decisive(StateOptions, WindowOptions)
-        before = (FIT, f"{FOLDER}/cards", f"{FOLDER}/behaviours")
+        inputs = subject.decisive(StateOptions, WindowOptions, MatrixOptions)
+        before = (FIT, f"{FOLDER}/cards", f"{FOLDER}/behaviours", MATRIX)
         yield self.task(
             subject, CHOICE, partial(_choose, subject), inputs, after=before, pieces=lambda sample, batch: ()
         )
@@ -181,19 +192,25 @@ def _choose(subject: Subject, work: Work) -> TaskResult:
     behaviors = work.results[f"{FOLDER}/behaviours"].get("chunk")
     clips = subject.files.read_chunk(behaviors)["clips"] if behaviors else np.zeros((0, 0, 2), np.int32)
     context = 0 if source.simulator is None else source.context
-    chosen = choose_windows(fitted, cards, clips, options.count, context)
+    facts = work.results.get(MATRIX)
+    matrix = page_matrix(subject, facts) if facts and facts["episodes"] else None
+    chosen = choose_windows(fitted, cards, clips, options.count, context, matrix)
     outputs = list(outputs_at(subject.agent, fitted.data, np.zeros(1, int)))
     scale = np.maximum(fitted.coordinates.std(axis=0), 1e-12)
     windows: list[WindowChoice] = []
     used: set[int] = set()
     for row, why in chosen.items():
         trajectory, frame = map(int, places(fitted, np.array([row]))[0])
-        first = max(context, frame - options.horizon + 1)
+        begins = _begins(matrix, trajectory, frame)
+        first = frame - options.horizon + 1
+        if begins is not None and any(reason.kind == "decision" for reason in why):
+            first = min(first, max(begins, frame - options.longest + 1))
+        first = max(context, first)
         largest = np.argsort(-np.abs(fitted.coordinates[row] / scale), kind="stable")[: options.directions]
         directions = sorted({*map(int, largest), *(one.direction for one in why if one.direction is not None)})
         used.update(directions)
         targets = [*outputs, *(f"direction-{i}" for i in directions)]
-        windows.append(WindowChoice(trajectory, frame, first, targets, why))
+        windows.append(WindowChoice(trajectory, frame, first, targets, why, begins))
     labels = {"value": "value function", "action": "action taken"}
     names = direction_names(fitted.directions)
     explained = [{"id": output, "kind": output, "label": labels[output]} for output in outputs]
@@ -202,14 +219,27 @@ def _choose(subject: Subject, work: Work) -> TaskResult:
     return TaskResult({"targets": explained, "paths": paths, "stretches": as_dicts(windows)})
 
 
+def _begins(matrix: MemoryMatrix | None, trajectory: int, frame: int) -> int | None:
+    """Return the first step whose frame a decision depends on, or None if it depends on none, or is not known."""
+    if matrix is None or trajectory not in matrix.episodes:
+        return None
+    return matrix.begins(int(np.searchsorted(matrix.episodes, trajectory)), frame)
+
+
 def choose_windows(
-    fitted: FittedStates, cards: Mapping[str, np.ndarray], clips: np.ndarray, count: int, context: int = 0
+    fitted: FittedStates,
+    cards: Mapping[str, np.ndarray],
+    clips: np.ndarray,
+    count: int,
+    context: int = 0,
+    matrix: MemoryMatrix | None = None,
 ) -> dict[int, list[WindowReason]]:
     """Choose at most `count` steps whose windows are shown. Return their rows in the states, with the reasons.
 
-    Half of the steps have high, middle or low coordinates along a component, a quarter are examples of behaviors
-    (K, n, 2), and the others are evenly spaced in all episodes. The first step of an episode is never chosen, nor are
-    the first `context` steps, from which a simulation starts.
+    A fifth of the steps are decisions that depend on memory, as `decisions` orders them; a twentieth each have
+    rewards, high entropies and ends of episodes; two fifths have high, middle or low coordinates along a component, an
+    eighth are examples of behaviors (K, n, 2), and the others are evenly spaced in all episodes. The first step of an
+    episode is never chosen, nor are the first `context` steps, from which a simulation starts.
     """
     starts, time = fitted.data.starts, fitted.data.time
     examples: list[tuple[int, WindowReason]] = []
@@ -235,11 +265,40 @@ def choose_windows(
             elif time[row] > context and len(chosen) < most:
                 chosen[row] = [reason]
 
-    take(examples, count // 2)
-    take(behavior_examples, len(chosen) + count // 4)
+    if matrix is not None:
+        take(list(_apart(fitted, matrix)), -(-count // 5))
+    for event, rows in _events(fitted.data).items():
+        take([(int(row), event) for row in rows], len(chosen) + count // 20)
+    take(examples, len(chosen) + 2 * count // 5)
+    take(behavior_examples, len(chosen) + count // 8)
     others = np.setdiff1d(np.flatnonzero(time > context), list(chosen))
     take([(int(row), WindowReason("episode")) for row in others[_spread(len(others), count - len(chosen))]], count)
     return chosen
+
+
+def _apart(fitted: FittedStates, matrix: MemoryMatrix) -> Iterator[tuple[int, WindowReason]]:
+    """Yield decisions that depend on memory, without those that are near an earlier one of their episode."""
+    taken: dict[int, list[int]] = {}
+    for e, step in decisions(matrix):
+        others = taken.setdefault(e, [])
+        if all(abs(step - other) >= APART for other in others):
+            others.append(step)
+            yield int(fitted.data.starts[matrix.episodes[e]]) + step, WindowReason("decision")
+
+
+def _events(data: StateData) -> dict[WindowReason, np.ndarray]:
+    """Return rows with rewards, with the highest entropy of each episode, and the last steps of episodes."""
+    rewarded = np.argsort(-np.abs(data.rewards), kind="stable")
+    events = {WindowReason("reward"): rewarded[data.rewards[rewarded] != 0]}
+    ends = data.starts + data.length[data.starts] - 1
+    logs = data.log_probabilities
+    if logs is not None:
+        entropy = -(np.exp(logs) * logs).sum(axis=1)
+        highest = np.array(
+            [start + entropy[start : end + 1].argmax() for start, end in zip(data.starts, ends, strict=True)]
+        )
+        events[WindowReason("entropy")] = highest[np.argsort(-entropy[highest], kind="stable")]
+    return events | {WindowReason("end"): ends}
 
 
 def _spread(count: int, most: int) -> np.ndarray:

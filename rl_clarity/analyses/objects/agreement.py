@@ -7,9 +7,8 @@ controls, which an explanation has to beat.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -220,7 +219,7 @@ def _overlap(low: np.ndarray, high: np.ndarray, cells: int) -> np.ndarray:
     return np.asarray(np.clip(overlap, 0, None) * cells)
 
 
-def _estimates(values: Mapping[str, Any]) -> dict[str, Any]:
+def _estimates(values: JsonObject) -> JsonObject:
     """Return fields with estimates, in which JSON has null for NaN."""
     return {
         name: Estimate(**{key: np.nan if number is None else number for key, number in value.items()})
@@ -259,7 +258,9 @@ def _share(right: np.ndarray, episode: np.ndarray, seed: int) -> Estimate:
     )
 
 
-def _bootstrap(moments: np.ndarray, episode: np.ndarray, statistic: Any, seed: int) -> Estimate:
+def _bootstrap(
+    moments: np.ndarray, episode: np.ndarray, statistic: Callable[[np.ndarray], np.ndarray], seed: int
+) -> Estimate:
     """Return a statistic of sums of moments (n, k), with its percentile bootstrap interval over episodes (n,).
 
     A single episode says nothing about the spread: the interval is then (NaN, NaN).

@@ -10,7 +10,7 @@ import numpy as np
 from rl_clarity.agents.capabilities import parallel_calls
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
-from rl_clarity.analyses.attribution.analysis import attributed_outputs
+from rl_clarity.analyses.attribution.outputs import attributed_outputs
 from rl_clarity.analyses.objects.measure import chunk_name, expected_frames, measure_trajectory
 from rl_clarity.analyses.objects.options import ObjectsOptions
 from rl_clarity.analyses.objects.section import ObjectsSection, TrajectoryObjects

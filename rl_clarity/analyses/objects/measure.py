@@ -11,12 +11,13 @@ import numpy as np
 
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.analysis import Subject
-from rl_clarity.analyses.attribution.analysis import attributed_outputs
+from rl_clarity.analyses.attribution.outputs import attributed_outputs
 from rl_clarity.analyses.objects.options import ObjectsOptions
 from rl_clarity.environments.kinds import make_world
 from rl_clarity.environments.worlds import World, WorldObject, follow
 from rl_clarity.jobs.tasks import TaskResult, Work
 from rl_clarity.pages.files import ChunkName, segments
+from rl_clarity.recordings.advantages import last_steps
 from rl_clarity.recordings.removals import (
     FRAMES,
     Moment,
@@ -111,10 +112,9 @@ def steps_before_ends(firsts: np.ndarray, dones: np.ndarray | None, count: int) 
 
     `firsts` (T,) bool are the first steps of episodes, `dones` (T,) those after which the environment ended one.
     """
-    after = np.flatnonzero(firsts[1:]) if dones is None else np.flatnonzero(dones)
     starts = np.flatnonzero(firsts)
     chosen: set[int] = set()
-    for end in after.tolist():
+    for end in last_steps(firsts, dones).tolist():
         start = max((int(first) for first in starts if first <= end), default=0)
         chosen |= set(range(max(start, end + 1 - count), end + 1))
     return sorted(chosen)

@@ -12,11 +12,12 @@ from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.analyses.attribution.analysis import AttributionAnalysis, attribution_inputs
 from rl_clarity.analyses.attribution.files import AttributionOptions
 from rl_clarity.analyses.attribution.files import chunk_name as attribution_name
+from rl_clarity.analyses.chosen_baseline import chooses_baseline, measures_effects
 from rl_clarity.analyses.layers import PageLayer, page_layers
-from rl_clarity.analyses.objects.agreement import SHARE_OF_RANGE, Agreement, Estimate, box_sums, compare
+from rl_clarity.analyses.objects.agreement import Agreement, Estimate, box_sums, compare
 from rl_clarity.analyses.objects.analysis import ObjectsAnalysis
-from rl_clarity.analyses.objects.measure import chunk_name as effects_name
 from rl_clarity.analyses.objects.options import ObjectsOptions
+from rl_clarity.analyses.objects.page_effects import PageEffects
 from rl_clarity.base.parsing import NoOptions
 from rl_clarity.environments import source_key
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
@@ -73,7 +74,7 @@ class AgreementAnalysis(Analysis[NoOptions, AgreementSection]):
 
     def tasks(self, subject: Subject, options: NoOptions) -> Iterable[Task]:
         states = subject.trajectories.world_states
-        if states is None or not _measured(subject):
+        if states is None or not measures_effects(subject):
             return
         inputs = [attribution_inputs(subject), subject.decisive(ObjectsOptions), source_key(states.spec)]
         for layer in _layers(subject):
@@ -90,7 +91,7 @@ class AgreementAnalysis(Analysis[NoOptions, AgreementSection]):
             )
 
     def sections(self, subject: Subject, options: NoOptions, results: Results) -> Iterable[AgreementSection]:
-        if not _measured(subject):
+        if not measures_effects(subject):
             return
         facts = {layer.name: results[self.task_name(layer.name)]["agreement"] for layer in _layers(subject)}
         found = {name: Agreement.from_dict(one) for name, one in facts.items() if one is not None}
@@ -108,13 +109,6 @@ class AgreementAnalysis(Analysis[NoOptions, AgreementSection]):
             )
 
 
-def _measured(subject: Subject) -> bool:
-    """Return whether effects of objects are measured, and attribution is computed."""
-    options = subject.options_of(ObjectsOptions)
-    analyses = {ObjectsAnalysis.kind, AttributionAnalysis.kind} <= {*subject.analyses}
-    return analyses and options.every is not None and subject.trajectories.world_states is not None
-
-
 def _layers(subject: Subject) -> list[PageLayer]:
     return [layer for layer in page_layers(subject.agent, subject.options) if not layer.is_input]
 
@@ -126,26 +120,24 @@ def _number(estimate: Estimate) -> AgreementNumber:
 
 
 def _compare(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
-    """Compare sums of the stored attribution over the boxes of objects with their stored effects."""
-    output, played = subject.output_kind, subject.trajectories
-    predictions, changes, episodes, outputs = ([np.zeros(0)] for _ in range(4))
-    for trajectory in range(len(played)):
-        arrays = subject.files.read_chunk(effects_name(trajectory))
-        frames, step = np.unique(arrays["frame"], return_inverse=True)
-        if not len(frames):
-            continue
-        maps = _maps(subject, layer, output, trajectory, frames)
-        predictions.append(box_sums(maps, step, arrays["box"], played.observations.shape[2:4]))
-        changes.append(arrays[f"effect.{output}"].astype(np.float64))
-        firsts = np.asarray(played.firsts[trajectory], bool)
-        episodes.append(trajectory * played.actions.shape[1] + np.cumsum(firsts)[arrays["frame"]].astype(np.float64))
-        outputs.append(_outputs(subject, trajectory, arrays["frames"]))
-    if len(predictions) == 1:
+    """Compare sums of the stored attribution over the boxes of objects with their stored effects.
+
+    If the baseline was chosen by effects, those are left out.
+    """
+    effects = PageEffects.read(subject)
+    if effects is not None and chooses_baseline(subject):
+        effects = effects.select(~effects.for_choice)
+    if effects is None:
         return TaskResult({"agreement": None})
-    predicted, change, episode = (np.concatenate(one) for one in (predictions, changes, episodes))
-    threshold = SHARE_OF_RANGE * float(np.ptp(np.concatenate(outputs[1:])))
-    types = np.zeros(len(change), int)  # their numbers differ by trajectory
-    agreement = compare(predicted, change, types, episode, threshold, subject.options.seed)
+    predictions = []
+    for trajectory in np.unique(effects.trajectory).tolist():
+        own = effects.select(effects.trajectory == trajectory)
+        frames, step = np.unique(own.frame, return_inverse=True)
+        maps = _maps(subject, layer, subject.output_kind, trajectory, frames)
+        predictions.append(box_sums(maps, step, own.box, subject.trajectories.observations.shape[2:4]))
+    types = np.zeros(len(effects.change), int)  # their numbers differ by trajectory
+    predicted, seed = np.concatenate(predictions), subject.options.seed
+    agreement = compare(predicted, effects.change, types, effects.episode, effects.threshold, seed)
     return TaskResult({"agreement": agreement.to_dict()})
 
 
@@ -164,13 +156,3 @@ def _pieces(layer: PageLayer, count: int, sample: Subject, batch: int) -> Iterab
     """The maps of a segment; a page has `count` of them."""
     codes = np.zeros((SEGMENT, *layer.shape[:2], layer.channels + 1), np.int8)
     yield Piece(lambda: dequantize(codes, np.ones(SEGMENT)).sum(axis=-1), count)
-
-
-def _outputs(subject: Subject, trajectory: int, frames: np.ndarray) -> np.ndarray:
-    """Return the output (n,) at some frames."""
-    played = subject.trajectories
-    if subject.info.has_value and played.values is not None:
-        return np.asarray(played.values[trajectory, frames], np.float64)
-    scores = played.policy_logits if played.policy_logits is not None else played.q_values
-    assert scores is not None
-    return np.asarray(scores[trajectory, frames], np.float64).max(axis=-1)

@@ -1,6 +1,7 @@
 // The saliency maps that a frame shows, as an image over it.
 import { recent } from "../../data/cache.js";
-import { mapIndex, saliencyMap, saliencyScale, storedOutput } from "../../data/saliency.js";
+import { formatPercent } from "../shell/format.js";
+import { mapIndex, mapOutputs, saliencyMap, saliencyScale, storedOutput } from "../../data/saliency.js";
 import { loweringColor, saliencyColor } from "./colors.js";
 import { composeSaliency, overlaySize } from "./saliency.js";
 
@@ -57,19 +58,21 @@ export function shownOutputs(chunk, overlay) {
  * @param {{arrays: object}} options.chunk the maps of an episode
  * @param {object} options.method that they are by
  * @param {number} options.frame
- * @param {number | null} options.trajectory whose largest value has full opacity; null: that of the chunk
+ * @param {number | null} options.trajectory whose largest value has full opacity; null with `common`
+ * @param {Record<string, Record<string, number>> | null} [options.common] by scale and output what has full opacity, for maps that
+ *   are not of the page's own trajectories
  * @param {{overlay: string, scale: string, palette: string}} options.selection
  * @param {object} options.observation of the agent
  * @returns {{image: {height: number, width: number, rgba: Uint8ClampedArray}, step: number, peaks: {output: string,
  *   share: number}[]} | null} and the step of the map, and its largest values as shares of the scale
  */
-export function overlayImage({ chunk, method, frame, trajectory, selection, observation }) {
+export function overlayImage({ chunk, method, frame, trajectory, common = null, selection, observation }) {
   const index = mapIndex(chunk, frame);
   if (index < 0) return null;
   const outputs = shownOutputs(chunk, selection.overlay);
   const scales = outputs.map((output) => {
     const map = saliencyMap(chunk, output, index);
-    if (trajectory === null && selection.scale === "trajectory") return largestScale(chunk, output);
+    if (common && selection.scale !== "frame") return common[selection.scale][output] || 1;
     return saliencyScale(method, output, trajectory, selection.scale, map);
   });
   const { palette } = selection;
@@ -81,5 +84,38 @@ export function overlayImage({ chunk, method, frame, trajectory, selection, obse
   return { image, step: chunk.arrays.steps.data[index], peaks };
 }
 
-const largestScale = ({ arrays }, output) =>
-  arrays[`scales.${output}`]?.data.reduce((most, scale) => Math.max(most, scale), 0) || 1;
+/** Share of the scale below which a map counts as no reaction of the network. */
+const LEAST = 0.01;
+
+/** What the largest values of a map say, as shares of the scale. @param {{output: string, share: number}[]} peaks */
+export const reactionText = (peaks) =>
+  peaks.every(({ share }) => share < LEAST)
+    ? "no reaction: below 1 %"
+    : `largest: ${peaks.map(({ output, share }) => `${output} ${formatPercent(share)}`).join(", ")}`;
+
+/**
+ * The scales that maps of several networks on the same episode have in common, so that they can be compared.
+ *
+ * @param {({arrays: object} | null)[]} chunks of the maps
+ * @returns {Record<string, Record<string, number>>} the largest value ("trajectory") and the 99th percentile of the maps' largest
+ *   values ("all"), by output
+ */
+export function commonScales(chunks) {
+  const all = chunks.flatMap((chunk) => (chunk ? [chunk.arrays] : []));
+  const outputs = new Set(all.flatMap((arrays) => mapOutputs({ arrays })));
+  const entries = [...outputs].map((output) => {
+    const scales = all.flatMap((arrays) => [...(arrays[`scales.${output}`]?.data ?? [])]).sort((a, b) => a - b);
+    return { output, most: scales.at(-1) ?? 0, usual: percentileOf(scales, 0.99) };
+  });
+  return {
+    trajectory: Object.fromEntries(entries.map(({ output, most }) => [output, most])),
+    all: Object.fromEntries(entries.map(({ output, usual }) => [output, usual])),
+  };
+}
+
+/** A percentile of sorted numbers, as NumPy computes it. */
+function percentileOf(sorted, share) {
+  const at = (sorted.length - 1) * share;
+  const below = sorted[Math.floor(at)] ?? 0;
+  return below + (at - Math.floor(at)) * ((sorted[Math.ceil(at)] ?? below) - below);
+}

@@ -26,6 +26,7 @@ import { namesFromTexts, namesToTexts } from "../../data/names.js";
  * @property {Option<number>} [least]
  * @property {Option<number>} [most]
  * @property {boolean} [whole]
+ * @property {Option<number>} [longest] characters of a text
  * @property {(manifest: any, selection?: any) => any} [of] what names or searches are of
  * @property {string[]} [conditions] kinds of conditions that a search may have
  * @property {Option<(item: any) => boolean>} [isPossible]

@@ -1,7 +1,8 @@
 // Points of a scatter plot on a canvas.
 import { rangeOf } from "../../data/series.js";
 
-const PAD = 10;
+/** Pixels around the points. */
+export const PAD = 10;
 /** Opacity of points beside marked ones, of 255. */
 const DIM = 46;
 

@@ -2,32 +2,50 @@
 
 const REST_MS = 500;
 
+/**
+ * Write the selection into the address at rest. A change of place adds an entry to the browser's history at once, so that the
+ * back button leads to the place before it; changes of place in quick succession are one entry.
+ */
 export function followAddress({ manifest, selection, codec, source }) {
   const kept = keptParameters(source);
-  let written = selection.now;
+  const isFramed = window.parent !== window; // the back button belongs to the page around it
+  let [written, before] = [selection.now, selection.now];
+  let placed = -Infinity; // when the place changed last
   let timer = null;
 
-  function write() {
-    timer = null;
-    const now = selection.now;
+  function write(now, method = "replaceState") {
+    clearTimeout(timer);
     if (now === written) return;
-    // In a frame, the back button belongs to the page around it.
-    const push = window.parent === window && codec.places.some((key) => now[key] !== written[key]);
-    history[push ? "pushState" : "replaceState"](null, "", partOf(codec.toQuery(manifest, now, kept), source));
+    history[method](null, "", partOf(codec.toQuery(manifest, now, kept), source));
     written = now;
   }
 
-  const unsubscribe = selection.subscribe((value) => {
-    if (value === written) return;
-    clearTimeout(timer); // written at rest only
-    timer = setTimeout(write, REST_MS);
-  });
-
-  function restore() {
-    selection.change(codec.placeFromQuery(manifest, addressQuery(source)));
-    written = selection.now;
+  function follow(now) {
+    if (now === before) return;
+    const last = before;
+    before = now;
+    const isPlace = !isFramed && codec.places.some((key) => now[key] !== last[key]);
+    const isNext = isPlace && performance.now() - placed > REST_MS;
+    if (isPlace) placed = performance.now();
+    if (isNext) {
+      write(last);
+      write(now, "pushState");
+      return;
+    }
+    clearTimeout(timer);
+    timer = setTimeout(() => write(now), REST_MS);
   }
 
+  function restore() {
+    const patch = codec.placeFromQuery(manifest, addressQuery(source));
+    unsubscribe();
+    selection.change(patch);
+    clearTimeout(timer);
+    written = before = selection.now;
+    unsubscribe = selection.subscribe(follow);
+  }
+
+  let unsubscribe = selection.subscribe(follow);
   window.addEventListener("popstate", restore);
   return () => {
     unsubscribe();

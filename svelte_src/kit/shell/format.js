@@ -37,7 +37,11 @@ export function formatPart(value, range) {
   return value < 0 && Number(text) !== 0 ? `${MINUS}${text}` : text;
 }
 
-export const formatPercent = (fraction) => `${percentFormat(fraction < 0.1 ? 1 : 0, 100 * fraction)}\u2009%`;
+export function formatPercent(fraction) {
+  const size = Math.abs(fraction);
+  const text = `${percentFormat(size < 0.1 ? 1 : 0, 100 * size)}\u2009%`;
+  return fraction < 0 ? MINUS + text : text;
+}
 
 /** What the channels of a layer are called. */
 export const channelWord = (layer) => (layer.kind === "input" ? "Channel" : "Feature");
@@ -47,7 +51,7 @@ export const layerName = ({ kind, name }) => `${kind === "saliency" ? "saliency 
 
 /** What an output is called. */
 export function outputName({ kind, label }) {
-  if (kind === "action") return `action ${label}`;
+  if (kind === "action") return label.startsWith("action ") ? label : `action ${label}`;
   return kind === "group" ? `actions with ${label}` : label;
 }
 

@@ -65,7 +65,7 @@ export const DEFAULT_SETTINGS = {
   boxFeatures: false,
   band: false,
   stack: false,
-  merged: false,
+  separate: false,
 };
 
 /** Valid settings from what the browser stored; unknown values and other types become the default. @returns {typeof DEFAULT_SETTINGS} */

@@ -30,7 +30,7 @@ export function chosenLength(view, key) {
 
 /** The width of an observation: by default less in low windows and beside features alone, so that film, images and bars fit. */
 export const imageWidth = (view, mixed) =>
-  chosenLength(view, "video_width") ?? (mixed ? "clamp(9rem, 27vh, 16rem)" : "clamp(7.5rem, 22vh, 13rem)");
+  chosenLength(view, "video_width") ?? (mixed ? "clamp(9rem, 27vh, 16rem)" : "clamp(7.5rem, 30vh, 16rem)");
 
 /** A height as CSS: a percentage is one of the window, as what stands on the page has no height to be a part of. */
 export const height = (view, key) => length(view, key).replace("%", "vh");

@@ -1,21 +1,39 @@
 // The account of an output as a waterfall, and over time as a stack.
+import { differenceFrom } from "../../data/account.js";
 import { memoized } from "../../data/cache.js";
-import { accountOf, findOutput } from "../../data/questions.js";
+import { hasFeatures } from "../../data/manifest.js";
+import { accountOf, findOutput, incompleteSteps } from "../../data/questions.js";
 import { firstVisible, lastVisible, pixelsPerStep, stepToX } from "../../kit/time/draw.js";
 
 /** Parts of an account after the features, in order. */
-const OTHERS = ["rest", "memory", "gap"];
+const OTHERS = ["rest", "memory", "gap", "start"];
 /** What readers see below their columns; the error is the completeness error. */
-export const PART_WORDS = { rest: "residual", gap: "error" };
+export const PART_WORDS = { rest: "residual", gap: "error", start: "baselines" };
 /** The same where columns are narrow. */
-const SHORT_WORDS = { rest: "res.", gap: "error" };
+const SHORT_WORDS = { rest: "res.", gap: "error", start: "base." };
 
-/** The account of a target, from its layer's totals and the numbers along its trajectory; null where the page lacks them. */
-export function targetAccount(manifest, totals, { layer, output }, series) {
-  if (manifest.layers[layer].kind !== "input") return accountOf(manifest, totals, findOutput(manifest, output), series);
+/** What a decomposition begins with, in a word. */
+export const startWord = (instead) =>
+  instead === null ? "baseline" : instead === "mean" ? "mean" : `frame ${instead + 1}`;
+
+/**
+ * The account of a target, from its layer's totals and the numbers along its trajectory; null where the page lacks them.
+ *
+ * With `instead`, a step or the mean of the episode, it is the difference of two decompositions.
+ */
+export function targetAccount(manifest, totals, { layer, output, instead = null }, series) {
+  const ofInput = manifest.layers[layer].kind === "input";
   const numbers = totals[`totals.${output}`];
-  return numbers ? channelAccount(numbers) : null;
+  const account = ofInput
+    ? numbers && channelAccount(numbers)
+    : accountOf(manifest, totals, findOutput(manifest, output), series);
+  if (!account || instead === null || ofInput || !series) return account ?? null;
+  return differenceFrom(account, instead < account.output.length ? instead : "mean", series.firsts.data);
 }
+
+/** Whether the completeness error of a target's frame is too large. */
+export const isIncomplete = (manifest, { layer, output, frame }, account) =>
+  manifest.layers[layer].kind !== "input" && incompleteSteps(manifest, findOutput(manifest, output), account)[frame];
 
 /** The account of a layer without a baseline, the input: only its channels, from totals (T, K, 2). */
 export function channelAccount({ data, shape: [steps, channels] }) {
@@ -31,7 +49,7 @@ export function channelAccount({ data, shape: [steps, channels] }) {
 /** The series that are added to the baseline, in order: [{name, channel?, values}]. */
 export const partsOf = memoized((account) => [
   ...account.features.map((values, k) => ({ name: `feature-${k + 1}`, channel: k, values })),
-  ...OTHERS.map((name) => ({
+  ...OTHERS.filter((name) => account[name]).map((name) => ({
     name,
     values: account[name],
     ...(name === "rest" && { channel: account.features.length }),
@@ -81,16 +99,46 @@ export const stackRange = memoized((account) => {
   return high > low ? [low, high] : [low - 0.5, high + 0.5];
 });
 
-/** The share of an output's variance over frames that features and rest together account for, as `variance_share` in Python. */
-export const varianceShare = memoized(({ output, features, rest }) => {
-  const variance = (values) => {
+/**
+ * What an output's variance over frames is due to, as shares that add up to 1: `variance_share` and `unexplained` in Python.
+ * null for an output that does not vary.
+ */
+export const varianceShares = memoized(({ output, baseline, memory, gap }) => {
+  const centered = (values) => {
     const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
-    return values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / values.length;
+    return values.map((value) => value - mean);
   };
-  const whole = variance(output);
-  const left = output.map((value, t) => value - rest[t] - features.reduce((sum, feature) => sum + feature[t], 0));
-  return whole > 0 ? 1 - variance(left) / whole : null;
+  const product = (a, b) => a.reduce((sum, value, t) => sum + value * b[t], 0);
+  const varied = centered(output);
+  const whole = product(varied, varied);
+  if (!(whole > 0)) return null;
+  const left = centered(output.map((_, t) => baseline[t] + memory[t] + gap[t]));
+  const [before, remembered, error] = [baseline, memory, gap].map((part) => product(part, left) / whole);
+  return {
+    explained: 1 - product(left, left) / whole,
+    baseline: before,
+    memory: remembered,
+    completeness_error: error,
+  };
 });
+
+/** The same of a layer: what the page says of all trajectories, or else what an account says of one. */
+export function layerShares(layer, output, account) {
+  const explained = layer.variance_share?.[output];
+  return explained === undefined
+    ? account && hasFeatures(layer) && varianceShares(account.whole ?? account)
+    : explained !== null && { explained, ...layer.unexplained?.[output] };
+}
+
+/** What the variance that a layer's attribution does not explain is due to: [[name, share]], the largest first. */
+export const unexplainedParts = (layer, { memory = 0, completeness_error: error = 0, baseline = 0 }) =>
+  /** @type {[string, number][]} */ ([
+    ["memory", memory],
+    ["completeness error", error],
+    [layer.bypassed ? "baseline and paths around the layer" : "baseline", baseline],
+  ])
+    .filter(([, share]) => Math.abs(share) >= 0.005)
+    .sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
 
 /** The share of all attribution, by its size at every frame, that the features account for. */
 export const coverage = memoized(({ features, rest }) => {
@@ -108,22 +156,25 @@ const FAINT = 0.15;
  * @param {import("../../data/account.js").Account} options.account
  * @param {(string | null)[]} options.colors of the features
  * @param {number | null} [options.alone] the channel of the only part that is not faint
+ * @param {boolean[]} [options.incomplete] at which steps everything is hatched
  * @param {{ink: string, line: string}} options.tokens
  */
-export function drawStack(context, view, { account, colors, alone = null, tokens }) {
+export function drawStack(context, view, { account, colors, alone = null, incomplete = [], tokens }) {
   const [low, high] = stackRange(account);
   const pad = 3;
   const toY = (value) => view.height - pad - ((value - low) / (high - low)) * (view.height - 2 * pad);
   const stride = Math.max(1, Math.floor(1 / pixelsPerStep(view)));
   const steps = [];
   for (let t = firstVisible(view); t <= lastVisible(view); t += stride) steps.push(t);
-  const fills = { rest: hatch(context, tokens), memory: tokens.ink, gap: tokens.line };
+  const fills = { rest: hatch(context, tokens), memory: tokens.ink, gap: tokens.line, start: tokens.line };
+  const uncertain = hatch(context, tokens, true);
   const ups = steps.map((t) => account.baseline[t]);
   const downs = [...ups];
   for (const { name, channel, values } of partsOf(account)) {
-    context.fillStyle = fills[name] ?? colors[channel] ?? tokens.line;
+    const fill = fills[name] ?? colors[channel] ?? tokens.line;
     context.globalAlpha = alone === null || alone === channel ? (name === "memory" ? 0.5 : 1) : FAINT;
     steps.forEach((t, i) => {
+      context.fillStyle = incomplete[t] ? uncertain : fill;
       const ends = values[t] > 0 ? ups : downs;
       const [from, to] = [toY(ends[i]), toY(ends[i] + values[t])];
       ends[i] += values[t];
@@ -147,8 +198,8 @@ function drawLevels(context, view, steps, values, toY, { color, dash, width }) {
   context.setLineDash([]);
 }
 
-/** Diagonal lines, as in the legend. */
-export function hatch(context, { ink }) {
+/** Diagonal lines, as in the legend; falling ones where the completeness error is too large. */
+export function hatch(context, { ink }, falling = false) {
   const tile = document.createElement("canvas");
   Object.assign(tile, { width: 6, height: 6 });
   const inner = /** @type {CanvasRenderingContext2D} */ (tile.getContext("2d"));
@@ -156,8 +207,8 @@ export function hatch(context, { ink }) {
   inner.lineWidth = 1.5;
   inner.beginPath();
   for (const offset of [-6, 0, 6]) {
-    inner.moveTo(offset, 6);
-    inner.lineTo(offset + 6, 0);
+    inner.moveTo(offset, falling ? 0 : 6);
+    inner.lineTo(offset + 6, falling ? 6 : 0);
   }
   inner.stroke();
   return context.createPattern(tile, "repeat");

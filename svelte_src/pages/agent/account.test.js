@@ -6,7 +6,8 @@ import {
   drawStack,
   stackEnds,
   stackRange,
-  varianceShare,
+  unexplainedParts,
+  varianceShares,
   waterfall,
   waterfallRange,
 } from "./account.js";
@@ -73,7 +74,18 @@ test("a stack is drawn with every part where it begins, the parts that are not a
   const view = { frame: 0, center: 0.5, visible: 2, width: 20, height: 29, steps: 2 };
   const tokens = { ink: "ink", line: "line" };
   drawStack(context, view, { account: ACCOUNT, colors: ["red", "blue"], alone: 1, tokens });
+  const before = drawn.length;
+  drawStack(context, view, { account: ACCOUNT, colors: ["red", "blue"], incomplete: [true, false], tokens });
   delete globalThis.document;
+  const later = drawn.splice(before);
+  assert.deepEqual(
+    later.map(([color, , x]) => [color, x]),
+    ["red", "blue", "hatch", "ink", "line"].flatMap((color) => [
+      ["hatch", 0],
+      [color, 10],
+    ]),
+    "a step whose error is too large has no colors",
+  );
   const at = (fill) => drawn.filter(([color]) => color === fill);
   assert.deepEqual(at("red")[0], ["red", 0.15, 0, 6, 10, 8], "a unit is four pixels: from 5 up to 7");
   assert.deepEqual(at("blue")[0], ["blue", 1, 0, 14, 10, 12], "from 5 down to 2");
@@ -81,11 +93,24 @@ test("a stack is drawn with every part where it begins, the parts that are not a
 });
 
 test("the share of variance is 1 where attribution follows the output, 0 where it says nothing", () => {
-  const follows = { output: list(1, 2, 3), features: [list(0, 1, 2)], rest: list(0, 0, 0) };
-  assert.equal(varianceShare(follows), 1);
-  assert.equal(varianceShare({ ...follows, features: [list(4, 4, 4)] }), 0);
-  assert.ok(varianceShare({ ...follows, features: [list(2, 1, 0)] }) < 0);
-  assert.equal(varianceShare({ ...follows, output: list(1, 1, 1) }), null);
+  const zeros = list(0, 0, 0);
+  const follows = { output: list(1, 2, 3), baseline: list(1, 1, 1), memory: zeros, gap: zeros };
+  assert.equal(varianceShares(follows).explained, 1);
+  assert.equal(varianceShares({ ...follows, memory: list(0, 1, 2) }).explained, 0);
+  assert.ok(varianceShares({ ...follows, gap: list(-2, 0, 2) }).explained < 0);
+  assert.equal(varianceShares({ ...follows, output: list(1, 1, 1) }), null);
+});
+
+test("the rest of the variance is due to memory, the baseline and the error, and adds up", () => {
+  const { explained, ...rest } = varianceShares(ACCOUNT);
+  assert.ok(Math.abs(explained + rest.memory + rest.baseline + rest.completeness_error - 1) < 1e-12);
+  assert.deepEqual(
+    unexplainedParts({}, rest).map(([name]) => name),
+    ["memory", "baseline", "completeness error"],
+  );
+  assert.deepEqual(unexplainedParts({ bypassed: true }, { memory: 0.001, baseline: -0.2 }), [
+    ["baseline and paths around the layer", -0.2],
+  ]);
 });
 
 test("coverage is the share of the sizes of features in those of all parts of attribution", () => {

@@ -2,8 +2,8 @@
 import { get } from "svelte/store";
 import { cutText, FONT, stacked, textBlock, textWidth, writeText } from "../../kit/export/figure.js";
 import { formatNumber } from "../../kit/shell/format.js";
-import { hatch, targetAccount, waterfall, waterfallRange, PART_WORDS } from "./account.js";
-import { captionOf, rowCaption } from "./figure.js";
+import { hatch, isIncomplete, startWord, targetAccount, waterfall, waterfallRange, PART_WORDS } from "./account.js";
+import { captionOf, INCOMPLETE, rowCaption } from "./figure.js";
 import { shownTargets } from "./rows.js";
 
 /** Pixels of a column, of its bar and of the words below it. */
@@ -23,7 +23,8 @@ export async function barsFigure(page) {
     if (!account) continue;
     const block = waterfallBlock(page, target, account);
     width = Math.max(width, block.width);
-    blocks.push(textBlock([rowCaption(page, target)]), block);
+    const lines = [rowCaption(page, target), ...(isIncomplete(manifest, target, account) ? [INCOMPLETE] : [])];
+    blocks.push(textBlock(lines), block);
   }
   if (blocks.length === 1) throw new Error("There are no bars in this frame.");
   return stacked(blocks, width);
@@ -39,7 +40,7 @@ function waterfallBlock({ manifest, colors, names }, target, account) {
   const output = account.output[target.frame];
   /** @type {{name?: string, word: string, color?: string, from: number, to: number, value: number}[]} */
   const columns = [
-    { word: "baseline", from: 0, to: 0, value: baseline },
+    { word: startWord(ofInput ? null : target.instead), from: 0, to: 0, value: baseline },
     ...steps
       .filter(({ name }) => name !== "memory" || remembers)
       .map((step) => ({
@@ -56,10 +57,11 @@ function waterfallBlock({ manifest, colors, names }, target, account) {
     width: columns.length * COLUMN,
     height: BARS + WORDS,
     draw(context, top) {
-      const fills = { rest: hatch(context, { ink: "#000000" }), memory: "#666666", gap: "#bbbbbb" };
+      const uncertain = isIncomplete(manifest, target, account) ? hatch(context, { ink: "#000000" }, true) : null;
+      const fills = { rest: hatch(context, { ink: "#000000" }), memory: "#666666", gap: "#bbbbbb", start: "#bbbbbb" };
       columns.forEach(({ name, word, from, to, value, color }, i) => {
         const [left, high, low] = [i * COLUMN, toY(Math.max(from, to)), toY(Math.min(from, to))];
-        context.fillStyle = fills[name] ?? color ?? "#000000";
+        context.fillStyle = uncertain ?? fills[name] ?? color ?? "#000000";
         if (name) context.fillRect(left + 10, top + high, COLUMN - 20, low - high);
         context.fillStyle = "#000000";
         context.fillRect(left + (name ? COLUMN / 2 : 0), top + toY(to) - 0.5, COLUMN, name ? 1 : 2);

@@ -1,5 +1,6 @@
 // Files of what is shown. Everything drawn here comes from chunks, so that canvases can be read.
 import { derived, get } from "svelte/store";
+import { takenAction } from "../../data/actions.js";
 import { accountOf, findOutput } from "../../data/questions.js";
 import { outputSeries, totalsAt } from "../../data/series.js";
 import { figureSvg } from "../../kit/export/figure.js";
@@ -58,13 +59,16 @@ async function timelineCsv({ manifest, selection, chunks, names }) {
   const header = ["trajectory", "frame", "new episode", "action", "reward"];
   if (arrays.advantages) header.push("advantage");
   header.push(...outputs.map(([label]) => label));
+  const factors = manifest.agent.factors ?? [];
+  header.push(...factors.map(({ label }) => label));
   if (arrays.probabilities) header.push(...manifest.actions.map(({ label }) => `probability of ${label}`));
   header.push(...parts.map(({ name }) => name));
-  const lines = Array.from(arrays.actions.data, (action, t) => {
-    const line = [trajectory + 1, t + 1, arrays.firsts.data[t], manifest.actions[action]?.label ?? action];
+  const lines = Array.from(arrays.rewards.data, (_, t) => {
+    const line = [trajectory + 1, t + 1, arrays.firsts.data[t], takenAction(manifest, arrays, t)];
     line.push(arrays.rewards.data[t]);
     if (arrays.advantages) line.push(arrays.advantages.data[t]);
     line.push(...outputs.map(([, values]) => values[t]));
+    line.push(...factors.map((_, i) => arrays[`info.action.${i}`].data[t]));
     if (arrays.probabilities) line.push(...arrays.probabilities.data.subarray(t * count, (t + 1) * count));
     return [...line, ...parts.map(({ valueAt }) => valueAt(t))];
   });

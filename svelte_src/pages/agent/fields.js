@@ -15,6 +15,7 @@ import { firstOutput, isOriginal, ROWS } from "./rows.js";
  * @property {number} frame
  * @property {number} layer
  * @property {import("./rows.js").Row[]} rows
+ * @property {number | "mean" | null} instead what decompositions begin with: a frame, the mean of the episode; null: the baseline
  * @property {Object<number, number[]>} channels of each layer (by its index) the channels that are shown; all where it has none
  * @property {boolean} residual whether the rest is shown
  * @property {boolean} mixed hues of all features mixed, as in the paper; otherwise a position has that of its strongest feature
@@ -36,6 +37,7 @@ import { firstOutput, isOriginal, ROWS } from "./rows.js";
  * @property {boolean} objects boxes around objects
  * @property {number | null} type of objects whose frames are listed
  * @property {{trajectory: number, track: number} | null} object whose effect is shown over time
+ * @property {string} edit what is changed in the panel What if (live/edit.js); "" while it is closed
  * @property {Object<string, Object<number, string>>} names that the reader gave to features (data/names.js)
  */
 
@@ -47,6 +49,17 @@ function defaultLayer(manifest) {
 }
 
 const defaultVisible = ({ view }) => Math.round(Number(view?.scrubber_visible_duration)) || 256;
+
+/** What a step is compared with: null (the baseline), "mean" (of its episode), or a step of its trajectory. */
+const INSTEAD = {
+  initial: null,
+  clamp: (value, { manifest, selection }) =>
+    Number.isFinite(value)
+      ? Math.max(0, Math.min(Math.round(value), manifest.trajectories[selection.trajectory].steps - 1))
+      : value,
+  format: (value) => (typeof value === "number" ? value + 1 : value),
+  parse: (text) => (text === "mean" ? text : /^\d{1,7}$/.test(text) ? Number(text) - 1 : undefined),
+};
 
 const BOX = {
   initial: null,
@@ -82,6 +95,7 @@ export const FIELDS = [
     type: ROWS,
     default: (manifest) => [{ output: firstOutput(manifest), layer: null, trajectory: null }],
   },
+  { name: "instead", type: INSTEAD },
   { name: "channels", type: CHANNELS },
   { name: "residual", type: "flag", default: (manifest) => !isOriginal(manifest) },
   { name: "mixed", type: "flag", default: isOriginal },
@@ -114,6 +128,7 @@ export const FIELDS = [
   { name: "objects", type: "flag" },
   { name: "type", type: "index", keys: typeNames, default: null, place: true },
   { name: "object", type: OBJECT },
+  { name: "edit", type: "text", longest: 2000 },
   { name: "names", key: "name", type: "names", of: (manifest) => manifest, stays: true },
 ];
 

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createHistory, record, redo, undo } from "../../kit/shell/history.js";
 import { DEFAULT_SETTINGS, cleanSettings } from "../../kit/shell/kept.js";
-import { panelNamed } from "../../kit/shell/address.js";
 import { actionOf, allKeys } from "../../kit/shell/keys.js";
 import { firstTarget, rowTarget, shownOutputs } from "./rows.js";
 import { defineSelection } from "../../kit/page/selection.js";
@@ -34,6 +33,16 @@ test("the selection begins at the middle layer, value function, first frame", ()
 
 test("the selection begins at the layer that the page names", () => {
   assert.equal(initialSelection({ ...MANIFEST, opening: "1a" }).layer, 1);
+});
+
+test("a step is compared with the baseline, the mean of its episode, or another step", () => {
+  const instead = (query) => fromQuery(MANIFEST, query).instead;
+  assert.deepEqual(["", "?instead=mean", "?instead=7", "?instead=x", "?instead=1e9"].map(instead), [
+    ...[null, "mean", 6, null, null],
+  ]);
+  assert.equal(instead("?trajectory=3&instead=500"), 9);
+  for (const query of ["instead=mean", "instead=7"])
+    assert.ok(toQuery(MANIFEST, fromQuery(MANIFEST, `?${query}`)).includes(query));
 });
 
 test("changes stay in range", () => {
@@ -145,6 +154,7 @@ test("a row fills in what it leaves to the selection", () => {
     layer: 1,
     trajectory: 2,
     frame: 30,
+    instead: null,
     past: true,
   });
   assert.equal(rowTarget(MANIFEST, selection, { ...row, trajectory: null }).past, false);
@@ -223,11 +233,6 @@ test("what is exported is the first row, at its own layer and trajectory", () =>
   const { output, layer, trajectory, past } = firstTarget(MANIFEST, { ...start, rows: [row] });
   assert.deepEqual([output, layer, trajectory, past], ["group-0", 1, 2, true]);
   assert.deepEqual(firstTarget(MANIFEST, { ...start, rows: [] }), rowTarget(MANIFEST, start, start.rows[0]));
-});
-
-test("a panel is found by its name, or by one of before", () => {
-  const named = (name) => panelNamed(["trust", "feature"], { features: "feature" }, name);
-  assert.deepEqual(["trust", "features", "constructor", ""].map(named), ["trust", "feature", null, null]);
 });
 
 test("a page without layers has an address, too", () => {

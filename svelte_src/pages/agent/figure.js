@@ -8,11 +8,13 @@ import { LINE, GAP, pixelCanvas, scaled, stacked, textBlock, textWidth, writeTex
 import { drawMarks } from "../../kit/image/marks.js";
 import { greyImage } from "../../kit/image/grey.js";
 import { formatNumber, frameName, layerName, outputName } from "../../kit/shell/format.js";
-import { attributionChunks, overlayOf } from "./image.js";
+import { hatch, isIncomplete, targetAccount } from "./account.js";
+import { attributionChunks, overlayOf, withoutColors } from "./image.js";
 import { featuresAlone } from "./multiples.js";
 import { isSaliency } from "./saliency.js";
 import { shownTargets } from "./rows.js";
 
+export const INCOMPLETE = "hatched: the completeness error is above 5 % of the output\u2019s range";
 /** Pixels for the name of an image. */
 const NAME_WIDTH = 160;
 const CHIP = 12;
@@ -79,7 +81,8 @@ async function rowOf(page, target, scale, observed) {
   const { manifest, chunks, frames, selection } = page;
   const { now } = selection;
   const bitmap = await frames.get(target.trajectory, target.frame);
-  await chunks.get(manifest.trajectories[target.trajectory].series);
+  const series = (await chunks.get(manifest.trajectories[target.trajectory].series)).arrays;
+  const incomplete = await lacksPoints(page, target, series);
   const names = manifest.layers.length ? attributionChunks(page, target) : [];
   await Promise.all(names.map((name) => chunks.get(name)));
   const factor = Math.max(scale, Math.ceil(NAME_WIDTH / bitmap.width));
@@ -92,7 +95,8 @@ async function rowOf(page, target, scale, observed) {
   const opacity = now.overlay ? now.opacity : 1;
   let limits = [];
   for (const sign of signs) {
-    const colors = get(page.colors)[target.layer];
+    const known = get(page.colors)[target.layer];
+    const colors = incomplete ? withoutColors(known) : known;
     const options = /** @type {any} its chunks are loaded; of attribution or of saliency */ (
       overlayOf(page, { target, sign, isolated: null, colors })
     );
@@ -104,13 +108,30 @@ async function rowOf(page, target, scale, observed) {
     const layers = now.overlay ? [[below, 1]] : [];
     layers.push([pixelCanvas(image), opacity, region]);
     if (!maps) layers.push([pixelCanvas(drawMarks(image)), opacity, region]);
-    images.push({ name: SIGNS[sign], sign, left, canvas: scaled(size, layers), chips: [] });
+    const canvas = scaled(size, layers);
+    if (incomplete) hatchOver(canvas);
+    images.push({ name: SIGNS[sign], sign, left, canvas, chips: [] });
     if (maps || now.mixed) continue;
     const scene = { observation: now.overlay ? bitmap : null, opacity, region };
     images.push({ ...featuresAlone(options, size, scene, colors), left: right + GAP });
     right += GAP + images[images.length - 1].canvas.width;
   }
-  return { target, images, width: right, height: size.height, caption: rowCaption(page, target, limits) };
+  const caption = [rowCaption(page, target, limits), incomplete && INCOMPLETE].filter(Boolean).join(" \u00b7 ");
+  return { target, images, width: right, height: size.height, caption };
+}
+
+/** Whether the completeness error of a target is too large. */
+async function lacksPoints({ manifest, chunks }, target, series) {
+  const name = manifest.layers[target.layer]?.totals?.[target.trajectory];
+  const account = name && targetAccount(manifest, (await chunks.get(name)).arrays, target, series);
+  return Boolean(account) && isIncomplete(manifest, target, account);
+}
+
+function hatchOver(canvas) {
+  const context = canvas.getContext("2d", { willReadFrequently: true });
+  context.globalAlpha = 0.5;
+  context.fillStyle = hatch(context, { ink: "#000000" }, true);
+  context.fillRect(0, 0, canvas.width, canvas.height);
 }
 
 function rowBlock({ caption, images, height }) {

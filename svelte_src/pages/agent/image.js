@@ -131,6 +131,11 @@ function measuredLimit(page, target) {
   return measured({ parts, first: segmentOf(page.manifest, target) * page.manifest.segment });
 }
 
+const GREY = { color: "#a0a0a0", hue: Array(3).fill(Math.sqrt(1 / 3)) };
+
+/** The colors of features where the completeness error of a frame is too large: all the same grey. */
+export const withoutColors = memoized((colors) => colors.map((one) => ({ ...one, ...GREY })));
+
 const huesOf = memoized((colors) => colors.map(({ hue }) => hue));
 const colorsOf = memoized((colors) => colors.map(({ color }) => parseHex(color).map((level) => level / 255)));
 

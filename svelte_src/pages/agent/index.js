@@ -1,6 +1,6 @@
 // The page of one agent: its trajectories, its outputs, and their attribution.
 import { get, writable, derived } from "svelte/store";
-import { actionLabel } from "../../data/actions.js";
+import { takenAction } from "../../data/actions.js";
 import { nextMatch } from "../../data/find.js";
 import { createFrames } from "../../data/frames.js";
 import { objectsOf } from "../../data/objects.js";
@@ -37,10 +37,10 @@ export const AGENT = {
   time: { episode: "trajectory", frame: "frame", window: "visible" },
   steps: ({ trajectories }, _, episode) => trajectories[episode]?.steps,
   checkpoint: ({ agent }) => agent.id,
-  sections: ["trajectories", "features", "attribution", "ablation", "saliency", "agreement"],
+  sections: ["trajectories", "features", "attribution", "ablation", "saliency", "baseline", "agreement"],
   layout: {
     navigation: ["trajectories", "bookmarks"],
-    main: ["timeline", "attribution", "outputs", "objects"],
+    main: ["timeline", "attribution", "outputs", "inputs", "objects"],
     legend: ["legend"],
     aside: ["feature", "features", "find", "notes", "trust", "export", "help"],
   },
@@ -68,6 +68,7 @@ export const AGENT = {
     },
     { keys: ["b"], field: "combined", panel: "attribution", text: "positive and negative attribution in one image" },
     { keys: ["o"], field: "overlay", panel: "attribution", text: "attribution over the observation, or alone" },
+    { keys: ["w"], action: "what_if", panel: "what_if", text: "what if" },
     { keys: ["x"], field: "objects", panel: "objects", text: "boxes around objects over the observation" },
   ],
   tour: [
@@ -129,9 +130,9 @@ function extend(page) {
     describe({ trajectory, frame }) {
       const parts = [`frame ${frame + 1}`];
       const arrays = trajectory === selection.now.trajectory ? get(series).chunk?.arrays : null;
-      if (arrays && frame < arrays.actions.data.length) {
-        const [action, advantage, reward] = ["actions", "advantages", "rewards"].map((key) => arrays[key]?.data[frame]);
-        parts.push(`action ${actionLabel(manifest.actions, action)}`);
+      if (arrays && frame < arrays.rewards.data.length) {
+        const [advantage, reward] = ["advantages", "rewards"].map((key) => arrays[key]?.data[frame]);
+        parts.push(`action ${takenAction(manifest, arrays, frame)}`);
         if (advantage !== undefined) parts.push(`advantage ${formatNumber(advantage, 3)}`);
         if (reward) parts.push(`reward ${formatNumber(reward, 3)}`);
       }
@@ -146,7 +147,9 @@ function extend(page) {
       ...manifest.methods,
     ],
     hasPanel(name) {
+      if (name === "what_if") return manifest.others.some(({ kind }) => kind === name);
       if (name === "bookmarks") return Boolean(manifest.bookmarks);
+      if (name === "inputs") return Boolean(manifest.inputs?.length);
       if (name === "objects") return Boolean(objectsOf(manifest));
       return manifest.layers.length > 0 || !OF_LAYERS.includes(name);
     },
@@ -162,6 +165,7 @@ function extend(page) {
       },
       channel: (key) => toggleChannel(page, Number(key) - 1),
       features: () => page.drawer.update((now) => (now?.name === "features" ? null : { name: "features" })),
+      what_if: () => selection.change({ edit: selection.now.edit || "open" }),
       channels: () => chooseChannels(page, selection.now.layer, null),
     },
   });

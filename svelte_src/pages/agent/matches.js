@@ -1,7 +1,8 @@
 // Looks for frames in trajectories, loading the numbers that the conditions need.
 import { writable } from "svelte/store";
+import { framesEndedBy } from "../../data/episodes.js";
 import { accountOf, findOutput } from "../../data/questions.js";
-import { channelSeries, outputSeries } from "../../data/series.js";
+import { channelSeries, columnOf, outputSeries } from "../../data/series.js";
 import { brushOf, EMPTY } from "../../kit/time/brush.js";
 import { findFrames, kindOf, ordered } from "../../data/find.js";
 import { saliencyTotals } from "./saliency.js";
@@ -37,11 +38,18 @@ async function contextOf({ manifest, chunks }, condition, trajectory) {
   if (condition.kind === "channel") {
     context.channel = await channelOf({ manifest, chunks }, condition, trajectory, arrays);
   }
+  if (condition.kind === "activation") {
+    const name = manifest.layers[condition.layer].totals?.[trajectory];
+    const { activation = null } = name ? (await chunks.get(name)).arrays : {};
+    if (!activation) throw new Error("This page has no activations of features: an earlier version made it.");
+    context.channel = columnOf(activation, condition.channel);
+  }
   if (condition.kind === "saliency") {
     const layer = manifest.layers[condition.layer];
     const output = layer.outputs[condition.channel].id;
     context.channel = await saliencyTotals({ manifest, chunks }, layer, output, trajectory);
   }
+  if (condition.kind === "ended") context.places = framesEndedBy(manifest.trajectories[trajectory], condition.which);
   if (condition.kind === "bookmark") context.places = bookmarksOf(manifest, condition.which, trajectory);
   return context;
 }

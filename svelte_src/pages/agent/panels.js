@@ -5,6 +5,7 @@ export * as bookmarks from "./Bookmarks.svelte";
 export * as feature from "./FeatureViewer.svelte";
 export * as features from "./FeatureTable.svelte";
 export * as find from "./Find.svelte";
+export * as inputs from "./Inputs.svelte";
 export * as legend from "./Legend.svelte";
 export * as objects from "./Objects.svelte";
 export * as outputs from "./Outputs.svelte";

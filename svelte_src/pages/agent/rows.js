@@ -15,7 +15,8 @@ export function rowTarget(manifest, selection, row) {
   const trajectory = row.trajectory ?? selection.trajectory;
   const layer = row.layer ?? selection.layer;
   const steps = manifest.trajectories[trajectory].steps;
-  return { output: row.output, trajectory, layer, frame: selection.frame, past: selection.frame >= steps };
+  const { frame, instead } = selection;
+  return { output: row.output, trajectory, layer, frame, instead, past: frame >= steps };
 }
 
 /** The targets of all rows, or of the default row if there is none. */

@@ -9,7 +9,7 @@ import { holds, pathsOf, stretchAt } from "./stretches.js";
  * @property {number} stretch index of the stretch that is shown, or -1: it stays while its window holds the frame
  * @property {number[]} components directions that are chosen: the first one is looked at, all have a track
  * @property {number} behaviour that is looked at
- * @property {"all" | "episode" | "behaviour" | "direction"} choice which stretches the chooser lists
+ * @property {"all" | "decision" | "episode" | "behaviour" | "direction"} choice which stretches the chooser lists
  * @property {"any" | "top" | "middle" | "bottom"} end of the direction, for that choice
  * @property {"any" | "now"} when "now": only stretches that hold the step that is shown
  * @property {string} search text that a stretch's description must contain
@@ -78,7 +78,7 @@ export const FIELDS = [
     default: () => [0],
   },
   { name: "behaviour", type: "index", count: behaviourCount },
-  { name: "choice", type: "choice", options: ["all", "episode", "behaviour", "direction"] },
+  { name: "choice", type: "choice", options: ["all", "decision", "episode", "behaviour", "direction"] },
   { name: "end", type: "choice", options: ["any", "top", "middle", "bottom"] },
   { name: "when", type: "choice", options: ["any", "now"] },
   { name: "search", type: "text" },

@@ -34,10 +34,10 @@ export const memory = definePage({
   steps: ({ trajectories }, _, episode) => trajectories[episode]?.steps,
   read,
   panels,
-  sections: ["trajectories", "states", "state_map", "stretches", "interventions", "simulator"],
+  sections: ["trajectories", "memory_matrix", "states", "state_map", "stretches", "interventions", "simulator"],
   layout: {
     navigation: ["chooser"],
-    main: ["play", "player", "through_time"],
+    main: ["memory_matrix", "play", "player", "through_time"],
     legend: ["map", "now"],
     tabs: TABS,
     aside: ["notes", "trust", "export", "help"],
@@ -54,6 +54,7 @@ export const memory = definePage({
     { keys: ["1", "2", "3", "4", "5", "6"], show: "1 to 6", action: "tab", text: "tab below" },
   ],
   tour: [
+    ["memory_matrix", "Does the past matter?", "Which decisions depend on earlier steps, and how far back. Click one."],
     ["chooser", "What to look at", "Moments whose causes were computed. Click one to go there."],
     ["player", "Player", "What the agent saw, did and expected, and the components of its state over time."],
     ["through_time", "What caused it", "Which places of earlier frames an output depends on, and how far back."],
@@ -75,6 +76,8 @@ function extend(page) {
   const { memory, trajectories } = manifest;
   const series = following(chunks, selection, ({ trajectory }) => trajectories[trajectory].series);
   const coordinates = following(chunks, selection, ({ trajectory }) => memory.states?.coordinates[trajectory] ?? null);
+  const exchanged = Object.fromEntries((memory.matrix?.episodes ?? []).map((one) => [one.trajectory, one.chunk]));
+  const dependence = following(chunks, selection, ({ trajectory }) => exchanged[trajectory] ?? null);
   const stretches = memory.stretches?.stretches ?? [];
   const explained = following(chunks, selection, ({ stretch }) => stretches[stretch]?.chunk);
   Object.assign(page, {
@@ -85,6 +88,9 @@ function extend(page) {
     coordinates,
     seriesArrays: arraysOf(series),
     coordinateArrays: arraysOf(coordinates),
+    /** The resource of the episode's memory matrix, and its arrays. */
+    dependence,
+    dependenceArrays: arraysOf(dependence),
     /** The resource of the stretch that is shown, and what it says of the target's causes; null where it does not. */
     explained,
     explanation: derived([selection, explained], ([{ stretch, target, path }, { chunk }]) =>

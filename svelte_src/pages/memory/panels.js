@@ -5,6 +5,7 @@ export * as chooser from "./Chooser.svelte";
 export * as components from "./Components.svelte";
 export * as interventions from "./Interventions.svelte";
 export * as map from "./Map.svelte";
+export * as memory_matrix from "./Dependence.svelte";
 export * as now from "./Now.svelte";
 export * as play from "./Play.svelte";
 export * as player from "./Player.svelte";

@@ -12,6 +12,7 @@ export function readMemory(manifest) {
   return {
     states: dataOf("states", (data) => ({ ...data, outputs: data.outputs?.map(outputText(actions)) })),
     stateMap: dataOf("state_map", (data) => ({ ...data, colors: data.colors.map(mapColor(actions)) })),
+    matrix: dataOf("memory_matrix"),
     stretches: dataOf("stretches"),
     interventions: dataOf("interventions", (data) => ({
       ...data,

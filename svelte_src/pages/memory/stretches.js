@@ -113,6 +113,7 @@ export function causes({ components, shape: [steps] }, step = null) {
   return Array.from({ length: count }, (_, d) => rows.reduce((sum, s) => sum + components[s * count + d], 0));
 }
 
+const EVENTS = { decision: "depends on memory", reward: "reward", entropy: "high entropy", end: "last step" };
 const ENDS = { top: "high", middle: "middle", bottom: "low" };
 
 /** The ends of a direction that the chooser offers. */
@@ -123,9 +124,14 @@ export const reasons = ({ why = [] }, label) =>
   why
     .filter(({ kind }) => kind !== "episode")
     .map((one) =>
-      one.kind === "direction" ? `${label(one.direction)} ${ENDS[one.end] ?? ""}` : `behavior ${one.behaviour + 1}`,
+      one.kind === "direction"
+        ? `${label(one.direction)} ${ENDS[one.end] ?? ""}`
+        : (EVENTS[one.kind] ?? `behavior ${one.behaviour + 1}`),
     )
     .join(", ");
+
+/** Whether a decision depends on steps before its window, by the memory matrix. */
+export const isCut = ({ begins, first }) => Number.isFinite(begins) && begins < first;
 
 /** A stretch's place in words. */
 export const placeOf = ({ trajectory, frame }) => `episode ${trajectory + 1}, step ${frame + 1}`;
@@ -141,6 +147,7 @@ export function listed(stretches, selection, label) {
   const { choice, end, when, search, components, behaviour, trajectory, frame } = selection;
   const isWanted = {
     all: () => true,
+    decision: ({ why }) => why.some(({ kind }) => kind === "decision"),
     episode: (stretch) => stretch.trajectory === trajectory,
     behaviour: ({ why }) => why.some((one) => one.kind === "behaviour" && one.behaviour === behaviour),
     direction: ({ why }) =>

@@ -1,5 +1,6 @@
 // Tables of the tabs: what the page shows of them, and what it exports. A table is {columns: [{key, label}], rows: [{key: value}]}.
 import { actionLabel } from "../../data/actions.js";
+import { detectable } from "../../data/causal.js";
 import { rowOf } from "../../data/series.js";
 import { formatNumber } from "../../kit/shell/format.js";
 import { consistencyAt, intervalAt, matrixAt, PATHS } from "./causes.js";
@@ -21,9 +22,11 @@ export const interventionTable = ({ rows }) => ({
     { key: "difference", label: "Difference" },
     { key: "adjusted_p", label: "p, adjusted" },
     { key: "effect", label: "Effect" },
+    { key: "found", label: "Found from" },
   ],
   rows: rows.map((row) => ({
     ...row,
+    found: detectable(row),
     range: `(${row.interval.map(signed).join(" to ")})`,
   })),
 });

@@ -7,6 +7,7 @@ import { correlationsOf, cosinesOf, isUnstable, placesOf, stabilityText, stronge
 import { curveOf, halfLag } from "./replay.js";
 import { readMemory } from "./sections.js";
 import { errorVerdicts, otherVerdicts } from "./simulator.js";
+import { interventionText } from "./interventions.js";
 import { interventionTable, loadTable, tablesOf } from "./tables.js";
 
 const array = (shape, list) => ({ shape, data: Float32Array.from(list) });
@@ -166,4 +167,16 @@ test("actions and clusters have one name on the page", () => {
     ["return", "action no-op", "action \u2196", "cluster 1", "no cluster"],
   );
   assert.equal(table.rows[0].range, "(\u22121.00 to +2.00)");
+});
+
+test("an intervention says what its primary measure shows, or what would have been found", () => {
+  const row = (difference, p, half = 1) => ({
+    ...{ measure: "return", unedited: 5, edited: 5 + difference, difference, p, adjusted_p: 1 },
+    interval: [difference - half, difference + half],
+  });
+  const text = (one, pairs) => interventionText({ label: "PCA 1 collapsed", rows: [one] }, pairs);
+  assert.match(text(row(2.5, 0.125), 4), /difference 2\.50 .* smallest possible p is 0\.125/);
+  assert.match(text(row(2.5, 0.002), 10), /p 0\.0020\. It changes beyond chance\.$/);
+  assert.match(text(row(0.1, 0.8), 10), /No change was found; a true change of 1\.4 or more would have been found/);
+  assert.match(text(row(0, 1, 0), 10), /No change was found; no two episodes of a pair differed\./);
 });

@@ -1,6 +1,7 @@
 // The chosen episodes: their numbers and maps, loaded when they are chosen, and again when they have grown.
 import { writable } from "svelte/store";
 import { joinMaps } from "../../data/saliency.js";
+import { differing } from "./tracks.js";
 import { addEntry, isOutdated, methodNamed } from "./runs.js";
 
 /**
@@ -55,12 +56,15 @@ export function createPlays({ table, chunks, images, selection, entryOf }) {
       if (row.error || row.of.error) throw new Error(row.error ?? row.of.error);
       const trajectory = await entryOf(row.of, row.trajectory);
       const names = methodNamed(row.of, method)?.maps[row.trajectory] ?? [];
-      const [{ arrays: series }, maps] = await Promise.all([
+      const compared = row.of.saliency?.differences?.[row.trajectory];
+      const [{ arrays }, maps, differences] = await Promise.all([
         chunks.get(trajectory.series),
         Promise.all(names.map((name) => chunks.get(name))),
+        compared && chunks.get(compared),
         // so that a filmstrip that has grown does not vanish for a moment
         ...trajectory.scrub.slice(-1).map((name) => images.image(name).catch(() => {})),
       ]);
+      const series = differences ? { ...arrays, differs: differing(differences, trajectory.steps) } : arrays;
       put(key, version, { ...LOADING, state: "ready", trajectory, series, maps: joinMaps(maps) });
     } catch ({ message }) {
       put(key, version, { ...LOADING, ...plays.get(key), state: "error", error: message });

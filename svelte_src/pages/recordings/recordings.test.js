@@ -4,7 +4,7 @@ import { createSource } from "../../data/source.js";
 import { EMPTY, markedSteps, withRange } from "../../kit/time/brush.js";
 import { controlsOf, partsOf } from "./actions.js";
 import { filteredRows, rowsInView, stateText, timeText } from "./rows.js";
-import { addEntry, isOutdated, newest, readTable, sectionsOf } from "./runs.js";
+import { addEntry, explainCommand, isOutdated, newest, readTable, sectionsOf } from "./runs.js";
 import { goTo, rangesOf, toggle } from "./chosen.js";
 import { defineSelection } from "../../kit/page/selection.js";
 import { combine, FIELDS, notes } from "./fields.js";
@@ -216,4 +216,15 @@ test("the manifest is asked for with its version, and given once", async () => {
   assert.equal(await source.manifest(), null);
   assert.deepEqual(asked[1], [`${source.folder}manifest.json`, { "If-None-Match": "v1" }]);
   await assert.rejects(source.entry("1/none.json"), { message: "1/none.json is missing" });
+});
+
+test("the command to explain has the options of the run's explanations, and quotes the directory", () => {
+  const run = {
+    saliency: { every: 4, methods: [{ name: "jacobian" }] },
+    stateMap: { maps: [{ method: "pca" }] },
+  };
+  const options = "--methods jacobian --every 4 --embeddings pca";
+  assert.equal(explainCommand({ logdir: "runs" }, run), `rl-clarity explain runs ${options}`);
+  const none = { saliency: null, stateMap: null };
+  assert.equal(explainCommand({ logdir: "my runs/it's" }, none), `rl-clarity explain 'my runs/it'"'"'s'`);
 });

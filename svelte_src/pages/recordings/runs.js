@@ -91,7 +91,8 @@ function addSections(run, index, sections) {
   if (others.length) run.sections.set(index, [...(run.sections.get(index) ?? []), ...others]);
 }
 
-function addSaliency({ saliency }, index, { methods }) {
+function addSaliency({ saliency }, index, { methods, differences = [] }) {
+  if (saliency) saliency.differences = Object.assign(saliency.differences ?? [], { [index]: differences[0] ?? null });
   for (const { name, maps, scales } of methods) {
     const method = saliency?.methods.find((one) => one.name === name);
     if (!method) continue;
@@ -133,3 +134,16 @@ export const rowOf = ({ rows }, run, trajectory) =>
 
 /** "exp1, episode 50" */
 export const episodeName = ({ name, episode, trajectory }) => `${name}, episode ${episode ?? trajectory}`;
+
+/** The command that explains what is recorded in a log directory, with the options of a run's explanations. */
+export function explainCommand({ logdir }, { saliency, stateMap }) {
+  const words = ["rl-clarity", "explain", logdir];
+  const methods = saliency?.methods.map(({ name }) => name) ?? [];
+  if (methods.length) words.push("--methods", ...methods, "--every", String(saliency.every));
+  const embeddings = stateMap?.maps.map(({ method }) => method) ?? [];
+  if (embeddings.length) words.push("--embeddings", ...embeddings);
+  return words.map(quoted).join(" ");
+}
+
+/** A word as a shell reads it. */
+const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'"'"'`)}'`);

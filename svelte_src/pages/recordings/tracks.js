@@ -1,4 +1,5 @@
 // The tracks of an episode: numbers over time.
+import { formatNumber } from "../../kit/shell/format.js";
 import { entropies, cumulative, valuesOf } from "../../kit/time/numbers.js";
 
 const INFO = "info.";
@@ -23,7 +24,36 @@ const TRACKS = [
   { key: "advantage", label: "Advantage", values: ({ advantages }) => advantages?.data ?? null, kind: "advantage" },
   { key: "policy", label: "Probabilities", values: ({ probabilities }) => probabilities?.data ?? null },
   { key: "entropy", label: "Entropy", values: entropyOver, kind: "action" },
+  {
+    key: "differs",
+    label: "Differs from the agent",
+    values: ({ differs }) => differs?.data ?? null,
+    kind: "advantage",
+  },
 ];
+
+/**
+ * How far the network that is explained is from the one that acted, at each step: as at the last step that was compared.
+ *
+ * @param {{arrays: Object<string, {data: ArrayLike<number>}>}} chunk of `differences` at some `steps`
+ * @param {number} count of steps of the episode
+ */
+export function differing({ arrays: { steps, differences } }, count) {
+  const data = new Float32Array(count);
+  for (let i = 0; i < steps.data.length; i += 1) data.fill(differences.data[i], steps.data[i]);
+  return { data, shape: [count] };
+}
+
+/** Share of an output's range by which an explained network may differ from the one that acted. */
+const TOLERANCE = 1e-3;
+
+/** @returns {string} a sentence about the steps whose maps are of another network than the one that acted; or empty */
+export function differenceText({ differs }) {
+  const above = differs?.data.filter((share) => !(share <= TOLERANCE)).length ?? 0;
+  if (!above) return "";
+  const most = formatNumber(100 * differs.data.reduce((one, other) => Math.max(one, other), 0), 2);
+  return `At ${above} of ${differs.data.length} steps, the maps are of another network than the one that acted: its outputs differ by up to ${most} % of their range. With Recorder(checkpoint_every=1) the network of each update is stored.`;
+}
 
 /** The sum of rewards up to and with each step. */
 export function returnSoFar({ rewards }) {

@@ -9,21 +9,43 @@
  * @property {import("../../data/sections").SaliencySection | null} saliency data of its section `saliency`
  */
 
+import { methodNamed } from "../../data/saliency.js";
+
 export { methodNamed, methodsOf } from "../../data/saliency.js";
 
 /** @returns {Checkpoint[]} */
 export function readCheckpoints(manifest) {
-  return (trainingData(manifest)?.checkpoints ?? []).map((entry, index) => {
-    const data = (kind) => manifest.sections.find((one) => one.kind === kind && one.agent === entry.agent)?.data;
-    const agent = manifest.agents.find(({ id }) => id === entry.agent) ?? {};
-    const own = { agent, observation: agent.observation, actions: agent.actions ?? [], trajectories: [] };
-    return {
-      ...entry,
-      index,
-      manifest: { ...manifest, ...own, ...data("trajectories") },
-      saliency: data("saliency") ?? null,
-    };
-  });
+  const { checkpoints: entries = [] } = trainingData(manifest) ?? {};
+  return withCommonPercentiles(
+    entries.map((entry, index) => {
+      const data = (kind) => manifest.sections.find((one) => one.kind === kind && one.agent === entry.agent)?.data;
+      const agent = manifest.agents.find(({ id }) => id === entry.agent) ?? {};
+      const own = { agent, observation: agent.observation, actions: agent.actions ?? [], trajectories: [] };
+      return {
+        ...entry,
+        index,
+        manifest: { ...manifest, ...own, ...data("trajectories") },
+        saliency: data("saliency") ?? null,
+      };
+    }),
+  );
+}
+
+/** Maps of all checkpoints have one scale: the largest of the checkpoints' percentiles. */
+function withCommonPercentiles(checkpoints) {
+  const most = (name, output) =>
+    Math.max(...checkpoints.map((one) => methodNamed(one, name)?.percentile?.[output] ?? 0));
+  const common = ({ percentile, ...method }) =>
+    percentile
+      ? {
+          ...method,
+          percentile: Object.fromEntries(Object.keys(percentile).map((output) => [output, most(method.name, output)])),
+        }
+      : method;
+  return checkpoints.map((one) => ({
+    ...one,
+    saliency: one.saliency && { ...one.saliency, methods: one.saliency.methods.map(common) },
+  }));
 }
 
 export const trainingData = ({ sections }) => sections.find(({ kind }) => kind === "training")?.data;

@@ -46,7 +46,7 @@ export const FIELDS = [
   { name: "sync", type: "choice", options: ["step", "progress"] },
   { name: "method", type: "choice", options: ({ checkpoints }) => methodsOf(checkpoints).map(({ name }) => name) },
   { name: "overlay", type: "choice", options: ["both", "policy", "value", "none"] },
-  { name: "scale", type: "choice", options: ["trajectory", "frame", "all"] },
+  { name: "scale", type: "choice", options: ["all", "trajectory", "frame"] },
   { name: "output", type: "choice", options: ["value", "policy"] },
   { name: "opacity", type: "number", least: 0, most: 1, default: 0.8 },
   { name: "threshold", type: "number", least: 0, most: 1, default: 0.5 },

@@ -36,9 +36,16 @@ const EXPLANATIONS = [
 
 function problemWith(manifest) {
   const checkpoints = readCheckpoints(manifest);
-  if (!checkpoints.length) return "This page has no checkpoints: its section “training” is missing.";
+  if (!checkpoints.length) return unfinished(manifest);
   const without = checkpoints.find(({ manifest: { trajectories } }) => !trajectories.length);
   return without ? `This page has no episodes of checkpoint “${without.name}”.` : null;
+}
+
+/** Why a page has no section about all checkpoints, which is computed last. */
+function unfinished({ complete, agents, sections }) {
+  if (complete !== false) return "This page has no checkpoints: its section “training” is missing.";
+  const done = new Set(sections.filter(({ kind }) => kind === "saliency").map(({ agent }) => agent)).size;
+  return `${done} of ${agents.length} checkpoints are done. They are compared when all are; if the command was stopped, the same command continues it.`;
 }
 
 /** The checkpoints, the episode that all were shown, and the steps of each episode of the page's time. */
@@ -58,11 +65,12 @@ export const training = definePage({
   sections: ["trajectories", "saliency", "training", "checks"],
   layout: {
     navigation: ["checkpoints"],
-    main: ["play", "curve", "returns", "films", "regions", "steps", "reference", "numbers"],
-    legend: [],
+    main: ["play", "curve", "steps", "returns", "regions", "reference", "numbers"],
+    legend: ["films"],
     aside: ["notes", "trust", "export", "help"],
   },
-  labels: { navigation: "Checkpoints", skip: "Skip to the player" },
+  beside: "clamp(400px, 38vw, 640px)",
+  labels: { navigation: "Checkpoints", skip: "Skip to the player", legend: "Episodes side by side" },
   aliases: { training: "curve", comparison: "films" },
   keys: [
     { keys: [",", "."], action: "map", text: "previous or next step that has a saliency map" },

@@ -21,6 +21,7 @@ from rl_clarity.analyses.attribution import (
     multi_path_attributions,
     select_layers,
 )
+from rl_clarity.analyses.attribution.baselines import AUTO, DEFAULT_BASELINE
 from rl_clarity.analyses.attribution.quadrature import RULES, quadrature
 from rl_clarity.analyses.checks.analysis import ChecksOptions
 from rl_clarity.base.errors import OptionError
@@ -202,10 +203,13 @@ def test_networks_without_relus_offer_other_activations() -> None:
 @pytest.mark.parametrize("function", [attribute, integrated_gradients])
 def test_defaults_are_those_of_pages(function: Any) -> None:
     parameters, options = inspect.signature(function).parameters, page_options()
-    for name in ("steps", "quadrature", "baseline", "linear_prefix"):
+    for name in ("steps", "quadrature", "linear_prefix", "refinement"):
         assert parameters[name].default == getattr(options.attribution, name)
     assert parameters["steps"].default == options.features.fit_steps
-    assert parameters["baseline"].default == ChecksOptions().baseline
+    assert options.attribution.baseline == AUTO
+    assert (
+        parameters["baseline"].default == ChecksOptions().baseline == DEFAULT_BASELINE
+    )  # what pages have without effects
 
 
 def constant_rule(factor: float, steps: int) -> tuple[np.ndarray, np.ndarray]:

@@ -32,7 +32,8 @@ def test_attribution_adds_up_to_the_difference_from_the_baseline(agent: Any, bas
         "zero-layer": 0 * activations[:1],
         "zero-input": agent.activations(0 * OBSERVATIONS[:1], "1a"),
         "mean": activations.mean(axis=0, keepdims=True),
-        "blur": agent.activations(blurred(OBSERVATIONS), "1a"),
+        "blur": agent.activations(blurred(OBSERVATIONS, 6 / 64), "1a"),
+        "narrow-blur": agent.activations(blurred(OBSERVATIONS, 2 / 64), "1a"),
         "median": agent.activations(np.median(OBSERVATIONS, axis=0, keepdims=True).astype(np.uint8), "1a"),
         "own": activations[::-1],
     }[baseline]
@@ -134,10 +135,10 @@ def test_baselines_are_of_other_observations_if_there_are_any(agent: Any, baseli
 
 def test_a_blur_keeps_constant_images_and_the_mean_of_others() -> None:
     constant = np.full((1, 16, 24, 3), 77, np.uint8)
-    assert np.array_equal(blurred(constant), constant)
+    assert np.array_equal(blurred(constant, 6 / 64), constant)
     dot = np.zeros((2, 16, 16, 2))
     dot[0, 8, 8, 1] = 100
-    soft = blurred(dot)
+    soft = blurred(dot, 6 / 64)
     assert soft.sum() == pytest.approx(100, rel=1e-3)
     assert soft[0, ..., 1].max() == soft[0, 8, 8, 1] < 10
     assert not soft[1].any()

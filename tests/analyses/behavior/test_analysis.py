@@ -13,7 +13,7 @@ import PIL.Image
 import pytest
 
 import rl_clarity
-from rl_clarity.base.errors import ClarityError
+from rl_clarity.base.errors import ClarityError, OptionError
 from rl_clarity.commands.ablate import AblationReport
 from rl_clarity.environments import KINDS
 from tests import colors
@@ -120,6 +120,21 @@ def test_the_same_arguments_give_the_same_report_and_episodes_are_reused(
     ablate(tmp_path, **COMPARED)
     done = [task["task"] for task in json.loads((tmp_path / "run-log.json").read_text())["runs"][-1]["tasks"]]
     assert done == ["comparison"]
+
+
+def test_features_of_a_page_keep_their_numbers_and_names(report: AblationReport, tmp_path: Path) -> None:
+    assert report.page.path is not None
+    other = {**COMPARED, "seed": 3, "features": {"fit_observations": 20, "names": {colors.LAYER: {1: "first"}}}}
+    named = ablate(tmp_path / "page", episodes=2, **other).page
+    page = Path(str(named.path)).parent
+    again = ablate(tmp_path / "again", episodes=2, page=page, **COMPARED)
+    first, second = named.results(), again.page.results()
+    np.testing.assert_array_equal(second.reduction(colors.LAYER).components, first.reduction(colors.LAYER).components)
+    assert second.feature_names(colors.LAYER) == {1: "first"}
+    assert str(again).endswith(f"those of the page {page}")
+    assert "features were fitted" in str(report)
+    with pytest.raises(OptionError, match="has no features of layer 'elsewhere'; its layers are"):
+        ablate(tmp_path / "wrong", episodes=2, page=page, **{**COMPARED, "layer": "elsewhere"})
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "q"])

@@ -123,9 +123,13 @@ def test_where_states_cannot_be_edited_it_is_not_known(tmp_path: Path, monkeypat
     page = check_pages.write_page(tmp_path, agent, checks={"methods": ["integrated_gradients 1a"]})
     section = page.results().section("check_effects")
     assert section["rows"] == []
-    assert section["caption"].startswith("Not known for this agent: states of the environment kind 'gymnasium'")
+    assert section["caption"] == (
+        "Whether these maps predict effects of objects is not known for this agent (states of the environment kind "
+        "'gymnasium' cannot be edited, only those of procgen). docs/truth.md, in the documentation, has the numbers of "
+        "other agents."
+    )
     report = SanityReport.from_dict(json.loads((Path(page.path).parent / checks.REPORT).read_text()))
-    assert "cannot be edited" in str(report).splitlines()[-1]
+    assert str(report).splitlines()[-1] == section["caption"]
     assert report.methods[0].effects == {}
 
 

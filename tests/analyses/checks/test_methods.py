@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity.analyses.attribution.saliency import SaliencyMethod
+from rl_clarity.analyses.attribution import perturbation
+from rl_clarity.analyses.attribution.perturbation import PerturbationGrid
+from rl_clarity.analyses.attribution.saliency import SaliencyMethod, results_at
 from rl_clarity.analyses.checks.methods import choose_frames, sanity_checks, structural_similarity
+from rl_clarity.analyses.checks.report import MethodReport
 from rl_clarity.analyses.saliency import METHODS
 from rl_clarity.base.errors import OptionError
 from rl_clarity.formats.architectures import build
@@ -35,6 +38,16 @@ def keras_agent() -> Any:
 def report(keras_agent: Any) -> Any:
     methods = ["jacobian", "input_integrated_gradients", "integrated_gradients 2a"]
     return sanity_checks(keras_agent, trajectories((16, 16, 3)), methods, frames=4, output="value")
+
+
+def test_maps_of_vectors_are_not_checked() -> None:
+    torch = pytest.importorskip("torch")
+    module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    agent = rl_clarity.TorchAgent(module, (3,), heads=("policy_logits",))
+    zeros = np.zeros((1, 8))
+    samples = {"observations": np.zeros((1, 8, 3), np.float32), "actions": zeros.astype(int), "rewards": zeros}
+    with pytest.raises(OptionError, match=r"maps of images, and the agent observes vectors: rl_clarity\.run"):
+        sanity_checks(agent, {**samples, "dones": zeros.astype(bool)})
 
 
 def test_frames_are_spread_over_trajectories_of_different_lengths() -> None:
@@ -112,3 +125,26 @@ def test_unknown_methods_are_refused() -> None:
     agent: Any = TinyAgent(observation_shape=(16, 16, 3))
     with pytest.raises(OptionError, match="methods='lime' is not one of perturbation, signed_perturbation, jacobian"):
         sanity_checks(agent, trajectories((16, 16, 3)), ["lime"])
+
+
+def test_perturbation_and_signed_perturbation_share_their_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent: Any = TinyAgent(observation_shape=(16, 16, 3), num_actions=3)
+    evaluated: list[int] = []
+
+    def counted(agent: Any, observations: np.ndarray, images: np.ndarray, state: Any) -> np.ndarray:
+        evaluated.append(len(images))
+        return results_at(agent, observations, images, state)
+
+    def check(*methods: str) -> tuple[list[MethodReport], int]:
+        evaluated.clear()
+        report = sanity_checks(agent, trajectories((16, 16, 3)), methods, frames=4)
+        return [*report.methods], sum(evaluated)
+
+    monkeypatch.setattr(perturbation, "results_at", counted)
+    (plain,), images = check("perturbation")
+    (signed,), _ = check("signed_perturbation")
+    both, together = check("signed_perturbation", "integrated_gradients 1a", "perturbation")
+    assert images == together == 4 * len(PerturbationGrid.for_shape(16, 16).masks)
+    assert [both[0], both[2]] == [signed, plain]
+    assert both[1].method == "integrated_gradients 1a"
+    assert plain.deletion != signed.deletion

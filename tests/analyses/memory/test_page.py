@@ -63,7 +63,12 @@ def analysis(page: Path, checkpoint: Path) -> rl_clarity.StateAnalysis:
 def test_a_page_of_an_agent_without_gradients_omits_influence(results: Results) -> None:
     manifest = results.manifest
     assert (manifest["kind"], manifest["title"]) == ("memory", "tiny, tiny: memory")
-    assert [section["kind"] for section in manifest["sections"]] == ["trajectories", "states", "state_map"]
+    assert [section["kind"] for section in manifest["sections"]] == [
+        "trajectories",
+        "memory_matrix",
+        "states",
+        "state_map",
+    ]
     states = results.section("states")
     assert list(states["skipped"]) == ["influence"]
     assert [one["name"] for one in states["directions"]] == ["PCA 1", "PCA 2", "PCA 3"]

@@ -11,12 +11,19 @@ from rl_clarity.analyses.memory.windows import choose_windows, window_arrays
 from rl_clarity.reduction.directions import Directions
 
 EPISODES, STEPS = 5, 20
+REWARDS = np.zeros(EPISODES * STEPS)
+REWARDS[[27, 33]] = 1, -10
+LOG_PROBABILITIES = np.log(np.tile([0.9, 0.1], (EPISODES * STEPS, 1)))
+LOG_PROBABILITIES[STEPS * np.arange(EPISODES) + 12] = np.log(0.5)
 
 
 def fitted(**fields: Any) -> Any:
     data = SimpleNamespace(
         time=np.tile(np.arange(STEPS), EPISODES),
         starts=np.arange(0, EPISODES * STEPS, STEPS),
+        length=np.full(EPISODES * STEPS, STEPS),
+        rewards=REWARDS,
+        log_probabilities=LOG_PROBABILITIES,
         observations=lambda rows: np.full((len(rows), 4, 6, 3), 51, np.uint8),
     )
     return cast(Any, SimpleNamespace(data=data, **fields))
@@ -29,6 +36,7 @@ def cards() -> dict[str, np.ndarray]:
     return {end: np.array(steps, np.int32) for end, steps in places.items()}
 
 
+EVENTS = ("reward", "entropy", "end")
 CLIPS = np.array([[[3, 10]], [[4, 11]]], np.int32)
 
 
@@ -37,6 +45,7 @@ def test_windows_are_chosen_for_directions_behaviors_and_episodes() -> None:
     assert len(chosen) == 16
     kinds = [reason.kind for why in chosen.values() for reason in why]
     assert kinds.count("behaviour") == 2
+    assert not {"decision", "reward", "entropy", "end"} & set(kinds)  # a twentieth of 16 is none
     shared = chosen[2 * STEPS + 3]
     assert [(one.direction, one.end) for one in shared] == [(0, "bottom"), (1, "top")]
     assert 0 not in chosen  # the first step of an episode
@@ -47,6 +56,12 @@ def test_windows_leave_room_for_the_frames_that_a_simulation_starts_from() -> No
     chosen = choose_windows(fitted(), cards(), CLIPS, 200, context=8)
     assert min(row % STEPS for row in chosen) == 9
     assert len(chosen) == EPISODES * (STEPS - 9)
+
+
+def test_rewards_high_entropies_and_ends_are_explained() -> None:
+    chosen = choose_windows(fitted(), cards(), CLIPS, 40)
+    events = {kind: [row for row, why in chosen.items() if kind in {one.kind for one in why}] for kind in EVENTS}
+    assert events == {"reward": [33, 27], "entropy": [12, 32], "end": [19, 39]}
 
 
 def test_the_requested_number_of_windows_is_chosen() -> None:

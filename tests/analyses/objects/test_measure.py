@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from rl_clarity.analyses import Subject
-from rl_clarity.analyses.objects import ObjectsAnalysis, ObjectsOptions
+from rl_clarity.analyses.objects.analysis import ObjectsAnalysis
 from rl_clarity.analyses.objects.measure import chunk_name, steps_before_ends
+from rl_clarity.analyses.objects.options import ObjectsOptions
 from rl_clarity.analyses.objects.section import ObjectsSection
 from rl_clarity.base.errors import OptionError
 from rl_clarity.environments import KINDS

@@ -12,7 +12,8 @@ import pytest
 from rl_clarity.analyses import Subject
 from rl_clarity.analyses.attribution.files import AttributionOptions, attribution_chunk, chunk_name
 from rl_clarity.analyses.layers import page_layers
-from rl_clarity.analyses.objects import ObjectsAnalysis, ObjectsOptions
+from rl_clarity.analyses.objects.analysis import ObjectsAnalysis
+from rl_clarity.analyses.objects.options import ObjectsOptions
 from rl_clarity.analyses.objects.page_agreement import AgreementAnalysis, AgreementSection
 from rl_clarity.base.parsing import NoOptions
 from rl_clarity.environments import KINDS

@@ -1,0 +1,243 @@
+"""The analysis `failures`: why episodes ended, and until when that could be avoided."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.base.errors import ClarityError
+from rl_clarity.base.keys import JsonObject
+from rl_clarity.base.statistics import share_interval
+from rl_clarity.debugging.branching import Brancher
+from rl_clarity.debugging.failures import (
+    VERDICTS,
+    Ending,
+    Failure,
+    FailureOptions,
+    count_episodes,
+    episode_moments,
+    escape_frames,
+    examine,
+    failed_episodes,
+)
+from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
+from rl_clarity.pages.animations import BEFORE, animated_png, side_by_side
+from rl_clarity.pages.images import newest_frames
+from rl_clarity.pages.schema import read
+from rl_clarity.pages.sections import Bar, BarsSection, Column, ImagesSection, Note, PanelImage, TableSection
+
+PARTS = 8
+"""Tasks among which the failures are divided."""
+CLIPS = 2
+"""Clips of each part."""
+SEARCHES = 8
+"""Steps of a failure from which is searched, on average, for the forecast."""
+NOTE = Note(
+    "Failures",
+    "An episode failed if its last step gave no reward, or if its time ran out where other episodes end with a reward. "
+    "The cause is the object without which the last step, taken again from the saved state of the environment, does "
+    "not end the episode. An end is avoidable until the last step from which one of a number of random sequences of "
+    "actions survives; random sequences find only some ways out, so that it may be avoidable for longer. From some "
+    "steps the policy continues with new random numbers for its actions; those of the environment are part of its "
+    "state. Verdicts: " + "; ".join(f"{name}: {text}" for name, text in VERDICTS.items()) + ".",
+)
+
+
+@dataclass(frozen=True)
+class FailuresSection(TableSection):
+    """Failures with their verdicts, those with the lowest return first."""
+
+    kind = "failures"
+    title = "Failures"
+
+
+@dataclass(frozen=True)
+class VerdictsSection(BarsSection):
+    """Shares of the failures by cause and verdict, with 95 % intervals."""
+
+    kind = "verdicts"
+    title = "Causes of failures"
+
+
+@dataclass(frozen=True)
+class FailureClips(ImagesSection):
+    """Failures as they were played, each beside a continuation that survives."""
+
+    kind = "failure_clips"
+    title = "Failures, and how they could be avoided"
+
+
+_Sections: TypeAlias = FailuresSection | VerdictsSection | FailureClips
+
+
+class FailuresAnalysis(Analysis[FailureOptions, _Sections]):
+    """Continues failed episodes from the saved states of the steps before their end."""
+
+    kind = "failures"
+
+    def tasks(self, subject: Subject, options: FailureOptions) -> Iterable[Task]:
+        for part in range(min(PARTS, max(1, options.count))):
+            yield self.task(
+                subject,
+                self.task_name("part", part + 1),
+                partial(_measure_part, subject, options, part),
+                [asdict(options), subject.options.seed, part],
+                group=self.task_name("part"),
+                pieces=partial(_pieces, options),
+            )
+
+    def sections(self, subject: Subject, options: FailureOptions, results: Results) -> Iterable[_Sections]:
+        failures, episodes, known = failures_of(results), episodes_of(results), _failed(results)
+        columns = {
+            "statement": "what happened",
+            "verdict": "verdict",
+            "return": "return",
+            "until": "avoidable until",
+            "seen": "seen since",
+            "survival": "policy survives",
+        }
+        worst = f" The {len(failures)} with the lowest return were examined." if known > len(failures) else ""
+        caption = (
+            f"{known} of {episodes} episodes failed.{worst} Steps are counted back from the last one; the policy "
+            "survives in so many of its continuations from a step."
+        )
+        yield FailuresSection(
+            [Column(key, label) for key, label in columns.items()], [_row(one) for one in failures], caption=caption
+        )
+        counts = Counter(f"{one.cause}: {one.verdict}" for one in failures)
+        bars = [
+            Bar(name, count / len(failures), *share_interval(count, len(failures)))
+            for name, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+        ]
+        yield VerdictsSection(bars, unit="share of the examined failures, with 95 % intervals")
+        clips = [read(PanelImage, clip, "clip") for facts in _parts(results) for clip in facts["clips"]]
+        if clips:
+            clips.sort(key=lambda clip: (clip.trajectory, clip.frame))
+            caption = "At the left what happened, at the right a sequence of actions that survives."
+            yield FailureClips(clips, caption=caption)
+
+    def notes(self, options: FailureOptions) -> Sequence[Note]:
+        return [NOTE]
+
+
+def failures_of(results: Results) -> list[Failure]:
+    """Return the failures that tasks measured, those with the lowest return first."""
+    failures = [read(Failure, values, "failure") for facts in _parts(results) for values in facts["failures"]]
+    return sorted(failures, key=lambda one: (one.total, one.trajectory, one.last))
+
+
+def episodes_of(results: Results) -> int:
+    """Return the number of episodes that ended."""
+    return max((int(facts["episodes"]) for facts in _parts(results)), default=0)
+
+
+def _parts(results: Results) -> list[Mapping[str, Any]]:
+    name = FailuresAnalysis.task_name("part", "")
+    return [facts for task, facts in results.items() if task.startswith(name)]
+
+
+def _failed(results: Results) -> int:
+    return max((int(facts["failed"]) for facts in _parts(results)), default=0)
+
+
+def _measure_part(subject: Subject, options: FailureOptions, part: int, work: Work) -> TaskResult:
+    played = subject.trajectories
+    known = failed_episodes(played)
+    chosen = known[: options.count][part::PARTS]
+    failures, clips = list[JsonObject](), list[JsonObject]()
+    for number, (failure, escape) in enumerate(_examined(subject, options, chosen), start=1):
+        failures.append(asdict(failure))
+        if escape is not None and len(clips) < CLIPS:
+            clips.append(_write_clip(subject, failure, escape))
+        work.report(number / len(chosen))
+    facts = {"failures": failures, "clips": clips, "episodes": count_episodes(played), "failed": len(known)}
+    return TaskResult(facts, [clip["image"] for clip in clips])
+
+
+def _write_clip(subject: Subject, failure: Failure, escape: np.ndarray) -> JsonObject:
+    """Write what happened beside what happens if the sequence of actions that survives is taken, as an animation."""
+    until = failure.avoidable_until
+    assert until is not None
+    begin = max(failure.first, until - BEFORE)
+    seen = np.asarray(subject.trajectories.observations[failure.trajectory, begin : failure.last + 1])
+    other = np.concatenate([seen[: until - begin], escape])
+    frames = side_by_side(newest_frames(seen, subject.stack), newest_frames(other, subject.stack), until - begin)
+    name = f"failures/{failure.trajectory + 1}-{failure.last + 1}.png"
+    subject.files.directory.write(name, animated_png(frames))
+    label = f"{failure.cause}, {failure.verdict}: as it was played, and by a sequence of actions that survives"
+    return {"image": name, "label": label, "trajectory": failure.trajectory, "frame": until}
+
+
+def _examined(
+    subject: Subject, options: FailureOptions, chosen: Sequence[Ending]
+) -> Iterable[tuple[Failure, np.ndarray | None]]:
+    """Yield failures, with what is observed by a sequence of actions that survives.
+
+    Where episodes cannot be continued, only their ends are known, and why.
+    """
+    played, seed = subject.trajectories, subject.options.seed
+    if not chosen:
+        return
+    try:
+        if played.world_states is None:
+            raise ClarityError(UNKNOWN)
+        brancher = Brancher(subject.agent, played.world_states.spec, seed)
+    except ClarityError as error:
+        for one in chosen:
+            statement = f"Not tested: {error.message}."
+            yield Failure(one.trajectory, one.first, one.last, one.total, one.cause, "not tested", statement), None
+        return
+    with closing(brancher):
+        for one in chosen:
+            failure = examine(brancher, played, one, options, seed)
+            yield failure, escape_frames(brancher, played, failure)
+
+
+UNKNOWN = (
+    "states of the environment cannot be saved and edited; an environment of your own can offer a state_editor that "
+    "`continues` (docs/extending.md)"
+)
+"""Why episodes cannot be continued."""
+
+
+def _row(failure: Failure) -> dict[str, object]:
+    last = failure.last
+    survival = [f"{last - one.step}: {one.survived}/{one.count}" for one in failure.survival]
+    return {
+        "statement": failure.statement,
+        "verdict": failure.verdict,
+        "return": failure.total,
+        "until": None if failure.avoidable_until is None else last - failure.avoidable_until,
+        "seen": None if failure.visible_since is None else last - failure.visible_since,
+        "survival": ", ".join(survival) or None,
+        "trajectory": failure.trajectory,
+        "frame": last if failure.avoidable_until is None else failure.avoidable_until,
+    }
+
+
+def _pieces(options: FailureOptions, sample: Subject, batch: int) -> Iterable[Piece]:
+    """A search from a step of the sample, and continuations by the policy, of which a failure takes several."""
+    states, steps = sample.trajectories.world_states, sample.trajectories.steps(0)
+    if states is None:
+        return
+    with contextlib.suppress(ClarityError):
+        brancher = Brancher(sample.agent, states.spec, sample.options.seed)
+        (moment,) = episode_moments(sample.trajectories, 0, [steps - 1])
+        rng = np.random.default_rng(0)
+        sequences = brancher.random_sequences(options.sequences, options.horizon, rng)
+        search = partial(brancher.continue_actions, [moment.world_state] * options.sequences, sequences)
+        length = options.horizon + options.window // 2
+        continued = [moment] * options.continuations
+        follow = partial(brancher.continue_policy, continued, [length] * len(continued), rng)
+        failures = options.count / PARTS
+        yield Piece(search, SEARCHES * failures, search)
+        yield Piece(follow, (options.points + 1) * failures, follow)
+        brancher.close()

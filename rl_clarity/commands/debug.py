@@ -1,0 +1,204 @@
+"""`rl_clarity.debug` and `rl-clarity debug`: why an agent fails and what it pursues, in sentences that were tested."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, overload
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import PLAYING, require
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.analyses.debugging.findings import REPORT, findings_of
+from rl_clarity.base.errors import OptionError, SectionError
+from rl_clarity.base.keys import to_plain
+from rl_clarity.base.parsing import parse
+from rl_clarity.commands.check import FEWEST
+from rl_clarity.commands.run import explain, explain_arrays
+from rl_clarity.debugging.findings import Finding, Untested, compared
+from rl_clarity.debugging.sample import play_sample
+from rl_clarity.environments import EnvironmentSpec, spec_from_metadata
+from rl_clarity.jobs.forecast import Forecast
+from rl_clarity.pages.options import DEBUGGED_TRAJECTORIES, DebugOptions, LoadOptions, TrajectoriesOptions
+from rl_clarity.pages.results import Page
+from rl_clarity.recordings.samples import Observations
+
+Location = str | os.PathLike[str]
+SHOWN = 12
+"""Findings that the text of the result shows at most."""
+
+
+@dataclass(frozen=True)
+class Debug:
+    """The result of `rl_clarity.debug`; `str` formats it as text."""
+
+    findings: Sequence[Finding]
+    untested: Sequence[Untested]
+    """What was neither found nor excluded, with the effect that would have been found."""
+    failures: Sequence[Mapping[str, Any]]
+    """A row for each failure that was examined: `statement`, `verdict`, `return`, `trajectory`, `frame`, ..."""
+    page: Page | None
+    """None without an output directory."""
+    missing: Sequence[tuple[str, str]] = ()
+    """Kinds and subjects of expected findings that were not found."""
+    new: Sequence[tuple[str, str]] = ()
+    """Kinds and subjects of findings that were not expected."""
+    expected: bool = False
+    """Whether findings were expected."""
+
+    @property
+    def as_expected(self) -> bool:
+        """Return whether exactly the expected findings were found, if any were expected."""
+        return not (self.missing or self.new)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the findings as JSON values."""
+        plain: dict[str, Any] = to_plain(
+            {
+                "findings": [asdict(one) for one in self.findings],
+                "untested": [asdict(one) for one in self.untested],
+                "missing": self.missing,
+                "new": self.new,
+            },
+            finite=True,
+        )
+        return plain
+
+    def __str__(self) -> str:
+        lines = [f"{one.family}: {one.statement}" for one in self.findings[:SHOWN]]
+        if len(self.findings) > SHOWN:
+            lines.append(f"and {len(self.findings) - SHOWN} more findings")
+        lines.append(
+            f"{len(self.findings)} findings, {len(self.untested)} questions without an answer, "
+            f"{len(self.failures)} failures examined"
+        )
+        lines += [f"expected, but not found: {kind}: {subject}" for kind, subject in self.missing]
+        lines += [f"found, but not expected: {kind}: {subject}" for kind, subject in self.new]
+        if self.expected and self.as_expected:
+            lines.append("exactly the expected findings were found")
+        return "\n".join(lines)
+
+
+@overload
+def debug(
+    checkpoint: Location | Agent, output_dir: Location | None = None, *, dry_run: Literal[True], **o: Any
+) -> Forecast: ...
+
+
+@overload
+def debug(
+    checkpoint: Location | Agent,
+    output_dir: Location | None = None,
+    *,
+    dry_run: Literal[False] = False,
+    **options: Any,
+) -> Debug: ...
+
+
+@overload
+def debug(
+    checkpoint: Location | Agent, output_dir: Location | None = None, *, dry_run: bool, **options: Any
+) -> Debug | Forecast: ...
+
+
+def debug(
+    checkpoint: Location | Agent,
+    output_dir: Location | None = None,
+    *,
+    environment: EnvironmentSpec | None = None,
+    expect: Location | None = None,
+    dry_run: bool = False,
+    load: Mapping[str, Any] | LoadOptions | None = None,
+    trajectories: Mapping[str, Any] | TrajectoriesOptions | None = None,
+    **options: Any,
+) -> Debug | Forecast:
+    """Find out why an agent fails and what it pursues, in sentences that were tested.
+
+    The agent plays. Failed episodes are continued from saved states by random actions and by the policy; objects are
+    placed around the player, and the policy and the value compared. The findings are written as a page, with their
+    evidence, and as JSON (`findings/findings.json`). A stopped call is resumed by calling it again, and shares its work
+    under mpiexec.
+
+    Args:
+        checkpoint: a checkpoint of any supported format, an included agent (`models:coinrun`), or an agent
+        output_dir: a directory or address for the page; without it, nothing is kept
+        environment: for an agent in memory, the environment that it plays; by default the one that its metadata name
+        expect: file of findings (`findings/findings.json` of an earlier page), with which the findings are compared
+        dry_run: only measure, and return the forecast; nothing is written
+        load: as for `run`
+        trajectories: how much the agent plays; 16 environments for 512 steps by default
+        options: see `DebugOptions`: `failures`, `goals`, `seed`, `overwrite`, ...
+
+    Where the states of the environment cannot be saved and edited, failures are listed with their causes only, and what
+    could not be tested says why.
+
+    Raises OptionError for invalid options and files of findings, and the errors of `run`.
+    """
+    expected = None if expect is None else _read_expected(expect)
+    chosen = parse(DebugOptions, options)
+    if dry_run and output_dir is None:
+        raise OptionError("dry_run needs output_dir, for which the forecast is")
+    with tempfile.TemporaryDirectory() as temporary:
+        place = Path(temporary, "page") if output_dir is None else output_dir
+        sizes = (
+            DEBUGGED_TRAJECTORIES if trajectories is None else parse(TrajectoriesOptions, trajectories, "trajectories.")
+        )
+        page: Page | Forecast
+        if isinstance(checkpoint, str | os.PathLike):
+            if environment is not None:
+                raise OptionError(
+                    "environment is for agents in memory: name that of a checkpoint by env_name and metadata"
+                )
+            page = explain(
+                checkpoint, place, chosen, dry_run=dry_run, load=load, trajectories=sizes, observations=FEWEST
+            )
+        else:
+            page = _play_and_explain(checkpoint, place, chosen, environment, sizes, dry_run=dry_run)
+        if isinstance(page, Forecast):
+            return page
+        results = page.results()
+        findings, untested = findings_of(json.loads(results.directory.read(REPORT)))
+        missing, new = ([], []) if expected is None else compared(findings, expected)
+        return Debug(
+            findings,
+            untested,
+            results.section("failures")["rows"],
+            None if output_dir is None else page,
+            missing,
+            new,
+            expected is not None,
+        )
+
+
+def _play_and_explain(
+    agent: Agent,
+    output_dir: Location,
+    options: DebugOptions,
+    environment: EnvironmentSpec | None,
+    sizes: TrajectoriesOptions,
+    *,
+    dry_run: bool,
+) -> Page | Forecast:
+    require(agent, *PLAYING, "forward", "observation_shape", "metadata", for_="debug")
+    spec = spec_from_metadata(agent.metadata, num_actions=agent.num_actions) if environment is None else environment
+    played = play_sample(agent, spec, sizes.num_envs, sizes.num_steps, options.seed)
+    nothing = Observations(np.asarray(played.observations[0, :1]))
+    return explain_arrays(agent, (played, nothing, None), output_dir, options, dry_run, None, other_agent=False)
+
+
+def _read_expected(path: Location) -> Sequence[Mapping[str, object]]:
+    """Return the findings in a file. Raises OptionError for a file that has none."""
+    try:
+        content = json.loads(Path(path).read_text("utf-8"))
+        findings, _ = findings_of({"untested": [], **content})
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, SectionError) as error:
+        raise OptionError(
+            f"expect={os.fspath(path)!r} is not a file of findings, as {REPORT} of a page that rl_clarity.debug wrote "
+            f"({error})"
+        ) from error
+    return [asdict(one) for one in findings]

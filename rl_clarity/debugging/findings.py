@@ -1,0 +1,431 @@
+"""Findings: sentences that were tested, each with its effect, interval, p-value, evidence, and command.
+
+Tests belong to families, each of which has one measure. p-values are Holm's within a family, intervals have the level
+of Bonferroni within it, and families are not pooled. That something is absent is a finding only where this interval is
+inside a band that is stated; what is neither found nor absent is listed with the effect that would have been found.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rl_clarity.base.statistics import LEVEL, holm, share_interval
+from rl_clarity.debugging.failures import Failure
+from rl_clarity.debugging.goals import Pair, Placement, Role, Sides
+from rl_clarity.debugging.measures import LEAST_EPISODES, Clustered
+from rl_clarity.debugging.moved_goals import MovedGoal
+
+POLICY_BAND = 0.03
+"""Total variation of the policy below which nothing matters."""
+TOWARD_BAND = 0.05
+"""Change of the probability of moving toward a place below which the policy does not follow what is there."""
+SIDE_BAND = 0.1
+"""Preference of a side below which there is none."""
+SATURATED = 0.7
+"""Probability of moving toward an empty place above which an object there cannot raise it much."""
+MOVED_BAND = 0.2
+"""Share of moved goals that may be missed, because a policy with random actions misses some."""
+CLEAR = 4
+"""An object is followed clearly, and so a place where it is not is a finding, above so many bands."""
+CHANCE_OF_CAUSE = 0.1
+"""Share of failures above which a cause with its verdict is a finding."""
+FAMILIES = {
+    "failures": "share of the failures with this cause and verdict",
+    "pursuit": "change of the probability of moving toward the object, against the same place left empty",
+    "reaction": "total variation of the policy when the object is placed",
+    "value": "change of the value when the object is placed",
+    "look-alikes": "total variation between the policies with the one and with the other in the same place",
+    "places": "change of the probability of moving toward the object, at this place",
+    "moved goals": "share of episodes that reach a moved goal, less that of a search, which is 1",
+    "sides": "probability of moving right less that of moving left, in frames and in mirrored frames",
+    "memory": "total variation between the policies with the agent's state and with that of an episode's beginning",
+}
+"""Families of tests, in the order in which they are shown, with the measure of each."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A sentence that was tested."""
+
+    kind: str
+    """`reacts`, `no_reaction`, `pursues`, `avoids`, `goal_not_pursued`, `value`, `position_bias`, `look_alike`,
+    `memory` or `failure_cause`."""
+    subject: str
+    """What it is about: a type, two types, a place, or the cause of an end."""
+    statement: str
+    measure: str
+    effect: float
+    interval: tuple[float, float]
+    """Corrected for the tests of the family."""
+    p: float
+    """Corrected for the tests of the family (Holm). For an absence it is 0.05, the level of the interval, which is
+    inside the band."""
+    n: int
+    evidence: Mapping[str, int]
+    """`trajectory` and `frame`, counted from 0, where it can be seen."""
+    command: str
+    """Repeats the test."""
+    family: str = ""
+    suspicious: bool = False
+    """Whether it does not fit what the object does: no reaction to what is deadly, fear of what is harmless, a side or
+    a place that is preferred, types that are mistaken for each other."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return what identifies the finding among those of other runs."""
+        return self.kind, self.subject
+
+
+@dataclass(frozen=True)
+class Untested:
+    """Something that was not found, and not found absent either, or that could not be tested."""
+
+    family: str
+    subject: str
+    reason: str
+    detectable: float | None = None
+    """Effect that would have been found with a probability of 80 %; None where nothing was measured."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What findings are made from."""
+
+    episodes: int
+    """Number of episodes that ended."""
+    failures: Sequence[Failure] = ()
+    placements: Sequence[Placement] = ()
+    roles: Sequence[Role] = ()
+    pairs: Sequence[Pair] = ()
+    sides: Sides | None = None
+    memory: Clustered | None = None
+    moved: Sequence[MovedGoal] = ()
+    value_noise: float | None = None
+    """Changes of the value up to this one do not matter."""
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    """Reasons for which a family was not tested."""
+
+
+@dataclass(frozen=True)
+class _Test:
+    """A test of a family, before its correction."""
+
+    subject: str
+    values: Clustered
+    band: float
+    where: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class _Tested(_Test):
+    """A test with its corrected results."""
+
+    interval: tuple[float, float]
+    p: float
+    """Holm's, of the mean being inside the band's nearer edge."""
+
+    @property
+    def present(self) -> bool:
+        low, high = self.interval
+        return self.p < LEVEL and (low > self.band or high < -self.band)
+
+    @property
+    def absent(self) -> bool:
+        return -self.band < self.interval[0] and self.interval[1] < self.band
+
+
+def make_findings(measured: Measured, seed: int = 0, command: str = "") -> tuple[list[Finding], list[Untested]]:
+    """Return the findings by family, suspicious ones and large effects first, and what was not found."""
+    maker = _Maker(measured, seed, command)
+    findings = [*maker.make()]
+    order = {family: i for i, family in enumerate(FAMILIES)}
+    findings.sort(
+        key=lambda one: (
+            order[one.family],
+            not one.suspicious,
+            one.kind == "no_reaction",
+            -abs(one.effect),
+            one.subject,
+        )
+    )
+    reasons = [Untested(family, "all", reason) for family, reason in measured.unknown.items()]
+    return findings, reasons + maker.untested
+
+
+class _Maker:
+    def __init__(self, measured: Measured, seed: int, command: str) -> None:
+        self._measured, self._seed, self._command = measured, seed, command
+        self.untested: list[Untested] = []
+        self._roles = {role.type: role.name for role in measured.roles}
+
+    def make(self) -> Iterator[Finding]:
+        yield from self._failures()
+        placements = self._measured.placements
+        types = list(dict.fromkeys(one.type for one in placements))
+        pooled = {name: [one for one in placements if one.type == name] for name in types}
+        pursuit = {one.subject: one for one in self._family("pursuit", self._pooled(pooled, "toward", TOWARD_BAND))}
+        noise = self._measured.value_noise
+        value = {
+            one.subject: one
+            for one in ([] if noise is None else self._family("value", self._pooled(pooled, "value", noise)))
+        }
+        yield from self._pursuit(pursuit, value)
+        reactions = self._family("reaction", self._pooled(pooled, "policy", POLICY_BAND))
+        yield from self._reactions(reactions)
+        yield from self._values(value)
+        reacted = {one.subject for one in reactions if one.present}
+        yield from self._look_alikes(reacted)
+        yield from self._places(pursuit)
+        yield from self._moved()
+        yield from self._sides()
+        yield from self._memory()
+
+    def _pooled(self, pooled: Mapping[str, Sequence[Placement]], measure: str, band: float) -> list[_Test]:
+        """Return a test for each type, of its placements at all places."""
+        tests = []
+        for name, placements in pooled.items():
+            known = [values for one in placements if (values := getattr(one, measure)) is not None]
+            if known:
+                total = known[0]
+                for values in known[1:]:
+                    total = total + values
+                largest = max(placements, key=lambda one: one.largest)
+                tests.append(_Test(name, total, band, (largest.trajectory, largest.frame)))
+            else:
+                self.untested.append(
+                    Untested(_family_of(measure), name, "the agent, or its actions, have no such measure")
+                )
+        return tests
+
+    def _family(self, family: str, tests: Sequence[_Test]) -> list[_Tested]:
+        """Test the effects of a family; those of too few episodes are listed as untested."""
+        enough = [one for one in tests if one.values.episodes >= LEAST_EPISODES]
+        for one in tests:
+            if one.values.episodes < LEAST_EPISODES:
+                seen = f"measured in {one.values.episodes} episodes, fewer than {LEAST_EPISODES}"
+                self.untested.append(Untested(family, one.subject, seen))
+        if not enough:
+            return []
+        # The null hypothesis of an effect is the nearer edge of the band.
+        raw = [one.values.p(self._seed, math.copysign(one.band, one.values.mean)) for one in enough]
+        adjusted = holm(np.array(raw))
+        tested = [
+            _Tested(
+                **vars(one),
+                interval=one.values.interval(self._seed, LEVEL / len(enough)),
+                p=float(p),
+            )
+            for one, p in zip(enough, adjusted, strict=True)
+        ]
+        for result in tested:
+            if not result.present and not result.absent:
+                low, high = result.interval
+                reason = (
+                    f"effect {result.values.mean:.3g} ({low:.3g} to {high:.3g}): neither outside nor inside "
+                    f"the band of {result.band:.2g}"
+                )
+                self.untested.append(Untested(family, result.subject, reason, result.values.detectable()))
+        return tested
+
+    def _finding(self, kind: str, family: str, tested: _Tested, statement: str, subject: str | None = None) -> Finding:
+        low, high = tested.interval
+        values = tested.values
+        numbers = f"{values.mean:+.2g} ({low:+.2g} to {high:+.2g}; {values.n} in {values.episodes} episodes)"
+        return Finding(
+            kind,
+            tested.subject if subject is None else subject,
+            f"{statement}: {numbers}.",
+            FAMILIES[family],
+            tested.values.mean,
+            tested.interval,
+            LEVEL if tested.absent else tested.p,
+            tested.values.n,
+            {"trajectory": tested.where[0], "frame": tested.where[1]},
+            self._command_of(family, tested.subject),
+            family,
+            self._is_suspicious(kind, tested.subject),
+        )
+
+    def _is_suspicious(self, kind: str, subject: str) -> bool:
+        role = self._roles.get(subject, "unknown")
+        unfit = {"no_reaction": ("deadly", "goal"), "avoids": ("harmless", "goal"), "pursues": ("harmless", "deadly")}
+        return kind in ("goal_not_pursued", "position_bias", "look_alike") or role in unfit.get(kind, ())
+
+    def _command_of(self, family: str, subject: str) -> str:
+        of_types = family in ("pursuit", "reaction", "value", "look-alikes", "places")
+        types = subject.split(" at ")[0].split(" far")[0].split(" for ")
+        more = f" --goals.types {' '.join(f'{name!r}' if ' ' in name else name for name in types)}" if of_types else ""
+        return f"{self._command}{more}"
+
+    def _role(self, type: str) -> str:
+        known = {"deadly": ", which ends episodes", "goal": ", which is a goal", "harmless": ", which does nothing"}
+        return known.get(self._roles.get(type, ""), "")
+
+    def _pursuit(self, pursuit: Mapping[str, _Tested], value: Mapping[str, _Tested]) -> Iterator[Finding]:
+        for name, one in pursuit.items():
+            if one.present:
+                pursues = one.values.mean > 0
+                verb = "Moves toward" if pursues else "Moves away from"
+                yield self._finding(
+                    "pursues" if pursues else "avoids", "pursuit", one, f"{verb} {name}{self._role(name)}"
+                )
+            elif one.absent and (
+                self._roles.get(name) == "goal"
+                or (name in value and value[name].present and value[name].values.mean > 0)
+            ):
+                text = f"The policy ignores where {name} is"
+                if name in value and value[name].present:
+                    text = f"The value rises with {name}, but the policy ignores where it is"
+                yield self._finding("goal_not_pursued", "pursuit", one, f"{text}{self._role(name)}")
+
+    def _reactions(self, tested: Sequence[_Tested]) -> Iterator[Finding]:
+        for one in tested:
+            if one.present:
+                yield self._finding("reacts", "reaction", one, f"The policy reacts to {one.subject}")
+            elif one.absent:
+                text = f"No reaction to {one.subject}{self._role(one.subject)} (effects below {one.band:.2g})"
+                yield self._finding("no_reaction", "reaction", one, text)
+
+    def _values(self, value: Mapping[str, _Tested]) -> Iterator[Finding]:
+        for name, one in value.items():
+            if one.present:
+                yield self._finding(
+                    "value", "value", one, f"The value {'rises' if one.values.mean > 0 else 'falls'} with {name}"
+                )
+
+    def _look_alikes(self, reacted: set[str]) -> Iterator[Finding]:
+        """Pairs of types that do different things, and to the first of which the policy reacts."""
+        tests = []
+        for pair in self._measured.pairs:
+            roles = [self._roles.get(name, "unknown") for name in (pair.first, pair.second)]
+            if "unknown" not in roles and roles[0] != roles[1] and {pair.first, pair.second} <= reacted:
+                subject = " for ".join(
+                    sorted((pair.first, pair.second), key=lambda name: self._roles[name] != "harmless")
+                )
+                tests.append(_Test(subject, pair.between, POLICY_BAND, (pair.trajectory, pair.frame)))
+        for one in self._family("look-alikes", tests):
+            if one.absent:
+                first, second = one.subject.split(" for ")
+                text = f"Takes {first}{self._role(first)} for {second}{self._role(second)}"
+                yield self._finding("look_alike", "look-alikes", one, text)
+
+    def _places(self, pursuit: Mapping[str, _Tested]) -> Iterator[Finding]:
+        """Places at which an object that is followed clearly elsewhere is not."""
+        tests = []
+        for name, overall in pursuit.items():
+            if not overall.present or abs(overall.values.mean) < CLEAR * TOWARD_BAND:
+                continue
+            mine = [one for one in self._measured.placements if one.type == name and one.toward is not None]
+            for place in dict.fromkeys(one.place for one in mine):
+                chosen = [one for one in mine if one.place == place and (one.usual or 0) < SATURATED]
+                tests += self._pooled_place(f"{name} at {place}", chosen)
+            tests += self._pooled_place(f"{name} far", [one for one in mine if one.far])
+        for one in self._family("places", tests):
+            if one.absent:
+                yield self._finding("position_bias", "places", one, f"Does not follow {one.subject}, but elsewhere")
+
+    def _pooled_place(self, subject: str, chosen: Sequence[Placement]) -> list[_Test]:
+        return [
+            _Test(subject, one.values, one.band, one.where)
+            for one in (self._pooled({subject: chosen}, "toward", TOWARD_BAND) if chosen else ())
+        ]
+
+    def _moved(self) -> Iterator[Finding]:
+        measured = {one.type: one for one in self._measured.moved}
+        tests = [_Test(one.type, one.difference, MOVED_BAND, (one.trajectory, one.frame)) for one in measured.values()]
+        for one in self._family("moved goals", tests):
+            if one.present:
+                goal = measured[one.subject]
+                shares = f"{goal.moved} of {goal.episodes} episodes, and {goal.unmoved} where it was"
+                text = f"Often does not reach {one.subject} where a search reaches it, but it usually is not ({shares})"
+                yield self._finding("goal_not_pursued", "moved goals", one, text, f"{one.subject}, moved")
+
+    def _sides(self) -> Iterator[Finding]:
+        sides = self._measured.sides
+        if sides is None:
+            if not self._measured.unknown:
+                self.untested.append(Untested("sides", "left and right", "no actions move to the left and the right"))
+            return
+        for one in self._family("sides", [_Test("left and right", sides.bias, SIDE_BAND, (0, 0))]):
+            # The same side in the frames and in their mirror images.
+            if one.present and sides.observed * sides.mirrored > 0:
+                side = "right" if one.values.mean > 0 else "left"
+                text = (
+                    f"Moves {side} whatever is there ({sides.observed:+.2f} in frames, {sides.mirrored:+.2f} mirrored)"
+                )
+                yield self._finding("position_bias", "sides", one, text, side)
+
+    def _memory(self) -> Iterator[Finding]:
+        if self._measured.memory is None:
+            return
+        for one in self._family("memory", [_Test("state", self._measured.memory, POLICY_BAND, (0, 0))]):
+            if one.present:
+                yield self._finding("memory", "memory", one, "The policy depends on what the agent remembers")
+            elif one.absent:
+                yield self._finding(
+                    "memory", "memory", one, "The policy does not depend on the agent's state", "unused"
+                )
+
+    def _failures(self) -> Iterator[Finding]:
+        """Causes of ends with their verdicts, of which there are more than a tenth of the failures."""
+        failures = self._measured.failures
+        counts = Counter((one.cause, one.verdict) for one in failures)
+        total = len(failures)
+        if total < LEAST_EPISODES:
+            reason = f"{total} failures in {self._measured.episodes} episodes, fewer than {LEAST_EPISODES}"
+            self.untested.append(Untested("failures", "all", reason))
+            return
+        pairs = sorted(counts, key=lambda pair: (-counts[pair], pair))
+        adjusted = holm(np.array([_binomial_tail(counts[pair], total, CHANCE_OF_CAUSE) for pair in pairs]))
+        for pair, p in zip(pairs, adjusted.tolist(), strict=True):
+            cause, verdict = pair
+            low, high = share_interval(counts[pair], total, LEVEL / len(pairs))
+            if p >= LEVEL:
+                reason = f"{counts[pair]} of {total} failures ({low:.0%} to {high:.0%})"
+                self.untested.append(Untested("failures", f"{cause}: {verdict}", reason))
+                continue
+            example = next(one for one in failures if (one.cause, one.verdict) == pair)
+            step = example.last if example.avoidable_until is None else example.avoidable_until
+            yield Finding(
+                "failure_cause",
+                f"{cause}: {verdict}",
+                f"{counts[pair]} of {total} failures ({low:.0%} to {high:.0%}) are ended by {cause}, {verdict}. "
+                f"{example.statement}",
+                FAMILIES["failures"],
+                counts[pair] / total,
+                (low, high),
+                p,
+                total,
+                {"trajectory": example.trajectory, "frame": step},
+                self._command,
+                "failures",
+            )
+
+
+def _family_of(measure: str) -> str:
+    return {"toward": "pursuit", "value": "value", "policy": "reaction"}[measure]
+
+
+def _binomial_tail(count: int, total: int, share: float) -> float:
+    """Return the probability of at least `count` of `total` trials."""
+    return float(sum(math.comb(total, k) * share**k * (1 - share) ** (total - k) for k in range(count, total + 1)))
+
+
+def compared(
+    found: Sequence[Finding], expected: Sequence[Mapping[str, object]]
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Return the kinds and subjects of expected findings that are missing, and of new ones."""
+    known = {one.key for one in found}
+    listed = {(str(one["kind"]), str(one["subject"])) for one in expected}
+    return sorted(listed - known), sorted(known - listed)
+
+
+def type_pairs(types: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the pairs of types that are compared."""
+    return [*itertools.combinations(types, 2)]

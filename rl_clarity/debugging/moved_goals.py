@@ -1,0 +1,102 @@
+"""Whole episodes with the goal moved: does the agent reach it where it usually is not?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from rl_clarity.base.errors import WorldError
+from rl_clarity.debugging.branching import Brancher
+from rl_clarity.debugging.failures import FailureOptions, episode_moments
+from rl_clarity.debugging.goals import PLACES, GoalOptions, free_place
+from rl_clarity.debugging.measures import Clustered
+from rl_clarity.recordings.removals import Moment
+from rl_clarity.recordings.samples import Trajectories
+
+STEPS = 60
+"""Steps within which the goal must be reached; it is moved to a few cells from the player."""
+
+
+@dataclass(frozen=True)
+class MovedGoal:
+    """Episodes from their first step with a goal moved to a free place near the player that a search reaches."""
+
+    type: str
+    episodes: int
+    moved: int
+    """How many of them reach it."""
+    unmoved: int
+    """How many of the same episodes reach the goal within as many steps where it was."""
+    tried: int
+    """Episodes in which it was moved, reached by the search or not."""
+    difference: Clustered
+    """Reached where it was moved to (1 or 0), less reached by the search, which is 1, by episode."""
+    trajectory: int = 0
+    """The first episode in which it is not reached where it was moved to."""
+    frame: int = 0
+
+
+def reach_moved_goal(
+    brancher: Brancher,
+    trajectories: Trajectories,
+    type: str,
+    goals: GoalOptions,
+    failures: FailureOptions,
+    seed: int = 0,
+) -> MovedGoal | None:
+    """Move a goal to a free place near the player at the first step of episodes, and let the policy play on.
+
+    Random sequences of actions are searched for one that reaches the goal there; episodes without one are left out.
+    None if there are none.
+    """
+    rng = np.random.default_rng([seed, 5])
+    starts = _starts(brancher, trajectories, type, goals)
+    reachable = [
+        (moment, state)
+        for moment, state in starts
+        if brancher.continue_actions(
+            [state] * failures.sequences, brancher.random_sequences(failures.sequences, failures.horizon, rng)
+        ).succeeded.any()
+    ]
+    if not reachable:
+        return None
+    moments = [moment for moment, _ in reachable]
+    steps, seeds = [STEPS] * len(moments), [np.random.default_rng([seed, 6]) for _ in range(2)]
+    moved = brancher.continue_policy(moments, steps, seeds[0], world_states=[state for _, state in reachable]).succeeded
+    unmoved = brancher.continue_policy(moments, steps, seeds[1]).succeeded
+    first = moments[int(moved.argmin())]
+    return MovedGoal(
+        type,
+        len(moments),
+        int(moved.sum()),
+        int(unmoved.sum()),
+        len(starts),
+        Clustered.of(moved.astype(float) - 1, np.arange(len(moments)), len(moments)),
+        first.episode,
+        first.step,
+    )
+
+
+def _starts(
+    brancher: Brancher, trajectories: Trajectories, type: str, goals: GoalOptions
+) -> list[tuple[Moment, bytes]]:
+    """Return first steps of episodes, and their states with the only object of the type moved, each elsewhere."""
+    found: list[tuple[Moment, bytes]] = []
+    for i in range(len(trajectories)):
+        firsts = np.flatnonzero(np.asarray(trajectories.firsts[i], bool)[: trajectories.steps(i)])
+        for moment in episode_moments(trajectories, i, firsts.tolist()):
+            objects = [item for item in brancher.world.objects(moment.world_state) if item.type == type]
+            if len(found) >= goals.episodes or len(objects) != 1:
+                continue
+            places = [*PLACES.values()]
+            for k in range(len(places)):
+                direction = places[(len(found) + k) % len(places)]
+                place = free_place(brancher.world, moment.world_state, direction, goals.far, (type,))
+                try:
+                    if place is not None:
+                        found.append((moment, brancher.world.moved(moment.world_state, objects[0], place)))
+                        break
+                except WorldError:
+                    continue
+    return found

@@ -1,0 +1,58 @@
+"""The actions of Gymnasium spaces: what they consist of, and how arrays of actions become those of the space."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rl_clarity.agents.actions import Binary, Categorical, Factor, Gaussian, is_single_choice
+from rl_clarity.base.errors import EnvironmentSetupError
+
+if TYPE_CHECKING:
+    import gymnasium
+
+
+class ActionSpace:
+    """The actions of a space `Discrete`, `MultiDiscrete`, `MultiBinary` or `Box`.
+
+    Raises EnvironmentSetupError for other spaces.
+    """
+
+    def __init__(self, space: gymnasium.Space[Any]) -> None:
+        self._space = space
+        self.factors = _factors(space)
+        single = self.factors[0]
+        is_choice = is_single_choice(self.factors)
+        self.num_actions: int = single.n if is_choice and isinstance(single, Categorical) else len(self.factors)
+        """Number of choices if an action is one choice, else the number of its factors."""
+
+    def convert(self, actions: np.ndarray) -> np.ndarray:
+        """Return actions (N, *shape of the space) of the space, for integers (N,) of a single choice or numbers (N,
+        factors).
+        """
+        actions, space = np.asarray(actions), self._space
+        first = getattr(space, "start", 0)
+        if space.shape == ():
+            return np.asarray(first + actions)
+        return actions.reshape(len(actions), *(space.shape or ())).astype(space.dtype) + first
+
+
+def _factors(space: gymnasium.Space[Any]) -> tuple[Factor, ...]:
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Discrete):
+        return (Categorical(int(space.n)),)
+    if isinstance(space, spaces.MultiDiscrete):
+        return tuple(Categorical(int(n)) for n in space.nvec.flat)
+    if isinstance(space, spaces.MultiBinary):
+        return tuple(Binary() for _ in range(int(np.prod(space.shape))))
+    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
+        return tuple(
+            Gaussian(float(low), float(high)) for low, high in zip(space.low.flat, space.high.flat, strict=True)
+        )
+    raise EnvironmentSetupError(
+        f"action space {space} is not supported: actions must be Discrete, MultiDiscrete, MultiBinary, or a Box of "
+        "floats. Wrap the environment so that its actions are one of these, for example by gymnasium.wrappers."
+        "TransformAction"
+    )

@@ -1,0 +1,226 @@
+"""The networks of Stable-Baselines3 and sb3-contrib, built from their state dicts.
+
+Operations have the names of the library's submodules, as in `rl_clarity.integrations.sb3`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.network import Network, StatePart
+from rl_clarity.formats.sb3_spaces import Entry
+from rl_clarity.formats.torch_layers import TorchLayers, nature
+
+MAX_LAYERS = 16
+LOG_STD_RANGE = (-20, 2)
+"""Range to which SAC clips the logarithm of the standard deviation."""
+SHARED, POLICY, VALUE = "features_extractor", "pi_features_extractor", "vf_features_extractor"
+
+Parameters = Mapping[str, np.ndarray]
+Shape = tuple[int, int, int]
+
+
+def actor_critic(
+    parameters: Parameters,
+    observation_shape: Shape,
+    *,
+    activation: str = "tanh",
+    offset: float = 0,
+    entries: Sequence[Entry] = (),
+) -> Network:
+    """Build the network of PPO, A2C or RecurrentPPO.
+
+    Args:
+        parameters: the state dict
+        observation_shape: (H, W, C) of the image, or (1, 1, n) of a vector
+        activation: that of `net_arch`
+        offset: is added to the image
+        entries: those of a dictionary of observations, in its order
+    """
+    parameters, policy_body, value_body = _bodies(parameters)
+    extractor = _Extractor(parameters, "", observation_shape, offset, entries)
+    layers = extractor.layers
+    policy = value = extractor.features(policy_body)
+    if value_body != policy_body:
+        value = extractor.features(value_body)
+    policy, value, states = _recurrent(layers, policy, value)
+    policy = _dense_layers(layers, policy, "mlp_extractor.policy_net", activation)
+    value = _dense_layers(layers, value, "mlp_extractor.value_net", activation)
+    if "log_std" in parameters:
+        _store_log_std(layers)
+    heads = {"policy_logits": layers.dense(policy, "action_net"), "values": layers.dense(value, "value_net")}
+    return extractor.finish(heads, states)
+
+
+def q_network(
+    parameters: Parameters,
+    observation_shape: Shape,
+    *,
+    activation: str = "relu",
+    offset: float = 0,
+    entries: Sequence[Entry] = (),
+) -> Network:
+    """Build DQN's online network. The target network, an older copy, is ignored."""
+    kept = {name: array for name, array in parameters.items() if not name.startswith("q_net_target.")}
+    extractor = _Extractor(kept, "q_net", observation_shape, offset, entries)
+    layers, x = extractor.layers, extractor.features(f"q_net.{SHARED}")
+    *hidden, last = _indices(layers, "q_net.q_net") or [0]
+    x = _dense_layers(layers, x, "q_net.q_net", activation, hidden)
+    return extractor.finish({"q_values": layers.dense(x, f"q_net.q_net.{last}")})
+
+
+def actor(
+    parameters: Parameters,
+    observation_shape: Shape,
+    *,
+    activation: str = "relu",
+    offset: float = 0,
+    entries: Sequence[Entry] = (),
+) -> Network:
+    """Build the actor of SAC, TD3 or DDPG, before the hyperbolic tangent. Critics and targets are ignored.
+
+    The outputs are means, in SAC each with the logarithm of its standard deviation.
+    """
+    from keras import ops
+
+    kept = {name: array for name, array in parameters.items() if name.startswith("actor.")}
+    extractor = _Extractor(kept, "actor", observation_shape, offset, entries)
+    layers, x = extractor.layers, extractor.features(f"actor.{SHARED}")
+    if not layers.uses("actor.log_std"):
+        *hidden, last = _indices(layers, "actor.mu") or [0]
+        x = _dense_layers(layers, x, "actor.mu", activation, hidden)
+        return extractor.finish({"policy_logits": layers.dense(x, f"actor.mu.{last}")})
+    x = _dense_layers(layers, x, "actor.latent_pi", activation)
+    log_stds = ops.clip(layers.dense(x, "actor.log_std"), *LOG_STD_RANGE)
+    outputs = ops.stack([layers.dense(x, "actor.mu"), log_stds], axis=-1)
+    return extractor.finish({"policy_logits": outputs})
+
+
+NETWORKS: Mapping[str, Callable[..., Network]] = {"actor_critic": actor_critic, "q_network": q_network, "actor": actor}
+
+
+class _Extractor:
+    """The inputs of a network, and its features extractors: Nature's convolutions of an image, a vector as it is, or
+    for a dictionary both, side by side.
+    """
+
+    def __init__(
+        self, parameters: Parameters, module: str, shape: Shape, offset: float, entries: Sequence[Entry]
+    ) -> None:
+        self._is_vector = shape[:2] == (1, 1)
+        self.layers = TorchLayers(parameters, module=module, vectors=self._is_vector)
+        builder = self.layers.builder
+        self._observations, self._entries = builder.input(shape, "observations"), entries
+        self._shifted = self._observations + offset if offset else self._observations
+        self._image = next((entry["name"] for entry in entries if len(entry["shape"]) == 3), None)
+        held = [entry for entry in entries if entry["name"] != self._image]
+        self._held = {entry["name"]: builder.input(tuple(entry["shape"]), f"held_{i}") for i, entry in enumerate(held)}
+
+    def features(self, body: str) -> Any:
+        """Return the features (B, n) that an extractor computes, or (B, 1, 1, n) for vectors."""
+        import keras
+
+        if self._is_vector:
+            return self._shifted
+        if not self._entries:
+            return self._image_features(body)
+        parts = [
+            self._image_features(f"{body}.extractors.{entry['name']}")
+            if entry["name"] == self._image
+            else _encoded(self._held[entry["name"]], entry)
+            for entry in self._entries
+        ]
+        return keras.layers.Concatenate()(parts) if len(parts) > 1 else parts[0]
+
+    def finish(self, heads: Mapping[str, Any], states: Sequence[StatePart] = ()) -> Network:
+        """Return the network with these heads, whose last states are the held inputs."""
+        import keras
+
+        held = [(x, x, np.zeros(x.shape[1:], np.float32)) for x in self._held.values()]
+        flat = {name: keras.layers.Flatten()(head) if len(head.shape) > 2 else head for name, head in heads.items()}
+        network = self.layers.builder.finish([self._observations], flat, [*states, *held])
+        return dataclasses.replace(network, image=self._image, held_inputs=tuple(self._held))
+
+    def _image_features(self, body: str) -> Any:
+        x = nature(self.layers, self._shifted, f"{body}.cnn")
+        return self.layers.activate(self.layers.dense(x, f"{body}.linear.0"), f"{body}.linear.0")
+
+
+def _encoded(x: Any, entry: Entry) -> Any:
+    """Return the numbers (B, n) of an entry, with choices as one-hot vectors."""
+    import keras
+    from keras import ops
+
+    if "sizes" not in entry:
+        return keras.layers.Reshape((-1,))(x)
+    columns = [x] if not entry["shape"] else [x[:, i] for i in range(len(entry["sizes"]))]
+    parts = [ops.one_hot(ops.cast(column, "int32"), n) for column, n in zip(columns, entry["sizes"], strict=True)]
+    return ops.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
+
+
+def _store_log_std(layers: TorchLayers) -> None:
+    """Keep the standard deviations among the network's parameters, although no output depends on them."""
+    import keras
+
+    size = layers.size("log_std")
+    layers.builder.expect("log_std", (size,))
+    layers.builder.store("log_std", keras.Variable(np.zeros(size, np.float32)))
+
+
+def _bodies(parameters: Parameters) -> tuple[Parameters, str, str]:
+    """Remove duplicates of the shared body. Return the parameters, and the names of the bodies of policy and value."""
+    for body in (POLICY, VALUE):
+        if _is_alias(parameters, body):
+            parameters = {name: array for name, array in parameters.items() if not name.startswith(f"{body}.")}
+    policy, value = (
+        body if any(name.startswith(f"{body}.") for name in parameters) else SHARED for body in (POLICY, VALUE)
+    )
+    return parameters, policy, value
+
+
+def _is_alias(parameters: Parameters, body: str) -> bool:
+    originals = {name: SHARED + name.removeprefix(body) for name in parameters if name.startswith(f"{body}.")}
+    return all(b in parameters and np.array_equal(parameters[a], parameters[b]) for a, b in originals.items())
+
+
+def _recurrent(layers: TorchLayers, policy: Any, value: Any) -> tuple[Any, Any, list[StatePart]]:
+    """Build the LSTMs of RecurrentPPO: one each for policy and value, a shared one, or none for the value."""
+    if not layers.uses("lstm_actor"):
+        return policy, value, []
+    before, (policy, states) = value, _lstm(layers, policy, "lstm_actor")
+    if layers.uses("lstm_critic"):
+        value, more = _lstm(layers, before, "lstm_critic")
+        return policy, value, states + more
+    return policy, layers.dense(value, "critic") if layers.uses("critic") else policy, states
+
+
+def _lstm(layers: TorchLayers, x: Any, name: str) -> tuple[Any, list[StatePart]]:
+    import keras
+
+    states: list[StatePart] = []
+    x = keras.layers.Flatten()(x) if layers.vectors else x
+    for i in range(MAX_LAYERS):
+        if i and not layers.has(f"{name}.weight_ih_l{i}"):
+            break
+        x, more = layers.lstm(x, name, suffix=f"_l{i}")
+        states += more
+    return keras.layers.Reshape((1, 1, x.shape[-1]))(x) if layers.vectors else x, states
+
+
+def _dense_layers(
+    layers: TorchLayers, x: Any, prefix: str, activation: str, indices: Sequence[int] | None = None
+) -> Any:
+    """Apply dense layers, each followed by the activation; by default all layers of a `Sequential`."""
+    for i in _indices(layers, prefix) if indices is None else indices:
+        name = f"{prefix}.{i}"
+        x = layers.activate(layers.dense(x, name), name, activation)
+    return x
+
+
+def _indices(layers: TorchLayers, prefix: str) -> list[int]:
+    """Return the indices of the dense layers in a `Sequential`."""
+    return [i for i in range(2 * MAX_LAYERS) if layers.has(f"{prefix}.{i}")]

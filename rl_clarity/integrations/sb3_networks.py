@@ -1,0 +1,144 @@
+"""The networks of Stable-Baselines3's policies as functions of observations, and what their actions consist of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+
+from rl_clarity.agents.actions import Categorical, Factor, Gaussian, factor_columns
+from rl_clarity.base.errors import OptionError
+from rl_clarity.environments.action_spaces import ActionSpace
+
+Network = Callable[[Any, Any, Any], dict[str, Any]]
+LOG_STD_RANGE = (-20, 2)
+"""Range to which SAC clips the logarithm of the standard deviation."""
+OWN_FORWARD = (
+    "Use rl_clarity.TorchAgent(model.policy, (height, width, channels), input_divisor=1, forward=...) with a function "
+    "forward(policy, observations, state) that returns logits and values, or action values"
+)
+
+
+def policy_factors(policy: Any, space: Any) -> tuple[Factor, ...]:
+    """Return what the actions of a policy consist of, in its action space.
+
+    Raises EnvironmentSetupError for other spaces than those of `ActionSpace`, OptionError for gSDE, whose standard
+    deviations are no outputs of a layer.
+    """
+    factors = ActionSpace(space).factors
+    if getattr(policy, "use_sde", False) or getattr(getattr(policy, "actor", None), "use_sde", False):
+        raise OptionError(
+            f"the policy explores with gSDE (use_sde=True), whose noise depends on its features. {OWN_FORWARD}; "
+            "actions=[rl_clarity.agents.actions.Gaussian(low, high, std=0), ...] describes the means alone"
+        )
+    if hasattr(policy, "actor"):
+        std = None if hasattr(policy.actor, "log_std") else 0.0
+        return tuple(replace(cast(Gaussian, factor), std=std, squashed=True) for factor in factors)
+    if not hasattr(policy, "log_std"):
+        return factors
+    stds = policy.log_std.detach().exp().flatten().tolist()
+    return tuple(replace(cast(Gaussian, factor), std=std) for factor, std in zip(factors, stds, strict=True))
+
+
+def policy_network(policy: Any) -> tuple[Any, Network, tuple[np.ndarray, ...] | None]:
+    """Return the module with the layers, the function that runs it, and the initial state.
+
+    SAC, TD3 and DDPG have the actor's network alone: their critics take an action, too, and have layers of their own.
+    """
+    if hasattr(policy, "q_net"):
+        return policy.q_net, lambda q_net, x, _: {"q_values": q_net(x)}, None
+    if hasattr(policy, "quantile_net"):
+        return policy.quantile_net, lambda quantile_net, x, _: {"q_values": quantile_net(x).mean(dim=1)}, None
+    if hasattr(getattr(policy, "actor", None), "mu"):
+        return policy.actor, _actor, None
+    missing = [name for name in ("mlp_extractor", "action_net", "value_net") if not hasattr(policy, name)]
+    if missing:
+        raise OptionError(
+            f"a {type(policy).__name__} has no {', '.join(missing)}: it is not a policy of PPO, A2C, TRPO, DQN, QRDQN, "
+            f"SAC, TD3, DDPG, RecurrentPPO or MaskablePPO. {OWN_FORWARD}"
+        )
+    if not hasattr(policy, "lstm_actor"):
+        return policy, _actor_critic, None
+    lstms = [lstm for lstm in (policy.lstm_actor, policy.lstm_critic) if lstm is not None]
+    state = tuple(np.zeros((lstm.num_layers, lstm.hidden_size), np.float32) for lstm in lstms for _ in range(2))
+    return policy, _recurrent_actor_critic, state
+
+
+def own_outputs(policy: Any, x: Any, recurrent: Any = ()) -> dict[str, Any]:
+    """Return what the library computes for observations: `values` (B,), and normalized logits or the means of numbers;
+    or the actions of SAC, TD3 and DDPG, from -1 to 1. `recurrent` are the arguments of a recurrent policy and its
+    critic.
+    """
+    import torch
+
+    if hasattr(policy, "actor"):
+        return {
+            "policy_logits": policy.actor(x, deterministic=True)
+            if hasattr(policy.actor, "log_std")
+            else policy.actor(x)
+        }
+    distribution = policy.get_distribution(x, *(recurrent[0] if recurrent else ()))
+    values = policy.predict_values(x, *(recurrent[1] if recurrent else ()))
+    distribution = (distribution[0] if recurrent else distribution).distribution
+    parts = distribution if isinstance(distribution, list) else [distribution]
+    outputs = [part.mean if isinstance(part, torch.distributions.Normal) else part.logits for part in parts]
+    return {"policy_logits": torch.cat(outputs, dim=1), "values": values[:, 0]}
+
+
+def comparable_outputs(outputs: Any, factors: tuple[Factor, ...]) -> Any:
+    """Return outputs (B, A) of the agent in the form of `own_outputs`."""
+    import torch
+
+    columns = []
+    for where, factor in zip(factor_columns(factors), factors, strict=True):
+        part = outputs[:, where]
+        if isinstance(factor, Categorical):
+            columns.append(part.log_softmax(dim=1))
+        else:
+            columns.append(part[:, :1].tanh() if isinstance(factor, Gaussian) and factor.squashed else part[:, :1])
+    return torch.cat(columns, dim=1)
+
+
+def _actor(actor: Any, x: Any, _state: Any) -> dict[str, Any]:
+    import torch
+
+    features = actor.extract_features(x, actor.features_extractor)
+    if not hasattr(actor, "log_std"):
+        return {"policy_logits": actor.mu[:-1](features)}  # without the hyperbolic tangent
+    latent = actor.latent_pi(features)
+    log_stds = actor.log_std(latent).clamp(*LOG_STD_RANGE)
+    return {"policy_logits": torch.stack([actor.mu(latent), log_stds], dim=2).flatten(1)}
+
+
+def _actor_critic(policy: Any, x: Any, _state: Any) -> dict[str, Any]:
+    features = policy.extract_features(x)
+    if policy.share_features_extractor:
+        latent_pi, latent_vf = policy.mlp_extractor(features)
+    else:
+        latent_pi = policy.mlp_extractor.forward_actor(features[0])
+        latent_vf = policy.mlp_extractor.forward_critic(features[1])
+    return {"policy_logits": policy.action_net(latent_pi), "values": policy.value_net(latent_vf)}
+
+
+def _recurrent_actor_critic(policy: Any, x: Any, state: Any) -> dict[str, Any]:
+    features = policy.extract_features(x)
+    features_pi, features_vf = (features, features) if policy.share_features_extractor else features
+    latent_pi, after = _lstm(policy.lstm_actor, features_pi, state[:2])
+    if policy.lstm_critic is not None:
+        latent_vf, after_vf = _lstm(policy.lstm_critic, features_vf, state[2:])
+        after += after_vf
+    else:
+        latent_vf = latent_pi if policy.shared_lstm else policy.critic(features_vf)
+    return {
+        "policy_logits": policy.action_net(policy.mlp_extractor.forward_actor(latent_pi)),
+        "values": policy.value_net(policy.mlp_extractor.forward_critic(latent_vf)),
+        "state": after,
+    }
+
+
+def _lstm(lstm: Any, features: Any, state: Any) -> tuple[Any, tuple[Any, ...]]:
+    """Apply one step (B, n) of an LSTM. Here the first axis of the state is the batch."""
+    result, after = lstm(features[None], tuple(part.transpose(0, 1).contiguous() for part in state))
+    return result[0], tuple(part.transpose(0, 1) for part in after)

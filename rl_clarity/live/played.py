@@ -1,0 +1,117 @@
+"""What the agent of a page observed, from the page's data."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import before_step, initial_state
+from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.analyses.trajectories import FIRST_STATE
+from rl_clarity.base.errors import ClarityError, OptionError, SamplesError
+from rl_clarity.pages.images import decode_png
+from rl_clarity.pages.results import Results
+
+SEGMENTS, TRAJECTORIES = 16, 8
+"""Segments of observations, and trajectories of states, that are kept."""
+
+
+class PlayedPage:
+    """The observations of a page's trajectories, and the recurrent states before their steps.
+
+    Raises SamplesError for a page that does not contain what its agent observed.
+    """
+
+    def __init__(self, results: Results, agent: Agent) -> None:
+        self.results, self.agent = results, agent
+        self.trajectories: list[dict[str, Any]] = results.section("trajectories")["trajectories"]
+        self._segment: int = results.section("trajectories")["segment"]
+        self.stack = _checked_stack(results, agent)
+        self._observed = lru_cache(SEGMENTS)(self._read_segment)
+        self.series = lru_cache(TRAJECTORIES)(results.series)
+        self._states = lru_cache(TRAJECTORIES)(self._replay)
+
+    def steps(self, trajectory: int) -> int:
+        """Return the number of steps of a trajectory. Raises OptionError for one that the page does not have."""
+        if not 0 <= trajectory < len(self.trajectories):
+            raise OptionError(f"trajectory {trajectory} is out of range: the page has {len(self.trajectories)}")
+        return int(self.trajectories[trajectory]["steps"])
+
+    def check(self, trajectory: int, first: int, last: int) -> None:
+        """Raise OptionError for steps that a trajectory does not have."""
+        count = self.steps(trajectory)
+        if not 0 <= first <= last < count:
+            raise OptionError(f"steps {first} to {last} are out of range: trajectory {trajectory} has {count}")
+
+    def observations(self, trajectory: int, first: int, last: int) -> np.ndarray:
+        """Return the observations (n, H, W, C) uint8 of the steps from the first to the last, which is included."""
+        self.check(trajectory, first, last)
+        parts = [
+            self._observed(trajectory, number) for number in range(first // self._segment, last // self._segment + 1)
+        ]
+        start = first - first // self._segment * self._segment
+        return np.concatenate(parts)[start : start + last - first + 1]
+
+    def firsts(self, trajectory: int, first: int, last: int) -> np.ndarray:
+        """Return at which of the steps (n,) an episode begins."""
+        return np.asarray(self.series(trajectory)["firsts"][first : last + 1], bool)
+
+    def states(self, trajectory: int, first: int, last: int) -> State:
+        """Return the states before steps, None for an agent without a state; the episodes are played again."""
+        self.check(trajectory, first, last)
+        states = self._states(trajectory)
+        return None if states is None else tuple(part[first : last + 1] for part in states)
+
+    def _read_segment(self, trajectory: int, number: int) -> np.ndarray:
+        name = self.trajectories[trajectory]["frames"][number]
+        arrays = self.results.chunk(name)
+        kind = "stack_" if self.stack > 1 else ""
+        try:
+            data, offsets = arrays[f"{kind}png"].tobytes(), arrays[f"{kind}offsets"]
+        except KeyError as error:
+            raise ClarityError(f"chunk {name} is damaged: it has no {error}") from None
+        images = np.stack([decode_png(name, data[start:stop]) for start, stop in pairwise(offsets)])
+        observations = np.concatenate(np.split(images, self.stack, axis=2), axis=-1)
+        if observations.shape[1:] != tuple(self.agent.observation_shape):
+            raise ClarityError(f"chunk {name} is damaged: its observations have the shape {observations.shape[1:]}")
+        return observations
+
+    def _replay(self, trajectory: int) -> State:
+        initial = initial_state(self.agent, 1)
+        if initial is None:
+            return None
+        stored = self.series(trajectory)
+        # Pages of earlier versions have no state, and their trajectories may begin within an episode.
+        state: State = tuple(stored.get(f"{FIRST_STATE}{i}", part) for i, part in enumerate(initial))
+        count = self.steps(trajectory)
+        observations, firsts = self.observations(trajectory, 0, count - 1), self.firsts(trajectory, 0, count - 1)
+        before = []
+        for step in range(count):
+            state = before_step(self.agent, state, firsts[step : step + 1])
+            before.append(state)
+            state = self.agent.forward(observations[step : step + 1], state).state
+        return tuple(np.concatenate(parts) for parts in zip(*before, strict=True))
+
+
+def _checked_stack(results: Results, agent: Agent) -> int:
+    """Return the number of frames in an observation."""
+    observation = results.agent["observation"]
+    stack, shape = int(observation["stack"]), tuple(agent.observation_shape)
+    sizes = (observation["height"], observation["width"])
+    frames = (observation["frame_height"], observation["frame_width"])
+    if getattr(agent, "held_inputs", None):
+        problem = "the agent observes numbers beside the image"
+    elif sizes == (1, 1):
+        problem = "the agent observes a vector"
+    elif (*sizes, observation["channels"]) != shape:
+        problem = f"its observations have the shape {(*sizes, observation['channels'])}, those of the agent {shape}"
+    elif shape[-1] not in (stack, 3 * stack):
+        problem = f"observations of {shape[-1]} channels are shown as images of fewer"
+    elif stack == 1 and (frames != sizes or observation.get("region")):
+        problem = "its frames are not the agent's observations but were drawn at another resolution"
+    else:
+        return stack
+    raise SamplesError(f"the page {results.location} does not contain what its agent observed: {problem}")

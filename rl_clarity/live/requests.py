@@ -1,0 +1,166 @@
+"""What can be asked of the network behind a page, as JSON, and the limits of a request."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NoReturn
+
+from rl_clarity.base.errors import ClarityError, OptionError
+from rl_clarity.pages import schema
+
+MAX_BYTES = 1 << 20
+"""Size of a request."""
+MAX_STEPS = 512
+MAX_BOXES = 32
+MAX_POINTS = 200
+"""Points of the path of integrated gradients."""
+MAX_FACTOR = 100.0
+
+
+class Superseded(Exception):  # noqa: N818  # not an error
+    """Raised where an answer is no longer wanted."""
+
+
+@dataclass(frozen=True)
+class PaintedBox:
+    """A part of the observation that is painted over."""
+
+    box: tuple[int, int, int, int]
+    """Left, top, right and bottom, in pixels of the observation; right and bottom are outside."""
+    fill: Literal["surroundings", "color", "frame"] = "surroundings"
+    """`surroundings`: the median of the pixels around the box, as for objects that are painted over; `color`; or the
+    same part of another `frame`."""
+    color: Sequence[int] = ()
+    """Of `color`: 0 to 255, for each channel of a frame."""
+    trajectory: int = 0
+    """Of `frame`, counted from 0."""
+    step: int = 0
+
+
+@dataclass(frozen=True)
+class FeatureChange:
+    """A change of the features of a layer. Features are counted from 1, as on the page."""
+
+    layer: str
+    factors: Mapping[str, float] = field(default_factory=dict)
+    """Factors that the features are multiplied by: 0 removes one."""
+    baseline: Sequence[int] = ()
+    """Features that are set to their values at the page's baseline, one at a time, as for its causal numbers; after
+    `only`, before the other changes."""
+    added: Mapping[str, float] = field(default_factory=dict)
+    """Multiples of the features' components that are added."""
+    only: Sequence[int] = ()
+    """Features that are kept, while everything else in the layer is removed; before the other changes."""
+    positions: Sequence[tuple[int, int]] | None = None
+    """Rows and columns of the layer at which features are changed; by default all."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is changed of the observations and the activations at each step."""
+
+    boxes: Sequence[PaintedBox] = ()
+    pixels: str | None = None
+    """In place of a single observation: base64 of its bytes (H, W, C), before boxes are painted."""
+    features: Sequence[FeatureChange] = ()
+
+    def __post_init__(self) -> None:
+        _check(len(self.boxes) <= MAX_BOXES, "boxes", len(self.boxes), f"at most {MAX_BOXES}")
+        _check(len(self.features) <= MAX_BOXES, "features", len(self.features), f"at most {MAX_BOXES}")
+
+
+@dataclass(frozen=True)
+class OutputsRequest:
+    """Asks for the outputs at some steps, before and after a change."""
+
+    trajectory: int
+    first: int
+    last: int
+    """The last step, which is included."""
+    change: Change = field(default_factory=Change)
+    memory: bool = False
+    """Whether the state of a recurrent agent follows from the changed steps since the first one; by default each step
+    begins in the state in which it was played."""
+
+    def __post_init__(self) -> None:
+        steps = self.last - self.first + 1
+        _check(0 < steps <= MAX_STEPS, "last", self.last, f"{self.first} to {self.first + MAX_STEPS - 1}")
+        _check(self.change.pixels is None or steps == 1, "pixels", f"{steps} steps", "of a single step")
+
+
+@dataclass(frozen=True)
+class AttributionRequest:
+    """Asks for the attribution of an output to a layer at a step, where the observation may be changed."""
+
+    trajectory: int
+    step: int
+    layer: str
+    output: str = "value"
+    """Id of an output, as on the page."""
+    baseline: str | None = None
+    """Name of a baseline, as for `rl_clarity.integrated_gradients`; by default that of the page."""
+    points: int = 16
+    """Points of the path."""
+    change: Change = field(default_factory=Change)
+
+    def __post_init__(self) -> None:
+        _check(0 < self.points <= MAX_POINTS, "points", self.points, f"1 to {MAX_POINTS}")
+        _check(not self.change.features, "features", len(self.change.features), "none: attribution is of the agent")
+
+
+@dataclass(frozen=True)
+class CheckRequest:
+    """Asks how far the outputs of a trajectory are from those that the page stores."""
+
+    trajectory: int
+
+
+Request = OutputsRequest | AttributionRequest | CheckRequest
+KINDS: Mapping[str, type[Request]] = {
+    "outputs": OutputsRequest,
+    "attribution": AttributionRequest,
+    "check": CheckRequest,
+}
+
+
+def parse_request(kind: str, body: bytes) -> Request:
+    """Read a request of a kind (`outputs`, `attribution`, `check`) from JSON.
+
+    Raises ClarityError, with the place, for anything that is not such a request, and OptionError for numbers out of
+    range.
+    """
+    if len(body) > MAX_BYTES:
+        raise OptionError(f"a request of {len(body)} bytes is too large; at most {MAX_BYTES} are read")
+    if kind not in KINDS:
+        raise OptionError(f"unknown kind of request {kind!r}; known: {', '.join(KINDS)}")
+    try:
+        value = json.loads(body, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise ClarityError(f"the request is not JSON: {error}") from error
+    request = schema.read(KINDS[kind], value, "request")
+    for where, number in _numbers(value, "request"):
+        _check(math.isfinite(number) and abs(number) < 2**31, where, number, "less than 2^31")
+    return request
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+def _numbers(value: Any, where: str) -> Iterator[tuple[str, float]]:
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _numbers(item, f"{where}.{key}")
+    elif isinstance(value, list):
+        for item in value:
+            yield from _numbers(item, where)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield where, value
+
+
+def _check(valid: bool, name: str, value: object, wanted: str) -> None:
+    if not valid:
+        raise OptionError(f"{name}={value!r} of a request must be {wanted}")

@@ -1,0 +1,324 @@
+"""Measure which later decisions depend on what an agent remembers at each step, by exchanging states."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import initial_state, require
+from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.agents.recurrence import join_state, split_state
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.progress import Report
+from rl_clarity.base.statistics import Interval, bootstrap_interval
+from rl_clarity.formats.included import load_agent
+from rl_clarity.recordings.recording import Recording, open_recording
+from rl_clarity.states.data import StateData, read_states
+from rl_clarity.states.replay import policy_change, value_change
+
+EPISODES, PARTNERS, EXCHANGES = 64, 4, 32
+NOTICEABLE = 0.02
+"""Smallest change of the policy, in nats, that counts as a dependence: that from 50 % to 60 %."""
+FEWEST, SHARE = 2, 0.05
+"""A lag counts if the change is noticeable in this many episodes, and in this share of them."""
+SAME_STATE = 1e-4
+"""A replay ends when its state differs from the recorded one by less than this share of each unit's range."""
+BEGINS = 0.25
+"""A dependence begins with the first exchange that has this share of the decision's largest change."""
+FAR = 0.5
+"""Partners differ from the state by at least this share of the largest difference."""
+LANES, BYTES = 1024, 2**28
+"""Largest number of replays that are computed together, and of bytes of their states and of the matrices."""
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryMatrix:
+    """Changes of the outputs at later steps when the state before an earlier step is exchanged.
+
+    Entry [e, t, u] of the arrays (E, T, T) is the change at step u of episode e when the state before step t was that
+    of another episode at the same step, and the agent then saw the frames of episode e. Steps count from 0. Entries are
+    NaN for u < t, beyond an episode's end, for the first step, before which nothing is remembered, for steps that were
+    not exchanged, and where there was no partner.
+    """
+
+    policy: np.ndarray
+    """(E, T, T) float32: means over partners of the Kullback-Leibler divergence, in nats, of the changed policy from
+    the unchanged one. Of action values: of their softmax."""
+    value: np.ndarray
+    """(E, T, T) float32: means over partners of the absolute change of the value, or of the largest action value."""
+    policy_spread: np.ndarray
+    """(E, T, T) float32: standard deviations over partners."""
+    value_spread: np.ndarray
+    """(E, T, T) float32"""
+    episodes: np.ndarray
+    """(E,) positions of the episodes in the recording."""
+    lengths: np.ndarray
+    """(E,) their numbers of steps."""
+    partners: int
+    """Largest number of partners of each exchange."""
+
+    @property
+    def exchanged(self) -> np.ndarray:
+        """(E, T) whether the state before each step was exchanged."""
+        return np.isfinite(self.policy).any(axis=2)
+
+    def largest_by_lag(self) -> np.ndarray:
+        """Return the largest changes of the policy (E, T) by lag: entry k is that of a decision k steps later.
+
+        An exchange before step t replaces what was seen up to step t - 1, so the change at step u has the lag
+        u - t + 1. NaN where an episode has no such pair of steps; entry 0 is always NaN.
+        """
+        result = np.full(self.policy.shape[:2], np.nan, np.float32)
+        for lag in range(1, self.policy.shape[1]):
+            # offset lag - 1 of the diagonal (t, t + lag - 1)
+            pairs = np.asarray(np.diagonal(self.policy, lag - 1, axis1=1, axis2=2))
+            known = np.isfinite(pairs).any(axis=1)
+            result[known, lag] = np.nanmax(pairs[known], axis=1)
+        return result
+
+    def written(self) -> np.ndarray:
+        """Return for each step (E, T) by how much the exchange after it changes a later decision more than the
+        exchange before it, at most: what the step's frame contributes. NaN for steps after which nothing was exchanged.
+        """
+        result = np.full(self.policy.shape[:2], np.nan, np.float32)
+        for e, exchanged in enumerate(self.exchanged):
+            before = np.zeros(self.policy.shape[2], np.float32)
+            for t in np.flatnonzero(exchanged):
+                row = self.policy[e, t]
+                known = np.isfinite(row)
+                result[e, t - 1] = max(0.0, float((row - before)[known].max()))
+                before = np.where(known, row, 0)
+        return result
+
+    def read(self) -> np.ndarray:
+        """Return the largest change (E, T) of each decision: how much it depends on anything remembered. NaN for steps
+        before the first exchange.
+        """
+        result = np.full(self.policy.shape[:2], np.nan, np.float32)
+        known = np.isfinite(self.policy).any(axis=1)
+        result[known] = np.nanmax(np.swapaxes(self.policy, 1, 2)[known], axis=1)
+        return result
+
+    def begins(self, episode: int, step: int) -> int | None:
+        """Return the first step, counted from 0, whose frame a decision depends on; None if on none noticeably.
+
+        This is the step before the first exchange that has a quarter of the decision's largest change. If only some of
+        the steps were exchanged, it is the step of the exchange before that one, because the frame may be any after it.
+        """
+        column = self.policy[episode, : step + 1, step]
+        known = np.flatnonzero(np.isfinite(column))
+        if not len(known) or column[known].max() < NOTICEABLE:
+            return None
+        strong = int(np.flatnonzero(column[known] >= BEGINS * column[known].max())[0])
+        return int(known[strong - 1]) if strong else 0
+
+    def reach(self, seed: int = 0) -> Reach:
+        """Return how far back decisions depend on what was seen: the largest lag, not the mean."""
+        lags = self.largest_by_lag().astype(np.float64)
+        known = np.isfinite(lags)
+        noticed = np.nan_to_num(lags) >= NOTICEABLE
+        counts, totals = noticed.sum(axis=0), known.sum(axis=0)
+        longest = int(np.flatnonzero(totals).max(initial=0))
+        rng = np.random.default_rng(seed)
+        enough = np.flatnonzero((counts >= np.minimum(FEWEST, totals)) & (counts >= SHARE * totals) & (counts > 0))
+        if len(enough):
+            steps = int(enough[-1])
+            effect = bootstrap_interval(lags[noticed[:, steps], steps], rng)
+            return Reach(steps, effect, int(counts[steps]), int(totals[steps]), longest)
+        tested = known.any(axis=1)
+        largest = np.nanmax(lags[tested], axis=1) if tested.any() else np.zeros(1)
+        return Reach(0, bootstrap_interval(largest, rng), 0, int(tested.sum()), longest)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far back an agent's decisions depend on what it saw."""
+
+    steps: int
+    """Largest lag with a noticeable change in at least 2 episodes and 5 % of them; 0 if there is none."""
+    effect: Interval
+    """Mean of the largest change of the policy at that lag, in nats, over the episodes where it is noticeable, with its
+    95 % interval; if `steps` is 0, mean over episodes of the largest change at any lag."""
+    count: int
+    """Number of episodes with a noticeable change at that lag."""
+    episodes: int
+    """Number of episodes with that lag."""
+    longest: int
+    """Largest lag that was tested."""
+
+    @property
+    def detectable(self) -> float:
+        """Share of episodes with a dependence that would have been seen in at least one, with a probability of 95 %."""
+        return float(1 - 0.05 ** (1 / max(1, self.episodes)))
+
+
+def memory_matrix(
+    agent: Agent | str | os.PathLike[str],
+    recording: Recording | str | os.PathLike[str],
+    *,
+    episodes: int = EPISODES,
+    partners: int = PARTNERS,
+    exchanges: int = EXCHANGES,
+    seed: int = 0,
+) -> MemoryMatrix:
+    """Exchange the state of an agent for that of other episodes, and measure which later decisions change.
+
+    Before a step t the state is replaced by those of `partners` other episodes at the same step, which differ much from
+    it and from each other. Then the agent sees the recorded frames of its own episode to the end. A decision that
+    changes depends on something that was seen before step t and that differs between the episodes. What all episodes
+    have in common at a step, such as the number of steps, is no difference.
+
+    A replay ends early when its state is the recorded one again. The same arguments give the same result.
+
+    Args:
+        agent: A recurrent agent, its checkpoint, or an included one (`models:NAME`).
+        recording: A recording of the agent's play with its states (see `rl_clarity.record`), or its path or address.
+        episodes: E, the largest number of episodes, from all over the recording. Fewer where arrays of all steps by all
+            steps would need more than 256 MB.
+        partners: Number of other episodes for each exchange, at least 1.
+        exchanges: Largest number of steps of an episode at which states are exchanged, at equal distances.
+        seed: Of the choice of 256 candidates for partners, in recordings of more episodes.
+
+    Raises:
+        OptionError: Invalid options, an agent without a state, or a recording without two episodes of several steps.
+        SamplesError: The recording is damaged.
+    """
+    opened = recording if isinstance(recording, Recording) else open_recording(recording)
+    loaded = load_agent(agent) if isinstance(agent, str | os.PathLike) else agent
+    data = read_states(opened)
+    return exchange_states(loaded, data, episodes=episodes, partners=partners, exchanges=exchanges, seed=seed)
+
+
+def exchange_states(
+    agent: Agent,
+    data: StateData,
+    *,
+    episodes: int = EPISODES,
+    partners: int = PARTNERS,
+    exchanges: int = EXCHANGES,
+    seed: int = 0,
+    report: Report = lambda share: None,
+) -> MemoryMatrix:
+    """See `memory_matrix`; `data` are the states of its recording."""
+    require(agent, "initial_state", "forward", for_="memory_matrix")
+    if episodes < 1 or partners < 1 or exchanges < 1:
+        raise OptionError(f"episodes={episodes}, partners={partners} and exchanges={exchanges} must be at least 1")
+    starts = data.starts
+    lengths = data.length[starts]
+    longer = np.flatnonzero(lengths > 1)
+    if len(longer) < 2:
+        raise OptionError(
+            f"{data.recording.location} has {len(longer)} episodes of more than one step; at least 2 are needed, "
+            "because states are exchanged between episodes"
+        )
+    steps = int(lengths.max())
+    most = max(1, BYTES // (4 * 4 * steps * steps))
+    chosen = longer[np.unique(np.linspace(0, len(longer) - 1, min(episodes, most, len(longer))).astype(int))]
+    rng = np.random.default_rng(seed)
+    others = np.sort(rng.choice(longer, min(len(longer), 256), replace=False))
+    shape = (len(chosen), steps, steps)
+    policy, value, policy_spread, value_spread = (np.full(shape, np.nan, np.float32) for _ in range(4))
+    size = partners * exchanges * data.states.shape[1] * 4
+    groups = np.array_split(np.arange(len(chosen)), -(-len(chosen) * size // BYTES))
+    scale = np.maximum(np.ptp(data.states, axis=0), 1e-9)
+    done = 0
+    for group in groups:
+        lanes = _lanes(data, chosen[group], others, partners, exchanges, scale)
+        for step, members, changes in _replayed(agent, data, chosen[group], lanes, scale):
+            keys = lanes.exchange[members]  # each the index of the exchange's first replay
+            passing, counts = np.unique(keys, return_counts=True)
+            place = (group[lanes.episode[passing]], lanes.step[passing], step)
+            for column, mean, spread in ((0, policy, policy_spread), (1, value, value_spread)):
+                of_members = changes[members, column]
+                averages = np.bincount(keys, of_members)[passing] / counts
+                squares = np.bincount(keys, of_members**2)[passing] / counts
+                mean[place] = averages
+                spread[place] = np.sqrt(np.maximum(squares - averages**2, 0))
+        done += len(group)
+        report(done / len(chosen))
+    return MemoryMatrix(
+        policy, value, policy_spread, value_spread, data.episode[starts[chosen]], lengths[chosen], partners
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Lanes:
+    """n replays: each of an episode from a step on, from the state of a partner."""
+
+    episode: np.ndarray  # (n,) index among the chosen episodes
+    step: np.ndarray  # (n,) the step before which the state is exchanged
+    exchange: np.ndarray  # (n,) the same number for the partners of an exchange
+    state: np.ndarray  # (n, H)
+
+
+def _lanes(
+    data: StateData, chosen: np.ndarray, others: np.ndarray, partners: int, exchanges: int, scale: np.ndarray
+) -> _Lanes:
+    starts, lengths = data.starts, data.length[data.starts]
+    columns: list[tuple[int, int, int, int]] = []
+    for e, number in enumerate(chosen):
+        steps = np.unique(np.rint(np.linspace(1, lengths[number] - 1, min(exchanges, lengths[number] - 1))).astype(int))
+        for step in steps:
+            possible = others[(lengths[others] > step) & (others != number)]
+            if not len(possible):
+                continue
+            rows = starts[possible] + step
+            different = _different((data.states[rows] - data.states[starts[number] + step]) / scale, partners)
+            key = len(columns)
+            columns += [(e, step, key, int(row)) for row in rows[different]]
+    episode, step, exchange, rows = np.array(columns).T
+    return _Lanes(episode, step, exchange, data.states[rows])
+
+
+def _different(differences: np.ndarray, count: int) -> np.ndarray:
+    """Return the indices of at most `count` large differences (n, H) that also differ from each other.
+
+    The first is the largest. The next ones are farthest from those before, among those at least half as large. So
+    partners do not all have, for example, the opposite of two things whose opposites cancel.
+    """
+    sizes = np.linalg.norm(differences, axis=1)
+    large = np.flatnonzero(sizes >= FAR * sizes.max())
+    chosen = [int(large[sizes[large].argmax()])]
+    distance = np.full(len(large), np.inf)
+    while len(chosen) < min(count, len(large)):
+        distance = np.minimum(distance, np.linalg.norm(differences[large] - differences[chosen[-1]], axis=1))
+        distance[np.isin(large, chosen)] = -1
+        chosen.append(int(large[distance.argmax()]))
+    return np.array(chosen)
+
+
+def _replayed(
+    agent: Agent, data: StateData, chosen: np.ndarray, lanes: _Lanes, scale: np.ndarray
+) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Yield for each step the replays that pass it, and the changes (n, 2) of policy and value of all replays."""
+    starts, lengths = data.starts[chosen], data.length[data.starts[chosen]]
+    state = lanes.state.copy()
+    differs = np.ones(len(state), bool)
+    for step in range(1, int(lengths.max())):
+        members = np.flatnonzero((lanes.step <= step) & (lengths[lanes.episode] > step))
+        changes = np.zeros((len(state), 2))
+        active = members[differs[members]]
+        here = np.unique(lanes.episode[active])
+        if len(here):
+            rows = starts[here] + step
+            observations = data.observations(rows)
+            plain = agent.forward(observations, _split(agent, data.states[rows]))
+            position = np.searchsorted(here, lanes.episode)
+            for start in range(0, len(active), LANES):
+                part = active[start : start + LANES]
+                at = position[part]
+                outputs = agent.forward(observations[at], _split(agent, state[part]))
+                changes[part, 0] = policy_change(plain, outputs, at)
+                changes[part, 1] = value_change(plain, outputs, at)
+                state[part] = join_state(outputs.state)
+            going = active[lengths[lanes.episode[active]] > step + 1]
+            recorded = data.states[starts[lanes.episode[going]] + step + 1]
+            differs[going] = (np.abs(state[going] - recorded) > SAME_STATE * scale).any(axis=1)
+        yield step, members, changes
+
+
+def _split(agent: Agent, states: np.ndarray) -> State:
+    return split_state(states, initial_state(agent, len(states)))

@@ -1,0 +1,101 @@
+"""Frames of CoinRun with the actions that the searcher takes there, which a network learns to imitate.
+
+First the searcher plays, with some random actions. Then the network plays, and the searcher takes over for a few steps
+at states of its episodes, most of them before it failed (DAgger, Ross et al. 2011, https://arxiv.org/abs/1011.0686).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from scripts.coinrun.data import NO_ACTION, NO_END, SHARD, Shard
+from scripts.coinrun.evaluate import sampled
+from scripts.coinrun.network import Clear, outputs
+from scripts.coinrun.search import ACTIONS, SavedGames, Searcher, open_games
+
+EXECUTED = (3, 8)
+"""Fewest and most steps of a plan that are executed, and labeled with its actions."""
+RANDOM = 0.06
+"""Probability that another action is executed than the label says."""
+NO_VALUES = np.full(len(ACTIONS), np.nan)
+GAMES = 16
+"""Games that the network plays at once."""
+STUCK = 200
+"""Steps after which an episode of the network counts as failed."""
+BEFORE_FAILURE, FAILURE_LABELS, WON_LABELS = 30, 6, 2
+"""Last steps of a failed episode from which states are taken; numbers of states of a failed and of a won episode."""
+VALUED = 5
+"""Every fifth frame of the network's episodes is stored with the episode's end."""
+
+
+def search_shard(seed: int) -> dict[str, np.ndarray]:
+    """Return the arrays of a file in which the searcher plays."""
+    rng, shard = np.random.default_rng(seed), Shard()
+    searcher, game = Searcher(seed), SavedGames(open_games(1, seed))
+    while len(shard) < SHARD:
+        _take_over(shard, searcher, game, rng)
+    searcher.close()
+    game.games.close()
+    return shard.arrays()
+
+
+def network_shard(network: Clear, seed: int) -> dict[str, np.ndarray]:
+    """Return the arrays of a file in which the network plays and the searcher takes over at some states."""
+    rng, shard = np.random.default_rng(seed), Shard()
+    searcher, game = Searcher(seed), SavedGames(open_games(1, seed))
+    for states, frames, won in episodes(network, rng, seed):
+        for step in range(int(rng.integers(VALUED)), len(frames), VALUED):
+            remaining = len(frames) - 1 - step
+            shard.add(frames=frames[step], actions=NO_ACTION, values=NO_VALUES, won=won, remaining=remaining)
+        first = 0 if won or len(states) >= STUCK else max(0, len(states) - BEFORE_FAILURE)
+        count = min(len(states) - first, WON_LABELS if won else FAILURE_LABELS)
+        for step in rng.choice(np.arange(first, len(states)), count, replace=False):
+            game.restore(0, states[step])
+            _take_over(shard, searcher, game, rng)
+        if len(shard) >= SHARD:
+            break
+    searcher.close()
+    game.games.close()
+    return shard.arrays()
+
+
+def episodes(
+    network: Clear, rng: np.random.Generator, seed: int
+) -> Iterator[tuple[list[bytes], list[np.ndarray], bool]]:
+    """Yield the states and frames of each step of the network's episodes, and whether they completed their level."""
+    games = SavedGames(open_games(GAMES, seed + 500_000))
+    states: list[list[bytes]] = [[] for _ in range(GAMES)]
+    frames: list[list[np.ndarray]] = [[] for _ in range(GAMES)]
+    try:
+        while True:
+            observed = games.frames()
+            for i in range(GAMES):
+                states[i].append(games.state(i))
+                frames[i].append(observed[i])
+            actions = sampled(outputs(network, observed)[0], rng)
+            actions[[len(part) >= STUCK for part in states]] = -1  # ends the episode
+            rewards, firsts = games.step(actions)
+            for i in np.flatnonzero(firsts).tolist():
+                yield states[i], frames[i], bool(rewards[i] > 0)
+                states[i], frames[i] = [], []
+    finally:
+        games.games.close()
+
+
+def _take_over(shard: Shard, searcher: Searcher, game: SavedGames, rng: np.random.Generator) -> None:
+    """Let the searcher play some steps of a game, and add their frames with its actions.
+
+    Nothing is learned from states in which the player dies whatever it does.
+    """
+    plan = searcher.plan(game.state(0))
+    values = plan.values
+    for action in plan.actions[: rng.integers(EXECUTED[0], EXECUTED[1] + 1)]:
+        label = NO_ACTION if plan.score < 0 else action
+        shard.add(frames=game.frames()[0], actions=label, values=values, won=False, remaining=NO_END)
+        values = NO_VALUES
+        slipped = rng.random() < RANDOM
+        _, firsts = game.step(np.array([rng.choice(ACTIONS) if slipped else action]))
+        if slipped or firsts[0]:
+            break

@@ -1,0 +1,70 @@
+"""Continue the training of an imitating network by PPO, with `rl_clarity.train`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import rl_clarity
+from rl_clarity.environments import make
+from rl_clarity.formats import read
+from rl_clarity.ppo.options import train_options
+from rl_clarity.ppo.trainer import CHECKPOINT, STATE, Trainer, TrainingState
+from scripts.coinrun.imitate import DISCOUNT
+from scripts.coinrun.network import Clear
+from scripts.coinrun.search import LEVELS
+
+REWARD = 10.0
+"""Reward for completing a level. It counts as 1 in training."""
+OPTIONS: Mapping[str, Any] = {
+    "env_name": "coinrun",
+    "distribution_mode": "easy",
+    "num_levels": LEVELS,
+    "gamma": DISCOUNT,
+    "num_steps": 128,
+    "num_minibatches": 16,
+    "ppo_epochs": 1,
+    "learning_rate": 1.5e-4,
+    "entropy_coeff": 0.001,
+    "clip_range": 0.15,
+    "reward_processing": "normalize",
+    "precision": "bfloat16",
+    "seed": 1,
+    "save_all": True,
+    "tensorboard": False,
+}
+
+
+def begin(folder: Path, parameters: Mapping[str, np.ndarray]) -> None:
+    """Write the state of a training that begins with these parameters, unless there is one.
+
+    The unit of rewards is fixed, by moments of so many returns that others do not change them.
+    """
+    if (folder / STATE).exists():
+        return
+    options = train_options({**OPTIONS, "timesteps_per_proc": 1})
+    with closing(make(options.environment(), options.num_envs, options.seed)) as environment:
+        state = Trainer(options, environment).state()
+    arrays: dict[str, np.ndarray] = {**state.arrays, "0/rewards/moments": np.array([0.0, REWARD**2, 1e9])}
+    arrays |= {f"learner/parameters/{name}": array for name, array in parameters.items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    dataclasses.replace(state, arrays=arrays).save(folder / STATE)
+
+
+def finished_updates(folder: Path) -> int:
+    """Return the number of updates that a training has finished."""
+    return int(TrainingState.load(folder / STATE).values["updates"])
+
+
+def advance(folder: Path, updates: int) -> Clear:
+    """Train for this number of updates in total, and return the network. Its values are in units of the reward."""
+    steps = updates * train_options(OPTIONS).steps_per_update
+    rl_clarity.train(folder, **OPTIONS, timesteps_per_proc=steps)
+    network = Clear()
+    network.assign(read(folder / CHECKPOINT).parameters)
+    return network

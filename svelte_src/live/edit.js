@@ -1,0 +1,236 @@
+// What a reader changes of the observations and the features, as text for the address and as a request to the network.
+
+/**
+ * @typedef {object} Box in pixels of the observation
+ * @property {number[]} box left, top, right, bottom; right and bottom excluded
+ * @property {"surroundings" | "color" | "frame"} fill
+ * @property {number[]} [color] of `color`
+ * @property {number} [trajectory] of `frame`, from 0
+ * @property {number} [step]
+ *
+ * @typedef {object} Edit
+ * @property {Box[]} boxes in the order in which they are painted
+ * @property {Record<string, Record<number, number>>} factors of features (from 1), by the slug of their layer
+ * @property {Record<string, number[]>} baseline features (from 1) that are set to the page's baseline, by the slug of their layer
+ * @property {Record<string, Record<number, number>>} added multiples of features' components (from 1), by the slug of their layer
+ * @property {Record<string, number[]>} at where the features of a layer change, by its slug: first row, first column, row and
+ *   column after the last; everywhere where it has none
+ * @property {boolean} maps whether attribution is computed, too
+ * @property {Record<string, number>} only the feature of a layer that is kept, by the layer's slug
+ * @property {number} last steps of the track; 0: no track
+ * @property {boolean} memory whether the state follows from the changed steps
+ */
+
+export const [LEAST, MOST] = [-2, 2];
+const MAX_STEPS = 512;
+/** Largest multiple of a component that is added. */
+export const MOST_ADDED = 100;
+
+/** @returns {Edit} */
+export const emptyEdit = () => ({
+  boxes: [],
+  factors: {},
+  baseline: {},
+  added: {},
+  at: {},
+  only: {},
+  maps: false,
+  last: 0,
+  memory: false,
+});
+
+/** An object without a key. @template T @param {Record<string, T>} object @returns {Record<string, T>} */
+export const without = (object, key) =>
+  Object.fromEntries(Object.entries(object).filter(([name]) => name !== String(key)));
+
+/** Whether an edit changes anything. @param {Edit} edit */
+export const changes = ({ boxes, factors, baseline, added, only }) =>
+  [boxes, ...Object.values(baseline)].some((list) => list.length > 0) ||
+  [only, ...Object.values(factors), ...Object.values(added)].some((one) => Object.keys(one).length > 0);
+
+/** "around~16.8.32.24,times~2b~3~0.5"; "open" for an edit that changes nothing. @param {Edit} edit */
+export function editToText({ boxes, factors, baseline, added, at, only, maps, last, memory }) {
+  const items = boxes.map(({ box, fill, color = [], trajectory = 0, step = 0 }) => {
+    const place = box.join(".");
+    if (fill === "color") return `color~${place}~${color.map((part) => part.toString(16).padStart(2, "0")).join("")}`;
+    return fill === "frame" ? `frame~${place}~${trajectory + 1}~${step + 1}` : `around~${place}`;
+  });
+  for (const [slug, number] of Object.entries(only)) items.push(`only~${slug}~${number}`);
+  for (const [slug, numbers] of Object.entries(baseline))
+    items.push(...numbers.map((number) => `base~${slug}~${number}`));
+  for (const [slug, numbers] of Object.entries(factors))
+    for (const [number, factor] of Object.entries(numbers)) items.push(`times~${slug}~${number}~${factor}`);
+  for (const [slug, numbers] of Object.entries(added))
+    for (const [number, amount] of Object.entries(numbers)) items.push(`add~${slug}~${number}~${amount}`);
+  for (const [slug, place] of Object.entries(at)) items.push(`at~${slug}~${place.join(".")}`);
+  if (maps) items.push("maps");
+  if (last) items.push(`last~${last}`);
+  if (memory) items.push("memory");
+  return items.join(",") || "open";
+}
+
+/**
+ * An edit from the address, without what the page does not have.
+ *
+ * @param {string | null | undefined} text
+ * @param {any} manifest as `readManifest` returns it
+ */
+export function editFromText(text, manifest) {
+  const edit = emptyEdit();
+  for (const item of (text ?? "").split(",")) {
+    const [kind, ...parts] = item.split("~");
+    READERS[Object.hasOwn(READERS, kind) ? kind : "unknown"](edit, parts, manifest);
+  }
+  return edit;
+}
+
+/** @type {Record<string, (edit: Edit, parts: string[], manifest: any) => void>} */
+const READERS = {
+  unknown() {},
+  around(edit, [place], manifest) {
+    const box = boxFrom(place, manifest);
+    if (box) edit.boxes.push({ box, fill: "surroundings" });
+  },
+  color(edit, [place, code], manifest) {
+    const box = boxFrom(place, manifest);
+    const color = code?.match(/^([0-9a-f]{2}){1,3}$/) && code.match(/../g)?.map((part) => parseInt(part, 16));
+    if (box && color) edit.boxes.push({ box, fill: "color", color });
+  },
+  frame(edit, [place, episode, frame], { trajectories, ...manifest }) {
+    const box = boxFrom(place, manifest);
+    const [trajectory, step] = [Number(episode) - 1, Number(frame) - 1];
+    const isStep = Number.isInteger(step) && step >= 0 && step < (trajectories[trajectory]?.steps ?? 0);
+    if (box && isStep) edit.boxes.push({ box, fill: "frame", trajectory, step });
+  },
+  only(edit, [slug, number], manifest) {
+    if (hasFeature(manifest, slug, Number(number))) edit.only[slug] = Number(number);
+  },
+  base(edit, [slug, number], manifest) {
+    const known = edit.baseline[slug] ?? [];
+    if (hasFeature(manifest, slug, Number(number)) && !known.includes(Number(number)))
+      edit.baseline[slug] = [...known, Number(number)];
+  },
+  times(edit, [slug, number, text], manifest) {
+    const factor = Number(text);
+    if (!hasFeature(manifest, slug, Number(number)) || !(factor >= LEAST && factor <= MOST)) return;
+    edit.factors[slug] = { ...edit.factors[slug], [Number(number)]: factor };
+  },
+  add(edit, [slug, number, text], manifest) {
+    const amount = Number(text);
+    if (!hasFeature(manifest, slug, Number(number)) || !(Math.abs(amount) <= MOST_ADDED && amount !== 0)) return;
+    edit.added[slug] = { ...edit.added[slug], [Number(number)]: amount };
+  },
+  at(edit, [slug, text], manifest) {
+    const layer = layersOf(manifest).find((one) => one.slug === slug);
+    const place = /^\d{1,4}(\.\d{1,4}){3}$/.test(text) ? text.split(".").map(Number) : [0, 0, 0, 0];
+    const [top, left, bottom, right] = place;
+    if (layer && top < bottom && left < right && bottom <= layer.height && right <= layer.width) edit.at[slug] = place;
+  },
+  maps(edit) {
+    edit.maps = true;
+  },
+  last(edit, [steps]) {
+    if (/^\d{1,3}$/.test(steps)) edit.last = Math.min(MAX_STEPS, Number(steps));
+  },
+  memory(edit) {
+    edit.memory = true;
+  },
+};
+
+function boxFrom(text, { observation: { height, width } }) {
+  if (!/^\d{1,5}(\.\d{1,5}){3}$/.test(text)) return null;
+  const box = text.split(".").map(Number);
+  const [left, top, right, bottom] = box;
+  return left < right && top < bottom && right <= width && bottom <= height ? box : null;
+}
+
+/** Layers of the network that have features. */
+export const layersOf = ({ layers }) => layers.filter(({ kind, channels }) => kind === "layer" && channels > 0);
+
+function hasFeature(manifest, slug, number) {
+  const layer = layersOf(manifest).find((one) => one.slug === slug);
+  return Boolean(layer) && Number.isInteger(number) && number >= 1 && number <= layer.channels;
+}
+
+/** The box between two points, which are shares of the observation. */
+export function boxBetween(a, b, { height, width }) {
+  const edges = (one, other, length) => {
+    const low = Math.max(0, Math.min(length - 1, Math.floor(Math.min(one, other) * length)));
+    return [low, Math.min(length, Math.max(low + 1, Math.ceil(Math.max(one, other) * length)))];
+  };
+  const [[left, right], [top, bottom]] = [edges(a.x, b.x, width), edges(a.y, b.y, height)];
+  return [left, top, right, bottom];
+}
+
+/** What is asked of the network. @param {Edit} edit */
+export function changeOf({ boxes, factors, baseline, added, at, only }, manifest) {
+  const features = layersOf(manifest)
+    .filter(({ slug }) => only[slug] || factors[slug] || baseline[slug]?.length || added[slug])
+    .map(({ key, slug }) => ({
+      layer: key,
+      factors: factors[slug] ?? {},
+      baseline: baseline[slug] ?? [],
+      added: added[slug] ?? {},
+      ...(at[slug] && { positions: positionsOf(at[slug]) }),
+      only: only[slug] ? [only[slug]] : [],
+    }));
+  return { boxes, features };
+}
+
+/** @param {number[]} place as in `Edit.at` */
+function positionsOf(place) {
+  const [top, left, bottom, right] = place;
+  const range = (from, to) => Array.from({ length: to - from }, (_, i) => from + i);
+  return range(top, bottom).flatMap((row) => range(left, right).map((column) => [row, column]));
+}
+
+/**
+ * The attribution of an output to each feature of a layer and to the residual, summed over positions, before and after.
+ *
+ * @param {{channels: {shape: number[], data: string}, residual: {data: string}}} before
+ * @param {(k: number) => string} nameOf
+ */
+export function attributionRows(before, after, nameOf) {
+  const count = /** @type {number} */ (before.channels.shape.at(-1));
+  const sums = [before, after].map(({ channels, residual }) => {
+    const totals = new Array(count + 1).fill(0);
+    floats(channels.data).forEach((value, i) => (totals[i % count] += value));
+    floats(residual.data).forEach((value) => (totals[count] += value));
+    return totals;
+  });
+  return sums[0].map((_, k) => ({ name: nameOf(k), values: sums.map((totals) => totals[k]) }));
+}
+
+/** Base64 of float32. */
+const floats = (text) => new Float32Array(Uint8Array.from(atob(text), (character) => character.charCodeAt(0)).buffer);
+
+/** Probabilities of actions, from logits; of the best action alone, from action values. */
+export function probabilities(logits, ofValues) {
+  const largest = Math.max(...logits);
+  if (ofValues) {
+    const best = logits.indexOf(largest);
+    return logits.map((_, k) => (k === best ? 1 : 0));
+  }
+  const weights = logits.map((logit) => Math.exp(logit - largest));
+  const total = weights.reduce((sum, weight) => sum + weight, 0);
+  return weights.map((weight) => weight / total);
+}
+
+/**
+ * Rows of a table of actions: those with the same effect are one, whose probabilities are added.
+ *
+ * @returns {{label: string, before: number, after: number}[]}
+ */
+export function actionRows({ agent, actions }, before, after) {
+  const ofValues = agent.kind !== "policy";
+  const [p, q] = [before, after].map((logits) => (agent.factors ? logits : probabilities(logits, ofValues)));
+  const groups = agent.factors ? [] : (agent.equivalent_actions ?? []);
+  const grouped = new Set(groups.flat());
+  const all = [...groups, ...p.map((_, k) => [k]).filter(([k]) => !grouped.has(k))].sort((a, b) => a[0] - b[0]);
+  const sum = (numbers, group) => group.reduce((total, k) => total + numbers[k], 0);
+  return all.map((group) => ({
+    label: actions[group[0]]?.label ?? String(group[0]),
+    before: sum(p, group),
+    after: sum(q, group),
+  }));
+}

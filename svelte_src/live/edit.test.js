@@ -1,0 +1,106 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  actionRows,
+  attributionRows,
+  boxBetween,
+  changeOf,
+  changes,
+  editFromText,
+  editToText,
+  emptyEdit,
+} from "./edit.js";
+
+const MANIFEST = {
+  observation: { height: 64, width: 48 },
+  trajectories: [{ steps: 10 }, { steps: 20 }],
+  layers: [
+    { key: "2b", slug: "2b", kind: "layer", channels: 8, height: 4, width: 3 },
+    { key: "input", slug: "input", kind: "input", channels: 3 },
+  ],
+};
+const TEXT =
+  "around~1.2.3.4,color~0.0.48.64~ff0080,frame~1.2.3.4~2~20,only~2b~3,base~2b~1,base~2b~4,times~2b~3~-0.5,add~2b~1~2.5,at~2b~1.0.3.2,maps,last~30,memory";
+
+test("an edit and its text are each other's", () => {
+  const edit = editFromText(TEXT, MANIFEST);
+  assert.equal(editToText(edit), TEXT);
+  assert.deepEqual(edit.boxes[1].color, [255, 0, 128]);
+  assert.deepEqual([edit.boxes[2].trajectory, edit.boxes[2].step], [1, 19]);
+  assert.ok(changes(edit));
+});
+
+test("what the page does not have is left out", () => {
+  const wrong = [
+    "around~1.2.3",
+    "around~3.2.3.4",
+    "around~0.0.49.64",
+    "color~1.2.3.4~red",
+    "frame~1.2.3.4~3~1",
+    "frame~1.2.3.4~1~11",
+    "times~2b~9~0",
+    "times~2b~1~2.5",
+    "times~2b~1~x",
+    "times~input~1~0",
+    "only~4a~1",
+    "base~2b~9",
+    "add~2b~1~0",
+    "add~2b~1~1e9",
+    "add~2b~9~1",
+    "at~2b~0.0.5.1",
+    "at~2b~1.1.1.2",
+    "at~4a~0.0.1.1",
+    "base~__proto__~1",
+    "constructor~1",
+    "last~-3",
+  ];
+  for (const text of [...wrong, "", null, undefined]) assert.deepEqual(editFromText(text, MANIFEST), emptyEdit(), text);
+});
+
+test("a box covers the pixels between two points", () => {
+  assert.deepEqual(boxBetween({ x: 0.5, y: 0.25 }, { x: 0.25, y: 0.5 }, MANIFEST.observation), [12, 16, 24, 32]);
+  assert.deepEqual(boxBetween({ x: 1, y: 1 }, { x: 1, y: 1 }, MANIFEST.observation), [47, 63, 48, 64]);
+});
+
+test("a request has the changed layers alone, by their names", () => {
+  assert.deepEqual(changeOf(editFromText("times~2b~3~0", MANIFEST), MANIFEST), {
+    boxes: [],
+    features: [{ layer: "2b", factors: { 3: 0 }, baseline: [], added: {}, only: [] }],
+  });
+  const [steered] = changeOf(editFromText("add~2b~1~2,at~2b~1.0.2.2", MANIFEST), MANIFEST).features;
+  assert.deepEqual([steered.added, steered.positions], [{ 1: 2 }, [[1, 0], [1, 1]]]); // prettier-ignore
+});
+
+test("attribution is summed over positions, the residual last", () => {
+  const array = (shape, ...values) => ({
+    shape,
+    data: btoa(String.fromCharCode(...new Uint8Array(Float32Array.of(...values).buffer))),
+  });
+  const before = { channels: array([1, 2, 2], 1, 2, 3, 4), residual: array([1, 2, 1], 0.5, 0.25) };
+  const after = { channels: array([1, 2, 2], 0, 2, 0, 4), residual: array([1, 2, 1], 0, 0) };
+  assert.deepEqual(attributionRows(before, after, String), [
+    { name: "0", values: [4, 0] },
+    { name: "1", values: [6, 6] },
+    { name: "2", values: [0.75, 0] },
+  ]);
+});
+
+test("actions with the same effect are one row", () => {
+  const actions = ["a", "b", "c"].map((label) => ({ label }));
+  const manifest = { agent: { kind: "policy", equivalent_actions: [[0, 2]] }, actions };
+  const rows = actionRows(manifest, [0, 0, 0], [0, 0, -1000]);
+  assert.deepEqual(
+    rows.map(({ label }) => label),
+    ["a", "b"],
+  );
+  assert.ok(Math.abs(rows[0].before - 2 / 3) < 1e-9 && Math.abs(rows[0].after - 1 / 2) < 1e-9);
+  const values = { agent: { kind: "action_values" }, actions };
+  assert.deepEqual(
+    actionRows(values, [0, 2, 1], [3, 2, 1]).map(({ before, after }) => [before, after]),
+    [
+      [0, 1],
+      [1, 0],
+      [0, 0],
+    ],
+  );
+});

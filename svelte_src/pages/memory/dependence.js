@@ -1,0 +1,54 @@
+// What the section `memory_matrix` says: which decisions depend on what was seen before (docs/page-format.md).
+import { formatNumber, formatPercent } from "../../kit/shell/format.js";
+
+const steps = (count) => `${count} ${count === 1 ? "step" : "steps"}`;
+
+/** The page's first sentences. @param {any} matrix data of the section @returns {string[]} */
+export function verdict({ reach, strongest, partners, skipped }) {
+  if (!reach)
+    return [`How far back decisions depend on memory was not measured: ${skipped ?? "no states were exchanged"}.`];
+  const interval = `95 % interval ${reach.interval.map((end) => formatNumber(end, 2)).join(" to ")}`;
+  const effect = `${formatNumber(reach.effect, 2)} nats on average (${interval})`;
+  const power = `A dependence in more than ${formatPercent(reach.detectable)} of the episodes would have been seen in at least one of them, with a probability of 95 %; changes below ${formatNumber(reach.noticeable, 2)} nats are not counted.`;
+  const first = strongest
+    ? [
+        `The decision at step ${strongest.frame + 1} of episode ${strongest.trajectory + 1} depends on step ${strongest.begins + 1}, ${steps(strongest.frame - strongest.begins)} earlier: with the memory of other episodes its policy changes by ${formatNumber(strongest.policy, 2)} nats (standard deviation over ${partners} of them ${formatNumber(strongest.spread, 2)}).`,
+      ]
+    : [];
+  if (reach.steps)
+    return [
+      ...first,
+      `Decisions depend on frames up to ${steps(reach.steps)} before: at that distance the largest change is ${effect}, in ${reach.count} of ${reach.episodes} episodes; up to ${reach.longest} were tested.`,
+    ];
+  const most = first.length ? "Only in single episodes do decisions" : "This agent's decisions hardly";
+  return [
+    ...first,
+    `${most} depend on what was seen before: the largest change in an episode is ${effect}, in ${reach.episodes} episodes, up to ${steps(reach.longest)} back. ${power}`,
+  ];
+}
+
+/** An entry of an episode's matrix, row by row, in words. */
+export function entryText({ exchanged, policy, policy_spread: spread, value }, index, partners) {
+  const columns = policy.shape[1];
+  const [row, step] = [Math.floor(index / columns), index % columns];
+  const before = exchanged.data[row];
+  if (!Number.isFinite(policy.data[index])) return `Step ${step + 1} is before the exchange at step ${before + 1}.`;
+  const [nats, deviation, change] = [policy, spread, value].map(({ data }) => formatNumber(data[index], 2));
+  return `What was seen before step ${before + 1} exchanged for that of ${partners} other episodes: the policy at step ${step + 1} changes by ${nats} nats (standard deviation ${deviation}), the value by ${change}.`;
+}
+
+/** The step of an index of the matrix. */
+export const stepOf = ({ policy }, index) => index % policy.shape[1];
+
+/** The steps before which states were exchanged, counted from 1. */
+export const rowNames = ({ exchanged }) => Array.from(exchanged.data, (step) => step + 1);
+
+/** Of each decision the largest change: how much it depends on anything remembered; 0 where nothing was exchanged before. */
+export function readSteps({ policy: { data, shape } }) {
+  const [rows, columns] = shape;
+  return Float32Array.from({ length: columns }, (_, step) => {
+    let most = 0;
+    for (let row = 0; row < rows; row += 1) most = Math.max(most, data[row * columns + step] || 0);
+    return most;
+  });
+}

@@ -1,0 +1,58 @@
+"""Points of a path share a small batch: its attribution is that of the same observations in a full batch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity.agents.differentiation import TensorFlowBackend
+from rl_clarity.agents.keras_agent import KerasAgent
+from rl_clarity.formats import sb3
+from tests import state_dicts
+
+FULL = 64
+
+
+@pytest.fixture(scope="module")
+def agent() -> Any:
+    return KerasAgent(sb3.actor_critic(state_dicts.sb3(channels=3, side=36, net_arch=(12,)), (36, 36, 3)))
+
+
+@pytest.fixture(scope="module")
+def images() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (FULL, 36, 36, 3), np.uint8)
+
+
+@pytest.mark.parametrize("baseline", ["zero-layer", "zero-input", "blur"])
+@pytest.mark.parametrize("layer", ["input", "features_extractor.cnn.1"])
+def test_small_batches_equal_full_ones(agent: Any, images: np.ndarray, layer: str, baseline: str) -> None:
+    options: dict[str, Any] = {"output": {"value": 1, 1: 0.5}, "steps": 7, "baseline": baseline}
+    expected = rl_clarity.integrated_gradients(agent, images, layer, **options)
+    largest = np.abs(expected).max()
+    for count in (1, 3, 8):
+        ours = rl_clarity.integrated_gradients(agent, images[:count], layer, **options)
+        np.testing.assert_allclose(ours, expected[:count], rtol=0, atol=1e-6 * largest)
+
+
+def test_several_points_share_a_batch(agent: Any, images: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+    """8 points of 2 observations are the 16 rows of the smallest batch."""
+    compiled: list[int] = []
+    compile_ = TensorFlowBackend.compile
+
+    def counting(self: Any, function: Any) -> Any:
+        run = compile_(self, function)
+
+        def call(*arguments: Any) -> Any:
+            compiled.append(function.__name__ == "gradients_at")
+            return run(*arguments)
+
+        return call
+
+    monkeypatch.setattr(TensorFlowBackend, "compile", counting)
+    fresh = KerasAgent(agent.network)
+    options: dict[str, Any] = {"steps": 16, "refinement": 1, "baseline": "zero-layer"}
+    rl_clarity.integrated_gradients(fresh, images[:2], "features_extractor.cnn.1", **options)
+    assert sum(compiled) == 2, sum(compiled)

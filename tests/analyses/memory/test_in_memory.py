@@ -1,0 +1,46 @@
+"""Recurrent agents in memory play where their metadata name an environment; else a recording is explained."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rl_clarity
+from rl_clarity.base.errors import EnvironmentSetupError, OptionError
+from tests import memory_systems as systems
+from tests.memory_systems import record_frames
+
+OPTIONS: dict[str, Any] = {
+    **{"method": "pca", "count": 2, "clusters": 2, "lags": (1, 2), "maps": ("pca",), "replay_steps": 2, "windows": 2},
+    **{"influence_samples": 8, "intervention_episodes": 0},
+}
+
+
+def test_an_agent_in_memory_is_explained_with_a_recording(tmp_path: Path) -> None:
+    agent = systems.xor_agent()
+    recording = record_frames(agent, systems.xor_frames(8), tmp_path / "recording")
+    results = rl_clarity.explain_memory(agent, tmp_path / "page", recording=recording, **OPTIONS).results()
+    assert results.manifest["title"] == "system, TorchAgent: memory"
+    assert len(results.section("stretches")["stretches"]) == 2
+
+
+def test_without_a_recording_it_names_the_environment_that_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(EnvironmentSetupError, match="system"):
+        rl_clarity.explain_memory(systems.xor_agent(), tmp_path / "page", **OPTIONS)
+    with pytest.raises(OptionError, match="needs an agent with forward"):
+        rl_clarity.explain_memory(object(), tmp_path / "page", **OPTIONS)  # type: ignore[call-overload]
+
+
+def test_an_agent_in_memory_records_in_the_environment_of_its_metadata(tmp_path: Path) -> None:
+    agent = systems.cue_agent(3, updates=0)
+    recording = rl_clarity.record(agent, tmp_path / "recording", episodes=6)
+    assert [len(episode) for episode in recording] == [5] * 6
+    assert recording.metadata["checkpoint"]["file"] == "in memory"
+    other = systems.cue_agent(3, updates=0, seed=1)
+    with pytest.raises(OptionError, match="not the one that played"):
+        rl_clarity.explain_memory(other, tmp_path / "page", recording=recording, **OPTIONS)
+    analysis = rl_clarity.analyze_states(agent, recording, method="pca", count=2, clusters=2, lags=(1,), maps=())
+    swap = rl_clarity.SwapDirections({0: None}, directions=analysis.directions)
+    assert len(rl_clarity.intervene(agent, swap, episodes=4).returns) == 4

@@ -1,0 +1,125 @@
+"""The memory matrix of a page, and the windows that follow from it, of agents whose memory is known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.pages.results import Results
+from rl_clarity.recordings.recording import Recording
+from tests import memory_systems as systems
+from tests.memory_systems import record_frames
+
+OPTIONS: dict[str, Any] = {
+    "states": {"method": "pca", "count": 2, "clusters": 2, "lags": (1,), "maps": ("pca",), "replay_steps": 0},
+    "interventions": {"episodes": 0},
+}
+STATES = {**OPTIONS["states"], "influence_samples": 0}
+
+
+def page(agent: Agent, recording: Recording, folder: Path, **options: Any) -> Results:
+    chosen: dict[str, Any] = {**OPTIONS, "states": STATES, **options}
+    return rl_clarity.explain_memory(agent, folder / "page", recording=recording, **chosen).results()
+
+
+@pytest.fixture(scope="module")
+def register(tmp_path_factory: pytest.TempPathFactory) -> tuple[Agent, Recording]:
+    agent, folder = systems.shift_register(), tmp_path_factory.mktemp("register")
+    return agent, record_frames(agent, systems.noise_frames(12, 24), folder / "recording")
+
+
+def test_the_section_has_the_numbers_of_memory_matrix(register: tuple[Agent, Recording], tmp_path: Path) -> None:
+    results = page(*register, tmp_path, windows={"count": 0}, matrix={"episodes": 8, "exchanges": 30})
+    section = results.section("memory_matrix")
+    expected = rl_clarity.memory_matrix(*register, episodes=8, exchanges=30, partners=3)
+    reach = expected.reach()
+    assert (section["reach"]["steps"], section["reach"]["effect"]) == (5, pytest.approx(reach.effect.mean, rel=1e-4))
+    assert section["reach"]["interval"] == pytest.approx([reach.effect.low, reach.effect.high], rel=1e-4)
+    assert [one["trajectory"] for one in section["episodes"]] == expected.episodes.tolist()
+    for e, one in enumerate(section["episodes"]):
+        chunk = results.chunk(one["chunk"])
+        assert chunk["exchanged"].tolist() == list(range(1, 24))
+        np.testing.assert_array_equal(chunk["policy"], expected.policy[e, 1:])
+        np.testing.assert_array_equal(chunk["value"], expected.value[e, 1:])
+    strongest = section["strongest"]
+    assert strongest["policy"] == pytest.approx(np.nanmax(expected.policy), rel=1e-4)
+    assert strongest["frame"] - strongest["begins"] <= 5
+
+
+def test_windows_of_decisions_reach_back_to_where_the_dependence_begins(
+    register: tuple[Agent, Recording], tmp_path: Path
+) -> None:
+    results = page(*register, tmp_path, windows={"count": 20, "horizon": 2}, matrix={"exchanges": 30})
+    windows = results.section("stretches")["stretches"]
+    decisions = [one for one in windows if {"kind": "decision"} in one["why"]]
+    assert windows[: len(decisions)] == decisions
+    assert len(decisions) == 4
+    for one in decisions:
+        assert one["first"] == min(one["begins"], one["frame"] - 1)
+    assert [one["frame"] - one["begins"] for one in decisions].count(5) > 2
+    strongest = results.section("memory_matrix")["strongest"]
+    assert (decisions[0]["trajectory"], decisions[0]["frame"]) == (strongest["trajectory"], strongest["frame"])
+    maps = results.window(0).maps["memory"]
+    strength = np.abs(maps[results.window(0).targets.index("action")]).sum(axis=(1, 2))
+    assert strength[0] > 0.99 * strength.sum()  # the frame 5 steps before
+    others = [one for one in windows if one not in decisions]
+    assert any(one["begins"] < one["first"] for one in others if "begins" in one)  # these are marked as cut
+    assert {"end"} <= {reason["kind"] for one in windows for reason in one["why"]}
+
+
+def test_windows_have_a_largest_length(register: tuple[Agent, Recording], tmp_path: Path) -> None:
+    windows = {"count": 5, "horizon": 1, "longest": 3}
+    chosen = page(*register, tmp_path, windows=windows, matrix={"exchanges": 30}).section("stretches")["stretches"]
+    assert chosen[0]["frame"] - chosen[0]["first"] == 2
+    assert chosen[0]["begins"] < chosen[0]["first"]
+
+
+def test_a_counter_has_no_decision_that_depends_on_what_was_seen(tmp_path: Path) -> None:
+    agent = systems.counter()
+    recording = record_frames(agent, systems.noise_frames(10, 12), tmp_path / "recording")
+    results = page(agent, recording, tmp_path, windows={"count": 6})
+    section = results.section("memory_matrix")
+    assert (section["strongest"], section["reach"]["steps"], section["reach"]["effect"]) == (None, 0, 0)
+    assert section["reach"]["detectable"] == pytest.approx(1 - 0.05**0.1, rel=1e-4)
+    windows = results.section("stretches")["stretches"]
+    assert not any("begins" in one or {"kind": "decision"} in one["why"] for one in windows)
+
+
+def test_one_long_lag_does_not_delete_the_others(register: tuple[Agent, Recording], tmp_path: Path) -> None:
+    states = {**STATES, "lags": (1, 2, 400)}
+    results = page(*register, tmp_path, windows={"count": 0}, matrix={"episodes": 0}, states=states)
+    causes = results.section("states")["causes"]
+    assert causes["lags"] == [1, 2]
+    assert results.chunk(causes["chunk"])["correlation"].shape == (2, 2, 2)
+    assert "memory_matrix" not in [one["kind"] for one in results.manifest["sections"]]
+
+
+def test_a_single_episode_is_no_matrix(tmp_path: Path) -> None:
+    agent = systems.shift_register()
+    recording = record_frames(agent, systems.noise_frames(1, 60), tmp_path / "recording")
+    results = page(agent, recording, tmp_path, windows={"count": 4})
+    section = results.section("memory_matrix")
+    assert section["reach"] is None
+    assert "at least 2 are needed" in section["skipped"]
+    assert len(results.section("stretches")["stretches"]) == 4
+
+
+@pytest.mark.slow
+def test_a_cue_of_20_steps_is_found_with_the_defaults(tmp_path: Path) -> None:
+    agent = systems.cue_agent(20)
+    results = rl_clarity.explain_memory(agent, tmp_path / "page").results()
+    section = results.section("memory_matrix")
+    strongest, reach = section["strongest"], section["reach"]
+    assert (strongest["frame"], strongest["begins"], reach["steps"]) == (21, 0, 21)
+    assert reach["count"] == reach["episodes"] == 16
+    assert reach["interval"][0] > 0.3
+    window = results.window(0)
+    assert (window.trajectory, window.frames) == (strongest["trajectory"], range(22))
+    strength = np.abs(window.maps["memory"][window.targets.index("action")]).sum(axis=(1, 2))
+    assert strength[:21].argmax() == 0
+    assert strength[0] > 10 * strength[1:21].max()

@@ -1,0 +1,230 @@
+"""The panel What if of a page that is served with its agent: its numbers are those of Python."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Page
+
+from rl_clarity.live import LiveNetwork
+from tests.browser.pages import read_canvas
+from tests.live.pages import LAYER, SHAPE, ask, open_network, write_page
+
+pytest.importorskip("waitress")
+pytest.importorskip("werkzeug")
+
+from tests.browser.what_if_pages import serve_network
+
+pytestmark = pytest.mark.browser
+FRAME = 12
+TOLERANCE = 1e-3
+
+
+@pytest.fixture(scope="module")
+def networks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LiveNetwork]:
+    kinds = ("policy", "recurrent")
+    return {kind: open_network(write_page(tmp_path_factory.mktemp(kind), kind), kind) for kind in kinds}
+
+
+@pytest.fixture
+def visit(chromium_browser: Browser) -> Iterator[Callable[[str, str], Page]]:
+    """`visit(address, query)` opens a page; at the end it must have written nothing to the console."""
+    context, messages = chromium_browser.new_context(), list[str]()
+
+    def open_at(address: str, query: str = f"&frame={FRAME + 1}") -> Page:
+        page = context.new_page()
+        page.set_default_timeout(60_000)
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.goto(address + query)
+        page.get_by_test_id("tour-skip").click()
+        return page
+
+    yield open_at
+    context.close()
+    assert messages == []
+
+
+def numbers(page: Page, name: str = "what-if-value") -> tuple[float, float]:
+    """The output before and after, once it is there."""
+    row = page.get_by_test_id(name).first
+    before, after = row.get_attribute("data-before"), row.get_attribute("data-after")
+    assert before is not None
+    assert after is not None
+    return float(before), float(after)
+
+
+def wait_for_value(page: Page, expected: float) -> None:
+    page.wait_for_function(
+        """([expected, tolerance]) => {
+          const row = document.querySelector("[data-testid=what-if-value]");
+          return row && Math.abs(Number(row.dataset.after) - expected) <= tolerance;
+        }""",
+        arg=[expected, TOLERANCE],
+    )
+
+
+def edit_of(page: Page) -> str:
+    text: str = page.evaluate("rlClarity.state().edit")
+    return text
+
+
+def expected(network: LiveNetwork, change: dict[str, Any]) -> dict[str, Any]:
+    return ask(network, "outputs", trajectory=0, first=FRAME, last=FRAME, change=change)
+
+
+@pytest.mark.parametrize("kind", ["policy", "recurrent"])
+def test_a_painted_box_has_the_outputs_of_the_agent(networks: dict[str, LiveNetwork], visit: Any, kind: str) -> None:
+    network = networks[kind]
+    with serve_network(network) as address:
+        page = visit(address)
+        page.keyboard.press("w")
+        page.get_by_test_id("what-if-value").wait_for()
+        before, after = numbers(page)
+        stored = float(network.results.series(0)["values"][FRAME])
+        assert before == after == pytest.approx(stored, abs=TOLERANCE)
+        page.get_by_test_id("what-if-brush").scroll_into_view_if_needed()
+        box = page.get_by_test_id("what-if-brush").bounding_box()
+        assert box
+        page.mouse.move(box["x"] + 0.26 * box["width"], box["y"] + 0.13 * box["height"])
+        page.mouse.down()
+        page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.55 * box["height"], steps=3)
+        page.mouse.up()
+        assert edit_of(page) == "around~4.2.10.9"
+        answer = expected(network, {"boxes": [{"box": [4, 2, 10, 9]}]})
+        value = answer["after"]["values"][0]
+        assert abs(value - stored) > 10 * TOLERANCE
+        wait_for_value(page, value)
+        shown = read_canvas(page.get_by_test_id("what-if-canvas"))
+        pixels = network.observe(0, FRAME, FRAME, _change({"boxes": [{"box": [4, 2, 10, 9]}]}))[0]
+        np.testing.assert_array_equal(shown[..., :3], pixels)
+        page.keyboard.press("u")
+        wait_for_value(page, stored)
+        assert edit_of(page) == "open"
+
+
+def _change(change: dict[str, Any]) -> Any:
+    from rl_clarity.live import parse_request
+
+    request = {"trajectory": 0, "first": FRAME, "last": FRAME, "change": change}
+    return parse_request("outputs", json.dumps(request).encode()).change  # type: ignore[union-attr]
+
+
+def test_a_removed_feature_changes_the_value_as_the_page_says(networks: dict[str, LiveNetwork], visit: Any) -> None:
+    network = networks["policy"]
+    ablation = network.results.section("ablation")["layers"][network.results.layer(LAYER)["slug"]]
+    stored = network.results.chunk(ablation["trajectories"][0])
+    change = float(stored["change.value"][list(stored["frames"]).index(FRAME), 1])
+    with serve_network(network) as address:
+        page = visit(address)
+        page.get_by_test_id("what-if-from-decomposition").click()
+        page.get_by_test_id("what-if-value").wait_for()
+        page.get_by_test_id("what-if-baseline-2").click()
+        assert edit_of(page) == "base~2a~2"
+        wait_for_value(page, float(network.results.series(0)["values"][FRAME]) + change)
+        before, after = numbers(page)
+        assert after - before == pytest.approx(change, abs=TOLERANCE)
+        page.get_by_test_id("what-if-baseline-2").click()
+        page.get_by_test_id("what-if-factor-2").fill("0")
+        assert edit_of(page) == "times~2a~2~0"
+        page.get_by_test_id("what-if-only-3").click()
+        answer = expected(network, {"features": [{"layer": LAYER, "factors": {"2": 0}, "only": [3]}]})
+        wait_for_value(page, answer["after"]["values"][0])
+        page.get_by_test_id("what-if-clear").click()
+        wait_for_value(page, before)
+
+
+def test_features_are_added_at_some_positions_and_attribution_follows_the_boxes(
+    networks: dict[str, LiveNetwork], visit: Any
+) -> None:
+    network = networks["policy"]
+    layer = network.results.layer(LAYER)
+    row, column = layer["height"] - 1, layer["width"] - 1
+    box = {"box": [0, 0, 8, 16], "fill": "color", "color": [255, 0, 0]}
+    with serve_network(network) as address:
+        text = f"color~0.0.8.16~ff0000,at~2a~0.0.{row}.{column}"
+        page = visit(address, f"&frame={FRAME + 1}&edit={text}")
+        page.get_by_test_id("what-if-add-1").fill("2.5")
+        page.get_by_test_id("what-if-add-1").press("Tab")
+        positions = [[y, x] for y in range(row) for x in range(column)]
+        feature = {"layer": LAYER, "added": {"1": 2.5}, "positions": positions}
+        change = {"boxes": [box], "features": [feature]}
+        everywhere = {"boxes": [box], "features": [{**feature, "positions": None}]}
+        value = expected(network, change)["after"]["values"][0]
+        assert abs(value - expected(network, everywhere)["after"]["values"][0]) > 2 * TOLERANCE
+        wait_for_value(page, value)
+        page.get_by_test_id("what-if-at").uncheck()
+        wait_for_value(page, expected(network, everywhere)["after"]["values"][0])
+        page.get_by_test_id("what-if-maps").check()
+        page.get_by_test_id("what-if-attribution").wait_for()
+        cells = page.get_by_test_id("what-if-attribution").locator("td")
+        shown = np.array([float(cell.get_attribute("data-value") or "nan") for cell in cells.all()]).reshape(-1, 2)
+        for i, boxes in enumerate(([], [box])):
+            asked = {"trajectory": 0, "step": FRAME, "layer": LAYER, "change": {"boxes": boxes}}
+            answer = ask(network, "attribution", **asked)
+            arrays = [
+                np.frombuffer(base64.b64decode(answer[name]["data"]), np.float32).reshape(answer[name]["shape"])
+                for name in ("channels", "residual")
+            ]
+            sums = [*arrays[0].sum(axis=(0, 1)), arrays[1].sum()]
+            np.testing.assert_allclose(shown[:, i], sums, atol=TOLERANCE)
+
+
+def test_an_edit_in_the_address_is_applied_to_a_range_of_steps(networks: dict[str, LiveNetwork], visit: Any) -> None:
+    network = networks["recurrent"]
+    change = {"boxes": [{"box": [0, 0, 8, 16], "fill": "color", "color": [255, 0, 0]}]}
+    steps = {"trajectory": 0, "first": FRAME - 4, "last": FRAME, "change": change}
+    with serve_network(network) as address:
+        page = visit(address, f"&frame={FRAME + 1}&edit=color~0.0.8.16~ff0000,last~5")
+        page.get_by_test_id("what-if-track").wait_for()
+        for memory in (False, True):
+            if memory:
+                page.get_by_test_id("what-if-memory").check()
+            answer = ask(network, "outputs", **steps, memory=memory)
+            page.wait_for_function(
+                """values => {
+                  const shown = JSON.parse(document.querySelector("[data-testid=what-if-track]").dataset.after);
+                  return values.length === shown.length && values.every((v, i) => Math.abs(v - shown[i]) < 1e-3);
+                }""",
+                arg=answer["after"]["values"],
+            )
+        assert len({round(value, 3) for value in answer["after"]["values"]}) > 1
+        page.keyboard.press("ArrowRight")
+        moved = ask(network, "outputs", trajectory=0, first=FRAME + 1, last=FRAME + 1, change=change)
+        wait_for_value(page, moved["after"]["values"][0])
+        page.wait_for_function("() => location.search.includes('edit=color') && !location.search.includes('token')")
+
+
+def test_the_panel_stays_closed_for_another_network(networks: dict[str, LiveNetwork], visit: Any) -> None:
+    network = networks["policy"]
+    agent: Any = network.agent
+    other = LiveNetwork(network.results, dataclasses.replace(agent, seed=1))
+    with serve_network(other) as address:
+        page = visit(address)
+        page.keyboard.press("w")
+        page.get_by_test_id("what-if-disagreement").wait_for()
+        assert page.get_by_test_id("what-if").count() == 0
+
+
+def test_what_the_address_does_not_allow_changes_nothing(networks: dict[str, LiveNetwork], visit: Any) -> None:
+    network = networks["policy"]
+    with serve_network(network) as address:
+        page = visit(address, f"&frame={FRAME + 1}&edit=around~0.0.99.99,times~2a~99~0,%3Cscript%3E~,only~__proto__~1")
+        page.get_by_test_id("what-if-value").wait_for()
+        before, after = numbers(page)
+        assert before == after
+
+
+def test_a_page_from_a_file_has_no_such_panel(networks: dict[str, LiveNetwork], open_page: Callable[..., Any]) -> None:
+    visitor = open_page(Path(networks["policy"].results.location), wait=False)
+    visitor.page.keyboard.press("w")
+    assert visitor.state()["edit"] == ""
+    assert visitor.by("panel-what_if").count() == 0
+    assert SHAPE[0] == visitor.page.evaluate("rlClarity.manifest.observation.height")

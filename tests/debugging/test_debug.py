@@ -1,0 +1,162 @@
+"""`rl_clarity.debug`: from an agent to findings, their page and their file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import PIL.Image
+import pytest
+
+import rl_clarity
+from rl_clarity.base.errors import OptionError
+from rl_clarity.cli import main
+from rl_clarity.commands.debug import Debug
+from rl_clarity.environments import EnvironmentSpec
+from rl_clarity.jobs.forecast import Forecast
+from rl_clarity.pages.results import Page
+from tests.debugging.field import Field, Player, field_spec, read, scattered
+
+SETUP = scattered("coin", "mine", "mine", "mine", "stone")
+FEW: dict[str, Any] = {
+    "trajectories": {"num_envs": 4, "num_steps": 80},
+    "failures": {"count": 6, "window": 8, "horizon": 8, "points": 2},
+    "goals": {"states": 48},
+}
+
+
+def found(agent: Player, output_dir: Path | None = None, **options: Any) -> Debug:
+    return rl_clarity.debug(agent, output_dir, environment=field_spec(SETUP), **{**FEW, **options})
+
+
+def keys(result: Debug) -> set[tuple[str, str]]:
+    return {one.key for one in result.findings}
+
+
+@pytest.fixture(scope="module")
+def blind(tmp_path_factory: pytest.TempPathFactory) -> tuple[Debug, Path]:
+    """An agent that does not see mines, and its page."""
+    folder = tmp_path_factory.mktemp("debug") / "page"
+    return found(Player(avoided=()), folder), folder
+
+
+def test_findings_say_why_an_agent_fails(blind: tuple[Debug, Path]) -> None:
+    result, _ = blind
+    assert result.findings[0].key == ("failure_cause", "mine: no reaction")
+    assert {("pursues", "coin"), ("no_reaction", "mine"), ("no_reaction", "stone"), ("value", "coin")} <= keys(result)
+    (mine,) = [one for one in result.findings if one.key == ("no_reaction", "mine")]
+    assert "No reaction to mine, which ends episodes (effects below 0.03)" in mine.statement
+    assert {row["verdict"] for row in result.failures} == {"no reaction"}
+    assert "failures: 6 of 6 failures" in str(result)
+
+
+def test_the_page_has_the_findings_first(blind: tuple[Debug, Path]) -> None:
+    result, folder = blind
+    assert isinstance(result.page, Page)
+    results = result.page.results()
+    assert results.manifest["kind"] == "debug"
+    assert results.manifest["page"]["slots"]["main"][0] == "findings"
+    rows = results.section("findings")["rows"]
+    assert [row["statement"] for row in rows] == [one.statement for one in result.findings]
+    assert all({"trajectory", "frame"} <= row.keys() for row in rows)
+    report = json.loads((folder / "findings" / "findings.json").read_text())
+    assert [one["statement"] for one in report["findings"]] == [one.statement for one in result.findings]
+    assert results.section("verdicts")["bars"][0]["label"] == "mine: no reaction"
+
+
+def test_the_page_shows_a_continuation_that_survives(blind: tuple[Debug, Path]) -> None:
+    result, folder = blind
+    assert isinstance(result.page, Page)
+    results = result.page.results()
+    clips = results.section("failure_clips")["images"]
+    assert {(clip["trajectory"], clip["frame"]) for clip in clips} <= {
+        (row["trajectory"], row["frame"]) for row in result.failures
+    }
+    with PIL.Image.open(folder / clips[0]["image"]) as clip:
+        assert clip.size == (2 * 36 + 4, 36)
+        assert getattr(clip, "n_frames", 1) > 2
+        clip.seek(getattr(clip, "n_frames", 1) - 1)
+        last = np.asarray(clip.convert("RGB"))
+    places = [read(np.ascontiguousarray(half))["player"] for half in (last[:, :36], last[:, 40:])]
+    assert places[0] != places[1]  # the one stands before the mine, the other has survived
+    images = results.section("goal_images")["images"]
+    assert {image["label"].partition(",")[0] for image in images} == {"coin", "mine", "stone"}
+    (coin,) = [image["image"] for image in images if image["label"].startswith("coin")]
+    with PIL.Image.open(folder / coin) as image:
+        empty, placed = (read(np.ascontiguousarray(np.asarray(image)[:, part])) for part in (slice(36), slice(36, 72)))
+    assert (len(empty["coin"]), len(placed["coin"])) == (0, 1)
+
+
+def test_the_same_arguments_give_the_same_findings(blind: tuple[Debug, Path]) -> None:
+    result, folder = blind
+    again = found(Player(avoided=()))
+    assert again.findings == result.findings
+    assert again.page is None
+    written = (folder / "interface.html").read_bytes()
+    assert found(Player(avoided=()), folder).findings == result.findings
+    assert (folder / "interface.html").read_bytes() == written
+
+
+def test_expected_findings_fail_for_another_agent(blind: tuple[Debug, Path]) -> None:
+    _, folder = blind
+    expect = folder / "findings" / "findings.json"
+    same = found(Player(avoided=()), expect=expect)
+    assert same.as_expected
+    assert "exactly the expected findings were found" in str(same)
+    other = found(Player(), expect=expect)
+    assert not other.as_expected
+    assert ("no_reaction", "mine") in other.missing
+    assert ("avoids", "mine") in other.new
+    assert "expected, but not found: no_reaction: mine" in str(other)
+
+
+def test_files_without_findings_are_refused(tmp_path: Path) -> None:
+    for content in ("[]", "{", '{"findings": [{"kind": 1}]}'):
+        (tmp_path / "expect.json").write_text(content)
+        with pytest.raises(OptionError, match="is not a file of findings"):
+            found(Player(), expect=tmp_path / "expect.json")
+    with pytest.raises(OptionError, match="is not a file of findings"):
+        found(Player(), expect=tmp_path / "none.json")
+
+
+def test_an_environment_that_cannot_be_edited_says_so() -> None:
+    class Plain(Field):
+        state_editor = None  # type: ignore[assignment]
+
+    spec = EnvironmentSpec("gymnasium", "Plain", {"factory": lambda: Plain(SETUP)})
+    result = rl_clarity.debug(Player(avoided=()), environment=spec, **FEW)
+    assert {row["verdict"] for row in result.failures} == {"not tested"}
+    reasons = {one.family: one.reason for one in result.untested}
+    assert "state_editor" in reasons["goals"]
+    assert result.findings[0].key == ("failure_cause", "mine: not tested")
+
+
+def test_a_dry_run_is_a_forecast(tmp_path: Path) -> None:
+    forecast = rl_clarity.debug(Player(), tmp_path / "page", environment=field_spec(SETUP), dry_run=True, **FEW)
+    assert isinstance(forecast, Forecast)
+    assert forecast.seconds > 0
+    assert not (tmp_path / "page").exists()
+    with pytest.raises(OptionError, match="dry_run needs output_dir"):
+        found(Player(), dry_run=True)
+
+
+def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    calls: list[tuple[Any, ...]] = []
+
+    def debug(checkpoint: str, output_dir: str, **options: Any) -> Debug:
+        calls.append((checkpoint, output_dir, options["expect"], options["failures"].count, options["goals"].near))
+        missing = [("pursues", "coin")] if options["expect"] else []
+        return Debug([], [], [], Page(Path("out/debug/interface.html")), missing, [], bool(missing))
+
+    monkeypatch.setattr(rl_clarity, "debug", debug)
+    assert main(["debug", "a.jd", "out", "--failures.count", "7", "--goals.near", "2"]) == 0
+    assert main(["debug", "a.jd", "out", "--expect", "findings.json", "--json"]) == 1
+    assert calls == [("a.jd", "out", None, 7, 2), ("a.jd", "out", "findings.json", 50, 1)]
+    assert '"missing": [["pursues", "coin"]]' in capsys.readouterr().out
+
+
+def test_an_agent_of_a_checkpoint_has_no_environment_as_an_argument() -> None:
+    with pytest.raises(OptionError, match="name that of a checkpoint by env_name"):
+        rl_clarity.debug("models:coinrun", environment=field_spec())

@@ -1,0 +1,206 @@
+"""Failures: which object ended an episode, until when it was avoidable, and the verdict."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rl_clarity.base.errors import OptionError, WorldError
+from rl_clarity.base.statistics import share_interval
+from rl_clarity.debugging.branching import Brancher, check_restored
+from rl_clarity.debugging.failures import (
+    Failure,
+    FailureOptions,
+    count_episodes,
+    episode_moments,
+    examine,
+    failed_episodes,
+)
+from rl_clarity.debugging.sample import play_sample
+from rl_clarity.environments import EnvironmentSpec
+from rl_clarity.recordings.samples import Trajectories
+from tests.debugging.field import SIDE, Player, Seen, Setup, field_spec, step
+
+OPTIONS = FailureOptions(count=6, window=12, horizon=10)
+
+
+def examined(agent: Player, setup: Setup, options: FailureOptions = OPTIONS, steps: int = 96) -> list[Failure]:
+    spec = field_spec(setup)
+    trajectories = play_sample(agent, spec, 4, steps, seed=1)
+    with closing(Brancher(agent, spec)) as brancher:
+        return [
+            examine(brancher, trajectories, ending, options) for ending in failed_episodes(trajectories, options.count)
+        ]
+
+
+def verdicts(failures: list[Failure]) -> list[str]:
+    return [failure.verdict for failure in failures]
+
+
+def behind(*things: str) -> Setup:
+    """Return a function that puts mines into the row of the player and of a coin, between them."""
+
+    def setup(rng: np.random.Generator) -> list[list[Any]]:
+        row = int(rng.integers(1, SIDE - 1))
+        return [["player", row, 0], ["coin", row, SIDE - 1], *([thing, row, 4 + i] for i, thing in enumerate(things))]
+
+    return setup
+
+
+def test_an_agent_that_does_not_see_mines_has_no_reaction_to_them() -> None:
+    failures = examined(Player(avoided=()), behind("mine"))
+    assert len(failures) == 6
+    assert {failure.cause for failure in failures} == {failure.killer for failure in failures} == {"mine"}
+    assert verdicts(failures) == ["no reaction"] * 6
+    for failure in failures:
+        assert failure.avoidable_until == failure.last  # a step aside is enough
+        assert failure.visible_since == max(failure.first, failure.last + 1 - OPTIONS.window)
+        assert max(one.policy for one in failure.reactions) < 0.03
+        assert failure.policy_until is None or failure.policy_until < failure.last
+        assert "Ended by mine; avoidable until the last step" in failure.statement
+        assert f"{failure.escapes} of 64 random sequences survive" in failure.statement
+
+
+def test_an_agent_that_flees_into_what_it_sees_reacts_wrongly() -> None:
+    confused = Player(pursued=("mine",), avoided=())
+    assert set(verdicts(examined(confused, behind("mine")))) == {"wrong reaction"}
+
+
+def test_an_agent_that_reacts_after_the_last_chance_is_late() -> None:
+    """A bee flies down to the player, who must have left the corner two steps before."""
+
+    class Late(Player):
+        def think(self, seen: Seen) -> tuple[Any, float]:
+            row, column = seen["player"][0]
+            return ([1] if (row - 1, column) in seen["bee"] else [0]), 0.0
+
+    def setup(rng: np.random.Generator) -> list[list[Any]]:
+        return [["player", 8, 0], ["coin", 0, 8], ["mine", 8, 1], ["bee", int(rng.integers(0, 3)), 0]]
+
+    failures = examined(Late(noise=1e-6), setup)
+    assert failures
+    assert {failure.killer for failure in failures} == {"bee"}
+    assert set(verdicts(failures)) == {"late"}
+    for failure in failures:
+        assert failure.avoidable_until is not None
+        assert failure.avoidable_until < failure.last - 1
+
+
+def test_an_end_without_a_way_out_is_unavoidable() -> None:
+    def setup(rng: np.random.Generator) -> list[list[Any]]:
+        return [["player", 8, 4], ["coin", 0, 0], *(["bee", 5, x] for x in range(SIDE))]
+
+    failures = examined(Player(), setup)
+    assert failures
+    assert set(verdicts(failures)) == {"unavoidable"}
+    assert (
+        "From none of the last 12 steps did 64 random sequences of 10 steps avoid the end (bee)"
+        in failures[0].statement
+    )
+
+
+def test_a_rare_action_that_ends_an_episode_is_bad_luck() -> None:
+    class Careless(Player):
+        """Steps into a mine in one of 12 steps, although it reacts to it."""
+
+        def think(self, seen: Seen) -> tuple[Any, float]:
+            player = seen["player"][0]
+            beside = [a for a in range(1, 5) if step(player, a) in seen["mine"]]
+            return ([0] * 19 + beside if beside else [2]), 0.0
+
+        def _policy(self, preferred: Any) -> np.ndarray:
+            weights = np.bincount(preferred, minlength=5) / len(preferred) + 1e-9
+            return np.asarray(weights / weights.sum(), np.float32)
+
+    options = dataclasses.replace(OPTIONS, horizon=1, continuations=32)
+    failures = [one for one in examined(Careless(), behind("mine"), options, 400) if one.cause == "mine"]
+    assert failures
+    assert verdicts(failures).count("bad luck") > len(failures) / 2
+
+
+def test_time_limits_are_failures_where_others_reach_a_goal() -> None:
+    class Waiting(Player):
+        def think(self, seen: Seen) -> tuple[Any, float]:
+            return ([0], 0.0) if seen["coin"][0][0] == 1 else super().think(seen)
+
+    failures = examined(Waiting(), behind())
+    assert set(verdicts(failures)) == {"time ran out"}
+    assert failures[0].statement == "The time limit ended the episode after 30 steps."
+
+
+@pytest.fixture(scope="module")
+def blind() -> tuple[Player, EnvironmentSpec, Trajectories]:
+    agent, spec = Player(avoided=()), field_spec(behind("mine"))
+    return agent, spec, play_sample(agent, spec, 2, 64, seed=3)
+
+
+def test_failures_are_ordered_by_return_and_repeatable(blind: Any) -> None:
+    agent, spec, trajectories = blind
+    endings = failed_episodes(trajectories)
+    assert endings == failed_episodes(trajectories, 99)
+    assert [one.total for one in endings] == sorted(one.total for one in endings)
+    assert 0 < len(endings) <= count_episodes(trajectories)
+    with closing(Brancher(agent, spec)) as brancher, closing(Brancher(agent, spec, 8)) as other:
+        assert examine(brancher, trajectories, endings[0], OPTIONS) == examine(other, trajectories, endings[0], OPTIONS)
+
+
+def test_the_numbers_of_a_verdict_by_hand(blind: Any) -> None:
+    """Step aside from the saved state by the environment itself, and count passes of the policy alone."""
+    agent, spec, trajectories = blind
+    ending = failed_episodes(trajectories)[0]
+    with closing(Brancher(agent, spec)) as brancher:
+        failure = examine(brancher, trajectories, ending, OPTIONS)
+        (moment,) = episode_moments(trajectories, ending.trajectory, [ending.last])
+    environment = spec.options["factory"]()
+    environment.reset(seed=9)
+    outcomes = []
+    for action in range(5):
+        environment.state_editor.restore(environment, moment.world_state)
+        _, reward, ended, _, _ = environment.step(action)
+        outcomes.append(ended and not reward)
+    taken = int(trajectories.actions[ending.trajectory, ending.last])
+    assert outcomes[taken]
+    assert sum(outcomes) == 1
+    assert failure.avoidable_until == ending.last
+    things = [thing for thing in json.loads(moment.world_state)[0] if thing[0] != "mine"]
+    environment.things = things
+    with_mine, without = agent.forward(moment.observation[None]), agent.forward(environment.draw()[None])
+    change = abs(np.exp(with_mine.policy_logits) - np.exp(without.policy_logits)).sum() / 2
+    assert failure.reactions[-1].step == ending.last
+    assert failure.reactions[-1].policy == pytest.approx(float(change), abs=1e-6)
+
+
+def test_states_that_do_not_continue_as_they_did_end_the_test(blind: Any) -> None:
+    agent, spec, trajectories = blind
+    ending = failed_episodes(trajectories)[0]
+    with closing(Brancher(agent, spec)) as brancher:
+        moments = episode_moments(trajectories, ending.trajectory, range(ending.last - 1, ending.last + 1))
+        other = [moments[0], dataclasses.replace(moments[1], observation=moments[1].observation ^ 1)]
+        actions = np.asarray(trajectories.actions[ending.trajectory, ending.last - 1 : ending.last + 1])
+        check_restored(brancher, moments, actions)
+        with pytest.raises(WorldError, match=f"differs from what was played at step {ending.last}:"):
+            check_restored(brancher, other, actions)
+        with pytest.raises(WorldError, match=f"does not end after step {ending.last}"):
+            check_restored(brancher, moments, np.array([actions[0], 0]))
+        unsaved = dataclasses.replace(trajectories, world_states=None)
+        failure = examine(brancher, unsaved, ending, OPTIONS)
+    assert failure.verdict == "not tested"
+    assert "have no states of the environment" in failure.statement
+
+
+def test_intervals_of_shares() -> None:
+    low, high = share_interval(5, 10)  # of Wilson (1927), in many tables
+    assert (low, high) == pytest.approx((0.2366, 0.7634), abs=1e-4)
+    assert share_interval(0, 20)[0] == 0
+    assert share_interval(20, 20)[1] == 1
+    assert share_interval(0, 0) == (0, 1)
+
+
+def test_invalid_options_are_refused() -> None:
+    with pytest.raises(OptionError, match="window=0"):
+        FailureOptions(window=0)

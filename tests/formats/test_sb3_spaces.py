@@ -1,0 +1,316 @@
+"""Zips of Stable-Baselines3 models of vectors, dictionaries and all actions: the agents that they are in memory."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import gymnasium
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity import formats
+from rl_clarity.agents.held_inputs import is_recurrent, split_held
+from rl_clarity.base.errors import CheckpointError
+from rl_clarity.cli import main
+from rl_clarity.formats.sb3_spaces import read_actions, read_dictionary
+from rl_clarity.integrations import sb3, sb3_networks
+from tests.dictionaries import Dictionary
+from tests.formats.sb3_models import make_model, save
+from tests.point_world import PointWorld
+
+pytest.importorskip("stable_baselines3")
+pytest.importorskip("sb3_contrib")
+
+import torch
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from sb3_contrib import TRPO, RecurrentPPO
+from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
+from torch import nn
+
+pytestmark = pytest.mark.filterwarnings("ignore:the (policy_logits|values) do not depend on")
+load_agent: Any = formats.load_agent
+"""Not typed, because the network decides which outputs are None."""
+TOLERANCE = 1e-5
+IMAGE = Box(0, 255, (36, 36, 3), np.uint8)
+SMALL_IMAGE: dict[str, Any] = {"features_extractor_kwargs": {"cnn_output_dim": 8}}
+
+
+class Steered(Dictionary):
+    """Observations with every kind of numbers, and continuous actions."""
+
+    observation_space = Dict(
+        {
+            "where": Box(np.array([-1, 0], np.float32), np.array([1, 2], np.float32)),
+            "camera": IMAGE,
+            "tools": MultiDiscrete([3, 2]),
+            "doors": MultiBinary(3),
+            "grid": Box(0, 1, (2, 2), np.float32),
+            "heading": Discrete(4),
+        }
+    )
+    action_space = Box(-1, 1, (2,), np.float32)  # type: ignore[assignment]
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action)
+        return super().step(int(action[0] > 0))
+
+    def _observe(self) -> dict[str, Any]:
+        self.observation_space.seed(int(self.np_random.integers(1000)))
+        return self.observation_space.sample()
+
+
+def cart_pole() -> Any:
+    return gymnasium.make("CartPole-v1")
+
+
+def pendulum() -> Any:
+    return gymnasium.make("Pendulum-v1")
+
+
+def learned(algorithm: Any, policy: str, env: Any, steps: int = 24, **policy_kwargs: Any) -> Any:
+    """Return a model that has learned for a few steps."""
+    off_policy = algorithm in (DQN, SAC, TD3, DDPG)
+    options: dict[str, Any] = (
+        {"buffer_size": 100, "learning_starts": 22, "batch_size": 4} if off_policy else {"n_steps": 8}
+    )
+    if not off_policy and algorithm is not A2C:
+        options["batch_size"] = 8
+    if policy == "CnnPolicy":
+        policy_kwargs.setdefault("features_extractor_kwargs", {"features_dim": 16})
+    return algorithm(policy, env, policy_kwargs=policy_kwargs, seed=0, device="cpu", **options).learn(steps)
+
+
+MODELS: Mapping[str, Callable[[], Any]] = {
+    "a vector": lambda: learned(PPO, "MlpPolicy", cart_pole(), net_arch=[12, 10]),
+    "a vector, ELU and separate sizes": lambda: learned(
+        A2C, "MlpPolicy", cart_pole(), net_arch={"pi": [8], "vf": [8, 6]}, activation_fn=nn.ELU
+    ),
+    "a vector without layers": lambda: learned(TRPO, "MlpPolicy", cart_pole(), net_arch=[]),
+    "a vector, action values": lambda: learned(DQN, "MlpPolicy", cart_pole(), net_arch=[12, 10]),
+    "a vector, recurrent": lambda: learned(RecurrentPPO, "MlpLstmPolicy", cart_pole(), lstm_hidden_size=7),
+    "a vector, one recurrent network": lambda: learned(
+        RecurrentPPO, "MlpLstmPolicy", cart_pole(), lstm_hidden_size=7, shared_lstm=True, enable_critic_lstm=False
+    ),
+    "numbers": lambda: learned(PPO, "MlpPolicy", pendulum(), net_arch=[12]),
+    "squashed numbers": lambda: learned(SAC, "MlpPolicy", pendulum(), net_arch=[12, 10]),
+    "deterministic numbers": lambda: learned(TD3, "MlpPolicy", pendulum(), net_arch=[12, 10]),
+    "numbers of DDPG": lambda: learned(DDPG, "MlpPolicy", pendulum(), net_arch=[12, 10]),
+    "images, numbers": lambda: learned(PPO, "CnnPolicy", PointWorld("box")),
+    "images, squashed numbers": lambda: learned(SAC, "CnnPolicy", PointWorld("box"), net_arch=[12]),
+    "images, deterministic numbers": lambda: learned(TD3, "CnnPolicy", PointWorld("box"), net_arch=[12]),
+    "images, choices": lambda: learned(PPO, "CnnPolicy", PointWorld("multidiscrete")),
+    "images, switches": lambda: learned(A2C, "CnnPolicy", PointWorld("multibinary")),
+    "a dictionary": lambda: learned(PPO, "MultiInputPolicy", Dictionary(), **SMALL_IMAGE),
+    "a dictionary, separate extractors": lambda: learned(
+        PPO, "MultiInputPolicy", Dictionary(), share_features_extractor=False, **SMALL_IMAGE
+    ),
+    "a dictionary, action values": lambda: learned(DQN, "MultiInputPolicy", Dictionary(), **SMALL_IMAGE),
+    "a dictionary, recurrent": lambda: learned(
+        RecurrentPPO, "MultiInputLstmPolicy", Dictionary(), lstm_hidden_size=7, **SMALL_IMAGE
+    ),
+    "a dictionary of everything": lambda: learned(SAC, "MultiInputPolicy", Steered(), net_arch=[12], **SMALL_IMAGE),
+}
+
+
+def observed(model: Any, count: int = 5) -> Any:
+    """Return observations (B, ...) of the model's environment."""
+    space = model.get_env().observation_space
+    space.seed(1)
+    samples = [space.sample() for _ in range(count)]
+    if isinstance(space, Dict):
+        return {name: np.stack([sample[name] for sample in samples]) for name in samples[0]}
+    return np.clip(np.stack(samples), -5, 255)
+
+
+def own_outputs(model: Any, observations: Any, state: Any) -> list[np.ndarray]:
+    """Return what the library computes: logits, means or tangents, and values."""
+    tensors, _ = model.policy.obs_to_tensor(observations)
+    with torch.no_grad():
+        if isinstance(model, DQN):
+            return [model.q_net(tensors).numpy()]
+        parts = [torch.as_tensor(part)[None] for part in state]
+        ones = torch.zeros(len(next(iter(observations.values())) if isinstance(observations, dict) else observations))
+        recurrent = [(tuple(pair), ones) for pair in (parts[:2], parts[-2:])] if parts else ()
+        outputs = sb3_networks.own_outputs(model.policy, tensors, recurrent)
+        return [outputs[name].numpy() for name in ("policy_logits", "values") if name in outputs]
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
+    model = MODELS[request.param]()
+    return model, save(model, tmp_path_factory.mktemp("zip"))
+
+
+def given(agent: Any, model: Any) -> tuple[Any, np.ndarray, Any]:
+    """Return observations, and the images or vectors and the state that the agent is given for them."""
+    observations, state = observed(model), None
+    if is_recurrent(agent):
+        rng = np.random.default_rng(3)
+        memory, _ = split_held(agent, agent.initial_state(5))
+        state = tuple(rng.normal(0, 0.5, part.shape).astype(np.float32) for part in memory)
+    if not isinstance(observations, dict):
+        return observations, observations, state
+    channels_last = {
+        name: np.moveaxis(array, 1, -1) if array.ndim == 4 else array for name, array in observations.items()
+    }
+    return observations, *agent.image_and_state(channels_last, state)
+
+
+def test_a_zip_computes_what_the_library_does(pair: tuple[Any, Path]) -> None:
+    model, path = pair
+    agent: Any = load_agent(path)
+    observations, images, state = given(agent, model)
+    outputs = agent.forward(images, state)
+    if isinstance(model, DQN):
+        ours = [outputs.q_values]
+    else:
+        comparable = sb3_networks.comparable_outputs(
+            torch.as_tensor(outputs.policy_logits), agent.action_factors
+        ).numpy()
+        ours = [comparable] + ([] if outputs.values is None else [outputs.values])
+    expected = own_outputs(model, observations, split_held(agent, state)[0])
+    assert len(ours) == len(expected)
+    for actual, own in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(actual, own, rtol=TOLERANCE, atol=TOLERANCE)
+    assert np.ptp(ours[0], axis=0).max() > 1e-4
+
+
+def test_a_zip_is_the_agent_that_the_model_is_in_memory(pair: tuple[Any, Path]) -> None:
+    model, path = pair
+    agent: Any = load_agent(path)
+    memory: Any = sb3.agent(model)
+    assert dict(agent.layers) == dict(memory.layers)
+    for factor, other in zip(agent.action_factors, memory.action_factors, strict=True):
+        assert type(factor) is type(other)
+        for name, value in vars(factor).items():
+            assert vars(other)[name] == (pytest.approx(value) if isinstance(value, float) else value)
+    assert dict(agent.held_inputs) == dict(memory.held_inputs)
+    assert agent.heads == memory.heads
+    _, images, state = given(agent, model)
+    before = state and tuple(part.reshape(own.shape) for part, own in zip(state, memory.initial_state(5), strict=True))
+    ours, theirs = agent.forward(images, state), memory.forward(images, before)
+    for name in ("policy_logits", "values", "q_values"):
+        if getattr(ours, name) is not None:
+            np.testing.assert_allclose(getattr(ours, name), getattr(theirs, name), rtol=TOLERANCE, atol=TOLERANCE)
+    score = 0 if "values" not in agent.heads else "value"
+    for layer in [*agent.layers][:1]:
+        gradients = [
+            one.gradients(images, layer, [score], state=given) for one, given in ((agent, state), (memory, before))
+        ]
+        np.testing.assert_allclose(
+            gradients[0], gradients[1], rtol=1e-3, atol=TOLERANCE * max(1, np.abs(gradients[0]).max())
+        )
+
+
+def test_a_converted_zip_is_the_same_agent(pair: tuple[Any, Path], tmp_path: Path) -> None:
+    model, path = pair
+    formats.convert(path, tmp_path / "copy.safetensors")
+    agent, copy = load_agent(path), load_agent(tmp_path / "copy.safetensors")
+    _, images, state = given(agent, model)
+    one, other = vars(agent.forward(images, state)), vars(copy.forward(images, state))
+    for name in ("policy_logits", "values", "q_values"):
+        np.testing.assert_array_equal(one[name], other[name])
+    assert agent.action_factors == copy.action_factors
+
+
+SIZES: dict[str, Any] = {
+    "trajectories": {"num_envs": 1, "num_steps": 12},
+    "observations": {"num_envs": 1, "num_obs": 8, "obs_every": 1},
+}
+for name, make in {
+    "Dictionary": Dictionary,
+    "Box": lambda: PointWorld("box"),
+    "Choices": lambda: PointWorld("multidiscrete"),
+}.items():
+    gymnasium.register(f"ClarityZips{name}-v0", cast(Any, make))
+
+
+@pytest.mark.parametrize(
+    ("name", "env", "factors", "inputs"),
+    [
+        ("a vector", "CartPole-v1", 1, [f"input {i}" for i in range(1, 5)]),
+        ("a dictionary", "ClarityZipsDictionary-v0", 1, ["direction", "speed 1", "speed 2"]),
+        ("images, squashed numbers", "ClarityZipsBox-v0", 2, []),
+        ("images, choices", "ClarityZipsChoices-v0", 2, []),
+    ],
+)
+def test_a_zip_gets_a_page(name: str, env: str, factors: int, inputs: list[str], tmp_path: Path) -> None:
+    model = MODELS[name]()
+    results = rl_clarity.run(
+        save(model, tmp_path), tmp_path / "page", env_name=env, features={"count": 2}, **SIZES
+    ).results()
+    assert len(results.manifest["agents"][0].get("factors") or [1]) == factors
+    assert results.manifest["agents"][0]["has_value"] == (not isinstance(model, SAC))
+    assert (results.section("trajectories").get("inputs") or []) == inputs
+    layer = next(iter(results.section("features")["layers"]))
+    assert np.isfinite(results.attribution(layer, 0, results.outputs[0]).channels).all()
+
+
+def test_other_commands_take_zips(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = save(learned(PPO, "MlpPolicy", cart_pole(), net_arch=[12]), tmp_path)
+    assert main(["inspect", str(path)]) == 0
+    printed = capsys.readouterr().out
+    assert "mlp_extractor.policy_net.1 (1 x 1 x 12)" in printed
+    assert "note: the network is given observations as the environment returns them: if VecNormalize" in printed
+    returns = rl_clarity.evaluate(path, episodes=2, metadata={"env_name": "CartPole-v1"})["agent"].returns
+    assert (returns > 1).all()
+
+
+def test_spaces_are_read_from_their_text() -> None:
+    def written(space: Any) -> dict[str, Any]:
+        text = {name: str(getattr(space, name)) for name in ("low", "high", "nvec") if hasattr(space, name)}
+        return {":type:": str(type(space)), "_shape": list(space.shape), **text}
+
+    assert read_actions(written(Discrete(3))) is None
+    assert read_actions(written(MultiDiscrete(np.array([[2, 3], [4, 5]])))) == [["choice", n] for n in (2, 3, 4, 5)]
+    assert read_actions(written(MultiBinary([2, 2]))) == [["switch"]] * 4
+    box = Box(np.array([-np.inf, -1e-3], np.float32), np.array([0.1, np.inf], np.float32))
+    assert read_actions(written(box)) == [["number", None, pytest.approx(0.1)], ["number", pytest.approx(-1e-3), None]]
+    entries, image = read_dictionary(str(dict(Steered.observation_space.spaces)))
+    assert [entry["name"] for entry in entries] == list(Steered.observation_space.spaces)
+    assert image == {"_shape": [36, 36, 3], "low": "0", "high": "255", "dtype": "uint8"}
+    old, _ = read_dictionary("OrderedDict([('a', Box(0, 255, (3, 9, 9), uint8)), (\"b\", Discrete(4))])")
+    assert old == [{"name": "a", "shape": [3, 9, 9]}, {"name": "b", "shape": [], "sizes": [4]}]
+
+
+REFUSED: Mapping[str, tuple[Callable[[], Any], str]] = {
+    "numbers alone": (
+        lambda: make_model(PPO, "MultiInputPolicy", Dict(speed=Box(0, 1, (2,)))),
+        "with the images none; exactly one is needed",
+    ),
+    "two images": (
+        lambda: make_model(PPO, "MultiInputPolicy", Dict(left=IMAGE, right=IMAGE)),
+        "with the images left, right; exactly one is needed",
+    ),
+    "choices alone": (lambda: make_model(PPO, "MlpPolicy", Discrete(3)), "its observations are 'Discrete'"),
+    "images that are flattened": (lambda: make_model(PPO, "MlpPolicy", IMAGE), "it flattens images, as MlpPolicy"),
+    "images of a dictionary that are flattened": (
+        lambda: make_model(PPO, "MultiInputPolicy", Dict(image=Box(0, 1, (36, 36, 3)))),
+        "it flattens its image 'image'",
+    ),
+    "gSDE": (
+        lambda: PPO("MlpPolicy", pendulum(), use_sde=True, n_steps=8, batch_size=8),
+        "explores with gSDE",
+    ),
+}
+
+
+@pytest.mark.parametrize("cause", REFUSED)
+def test_other_zips_are_refused(cause: str, tmp_path: Path) -> None:
+    make, message = REFUSED[cause]
+    with pytest.raises(CheckpointError, match=re.escape(message)) as error:
+        formats.read(save(make(), tmp_path))
+    assert "\n" not in str(error.value)
+
+
+def test_spaces_that_do_not_fit_the_tensors_are_refused(tmp_path: Path) -> None:
+    checkpoint = formats.read(save(MODELS["images, choices"](), tmp_path))
+    for actions in ([["choice", 3]], [["switch"]] * 4, [["number", -1, 1]] * 3):
+        changed = dataclasses.replace(checkpoint, architecture={**checkpoint.architecture, "actions": actions})
+        with pytest.raises(CheckpointError, match=r"its action_space has \d parts, which"):
+            formats.build_agent(changed)

@@ -1,0 +1,108 @@
+"""Stable-Baselines3 models whose actions are numbers, several choices, or switches: outputs, play and pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import rl_clarity
+from rl_clarity.base.errors import EnvironmentSetupError, OptionError
+from rl_clarity.environments.action_spaces import ActionSpace
+from rl_clarity.integrations import sb3
+
+pytest.importorskip("stable_baselines3")
+
+import torch
+from stable_baselines3 import A2C, PPO, SAC, TD3
+from stable_baselines3.common.vec_env import DummyVecEnv
+
+from tests.point_world import SIDE, PointWorld
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:the network's .* change by"),
+]
+
+
+def make_model(algorithm: Any, kind: str, steps: int = 30, **options: Any) -> Any:
+    """Return a model that has learned for a few steps."""
+    policy = {"features_extractor_kwargs": {"features_dim": 16}}  # the library adds to it
+    if algorithm in (SAC, TD3):
+        options |= {"buffer_size": 200, "learning_starts": 20, "batch_size": 8}
+    else:
+        options |= {"n_steps": 16}
+    venv = DummyVecEnv([lambda: PointWorld(kind)])
+    return algorithm("CnnPolicy", venv, policy_kwargs=policy, seed=0, device="cpu", **options).learn(steps)
+
+
+def images(count: int = 5) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 256, (count, SIDE, SIDE, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "kind"),
+    [(PPO, "box"), (A2C, "multibinary"), (PPO, "multidiscrete"), (SAC, "box"), (TD3, "box")],
+)
+def test_greedy_play_takes_the_actions_that_the_library_predicts(algorithm: Any, kind: str) -> None:
+    from rl_clarity.agents.actions import sample_factors
+
+    model = make_model(algorithm, kind)
+    agent = sb3.agent(model)
+    outputs = agent.forward(images())
+    assert outputs.policy_logits is not None
+    greedy = sample_factors(outputs.policy_logits, agent.action_factors, np.random.default_rng(0), greedy=True)
+    expected, _ = model.predict(np.moveaxis(images(), -1, 1), deterministic=True)
+    np.testing.assert_allclose(ActionSpace(model.action_space).convert(greedy), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_sac_and_td3_have_means_before_the_tangent() -> None:
+    x = torch.as_tensor(np.moveaxis(images(), -1, 1).copy())
+    for algorithm, columns in ((SAC, 4), (TD3, 2)):
+        model = make_model(algorithm, "box")
+        outputs = sb3.agent(model).forward(images())
+        assert outputs.policy_logits is not None
+        assert outputs.policy_logits.shape == (5, columns)
+        with torch.no_grad():
+            actions = model.actor(x, deterministic=True) if algorithm is SAC else model.actor(x)
+        means = outputs.policy_logits[:, :: columns // 2]
+        np.testing.assert_allclose(np.tanh(means), actions.numpy(), atol=1e-5)
+        assert outputs.values is None
+    sac = make_model(SAC, "box")
+    with torch.no_grad():
+        log_stds = sac.actor.get_action_dist_params(x)[1].numpy()
+    np.testing.assert_allclose(np.asarray(sb3.agent(sac).forward(images()).policy_logits)[:, 1::2], log_stds, atol=1e-5)
+
+
+def test_the_standard_deviations_of_ppo_are_those_of_the_policy() -> None:
+    model = make_model(PPO, "box")
+    with torch.no_grad():
+        model.policy.log_std.copy_(torch.tensor([-1.0, 0.5]))
+    factors: Any = sb3.agent(model).action_factors
+    np.testing.assert_allclose([factor.std for factor in factors], np.exp([-1, 0.5]), rtol=1e-6)
+    assert [(factor.low, factor.high) for factor in factors] == [(-1, 1), (0, 2)]
+
+
+@pytest.mark.parametrize(("algorithm", "kind"), [(SAC, "box"), (PPO, "multidiscrete")])
+def test_a_model_gets_a_page(algorithm: Any, kind: str, tmp_path: Path) -> None:
+    page = sb3.explain(make_model(algorithm, kind), tmp_path, num_steps=16, num_obs=8, features={"count": 3})
+    manifest = page.results().manifest
+    info = manifest["agents"][0]
+    assert len(info["factors"]) == 2
+    assert info["has_value"] == (algorithm is PPO)
+    assert {"trajectories", "features", "attribution"} <= {section["kind"] for section in manifest["sections"]}
+
+
+def test_evaluation_plays_episodes() -> None:
+    model = make_model(SAC, "box")
+    returns = rl_clarity.evaluate(sb3.agent(model), sb3.environment(model), episodes=2)["agent"].returns
+    assert returns.shape == (2,)
+
+
+def test_what_is_not_explained_names_the_way_out() -> None:
+    with pytest.raises(OptionError, match=r"explores with gSDE \(use_sde=True\).*Gaussian\(low, high, std=0\)"):
+        sb3.agent(make_model(PPO, "box", steps=0, use_sde=True))
+    with pytest.raises(EnvironmentSetupError, match="Wrap the environment so that its actions are one of these"):
+        ActionSpace(spaces.Tuple([spaces.Discrete(2)]))

@@ -1,0 +1,186 @@
+"""Answers of the network behind a page, compared to the agent's own functions and to the page's numbers."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity.base.errors import OptionError
+from rl_clarity.environments.painted_world import paint_over
+from rl_clarity.live import LiveNetwork, Superseded, parse_request
+from tests.live.pages import LAYER, SHAPE, STEPS, ask, open_network, values_of, write_page
+
+BOX = [4, 2, 10, 9]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_page(tmp_path_factory.mktemp("policy"))
+
+
+@pytest.fixture(scope="module")
+def recurrent_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_page(tmp_path_factory.mktemp("recurrent"), "recurrent")
+
+
+@pytest.fixture(scope="module")
+def network(page: Path) -> LiveNetwork:
+    return open_network(page)
+
+
+@pytest.fixture(scope="module")
+def recurrent(recurrent_page: Path) -> LiveNetwork:
+    return open_network(recurrent_page, "recurrent")
+
+
+def agent_of(network: LiveNetwork) -> Any:
+    return network.agent
+
+
+def painted(image: np.ndarray) -> np.ndarray:
+    image, size = image.copy(), SHAPE[0]
+    paint_over(image, (BOX[0] / size, BOX[1] / size, BOX[2] / size, BOX[3] / size))
+    return image
+
+
+@pytest.mark.parametrize("kind", ["network", "recurrent"])
+def test_stored_outputs_are_recomputed(kind: str, request: pytest.FixtureRequest) -> None:
+    """Those of a recurrent agent too, although its trajectory begins within an episode."""
+    answer = ask(request.getfixturevalue(kind), "check", trajectory=0)
+    assert answer["agrees"]
+    assert answer["difference"] < 1e-5
+
+
+def test_another_agent_does_not_agree(page: Path) -> None:
+    from dataclasses import replace
+
+    known = open_network(page)
+    assert not ask(LiveNetwork(known.results, replace(agent_of(known), seed=1)), "check", trajectory=0)["agrees"]
+
+
+@pytest.mark.parametrize("feature", [1, 2, 3])
+def test_a_feature_at_the_baseline_changes_the_value_as_the_page_says(network: LiveNetwork, feature: int) -> None:
+    change = {"features": [{"layer": LAYER, "baseline": [feature]}]}
+    answer = ask(network, "outputs", trajectory=0, first=0, last=STEPS - 1, change=change)
+    ablation = network.results.section("ablation")["layers"][network.results.layer(LAYER)["slug"]]
+    stored = network.results.chunk(ablation["trajectories"][0])
+    changes = values_of(answer, "after") - values_of(answer, "before")
+    np.testing.assert_allclose(changes[stored["frames"]], stored["change.value"][:, feature - 1], atol=1e-5)
+    assert np.abs(changes).max() > 0.01
+
+
+def test_a_factor_of_0_removes_a_feature(network: LiveNetwork) -> None:
+    change = {"features": [{"layer": LAYER, "factors": {"2": 0}}]}
+    answer = ask(network, "outputs", trajectory=0, first=3, last=6, change=change)
+    component = network.results.reduction(LAYER).components[1]
+    without = rl_clarity.edit(agent_of(network), rl_clarity.Ablate(LAYER, component=component))
+    expected = without.forward(network.played.observations(0, 3, 6)).values
+    np.testing.assert_allclose(values_of(answer, "after"), expected, atol=1e-5)
+
+
+def test_a_baseline_of_other_observations_is_refused(network: LiveNetwork) -> None:
+    with pytest.raises(OptionError, match="baseline='mean' depends on observations that the page does not have"):
+        ask(network, "attribution", trajectory=0, step=7, layer=LAYER, baseline="mean")
+
+
+def test_a_factor_interpolates_between_removal_and_no_change(network: LiveNetwork) -> None:
+    """Twice the feature changes the layer by as much as its removal, in the other direction."""
+    (edit,) = network.edits([_request({"layer": LAYER, "factors": {"2": 2}}).change.features[0]])
+    (removal,) = network.edits([_request({"layer": LAYER, "factors": {"2": 0}}).change.features[0]])
+    values = agent_of(network).activations(network.played.observations(0, 0, 3), LAYER)
+    np.testing.assert_allclose(edit.apply(values) - values, values - removal.apply(values), atol=1e-6)
+    assert network.edits([_request({"layer": LAYER, "factors": {"2": 1}}).change.features[0]]) == []
+
+
+def _request(features: dict[str, Any], **values: Any) -> Any:
+    import json
+
+    body = {"trajectory": 0, "first": 0, "last": 0, "change": {"features": [features]}, **values}
+    return parse_request("outputs", json.dumps(body).encode())
+
+
+def test_only_a_feature_is_what_ablate_with_everything_but_keeps(network: LiveNetwork) -> None:
+    change = {"features": [{"layer": LAYER, "only": [2]}]}
+    answer = ask(network, "outputs", trajectory=0, first=3, last=6, change=change)
+    components = network.results.reduction(LAYER).components
+    kept = rl_clarity.edit(agent_of(network), rl_clarity.Ablate(LAYER, component=components[1:2], everything_but=True))
+    expected = kept.forward(network.played.observations(0, 3, 6))
+    np.testing.assert_allclose(values_of(answer, "after"), expected.values, atol=1e-5)
+
+
+def test_features_change_at_the_chosen_positions_alone(network: LiveNetwork) -> None:
+    change = {"features": [{"layer": LAYER, "added": {"1": 3.0}, "positions": [[1, 2]]}]}
+    answer = ask(network, "outputs", trajectory=0, first=3, last=6, change=change)
+    component = network.results.reduction(LAYER).components[0]
+    steer = rl_clarity.Steer(LAYER, component, amount=3.0, positions=[(1, 2)])
+    expected = rl_clarity.edit(agent_of(network), steer).forward(network.played.observations(0, 3, 6))
+    np.testing.assert_allclose(values_of(answer, "after"), expected.values, atol=1e-5)
+
+
+@pytest.mark.parametrize("fill", ["surroundings", "color", "frame"])
+def test_a_painted_box_is_what_the_agent_computes_for_those_pixels(network: LiveNetwork, fill: str) -> None:
+    image, other = network.played.observations(0, 5, 5)[0], network.played.observations(0, 66, 66)[0]
+    left, top, right, bottom = BOX
+    expected = {"surroundings": painted(image), "color": image.copy(), "frame": image.copy()}[fill]
+    if fill != "surroundings":
+        part = (slice(top, bottom), slice(left, right))
+        expected[part] = [1, 20, 255] if fill == "color" else other[part]
+    box = {"box": BOX, "fill": fill, "color": [1, 20, 255], "trajectory": 0, "step": 66}
+    answer = ask(network, "outputs", trajectory=0, first=5, last=5, change={"boxes": [box]})
+    outputs = agent_of(network).forward(expected[None])
+    np.testing.assert_allclose(values_of(answer, "after"), outputs.values, atol=1e-5)
+    np.testing.assert_allclose(answer["after"]["logits"], outputs.policy_logits, atol=1e-5)
+    assert values_of(answer, "after") != values_of(answer, "before")
+
+
+def test_edited_pixels_replace_an_observation(network: LiveNetwork) -> None:
+    pixels = np.random.default_rng(1).integers(0, 256, SHAPE, np.uint8)
+    change = {"pixels": base64.b64encode(pixels.tobytes()).decode()}
+    answer = ask(network, "outputs", trajectory=0, first=5, last=5, change=change)
+    np.testing.assert_allclose(values_of(answer, "after"), agent_of(network).forward(pixels[None]).values, atol=1e-5)
+
+
+def test_each_step_begins_in_the_state_in_which_it_was_played(recurrent: LiveNetwork) -> None:
+    answer = ask(recurrent, "outputs", trajectory=0, first=38, last=44, change={"boxes": [{"box": BOX}]})
+    images = np.stack([painted(image) for image in recurrent.played.observations(0, 38, 44)])
+    expected = agent_of(recurrent).forward(images, recurrent.played.states(0, 38, 44))
+    np.testing.assert_allclose(values_of(answer, "after"), expected.values, atol=1e-5)
+
+
+def test_with_memory_the_state_follows_from_the_changed_steps_and_episodes_reset_it(recurrent: LiveNetwork) -> None:
+    answer = ask(recurrent, "outputs", trajectory=0, first=36, last=44, memory=True, change={"boxes": [{"box": BOX}]})
+    state, expected = recurrent.played.states(0, 36, 36), list[np.ndarray]()
+    for step, image in zip(range(36, 45), recurrent.played.observations(0, 36, 44), strict=True):
+        outputs, state = agent_of(recurrent).step(painted(image)[None], state, np.array([step == 40]))
+        expected.append(outputs.values)
+    np.testing.assert_allclose(values_of(answer, "after"), np.concatenate(expected), atol=1e-5)
+
+
+@pytest.mark.parametrize("baseline", [None, "zero-layer", "zero-input"])
+def test_attribution_is_that_of_integrated_gradients(network: LiveNetwork, baseline: str | None) -> None:
+    chosen: dict[str, Any] = {} if baseline is None else {"baseline": baseline}
+    answer = ask(network, "attribution", trajectory=0, step=7, layer=LAYER, output="action-2", points=9, **chosen)
+    expected = rl_clarity.integrated_gradients(
+        agent_of(network),
+        network.played.observations(0, 7, 7),
+        LAYER,
+        2,
+        steps=9,
+        baseline=baseline or network.results.baseline,
+    )
+    channels, residual = network.results.reduction(LAYER).signed_transform(expected[0])
+    for name, values in (("channels", channels), ("residual", residual)):
+        shown = np.frombuffer(base64.b64decode(answer[name]["data"]), np.float32).reshape(answer[name]["shape"])
+        np.testing.assert_allclose(shown, values, atol=1e-5)
+
+
+def test_an_answer_that_is_no_longer_wanted_is_not_computed(recurrent: LiveNetwork) -> None:
+    asked = iter([True, True, False])
+    with pytest.raises(Superseded):
+        recurrent.answer(_request({"layer": LAYER}, last=STEPS - 1, memory=True), lambda: next(asked))
+    assert next(asked, None) is None

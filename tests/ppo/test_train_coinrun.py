@@ -1,0 +1,123 @@
+"""The script that trains the agent of CoinRun."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rl_clarity.formats.architectures import build
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("procgen")
+
+from scripts.coinrun import collect, imitate, reinforce  # noqa: E402 (it needs both packages)
+from scripts.coinrun.data import KINDS, NO_ACTION, NO_END, Frames, Shard, next_number, write_shard  # noqa: E402
+from scripts.coinrun.evaluate import play_unseen  # noqa: E402
+from scripts.coinrun.network import METADATA, NUM_ACTIONS, Clear, initialized  # noqa: E402
+from scripts.coinrun.search import LEVELS, Searcher, plays  # noqa: E402
+
+VALUES = [0, 1, 2, 3, 12, 8]
+"""Values of the searcher's actions: to the right is best."""
+
+
+@pytest.fixture
+def one_shard(tmp_path: Path) -> Path:
+    """A folder with a file of eight frames: labeled ones, and those of an episode that the network won."""
+    rng, shard = np.random.default_rng(0), Shard()
+    for step in range(8):
+        label, end = (7, NO_END) if step % 2 else (NO_ACTION, 8 - step)
+        frame = rng.integers(0, 256, (64, 64, 3), np.uint8)
+        shard.add(frames=frame, actions=label, values=VALUES, won=not step % 2, remaining=end)
+    write_shard(tmp_path, next_number(tmp_path), shard.arrays())
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_the_searcher_completes_unseen_levels() -> None:
+    searcher = Searcher(seed=0)
+    assert plays(searcher, range(LEVELS, LEVELS + 2)) == [True, True]
+    searcher.close()
+
+
+def test_the_network_computes_what_the_package_computes() -> None:
+    observations = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3), np.uint8)
+    network = initialized(seed=3)
+    with torch.no_grad():
+        logits, values = network(torch.from_numpy(observations))
+    parameters = network.parameters_by_name()
+    model = build("clear", (64, 64, 3), NUM_ACTIONS, METADATA, parameters=parameters).model
+    expected = [np.asarray(head) for head in model([observations.astype(np.float32) / 255])]
+    np.testing.assert_allclose(logits.numpy(), expected[0], atol=1e-6)
+    np.testing.assert_allclose(values.numpy(), expected[1][:, 0], atol=1e-6)
+
+
+def test_frames_are_read_once_and_keep_their_labels(one_shard: Path) -> None:
+    frames = Frames()
+    frames.refresh([one_shard])
+    frames.refresh([one_shard])
+    assert len(frames) == 8
+    rows = frames.sample(np.random.default_rng(0), 64)
+    assert set(rows) == set(KINDS)
+    with np.load(one_shard / "000000.npz") as stored:
+        for frame, action in zip(rows["frames"], rows["actions"], strict=True):
+            (row,) = np.flatnonzero((stored["frames"] == frame).all((1, 2, 3)))
+            assert action == stored["actions"][row]
+
+
+def test_interrupted_imitation_continues_where_it_was_saved(one_shard: Path, tmp_path: Path) -> None:
+    frames = Frames()
+    frames.refresh([one_shard])
+    training = imitate.Imitation(tmp_path)
+    training.train(frames, batches=2)
+    training.save()
+    resumed = imitate.Imitation(tmp_path)
+    assert resumed.batches == 2
+    for name, array in training.network.parameters_by_name().items():
+        np.testing.assert_array_equal(resumed.network.parameters_by_name()[name], array)
+    before = training.train(frames, batches=1)["policy_loss"]
+    assert training.train(frames, batches=5)["policy_loss"] < before
+
+
+def test_actions_are_valued_relative_to_the_best_one(tmp_path: Path) -> None:
+    training = imitate.Imitation(tmp_path)
+    right, up, unused = (100.0 * torch.eye(NUM_ACTIONS)[[action]] for action in (7, 5, 14))
+    values = torch.tensor([VALUES], dtype=torch.float32)
+    searched = torch.ones(1, dtype=torch.bool)
+    gains = [training.mean_values(logits, values, searched).item() for logits in (right, up, unused)]
+    assert gains == pytest.approx([0, 3 - 12, -imitate.LARGEST_LOSS])
+    assert training.mean_values(up, values * np.nan, searched) == 0
+
+
+@pytest.mark.slow
+def test_the_searcher_shows_what_to_do_before_the_network_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collect, "SHARD", 100)
+    monkeypatch.setattr(collect, "STUCK", 20)
+    arrays = collect.network_shard(initialized(seed=0), seed=0)
+    own = arrays["remaining"] != NO_END
+    assert own.any()
+    assert (arrays["actions"][own] == NO_ACTION).all()
+    assert (arrays["actions"][~own] != NO_ACTION).any()
+
+
+@pytest.mark.slow
+def test_ppo_begins_with_the_network_and_values_in_units_of_the_reward(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {**reinforce.OPTIONS, "num_envs": 2, "num_steps": 4, "num_minibatches": 2, "learning_rate": 1e-9}
+    monkeypatch.setattr(reinforce, "OPTIONS", options)
+    parameters = initialized(seed=5).parameters_by_name()
+    reinforce.begin(tmp_path, parameters)
+    assert reinforce.finished_updates(tmp_path) == 0
+    trained = reinforce.advance(tmp_path, updates=1).parameters_by_name()
+    assert reinforce.finished_updates(tmp_path) == 1
+    for name, array in parameters.items():
+        unit = reinforce.REWARD if "/vf/" in name else 1
+        np.testing.assert_allclose(trained[name], array * unit, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_unseen_levels_are_played_once_each() -> None:
+    played = play_unseen(Clear(), 3, discount=0.98, limit=5)
+    assert (played.completed, played.steps) == (0, 5)

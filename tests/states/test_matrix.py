@@ -1,0 +1,119 @@
+"""The memory matrix of agents whose memory is known: which step writes, which reads, and how far back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity.base.errors import OptionError
+from rl_clarity.states import matrix as module
+from tests import memory_systems as systems
+from tests.memory_systems import record_frames
+
+
+@pytest.fixture(scope="module")
+def register(tmp_path_factory: pytest.TempPathFactory) -> rl_clarity.MemoryMatrix:
+    agent = systems.shift_register()
+    folder = tmp_path_factory.mktemp("register") / "recording"
+    return rl_clarity.memory_matrix(agent, record_frames(agent, systems.noise_frames(12, 14), folder))
+
+
+def test_a_shift_register_remembers_exactly_its_lag(register: rl_clarity.MemoryMatrix) -> None:
+    reach = register.reach()
+    assert (reach.steps, reach.longest, reach.episodes) == (5, 13, 12)
+    lags = register.largest_by_lag()
+    assert np.nanmax(lags[:, 6:]) == 0
+    assert reach.effect.low > 0.5
+
+
+def test_entries_are_the_divergence_from_the_policy_with_the_signals_of_the_partners(
+    register: rl_clarity.MemoryMatrix,
+) -> None:
+    """The partners that differ most have the opposite signal in the five places, as far as there are such episodes."""
+    p, q = 1 / (1 + np.exp(-2.0)), 1 / (1 + np.exp(2.0))
+    opposite = p * np.log(p / q) + q * np.log(q / p)
+    entries = register.policy[:, 5:, :]
+    values = entries[np.isfinite(entries)]
+    assert values.max() == pytest.approx(opposite, rel=1e-2)
+    assert values.min() == 0
+    t, u = np.meshgrid(range(14), range(14), indexing="ij")
+    assert np.isnan(register.policy[:, (u < t) | (t == 0)]).all()
+    assert np.isfinite(register.policy[:, (u >= t) & (t > 0)]).all()
+
+
+def test_a_decision_begins_with_the_step_that_wrote_what_it_reads(register: rl_clarity.MemoryMatrix) -> None:
+    read = register.read()
+    found = [(e, u) for e, u in np.argwhere(read > 0.5) if u >= 6]
+    begins = [register.begins(e, u) for e, u in found]
+    assert len(begins) > 20
+    assert all(begin is not None and 0 <= u - begin <= 5 for (_, u), begin in zip(found, begins, strict=True))
+    assert np.mean([begin == u - 5 for (_, u), begin in zip(found, begins, strict=True)]) > 0.5
+
+
+def test_xor_is_written_by_both_cues_and_hardly_by_the_decoy(tmp_path: Path) -> None:
+    """Partners with the opposite of both cues would change nothing: there are others."""
+    agent = systems.xor_agent()
+    found = rl_clarity.memory_matrix(agent, record_frames(agent, systems.xor_frames(24), tmp_path / "recording"))
+    first, second, decoy = (found.policy[:, step + 1, -1].mean() for step in systems.XOR_STEPS.values())
+    assert first > 1
+    assert second > 0.5
+    before_decoy = found.policy[:, systems.XOR_STEPS["decoy"], -1].mean()
+    assert decoy < before_decoy + 0.1 * second  # nothing that matters is written there
+    assert found.reach().steps == systems.XOR_LENGTH - 1 - systems.XOR_STEPS["first"]
+
+
+def test_a_counter_depends_on_nothing_that_was_seen(tmp_path: Path) -> None:
+    agent = systems.counter()
+    reach = rl_clarity.memory_matrix(agent, record_frames(agent, systems.noise_frames(10, 8), tmp_path / "r")).reach()
+    assert (reach.steps, reach.count, reach.longest) == (0, 0, 7)
+    assert reach.effect.mean == 0
+    assert reach.detectable == pytest.approx(1 - 0.05**0.1)
+
+
+def test_some_steps_are_exchanged_in_long_episodes(tmp_path: Path) -> None:
+    agent = systems.shift_register()
+    recording = record_frames(agent, systems.noise_frames(6, 30), tmp_path / "recording")
+    found = rl_clarity.memory_matrix(agent, recording, exchanges=8, partners=2, episodes=3)
+    assert found.policy.shape == (3, 30, 30)
+    assert found.exchanged.sum(axis=1).tolist() == [8, 8, 8]
+    assert found.exchanged[:, [1, 29]].all()
+    assert 1 <= found.reach().steps <= 5
+
+
+def test_replays_in_small_groups_give_the_same_matrix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = systems.independent_units()
+    recording = record_frames(agent, systems.noise_frames(6, 8), tmp_path / "recording")
+    whole = rl_clarity.memory_matrix(agent, recording)
+    monkeypatch.setattr(module, "LANES", 5)
+    monkeypatch.setattr(module, "BYTES", 4 * 4 * 8 * 8 * 6)  # the matrices fit exactly; replays do not
+    parts = rl_clarity.memory_matrix(agent, recording)
+    np.testing.assert_allclose(parts.policy, whole.policy, atol=1e-6)
+    np.testing.assert_allclose(parts.value_spread, whole.value_spread, atol=1e-6)
+
+
+def test_recordings_without_partners_are_refused(tmp_path: Path) -> None:
+    agent = systems.counter()
+    recording = record_frames(agent, systems.noise_frames(1, 8), tmp_path / "recording")
+    with pytest.raises(OptionError, match="1 episodes of more than one step; at least 2"):
+        rl_clarity.memory_matrix(agent, recording)
+    with pytest.raises(OptionError, match="partners=0"):
+        rl_clarity.memory_matrix(agent, recording, partners=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("delay", [5, 12, 20])
+def test_a_trained_cue_is_found_at_the_first_step(delay: int, tmp_path: Path) -> None:
+    agent = systems.cue_agent(delay)
+    frames, right = systems.light_switch_frames(32, delay, seed=1)
+    recording = record_frames(agent, frames, tmp_path / "recording")
+    last = np.array([np.asarray(episode.policy_logits)[-1].argmax() for episode in recording])
+    assert (last == right).mean() > 0.95
+    found = rl_clarity.memory_matrix(agent, recording)
+    reach = found.reach()
+    assert reach.steps == delay + 1
+    assert reach.count == reach.episodes == 32
+    assert {found.begins(e, delay + 1) for e in range(32)} == {0}
+    assert reach.effect.low > 0.3
