@@ -98,6 +98,7 @@ class GymnasiumEnvironment:
         self.num_actions, self.action_factors = self._actions.num_actions, self._actions.factors
         self._seeds: list[int | None] = [*environment_seeds(seed, len(environments))]
         self._full_resolution = full_resolution
+        self._infos: list[dict[str, Any]] = [{} for _ in environments]
         self.num_envs = len(environments)
         self.observation_shape = self.layout.shape
         self.action_combos = action_combos(first, self.num_actions) if is_single_choice(self.action_factors) else ()
@@ -107,9 +108,8 @@ class GymnasiumEnvironment:
             )
 
     def reset(self) -> Step:
-        observations = []
-        for environment, seed in zip(self.environments, self._seeds, strict=True):
-            observations.append(environment.reset(seed=seed)[0])
+        pairs = zip(self.environments, self._seeds, strict=True)
+        observations, self._infos = map(list, zip(*(one.reset(seed=seed) for one, seed in pairs), strict=True))
         # Later episodes continue with the random numbers of the first.
         self._seeds = [None] * self.num_envs
         nothing = np.zeros(self.num_envs, np.float32)
@@ -129,7 +129,10 @@ class GymnasiumEnvironment:
             if firsts[i]:
                 final[i], final_held[i] = self.layout.last(observation)
                 ends[i] = info
-            observations.append(environment.reset()[0] if firsts[i] else observation)
+            if firsts[i]:
+                observation, info = environment.reset()
+            observations.append(observation)
+            self._infos[i] = info
         seen = stacked(observations)
         return Step(
             self.layout.convert(seen),
@@ -141,6 +144,10 @@ class GymnasiumEnvironment:
             final_held_inputs=final_held,
             ends=ends,
         )
+
+    def infos(self) -> list[dict[str, Any]]:
+        """Return the `info` that came with each observation."""
+        return self._infos
 
     def render(self) -> np.ndarray:
         """Return images (N, H', W', 3) uint8 of the current states, as the environments render them."""

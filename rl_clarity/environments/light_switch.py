@@ -107,6 +107,10 @@ class LightSwitchEnvironment:
             self._begin()
         return Step(self._frames(), rewards, firsts, truncated, ends=ends)
 
+    def infos(self) -> list[dict[str, int]]:
+        """Return the correct switch of each current episode, 0 left and 1 right."""
+        return [{"cue": cue} for cue in self.cues.tolist()]
+
     def render(self) -> np.ndarray:
         """Return images (N, 256, 256, 3) uint8 of the current states."""
         return self._frames().repeat(SCALE, axis=1).repeat(SCALE, axis=2)

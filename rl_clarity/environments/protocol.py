@@ -7,7 +7,7 @@ Procgen, so the observation returned with `firsts[i]` is the first of the new ep
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -106,6 +106,15 @@ class HasLevels(Protocol):
 
     def level_seeds(self) -> np.ndarray:
         """Return seeds (N,) of the levels that are played."""
+        ...
+
+
+@runtime_checkable
+class HasInfos(Protocol):
+    """An environment that reports more about its states, such as what cannot be observed."""
+
+    def infos(self) -> Sequence[Mapping[str, Any]]:
+        """Return for each of the N environments what it reports about its current state, by name."""
         ...
 
 

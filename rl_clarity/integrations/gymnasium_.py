@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -12,6 +12,7 @@ import numpy as np
 from rl_clarity.base.errors import EnvironmentSetupError, OptionError, SamplesError
 from rl_clarity.environments.gymnasium_ import action_combos
 from rl_clarity.environments.images import ImageLayout, image_layout
+from rl_clarity.recordings.info import InfoNumbers
 from rl_clarity.recordings.recorder import Recorder
 
 
@@ -25,6 +26,10 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
         directory: As in `rl_clarity.Recorder`.
         metadata: Additional metadata, which override those of the environment.
         value_range: Values of black and white in images, if they are not the bounds of the observation space.
+        info: Names in the environment's `info` whose numbers (or arrays of numbers of the same shape) are recorded.
+            With a step is recorded the info that came with its observation, from `reset` or from the step before;
+            NaN where a name is missing. Values that are no numbers, and names that do not occur in the first episode,
+            end the recording as other errors do.
         options: Of `rl_clarity.Recorder`: `every`, `max_episodes`, ...
 
     Raises:
@@ -39,6 +44,7 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
         *,
         metadata: Mapping[str, Any] | None = None,
         value_range: tuple[float, float] | None = None,
+        info: Sequence[str] = (),
         **options: Any,
     ) -> None:
         super().__init__(env)
@@ -52,6 +58,7 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._renders = env.render_mode == "rgb_array"
         if self._layout is not None:
             value_range = 0, 255  # images after conversion
+        self._info = InfoNumbers(info)
         about = {**_metadata(env), **(metadata or {})}
         self.recorder = Recorder(directory, metadata=about, value_range=value_range, **options)
         """Its `agent` sets the checkpoint of the episodes that begin from here on."""
@@ -65,7 +72,7 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self.recorder.stop_episodes()
         observation, info = super().reset(seed=seed, options=options)
-        self._before = self._shown(observation)
+        self._before = self._shown(observation, info)
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -78,25 +85,28 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
             truncated=truncated,
             final_observation=lambda: self._converted(observation),
         )
-        if self._layout is not None and (terminated or truncated):
+        if terminated or truncated:
             try:
-                self._layout.check_observed()
+                self._info.check_found()
+                if self._layout is not None:
+                    self._layout.check_observed()
             except SamplesError as error:
                 self.recorder.stop(error)
-        self._before, self._outputs = self._shown(observation), {}
+        self._before, self._outputs = self._shown(observation, info), {}
         return observation, reward, terminated, truncated, info
 
     def close(self) -> None:
         self.recorder.close()
         super().close()
 
-    def _shown(self, observation: Any) -> dict[str, Any]:
-        """Return the observation and the frame before the next step, if it may be recorded."""
+    def _shown(self, observation: Any, info: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the observation, its info and the frame before the next step, if it may be recorded."""
         if not self.recorder.recording:
             return {}
         try:
             frame = {"frame": self.env.render()} if self._renders else {}
-            return {"observation": self._converted(observation), **frame}
+            numbers = {name: values[0] for name, values in self._info.read([info]).items()}
+            return {"observation": self._converted(observation), "info": numbers, **frame}
         except Exception as error:
             self.recorder.stop(error)
             return {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from rl_clarity.environments.action_spaces import ActionSpace
 from rl_clarity.environments.images import ImageLayout, image_layout
 from rl_clarity.integrations.sb3 import action_combos, model_metadata
 from rl_clarity.integrations.sb3_networks import Network, policy_network
+from rl_clarity.recordings.info import InfoNumbers
 from rl_clarity.recordings.recorder import Recorder
 
 
@@ -35,6 +36,7 @@ class RecorderCallback(BaseCallback):
         frames: Record what the environments render, too (`render_mode="rgb_array"`).
         checkpoints: Store checkpoints.
         metadata: Additional metadata, which override those of the model.
+        info: Names in the environments' `info` whose numbers are recorded, as in `rl_clarity.RecordEpisodes`.
         options: Options of `rl_clarity.Recorder`: `every`, `envs`, `max_episodes`, ...
 
     Raises:
@@ -49,12 +51,16 @@ class RecorderCallback(BaseCallback):
         frames: bool = False,
         checkpoints: bool = True,
         metadata: Mapping[str, Any] | None = None,
+        info: Sequence[str] = (),
         verbose: int = 0,
         **options: Any,
     ) -> None:
         super().__init__(verbose)
         self._directory, self._frames, self._checkpoints = directory, frames, checkpoints
         self._metadata_options, self._options = metadata or {}, options
+        self._info = InfoNumbers(info)
+        self._infos: list[Mapping[str, Any]] = []
+        """What came with the observations of the next step, by environment."""
         self.recorder: Recorder | None = None
         """The recorder, or None before training begins."""
 
@@ -70,6 +76,9 @@ class RecorderCallback(BaseCallback):
         envs = self._options.get("envs", (0,))
         self._envs = [*range(self.training_env.num_envs)] if envs is None else [*envs]
         self._monitors = _Monitors(self.training_env, self._envs)
+        begins = self.model._last_episode_starts  # all, unless an earlier call of `learn` is continued
+        resets = self.training_env.unwrapped.reset_infos
+        self._infos = [info if first else {} for info, first in zip(resets, begins, strict=True)]
         self.recorder = Recorder(self._directory, metadata=self._metadata(), **self._options)
         try:
             self._rendered = self._render()
@@ -117,6 +126,10 @@ class RecorderCallback(BaseCallback):
             truncated=truncated,
             training_step=self.num_timesteps - len(dones),
         )
+        if dones[self._envs].any():
+            self._info.check_found()
+        resets = self.training_env.unwrapped.reset_infos
+        self._infos = [reset if done else info for info, reset, done in zip(infos, resets, dones, strict=True)]
         self._rendered = self._render()
 
     def _recorded(self, infos: Any, truncated: np.ndarray) -> dict[str, Any]:
@@ -130,6 +143,7 @@ class RecorderCallback(BaseCallback):
         result = {
             "observation": self._by_env(self._converted(observations)),
             "frame": self._rendered,
+            "info": self._info.read(self._infos),
             "action": self.locals.get("clipped_actions", self.locals["actions"]),
             "final_observation": {env: self._converted(frame[None])[0] for env, frame in last.items()},
             **{name: self._by_env(values) for name, values in outputs.items()},

@@ -20,6 +20,7 @@ from rl_clarity.formats import Checkpoint
 from rl_clarity.jobs.directory import Directory
 from rl_clarity.recordings.action_choice import ActionChoice
 from rl_clarity.recordings.evaluation import choose_num_envs, shares
+from rl_clarity.recordings.info import EnvironmentInfo
 from rl_clarity.recordings.options import RecordOptions
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import Recording, open_recording
@@ -44,6 +45,7 @@ def record_agent(
     with closing(_make(spec, chosen, full_resolution=chosen.full_resolution)) as environment:
         about = _metadata(checkpoint, spec, choice, environment)
         with (
+            closing(EnvironmentInfo(spec, environment, chosen.info)) as info,
             Recorder(
                 directory,
                 name=None,
@@ -56,8 +58,9 @@ def record_agent(
             progress_bar("Recording") as report,
         ):
             play_and_record(
-                recorder, agent, environment, chosen, choice, reward_scale=spec.reward_scale, progress=counted(report)
-            )
+                recorder, agent, environment, chosen, choice, reward_scale=spec.reward_scale, progress=counted(report),
+                info=info,
+            )  # fmt: skip
     return open_recording(directory)
 
 
@@ -100,6 +103,7 @@ def play_and_record(
     *,
     reward_scale: float = 1.0,
     progress: Progress = lambda done, total: None,
+    info: EnvironmentInfo | None = None,
 ) -> None:
     """Record the same number of episodes or steps in each environment; the first environments play the remainder.
 
@@ -114,7 +118,10 @@ def play_and_record(
     episodes, steps = np.zeros((2, n), np.int64)
     done = np.zeros(n, bool)
     rng = np.random.default_rng([options.seed % 2**63, 1])
-    transitions = play(agent, levels, rng, choice=choice, render=lambda t: options.full_resolution)
+    transitions = play(
+        agent, levels, rng, choice=choice, render=lambda t: options.full_resolution,
+        save=lambda t: None if info is None else info.read(),
+    )  # fmt: skip
     while not done.all():
         transition = next(transitions)
         result = transition.result
@@ -127,6 +134,8 @@ def play_and_record(
         progress(int(np.minimum(count, quota).sum()), int(quota.sum()))
     transitions.close()
     check_observed(environment)
+    if info is not None:
+        info.check_found()
 
 
 def _make(spec: EnvironmentSpec, options: RecordOptions, *, full_resolution: bool) -> VectorEnvironment:
@@ -170,6 +179,7 @@ def _values(transition: Transition, agent: Player, choice: ActionChoice, reward_
         "final_observation": {i: observe(agent, frame[None])[0] for i, frame in final.items()},
         "final_state": transition.next_state,
         "final_value": {i: transition.final_values[i] for i in final if result.truncated[i]},
+        "info": transition.saved,
     }
 
 

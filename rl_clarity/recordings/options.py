@@ -99,6 +99,9 @@ class RecordOptions:
     """Probability of a uniformly random action instead. Default: as in training (epsilon_greedy)."""
     full_resolution: bool = False
     """Also record frames at the environment's full resolution, and show those."""
+    info: tuple[str, ...] = ()
+    """Numbers to record that the environment reports about its state, by their names in Gymnasium's info; and
+    `objects`: where the nearest object of each type is, in games whose objects are known."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "episodes", "steps")

@@ -199,7 +199,8 @@ class Recorder:
             behavior_logits: (A,) logits of the distribution that the action was sampled from, if noise was added.
             training_reward: What a wrapper made of the reward.
             state: Recurrent state before the step, reset where an episode begins: an array or a tuple of arrays.
-            info: More numbers or arrays by name.
+            info: More numbers or arrays by name, the same names at each step, such as labels of the state that the
+                observation shows. Texts and other objects are refused.
             final_observation: The observation after the step, read where an episode ends. For one environment, or
                 vector environments that do not reset in the same step, this is the observation that the step
                 returned; else `infos.get("final_obs")`, or `[info.get("terminal_observation") for info in infos]`

@@ -298,3 +298,26 @@ def test_a_reset_before_the_end_stops_the_episode(tmp_path: Path) -> None:
         env.step(1)
     env.close()
     assert [(len(episode), episode.end) for episode in open_recording(tmp_path)] == [(1, "stopped")] * 2
+
+
+class Told(Dot):
+    """Its info has the position and the age, from the reset on."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[np.ndarray, dict[str, Any]]:
+        return super().reset(seed=seed)[0], {"place": self.position, "age": self.age}
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        return *super().step(action)[:4], {"place": self.position, "age": self.age}
+
+
+def test_info_is_recorded_with_the_observation_that_it_came_with(tmp_path: Path) -> None:
+    venv = make_vec_env(Told, n_envs=2, seed=0)
+    model = PPO("MlpPolicy", venv, n_steps=64, batch_size=32, n_epochs=1, seed=0, device="cpu")
+    model.learn(200, callback=sb3.RecorderCallback(tmp_path, info=["age", "place"], envs=None, on_error="raise"))
+    steps = 0
+    for episode in open_recording(tmp_path):
+        observations = np.asarray(episode.observations)
+        np.testing.assert_array_equal(observations[:, 0, 0, 2], np.asarray(episode.info["age"]))
+        np.testing.assert_array_equal(observations[:, 4, :, 0].argmax(axis=1), np.asarray(episode.info["place"]))
+        steps += len(episode)
+    assert steps > 100
