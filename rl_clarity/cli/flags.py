@@ -48,7 +48,7 @@ ADVANCED = {
     ),
     *("states.outliers", "states.lags", "states.map_points", "states.influence_samples"),
     *("states.replay_steps", "states.replay_samples", "states.replay_directions", "states.part"),
-    *("windows.directions", "windows.points", "windows.grid", "windows.noise_copies"),
+    *("windows.directions", "windows.points", "windows.grid"),
     *("interventions.swap_from", "interventions.swap_to", "quality.windows", "quality.clips"),
 }
 """Options that only `--help-all` shows."""

@@ -23,7 +23,7 @@ OBSERVATIONS = {"num_envs": 32, "num_obs": 16, "obs_every": 32}
 RECURRENT = "coinrun-gru"
 MEMORY: dict[str, Any] = {
     "play": {"episodes": 16, "max_steps": 128},
-    "windows": {"count": 16, "grid": 16, "noise_copies": 1},
+    "windows": {"count": 16, "grid": 16},
     "states": {"influence_samples": 32, "replay_directions": False},
     "interventions": {"count": 1, "episodes": 10},
     "quality": {"windows": 16, "clips": 2},

@@ -72,7 +72,7 @@ RENAMED: Mapping[str, str] = {
     **{name: f"states.{name}" for name in ("method", "count", "outliers", "clustering", "clusters", "lags", "maps")},
     **{name: f"states.{name}" for name in ("map_points", "influence_samples", "replay_steps")},
     **{name: f"states.{name}" for name in ("replay_samples", "replay_directions")},
-    **{name: f"windows.{name}" for name in ("horizon", "noise_copies")},
+    "horizon": "windows.horizon",
     **{
         f"{old}_{name}": f"windows.{name}" for old in ("stretch", "window") for name in ("directions", "points", "grid")
     },

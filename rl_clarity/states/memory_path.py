@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from rl_clarity.agents.capabilities import initial_state, require
-from rl_clarity.agents.protocol import Agent, Score
+from rl_clarity.agents.protocol import Agent, Score, State
 from rl_clarity.agents.recurrence import split_state
 from rl_clarity.agents.sites import INPUT
 from rl_clarity.base.errors import OptionError
@@ -28,8 +28,8 @@ def memory_gradients(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return gradients of targets at B steps with respect to the last n frames, and to the states before them.
 
-    Recorded frames are fixed: the gradient goes from an output at step t to the state h(t) before it, and from there
-    through the recurrent cell, one step after another,
+    Frames do not depend on the agent's actions: the gradient goes from an output at step t to the state h(t) before it,
+    and from there through the recurrent cell, one step after another,
 
         d y(t) / d h(u) = d y(t) / d h(t)  J(t - 1) ... J(u)
         d y(t) / d x(u) = d y(t) / d h(u + 1)  d h(u + 1) / d x(u),
@@ -43,10 +43,11 @@ def memory_gradients(
         scores: S outputs at t, as for `Agent.gradients`.
         weights: (B, D, H) further targets: combinations of the state before step t, which frame t cannot change.
         steps: n, the length of the window that ends at t.
-        baseline: (height, width, channels) uint8. Gradients with respect to a frame are then means over the line from
-            the baseline to it, as in integrated gradients (Sundararajan et al. 2017,
-            https://arxiv.org/abs/1703.01365): a clear cue can saturate a cell, whose gradient at the cue itself is then
-            almost 0.
+        baseline: (height, width, channels) uint8. Gradients are then means over the line on which all frames of the
+            window change from the baseline to what they are, and the states after the first follow, as in integrated
+            gradients (Sundararajan et al. 2017, https://arxiv.org/abs/1703.01365). Multiplied by the differences from
+            the baseline, they add up to the change of the target. A clear cue can saturate a cell, whose gradient at
+            the cue itself is then almost 0.
         points: Number of points on that line.
 
     Returns:
@@ -60,41 +61,57 @@ def memory_gradients(
     rows = np.asarray(rows)
     if not len(rows) or steps < 1 or (data.time[rows] < steps - 1).any():
         raise OptionError(f"rows is empty, or windows of steps={steps} steps begin before their episodes")
-    initial = initial_state(agent, len(rows))
-    own = np.asarray(weights, np.float32)
-    count = len(scores) + own.shape[1]
+    shares = np.ones(1) if baseline is None else (np.arange(points) + 0.5) / points
+    copies = len(shares) * len(rows)
+    first = rows - steps + 1
+    state = split_state(np.tile(data.states[first], (len(shares), 1)), initial_state(agent, copies))
+    seen: list[tuple[np.ndarray, State]] = []
+    for step in range(steps):
+        observations = _between(baseline, data.observations(first + step), shares)
+        seen.append((observations, state))
+        if step < steps - 1:
+            state = agent.forward(observations, state).state
+    repeated = [_repeated(score, len(shares)) for score in scores]
+    targets = np.asarray(weights, np.float32)
+    count = len(scores) + targets.shape[1]
     frames = np.zeros((count, len(rows), steps, *agent.observation_shape), np.float32)
     states = np.zeros((count, len(rows), steps, data.states.shape[1]), np.float32)
-    states[len(scores) :, :, -1] = np.moveaxis(own, 0, 1)
+    of_state = np.zeros((count, copies, data.states.shape[1]), np.float32)
+    of_state[len(scores) :] = np.tile(np.moveaxis(targets, 0, 1), (1, len(shares), 1))
+
+    def mean(gradients: np.ndarray) -> np.ndarray:
+        return np.asarray(gradients.reshape(len(gradients), len(shares), len(rows), *gradients.shape[2:]).mean(axis=1))
+
     for step in range(steps - 1, -1, -1):
-        now = rows - (steps - 1 - step)
-        observations, state = data.observations(now), split_state(data.states[now], initial)
-        way = _way(observations, baseline, points)
-        if step == steps - 1:
-            if scores:
-                seen = [differentiable.gradients(x, INPUT, scores, state=state) for x in way]
-                frames[: len(scores), :, step] = np.mean(seen, axis=0)
-                parts = [
-                    differentiable.gradients(observations, f"state/{i}", scores, state=state)
-                    for i in range(len(state or ()))
-                ]
-                flat = [part.reshape(*part.shape[:2], -1) for part in parts]
-                states[: len(scores), :, step] = np.concatenate(flat, axis=2)
-            continue
-        later = np.moveaxis(states[:, :, step + 1], 0, 1)  # (B, S + D, H)
-        seen = [differentiable.state_gradients(x, state, later, "input") for x in way]
-        frames[:, :, step] = np.mean(seen, axis=0)
-        states[:, :, step] = differentiable.state_gradients(observations, state, later)
+        observations, state = seen[step]
+        if step < steps - 1:
+            later = np.moveaxis(of_state, 0, 1)  # (copies, S + D, H)
+            frames[:, :, step] = mean(differentiable.state_gradients(observations, state, later, "input"))
+            of_state = differentiable.state_gradients(observations, state, later)
+        elif scores:
+            frames[: len(scores), :, step] = mean(differentiable.gradients(observations, INPUT, repeated, state=state))
+            parts = [
+                differentiable.gradients(observations, f"state/{i}", repeated, state=state)
+                for i in range(len(state or ()))
+            ]
+            of_state[: len(scores)] = np.concatenate([part.reshape(*part.shape[:2], -1) for part in parts], axis=2)
+        states[:, :, step] = mean(of_state)
     return frames, states
 
 
-def _way(observations: np.ndarray, baseline: np.ndarray | None, points: int) -> list[np.ndarray]:
-    """Return observations at the midpoints of equal parts of the line from the baseline, if there is a baseline."""
+def _between(baseline: np.ndarray | None, observations: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Return observations (P x B, height, width, channels) at shares (P,) of the line from the baseline."""
     if baseline is None:
-        return [observations]
+        return observations
     start = baseline.astype(np.float32)
-    shares = (np.arange(points) + 0.5) / points
-    return [np.rint(start + share * (observations - start)).astype(np.uint8) for share in shares]
+    line = [start + share * (observations - start) for share in shares]
+    return np.rint(np.concatenate(line)).astype(np.uint8)
+
+
+def _repeated(score: Score, times: int) -> Score:
+    if not isinstance(score, Mapping):
+        return score
+    return {key: np.tile(weight, times) if np.ndim(weight) else weight for key, weight in score.items()}
 
 
 def mean_frame(data: StateData, frames: int = 256) -> np.ndarray:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -54,6 +55,8 @@ def saliency_through_time(
     world_gradients: bool = True,
     actions: np.ndarray | None = None,
     edits: Sequence[Edit] = (),
+    baseline: np.ndarray | None = None,
+    points: int = 4,
     seed: int = 0,
 ) -> ThroughTime:
     """Return gradients of targets at a step of a simulation with respect to all earlier frames and states.
@@ -71,14 +74,18 @@ def saliency_through_time(
         world_gradients: whether gradients flow through actions into the world
         actions: (B, at + 1) integers taken instead of the agent's actions
         edits: edits of the agent
+        baseline: (H, W, C) uint8. Gradients are then means over the line on which all frames that the agent gets change
+            from the baseline to the simulated ones, without noise, as in integrated gradients (Sundararajan et al.
+            2017, https://arxiv.org/abs/1703.01365)
+        points: number of points on that line
         seed: seed of the noise, and of samples in the simulation, which all copies share
 
     Raises OptionError for invalid arguments, and for noise where a start has no latent.
     """
-    if at < 0 or noise_copies < 1 or not noise >= 0 or not targets:
+    if at < 0 or noise_copies < 1 or points < 1 or not noise >= 0 or not targets:
         raise OptionError(
-            f"at={at}, noise_copies={noise_copies}, noise={noise}, targets={targets!r}: a step from 0 on, at least one "
-            "copy, noise from 0 on and at least one target are needed"
+            f"at={at}, noise_copies={noise_copies}, noise={noise}, points={points}, targets={targets!r}: a step from 0 "
+            "on, at least one copy, noise from 0 on, at least one point and at least one target are needed"
         )
     simulator = simulator.with_edits(edits)
     for target in targets:
@@ -86,21 +93,32 @@ def saliency_through_time(
     begin = simulator.start(starts, seed=seed)
     rng = np.random.default_rng([seed % 2**63, 4])
     total: list[np.ndarray] = []
-    for _ in range(noise_copies):
-        copy = _noisy(simulator, starts, begin, noise, rng, seed)
+    shares = np.ones(noise_copies) if baseline is None else (np.arange(points) + 0.5) / points
+    for share in shares:
+        copy = begin if baseline is not None else _noisy(simulator, starts, begin, noise, rng, seed)
+        seen: list[Tensor] = []
         with _tape(copy) as tape:
-            simulation = simulate(simulator, copy, at + 1, actions, (), world_gradients, seed=seed)
+            see = None if baseline is None else partial(_see, baseline, share, seen)
+            simulation = simulate(simulator, copy, at + 1, actions, (), world_gradients, see=see, seed=seed)
             values = [target_value(simulation, target, at) for target in targets]
-        parts = [_gradients(tape, value, simulation) for value in values]
+        frames = seen or [step.frame for step in simulation.steps]
+        parts = [_gradients(tape, value, simulation, frames) for value in values]
         arrays = [np.stack(part) for part in zip(*parts, strict=True)]  # (S, B, t + 1, ...) each
         arrays.append(np.stack([np.asarray(value) for value in values]))
         total = (
-            [a + b / noise_copies for a, b in zip(total, arrays, strict=True)]
+            [a + b / len(shares) for a, b in zip(total, arrays, strict=True)]
             if total
-            else [array / noise_copies for array in arrays]
+            else [array / len(shares) for array in arrays]
         )
-    frames, world, *states, scores = total
-    return ThroughTime(frames, tuple(states), world, scores, at)
+    of_frames, world, *states, scores = total
+    return ThroughTime(of_frames, tuple(states), world, scores, at)
+
+
+def _see(baseline: np.ndarray, share: float, seen: list[Tensor], step: int, frame: Tensor) -> Tensor:
+    """Return a frame at a share of the line from the baseline, and keep it."""
+    start = baseline.astype(np.float32) / 255
+    seen.append(start + np.float32(share) * (frame - start))
+    return seen[-1]
 
 
 def simulated_influence(
@@ -251,10 +269,12 @@ def _tape(start: Start) -> Iterator[Any]:
         yield tape
 
 
-def _gradients(tape: Any, value: Tensor, simulation: Simulation) -> list[np.ndarray]:
-    """Return gradients (B, t + 1, ...) of values (B,) by frames, world states and parts of the agent's state."""
+def _gradients(tape: Any, value: Tensor, simulation: Simulation, frames: Sequence[Tensor]) -> list[np.ndarray]:
+    """Return gradients (B, t + 1, ...) of values (B,) by the frames that the agent gets, world states and parts of the
+    agent's state.
+    """
     steps = simulation.steps
-    sources = [[step.frame for step in steps], [step.deterministic for step in steps], [s.stochastic for s in steps]]
+    sources = [list(frames), [step.deterministic for step in steps], [s.stochastic for s in steps]]
     sources += [[step.state[i] for step in steps] for i in range(len(steps[0].state))]
     flat = differentiate(tape, value, [tensor for part in sources for tensor in part])
     arrays = [np.stack(flat[i : i + len(steps)], axis=1) for i in range(0, len(flat), len(steps))]

@@ -34,8 +34,9 @@ from rl_clarity.states.matrix import MemoryMatrix
 from rl_clarity.states.memory_path import mean_frame, memory_gradients, outputs_at
 from rl_clarity.states.options import StateOptions
 from rl_clarity.states.parts import FittedStates
-from rl_clarity.world_models.gradients import Target, flat_state, saliency_through_time
-from rl_clarity.world_models.simulation import Simulation
+from rl_clarity.states.replacement import measured_causes
+from rl_clarity.world_models.gradients import Target, flat_state, saliency_through_time, target_value
+from rl_clarity.world_models.simulation import Simulation, simulate
 
 CHOICE = "stretches/choice"
 """Name of the task that chooses the windows."""
@@ -49,8 +50,6 @@ End = Literal["top", "middle", "bottom"]
 ENDS: tuple[End, ...] = ("top", "middle", "bottom")
 MEASURED_STEPS = 2
 """Number of steps of the windows that are explained to measure the time."""
-NOISE = 0.01
-"""Standard deviation of the noise in latents over which gradients are averaged; see `saliency_through_time`."""
 
 
 @dataclass(frozen=True)
@@ -68,16 +67,14 @@ class WindowOptions:
     """Number of directions that are explained in each window, those that are largest there, in addition to the
     direction for which it was chosen."""
     points: int = 4
-    """Number of points between the mean frame of the recording and each frame over which gradients are averaged; only
-    without a simulator."""
+    """Number of points on the line from the mean frame of the recording to the frames over which gradients are
+    averaged."""
     grid: int = 32
     """Largest number of rows and columns of saliency maps."""
-    noise_copies: int = 4
-    """Number of copies of each simulation, with noise in its start, over which gradients are averaged."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 0, "count", "directions")
-        check_minimum(self, 1, "horizon", "longest", "grid", "points", "noise_copies")
+        check_minimum(self, 1, "horizon", "longest", "grid", "points")
 
 
 @dataclass(frozen=True)
@@ -332,43 +329,31 @@ def _write_chunks(
     baseline: np.ndarray,
 ) -> list[WrittenChunk]:
     """Write the chunks of windows that have the same number of steps and targets."""
-    paths = window_gradients(subject, fitted, [one for _, one in windows], steps, baseline)
+    options = subject.options_of(WindowOptions)
+    rows = np.array([_row(fitted, one) for _, one in windows])
+    numbers = np.array([_directions(one) for _, one in windows], int).reshape(len(rows), -1)
+    weights = fitted.directions.readout.T[numbers].astype(np.float32)  # (B, D, H)
+    outputs = outputs_at(subject.agent, fitted.data, rows)
+    gradients = memory_gradients(
+        subject.agent, fitted.data, rows, list(outputs.values()), weights, steps, baseline=baseline,
+        points=options.points,
+    )  # fmt: skip
+    paths = {"memory": gradients}
+    causes = measured_causes(subject.agent, fitted.data, rows, outputs, weights, gradients[0], baseline)
+    source = memory_source(subject)
+    if source.simulator is not None:
+        *paths["whole"], causes["whole.change"] = _simulated(  # type: ignore[assignment]
+            source, fitted.data, rows, outputs, weights, steps, baseline, options.points
+        )
     chunks = []
-    for i, (number, one) in enumerate(windows):
+    for i, (number, _) in enumerate(windows):
         name = path_in("stretches", f"{number + 1}.js")
-        arrays: dict[str, np.ndarray] = {}
+        arrays = {key: values[:, i] for key, values in causes.items()}
         for path, (frames, states) in paths.items():
-            row, grid = _row(fitted, one), subject.options_of(WindowOptions).grid
-            arrays |= window_arrays(fitted, path, row, frames[:, i], states[:, i], baseline, grid)
+            arrays |= window_arrays(fitted, path, int(rows[i]), frames[:, i], states[:, i], baseline, options.grid)
         subject.files.write_chunk(name, arrays)
         chunks.append(WrittenChunk(number, name))
     return chunks
-
-
-def window_gradients(
-    subject: Subject, fitted: FittedStates, windows: Sequence[WindowChoice], steps: int, baseline: np.ndarray
-) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Return the gradients of the targets, by path, for windows with the same number of steps and targets.
-
-    They are with respect to frames (G, B, n, height, width, channels) from 0 to 1, and to states (G, B, n, H).
-    """
-    source, data, options = memory_source(subject), fitted.data, subject.options_of(WindowOptions)
-    rows = np.array([_row(fitted, window) for window in windows])
-    outputs = outputs_at(subject.agent, data, rows)
-    numbers = np.array([_directions(window) for window in windows], int).reshape(len(rows), -1)
-    weights = fitted.directions.readout.T[numbers]  # (B, D, H)
-    if source.simulator is None:
-        scores, points = list(outputs.values()), options.points
-        gradients = memory_gradients(
-            subject.agent, data, rows, scores, weights, steps, baseline=baseline, points=points
-        )
-        return {"memory": gradients}
-    return {
-        path: _simulated(
-            source, data, rows, outputs, weights, steps, options.noise_copies, through_world=path == "whole"
-        )
-        for path in ("memory", "whole")
-    }
 
 
 def _simulated(
@@ -378,12 +363,11 @@ def _simulated(
     outputs: Mapping[str, Score],
     weights: np.ndarray,
     steps: int,
-    copies: int,
-    *,
-    through_world: bool,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the same in simulations, in which the agent acts, and which start from the recorded frames before the
-    window.
+    baseline: np.ndarray,
+    points: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the same gradients in simulations, in which the agent acts, and which start from the recorded frames
+    before the window; and by how much the targets are larger than when the agent sees the baseline all the time.
     """
     import tensorflow as tf
 
@@ -395,8 +379,7 @@ def _simulated(
         return tf.reduce_sum(simulation.steps[at].heads[0] * of_actions.astype(np.float32), 1)
 
     def direction(number: int, simulation: Simulation, at: int) -> Tensor:
-        of_units = weights[:, number].astype(np.float32)
-        return tf.reduce_sum(flat_state(simulation.steps[at].state) * of_units, 1)
+        return tf.reduce_sum(flat_state(simulation.steps[at].state) * weights[:, number], 1)
 
     targets: list[Target] = [action if name == "action" else "value" for name in outputs]
     targets += [partial(direction, number) for number in range(weights.shape[1])]
@@ -404,11 +387,14 @@ def _simulated(
     before = np.stack([data.observations(first - context + i) for i in range(context)], axis=1)
     state = [np.asarray(part) for part in simulator.split_state(data.states[first])]
     start = simulator.start(before, state=state, action=data.actions[first - 1])
-    saliency = saliency_through_time(
-        simulator, start, targets, steps - 1, copies, NOISE if copies > 1 else 0.0, world_gradients=through_world
-    )
+    saliency = saliency_through_time(simulator, start, targets, steps - 1, baseline=baseline, points=points)
+    mean = tf.constant(baseline.astype(np.float32) / 255)
+    values = []
+    for see in (None, lambda step, frame: tf.broadcast_to(mean, frame.shape)):
+        simulation = simulate(simulator, start, steps, see=see)
+        values.append(np.stack([np.asarray(target_value(simulation, one, steps - 1)) for one in targets]))
     states = [np.reshape(part, (*part.shape[:3], -1)) for part in saliency.states]
-    return saliency.frames, np.concatenate(states, axis=-1)
+    return saliency.frames, np.concatenate(states, axis=-1), values[0] - values[1]
 
 
 def _row(fitted: FittedStates, window: WindowChoice) -> int:
@@ -437,6 +423,7 @@ def window_arrays(
     components = fitted.directions.pull(states) * centered
     return {
         path: codes,
+        f"{path}.sums": maps.sum(axis=(-2, -1)).astype(np.float32),
         f"{path}.scale": scale.astype(np.float32),
         f"{path}.components": components.astype(np.float32),
     }

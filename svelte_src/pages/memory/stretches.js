@@ -99,6 +99,50 @@ export const strengths = memoized(({ values, shape: [steps, height, width] }) =>
   }),
 );
 
+/** A measured effect disagrees with its estimate if they differ by more than half of the larger one. */
+const disagrees = (estimated, measured) =>
+  Math.abs(estimated - measured) > Math.max(Math.abs(estimated), Math.abs(measured)) / 2;
+
+/**
+ * The strongest causes of a target through memory, whose frames were replaced, by their steps in the window.
+ *
+ * @returns {Map<number, {estimated: number, measured: number, partner: number, nats: number, disagrees: boolean}>}
+ *   `measured`: with the mean frame; `partner`: with the frame of another episode, NaN if there is none; `nats`: change of
+ *   the policy with that
+ */
+export function replacements(arrays, stretch, target) {
+  const index = stretch.targets.indexOf(target);
+  const found = new Map();
+  if (index < 0 || !arrays["replaced.frames"]) return found;
+  const places = part(arrays["replaced.frames"], index);
+  const sums = part(arrays["memory.sums"], index);
+  const [means, partners, nats] = ["mean", "partner", "partner.policy"].map((name) =>
+    part(arrays[`replaced.${name}`], index),
+  );
+  places.forEach((place, k) => {
+    if (place < 0) return;
+    const [estimated, measured] = [sums[place], means[k]];
+    found.set(place, {
+      ...{ estimated, measured, partner: partners[k], nats: nats[k] },
+      disagrees: disagrees(estimated, measured),
+    });
+  });
+  return found;
+}
+
+/**
+ * What all frames of a window change a target by, compared with the mean frame, and the sum of the map; null where it was
+ * not computed.
+ *
+ * @returns {{sum: number, change: number} | null}
+ */
+export function completeness(arrays, stretch, target, path) {
+  const index = stretch.targets.indexOf(target);
+  const [sums, changes] = ["sums", "change"].map((name) => arrays[`${path}.${name}`]);
+  if (index < 0 || !sums || !changes) return null;
+  return { sum: part(sums, index).reduce((total, value) => total + value, 0), change: changes.data[index] };
+}
+
 /** One step's grid as a map of saliency. @returns {import("../../data/saliency.js").SaliencyMap} */
 export const gridAt = memoized(({ values, shape: [, height, width] }, s) => {
   const data = values.subarray(s * height * width, (s + 1) * height * width);

@@ -18,6 +18,7 @@ from rl_clarity.world_models.files import save_simulator
 from rl_clarity.world_models.gradients import saliency_through_time
 from rl_clarity.world_models.options import Size
 from rl_clarity.world_models.quality import measure_quality
+from rl_clarity.world_models.simulation import simulate
 from rl_clarity.world_models.simulator import Simulator, new_world
 from tests.light_switch import checkpoint
 
@@ -70,7 +71,7 @@ def simulator(agent: Any) -> Simulator:
 def simulated(page: Path, simulator: Simulator, tmp_path_factory: pytest.TempPathFactory) -> Results:
     folder = tmp_path_factory.mktemp("simulated")
     path = save_simulator(simulator, folder / "simulator.safetensors")
-    options: dict[str, Any] = {"intervention_episodes": 0, "windows": 6, "noise_copies": 1, "quality_windows": 8}
+    options: dict[str, Any] = {"intervention_episodes": 0, "windows": 6, "quality_windows": 8}
     return rl_clarity.explain_memory(
         checkpoint("memory"), folder / "page", simulator=path, recording=page / RECORDINGS / "play", clips=2,
         horizon=5, **STATES, **options,
@@ -163,10 +164,21 @@ def test_the_simulator_and_the_path_through_the_world(simulated: Results, simula
     start = simulator.start(frames, state=state, action=data.actions[[first - 1]])
     coordinates = directions.to(data.states)
     coordinates = (coordinates - coordinates.mean(axis=0))[first : first + steps]
-    for path in ("memory", "whole"):
-        found = saliency_through_time(simulator, start, ["value"], steps - 1, 1, 0, world_gradients=path == "whole")
-        expected = directions.pull(found.states[0][0, 0]) * coordinates
-        np.testing.assert_allclose(window.components[path][0], expected, rtol=1e-2, atol=1e-5)
+    baseline = mean_frame(data)
+    found = saliency_through_time(simulator, start, ["value"], steps - 1, baseline=baseline)
+    expected = directions.pull(found.states[0][0, 0]) * coordinates
+    np.testing.assert_allclose(window.components["whole"][0], expected, rtol=1e-2, atol=1e-5)
+    row = np.array([first + steps - 1])
+    _, states = memory_gradients(simulator.agent, data, row, ["value"], np.zeros((1, 0, 16)), steps, baseline=baseline)
+    expected = directions.pull(states[0, 0]) * coordinates  # the same as without a simulator
+    np.testing.assert_allclose(window.components["memory"][0], expected, rtol=1e-3, atol=1e-6)
+    arrays = simulated.chunk(simulated.section("stretches")["stretches"][0]["chunk"])
+    ends = [
+        simulate(simulator, start, steps, see=see).values[0, -1]
+        for see in (None, lambda step, frame: 0 * frame + baseline.astype(np.float32) / 255)
+    ]
+    assert arrays["whole.change"][0] == pytest.approx(ends[0] - ends[1], abs=1e-5)
+    assert arrays["whole.sums"].shape == arrays["memory.sums"].shape == (len(window.targets), steps)
 
 
 @pytest.mark.slow

@@ -1,0 +1,75 @@
+"""Replaced frames: what each frame causes, measured by computing the outputs again, in agents built by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.states.data import StateData, read_states
+from rl_clarity.states.memory_path import mean_frame, memory_gradients, outputs_at
+from rl_clarity.states.replacement import measured_causes
+from tests import memory_systems as systems
+from tests.memory_systems import XOR_STEPS, record_frames
+
+STEPS = systems.XOR_LENGTH
+
+
+def causes(agent: Agent, data: StateData) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Measured causes of the last decisions, and the sums of their maps (G, B, n)."""
+    rows = data.starts + STEPS - 1
+    outputs, weights = outputs_at(agent, data, rows), np.zeros((len(rows), 0, data.states.shape[1]), np.float32)
+    baseline = mean_frame(data)
+    frames, _ = memory_gradients(agent, data, rows, list(outputs.values()), weights, STEPS, baseline=baseline)
+    seen = np.stack([data.observations(data.starts + step) for step in range(STEPS)], axis=1)
+    sums = (frames * (seen - baseline.astype(np.float32)) / 255).sum(axis=(-3, -2, -1))
+    return measured_causes(agent, data, rows, outputs, weights, frames, baseline), sums
+
+
+@pytest.fixture(scope="module")
+def xor(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    agent = systems.xor_agent()
+    folder = tmp_path_factory.mktemp("xor") / "recording"
+    return causes(agent, read_states(record_frames(agent, systems.xor_frames(16), folder)))
+
+
+def test_both_cues_of_xor_come_before_the_decoy(xor: tuple[dict[str, np.ndarray], np.ndarray]) -> None:
+    found, sums = xor
+    value = found["replaced.frames"][0]
+    assert {tuple(sorted(places[:2])) for places in value.tolist()} == {(XOR_STEPS["first"], XOR_STEPS["second"])}
+    assert (value[:, 2] == XOR_STEPS["decoy"]).all()
+    assert np.abs(found["replaced.mean"][0]) == pytest.approx(np.tile([2, 2, 0.3], (16, 1)), abs=0.05)
+    assert np.abs(found["replaced.partner"][0]) == pytest.approx(np.tile([4, 4, 0.6], (16, 1)), abs=0.05)
+    # the effect of both cues together is divided between them
+    assert (np.abs(sums[0, :, XOR_STEPS["first"]]) < 0.5 * np.abs(found["replaced.mean"][0, :, 0])).all()
+
+
+def test_the_policy_changes_by_the_divergence_from_the_opposite_preference(
+    xor: tuple[dict[str, np.ndarray], np.ndarray],
+) -> None:
+    p, q = (1 / (1 + np.exp(-sign * 2 - 0.3)) for sign in (1, -1))
+    opposite = [a * np.log(a / b) + (1 - a) * np.log((1 - a) / (1 - b)) for a, b in ((p, q), (q, p))]
+    found = xor[0]["replaced.partner.policy"][0, :, :2]
+    assert np.abs(found[..., None] - opposite).min(axis=-1).max() < 0.02
+
+
+def test_a_shift_register_is_changed_by_one_frame_only(tmp_path: Path) -> None:
+    agent = systems.shift_register()
+    data = read_states(record_frames(agent, systems.noise_frames(8, STEPS), tmp_path / "recording"))
+    found, sums = causes(agent, data)
+    at = STEPS - 1 - systems.REGISTER_LAG
+    assert (found["replaced.frames"][:, :, 0] == at).all()
+    np.testing.assert_allclose(found["replaced.mean"][..., 0], sums[..., at], rtol=0.01)  # it is linear
+    np.testing.assert_allclose(found["memory.change"], sums.sum(axis=-1), rtol=0.01)
+    assert not found["replaced.mean"][..., 1:].any()
+    assert not found["replaced.mean.policy"][..., 1:].any()
+
+
+def test_there_is_no_frame_of_another_episode_in_a_single_one(tmp_path: Path) -> None:
+    agent = systems.shift_register()
+    data = read_states(record_frames(agent, systems.noise_frames(1, STEPS), tmp_path / "recording"))
+    found, _ = causes(agent, data)
+    assert np.isnan(found["replaced.partner"]).all()
+    assert np.isfinite(found["replaced.mean"]).all()
