@@ -173,8 +173,8 @@ def test_the_simulator_and_the_path_through_the_world(simulated: Results, simula
     expected = directions.pull(states[0, 0]) * coordinates  # the same as without a simulator
     np.testing.assert_allclose(window.components["memory"][0], expected, rtol=1e-3, atol=1e-6)
     arrays = simulated.chunk(simulated.section("stretches")["stretches"][0]["chunk"])
-    ends = [
-        simulate(simulator, start, steps, see=see).values[0, -1]
+    ends: list[Any] = [
+        np.asarray(simulate(simulator, start, steps, see=see).values)[0, -1]
         for see in (None, lambda step, frame: 0 * frame + baseline.astype(np.float32) / 255)
     ]
     assert arrays["whole.change"][0] == pytest.approx(ends[0] - ends[1], abs=1e-5)
