@@ -7,8 +7,9 @@ far. The outputs are compared with those for the same state in which the place i
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -21,22 +22,19 @@ from rl_clarity.base.statistics import softmax
 from rl_clarity.debugging.branching import Brancher
 from rl_clarity.debugging.failures import episode_moments
 from rl_clarity.debugging.measures import Clustered
+from rl_clarity.debugging.places import PLACES, Layout
 from rl_clarity.environments.protocol import Combo
-from rl_clarity.environments.worlds import World, WorldObject
+from rl_clarity.environments.worlds import World
 from rl_clarity.recordings.removals import Moment, Scores, different_pixels
 from rl_clarity.recordings.rollouts import observe
 from rl_clarity.recordings.samples import Trajectories
 
-PLACES = {"left": (-1, 0), "right": (1, 0), "above": (0, 1), "below": (0, -1)}
-"""Directions from the player, to the right and upward."""
 BUTTONS = {"left": ("LEFT",), "right": ("RIGHT",), "above": ("UP", "FORWARD"), "below": ("DOWN",)}
 """Buttons of actions that move toward a place."""
-ROTATIONS = ((1, 0, 0, 1), (0, -1, 1, 0), (-1, 0, 0, -1), (0, 1, -1, 0))
-"""How offsets from the player are turned into directions of the world: worlds that show what is in front of the player
-give offsets as the player sees them."""
-BATCH = 256
+BATCH = 128
+"""Frames that are drawn and evaluated at once."""
 TOUCH_STEPS = 3
-LEAST_TRIED, MOST_TRIED = 5, 32
+LEAST_TRIED = 5
 """States in which the player moves onto an object."""
 
 
@@ -83,6 +81,21 @@ class Placement:
     frame: int = 0
     largest: float = 0.0
 
+    def __add__(self, other: Placement) -> Placement:
+        """Return the measures of both, of the same type and place, in different states."""
+        usual = None
+        if self.usual is not None and other.usual is not None:
+            assert self.toward is not None
+            assert other.toward is not None
+            usual = float(np.average([self.usual, other.usual], weights=[self.toward.n, other.toward.n]))
+        return replace(
+            self if self.largest >= other.largest else other,
+            policy=self.policy + other.policy,
+            toward=_sum(self.toward, other.toward),
+            value=_sum(self.value, other.value),
+            usual=usual,
+        )
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -93,7 +106,13 @@ class Pair:
     between: Clustered
     """Total variation between the policies with the first and with the second type."""
     trajectory: int = 0
+    """Where it is largest."""
     frame: int = 0
+    largest: float = 0.0
+
+    def __add__(self, other: Pair) -> Pair:
+        """Return the measures of both, in different states."""
+        return replace(self if self.largest >= other.largest else other, between=self.between + other.between)
 
 
 @dataclass(frozen=True)
@@ -106,6 +125,13 @@ class Sides:
     mirrored: float
     """In the mirror images alone."""
 
+    def __add__(self, other: Sides) -> Sides:
+        """Return the preference in the states of both."""
+        weights = self.bias.n, other.bias.n
+        observed = np.average([self.observed, other.observed], weights=weights)
+        mirrored = np.average([self.mirrored, other.mirrored], weights=weights)
+        return Sides(self.bias + other.bias, float(observed), float(mirrored))
+
 
 @dataclass(frozen=True)
 class Role:
@@ -117,6 +143,11 @@ class Role:
     """How often the episode ended without a reward, and would not have without the object."""
     succeeded: int
     """How often it ended with one."""
+
+    def __add__(self, other: Role) -> Role:
+        """Return the role of the same type, tried in the states of both."""
+        tried, failed = self.tried + other.tried, self.failed + other.failed
+        return Role(self.type, tried, failed, self.succeeded + other.succeeded)
 
     @property
     def name(self) -> str:
@@ -132,6 +163,7 @@ class Role:
 class GoalStates:
     """States in which objects are placed."""
 
+    world: World
     moments: Sequence[Moment]
     episodes: np.ndarray  # (n,) int64: number of the episode of each
     count: int
@@ -139,11 +171,22 @@ class GoalStates:
     turned: bool
     """Whether offsets are those that the player sees, who turns."""
 
+    @cached_property
+    def layouts(self) -> list[Layout]:
+        """The objects of each state."""
+        return [Layout(self.world.objects(moment.world_state)) for moment in self.moments]
 
-def goal_states(agent: Agent, world: World, trajectories: Trajectories, options: GoalOptions) -> GoalStates:
+    def part(self, part: int, parts: int) -> GoalStates:
+        """Return every `parts`-th state from the one with the index `part`."""
+        return replace(self, moments=self.moments[part::parts], episodes=self.episodes[part::parts])
+
+
+def goal_states(
+    agent: Agent, world: World, trajectories: Trajectories, options: GoalOptions, *, turns: bool = True
+) -> GoalStates:
     """Return states that are evenly spread over the trajectories, and drawn as they were observed.
 
-    Raises WorldError if there are none.
+    `turns` says whether actions turn the player. Raises WorldError if there are no such states.
     """
     lengths = [trajectories.steps(i) for i in range(len(trajectories))]
     chosen = np.unique(np.linspace(0, sum(lengths) - 1, min(options.states, sum(lengths))).round().astype(int))
@@ -160,15 +203,16 @@ def goal_states(agent: Agent, world: World, trajectories: Trajectories, options:
     if not moments:
         raise WorldError("no state is drawn as it was observed, so that objects cannot be placed")
     known, index = np.unique(episodes, return_inverse=True)
-    turned = any(_player(world.objects(moment.world_state))[1] != 0 for moment in moments)
-    return GoalStates(moments, index.ravel(), len(known), turned)
+    turned = turns and any(Layout(world.objects(moment.world_state)).turned for moment in moments)
+    return GoalStates(world, moments, index.ravel(), len(known), turned)
 
 
-def seen_types(world: World, states: GoalStates, types: Sequence[str] | None = None) -> list[str]:
+def seen_types(states: GoalStates, types: Sequence[str] | None = None) -> list[str]:
     """Return the types that are placed: those that are asked for, or seen in the states, the most frequent first.
 
     Raises OptionError for types that the environment does not have.
     """
+    world = states.world
     unknown = sorted(set(types or ()) - set(world.types))
     if unknown:
         raise OptionError(f"goals.types={unknown!r}: the environment has {', '.join(world.types)}")
@@ -182,47 +226,57 @@ def seen_types(world: World, states: GoalStates, types: Sequence[str] | None = N
 
 
 def place_type(
-    agent: Agent, world: World, states: GoalStates, combos: Sequence[Combo], type: str, options: GoalOptions
+    agent: Agent, states: GoalStates, combos: Sequence[Combo], type: str, options: GoalOptions
 ) -> list[Placement]:
     """Place objects of a type around the player, and measure what changes.
 
     Raises WorldError for types that cannot be removed or inserted.
     """
-    placements = list[Placement]()
-    for (place, direction), far in itertools.product(PLACES.items(), (False, True)):
-        edits = [
-            edit
-            for i, moment in enumerate(states.moments)
-            if (edit := _edit(world, moment, i, type, direction, options.far if far else options.near)) is not None
-        ]
-        if edits:
+    empty = [_without(states, i, (type,)) for i in range(len(states.moments))]
+    images, without = _evaluate(agent, states, range(len(empty)), empty)
+    kinds = [*itertools.product(PLACES, (False, True))]
+    edits = [
+        (number, i, placed)
+        for number, (place, far) in enumerate(kinds)
+        for i in range(len(empty))
+        if (placed := _placed(states, i, empty[i], type, place, options.far if far else options.near)) is not None
+    ]
+    if not edits:
+        return []
+    numbers, rows = np.array([edit[:2] for edit in edits]).T
+    frames, with_object = _evaluate(agent, states, rows, [placed for *_, placed in edits])
+    seen = (frames != images[rows]).any(axis=(1, 2, 3))
+    placements = []
+    for number, (place, far) in enumerate(kinds):
+        chosen = np.flatnonzero(seen & (numbers == number))
+        if len(chosen):
             toward = None if _turns_unseen(states, combos) else actions_toward(combos, place)
-            placements += _measure(agent, world, states, edits, toward, type, place, far=far)
+            changed = with_object.select(chosen), without.select(rows[chosen])
+            placements.append(_placement(states, rows[chosen], *changed, toward, type, place, far=far))
     return placements
 
 
-def example(world: World, moments: Sequence[Moment], placement: Placement, options: GoalOptions) -> np.ndarray | None:
+def example(world: World, moment: Moment, placement: Placement, options: GoalOptions) -> np.ndarray | None:
     """Return the frame of a placement's largest effect with the place empty and with the object, (2, H, W, C)."""
-    at = (placement.trajectory, placement.frame)
-    moment = next(moment for moment in moments if (moment.episode, moment.step) == at)
+    states = GoalStates(world, [moment], np.zeros(1, int), 1, turned=False)
+    empty = _without(states, 0, (placement.type,))
     distance = options.far if placement.far else options.near
-    edit = _edit(world, moment, 0, placement.type, PLACES[placement.place], distance)
-    return None if edit is None else world.draw([edit.empty, edit.placed])
+    placed = _placed(states, 0, empty, placement.type, placement.place, distance)
+    return None if placed is None else world.draw([empty, placed])
 
 
 def measure_role(brancher: Brancher, states: GoalStates, combos: Sequence[Combo], type: str) -> Role:
     """Place objects of a type beside the player, and move onto them for `TOUCH_STEPS` steps, and without them."""
-    world, chosen = brancher.world, list[tuple[bytes, bytes, int]]()
-    for i, moment in enumerate(states.moments):
+    chosen = list[tuple[bytes, bytes, int]]()
+    for i in range(len(states.moments)):
         place = [*PLACES][i % len(PLACES)]
         toward = actions_toward(combos, place)
         if toward is None or _turns_unseen(states, combos):
             continue
-        edit = _edit(world, moment, i, type, PLACES[place], 1)
-        if edit is not None:
-            chosen.append((edit.placed, edit.empty, int(min(toward, key=lambda action: len(combos[action])))))
-        if len(chosen) == MOST_TRIED:
-            break
+        empty = _without(states, i, (type,))
+        placed = _placed(states, i, empty, type, place, 1)
+        if placed is not None:
+            chosen.append((placed, empty, int(min(toward, key=lambda action: len(combos[action])))))
     if not chosen:
         return Role(type, 0, 0, 0)
     actions = np.repeat([[action] for *_, action in chosen], TOUCH_STEPS, axis=1)
@@ -249,34 +303,28 @@ def measure_memory(agent: Agent, states: GoalStates) -> Clustered | None:
     return Clustered.of(change, states.episodes, states.count)
 
 
-def compare_types(
-    agent: Agent, world: World, states: GoalStates, first: str, second: str, options: GoalOptions
-) -> Pair | None:
+def compare_types(agent: Agent, states: GoalStates, first: str, second: str, options: GoalOptions) -> Pair | None:
     """Return how much the policy differs between two types in the same near places, without others of either type."""
-    pairs: list[tuple[int, bytes, bytes]] = []
-    for i, moment in enumerate(states.moments):
+    pairs: list[tuple[int, list[bytes]]] = []
+    both = (first, second)
+    for i, layout in enumerate(states.layouts):
         direction = [*PLACES.values()][i % len(PLACES)]
-        base = _without(world, moment.world_state, (first, second))
-        place = free_place(world, moment.world_state, direction, options.near, (first, second))
+        base = _without(states, i, both)
+        place = layout.free_place(direction, options.near, both)
         if place is not None:
             try:
-                pairs.append((i, world.inserted(base, first, place), world.inserted(base, second, place)))
+                pairs.append((i, [states.world.inserted(base, type, place) for type in both]))
             except WorldError:
                 continue
     if not pairs:
         return None
-    indices = np.array([pair[0] for pair in pairs])
-    drawn = [observe(agent, world.draw(part)) for part in ([one for _, one, _ in pairs], [two for *_, two in pairs])]
-    scores = [_scores(agent, states.moments, indices, images) for images in drawn]
+    rows = np.array([row for row, _ in pairs])
+    scores = [_evaluate(agent, states, rows, [placed[k] for _, placed in pairs])[1] for k in range(2)]
     change = scores[0].policy_change(scores[1])
-    moment = states.moments[int(indices[int(change.argmax())])]
-    return Pair(
-        first,
-        second,
-        Clustered.of(change, states.episodes[indices], states.count),
-        moment.episode,
-        moment.step,
-    )
+    largest = int(change.argmax())
+    moment = states.moments[int(rows[largest])]
+    between = Clustered.of(change, states.episodes[rows], states.count)
+    return Pair(first, second, between, moment.episode, moment.step, float(change[largest]))
 
 
 def measure_sides(agent: Agent, states: GoalStates, combos: Sequence[Combo]) -> Sides | None:
@@ -313,121 +361,67 @@ def _turns_unseen(states: GoalStates, combos: Sequence[Combo]) -> bool:
     return any("FORWARD" in (button.upper() for button in combo) for combo in combos) and not states.turned
 
 
-@dataclass(frozen=True)
-class _Edit:
-    index: int
-    empty: bytes
-    placed: bytes
+def _without(states: GoalStates, row: int, types: Sequence[str]) -> bytes:
+    """Return a state without the objects of some types."""
+    state, removed = states.moments[row].world_state, states.layouts[row].of_types(types)
+    return states.world.without(state, removed) if removed else state
 
 
-def _edit(
-    world: World, moment: Moment, index: int, type: str, direction: tuple[int, int], distance: int
-) -> _Edit | None:
-    """Return a state with an object of the type at a place, and with none; None if the place is not free."""
-    empty = _without(world, moment.world_state, (type,))
-    place = free_place(world, moment.world_state, direction, distance, (type,))
-    if place is None:
+def _placed(states: GoalStates, row: int, empty: bytes, type: str, place: str, distance: int) -> bytes | None:
+    """Return a state without objects of the type, with one at a place; None if the place is not free."""
+    at = states.layouts[row].free_place(PLACES[place], distance, (type,))
+    if at is None:
         return None
     try:
-        return _Edit(index, empty, world.inserted(empty, type, place))
+        return states.world.inserted(empty, type, at)
     except WorldError:
         return None
 
 
-def _without(world: World, state: bytes, types: Sequence[str]) -> bytes:
-    removed = [item for item in world.objects(state) if item.type in types]
-    return world.without(state, removed) if removed else state
+def _evaluate(
+    agent: Agent, states: GoalStates, rows: Iterable[int], edited: Sequence[bytes]
+) -> tuple[np.ndarray, Scores]:
+    """Return what is observed (n, H, W, C) in edited states, and the outputs, with the agent's states of the rows."""
+    indices, images, scores = np.array([*rows]), list[np.ndarray](), list[Scores]()
+    for start in range(0, len(edited), BATCH):
+        images.append(observe(agent, states.world.draw(edited[start : start + BATCH])))
+        scores.append(_scores(agent, states.moments, indices[start : start + BATCH], images[-1]))
+    actions, values = (np.concatenate([getattr(one, name) for one in scores]) for name in ("actions", "values"))
+    return np.concatenate(images), replace(scores[0], actions=actions, values=values)
 
 
-def free_place(
-    world: World, state: bytes, direction: tuple[int, int], distance: int, ignored: Collection[str]
-) -> tuple[float, float] | None:
-    """Return the center of a place, in cells, or None if the player's place is not known, or an object is there.
-
-    Objects of the `ignored` types do not count.
-    """
-    objects = world.objects(state)
-    (x, y), rotation = _player(objects)
-    if np.isnan(x):
-        return None
-    a, b, c, d = ROTATIONS[rotation]
-    right, up = (distance * part for part in direction)
-    at = (x + a * right + b * up, y + c * right + d * up)
-    for item in objects:
-        if item.type in ignored:
-            continue
-        left, bottom, rightmost, top = item.box
-        if left - 0.45 < at[0] < rightmost + 0.45 and bottom - 0.45 < at[1] < top + 0.45:
-            return None
-    return at
-
-
-def _player(objects: Sequence[WorldObject]) -> tuple[tuple[float, float], int]:
-    """Return the player's place, and the number of the rotation that turns offsets into the world's directions."""
-    if not objects:
-        return (float("nan"), float("nan")), 0
-    centers = np.array([item.center for item in objects])
-    offsets = np.array([item.offset for item in objects])
-    spreads = []
-    for a, b, c, d in ROTATIONS:
-        places = centers - offsets @ np.array([[a, c], [b, d]])
-        spreads.append((float(np.ptp(places, axis=0).max()), places[0]))
-    best = min(range(len(ROTATIONS)), key=lambda i: (round(spreads[i][0], 3), i))
-    place = spreads[best][1]
-    return (float(place[0]), float(place[1])), best
-
-
-def _measure(
-    agent: Agent,
-    world: World,
+def _placement(
     states: GoalStates,
-    edits: Sequence[_Edit],
+    rows: np.ndarray,
+    with_object: Scores,
+    without: Scores,
     toward: np.ndarray | None,
     type: str,
     place: str,
     *,
     far: bool,
-) -> Iterator[Placement]:
-    """Yield the measures of one place; nothing if no object is seen there."""
-    parts: list[Mapping[str, np.ndarray]] = []
-    for start in range(0, len(edits), BATCH):
-        some = edits[start : start + BATCH]
-        empty, placed = (
-            observe(agent, world.draw(part)) for part in zip(*((e.empty, e.placed) for e in some), strict=True)
-        )
-        seen = np.flatnonzero((empty != placed).any(axis=(1, 2, 3)))
-        if len(seen):
-            indices = np.array([some[i].index for i in seen.tolist()])
-            without = _scores(agent, states.moments, indices, empty[seen])
-            with_object = _scores(agent, states.moments, indices, placed[seen])
-            part = {"index": indices, "policy": with_object.policy_change(without)}
-            part["value"] = with_object.values - without.values
-            if toward is not None:
-                chosen = [_policies(one)[:, toward].sum(axis=1) for one in (with_object, without)]
-                part["toward"], part["usual"] = chosen[0] - chosen[1], chosen[1]
-            parts.append(part)
-    if not parts:
-        return
-    arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    episodes = states.episodes[arrays["index"]]
+) -> Placement:
+    """Return the measures of one place."""
+    measures = {"policy": with_object.policy_change(without), "value": with_object.values - without.values}
+    usual = None
+    if toward is not None:
+        chosen = [_policies(one)[:, toward].sum(axis=1) for one in (with_object, without)]
+        measures["toward"], usual = chosen[0] - chosen[1], float(chosen[1].mean())
     clustered = {
-        name: Clustered.of(values, episodes, states.count)
-        for name, values in arrays.items()
-        if name not in ("index", "usual") and not np.isnan(values).any()
+        name: Clustered.of(values, states.episodes[rows], states.count)
+        for name, values in measures.items()
+        if not np.isnan(values).any()
     }
-    usual = float(arrays["usual"].mean()) if "usual" in arrays else None
-    largest = int(arrays["policy"].argmax())
-    moment = states.moments[int(arrays["index"][largest])]
-    yield Placement(
-        type,
-        place,
-        far,
-        **clustered,
-        usual=usual,
-        trajectory=moment.episode,
-        frame=moment.step,
-        largest=float(arrays["policy"][largest]),
+    largest = int(measures["policy"].argmax())
+    moment = states.moments[int(rows[largest])]
+    change = float(measures["policy"][largest])
+    return Placement(
+        type, place, far, **clustered, usual=usual, trajectory=moment.episode, frame=moment.step, largest=change
     )
+
+
+def _sum(first: Clustered | None, second: Clustered | None) -> Clustered | None:
+    return None if first is None or second is None else first + second
 
 
 def _scores(agent: Agent, moments: Sequence[Moment], indices: np.ndarray, images: np.ndarray) -> Scores:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from rl_clarity.base.errors import WorldError
 from rl_clarity.debugging.branching import Brancher
 from rl_clarity.debugging.failures import FailureOptions, episode_moments
-from rl_clarity.debugging.goals import PLACES, GoalOptions, free_place
+from rl_clarity.debugging.goals import GoalOptions
 from rl_clarity.debugging.measures import Clustered
+from rl_clarity.debugging.places import PLACES, Layout
 from rl_clarity.recordings.removals import Moment
 from rl_clarity.recordings.samples import Trajectories
 
@@ -36,6 +38,18 @@ class MovedGoal:
     """The first episode in which it is not reached where it was moved to."""
     frame: int = 0
 
+    def __add__(self, other: MovedGoal) -> MovedGoal:
+        """Return the results for the episodes of both, which are different ones."""
+        mine, theirs = self.difference, other.difference
+        return replace(
+            self if self.moved < self.episodes else other,
+            episodes=self.episodes + other.episodes,
+            moved=self.moved + other.moved,
+            unmoved=self.unmoved + other.unmoved,
+            tried=self.tried + other.tried,
+            difference=Clustered([*mine.sums, *theirs.sums], [*mine.counts, *theirs.counts]),
+        )
+
 
 def reach_moved_goal(
     brancher: Brancher,
@@ -44,14 +58,16 @@ def reach_moved_goal(
     goals: GoalOptions,
     failures: FailureOptions,
     seed: int = 0,
+    part: int = 0,
+    parts: int = 1,
 ) -> MovedGoal | None:
     """Move a goal to a free place near the player at the first step of episodes, and let the policy play on.
 
     Random sequences of actions are searched for one that reaches the goal there; episodes without one are left out.
-    None if there are none.
+    Of several `parts` one is done: every `parts`-th episode. None if there are none.
     """
-    rng = np.random.default_rng([seed, 5])
-    starts = _starts(brancher, trajectories, type, goals)
+    rng = np.random.default_rng([seed, 5, part])
+    starts = _starts(brancher, trajectories, type, goals, part, parts)
     reachable = [
         (moment, state)
         for moment, state in starts
@@ -62,7 +78,7 @@ def reach_moved_goal(
     if not reachable:
         return None
     moments = [moment for moment, _ in reachable]
-    steps, seeds = [STEPS] * len(moments), [np.random.default_rng([seed, 6]) for _ in range(2)]
+    steps, seeds = [STEPS] * len(moments), [np.random.default_rng([seed, 6, part]) for _ in range(2)]
     moved = brancher.continue_policy(moments, steps, seeds[0], world_states=[state for _, state in reachable]).succeeded
     unmoved = brancher.continue_policy(moments, steps, seeds[1]).succeeded
     first = moments[int(moved.argmin())]
@@ -79,24 +95,30 @@ def reach_moved_goal(
 
 
 def _starts(
-    brancher: Brancher, trajectories: Trajectories, type: str, goals: GoalOptions
+    brancher: Brancher, trajectories: Trajectories, type: str, goals: GoalOptions, part: int, parts: int
 ) -> list[tuple[Moment, bytes]]:
     """Return first steps of episodes, and their states with the only object of the type moved, each elsewhere."""
-    found: list[tuple[Moment, bytes]] = []
-    for i in range(len(trajectories)):
-        firsts = np.flatnonzero(np.asarray(trajectories.firsts[i], bool)[: trajectories.steps(i)])
-        for moment in episode_moments(trajectories, i, firsts.tolist()):
-            objects = [item for item in brancher.world.objects(moment.world_state) if item.type == type]
-            if len(found) >= goals.episodes or len(objects) != 1:
+    world, found = brancher.world, list[tuple[Moment, bytes]]()
+    firsts = [
+        (i, int(step))
+        for i in range(len(trajectories))
+        for step in np.flatnonzero(np.asarray(trajectories.firsts[i], bool)[: trajectories.steps(i)])
+    ]
+    most = math.ceil((goals.episodes - part) / parts)
+    for number, (i, step) in enumerate(firsts[part::parts]):
+        if len(found) >= most:
+            break
+        (moment,) = episode_moments(trajectories, i, [step])
+        layout = Layout(world.objects(moment.world_state))
+        objects = layout.of_types((type,))
+        if len(objects) != 1:
+            continue
+        for k in range(len(PLACES)):
+            place = layout.free_place([*PLACES.values()][(number + k) % len(PLACES)], goals.far, (type,))
+            try:
+                if place is not None:
+                    found.append((moment, world.moved(moment.world_state, objects[0], place)))
+                    break
+            except WorldError:
                 continue
-            places = [*PLACES.values()]
-            for k in range(len(places)):
-                direction = places[(len(found) + k) % len(places)]
-                place = free_place(brancher.world, moment.world_state, direction, goals.far, (type,))
-                try:
-                    if place is not None:
-                        found.append((moment, brancher.world.moved(moment.world_state, objects[0], place)))
-                        break
-                except WorldError:
-                    continue
     return found

@@ -31,12 +31,12 @@ class Rightward(Player):
         return [2], 0.0
 
 
-def moved(agent: Player, **options: Any) -> MovedGoal | None:
+def moved(agent: Player, part: int = 0, parts: int = 1, **options: Any) -> MovedGoal | None:
     spec = field_spec(at_the_right)
     trajectories = play_sample(agent, spec, 4, 60, seed=1)
     with closing(Brancher(agent, spec)) as brancher:
         goals = GoalOptions(**{"episodes": 30, "far": 3, **options})
-        return reach_moved_goal(brancher, trajectories, "coin", goals, FailureOptions(), 3)
+        return reach_moved_goal(brancher, trajectories, "coin", goals, FailureOptions(), 3, part, parts)
 
 
 def test_an_agent_that_learned_where_the_goal_was_does_not_reach_it_elsewhere() -> None:
@@ -57,6 +57,21 @@ def test_an_agent_that_looks_for_the_goal_reaches_it_everywhere() -> None:
     assert everywhere is not None
     assert everywhere.moved == everywhere.unmoved == everywhere.episodes
     assert make_findings(Measured(20, moved=[everywhere]))[0] == []
+
+
+def test_parts_have_different_episodes() -> None:
+    whole, first, second = (
+        moved(Player(), episodes=8),
+        moved(Player(), 0, 2, episodes=8),
+        moved(Player(), 1, 2, episodes=8),
+    )
+    assert whole is not None
+    assert first is not None
+    assert second is not None
+    total = first + second
+    assert (first.tried, second.tried, total.tried) == (4, 4, whole.tried)
+    assert total.moved == total.episodes == total.difference.n == total.difference.episodes
+    assert total.difference.mean == 0
 
 
 def test_goals_are_moved_to_free_places_of_the_field() -> None:

@@ -40,6 +40,8 @@ CLIPS = 2
 """Clips of each part."""
 SEARCHES = 8
 """Steps of a failure from which is searched, on average, for the forecast."""
+STEPS_OF_A_FAILURE = 512
+"""Steps in which one episode fails, for the forecast: how many do is not known before they are played."""
 NOTE = Note(
     "Failures",
     "An episode failed if its last step gave no reward, or if its time ran out where other episodes end with a reward. "
@@ -91,7 +93,7 @@ class FailuresAnalysis(Analysis[FailureOptions, _Sections]):
                 partial(_measure_part, subject, options, part),
                 [asdict(options), subject.options.seed, part],
                 group=self.task_name("part"),
-                pieces=partial(_pieces, options),
+                pieces=partial(_pieces, options, _expected(subject, options)),
             )
 
     def sections(self, subject: Subject, options: FailureOptions, results: Results) -> Iterable[_Sections]:
@@ -223,7 +225,12 @@ def _row(failure: Failure) -> dict[str, object]:
     }
 
 
-def _pieces(options: FailureOptions, sample: Subject, batch: int) -> Iterable[Piece]:
+def _expected(subject: Subject, options: FailureOptions) -> float:
+    """Return how many failures a part has, for the forecast."""
+    return min(options.count, subject.trajectories.rewards.size / STEPS_OF_A_FAILURE) / PARTS
+
+
+def _pieces(options: FailureOptions, failures: float, sample: Subject, batch: int) -> Iterable[Piece]:
     """A search from a step of the sample, and continuations by the policy, of which a failure takes several."""
     states, steps = sample.trajectories.world_states, sample.trajectories.steps(0)
     if states is None:
@@ -237,7 +244,6 @@ def _pieces(options: FailureOptions, sample: Subject, batch: int) -> Iterable[Pi
         length = options.horizon + options.window // 2
         continued = [moment] * options.continuations
         follow = partial(brancher.continue_policy, continued, [length] * len(continued), rng)
-        failures = options.count / PARTS
         yield Piece(search, SEARCHES * failures, search)
         yield Piece(follow, (options.points + 1) * failures, follow)
         brancher.close()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -15,11 +17,10 @@ from rl_clarity.analyses.debugging.failures import UNKNOWN
 from rl_clarity.base.errors import ClarityError
 from rl_clarity.base.keys import JsonObject
 from rl_clarity.debugging.branching import Brancher
-from rl_clarity.debugging.failures import FailureOptions
+from rl_clarity.debugging.failures import FailureOptions, episode_moments
 from rl_clarity.debugging.findings import type_pairs
 from rl_clarity.debugging.goals import (
     GoalOptions,
-    GoalStates,
     Pair,
     Placement,
     Role,
@@ -34,7 +35,9 @@ from rl_clarity.debugging.goals import (
     seen_types,
 )
 from rl_clarity.debugging.measures import Clustered
-from rl_clarity.debugging.moved_goals import MovedGoal, reach_moved_goal
+from rl_clarity.debugging.moved_goals import STEPS, MovedGoal, reach_moved_goal
+from rl_clarity.debugging.places import PLACES
+from rl_clarity.environments.kinds import make_world
 from rl_clarity.environments.protocol import Combo
 from rl_clarity.environments.worlds import World
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
@@ -44,8 +47,8 @@ from rl_clarity.pages.schema import read
 from rl_clarity.pages.sections import Column, ImagesSection, Note, PanelImage, TableSection
 from rl_clarity.recordings.rollouts import observe
 
-PARTS = 4
-"""Tasks among which the types are divided."""
+PARTS = 8
+"""Tasks among which the states are divided, and those among which the episodes with a moved goal are."""
 NOISE_SHARE = 0.05
 """Share of the value's range below which changes of the value do not matter."""
 NOTE = Note(
@@ -82,15 +85,36 @@ class GoalsAnalysis(Analysis[GoalOptions, _Sections]):
     kind = "goals"
 
     def tasks(self, subject: Subject, options: GoalOptions) -> Iterable[Task]:
+        inputs = [asdict(options), asdict(subject.options_of(FailureOptions)), subject.options.seed]
+        parts = self.task_name("part")
         for part in range(PARTS):
             yield self.task(
                 subject,
                 self.task_name("part", part + 1),
                 partial(_measure_part, subject, options, part),
-                [asdict(options), asdict(subject.options_of(FailureOptions)), subject.options.seed, part],
-                group=self.task_name("part"),
+                [*inputs, part],
+                group=parts,
                 pieces=partial(_pieces, options),
             )
+        for part in range(PARTS):
+            yield self.task(
+                subject,
+                self.task_name("moved", part + 1),
+                partial(_move_goals, subject, options, part),
+                [*inputs, part],
+                group=self.task_name("moved"),
+                after=(parts,),
+                pieces=partial(_moved_pieces, options),
+            )
+        yield self.task(
+            subject,
+            self.task_name("images"),
+            partial(_write_images, subject, options),
+            inputs,
+            size=0.01,
+            after=(parts,),
+            pieces=lambda sample, batch: (),  # the task takes little time
+        )
 
     def sections(self, subject: Subject, options: GoalOptions, results: Results) -> Iterable[_Sections]:
         goals = goals_of(results)
@@ -136,83 +160,116 @@ class Goals:
 
 def goals_of(results: Results) -> Goals:
     """Return what the tasks measured."""
-    name = GoalsAnalysis.task_name("part", "")
-    parts: list[Mapping[str, Any]] = [facts for task, facts in results.items() if task.startswith(name)]
 
-    def joined(kind: type[Any], key: str) -> list[Any]:
-        return [read(kind, one, key) for facts in parts for one in facts[key]]
+    def facts_of(name: str) -> list[Mapping[str, Any]]:
+        prefix = GoalsAnalysis.task_name(name)
+        return [facts for task, facts in results.items() if task.startswith(prefix)]
 
+    parts = facts_of("part")
+
+    def joined(kind: type[Any], key: str, *names: str) -> list[Any]:
+        """Return the sums over parts of what has the same names."""
+        found: dict[tuple[object, ...], Any] = {}
+        for facts in [*parts, *facts_of("moved")]:
+            for values in facts.get(key, ()):
+                one = read(kind, values, key)
+                identity = tuple(getattr(one, name) for name in names)
+                found[identity] = found[identity] + one if identity in found else one
+        return [*found.values()]
+
+    placements = joined(Placement, "placements", "type", "place", "far")
+    types = {name: i for i, name in enumerate(dict.fromkeys(name for facts in parts for name in facts["types"]))}
+    places = {name: i for i, name in enumerate(PLACES)}
+    placements.sort(key=lambda one: (types[one.type], places[one.place], one.far))  # parts may lack some
     sides, memory = joined(Sides, "sides"), joined(Clustered, "memory")
+    values = [value for facts in parts for value in facts["values"]]
     return Goals(
-        joined(Placement, "placements"),
-        joined(Role, "roles"),
-        joined(Pair, "pairs"),
+        placements,
+        joined(Role, "roles", "type"),
+        joined(Pair, "pairs", "first", "second"),
         sides[0] if sides else None,
         memory[0] if memory else None,
-        joined(MovedGoal, "moved"),
-        next((facts["noise"] for facts in parts if facts["noise"] is not None), None),
+        joined(MovedGoal, "moved", "type"),
+        NOISE_SHARE * (max(values) - min(values)) if values else None,
         next((facts["unknown"] for facts in parts if facts["unknown"]), ""),
         {name: reason for facts in parts for name, reason in facts["refused"].items()},
-        joined(PanelImage, "images"),
+        [read(PanelImage, one, "image") for facts in facts_of("images") for one in facts["images"]],
     )
 
 
-def _measure_part(subject: Subject, options: GoalOptions, part: int, work: Work, most: int | None = None) -> TaskResult:
-    """Measure some of the types and of their pairs, at most `most` types; the first part measures what has no type."""
+def _open(subject: Subject) -> Brancher:
+    """Raises ClarityError where episodes cannot be continued from saved states."""
+    saved = subject.trajectories.world_states
+    if saved is None:
+        raise ClarityError(UNKNOWN)
+    return Brancher(subject.agent, saved.spec, subject.options.seed)
+
+
+def _measure_part(subject: Subject, options: GoalOptions, part: int, work: Work) -> TaskResult:
+    """Measure all types and their pairs in some of the states."""
     played, agent = subject.trajectories, subject.agent
-    facts: dict[str, Any] = {
-        name: [] for name in ("placements", "roles", "pairs", "sides", "memory", "moved", "images")
-    }
-    facts |= {"noise": None, "unknown": "", "refused": {}}
+    names = ("types", "placements", "roles", "pairs", "sides", "memory", "values")
+    facts: dict[str, Any] = {**{name: [] for name in names}, "unknown": "", "refused": {}}
     try:
-        if played.world_states is None:
-            raise ClarityError(UNKNOWN)
-        brancher = Brancher(agent, played.world_states.spec, subject.options.seed)
+        brancher = _open(subject)
     except ClarityError as error:
         return TaskResult({**facts, "unknown": error.message})
     with closing(brancher):
-        world, combos = brancher.world, _combos(subject, brancher)
-        states = goal_states(agent, world, played, options)
-        types = seen_types(world, states, options.types)
-        chosen = types[part::PARTS][:most]
-        pairs = type_pairs(types)[part::PARTS][: None if most is None else 0]
-        for number, name in enumerate(chosen):
+        combos = _combos(subject, brancher)
+        turns = any(button.upper() == "FORWARD" for combo in combos for button in combo)
+        known = goal_states(agent, brancher.world, played, options, turns=turns)
+        facts["types"] = types = seen_types(known, options.types)
+        states, pairs = known.part(part, PARTS), type_pairs(types)
+        if not states.moments:
+            return TaskResult(facts)
+        for number, name in enumerate(types):
             try:
-                placements = place_type(agent, world, states, combos, name, options)
-                facts["placements"] += [asdict(one) for one in placements]
-                facts["images"] += _write_image(subject, world, states, placements, options)
-                role = measure_role(brancher, states, combos, name)
-                facts["roles"].append(asdict(role))
-                if role.name == "goal" and most is None:
-                    searched, seed = subject.options_of(FailureOptions), subject.options.seed
-                    moved = reach_moved_goal(brancher, played, name, options, searched, seed)
-                    facts["moved"] += [] if moved is None else [asdict(moved)]
+                facts["placements"] += [asdict(one) for one in place_type(agent, states, combos, name, options)]
+                facts["roles"].append(asdict(measure_role(brancher, states, combos, name)))
             except ClarityError as error:
                 facts["refused"][name] = error.message
-            work.report((number + 1) / (len(chosen) + len(pairs)))
+            work.report((number + 1) / (len(types) + 1))
         for first, second in pairs:
-            try:
-                pair = compare_types(agent, world, states, first, second, options)
-            except ClarityError:  # its types are among the refused ones
-                continue
-            facts["pairs"] += [] if pair is None else [asdict(pair)]
-        if part == 0:
-            sides, memory = measure_sides(agent, states, combos), measure_memory(agent, states)
-            facts["sides"] = [] if sides is None else [asdict(sides)]
-            facts["memory"] = [] if memory is None else [asdict(memory)]
+            with contextlib.suppress(ClarityError):  # its types are among the refused ones
+                pair = compare_types(agent, states, first, second, options)
+                facts["pairs"] += [] if pair is None else [asdict(pair)]
+        sides, memory = measure_sides(agent, states, combos), measure_memory(agent, states)
+        facts["sides"] = [] if sides is None else [asdict(sides)]
+        facts["memory"] = [] if memory is None else [asdict(memory)]
         if played.values is not None:
-            values = [float(played.values[moment.episode, moment.step]) for moment in states.moments]
-            facts["noise"] = NOISE_SHARE * (max(values) - min(values))
-    return TaskResult(facts, [image["image"] for image in facts["images"]])
+            facts["values"] = [float(played.values[moment.episode, moment.step]) for moment in states.moments]
+    return TaskResult(facts)
 
 
-def _write_image(
-    subject: Subject, world: World, states: GoalStates, placements: Sequence[Placement], options: GoalOptions
-) -> list[JsonObject]:
-    """Write the frame of the largest effect of a type, without and with the object."""
-    largest = max(placements, key=lambda one: one.largest, default=None)
-    drawn = None if largest is None else example(world, states.moments, largest, options)
-    if largest is None or drawn is None:
+def _move_goals(subject: Subject, options: GoalOptions, part: int, work: Work) -> TaskResult:
+    """Move what is a goal, by what all parts tried, in some of the episodes."""
+    goals = [role.type for role in goals_of(work.results).roles if role.name == "goal"] if options.episodes else []
+    found: list[JsonObject] = []
+    if goals:
+        searched, seed = subject.options_of(FailureOptions), subject.options.seed
+        with closing(_open(subject)) as brancher:
+            for name in goals:
+                with contextlib.suppress(ClarityError):  # it is not moved in this world
+                    moved = reach_moved_goal(brancher, subject.trajectories, name, options, searched, seed, part, PARTS)
+                    found += [] if moved is None else [asdict(moved)]
+    return TaskResult({"moved": found})
+
+
+def _write_images(subject: Subject, options: GoalOptions, work: Work) -> TaskResult:
+    """Write the frame of the largest effect of each type, without and with the object."""
+    placements, images = goals_of(work.results).placements, list[JsonObject]()
+    if placements:
+        with closing(_open(subject)) as brancher:
+            for name in dict.fromkeys(one.type for one in placements):
+                largest = max((one for one in placements if one.type == name), key=lambda one: one.largest)
+                images += _write_image(subject, brancher.world, largest, options)
+    return TaskResult({"images": images}, [str(image["image"]) for image in images])
+
+
+def _write_image(subject: Subject, world: World, largest: Placement, options: GoalOptions) -> list[JsonObject]:
+    (moment,) = episode_moments(subject.trajectories, largest.trajectory, [largest.frame])
+    drawn = example(world, moment, largest, options)
+    if drawn is None:
         return []
     (empty,), (placed,) = (newest_frames(observe(subject.agent, frame[None]), subject.stack) for frame in drawn)
     name = f"goals/{slugs([largest.type])[0]}.png"
@@ -248,9 +305,38 @@ def _row(one: Placement, role: str) -> dict[str, object]:
 
 
 def _pieces(options: GoalOptions, sample: Subject, batch: int) -> Iterable[Piece]:
-    """A single type, of about four in a part with its pairs."""
-    if sample.trajectories.world_states is None:
+    """A part with some states of the sample, and all types that are in these, seen or not."""
+    played = sample.trajectories
+    if played.world_states is None:
         return
-    work = Work(batch, lambda share: None, {})
-    measure = partial(_measure_part, sample, options, 0, work, 1)
-    yield Piece(measure, 2.0, measure)
+    with contextlib.suppress(ClarityError), closing(make_world(played.world_states.spec)) as world:
+        states = played.world_states.read(0, range(played.steps(0)))
+        types = options.types or tuple({one.type: 1 for state in states for one in world.objects(state, terrain=False)})
+        count = min(options.states, len(states))
+        measure, warm_up = (
+            partial(
+                _measure_part,
+                sample,
+                replace(options, types=types, states=number),
+                0,
+                Work(batch, lambda share: None, {}),
+            )
+            for number in (count, 1)
+        )
+        yield Piece(measure, options.states / count, warm_up)
+
+
+def _moved_pieces(options: GoalOptions, sample: Subject, batch: int) -> Iterable[Piece]:
+    """A search and a continuation of an episode."""
+    if sample.trajectories.world_states is None or not options.episodes:
+        return
+    with contextlib.suppress(ClarityError), closing(_open(sample)) as brancher:
+        searched = sample.options_of(FailureOptions)
+        (moment,) = episode_moments(sample.trajectories, 0, [0])
+        count = math.ceil(options.episodes / PARTS)
+        rng = np.random.default_rng(0)
+        sequences = brancher.random_sequences(searched.sequences, searched.horizon, rng)
+        search = partial(brancher.continue_actions, [moment.world_state] * searched.sequences, sequences)
+        follow = partial(brancher.continue_policy, [moment] * count, [STEPS] * count, rng)
+        yield Piece(search, count, search)
+        yield Piece(follow, 2, follow)
