@@ -82,6 +82,9 @@ if TYPE_CHECKING:
     from rl_clarity.states.intervention import intervene as intervene
     from rl_clarity.states.matrix import MemoryMatrix as MemoryMatrix
     from rl_clarity.states.matrix import memory_matrix as memory_matrix
+    from rl_clarity.states.probes import Probe as Probe
+    from rl_clarity.states.probes import Probes as Probes
+    from rl_clarity.states.probes import probe as probe
     from rl_clarity.visualization.rendering import render_attribution as render_attribution
     from rl_clarity.world_models.deletion import deletion_test as deletion_test
     from rl_clarity.world_models.files import load_simulator as load_simulator
@@ -154,6 +157,9 @@ _PUBLIC = {
     "open_recording": "rl_clarity.recordings.recording",
     "open_results": "rl_clarity.pages.results",
     "perturbation_saliency": "rl_clarity.analyses.attribution",
+    "Probe": "rl_clarity.states.probes",
+    "Probes": "rl_clarity.states.probes",
+    "probe": "rl_clarity.states.probes",
     "read_explanations": "rl_clarity.explaining",
     "record": "rl_clarity.commands.record",
     "recompile_js": "rl_clarity.pages.document",

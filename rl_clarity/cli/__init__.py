@@ -1,5 +1,5 @@
 """The command line: `rl-clarity run | compare | record | explain | simulate | train | demo | inspect | evaluate |
-states | memory | ablate | check | debug | export | verify | gallery | serve | publish | convert | edit`.
+states | probe | memory | ablate | check | debug | export | verify | gallery | serve | publish | convert | edit`.
 
 `arguments` parses it, and this module reports how the command ended. Commands are in the other modules, by what they
 work on. Nothing heavy is imported before one is chosen, so that `--help` is fast.

@@ -22,7 +22,7 @@ from rl_clarity.cli.command import Command
 from rl_clarity.cli.flags import ADVANCED, as_flags
 from rl_clarity.cli.option_types import TYPES
 from rl_clarity.cli.pages import Ablate, Check, Compare, Debug, Demo, Memory, Run
-from rl_clarity.cli.recordings import Explain, Publish, Record, Simulate, States
+from rl_clarity.cli.recordings import Explain, Probe, Publish, Record, Simulate, States
 from rl_clarity.cli.serving import Open, Serve
 from rl_clarity.cli.written_pages import Export, Gallery, Verify
 from rl_clarity.pages.options import ORIGINAL, InterfaceOptions, ObservationsOptions, TrajectoriesOptions
@@ -47,7 +47,22 @@ RENAMED = {
 COMMANDS: dict[str, type[Command]] = {
     kind.__name__.lower(): kind
     for kind in (
-        *(Run, Compare, Train, Demo, Inspect, Record, Explain, Simulate, Evaluate, States, Memory, Ablate, Check),
+        *(
+            Run,
+            Compare,
+            Train,
+            Demo,
+            Inspect,
+            Record,
+            Explain,
+            Simulate,
+            Evaluate,
+            States,
+            Probe,
+            Memory,
+            Ablate,
+            Check,
+        ),
         *(Debug, Export, Verify, Gallery, Serve, Open, Publish, Convert, Edit),
     )
 }

@@ -113,6 +113,34 @@ class States(CheckpointCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Probe(CheckpointCommand):
+    """Measure what the states of a recurrent agent tell about labels of the steps, compared with the observation, an
+    untrained network and random labels, and whether the agent uses it: with the states' directions of a label exchanged
+    between episodes, its decisions change or not.
+    """
+
+    recording: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RECORDING")]
+    """Recording of the agent's play: rl-clarity record, with --info for labels of the environment."""
+    labels: tuple[str, ...] = ()
+    """Labels: action, reward, return, and names of recorded info; NAME@1 at the first step, NAME+4 four steps later,
+    NAME-4 four steps before. By default all recorded info, now and at the first step, and the next action and reward.
+    """
+    use: bool = True
+    """Also measure whether the agent uses what it knows."""
+    play: int = 0
+    """Also play so many episodes with the directions of each label exchanged and removed; 0 for none."""
+    seed: int = 0
+    """Seed of all random choices."""
+
+    def execute(self) -> Result:
+        self.check_outputs()
+        agent = rl_clarity.load_agent(self.checkpoint, **self.overrides())
+        labels = list(self.labels) or None
+        probes = rl_clarity.probe(agent, self.recording, labels, use=self.use, play=self.play, seed=self.seed)
+        return Result(probes.to_dict(), str(probes))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Simulate(CheckpointCommand):
     """Train a differentiable simulator of an agent and its environment on a recording, and measure how good it is.
     Interrupted training is resumed by the same command.

@@ -1,0 +1,324 @@
+"""`rl_clarity.probe` measures what the states of an agent tell about labels, and whether the agent uses it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+
+from rl_clarity.agents.batched import BatchedAgent
+from rl_clarity.agents.capabilities import has, initial_state, require
+from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.agents.recurrence import join_state
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.keys import to_plain
+from rl_clarity.base.progress import Report
+from rl_clarity.base.statistics import LEVEL, holm
+from rl_clarity.formats.included import load_agent
+from rl_clarity.recordings.recording import Recording, open_recording
+from rl_clarity.states.data import StateData, read_states
+from rl_clarity.states.labels import Label, Labels, read_labels
+from rl_clarity.states.linear_probe import HeldOut, Sample, compressed, fold_numbers, held_out, permuted_scores
+from rl_clarity.states.subspace import Subspace, Use, find_subspace, measure_use
+
+EPISODES, STEPS, ROWS = 128, 256, 4096
+"""Largest number of episodes, of steps of an episode, and of steps in all."""
+FEWEST_ORDERS = 199
+"""Number of random orders of the labels; more for more than 5 labels, so that the corrected p can be below .05."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """A score on held-out episodes with its 95 % bootstrap interval over episodes."""
+
+    score: float
+    interval: tuple[float, float]
+
+
+@dataclass(frozen=True, eq=False)
+class Probe:
+    """What states tell about a label, compared with baselines, and whether the agent uses it."""
+
+    label: str
+    kind: str
+    """`binary`, `classes` or `number`."""
+    classes: tuple[float, ...]
+    """Values of the classes; empty for a number."""
+    episodes: int
+    steps: int
+    """Number of steps with a known label."""
+    chance: float
+    """Score without any information."""
+    state: Score
+    """Score of the probe of the states: the mean over classes of the share of right steps; of numbers, the share of
+    their variance that is predicted."""
+    observation: Score
+    """Score of the same probe of the observation at the same step."""
+    untrained: Score | None
+    """Score of the same probe of the states of the network with shuffled parameters; None if they cannot be set."""
+    gain_over_observation: tuple[float, float]
+    """95 % interval of the difference of the scores."""
+    gain_over_untrained: tuple[float, float] | None
+    p: float
+    """Share of probes of the labels of other episodes that score as high."""
+    adjusted_p: float
+    """Corrected for the number of labels (Holm)."""
+    by_step: np.ndarray
+    """(T,) score by step; NaN where there are too few episodes."""
+    positions: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """Scores (h, w) of probes of single positions, for parts of the state that are grids."""
+    subspace: Subspace | None = None
+    """Directions of the state that tell about the label; None unless the label is known."""
+    use: Use | None = None
+    """What changes when the subspace is exchanged or removed."""
+
+    @property
+    def known(self) -> bool:
+        """Whether the states tell more than the observation, and more than of labels of other episodes."""
+        return self.adjusted_p <= LEVEL and self.gain_over_observation[0] > 0
+
+    @property
+    def above_baselines(self) -> bool:
+        """Whether the states also tell more than those of the network with shuffled parameters, so that training
+        contributed. A recurrent network keeps what it saw for some steps without any training.
+        """
+        return self.known and (self.gain_over_untrained is None or self.gain_over_untrained[0] > 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        plain = {name: value for name, value in vars(self).items() if name not in ("subspace", "use")}
+        parts = {"state", "observation", "untrained"}
+        result = {name: vars(value) if name in parts and value is not None else value for name, value in plain.items()}
+        result |= {"known": self.known, "above_baselines": self.above_baselines}
+        result["rank"] = None if self.subspace is None else self.subspace.rank
+        result["use"] = None if self.use is None else self.use.to_dict()
+        return dict(to_plain(result, finite=True))
+
+    def __str__(self) -> str:
+        low, high = self.state.interval
+        text = f"{self.label}: {self.state.score:.2f} ({low:.2f} to {high:.2f}; chance {self.chance:.2f}"
+        text += f", observation {self.observation.score:.2f}"
+        text += "" if self.untrained is None else f", untrained {self.untrained.score:.2f}"
+        text += f"; p {self.adjusted_p:.2g})"
+        if not self.known:
+            return f"{text}: not above the baselines"
+        text += ": known" if self.above_baselines else ": known, to an untrained network, too"
+        return text if self.use is None else f"{text}; {self.use}"
+
+
+@dataclass(frozen=True, eq=False)
+class Probes:
+    """The result of `probe`."""
+
+    probes: tuple[Probe, ...]
+    skipped: Mapping[str, str]
+    """Default labels that were not probed, and why."""
+
+    def __iter__(self) -> Iterator[Probe]:
+        return iter(self.probes)
+
+    def __len__(self) -> int:
+        return len(self.probes)
+
+    def __getitem__(self, label: str) -> Probe:
+        """Return the probe of a label."""
+        return next(one for one in self.probes if one.label == label)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        return {"probes": [one.to_dict() for one in self.probes], "skipped": dict(self.skipped)}
+
+    def __str__(self) -> str:
+        return "\n".join([*map(str, self.probes), *(f"{name}: {why}" for name, why in self.skipped.items())])
+
+
+def probe(
+    agent: Agent | str | os.PathLike[str],
+    recording: Recording | str | os.PathLike[str],
+    labels: Labels | None = None,
+    *,
+    use: bool = True,
+    play: int = 0,
+    seed: int = 0,
+) -> Probes:
+    """Measure what the states of a recurrent agent tell about labels of the steps, and whether the agent uses it.
+
+    A probe is a ridge regression of a label on the state after a step. It is fitted on some episodes and tested on
+    others. It shows what the agent knows only where it is better than three controls: the same probe of the
+    observation at that step, of the state of the network with shuffled parameters that saw the same observations, and
+    of labels that belong to other episodes at the same steps (Hewitt and Liang, Designing and Interpreting Probes with
+    Control Tasks, 2019).
+
+    Then the agent's use of it is measured. In half of the episodes the directions are found along which states differ
+    with the label at the same step. In the others the coordinates in this subspace are exchanged before each step for
+    those of an episode with another label, or removed, while the episode is replayed. See `Use`.
+
+    Args:
+        agent: A recurrent agent, its checkpoint, or an included one (`models:NAME`).
+        recording: A recording of the agent's play with its states (see `rl_clarity.record`), or its path or address.
+        labels: Names of labels: `action`, `reward`, `return`, and names of `info` (`Recorder.add(info=)`,
+            `record(info=)`); `NAME[0]` is an entry of an array. `NAME@1` is the value at the first step, `NAME+4` that
+            of 4 steps later, `NAME-4` that of 4 steps before. Or arrays by name: a value for each step of the
+            recording, or a list of an array for each episode. Integers of at most 16 different values are classes. By
+            default all numbers in `info`, now and at the first step, and the next action and reward.
+        use: Also measure whether the agent uses what it knows.
+        play: Also let the agent play so many episodes, in the environment that its metadata name, with the subspace
+            exchanged between pairs of episodes, and with it removed; 0 for none.
+        seed: Of folds, orders, partners and levels.
+
+    At most 256 steps of 128 episodes, and 4096 steps in all, are used.
+
+    Raises:
+        OptionError: An agent or a recording without states, fewer than 2 episodes, labels that do not exist, have
+            another length or a single value.
+        EnvironmentSetupError: There is no environment to play in.
+    """
+    opened = recording if isinstance(recording, Recording) else open_recording(recording)
+    loaded = load_agent(agent) if isinstance(agent, str | os.PathLike) else agent
+    return probe_states(loaded, read_states(opened), labels, use=use, play=play, seed=seed)
+
+
+def probe_states(
+    agent: Agent, data: StateData, labels: Labels | None = None, *, use: bool = True, play: int = 0, seed: int = 0,
+    report: Report = lambda share: None,
+) -> Probes:  # fmt: skip
+    """See `probe`; `data` are the states of its recording."""
+    require(agent, "initial_state", "forward", for_="probe")
+    longer = data.starts[data.length[data.starts] > 1]
+    if len(longer) < 2:
+        raise OptionError(
+            f"{data.recording.location} has {len(longer)} episodes of more than one step; at least 2 are needed, "
+            "because a probe is fitted on some episodes and tested on others"
+        )
+    if play == 1 or play < 0:
+        raise OptionError(f"play={play} must be 0 or at least 2")
+    sample = _sample(data, longer, seed)
+    found, skipped = read_labels(data, sample.rows, labels)
+    features = _features(agent, data, sample, seed)
+    count = max(FEWEST_ORDERS, 40 * len(found) - 1)
+    parts = [part.shape[1:] for part in initial_state(agent, 1) or ()]
+    probes = []
+    for label in found:
+        probes.append(_probe(label, sample, features, count, parts, seed))
+        report(0.5 * len(probes) / len(found))
+    adjusted = holm(np.array([one.p for one in probes]))
+    result = []
+    for i, (one, label) in enumerate(zip(probes, found, strict=True)):
+        done = {**vars(one), "adjusted_p": float(adjusted[i])}
+        if use and Probe(**done).known:
+            subspace = find_subspace(features["state"], label, sample, seed)
+            done["subspace"] = subspace
+            done["use"] = measure_use(agent, data, label, sample, subspace, play=play, seed=seed)
+        result.append(Probe(**done))
+        report(0.5 + 0.5 * len(result) / len(found))
+    return Probes(tuple(result), skipped)
+
+
+def _sample(data: StateData, starts: np.ndarray, seed: int) -> Sample:
+    """Return steps from the first ones of some episodes, without the last one, after which nothing is decided."""
+    chosen = starts[np.unique(np.linspace(0, len(starts) - 1, min(EPISODES, len(starts))).astype(int))]
+    rows = np.concatenate([start + np.arange(min(STEPS, data.length[start] - 1)) for start in chosen])
+    if len(rows) > ROWS:
+        rows = np.sort(np.random.default_rng(seed).choice(rows, ROWS, replace=False))
+    return Sample(rows, data.episode[rows], data.time[rows])
+
+
+def _features(agent: Agent, data: StateData, sample: Sample, seed: int) -> dict[str, np.ndarray]:
+    """Return the features (n, d) of the state after each step, of the observation, and of an untrained state."""
+    features = {"state": data.states[sample.rows + 1].astype(np.float64)}
+    features["observation"] = compressed(data.observations(sample.rows), seed)[0]
+    if has(agent, "other_parameters"):
+        rng = np.random.default_rng(seed)
+        settable = cast(BatchedAgent, agent)
+        shuffled = {
+            name: rng.permutation(np.asarray(array).reshape(-1)).reshape(array.shape)
+            for name, array in settable.parameters().items()
+            if not name.startswith("edits/") and np.asarray(array).dtype.kind == "f"
+        }
+        with settable.other_parameters(shuffled) as untrained:
+            features["untrained"] = _replayed_states(untrained, data, sample)
+    return features
+
+
+def _replayed_states(agent: Agent, data: StateData, sample: Sample) -> np.ndarray:
+    """Return the states (n, H) of another network after each step, which sees the recorded observations."""
+    episodes = np.unique(sample.episodes)
+    starts = data.starts[np.searchsorted(data.episode[data.starts], episodes)]
+    last = np.array([sample.time[sample.episodes == one].max() for one in episodes])
+    state: State = initial_state(agent, len(episodes))
+    result = np.empty((len(sample.rows), join_state(state).shape[1]))
+    for step in range(int(last.max()) + 1):
+        here = np.minimum(step, last)  # episodes that are over see their last step again
+        state = agent.forward(data.observations(starts + here), state).state
+        wanted = np.flatnonzero(sample.time == step)
+        result[wanted] = join_state(state)[np.searchsorted(episodes, sample.episodes[wanted])]
+    return result
+
+
+def _orders(sample: Sample, count: int, seed: int) -> np.ndarray:
+    """Return positions (P, n) in the sample of steps of other episodes, at the same step or the next that they have."""
+    rng = np.random.default_rng(seed)
+    episodes, index = np.unique(sample.episodes, return_inverse=True)
+    places = [np.flatnonzero(index == e) for e in range(len(episodes))]
+    orders = np.empty((count, len(index)), np.int64)
+    for order in orders:
+        for e, other in enumerate(rng.permutation(len(episodes))):
+            nearest = np.searchsorted(sample.time[places[other]], sample.time[places[e]])
+            order[places[e]] = places[other][np.minimum(nearest, len(places[other]) - 1)]
+    return orders
+
+
+def _probe(
+    label: Label, whole: Sample, all_features: Mapping[str, np.ndarray], count: int, parts: Sequence[tuple[int, ...]],
+    seed: int,
+) -> Probe:  # fmt: skip
+    """Return the probe of a label at the steps where it is known, without its use."""
+    known = np.isfinite(label.values)
+    label = Label(label.name, label.values[known], label.classes)
+    sample = Sample(whole.rows[known], whole.episodes[known], whole.time[known])
+    features = {name: values[known] for name, values in all_features.items()}
+    folds = fold_numbers(sample.episodes, seed)
+    short = {name: compressed(values, seed)[0] for name, values in features.items()}
+    scored = {name: held_out(values, label, sample.episodes, folds) for name, values in short.items()}
+    scores = {name: Score(one.score, one.interval(seed)) for name, one in scored.items()}
+    gains = {name: scored["state"].gain(one, seed) for name, one in scored.items()}
+    by_chance = permuted_scores(short["state"], label, _orders(sample, count, seed), sample.episodes, folds)
+    p = float((1 + (by_chance >= scores["state"].score - 1e-12).sum()) / (1 + count))
+    return Probe(
+        label.name, label.kind, () if label.classes is None else tuple(label.classes.tolist()),
+        len(np.unique(sample.episodes)), len(sample.rows),
+        0.0 if label.classes is None else 1 / len(label.classes), scores["state"], scores["observation"],
+        scores.get("untrained"), gains["observation"], gains.get("untrained"), p, p,
+        _by_step(label, scored["state"], sample), _positions(features["state"], label, sample, folds, parts),
+    )  # fmt: skip
+
+
+def _by_step(label: Label, scored: HeldOut, sample: Sample) -> np.ndarray:
+    result = np.full(int(sample.time.max()) + 1, np.nan)
+    for step in range(len(result)):
+        here = sample.time == step
+        values, predicted = label.values[here], scored.predictions[here]
+        if label.classes is None:
+            spread = np.square(values - values.mean()).sum() if len(values) > 1 else 0
+            result[step] = 1 - np.square(values - predicted).sum() / spread if spread else np.nan
+        elif len(distinct := np.unique(values)) > 1:
+            result[step] = np.mean([(predicted[values == one] == one).mean() for one in distinct])
+    return result
+
+
+def _positions(
+    states: np.ndarray, label: Label, sample: Sample, folds: np.ndarray, parts: Sequence[tuple[int, ...]]
+) -> dict[str, np.ndarray]:
+    """Return scores (h, w) of probes of each position of parts (h, w, c)."""
+    result, start = {}, 0
+    for number, shape in enumerate(parts):
+        size = int(np.prod(shape))
+        if len(shape) == 3 and size <= states.shape[1] - start:
+            grid = states[:, start : start + size].reshape(len(states), -1, shape[2])
+            scores = [held_out(grid[:, i], label, sample.episodes, folds).score for i in range(grid.shape[1])]
+            result[f"states.{number}"] = np.array(scores).reshape(shape[:2])
+        start += size
+    return result
