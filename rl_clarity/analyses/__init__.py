@@ -32,6 +32,7 @@ ANALYSES: Registry[type[Analysis[Any, Any]]] = Registry(
         "memory_matrix": "rl_clarity.analyses.memory.matrix:MatrixAnalysis",
         "stretches": "rl_clarity.analyses.memory.windows:WindowsAnalysis",
         "interventions": "rl_clarity.analyses.memory.interventions:InterventionsAnalysis",
+        "probes": "rl_clarity.analyses.memory.probes:ProbesAnalysis",
         "simulator": "rl_clarity.analyses.memory.simulator:SimulatorAnalysis",
         "memory_map": "rl_clarity.analyses.memory.maps:MemoryMapAnalysis",
     },

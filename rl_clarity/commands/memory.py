@@ -136,6 +136,7 @@ def _play(agent: Agent, checkpoint: Checkpoint, simulator: Simulator | None, opt
         seed=options.seed,
         greedy=play.greedy,
         full_resolution=play.full_resolution,
+        info=play.info,
     )
     return RecordedPlay(agent, checkpoint, PLAY, asdict(play), record, about={SIMULATOR: simulator})
 

@@ -163,7 +163,10 @@ PAGE_KINDS: Registry[PageKind] = Registry(
             ],
         ),
         "memory": PageKind(
-            ("trajectories", "memory_matrix", "states", "memory_map", "stretches", "interventions", "simulator"),
+            (
+                *("trajectories", "memory_matrix", "states", "memory_map", "stretches", "interventions", "probes"),
+                "simulator",
+            ),
             title="{env_name}, {network}: memory",
         ),
     },

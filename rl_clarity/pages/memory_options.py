@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from rl_clarity.analyses.memory.interventions import InterventionOptions
 from rl_clarity.analyses.memory.matrix import MatrixOptions
+from rl_clarity.analyses.memory.probes import ProbeOptions
 from rl_clarity.analyses.memory.simulator import SimulatorPageOptions
 from rl_clarity.analyses.memory.source import PlayOptions
 from rl_clarity.analyses.memory.windows import WindowOptions
@@ -25,6 +26,7 @@ class MemoryOptions(PageOptions):
     matrix: MatrixOptions = field(default_factory=MatrixOptions)
     windows: WindowOptions = field(default_factory=WindowOptions)
     interventions: InterventionOptions = field(default_factory=InterventionOptions)
+    probes: ProbeOptions = field(default_factory=ProbeOptions)
     quality: SimulatorPageOptions = field(default_factory=SimulatorPageOptions)
 
     def __post_init__(self) -> None:

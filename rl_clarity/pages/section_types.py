@@ -671,6 +671,13 @@ class InterventionsSection(TypedDict):
     skipped: str | None
 
 
+class ProbesSection(TypedDict):
+    caption: NotRequired[str]
+    columns: Sequence[Column]
+    rows: Sequence[Mapping[str, object]]
+    probes: NotRequired[Sequence[Mapping[str, object]]]
+
+
 class DeletionEntry(TypedDict):
     difference: float
     interval: tuple[float, float]
@@ -766,6 +773,7 @@ SECTION_TYPES: Mapping[str, type] = {
     "memory_matrix": MatrixSection,
     "stretches": WindowsSection,
     "interventions": InterventionsSection,
+    "probes": ProbesSection,
     "simulator": SimulatorSection,
     "episodes": EpisodesSection,
 }

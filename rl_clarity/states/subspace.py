@@ -108,6 +108,11 @@ class Use:
             return True
         return False if change.high < NOTICEABLE else None
 
+    @property
+    def verdict(self) -> str:
+        """Return `used` in words."""
+        return {True: "used", False: f"no use of more than {NOTICEABLE} was seen", None: "use not shown"}[self.used]
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain values."""
         changes = {name: getattr(self, name).to_dict() for name in ("removed", "random", "whole")}
@@ -122,9 +127,8 @@ class Use:
     def __str__(self) -> str:
         change = self.exchanged[-1]
         low, high = change.probability.low, change.probability.high
-        verdict = {True: "used", False: f"no use of more than {NOTICEABLE} was seen", None: "use not shown"}[self.used]
         text = (
-            f"{verdict}: exchanged, the action's probability falls by {change.probability.mean:.2f} ({low:.2f} to "
+            f"{self.verdict}: exchanged, the action's probability falls by {change.probability.mean:.2f} ({low:.2f} to "
             f"{high:.2f}; random subspaces {self.random.probability.mean:.2f}, whole state "
             f"{self.whole.probability.mean:.2f}), another action is most likely in {change.flipped:.0%} of "
             f"{self.episodes} episodes"

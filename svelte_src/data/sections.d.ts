@@ -989,6 +989,17 @@ export interface InterventionsSection {
   skipped: string | null;
 }
 
+/** What states tell about labels, compared with baselines, and whether the agent uses it. */
+export interface ProbesSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  columns: Column[];
+  /** Values by the column's key; a row with `trajectory` and `frame` links to the step. */
+  rows: Record<string, unknown>[];
+  /** The results, as `Probe.to_dict` returns them. */
+  probes: Record<string, unknown>[];
+}
+
 /** How much the value changes if blocks of the frames are removed (`rl_clarity.deletion_test`). */
 export interface DeletionEntry {
   difference: number;
@@ -1305,6 +1316,7 @@ export type Section =
   | SectionOf<"memory_matrix", MatrixSection>
   | SectionOf<"stretches", WindowsSection>
   | SectionOf<"interventions", InterventionsSection>
+  | SectionOf<"probes", ProbesSection>
   | SectionOf<"simulator", SimulatorSection>
   | SectionOf<"episodes", EpisodesSection>
   | SectionOf<"trajectories", ListedTrajectoriesSection>;

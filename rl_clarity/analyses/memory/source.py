@@ -42,6 +42,8 @@ class PlayOptions:
     """Take the most likely action instead of sampling one, and no random actions."""
     full_resolution: bool = False
     """Also record frames at the environment's full resolution, and show those."""
+    info: tuple[str, ...] = ()
+    """Numbers to record that the environment reports, for labels of probes: names of its info, and `objects`."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "episodes", "max_steps")

@@ -1,0 +1,124 @@
+"""The section `probes`: what states tell about labels, against baselines, and whether the agent uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.memory.source import memory_source
+from rl_clarity.base.errors import EnvironmentSetupError, OptionError
+from rl_clarity.base.keys import to_plain
+from rl_clarity.base.parsing import check_minimum, check_option
+from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
+from rl_clarity.pages.schema import as_dicts, read
+from rl_clarity.pages.sections import Column, TableSection
+from rl_clarity.states.data import StateData, read_states
+from rl_clarity.states.probes import Probe, probe_states
+from rl_clarity.states.subspace import DOSES
+
+PROBES = "probes/probes"
+"""Name of the task that fits the probes."""
+CAPTION = (
+    "A probe predicts a label from the state after a step, in episodes that it was not fitted on. Its score is the "
+    "mean over classes of the share of right steps, or the share of a number's variance. The label is known if the "
+    "score is above those of the same probe of the observation and of labels of other episodes (p, corrected for the "
+    "number of labels). For a known label, the directions along which states differ with it are exchanged for those of "
+    "an episode with another label, before each step. The other columns have the decrease of the probability of the "
+    "most likely action, at the decision that depends most on the state: for shares of the exchange, for the "
+    "directions removed, for random ones, and for the whole state."
+)
+COLUMNS = (
+    *(Column("label", "label"), Column("verdict", "verdict"), Column("score", "score"), Column("chance", "chance")),
+    *(Column("observation", "observation"), Column("untrained", "untrained network"), Column("p", "p")),
+    *(Column(f"dose_{dose:g}", f"exchanged by {dose:.0%}") for dose in DOSES),
+    *(Column("removed", "removed"), Column("random", "random directions"), Column("whole", "whole state")),
+    Column("flipped", "other action, of episodes"),
+)
+
+
+@dataclass(frozen=True)
+class ProbeOptions:
+    """Options of probes of the states."""
+
+    labels: tuple[str, ...] = ()
+    """Labels to probe: action, reward, return, and names of recorded info; `NAME@1` at the first step, `NAME+4` four
+    steps later, `NAME-4` four steps before. None are probed by default."""
+    play: int = 0
+    """Number of episodes that are also played with the directions of each known label exchanged, and removed."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 0, "play")
+        check_option(self, "play", self.play != 1, "must be 0 or at least 2")
+
+
+@dataclass(frozen=True)
+class ProbesSection(TableSection):
+    """What states tell about labels, compared with baselines, and whether the agent uses it."""
+
+    kind = "probes"
+    title = "Probes: what it knows, and what it uses"
+    probes: Sequence[Mapping[str, object]] = ()
+    """The results, as `Probe.to_dict` returns them."""
+
+
+class ProbesAnalysis(Analysis[ProbeOptions, ProbesSection]):
+    """Measures what the states of a recurrent agent tell about labels, and whether the agent uses it."""
+
+    kind = "probes"
+    needs_all = False
+
+    def tasks(self, subject: Subject, options: ProbeOptions) -> Iterable[Task]:
+        if options.labels:
+            inputs = [subject.decisive(ProbeOptions), subject.options.seed]
+            yield self.task(subject, PROBES, partial(_measure, subject, options), inputs)
+
+    def sections(self, subject: Subject, options: ProbeOptions, results: Results) -> Iterable[ProbesSection]:
+        if PROBES in results:
+            yield read(ProbesSection, results[PROBES], self.kind)
+
+
+def _measure(subject: Subject, options: ProbeOptions, work: Work) -> TaskResult:
+    """Return the contents of the section."""
+    data, seed = read_states(memory_source(subject).required_recording), subject.options.seed
+    try:
+        probes = probe_states(subject.agent, data, options.labels, play=options.play, seed=seed, report=work.report)
+        rows, results = [_row(one, data) for one in probes], [one.to_dict() for one in probes]
+        section = ProbesSection(columns=COLUMNS, rows=rows, probes=results, caption=CAPTION)
+    except (EnvironmentSetupError, OptionError) as error:
+        section = ProbesSection(columns=COLUMNS, rows=(), caption=f"Nothing was probed: {error.message}")
+    return TaskResult(to_plain(as_dicts(section), finite=True))
+
+
+def _row(probe: Probe, data: StateData) -> dict[str, Any]:
+    low, high = probe.state.interval
+    row: dict[str, Any] = {
+        "label": probe.label, "verdict": verdict(probe), "score": f"{probe.state.score:.2f} ({low:.2f} to {high:.2f})",
+        "chance": probe.chance, "observation": probe.observation.score, "p": probe.adjusted_p,
+        "untrained": None if probe.untrained is None else probe.untrained.score,
+    }  # fmt: skip
+    use = probe.use
+    if use is not None:
+        for dose, change in zip(use.doses, use.exchanged, strict=True):
+            interval = change.probability
+            row[f"dose_{dose:g}"] = f"{interval.mean:.2f} ({interval.low:.2f} to {interval.high:.2f})"
+        row |= {name: getattr(use, name).probability.mean for name in ("removed", "random", "whole")}
+        row["flipped"] = f"{use.exchanged[-1].flipped:.0%} of {use.episodes}"
+        episode, step = use.decisions[0]
+        # trajectories are the episodes that have steps, in order
+        row |= {"trajectory": int(np.searchsorted(data.episode[data.starts], episode)), "frame": step}
+    return row
+
+
+def verdict(probe: Probe) -> str:
+    """Return in words whether a label is known and used."""
+    if not probe.known:
+        return "not above the baselines"
+    known = "known" if probe.above_baselines else "known, to an untrained network, too"
+    if probe.use is None:
+        return known
+    return f"{known}; {probe.use.verdict}"
