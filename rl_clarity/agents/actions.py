@@ -9,9 +9,9 @@ a vector with one number for each factor.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias, cast
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -91,6 +91,30 @@ Factor: TypeAlias = Categorical | Binary | Gaussian
 def is_single_choice(factors: Sequence[Factor]) -> bool:
     """Return whether an action is one choice of n, and therefore an integer."""
     return len(factors) == 1 and isinstance(factors[0], Categorical)
+
+
+def factors_to_json(factors: Sequence[Factor]) -> list[dict[str, Any]]:
+    """Return the factors as objects of JSON: `kind`, and the arguments; an infinite bound is null."""
+    return [
+        {"kind": type(factor).__name__}
+        | {name: None if value in (-math.inf, math.inf) else value for name, value in asdict(factor).items()}
+        for factor in factors
+    ]
+
+
+def factors_from_json(objects: Sequence[Mapping[str, Any]]) -> tuple[Factor, ...]:
+    """Return the factors of `factors_to_json`. Raises OptionError for other objects."""
+    kinds: dict[str, Any] = {kind.__name__: kind for kind in (Categorical, Binary, Gaussian)}
+    unbounded: dict[str, float] = {"low": -math.inf, "high": math.inf}
+    try:
+        factors = []
+        for one in objects:
+            values: dict[str, Any] = {n: unbounded.get(n) if value is None else value for n, value in one.items()}
+            kind = kinds[values.pop("kind")]
+            factors.append(kind(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise OptionError(f"{objects!r} are no factors of actions: {error}") from error
+    return checked_factors(factors)
 
 
 def count_outputs(factors: Sequence[Factor]) -> int:

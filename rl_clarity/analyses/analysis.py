@@ -143,7 +143,8 @@ class Subject:
     def _shown(self, observations: np.ndarray) -> np.ndarray:
         """Return images (n, H, W, 1 | 3) uint8 of observations. Those of vectors have a pixel for each input."""
         if is_vector(self.agent):
-            return vector_images(np.asarray(observations), np.asarray(self.trajectories.observations))
+            played = [np.asarray(self.trajectories.observations[row]) for row in range(len(self.trajectories))]
+            return vector_images(np.asarray(observations), np.concatenate(played))
         return newest_frames(np.asarray(observations), self.stack)
 
     def states(self, trajectory: int, steps: slice | np.ndarray) -> State:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.capabilities import before_step, initial_state
+from rl_clarity.agents.held_inputs import split_held
 from rl_clarity.agents.protocol import Agent, Outputs, State
 from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions, require_single_choice
 from rl_clarity.analyses.saliency import (
@@ -281,7 +282,8 @@ def map_correlation(maps: np.ndarray, others: np.ndarray) -> float | None:
 def _show(subject: Subject, one: Subject, name: str, work: Work) -> TaskResult:
     """Write the outputs and saliency maps of a checkpoint for the reference trajectory.
 
-    Its states are those that this checkpoint computes from the observations. The maps of the checkpoint that played
+    Its states are those that this checkpoint computes from the observations; the inputs that it takes beside the image
+    are those of the trajectory. The maps of the checkpoint that played
     the trajectory exist already.
     """
     (reference, game), options = _reference(subject), subject.options_of(SaliencyOptions)
@@ -294,7 +296,8 @@ def _show(subject: Subject, one: Subject, name: str, work: Work) -> TaskResult:
     for part in segments(steps):
         observations = np.asarray(trajectories.observations[game, slice(part.start, part.stop)])
         firsts = np.asarray(trajectories.firsts[game, slice(part.start, part.stop)])
-        results, before, state = _follow(one, observations, firsts, state)
+        held = split_held(reference.agent, reference.states(game, slice(part.start, part.stop)))[1]
+        results, before, state = _follow(one, observations, firsts, state, held)
         seen.append(results)
         chosen = np.array(frames_with_map(part, every), int) - part.start
         if method is not None and one is not reference:
@@ -314,17 +317,18 @@ def _show(subject: Subject, one: Subject, name: str, work: Work) -> TaskResult:
 
 
 def _follow(
-    subject: Subject, observations: np.ndarray, firsts: np.ndarray, state: State
+    subject: Subject, observations: np.ndarray, firsts: np.ndarray, state: State, held: Sequence[np.ndarray]
 ) -> tuple[Outputs, State, State]:
-    """Return the outputs for consecutive observations (T, H, W, C), the states (T, ...) before them, and the next
-    state.
+    """Return the outputs for consecutive observations (T, H, W, C) and held inputs (T, ...), the states (T, ...) before
+    them, and the next state.
     """
     if state is None:
         return subject.agent.step(observations, None, firsts)[0], None, None
     outputs, before = [], []
     for step in range(len(observations)):
         now = slice(step, step + 1)
-        state = before_step(subject.agent, state, firsts[now])
+        memory, _ = split_held(subject.agent, before_step(subject.agent, state, firsts[now]))
+        state = (*memory, *(part[now] for part in held))
         before.append(state)
         result, state = subject.agent.step(observations[now], state, firsts[now])
         outputs.append(result)
@@ -430,8 +434,10 @@ def _pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
     )
     state = initial_state(sample.agent, 1)
 
+    held = split_held(sample.agent, sample.states(0, now))[1]
+
     def follow() -> None:
-        _follow(sample, observations, firsts, state)
+        _follow(sample, observations, firsts, state, held)
 
     yield Piece(follow, steps / count, follow)
     if method is not None:

@@ -142,8 +142,8 @@ class SaliencyAnalysis(Analysis[SaliencyOptions, SaliencySection]):
     def check(self, agent: Agent, options: SaliencyOptions, page: SubjectOptions) -> None:
         if options.methods and is_vector(agent):
             raise OptionError(
-                f"saliency.methods={options.methods!r}: maps are of images, and the agent observes vectors. The layer "
-                "input has the attribution of each input"
+                f"saliency.methods={options.methods!r}: maps are of images, and the agent observes vectors: pass no "
+                "methods, (). The layer input of rl_clarity.generate has the attribution of each input"
             )
 
     def tasks(self, subject: Subject, options: SaliencyOptions) -> Iterable[Task]:

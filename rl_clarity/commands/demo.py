@@ -33,7 +33,8 @@ SERIES: dict[str, Any] = {"play": {"max_steps": 2000, "return_episodes": 8}, "sa
 
 def demo(output_dir: str | os.PathLike[str], page: Literal["agent", "training", "memory"] = "agent") -> Page:
     """Explain the included CoinRun agent (without Procgen, on samples that are included with it), compare the
-    checkpoints of the first included series, or explain what the included recurrent agent remembers.
+    checkpoints of the first included series, or explain what the included recurrent agent remembers (without
+    TensorFlow, without its simulator).
 
     Raises CheckpointError where no series or no recurrent agent with a simulator is included, EnvironmentSetupError
     where its environment is not installed.
@@ -70,6 +71,7 @@ def _memory(output_dir: str | os.PathLike[str]) -> Page:
     name = f"{PREFIX}{RECURRENT}"
     if RECURRENT not in names():
         raise CheckpointError(f"no agent {name} is included; `rl-clarity memory CHECKPOINT OUT` explains another one")
+    simulator = name if importlib.util.find_spec("tensorflow") is not None else None  # simulators need TensorFlow
     return explain_memory(
-        name, output_dir, simulator=name, title=f"{RECURRENT}: a small example of memory", overwrite=True, **MEMORY
+        name, output_dir, simulator=simulator, title=f"{RECURRENT}: a small example of memory", overwrite=True, **MEMORY
     )

@@ -36,7 +36,7 @@ from rl_clarity.pages.schema import as_dicts
 from rl_clarity.recordings.advantages import compute_advantages
 from rl_clarity.recordings.agreement import episode_states, state_rows
 from rl_clarity.recordings.conversion import recorded_episode
-from rl_clarity.recordings.episode import Episode
+from rl_clarity.recordings.episode import Episode, memory_parts
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.reduction.embedding import FITTED_ON, Placement, embed, place_among, usable_perplexity
 
@@ -55,7 +55,7 @@ class StateMaps:
 
     def needs_agent(self, episode: Episode) -> bool:
         """Return whether the points of an episode are activations, rather than recorded states."""
-        return self.options.layer is not None or episode.states is None
+        return self.options.layer is not None or not memory_parts(self.recording.metadata, episode)
 
     def name(self, episode: Episode) -> str:
         """Return the name of the map that an episode belongs to, in names of files."""
@@ -154,7 +154,7 @@ class StateMaps:
 
     def _find_source(self, episode: Episode) -> Source:
         if not self.needs_agent(episode):
-            return find_source(None, None, np.zeros(0), episode_parts(episode, slice(0, 1)))
+            return find_source(None, None, np.zeros(0), self._parts(episode, slice(0, 1)))
         agent = self.agents.players(self.recording, episode).at(0)
         rows = slice(0, 4)
         states = state_rows(episode_states(agent, episode), rows)
@@ -164,7 +164,7 @@ class StateMaps:
     def _vectors(self, episode: Episode, source: Source, frames: np.ndarray) -> np.ndarray:
         """Return vectors (n, D) of some steps (n,) of an episode."""
         if source.site is None and not self.needs_agent(episode):
-            return source.vectors(None, np.zeros(0), episode_parts(episode, frames))
+            return source.vectors(None, np.zeros(0), self._parts(episode, frames))
         players = self.agents.players(self.recording, episode)
         states = episode_states(players.at(0), episode, acting=players.at)
         parts = []
@@ -191,10 +191,9 @@ class StateMaps:
             return {"action": [action_label([*map(str, combo)]) for combo in combos]}
         return {"action": [str(action) for action in range(int(colors["action"].max(initial=0)) + 1)]}
 
-
-def episode_parts(episode: Episode, frames: Any) -> tuple[np.ndarray, ...]:
-    """Return the parts of the recorded states before some steps."""
-    return tuple(np.asarray(part[frames]) for part in episode.states or ())
+    def _parts(self, episode: Episode, frames: Any) -> tuple[np.ndarray, ...]:
+        """Return the parts of the recorded recurrent states before some steps."""
+        return tuple(np.asarray(part[frames]) for part in memory_parts(self.recording.metadata, episode))
 
 
 def _placement(method: str, fitted: Mapping[str, np.ndarray]) -> Placement:

@@ -11,7 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.agents.actions import factors_to_json, is_single_choice
 from rl_clarity.agents.capabilities import action_factors
+from rl_clarity.agents.held_inputs import held_inputs
 from rl_clarity.base.progress import counted, progress_bar
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make, spec_from_metadata
 from rl_clarity.environments.protocol import Step
@@ -43,7 +45,7 @@ def record_agent(
     if chosen.steps is None:
         chosen = dataclasses.replace(chosen, episodes=chosen.episodes or DEFAULT_EPISODES)
     with closing(_make(spec, chosen, full_resolution=chosen.full_resolution)) as environment:
-        about = _metadata(checkpoint, spec, choice, environment)
+        about = _metadata(agent, checkpoint, spec, choice, environment)
         with (
             closing(EnvironmentInfo(spec, environment, chosen.info)) as info,
             Recorder(
@@ -184,10 +186,13 @@ def _values(transition: Transition, agent: Player, choice: ActionChoice, reward_
 
 
 def _metadata(
-    checkpoint: Checkpoint, spec: EnvironmentSpec, choice: ActionChoice, environment: VectorEnvironment
+    agent: Player, checkpoint: Checkpoint, spec: EnvironmentSpec, choice: ActionChoice, environment: VectorEnvironment
 ) -> dict[str, Any]:
     discounts = {name: checkpoint.metadata[name] for name in ("gamma", "lambda") if name in checkpoint.metadata}
+    factors, inputs = action_factors(agent), held_inputs(agent)
     return {
+        **({} if is_single_choice(factors) else {"actions": factors_to_json(factors)}),
+        **({"inputs": [*inputs]} if inputs else {}),
         "name": spec.name,
         "checkpoint": checkpoint.identity,
         "environment": dataclasses.asdict(spec),

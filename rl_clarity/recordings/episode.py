@@ -155,3 +155,16 @@ class Episode:
     def _parts(self, name: str) -> tuple[Field, ...] | None:
         parts = [key for key in self._arrays if key.startswith(f"{name}.")]
         return tuple(self._arrays[f"{name}.{i}"] for i in range(len(parts))) or None
+
+
+def memory_parts(metadata: Mapping[str, Any], episode: Episode) -> tuple[Field, ...]:
+    """Return the parts (T, ...) of the recurrent state before each step, without the inputs beside an image."""
+    parts = episode.states or ()
+    return parts[: len(parts) - len(metadata.get("inputs") or ())]
+
+
+def observed_parts(metadata: Mapping[str, Any], episode: Episode) -> dict[str, Field]:
+    """Return the inputs (T, ...) beside an image by name. They are the last parts of the states."""
+    return dict(
+        zip(metadata.get("inputs") or (), (episode.states or ())[len(memory_parts(metadata, episode)) :], strict=False)
+    )

@@ -8,6 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from rl_clarity.agents.actions import factors_from_json
 from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.base.keys import to_plain
 from rl_clarity.formats import metadata as checkpoint_metadata
@@ -21,6 +22,11 @@ RESERVED = ("begun", "format", "version")
 """Names that the recorder sets itself."""
 
 _FILE: Check = ("a text", lambda value: isinstance(value, str))
+_FACTORS: Check = (
+    "a list of objects, each with the kind and the arguments of a factor",
+    lambda value: _are_factors(value),
+)
+_INPUTS: Check = ("a list of texts", lambda value: isinstance(value, list) and all(map(TEXT[1], value)))
 FIELDS: Schema = {
     "name": TEXT,
     "loader": TEXT,
@@ -33,6 +39,8 @@ FIELDS: Schema = {
         **{name: checkpoint_metadata.FIELDS[name] for name in ("epsilon_greedy", "reward_scale")},
     },
     "action_combos": ACTION_COMBOS,
+    "actions": _FACTORS,
+    "inputs": _INPUTS,
     "gamma": PROBABILITY,
     "lambda": PROBABILITY,
     "sampling": {
@@ -88,6 +96,13 @@ def check_metadata(metadata: dict[str, Any], file: str) -> dict[str, Any]:
     if problem:
         raise SamplesError(f"{file} is damaged: {problem}")
     return metadata
+
+
+def _are_factors(value: Any) -> bool:
+    try:
+        return isinstance(value, list) and bool(factors_from_json(value))
+    except OptionError:
+        return False
 
 
 def _parse(data: bytes | str) -> dict[str, Any]:

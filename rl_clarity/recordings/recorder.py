@@ -422,9 +422,13 @@ class _Slot:
 
     def images(self, observation: np.ndarray, value_range: tuple[float, float] | None) -> np.ndarray:
         """Return an observation as it is stored: an image (H, W, C) of uint8, converted from `value_range` if that is
-        given.
+        given. Vectors (n,) and (1, 1, n) stay as they are.
         """
-        if observation.ndim != 3 or (observation.dtype != np.uint8 and value_range is None):
+        if (
+            observation.ndim != 3
+            or observation.shape[:2] == (1, 1)
+            or (observation.dtype != np.uint8 and value_range is None)
+        ):
             return observation
         if self.layout is None:
             height, width, channels = observation.shape

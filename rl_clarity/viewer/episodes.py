@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.analyses.analysis import describe_actions, describe_groups
+from rl_clarity.agents.actions import count_outputs, factors_from_json
+from rl_clarity.analyses.analysis import action_info, describe_actions, describe_groups, describe_outputs
+from rl_clarity.analyses.numeric_inputs import MOST_INPUTS
 from rl_clarity.analyses.trajectories import (
     SCRUB_STEPS,
     TrajectoryEntry,
@@ -28,7 +31,7 @@ from rl_clarity.pages.images import filmstrips, frames_side_by_side, newest_fram
 from rl_clarity.pages.manifest import AgentInfo, ObservationInfo
 from rl_clarity.recordings.advantages import compute_advantages
 from rl_clarity.recordings.conversion import recorded_episode
-from rl_clarity.recordings.episode import Episode
+from rl_clarity.recordings.episode import Episode, memory_parts, observed_parts
 from rl_clarity.recordings.layout import GOING
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.recordings.samples import Trajectories
@@ -53,18 +56,25 @@ def describe_recorded_agent(metadata: Mapping[str, Any], episode: Episode, id: s
         combos = [(str(action),) for action in range(outputs.shape[-1])]
     elif not combos and taken.ndim == 1 and taken.dtype.kind in "iu":
         combos = [(str(action),) for action in range(1 + int(np.max(taken, initial=0)))]
-    actions = describe_actions(combos)
+    factors = factors_from_json(metadata["actions"]) if metadata.get("actions") else None
+    if factors is not None and outputs is not None and outputs.shape[1:] != (count_outputs(factors),):
+        raise SamplesError(
+            f"the outputs of episode {episode.index} have the shape {outputs.shape}, but the actions in its "
+            f"recording's metadata have {count_outputs(factors)} outputs"
+        )
+    actions = describe_actions(combos) if factors is None else describe_outputs(factors)
     is_policy = "policy_logits" in fields or "q_values" not in fields
     return AgentInfo(
         network=str((metadata.get("checkpoint") or {}).get("network") or ""),
         kind="policy" if is_policy else "action_values",
         has_value="values" in fields,
-        recurrent=episode.states is not None,
+        recurrent=bool(memory_parts(metadata, episode)),
         num_actions=len(actions),
         observation=_describe_observation(metadata, fields),
         actions=actions,
-        action_groups=describe_groups(actions) if is_policy else (),
+        action_groups=describe_groups(actions) if is_policy and factors is None else (),
         id=id,
+        factors=None if factors is None else action_info(factors),
     )
 
 
@@ -146,6 +156,7 @@ class ShownEpisode:
         numbers = dict(self._episode.info)
         if "actions" not in arrays:
             numbers |= factor_series(np.asarray(self._episode.actions))
+        numbers |= _observed_numbers(self._recording.metadata, self._episode)
         if self._episode.training_rewards is not None:
             numbers["training_reward"] = self._episode.training_rewards
         steps = len(self._episode)
@@ -177,3 +188,16 @@ class ShownEpisode:
         if self._images is None or not is_image(self._images):
             raise SamplesError(f"episode {self._episode.index} has no images: its observations are numbers")
         return newest_frames(np.asarray(self._images[part]), self._stack)
+
+
+def _observed_numbers(metadata: Mapping[str, Any], episode: Episode) -> dict[str, np.ndarray]:
+    """Return the numbers (T,) that the agent observed: of a vector, or beside the image. At most 64."""
+    steps, named = len(episode), {name: np.asarray(part) for name, part in observed_parts(metadata, episode).items()}
+    if episode.observations.shape[1:3] == (1, 1):
+        named = {"input": np.asarray(episode.observations)} | named
+    numbers: dict[str, np.ndarray] = {}
+    for name, part in named.items():
+        columns = np.asarray(part, np.float32).reshape(steps, -1).T
+        single = len(columns) == 1
+        numbers |= {name if single else f"{name} {i}": column for i, column in enumerate(columns, start=1)}
+    return dict(itertools.islice(numbers.items(), MOST_INPUTS))
