@@ -16,29 +16,43 @@ from rl_clarity.base.keys import to_plain
 from rl_clarity.base.parsing import check_minimum, check_option
 from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
 from rl_clarity.pages.schema import as_dicts, read
-from rl_clarity.pages.sections import Column, TableSection
+from rl_clarity.pages.sections import Column, Note, TableSection
 from rl_clarity.states.data import StateData, read_states
 from rl_clarity.states.probes import Probe, probe_states
 from rl_clarity.states.subspace import DOSES
 
 PROBES = "probes/probes"
 """Name of the task that fits the probes."""
-CAPTION = (
+NO_BREAK = "\N{NO-BREAK SPACE}"
+NOTE = Note(
+    "How probes tell what is known, and what is used",
     "A probe predicts a label from the state after a step, in episodes that it was not fitted on. Its score is the "
     "mean over classes of the share of right steps, or the share of a number's variance. The label is known if the "
     "score is above those of the same probe of the observation and of labels of other episodes (p, corrected for the "
-    "number of labels). For a known label, the directions along which states differ with it are exchanged for those of "
-    "an episode with another label, before each step. The other columns have the decrease of the probability of the "
-    "most likely action, at the decision that depends most on the state: for shares of the exchange, for the "
-    "directions removed, for random ones, and for the whole state."
+    "number of labels). A network with shuffled parameters, too, keeps what it saw for some steps: where its score is "
+    "as high, training did not contribute. For a known label, the directions along which states differ with it are "
+    "exchanged for those of an episode with another label, before each step. The other columns have the decrease of "
+    "the probability of the most likely action, at the decision that depends most on the state: for shares of the "
+    "exchange, for the directions removed, for random ones, and for the whole state.",
 )
 COLUMNS = (
-    *(Column("label", "label"), Column("verdict", "verdict"), Column("score", "score"), Column("chance", "chance")),
+    *(Column("label", "label"), Column("verdict", "verdict"), Column("score", "score"), Column("interval", "95 %")),
+    Column("chance", "chance"),
     *(Column("observation", "observation"), Column("untrained", "untrained network"), Column("p", "p")),
     *(Column(f"dose_{dose:g}", f"exchanged by {dose:.0%}") for dose in DOSES),
+    Column("change", "95 %"),
     *(Column("removed", "removed"), Column("random", "random directions"), Column("whole", "whole state")),
     Column("flipped", "other action, of episodes"),
 )
+PLAYED = (
+    *(
+        Column("return", "return, played"),
+        Column("return_exchanged", "return, exchanged"),
+        Column("return_p", "p, exchanged"),
+    ),
+    *(Column("return_removed", "return, removed"), Column("removed_p", "p, removed")),
+)
+"""Columns of episodes that were played."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +91,9 @@ class ProbesAnalysis(Analysis[ProbeOptions, ProbesSection]):
             inputs = [subject.decisive(ProbeOptions), subject.options.seed]
             yield self.task(subject, PROBES, partial(_measure, subject, options), inputs)
 
+    def notes(self, options: ProbeOptions) -> Sequence[Note]:
+        return (NOTE,) if options.labels else ()
+
     def sections(self, subject: Subject, options: ProbeOptions, results: Results) -> Iterable[ProbesSection]:
         if PROBES in results:
             yield read(ProbesSection, results[PROBES], self.kind)
@@ -88,30 +105,50 @@ def _measure(subject: Subject, options: ProbeOptions, work: Work) -> TaskResult:
     try:
         probes = probe_states(subject.agent, data, options.labels, play=options.play, seed=seed, report=work.report)
         rows, results = [_row(one, data) for one in probes], [one.to_dict() for one in probes]
-        section = ProbesSection(columns=COLUMNS, rows=rows, probes=results, caption=CAPTION)
+        section = ProbesSection(
+            columns=(*COLUMNS, *(PLAYED if options.play else ())), rows=rows, probes=results, caption=summary(probes)
+        )
     except (EnvironmentSetupError, OptionError) as error:
         section = ProbesSection(columns=COLUMNS, rows=(), caption=f"Nothing was probed: {error.message}")
     return TaskResult(to_plain(as_dicts(section), finite=True))
 
 
 def _row(probe: Probe, data: StateData) -> dict[str, Any]:
-    low, high = probe.state.interval
     row: dict[str, Any] = {
-        "label": probe.label, "verdict": verdict(probe), "score": f"{probe.state.score:.2f} ({low:.2f} to {high:.2f})",
-        "chance": probe.chance, "observation": probe.observation.score, "p": probe.adjusted_p,
-        "untrained": None if probe.untrained is None else probe.untrained.score,
+        "label": probe.label, "verdict": verdict(probe), "score": round(probe.state.score, 3),
+        "interval": _interval(*probe.state.interval),
+        "chance": round(probe.chance, 3), "observation": round(probe.observation.score, 3),
+        "p": probe.adjusted_p,
+        "untrained": None if probe.untrained is None else round(probe.untrained.score, 3),
     }  # fmt: skip
     use = probe.use
     if use is not None:
         for dose, change in zip(use.doses, use.exchanged, strict=True):
-            interval = change.probability
-            row[f"dose_{dose:g}"] = f"{interval.mean:.2f} ({interval.low:.2f} to {interval.high:.2f})"
-        row |= {name: getattr(use, name).probability.mean for name in ("removed", "random", "whole")}
-        row["flipped"] = f"{use.exchanged[-1].flipped:.0%} of {use.episodes}"
+            row[f"dose_{dose:g}"] = round(change.probability.mean, 3)
+        row["change"] = _interval(use.exchanged[-1].probability.low, use.exchanged[-1].probability.high)
+        row |= {name: round(getattr(use, name).probability.mean, 3) for name in ("removed", "random", "whole")}
+        row["flipped"] = f"{use.exchanged[-1].flipped:.0%} of {use.episodes}".replace(" ", NO_BREAK)
+        if use.played is not None:
+            exchanged, removed = use.played
+            row |= {"return": round(exchanged.unedited, 3), "return_exchanged": round(exchanged.ablated, 3)}
+            row |= {"return_removed": round(removed.ablated, 3)}
+            row |= {"return_p": exchanged.p, "removed_p": removed.p}
         episode, step = use.decisions[0]
         # trajectories are the episodes that have steps, in order
         row |= {"trajectory": int(np.searchsorted(data.episode[data.starts], episode)), "frame": step}
     return row
+
+
+def _interval(low: float, high: float) -> str:
+    return f"{low:.2f} to {high:.2f}".replace(" ", NO_BREAK)
+
+
+def summary(probes: Iterable[Probe]) -> str:
+    """Return a sentence for each verdict, with its labels."""
+    labels: dict[str, list[str]] = {}
+    for probe in probes:
+        labels.setdefault(verdict(probe), []).append(probe.label)
+    return " ".join(f"{text[0].upper()}{text[1:]}: {', '.join(names)}." for text, names in labels.items())
 
 
 def verdict(probe: Probe) -> str:

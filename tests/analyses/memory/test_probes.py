@@ -31,7 +31,8 @@ def test_the_page_says_what_is_known_and_used(page: Any) -> None:
     (row,) = section["rows"]
     assert row["label"] == "cue@1"
     assert row["verdict"].endswith("; used")
-    assert float(row["dose_1"].split()[0]) > 0.5
+    assert row["dose_1"] > 0.5
+    assert section["caption"].endswith("; used: cue@1.")
     assert {"trajectory", "frame"} < row.keys()
     (probe,) = section["probes"]
     assert probe["use"]["exchanged"][-1]["flipped"] > 0.9
