@@ -98,6 +98,15 @@ def test_what_is_independent_of_the_state_is_rarely_known(tmp_path: Path) -> Non
     assert known <= 1  # of 20; the level is 5 % for each call of 4
 
 
+def test_what_the_step_number_tells_is_not_counted_as_known(tmp_path: Path) -> None:
+    agent, steps = memory_systems.counter(), 8
+    recording = memory_systems.record_frames(agent, memory_systems.noise_frames(12, steps), tmp_path)
+    (probe,) = rl_clarity.probe(agent, recording, {"late": [np.arange(steps) > 3] * 12})
+    assert probe.state.score > probe.observation.score + 0.2  # the state counts steps
+    assert probe.adjusted_p > 0.5  # as the labels of other episodes at the same step
+    assert not probe.known
+
+
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     folder = tmp_path_factory.mktemp("play")
