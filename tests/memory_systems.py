@@ -26,7 +26,7 @@ def signal(observations: Any, channel: int) -> Any:
     return 2 * observations[:, channel, 0, 0] - 1
 
 
-def make_agent(step: Callable[[Any, Any], tuple[Any, Any]], units: int, start: float = 0.0) -> Agent:
+def make_agent(step: Callable[[Any, Any], tuple[Any, Any]], units: int | tuple[int, ...], start: float = 0.0) -> Agent:
     """A TorchAgent whose `step(observations, state)` returns preferences for the second action and the next state."""
     import torch
 

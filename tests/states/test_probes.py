@@ -107,6 +107,27 @@ def test_what_the_step_number_tells_is_not_counted_as_known(tmp_path: Path) -> N
     assert not probe.known
 
 
+def test_positions_of_grids_are_probed_one_by_one(tmp_path: Path) -> None:
+    import torch
+
+    def step(observations: Any, state: Any) -> tuple[Any, Any]:
+        after = state.clone()
+        shown = memory_systems.signal(observations, 0)
+        after[:, 0, 1, 1] = torch.where(shown.abs() > 0.5, shown, state[:, 0, 1, 1])
+        return after[:, 0, 1, 1], after
+
+    agent = memory_systems.make_agent(step, (2, 3, 2))
+    signals = np.zeros((12, 4, 3))
+    signals[:, 0, 0] = np.resize([-1, 1], 12)
+    recording = memory_systems.record_frames(agent, memory_systems.signal_frames(signals), tmp_path)
+    (probe,) = rl_clarity.probe(agent, recording, {"cue": [np.full(4, one > 0) for one in signals[:, 0, 0]]}, use=False)
+    scores = probe.positions["states.0"]
+    assert scores.shape == (2, 3)
+    assert int(scores.argmax()) == 1
+    assert scores[0, 1] == 1
+    assert np.delete(scores.reshape(-1), 1).max() <= 0.6
+
+
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     folder = tmp_path_factory.mktemp("play")
