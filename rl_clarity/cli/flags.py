@@ -67,7 +67,9 @@ def as_flags(
         name, hint, value = where + one.name, hints[one.name], _default(one, default)
         part, extra = (get_args(hint)[0], get_args(hint)[1:]) if get_origin(hint) is Annotated else (hint, ())
         if _is_left_out(one, name, command, short):
-            hint = tyro.conf.SuppressFixed[tyro.conf.Fixed[Any]]  # type: ignore[misc]
+            # tyro caches types by value, and takes False of one Any for 0 of another.
+            kept: Any = part if part in (bool, int) else Any
+            hint = tyro.conf.SuppressFixed[tyro.conf.Fixed[kept]]  # type: ignore[misc]
         elif name in TYPES_OF_OPTIONS and command is not None:
             special, text = TYPES_OF_OPTIONS[name]
             hint = Annotated[special, tyro.conf.arg(help=text)]

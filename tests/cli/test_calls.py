@@ -227,6 +227,7 @@ def test_metadata_as_pairs_of_words_or_with_equals_signs() -> None:
 def test_commands_that_read_a_checkpoint_have_the_same_options(name: str) -> None:
     others = {"convert": ["b.safetensors"], "edit": ["b.safetensors", "--layer", "2b"]}
     others |= {key: ["out"] for key in ("ablate", "check", "debug", "memory", "record", "run")}
+    others |= {"probe": ["recording"]}
     others |= {key: ["recording", "out"] for key in ("simulate", "states")}
     words = ["a.jd", *others.get(name, [])]
     for option in ("--metadata", "--load.metadata"):
