@@ -39,10 +39,15 @@ class Visitor:
 
     def goto(self, query: str = "", *, wait: bool = True) -> None:
         self.page.goto((self.directory / "interface.html").resolve().as_uri() + query)
-        if self.toured:  # the tour opens on the first visit; most tests come later
-            self.page.evaluate("document.querySelector('[data-testid=tour-skip]')?.click()")
+        self._skip_tour()
         if wait:
             self.settle()
+            self._skip_tour()  # of a page that was not drawn yet
+
+    def _skip_tour(self) -> None:
+        """The tour opens on the first visit; most tests come later."""
+        if self.toured:
+            self.page.evaluate("document.querySelector('[data-testid=tour-skip]')?.click()")
 
     def by(self, testid: str) -> Locator:
         return self.page.get_by_test_id(testid)
