@@ -16,11 +16,11 @@ from playwright.sync_api import Browser, Page
 from rl_clarity.live import LiveNetwork
 from tests.browser.pages import read_canvas
 from tests.live.pages import LAYER, SHAPE, ask, open_network, write_page
+from tests.servers import serving_page
 
 pytest.importorskip("waitress")
 pytest.importorskip("werkzeug")
 
-from tests.browser.what_if_pages import serve_network
 
 pytestmark = pytest.mark.browser
 FRAME = 12
@@ -83,7 +83,7 @@ def expected(network: LiveNetwork, change: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", ["policy", "recurrent"])
 def test_a_painted_box_has_the_outputs_of_the_agent(networks: dict[str, LiveNetwork], visit: Any, kind: str) -> None:
     network = networks[kind]
-    with serve_network(network) as address:
+    with serving_page(network) as address:
         page = visit(address)
         page.keyboard.press("w")
         page.get_by_test_id("what-if-value").wait_for()
@@ -122,7 +122,7 @@ def test_a_removed_feature_changes_the_value_as_the_page_says(networks: dict[str
     ablation = network.results.section("ablation")["layers"][network.results.layer(LAYER)["slug"]]
     stored = network.results.chunk(ablation["trajectories"][0])
     change = float(stored["change.value"][list(stored["frames"]).index(FRAME), 1])
-    with serve_network(network) as address:
+    with serving_page(network) as address:
         page = visit(address)
         page.get_by_test_id("what-if-from-decomposition").click()
         page.get_by_test_id("what-if-value").wait_for()
@@ -148,7 +148,7 @@ def test_features_are_added_at_some_positions_and_attribution_follows_the_boxes(
     layer = network.results.layer(LAYER)
     row, column = layer["height"] - 1, layer["width"] - 1
     box = {"box": [0, 0, 8, 16], "fill": "color", "color": [255, 0, 0]}
-    with serve_network(network) as address:
+    with serving_page(network) as address:
         text = f"color~0.0.8.16~ff0000,at~2a~0.0.{row}.{column}"
         page = visit(address, f"&frame={FRAME + 1}&edit={text}")
         page.get_by_test_id("what-if-add-1").fill("2.5")
@@ -181,7 +181,7 @@ def test_an_edit_in_the_address_is_applied_to_a_range_of_steps(networks: dict[st
     network = networks["recurrent"]
     change = {"boxes": [{"box": [0, 0, 8, 16], "fill": "color", "color": [255, 0, 0]}]}
     steps = {"trajectory": 0, "first": FRAME - 4, "last": FRAME, "change": change}
-    with serve_network(network) as address:
+    with serving_page(network) as address:
         page = visit(address, f"&frame={FRAME + 1}&edit=color~0.0.8.16~ff0000,last~5")
         page.get_by_test_id("what-if-track").wait_for()
         for memory in (False, True):
@@ -206,7 +206,7 @@ def test_the_panel_stays_closed_for_another_network(networks: dict[str, LiveNetw
     network = networks["policy"]
     agent: Any = network.agent
     other = LiveNetwork(network.results, dataclasses.replace(agent, seed=1))
-    with serve_network(other) as address:
+    with serving_page(other) as address:
         page = visit(address)
         page.keyboard.press("w")
         page.get_by_test_id("what-if-disagreement").wait_for()
@@ -215,7 +215,7 @@ def test_the_panel_stays_closed_for_another_network(networks: dict[str, LiveNetw
 
 def test_what_the_address_does_not_allow_changes_nothing(networks: dict[str, LiveNetwork], visit: Any) -> None:
     network = networks["policy"]
-    with serve_network(network) as address:
+    with serving_page(network) as address:
         page = visit(address, f"&frame={FRAME + 1}&edit=around~0.0.99.99,times~2a~99~0,%3Cscript%3E~,only~__proto__~1")
         page.get_by_test_id("what-if-value").wait_for()
         before, after = numbers(page)

@@ -6,7 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -19,6 +19,7 @@ from rl_clarity.live import LiveNetwork, Superseded
 from rl_clarity.pages.document import read_manifest
 from rl_clarity.pages.results import open_results
 from tests.live.pages import open_network, write_page
+from tests.servers import serving_page
 
 pytest.importorskip("waitress")
 pytest.importorskip("werkzeug")
@@ -27,7 +28,7 @@ from werkzeug.test import Client
 
 from rl_clarity.live.requests import MAX_BYTES
 from rl_clarity.viewer.agent_page import AgentPageApplication
-from rl_clarity.viewer.server import is_page, make_page_server
+from rl_clarity.viewer.server import is_page
 from rl_clarity.viewer.turns import WAITING, Busy, Turns
 
 OUTPUTS = "/live/outputs?client=panel&number=1"
@@ -208,27 +209,8 @@ def test_few_questions_wait() -> None:
         one.join(10)
 
 
-@contextmanager
-def serving(network: LiveNetwork) -> Iterator[str]:
-    """The address that a server prints."""
-    addresses: list[str] = []
-    server = make_page_server(network, "127.0.0.1", 0, addresses.append)
-
-    def run() -> None:
-        with suppress(OSError):  # closed below
-            server.run()
-
-    running = threading.Thread(target=run, daemon=True)
-    running.start()
-    try:
-        yield addresses[0]
-    finally:
-        server.close()
-        running.join(10)
-
-
 def test_the_printed_address_has_a_token_without_which_nothing_is_answered(network: LiveNetwork) -> None:
-    with serving(network) as address:
+    with serving_page(network) as address:
         place = address.partition("?")[0]
         with urlopen(address) as page:
             assert page.status == 200

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -13,6 +10,7 @@ from urllib.request import urlopen
 import pytest
 
 from tests.recordings.episodes import make_recording
+from tests.servers import serving
 
 pytest.importorskip("waitress")
 pytest.importorskip("werkzeug")
@@ -29,38 +27,19 @@ def has_ipv6() -> bool:
     return True
 
 
-@contextmanager
-def serving(logdir: Path, host: str) -> Iterator[str]:
-    """The address that a server prints."""
-    addresses: list[str] = []
-    server = make_server([str(logdir)], host, 0, addresses.append)
-
-    def run() -> None:
-        with suppress(OSError):  # closed below
-            server.run()
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    try:
-        yield addresses[0]
-    finally:
-        server.close()
-        thread.join(10)
-
-
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", "::1"])
 def test_the_printed_address_answers(tmp_path: Path, host: str) -> None:
     if ":" in host and not has_ipv6():
         pytest.skip("this machine has no IPv6")
     make_recording(tmp_path, (3,), name="training")
-    with serving(tmp_path, host) as address:
+    with serving(lambda print_: make_server([str(tmp_path)], host, 0, print_)) as address:
         assert "token" not in address
         with urlopen(address) as page, urlopen(f"{address}data/manifest.json") as manifest:
             assert (page.status, manifest.status) == (200, 200)
 
 
 def test_other_machines_need_the_token_of_the_printed_address(tmp_path: Path) -> None:
-    with serving(tmp_path, "0.0.0.0") as address:
+    with serving(lambda print_: make_server([str(tmp_path)], "0.0.0.0", 0, print_)) as address:
         with urlopen(address) as page:
             assert page.status == 200
         with pytest.raises(HTTPError, match="403"):
