@@ -283,8 +283,7 @@ def _show(subject: Subject, one: Subject, name: str, work: Work) -> TaskResult:
     """Write the outputs and saliency maps of a checkpoint for the reference trajectory.
 
     Its states are those that this checkpoint computes from the observations; the inputs that it takes beside the image
-    are those of the trajectory. The maps of the checkpoint that played
-    the trajectory exist already.
+    are those of the trajectory. The maps of the checkpoint that played the trajectory exist already.
     """
     (reference, game), options = _reference(subject), subject.options_of(SaliencyOptions)
     trajectories = reference.trajectories

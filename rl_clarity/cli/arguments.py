@@ -47,22 +47,8 @@ RENAMED = {
 COMMANDS: dict[str, type[Command]] = {
     kind.__name__.lower(): kind
     for kind in (
-        *(
-            Run,
-            Compare,
-            Train,
-            Demo,
-            Inspect,
-            Record,
-            Explain,
-            Simulate,
-            Evaluate,
-            States,
-            Probe,
-            Memory,
-            Ablate,
-            Check,
-        ),
+        *(Run, Compare, Train, Demo, Inspect, Record, Explain, Simulate),
+        *(Evaluate, States, Probe, Memory, Ablate, Check),
         *(Debug, Export, Verify, Gallery, Serve, Open, Publish, Convert, Edit),
     )
 }

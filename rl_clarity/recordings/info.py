@@ -46,7 +46,7 @@ class InfoNumbers:
     def read(self, infos: Sequence[Info]) -> dict[str, np.ndarray]:
         """Return arrays (N, ...) float64 by name from the reports of N environments.
 
-        Raises SamplesError for a value that is no number or array of numbers.
+        Raises SamplesError for a value that is neither a number nor an array of numbers.
         """
         self._reads += 1
         if self._names:

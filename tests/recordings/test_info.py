@@ -19,7 +19,7 @@ from tests.light_switch import checkpoint
 
 
 class Walk(gymnasium.Env[np.ndarray, np.int64]):
-    """The place is in the observation and, except after a reset, in the info, with a name that is no number."""
+    """The place is in the observation and, except after a reset, in the info, beside a text."""
 
     observation_space = gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)
     action_space: gymnasium.Space[Any] = gymnasium.spaces.Discrete(2)
