@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from rl_clarity.agents.capabilities import initial_state
 from rl_clarity.agents.differentiation import GradientStep
-from rl_clarity.agents.protocol import State, Tensor
+from rl_clarity.agents.protocol import Agent, State, Tensor
 from rl_clarity.agents.scores import pad
 from rl_clarity.agents.sites import INPUT
 from rl_clarity.base.errors import OptionError
@@ -35,6 +36,11 @@ def split_state(values: np.ndarray, initial: State) -> State:
     return tuple(
         part.reshape(len(part), *like.shape[1:]).astype(like.dtype) for part, like in zip(parts, initial, strict=True)
     )
+
+
+def agent_state(agent: Agent, values: np.ndarray) -> State:
+    """Return the state of an agent, in its parts, from values (n, H)."""
+    return split_state(values, initial_state(agent, len(values)))
 
 
 def state_gradients(

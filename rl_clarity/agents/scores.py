@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.actions import Categorical, Factor, greedy_columns
-from rl_clarity.agents.protocol import Score
+from rl_clarity.agents.protocol import Outputs, Score
 from rl_clarity.base.errors import OptionError
 
 SMALLEST_BATCH, SMALLEST_GRADIENT_BATCH = 8, 16
@@ -48,6 +48,17 @@ def select_scores(
             for column in _columns(term, heads, results, actions):
                 weights[np.arange(count), i, column] += np.asarray(weight, np.float32)
     return weights
+
+
+def action_scores(outputs: Outputs) -> np.ndarray:
+    """Return the logits (B, A) of outputs, or the action values of an agent without logits.
+
+    Raises ValueError for outputs with neither.
+    """
+    scores = outputs.q_values if outputs.policy_logits is None else outputs.policy_logits
+    if scores is None:
+        raise ValueError("an agent's outputs must have policy_logits or q_values")
+    return scores
 
 
 def rows_of_score(score: Score, rows: slice | np.ndarray, size: int) -> Score:

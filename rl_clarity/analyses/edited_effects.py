@@ -14,6 +14,7 @@ from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.edited_agent import edit
 from rl_clarity.agents.editing import Edit
 from rl_clarity.agents.protocol import Agent, Outputs, State, Written
+from rl_clarity.agents.scores import action_scores
 from rl_clarity.agents.sites import find_site
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.statistics import resampled_interval, softmax
@@ -239,8 +240,7 @@ def _compared(
         state = None if effects.state is None else tuple(part[rows] for part in effects.state)
         for observations in (effects.with_object[rows], effects.without_object[rows]):
             outputs = forward(rows, observations, state)
-            scores = outputs.q_values if outputs.policy_logits is None else outputs.policy_logits
-            assert scores is not None
+            scores = action_scores(outputs)
             best = outputs.values if outputs.q_values is None else scores.max(axis=-1)
             values.append(np.full(len(scores), np.nan) if best is None else best)
             policies.append(softmax(scores) if outputs.q_values is None else np.eye(scores.shape[1])[scores.argmax(-1)])

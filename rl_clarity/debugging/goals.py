@@ -356,9 +356,14 @@ def actions_toward(combos: Sequence[Combo], place: str) -> np.ndarray | None:
     return np.array(chosen) if chosen else None
 
 
+def actions_turn(combos: Sequence[Combo]) -> bool:
+    """Return whether actions turn the player, as those of agents that move forward do."""
+    return any(button.upper() == "FORWARD" for combo in combos for button in combo)
+
+
 def _turns_unseen(states: GoalStates, combos: Sequence[Combo]) -> bool:
     """Return whether actions turn the player, but offsets are not those that the player sees."""
-    return any("FORWARD" in (button.upper() for button in combo) for combo in combos) and not states.turned
+    return actions_turn(combos) and not states.turned
 
 
 def _without(states: GoalStates, row: int, types: Sequence[str]) -> bytes:

@@ -10,6 +10,7 @@ import numpy as np
 
 from rl_clarity.agents.actions import Categorical, Factor, is_single_choice, sample_factors
 from rl_clarity.agents.protocol import Outputs
+from rl_clarity.agents.scores import action_scores
 from rl_clarity.base.parsing import check_option
 
 
@@ -37,9 +38,7 @@ class ActionChoice:
         """Return weights (B, A), proportional to the probabilities of actions; `masks` (B, A) are true for valid
         actions.
         """
-        scores = outputs.q_values if outputs.policy_logits is None else outputs.policy_logits
-        if scores is None:
-            raise ValueError("an agent's outputs must have policy_logits or q_values")
+        scores = action_scores(outputs)
         valid = np.ones(np.shape(scores), bool) if masks is None else masks
         scores = np.where(valid, np.asarray(scores, np.float64), -np.inf)
         if self.greedy or outputs.policy_logits is None:

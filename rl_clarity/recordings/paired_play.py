@@ -37,7 +37,8 @@ class Block:
     seed: int
 
     @contextmanager
-    def _opened(self) -> Iterator[tuple[VectorEnvironment, np.random.Generator]]:
+    def opened(self) -> Iterator[tuple[VectorEnvironment, np.random.Generator]]:
+        """Open the block's environment until the end of the `with` statement, with the random numbers of actions."""
         levels, actions = np.random.SeedSequence([self.seed, STREAM, self.number]).generate_state(2)
         with closing(make(self.spec, self.episodes, int(levels % 2**31))) as environment:
             yield environment, np.random.default_rng(actions)
@@ -51,7 +52,7 @@ class Block:
         measure: Measure | None = None,
     ) -> Evaluation:
         """Play the block's episodes to their ends."""
-        with self._opened() as (environment, rng):
+        with self.opened() as (environment, rng):
             return play_episodes(
                 agent,
                 environment,
@@ -69,7 +70,7 @@ class Block:
         """
         observations, actions = [], []
         only = np.arange(self.episodes) == episode
-        with self._opened() as (environment, rng):
+        with self.opened() as (environment, rng):
             for transition in play(agent, environment, rng, active=lambda: only):
                 observations.append(np.array(transition.observations[episode]))
                 actions.append(transition.actions[episode])

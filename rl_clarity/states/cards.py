@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rl_clarity.agents.capabilities import has, initial_state
+from rl_clarity.agents.capabilities import has
 from rl_clarity.agents.protocol import Agent
-from rl_clarity.agents.recurrence import split_state
+from rl_clarity.agents.recurrence import agent_state
 from rl_clarity.reduction.directions import Directions, fit_directions
 from rl_clarity.states.clusters import Clusters, find_clusters
 from rl_clarity.states.data import StateData
@@ -88,7 +88,7 @@ def direction_cards(
 def _readout(agent: Agent, data: StateData, directions: Directions, seed: int) -> np.ndarray:
     rows = np.sort(np.random.default_rng(seed).choice(len(data), min(READOUT_FRAMES, len(data)), replace=False))
     observations = data.observations(rows)
-    state = split_state(data.states[rows], initial_state(agent, len(rows)))
+    state = agent_state(agent, data.states[rows])
     outputs = [*range(agent.num_actions), *(["value"] if _has_value(agent) else [])]
     parts = [agent.gradients(observations, f"state/{i}", outputs, state=state) for i in range(len(state or ()))]
     gradients = np.concatenate([part.reshape(*part.shape[:2], -1) for part in parts], axis=2)  # (outputs, n, H)

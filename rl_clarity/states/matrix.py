@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rl_clarity.agents.capabilities import initial_state, require
-from rl_clarity.agents.protocol import Agent, State
-from rl_clarity.agents.recurrence import join_state, split_state
+from rl_clarity.agents.capabilities import require
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.agents.recurrence import agent_state, join_state
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.progress import Report
 from rl_clarity.base.statistics import Interval, bootstrap_interval
@@ -305,12 +305,12 @@ def _replayed(
         if len(here):
             rows = starts[here] + step
             observations = data.observations(rows)
-            plain = agent.forward(observations, _split(agent, data.states[rows]))
+            plain = agent.forward(observations, agent_state(agent, data.states[rows]))
             position = np.searchsorted(here, lanes.episode)
             for start in range(0, len(active), LANES):
                 part = active[start : start + LANES]
                 at = position[part]
-                outputs = agent.forward(observations[at], _split(agent, state[part]))
+                outputs = agent.forward(observations[at], agent_state(agent, state[part]))
                 changes[part, 0] = policy_change(plain, outputs, at)
                 changes[part, 1] = value_change(plain, outputs, at)
                 state[part] = join_state(outputs.state)
@@ -318,7 +318,3 @@ def _replayed(
             recorded = data.states[starts[lanes.episode[going]] + step + 1]
             differs[going] = (np.abs(state[going] - recorded) > SAME_STATE * scale).any(axis=1)
         yield step, members, changes
-
-
-def _split(agent: Agent, states: np.ndarray) -> State:
-    return split_state(states, initial_state(agent, len(states)))

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents.capabilities import initial_state, require
+from rl_clarity.agents.capabilities import require
 from rl_clarity.agents.protocol import Agent, Score, State
-from rl_clarity.agents.recurrence import split_state
+from rl_clarity.agents.recurrence import agent_state
 from rl_clarity.agents.sites import INPUT
 from rl_clarity.base.errors import OptionError
 from rl_clarity.states.data import StateData
@@ -64,7 +64,7 @@ def memory_gradients(
     shares = np.ones(1) if baseline is None else (np.arange(points) + 0.5) / points
     copies = len(shares) * len(rows)
     first = rows - steps + 1
-    state = split_state(np.tile(data.states[first], (len(shares), 1)), initial_state(agent, copies))
+    state = agent_state(agent, np.tile(data.states[first], (len(shares), 1)))
     seen: list[tuple[np.ndarray, State]] = []
     for step in range(steps):
         observations = _between(baseline, data.observations(first + step), shares)

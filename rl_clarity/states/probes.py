@@ -87,6 +87,13 @@ class Probe:
         """
         return self.known and (self.gain_over_untrained is None or self.gain_over_untrained[0] > 0)
 
+    @property
+    def verdict(self) -> str:
+        """Return in words whether the label is known."""
+        if not self.known:
+            return "not above the baselines"
+        return "known" if self.above_baselines else "known, to an untrained network, too"
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON values."""
         plain = {name: value for name, value in vars(self).items() if name not in ("subspace", "use")}
@@ -102,10 +109,7 @@ class Probe:
         text = f"{self.label}: {self.state.score:.2f} ({low:.2f} to {high:.2f}; chance {self.chance:.2f}"
         text += f", observation {self.observation.score:.2f}"
         text += "" if self.untrained is None else f", untrained {self.untrained.score:.2f}"
-        text += f"; p {self.adjusted_p:.2g})"
-        if not self.known:
-            return f"{text}: not above the baselines"
-        text += ": known" if self.above_baselines else ": known, to an untrained network, too"
+        text += f"; p {self.adjusted_p:.2g}): {self.verdict}"
         return text if self.use is None else f"{text}; {self.use}"
 
 

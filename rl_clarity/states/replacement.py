@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from rl_clarity.agents.capabilities import initial_state
 from rl_clarity.agents.protocol import Agent, Outputs, Score
-from rl_clarity.agents.recurrence import join_state, split_state
+from rl_clarity.agents.recurrence import agent_state, join_state
+from rl_clarity.agents.scores import action_scores
 from rl_clarity.states.data import StateData
 from rl_clarity.states.replay import policy_change
 
@@ -114,7 +114,7 @@ def replay_frames(
         observations = np.zeros((len(rows), *agent.observation_shape), np.uint8)
         observations[here] = data.observations(different)[position]
         see(now, observations)
-        outputs = agent.forward(observations[here], split_state(states[here], initial_state(agent, len(here))))
+        outputs = agent.forward(observations[here], agent_state(agent, states[here]))
         if lag:
             states[here] = join_state(outputs.state)
     return outputs, states
@@ -125,8 +125,7 @@ def target_values(outputs: Outputs, states: np.ndarray, scores: Sequence[Score],
     values = []
     for score in scores:
         if isinstance(score, Mapping):
-            logits = outputs.q_values if outputs.policy_logits is None else outputs.policy_logits
-            assert logits is not None
+            logits = action_scores(outputs)
             values.append(np.sum([weight * logits[:, int(action)] for action, weight in score.items()], axis=0))
         else:
             assert outputs.values is not None

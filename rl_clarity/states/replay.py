@@ -10,7 +10,8 @@ import numpy as np
 
 from rl_clarity.agents.capabilities import initial_state
 from rl_clarity.agents.protocol import Agent, Outputs
-from rl_clarity.agents.recurrence import join_state, split_state
+from rl_clarity.agents.recurrence import agent_state, join_state
+from rl_clarity.agents.scores import action_scores
 from rl_clarity.base.errors import OptionError
 from rl_clarity.reduction.directions import Directions
 from rl_clarity.states.data import StateData
@@ -113,7 +114,7 @@ def replay(
 
 
 def _play(agent: Agent, frames: Sequence[np.ndarray], states: np.ndarray, *, frozen: bool = False) -> list[Outputs]:
-    state = split_state(states, initial_state(agent, len(states)))
+    state = agent_state(agent, states)
     start, outputs = state, []
     for observations in frames:
         outputs.append(agent.forward(observations, state))
@@ -164,9 +165,7 @@ def value_change(before: Outputs, after: Outputs, rows: np.ndarray | slice = sli
 
 
 def _scores(outputs: Outputs) -> np.ndarray:
-    scores = outputs.q_values if outputs.policy_logits is None else outputs.policy_logits
-    assert scores is not None
-    return scores.astype(np.float64)
+    return action_scores(outputs).astype(np.float64)
 
 
 def _intervals(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents.capabilities import PLAYING, initial_state, require
+from rl_clarity.agents.capabilities import PLAYING, require
 from rl_clarity.agents.protocol import Agent, Outputs, State
-from rl_clarity.agents.recurrence import join_state, split_state
+from rl_clarity.agents.recurrence import agent_state, join_state
+from rl_clarity.agents.scores import action_scores
 from rl_clarity.base.statistics import Interval, MeasuredDifference, bootstrap_interval, compare, softmax
 from rl_clarity.recordings.paired_play import blocks, environment_of
 from rl_clarity.recordings.rollouts import play
@@ -183,7 +184,7 @@ def measure_use(
     lengths = np.array([sample.time[sample.episodes == one].max() + 2 for one in tested])
     partners = _partners(values, starts, lengths, label.classes is not None, np.random.default_rng(seed))
     rng = np.random.default_rng([seed, 1])
-    whole = Subspace(np.eye(data.states.shape[1]), subspace.mean, subspace.episodes, subspace.probe)
+    whole = replace(subspace, basis=np.eye(data.states.shape[1]))
     others = [_random(subspace, rng) for _ in range(RANDOM_SUBSPACES)]
     runs = [(whole, 1.0, False), *((subspace, dose, False) for dose in DOSES), (subspace, 1.0, True)]
     runs += [(one, 1.0, False) for one in others]
@@ -213,8 +214,7 @@ def measure_use(
 
 
 def _random(subspace: Subspace, rng: np.random.Generator) -> Subspace:
-    basis = np.linalg.qr(rng.standard_normal(subspace.basis.T.shape))[0].T
-    return Subspace(basis, subspace.mean, subspace.episodes, subspace.probe)
+    return replace(subspace, basis=np.linalg.qr(rng.standard_normal(subspace.basis.T.shape))[0].T)
 
 
 def _partners(
@@ -248,7 +248,7 @@ def _replayed(
     for step in range(steps):
         rows = starts + np.minimum(step, lengths - 1)
         observations = data.observations(rows)
-        plain.append(_policy(agent.forward(observations, _split(agent, data.states[rows]))))
+        plain.append(_policy(agent.forward(observations, agent_state(agent, data.states[rows]))))
         inside = (step > 0) & (step < lengths[partners])
         donors = data.states[starts[partners] + np.minimum(step, lengths[partners] - 1)]
         for r, (space, dose, removed) in enumerate(runs):
@@ -256,7 +256,9 @@ def _replayed(
             moved = space.moved(states[r], to, dose)
             states[r] = np.where((inside | (removed and step > 0))[:, None], moved, states[r])
         flat = states.reshape(len(runs) * count, -1)
-        outputs = agent.forward(np.tile(observations, (len(runs), *[1] * (observations.ndim - 1))), _split(agent, flat))
+        outputs = agent.forward(
+            np.tile(observations, (len(runs), *[1] * (observations.ndim - 1))), agent_state(agent, flat)
+        )
         edited.append(_policy(outputs).reshape(len(runs), count, -1))
         states = join_state(outputs.state).reshape(states.shape)
     return np.stack(plain, axis=1), np.stack(edited, axis=2)
@@ -274,7 +276,7 @@ def _played(
 
     def run(change: Callable[[np.ndarray, int], np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
         going, returns, states = np.ones(episodes, bool), np.zeros(episodes), list[np.ndarray]()
-        with block._opened() as (environment, rng):
+        with block.opened() as (environment, rng):
             for step, transition in enumerate(play(_Changed(agent, change), environment, rng)):
                 states.append(join_state(transition.state))
                 returns += transition.result.rewards * going
@@ -311,14 +313,8 @@ class _Changed:
     def step(self, observations: np.ndarray, state: State, firsts: np.ndarray) -> tuple[Outputs, State]:
         changed = self._change(join_state(state), self._step)
         self._step += 1
-        return self._agent.step(observations, _split(self._agent, changed), firsts)
-
-
-def _split(agent: Agent, states: np.ndarray) -> State:
-    return split_state(states, initial_state(agent, len(states)))
+        return self._agent.step(observations, agent_state(self._agent, changed), firsts)
 
 
 def _policy(outputs: Outputs) -> np.ndarray:
-    scores = outputs.q_values if outputs.policy_logits is None else outputs.policy_logits
-    assert scores is not None
-    return softmax(scores.astype(np.float64))
+    return softmax(action_scores(outputs).astype(np.float64))

@@ -25,6 +25,7 @@ from rl_clarity.debugging.goals import (
     Placement,
     Role,
     Sides,
+    actions_turn,
     compare_types,
     example,
     goal_states,
@@ -216,8 +217,7 @@ def _measure_part(subject: Subject, options: GoalOptions, part: int, work: Work)
         return TaskResult({**facts, "unknown": error.message})
     with closing(brancher):
         combos = _combos(subject, brancher)
-        turns = any(button.upper() == "FORWARD" for combo in combos for button in combo)
-        known = goal_states(agent, brancher.world, played, options, turns=turns)
+        known = goal_states(agent, brancher.world, played, options, turns=actions_turn(combos))
         facts["types"] = types = seen_types(known, options.types)
         states, pairs = known.part(part, PARTS), type_pairs(types)
         if not states.moments:

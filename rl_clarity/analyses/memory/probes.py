@@ -153,9 +153,4 @@ def summary(probes: Iterable[Probe]) -> str:
 
 def verdict(probe: Probe) -> str:
     """Return in words whether a label is known and used."""
-    if not probe.known:
-        return "not above the baselines"
-    known = "known" if probe.above_baselines else "known, to an untrained network, too"
-    if probe.use is None:
-        return known
-    return f"{known}; {probe.use.verdict}"
+    return probe.verdict if probe.use is None else f"{probe.verdict}; {probe.use.verdict}"

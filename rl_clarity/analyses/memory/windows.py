@@ -342,9 +342,10 @@ def _write_chunks(
     causes = measured_causes(subject.agent, fitted.data, rows, outputs, weights, gradients[0], baseline)
     source = memory_source(subject)
     if source.simulator is not None:
-        *paths["whole"], causes["whole.change"] = _simulated(  # type: ignore[assignment]
+        frames, states, causes["whole.change"] = _simulated(
             source, fitted.data, rows, outputs, weights, steps, baseline, options.points
         )
+        paths["whole"] = frames, states
     chunks = []
     for i, (number, _) in enumerate(windows):
         name = path_in("stretches", f"{number + 1}.js")
