@@ -81,7 +81,7 @@ def make_label(name: str, values: np.ndarray, episodes: np.ndarray) -> Label:
     known = np.isfinite(values)
     distinct = np.unique(values[known])
     if len(distinct) < 2:
-        what = f"is {distinct[0]:g} at all steps" if len(distinct) else "is known at no step"
+        what = f"is {distinct[0]:g} at all probed steps" if len(distinct) else "is known at no probed step"
         raise OptionError(f"label {name!r} {what}; a probe needs at least two values")
     if len(np.unique(episodes[known])) < FEWEST_EPISODES:
         raise OptionError(f"label {name!r} is known in one episode; it must be in at least {FEWEST_EPISODES}")

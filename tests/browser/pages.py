@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from playwright.sync_api import Locator, Page, Position
+from playwright.sync_api import Locator, Page, Position, expect
 
 from rl_clarity.pages.results import ReducedAttribution
 from rl_clarity.visualization.rendering import render_attribution
 
 CODING, CANVAS = 3, 1  # of 255
 TOLERANCE = CODING + CANVAS
+
+expect.set_options(timeout=30_000)  # as patient as the steps of a visitor on a loaded machine
 
 _READ = """canvas => {
   const { data, width, height } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);

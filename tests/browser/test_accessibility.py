@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser.pages import Visitor
 
@@ -80,10 +81,10 @@ def test_the_feature_grid_is_used_by_keyboard(synthetic: Path, open_page: Open) 
     visitor.page.wait_for_selector('[data-testid=feature-grid][data-loaded="1"]')
     visitor.by("feature-grid").locator("..").focus()
     visitor.press("ArrowRight", "ArrowDown", "Enter")
-    assert visitor.by("whole-observation").is_visible()
+    expect(visitor.by("whole-observation")).to_be_visible()
     assert visitor.frame() == 30, "arrows move in the grid, not in time"
     visitor.press("Escape")
-    assert visitor.by("drawer").count() == 0
+    expect(visitor.by("drawer")).to_have_count(0)
     assert visitor.page.evaluate("document.activeElement.className").startswith("card"), "focus returns"
 
 
@@ -94,9 +95,9 @@ def test_controls_announce_names_and_values(synthetic: Path, open_page: Open) ->
     slider.focus()
     visitor.press("ArrowRight")
     assert visitor.frame() == 31
-    assert visitor.page.get_by_role("button", name="2b", exact=True, pressed=True).count() == 1
-    assert visitor.page.get_by_role("img", name="Positive attribution, layer 2b, frame 31").count() == 1
-    assert visitor.page.get_by_role("img", name="Advantage: ").count() == 1
+    expect(visitor.page.get_by_role("button", name="2b", exact=True, pressed=True)).to_have_count(1)
+    expect(visitor.page.get_by_role("img", name="Positive attribution, layer 2b, frame 31")).to_have_count(1)
+    expect(visitor.page.get_by_role("img", name="Advantage: ")).to_have_count(1)
 
 
 @pytest.mark.parametrize("width", [1366, 390])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 import rl_clarity
 from rl_clarity.pages.results import open_results
@@ -241,7 +242,7 @@ _OVERLAPS = """account => {
 def test_numbers_of_the_waterfall_do_not_overlap(generated: Generated, open_page: Open, rows: str, width: int) -> None:
     visitor = open_page(generated.directory, f"?frame=20&rows={rows}", viewport={"width": width, "height": 844})
     account = visitor.by("account").first
-    assert account.locator("[data-part]").count() == 12
+    expect(account.locator("[data-part]")).to_have_count(12)
     assert account.evaluate(_OVERLAPS) == []
     columns = account.locator(".columns")
     assert columns.evaluate("e => e.scrollWidth <= e.clientWidth"), "all of them are visible"
@@ -253,10 +254,10 @@ def test_a_layer_that_explains_little_variance_of_an_output_is_marked(
     page = with_layer_data(variance_share={"value": 0.12}, label="block 2, 16 x 16 x 32")
     visitor = open_page(page, "?layer=2a&frame=5")
     assert "12" in visitor.text("layer-2a")
-    assert visitor.by("layer-2a").locator(".warning").count() == 1
+    expect(visitor.by("layer-2a").locator(".warning")).to_have_count(1)
     assert "only 12" in visitor.text("layer-warning")
     assert "bypass" not in visitor.text("layer-warning")
-    assert visitor.page.get_by_role("heading", name="Features of layer block 2, 16 x 16 x 32").is_visible()
+    expect(visitor.page.get_by_role("heading", name="Features of layer block 2, 16 x 16 x 32")).to_be_visible()
     visitor.click("layer-3a")
     visitor.settle()
     left = {"memory": 0.75, "completeness_error": -0.09, "baseline": 0.5}
@@ -269,7 +270,8 @@ def test_a_layer_that_explains_little_variance_of_an_output_is_marked(
     assert "116 %" in visitor.text("missing"), "what is missing together"
     page = with_layer_data(variance_share={"value": 0.93})
     visitor = open_page(page, "?layer=2a&frame=5")
-    assert visitor.by("layer-2a").locator(".warning").count() == visitor.by("layer-warning").count() == 0
+    expect(visitor.by("layer-2a").locator(".warning")).to_have_count(0)
+    expect(visitor.by("layer-warning")).to_have_count(0)
 
 
 def test_the_legend_shows_the_coverage_of_the_features(with_layer_data: Callable[..., Path], open_page: Open) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 import rl_clarity
 from rl_clarity.agents.actions import Categorical, Factor, Gaussian
@@ -58,7 +59,7 @@ def test_each_factor_has_a_row_with_what_was_taken(page: Path, open_page: Open) 
     assert float(steering[0]) == pytest.approx(taken[1], abs=0.006)
     assert float(steering[2]) == pytest.approx(np.tanh(series["logits"][4, 3]), abs=0.006)
     assert visitor.by("next-action").inner_text().startswith(f"{gear}, ")
-    assert visitor.by("policy").count() == 0
+    expect(visitor.by("policy")).to_have_count(0)
 
 
 def test_every_output_can_be_chosen(page: Path, open_page: Open) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import PIL.Image
 import pytest
-from playwright.sync_api import Locator
+from playwright.sync_api import Locator, expect
 
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.files import ChunkName, ImageName
@@ -118,7 +118,7 @@ def test_attribution_and_what_is_lost_share_a_scale_and_contradictions_are_marke
     assert "what is lost is more than three times as large" in visitor.text("contradiction-2")
     assert "opposite signs" in visitor.text("contradiction-3")
     assert "Both begin at the same baseline" in visitor.text("contradiction-3")
-    assert visitor.by("contradiction-1").count() == 0
+    expect(visitor.by("contradiction-1")).to_have_count(0)
 
 
 def test_the_table_of_features_has_causal_columns_and_fits(page: Path, synthetic: Path, open_page: Open) -> None:
@@ -153,9 +153,9 @@ def test_a_feature_shows_attribution_against_ablation_and_behavior(page: Path, o
     causes = visitor.by("causal-behavior").get_by_test_id("behavior-causes").first.locator("tbody tr")
     assert causes.first.locator("td").first.inner_text() == "80\u2009%"
     assert "−3.00 (−3.50 to −2.50)" in visitor.text("causal-behavior")
-    assert visitor.by("causal-behavior").get_by_test_id("clip").count() == 1, "where the two part"
+    expect(visitor.by("causal-behavior").get_by_test_id("clip"), "where the two part").to_have_count(1)
     visitor.click("viewer-channel-1")
-    assert visitor.by("causal-behavior").get_by_test_id("clip").count() == 0
+    expect(visitor.by("causal-behavior").get_by_test_id("clip")).to_have_count(0)
 
 
 def test_behavior_has_a_panel_with_clips(page: Path, open_page: Open) -> None:
@@ -163,13 +163,13 @@ def test_behavior_has_a_panel_with_clips(page: Path, open_page: Open) -> None:
     table = visitor.by("behavior")
     rows = table.locator("tbody th button > span:last-child")
     assert rows.all_inner_texts() == ["2a, 2", "2a, 1"], "the clearest first"
-    assert table.locator("tbody th img").count() == 2
+    expect(table.locator("tbody th img")).to_have_count(2)
     cells = table.locator("tbody tr").first.locator("td").all_inner_texts()
     assert cells[:4] == ["+0.50", "+4.0", "−3.0 (−3.5 to −2.5)", "±0.67"]
     table.get_by_role("button", name="Change of return").click()
     table.get_by_role("button", name="Change of return").click()
     assert rows.all_inner_texts() == ["2a, 1", "2a, 2"]
-    assert visitor.by("clip").count() == 1, "none of a feature whose return does not differ beyond chance"
+    expect(visitor.by("clip"), "none of a feature whose return does not differ beyond chance").to_have_count(1)
     image = visitor.by("clip").locator("img")
     assert str(image.get_attribute("src")).endswith("still.png")
     visitor.by("clip").get_by_role("button", name="Play").click()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.analyses import check_pages
 from tests.browser.pages import Visitor
@@ -23,9 +24,10 @@ def test_the_checks_are_on_the_page(page: Path, open_page: Callable[..., Visitor
     visitor = open_page(page, wait=False)
     sections = [visitor.by(f"panel-{kind}") for kind in ("checks", "check_maps", "check_deletion", "check_insertion")]
     table, maps, deletion, insertion = sections
-    assert table.locator("tbody tr").count() == len(check_pages.METHODS)
+    expect(table.locator("tbody tr")).to_have_count(len(check_pages.METHODS))
     assert "when all weights are random" in table.locator("tbody tr").first.inner_text()
-    assert deletion.locator("tbody tr").count() == insertion.locator("tbody tr").count() == 2 * len(check_pages.METHODS)
+    expect(deletion.locator("tbody tr")).to_have_count(2 * len(check_pages.METHODS))
+    expect(insertion.locator("tbody tr")).to_have_count(2 * len(check_pages.METHODS))
     images = maps.locator("img")
     images.last.scroll_into_view_if_needed()
     visitor.page.wait_for_function(

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image, ImageColor
+from playwright.sync_api import expect
 
 from tests.browser.pages import Visitor, first_image, read_canvas
 from tests.browser.synthetic import K, Size, read_chunk, write_synthetic_page
@@ -69,7 +70,7 @@ def test_only_features_of_the_layer_can_be_searched(synthetic: Path, open_page: 
     visitor.by("find-kind").select_option("channel")
     visitor.by("find-channel").select_option("7")
     visitor.by("find-layer").select_option(label="input")
-    assert visitor.by("find-channel").locator("option").count() == 3
+    expect(visitor.by("find-channel").locator("option")).to_have_count(3)
     assert visitor.by("find-channel").input_value() == "0"
     visitor.click("find-go")
     totals = [read_chunk(synthetic, f"attribution/input/{i}/totals.js")["totals.value"] for i in (1, 2, 3)]
@@ -85,11 +86,11 @@ def test_find_asks_for_a_number(synthetic: Path, open_page: Open) -> None:
     visitor.click("find-go")
     assert "Enter a number" in visitor.by("drawer").get_by_role("alert").inner_text()
     assert visitor.by("find-value").get_attribute("aria-invalid") == "true"
-    assert visitor.by("find-count").count() == 0
+    expect(visitor.by("find-count")).to_have_count(0)
     visitor.by("find-value").fill("0")
     visitor.click("find-go")
     visitor.by("find-count").wait_for()
-    assert visitor.by("drawer").get_by_role("alert").count() == 0
+    expect(visitor.by("drawer").get_by_role("alert")).to_have_count(0)
 
 
 def test_hovering_a_bar_highlights_only_features_of_its_layer(synthetic: Path, open_page: Open) -> None:
@@ -99,10 +100,10 @@ def test_hovering_a_bar_highlights_only_features_of_its_layer(synthetic: Path, o
     charts.nth(0).locator("[data-channel='2']").hover()
     assert active.evaluate_all("all => all.map(e => e.dataset.testid)") == ["legend-3"]
     charts.nth(1).locator("[data-channel='2']").hover()
-    assert charts.nth(1).locator(".faint").count() == K + 1, "other features, the rest, and the gap"
-    assert active.count() == 0, "feature 3 of another layer"
+    expect(charts.nth(1).locator(".faint"), "other features, the rest, and the gap").to_have_count(K + 1)
+    expect(active, "feature 3 of another layer").to_have_count(0)
     charts.nth(1).locator("[data-channel='2']").click()
-    assert visitor.page.locator(".card.opened").count() == 0
+    expect(visitor.page.locator(".card.opened")).to_have_count(0)
 
 
 def test_frames_per_second_follow_the_field(synthetic: Path, open_page: Open) -> None:
@@ -147,7 +148,7 @@ def test_each_layer_has_its_own_channels(synthetic: Path, open_page: Open) -> No
     assert np.array_equal(visitor.attribution("pos", 0), chosen)
     visitor.by("row-channels-0").get_by_role("button").click()
     assert np.array_equal(visitor.attribution("pos", 0), whole[0])
-    assert visitor.by("row-channels-0").count() == 0
+    expect(visitor.by("row-channels-0")).to_have_count(0)
 
 
 def test_time_in_view_is_undone_in_coarse_steps_and_led_back_to(synthetic: Path, open_page: Open) -> None:
@@ -215,7 +216,7 @@ def test_actions_with_the_same_effect_are_one_until_the_reader_separates_them(
     assert (segments.count(), together.count()) == (9, 1)
     share = float(together.evaluate("e => e.style.flexGrow"))
     visitor.click("separate-actions")
-    assert segments.count() == 11
+    expect(segments).to_have_count(11)
     grown = [float(segments.nth(k).evaluate("e => e.style.flexGrow")) for k in (4, 9, 10)]
     assert sum(grown) == pytest.approx(share, rel=1e-4)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import ImageColor
+from playwright.sync_api import expect
 
 from rl_clarity.pages.results import open_results
 from tests.browser.pages import Visitor, read_canvas
@@ -60,7 +61,7 @@ def test_the_residual_is_hatched_where_it_is_strongest(synthetic: Path, open_pag
     assert np.abs(alphas - 255 * wanted).max() <= 1
     visitor.by("residual").uncheck()
     assert max(visitor.page.evaluate("rlClarity.compose(0, 'pos').rest")) == 0
-    assert not marks.is_visible()
+    expect(marks).to_be_hidden()
 
 
 def test_few_positions_are_clipped_and_those_are_marked(synthetic: Path, open_page: Open) -> None:
@@ -105,7 +106,7 @@ def test_the_strongest_three_features_are_shown_alone(synthetic: Path, open_page
             assert np.abs(image - 255 * np.minimum(1, features[..., feature] / scale)).max() < 1
     shown.nth(1).hover()
     visitor.page.wait_for_function("() => document.querySelector('[data-testid^=legend-].active')")
-    assert shown.count() == 3, "they stay while one is isolated"
+    expect(shown, "they stay while one is isolated").to_have_count(3)
     shown.first.click(modifiers=["Alt"])
     assert visitor.state()["solo"]["channel"] == strongest[0]
     visitor.press("u")
@@ -119,7 +120,7 @@ def test_mixed_hues_are_an_option_that_is_led_back_to(synthetic: Path, open_page
     visitor.press("m")
     mixed = visitor.attribution("pos")
     assert np.abs(mixed - strongest).max() > 20
-    assert visitor.by("multiples").count() == 0
+    expect(visitor.by("multiples")).to_have_count(0)
     visitor.page.wait_for_url("**mixed=1**")
     visitor.page.reload()
     assert np.array_equal(visitor.attribution("pos"), mixed)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
 
 import rl_clarity
 from tests.browser.pages import Visitor
@@ -47,7 +48,7 @@ def test_failures_are_shown_with_a_continuation_that_survives(page: Path, open_p
     visitor = open_page(page, wait=False)
     failures = visitor.by("panel-failures").locator("tbody tr")
     failures.first.wait_for()
-    assert failures.count() == 6
+    expect(failures).to_have_count(6)
     clips = visitor.by("panel-failure_clips").locator("img")
     clips.last.scroll_into_view_if_needed()
     visitor.page.wait_for_function(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
+from playwright.sync_api import expect
 
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.chunks import encode_chunk
@@ -63,7 +64,7 @@ def test_all_frames_of_a_stack_on_demand(tmp_path: Path, small_size: Size, open_
     box = visitor.by("observation-canvas").bounding_box()
     assert box
     assert box["width"] / box["height"] == pytest.approx(WIDTH / HEIGHT, rel=0.02)
-    assert visitor.by("stack").count() == 0
+    expect(visitor.by("stack")).to_have_count(0)
     visitor.click("show-stack")
     for frame in (4, 5):
         visitor.page.wait_for_selector(f'[data-testid=stack-canvas][data-frame="0/{frame}"]')
@@ -72,7 +73,7 @@ def test_all_frames_of_a_stack_on_demand(tmp_path: Path, small_size: Size, open_
         assert np.array_equal(shown, np.broadcast_to(wanted, (HEIGHT, STACK * WIDTH, 3)))
         visitor.press("ArrowRight")
     visitor.click("show-stack")
-    assert visitor.by("stack").count() == 0
+    expect(visitor.by("stack")).to_have_count(0)
 
 
 def test_conditions_hold_together(synthetic: Path, open_page: Open) -> None:
@@ -104,7 +105,7 @@ def test_bookmarks_are_a_list_of_found_frames(synthetic: Path, open_page: Open) 
     marks = visitor.page.evaluate("rlClarity.manifest.bookmarks.low")
     results = visitor.by("find-results").get_by_role("button")
     results.first.wait_for()
-    assert results.count() == len(marks)
+    expect(results).to_have_count(len(marks))
     results.nth(1).click()
     visitor.settle()
     state = visitor.state()
@@ -133,7 +134,7 @@ def test_optimized_features_are_shown(tmp_path: Path, small_size: Size, open_pag
     visitor.click("layer-3a")
     visitor.by("legend-1").locator(".card").click()
     visitor.by("effects").wait_for()
-    assert visitor.by("optimized").count() == 0
+    expect(visitor.by("optimized")).to_have_count(0)
     zeros = []
     for feature in (1, 2):
         visitor.click(f"viewer-channel-{feature}")

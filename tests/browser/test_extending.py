@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 import rl_clarity
 from rl_clarity.base.resources import svelte_source_directory
@@ -109,8 +110,8 @@ def test_a_panel_needs_one_file_and_one_registry_line(bundle: Bundle, tmp_path: 
     visitor = open_page(tmp_path)
     assert visitor.by("highest").get_by_role("listitem").all_inner_texts() == ["3", "5"]
     visitor.goto("?embed=1&panel=highest", wait=False)
-    assert visitor.by("highest").count() == 1
-    assert visitor.page.locator("[data-panel]").count() == 1
+    expect(visitor.by("highest")).to_have_count(1)
+    expect(visitor.page.locator("[data-panel]")).to_have_count(1)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser.drawn import SIDE
 from tests.browser.pages import Visitor
@@ -115,7 +116,7 @@ def test_the_table_is_sorted(synthetic: Path, open_page: Open) -> None:
     assert "feature 3" in table.locator("tbody tr", has=visitor.by("table-feature-1")).inner_text(), "its twin"
     visitor.by("table-feature-6").click(modifiers=["Alt"])
     assert visitor.state()["solo"] == {"layer": 3, "channel": 5}
-    assert visitor.by("table").is_visible(), "no feature is opened"
+    expect(visitor.by("table"), "no feature is opened").to_be_visible()
     visitor.click("table-feature-4")
     assert visitor.by("viewer-channel-4").get_attribute("aria-pressed") == "true"
     assert visitor.state()["feature"] == {"layer": 3, "channel": 3}
@@ -134,9 +135,9 @@ def test_a_feature_can_be_shown_on_a_separate_page(synthetic: Path, open_page: O
     visitor.press("ArrowRight")
     assert visitor.by("examples").get_attribute("data-kind") == "raises"
     visitor.page.emulate_media(media="print")
-    assert visitor.by("feature-facts").is_visible()
-    assert visitor.by("example").first.is_visible()
-    assert not visitor.by("tab-excites").is_visible()
+    expect(visitor.by("feature-facts")).to_be_visible()
+    expect(visitor.by("example").first).to_be_visible()
+    expect(visitor.by("tab-excites")).to_be_hidden()
 
 
 def test_an_opened_feature_is_in_the_address_and_can_be_undone(synthetic: Path, open_page: Open) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, FrameLocator, Page
+from playwright.sync_api import Browser, FrameLocator, Page, expect
 
 import rl_clarity
 from tests.fakes import TinyAgent
@@ -105,10 +105,10 @@ def test_pages_are_listed_with_links_and_facts(read: Callable[..., Reader]) -> N
     page = read().page
     items = page.get_by_test_id("page")
     assert page.title() == "My agents"
-    assert items.count() == 5
+    expect(items).to_have_count(5)
     first = items.nth(0)
     assert first.get_by_role("heading").inner_text() == HOSTILE  # text, not markup
-    assert page.locator("img[src=x]").count() == 0
+    expect(page.locator("img[src=x]")).to_have_count(0)
     assert first.get_by_test_id("return").inner_text() == "6.50"  # the mean of 7 and 6 steps
     assert "2026-01-03 04:05" in first.inner_text()
     assert "run log" in first.inner_text()
@@ -140,7 +140,7 @@ def test_two_pages_share_a_clock(read: Callable[..., Reader]) -> None:
     reader = read()
     page = reader.page
     choices = page.get_by_test_id("compare")
-    assert choices.count() == 2  # only those that explain the same episodes
+    expect(choices).to_have_count(2)  # only those that explain the same episodes
     choices.first.select_option(index=1)
     reader.wait_for(1)
     for index, frame in ((0, 2), (1, 3), (0, 4)):
@@ -152,7 +152,7 @@ def test_two_pages_share_a_clock(read: Callable[..., Reader]) -> None:
     reader.wait_for(1)
     assert page.get_by_test_id("trajectory-choice").input_value() == "1"
     page.get_by_test_id("close-compare").click()
-    assert page.get_by_test_id("page").count() == 5
+    expect(page.get_by_test_id("page")).to_have_count(5)
 
 
 def test_a_comparison_is_an_address_and_moves_by_keys(read: Callable[..., Reader]) -> None:
@@ -167,7 +167,7 @@ def test_a_comparison_is_an_address_and_moves_by_keys(read: Callable[..., Reader
     reader.wait_for(20)
     page.get_by_test_id("panel-choice").select_option("timeline")
     reader.side(1).get_by_test_id("track").first.wait_for()
-    assert reader.side(1).get_by_test_id("panel-attribution").count() == 0
+    expect(reader.side(1).get_by_test_id("panel-attribution")).to_have_count(0)
 
 
 def test_playback_of_a_page_also_plays_the_page_beside_it(read: Callable[..., Reader]) -> None:
@@ -181,7 +181,7 @@ def test_playback_of_a_page_also_plays_the_page_beside_it(read: Callable[..., Re
     "query", ["?left=other&right=a+b", "?left=a+b&right=a+b", "?left=%00&right=<svg>&order=__proto__"]
 )
 def test_an_address_of_pages_that_do_not_match_shows_the_list(read: Callable[..., Reader], query: str) -> None:
-    assert read(query).page.get_by_test_id("page").count() == 5
+    expect(read(query).page.get_by_test_id("page")).to_have_count(5)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

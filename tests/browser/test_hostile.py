@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser.pages import Visitor
 
@@ -37,7 +38,7 @@ def test_an_address_that_asks_for_nonsense_shows_something(synthetic: Path, open
         visitor.settle()
     else:
         assert "No output is selected" in visitor.text("panel-attribution")
-    assert visitor.page.locator("img[src=x]").count() == 0
+    expect(visitor.page.locator("img[src=x]")).to_have_count(0)
     before = visitor.frame()
     visitor.press("ArrowRight")
     assert visitor.frame() == before + 1
@@ -69,7 +70,7 @@ def test_notes_of_others_are_texts(synthetic: Path, open_page: Open) -> None:
     state = visitor.state()
     assert (state["layer"], state["trajectory"], state["frame"]) == (4, 1, 6)
     assert visitor.page.title() != "broken"
-    assert visitor.page.locator("img[src=x]").count() == 0
+    expect(visitor.page.locator("img[src=x]")).to_have_count(0)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_the_page_works_where_the_browser_keeps_nothing(
     }[storage]
     visitor = open_page(synthetic, "?layer=2b&frame=30", init_script=forbid)
     visitor.press("n")
-    assert visitor.by("notes-lost").count() == 0
+    expect(visitor.by("notes-lost")).to_have_count(0)
     visitor.by("note-text").fill("kept by nobody")
     visitor.click("note-add")
     assert "cannot store" in visitor.text("notes-lost")
@@ -117,7 +118,7 @@ def test_settings_that_another_page_stored_are_harmless(synthetic: Path, open_pa
     visitor = open_page(synthetic, "?layer=2b&frame=30", init_script=script)
     assert visitor.page.evaluate("document.documentElement.dataset.theme") in ("light", "dark")
     visitor.press("n")
-    assert visitor.by("notes").get_by_role("textbox").count() == 1
+    expect(visitor.by("notes").get_by_role("textbox")).to_have_count(1)
 
 
 def test_an_animation_is_named_and_timed(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
@@ -149,8 +150,8 @@ def test_of_thousands_of_notes_a_hundred_have_text_fields(synthetic: Path, open_
     read_notes(visitor, "many.json", content)
     visitor.by("notes-earlier").wait_for()
     shown = visitor.by("notes").get_by_role("textbox")
-    assert shown.count() == 100
+    expect(shown).to_have_count(100)
     assert shown.last.input_value() == "note 9999"
     visitor.by("notes-earlier").click()
-    assert shown.count() == 200
+    expect(shown).to_have_count(200)
     assert shown.first.input_value() == "note 9800"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 import rl_clarity
 from rl_clarity.pages.results import Results, open_results
@@ -58,8 +59,8 @@ def test_frames_with_a_large_error_are_hatched_and_grey(coarse: Path, open_page:
         bar = visitor.by("account").locator("[data-part=feature-1] .bars")
         bar.wait_for()
         visitor.settle()
-        assert visitor.by("incomplete").count() == int(hatched)
-        assert visitor.by("incomplete-image").count() == 2 * int(hatched)
+        expect(visitor.by("incomplete")).to_have_count(int(hatched))
+        expect(visitor.by("incomplete-image")).to_have_count(2 * int(hatched))
         assert is_grey(visitor.attribution("pos")) == hatched
         assert ("repeating" in bar.evaluate("e => getComputedStyle(e).backgroundImage")) == hatched
         if hatched:

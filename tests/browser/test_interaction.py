@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from playwright.sync_api import expect
 
 from tests.browser.pages import FIGURE_MARGIN, Visitor, first_image, read_canvas, screenshot
 from tests.browser.synthetic import K, read_chunk
@@ -25,9 +26,9 @@ def test_undo_and_redo(synthetic: Path, open_page: Open) -> None:
     visitor.page.get_by_role("button", name="Undo").click()
     assert visitor.state()["residual"]
     visitor.press("u")
-    assert visitor.page.get_by_role("heading", name="Features of layer 2b").is_visible()
+    expect(visitor.page.get_by_role("heading", name="Features of layer 2b")).to_be_visible()
     visitor.press("Control+Shift+Z")
-    assert visitor.page.get_by_role("heading", name="Features of layer 3a").is_visible()
+    expect(visitor.page.get_by_role("heading", name="Features of layer 3a")).to_be_visible()
 
 
 def test_any_set_of_channels(synthetic: Path, open_page: Open) -> None:
@@ -108,7 +109,7 @@ def test_totals_over_time_and_probabilities_over_time(synthetic: Path, open_page
     visitor.well("account").click(position=visitor.place("account", peak - 29))
     assert visitor.frame() == peak + 1, "a click on a peak leads there"
     visitor.by("totals-over-time").uncheck()
-    assert track.count() == 0
+    expect(track).to_have_count(0)
     visitor.page.get_by_label("probabilities over time").check()
     assert len(np.unique(read_canvas(visitor.track("band").locator("canvas"))[..., 0])) > 4
 
@@ -205,7 +206,7 @@ def test_notes_are_kept_exported_and_imported(synthetic: Path, open_page: Open, 
     visitor.by("notes").get_by_role("button", name="trajectory 2, frame 30").first.click()
     assert visitor.state()["frame"] == 29
     visitor.page.get_by_role("button", name="Delete the note").click()
-    assert visitor.by("notes").locator("textarea").count() == 0
+    expect(visitor.by("notes").locator("textarea")).to_have_count(0)
     visitor.by("notes-import").set_input_files(saved)
     visitor.by("notes").locator("textarea").wait_for()
 
@@ -220,7 +221,7 @@ def test_notes_on_features_and_links_to_them(synthetic: Path, open_page: Open) -
     visitor.click("layer-4a")
     visitor.by("notes").get_by_role("button", name="feature 4 of layer 3a").first.click()
     assert visitor.by("viewer-channel-4").get_attribute("aria-pressed") == "true"
-    assert visitor.page.get_by_role("heading", name="Features of layer 3a").is_visible()
+    expect(visitor.page.get_by_role("heading", name="Features of layer 3a")).to_be_visible()
 
 
 def test_exports(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
@@ -264,10 +265,10 @@ def test_the_tour_is_offered_once(synthetic: Path, open_page: Open) -> None:
     assert "Attribution" in visitor.text("tour")
     visitor.click("tour-skip")
     visitor.goto()
-    assert visitor.by("tour").count() == 0
+    expect(visitor.by("tour")).to_have_count(0)
     visitor.press("?")
     visitor.click("start-tour")
-    assert visitor.by("tour").is_visible()
+    expect(visitor.by("tour")).to_be_visible()
 
 
 @pytest.mark.parametrize(("width", "height"), [(1366, 768), (1440, 900)])
@@ -293,7 +294,7 @@ def test_help_shows_keys_and_every_panel_explains_itself(synthetic: Path, open_p
     visitor.press("?")
     assert "play or pause" in visitor.text("keys")
     visitor.press("Escape")
-    assert visitor.by("drawer").count() == 0
+    expect(visitor.by("drawer")).to_have_count(0)
     for name in ("Trajectories", "Bookmarks", "Timeline", "Outputs", "Attribution"):
         button = visitor.page.get_by_role("button", name=f"What {name} shows", exact=True)
         button.click()
@@ -318,7 +319,7 @@ def test_narrow_windows(synthetic: Path, open_page: Open, width: int) -> None:
     visitor = open_page(synthetic, "?frame=30", viewport={"width": width, "height": 800})
     assert visitor.page.evaluate("document.documentElement.scrollWidth") <= width
     visitor.click("open-find")
-    assert visitor.by("find-go").is_visible()
+    expect(visitor.by("find-go")).to_be_visible()
     visitor.click("close-drawer")
     visitor.click("layer-4a")
     assert visitor.attribution("pos").shape[0] == 8

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 from rl_clarity.jobs.directory import LocalDirectory
 from tests.browser.memory_pages import COLUMNS, LENGTHS, ROWS, WINDOW, MemoryPage, write_memory_page
@@ -141,7 +142,7 @@ def test_bars_of_the_strip_are_scaled_to_the_steps_before_the_explained_one(
     for step in (highest, visitor.by("strip-step").last):
         bars_of = step.locator(".bars span").evaluate_all("all => all.map((one) => parseFloat(one.style.height))")
         assert sum(bars_of) == pytest.approx(100, abs=0.1)
-    assert visitor.by("cut-bar").count() == 1
+    expect(visitor.by("cut-bar")).to_have_count(1)
     assert "is cut off" in visitor.text("strip-scale")
 
 
@@ -255,7 +256,7 @@ def test_a_frame_of_the_strip_leads_to_its_step(open_memory: Open) -> None:
     visitor.page.locator("[data-testid=strip-step][data-frame='28'] button").click()
     state = visitor.state()
     assert (state["frame"], state["stretch"]) == (28, 0)
-    assert visitor.by("strip-step").count() == WINDOW
+    expect(visitor.by("strip-step")).to_have_count(WINDOW)
 
 
 def test_steps_without_a_window_link_to_the_nearest_window(open_memory: Open) -> None:
@@ -273,7 +274,7 @@ def test_a_target_that_a_window_lacks_offers_others(open_memory: Open) -> None:
     assert "does not explain \u201cICA 4\u201d" in visitor.text("no-target")
     visitor.by("no-target").get_by_role("button", name="action taken").click()
     assert visitor.state()["target"] == "action"
-    assert visitor.by("strip-step").count() == WINDOW
+    expect(visitor.by("strip-step")).to_have_count(WINDOW)
 
 
 def test_the_chooser_lists_the_requested_choices(open_memory: Open, memory: MemoryPage) -> None:
@@ -363,7 +364,7 @@ def test_tabs_are_chosen_by_arrow_keys(open_memory: Open) -> None:
     assert visitor.by("tab-simulator").evaluate("tab => tab === document.activeElement")
     visitor.press("Home", "ArrowRight")
     assert visitor.by("tab-behaviours").get_attribute("aria-selected") == "true"
-    assert visitor.by("panel-behaviours").is_visible()
+    expect(visitor.by("panel-behaviours")).to_be_visible()
     assert visitor.state()["frame"] == 30, "arrows move the page's frame elsewhere only"
 
 
@@ -377,7 +378,7 @@ def test_distant_points_are_drawn_at_the_border_of_the_map(
     write_chunk(LocalDirectory(page.directory), "state_map/tsne.js", points)
     visitor = open_page(page.directory, wait=False)
     settle(visitor)
-    assert visitor.by("map-everything").count() == 0, "the other map has none"
+    expect(visitor.by("map-everything"), "the other map has none").to_have_count(0)
     visitor.by("map-choice").select_option("1")
     visitor.by("map-everything").wait_for()
     assert f"{len(LENGTHS)} points are far from the others, and drawn at the border" in visitor.text("map-facts")
@@ -403,7 +404,7 @@ def test_pages_without_a_simulator_have_one_path(open_page: Open, tmp_path_facto
     visitor = open_page(page.directory, "?path=whole", wait=False)
     settle(visitor)
     assert visitor.state()["path"] == "memory"
-    assert visitor.by("path").count() == 0
+    expect(visitor.by("path")).to_have_count(0)
 
 
 def test_pages_that_lack_sections_open(open_page: Open, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -462,7 +463,7 @@ def test_the_strongest_decision_is_a_click_away(open_memory: Open) -> None:
     visitor.click("to-strongest")
     assert (visitor.state()["trajectory"], visitor.state()["frame"]) == (2, 21)
     visitor.by("dependence").wait_for()
-    assert visitor.by("dependence-marked").count() == 1
+    expect(visitor.by("dependence-marked")).to_have_count(1)
 
 
 def test_pages_without_a_matrix_say_so(open_page: Open, tmp_path: Path) -> None:
@@ -485,4 +486,4 @@ def test_windows_that_begin_after_the_cause_are_cut(open_page: Open, tmp_path: P
     settle(visitor)
     assert "Cut here: the decision depends on steps from 3 on" in visitor.text("cut-here")
     visitor.click("stretch-forward")
-    assert visitor.by("cut-here").count() == 0
+    expect(visitor.by("cut-here")).to_have_count(0)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from tests.browser.memory_pages import LAGS, MemoryPage, write_memory_page
 from tests.browser.pages import Visitor, read_canvas
@@ -188,16 +188,16 @@ def test_the_memory_panel_shows_the_half_life_of_a_change(show: Callable[..., Vi
     visitor = show("remembering")
     curves = memory.chunks["memory"]["policy"]
     lines = visitor.by("replay").locator("[data-line]")
-    assert lines.count() == 3
+    expect(lines).to_have_count(3)
     lags = [int(np.argmax(curve < curve[0] / 2)) for curve in curves]
     sentences = visitor.by("replay-sentences").locator("li")
     assert [
         f"below half of it after {lag} steps" in sentences.nth(i).inner_text() for i, lag in enumerate(lags[:3])
     ] == [True] * 3
     visitor.page.get_by_label("without ICA 1").check()
-    assert lines.count() == 4
+    expect(lines).to_have_count(4)
     visitor.by("replay-measure").select_option("same_action")
-    assert sentences.count() == 0
+    expect(sentences).to_have_count(0)
 
 
 def test_interventions_compare_measures_and_show_a_clip(show: Callable[..., Visitor]) -> None:
@@ -213,12 +213,12 @@ def test_interventions_compare_measures_and_show_a_clip(show: Callable[..., Visi
         "0.571",
     ]
     film = visitor.by("film")
-    assert film.locator("img").count() == 0
+    expect(film.locator("img")).to_have_count(0)
     film.get_by_role("button").click()
     assert film.locator("img").get_attribute("src")
     film.get_by_role("button").click()
     visitor.click("intervention-2")
-    assert visitor.by("film").count() == 0
+    expect(visitor.by("film")).to_have_count(0)
 
 
 def test_the_simulator_shows_its_quality_first(show: Callable[..., Visitor], memory: MemoryPage) -> None:
@@ -228,9 +228,9 @@ def test_the_simulator_shows_its_quality_first(show: Callable[..., Visitor], mem
     compass = memory.manifest["sections"][-1]["data"]["compass"]
     arrow = visitor.by("arrow-3")
     assert [float(arrow.get_attribute(f"data-{axis}") or "nan") for axis in "xy"] == compass["displacements"][2]
-    assert visitor.by("errors").locator("[data-line]").count() == 5
+    expect(visitor.by("errors").locator("[data-line]")).to_have_count(5)
     visitor.by("error-mean_frame").uncheck()
-    assert visitor.by("errors").locator("[data-line]").count() == 4
+    expect(visitor.by("errors").locator("[data-line]")).to_have_count(4)
 
 
 def read_table(visitor: Visitor, name: str) -> tuple[list[dict[str, str]], list[dict[str, Any]]]:
@@ -303,4 +303,4 @@ def test_tabs_without_data_show_the_command_that_computes_it(open_page: Open, tm
         visitor.by(f"panel-{tab}").wait_for()
         assert expected in visitor.text("missing"), tab
     visitor.page.evaluate("rlClarity.select({tab: 'components'})")
-    assert visitor.by("direction-1").count() == 1
+    expect(visitor.by("direction-1")).to_have_count(1)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 import rl_clarity
 from rl_clarity.pages.results import Results
@@ -70,7 +71,7 @@ def test_every_window_of_the_page_opens(results: Results, open_page: Callable[..
     settle(visitor)
     entries = visitor.by("stretches").locator("li")
     count = len(results.section("stretches")["stretches"])
-    assert entries.count() == count
+    expect(entries).to_have_count(count)
     for number in range(count):
         entries.nth(number).get_by_role("button").click()
         assert visitor.state()["stretch"] == number

@@ -8,6 +8,7 @@ from pathlib import Path
 import gymnasium
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 import rl_clarity
 from rl_clarity.pages.results import open_results
@@ -45,7 +46,7 @@ def test_numbers_beside_an_image_are_tracks(dictionary_page: Path, open_page: Op
     assert visitor.attribution("pos").max() > 0
     tracks = visitor.by("input-tracks")
     for name in ("direction", "speed 1", "speed 2"):
-        assert tracks.get_by_text(name, exact=True).is_visible()
+        expect(tracks.get_by_text(name, exact=True)).to_be_visible()
     speed = open_results(dictionary_page).series(0)["inputs"][4, 1]
     assert number(visitor.track("input-2").locator(".value").inner_text()) == pytest.approx(speed)
 
@@ -53,8 +54,9 @@ def test_numbers_beside_an_image_are_tracks(dictionary_page: Path, open_page: Op
 def test_a_vector_has_bars_and_tracks_and_no_images(vector_page: Path, open_page: Open) -> None:
     visitor = open_page(vector_page, "?layer=input&frame=5", wait=False)
     visitor.by("account").first.wait_for()
-    assert visitor.by("attribution-canvas").count() == visitor.by("observation-canvas").count() == 0
-    assert visitor.by("vector").is_visible()
+    expect(visitor.by("attribution-canvas")).to_have_count(0)
+    expect(visitor.by("observation-canvas")).to_have_count(0)
+    expect(visitor.by("vector")).to_be_visible()
     bars = visitor.by("account").first
     reduced = open_results(vector_page).attribution("input", 0).channels[4, 0, 0]
     for channel, name in enumerate(NAMES):
@@ -67,4 +69,4 @@ def test_a_vector_has_bars_and_tracks_and_no_images(vector_page: Path, open_page
         shown = number(visitor.track(f"input-{k + 1}").locator(".value").inner_text())
         assert shown == pytest.approx(played[k], rel=6e-3, abs=1e-3)
     visitor.by("layer-act").click()
-    assert bars.locator("[data-channel]").count() == 4  # three features and the residual
+    expect(bars.locator("[data-channel]")).to_have_count(4)  # three features and the residual

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Locator
+from playwright.sync_api import Locator, expect
 
 from tests.browser.object_pages import ABSENCE, CELL, TYPES, ObjectPage, write_object_page
 from tests.browser.pages import Visitor
@@ -40,14 +40,14 @@ def boxes(visitor: Visitor) -> Locator:
 
 def test_boxes_lie_around_the_objects_of_the_frame(page: ObjectPage, open_page: Open) -> None:
     visitor = open_page(page.directory, f"?frame={FRAME + 1}")
-    assert boxes(visitor).count() == 0
+    expect(boxes(visitor)).to_have_count(0)
     visitor.press("x")
     boxes(visitor).first.wait_for()
     here = page.here(0, FRAME)
     chunk = page.chunks[0]
     image = visitor.by("observation-canvas").bounding_box()
     assert image
-    assert boxes(visitor).count() == len(here)
+    expect(boxes(visitor)).to_have_count(len(here))
     for i in here:
         box = visitor.page.locator(f"[data-testid=row] [data-testid=object-box][data-track='{chunk['track'][i]}']")
         assert box.inner_text() == TYPES[chunk["type"][i]]
@@ -128,7 +128,7 @@ def test_a_frame_that_was_not_measured_leads_to_the_nearest(page: ObjectPage, op
 def test_pages_without_the_section_have_no_panel_and_no_key(tmp_path: Path, open_page: Open, small_size: Size) -> None:
     write_synthetic_page(tmp_path, small_size)
     visitor = open_page(tmp_path)
-    assert visitor.by("panel-objects").count() == 0
+    expect(visitor.by("panel-objects")).to_have_count(0)
     visitor.press("?")
     assert "boxes around objects" not in visitor.text("keys")
 
@@ -148,7 +148,7 @@ def test_types_have_bars_with_intervals_and_plots_by_distance(page: ObjectPage, 
         assert row.locator("td").nth(0).inner_text() == str(one.count)
         assert one.value
         assert number(row.locator("td").nth(1).inner_text().split()[0]) == pytest.approx(one.value.mean, rel=0.06)
-        assert row.locator(".interval").count() == 2
+        expect(row.locator(".interval")).to_have_count(2)
     distances = visitor.by("objects-distances")
     assert distances.locator("svg").evaluate_all("all => all.map((one) => one.dataset.testid)") == [
         "distance-crate",
@@ -189,10 +189,10 @@ def test_a_type_leads_to_the_frames_of_the_table_by_effect(page: ObjectPage, ope
     visitor.page.wait_for_function("() => location.search.includes('trajectory=2')")
     visitor.page.go_back()
     visitor.page.wait_for_function("() => rlClarity.state().trajectory === 0")
-    assert visitor.by("objects-frames").count() == 1
+    expect(visitor.by("objects-frames")).to_have_count(1)
     visitor.page.go_back()
     visitor.page.wait_for_function("() => rlClarity.state().type === null")
-    assert visitor.by("objects-frames").count() == 0
+    expect(visitor.by("objects-frames")).to_have_count(0)
 
 
 def test_an_object_is_followed_over_time(page: ObjectPage, open_page: Open) -> None:
@@ -213,7 +213,7 @@ def test_an_object_is_followed_over_time(page: ObjectPage, open_page: Open) -> N
     visitor.page.evaluate(f"rlClarity.select({{ frame: {FRAME + 5} }})")
     assert shown("object-effect") == "–", "there is no coin"
     visitor.click("remove-object")
-    assert visitor.by("objects-track").count() == 0
+    expect(visitor.by("objects-track")).to_have_count(0)
 
 
 def test_an_address_restores_boxes_type_and_object(page: ObjectPage, open_page: Open) -> None:
@@ -226,7 +226,7 @@ def test_an_address_restores_boxes_type_and_object(page: ObjectPage, open_page: 
     query = visitor.page.evaluate("location.search")
     for part in ("objects=1", "type=saw", "object=1%7E7"):
         assert part in query
-    assert visitor.by("objects-frames").count() == 1
+    expect(visitor.by("objects-frames")).to_have_count(1)
     visitor.goto("?type=dragon&object=9~1", wait=True)
     state = visitor.state()
     assert (state["type"], state["object"]) == (None, None)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 from rl_clarity.pages.results import open_results
 from rl_clarity.visualization.totals import channel_totals
@@ -67,7 +68,7 @@ def test_layers_are_chosen(page: Path, open_page: Open, expected: Expected) -> N
         visitor.click(f"layer-{name}")
         assert visitor.attribution("pos").shape == (side, side, 4)
         assert close(visitor.attribution("neg"), expected(visitor, "neg", layer=name))
-        assert visitor.page.get_by_role("heading", name=f"Features of layer {name}").is_visible()
+        expect(visitor.page.get_by_role("heading", name=f"Features of layer {name}")).to_be_visible()
 
 
 @pytest.mark.parametrize(("layer", "frame"), [(FINE, 1), (MIDDLE, 66), (COARSE, 30)])
@@ -81,7 +82,7 @@ def test_the_page_draws_attribution_as_python_does(
     visitor.by("residual").check()
     assert close(visitor.attribution("pos"), expected(visitor, "pos", "all", layer))
     visitor.by("combined").check()
-    assert visitor.overlay("pos").count() == 0
+    expect(visitor.overlay("pos")).to_have_count(0)
     errors_of_both_signs = 2 * CODING + CANVAS
     assert close(visitor.attribution("abs"), expected(visitor, "abs", "all", layer), errors_of_both_signs)
 
@@ -97,12 +98,12 @@ def test_attribution_of_a_page_that_was_written_apart(synthetic: Path, open_page
 def test_attribution_is_drawn_over_the_gray_observation_or_alone(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?frame=30")
     frame = visitor.overlay("pos").locator("..")
-    assert frame.locator("canvas").count() == 2
+    expect(frame.locator("canvas")).to_have_count(2)
     grey = read_canvas(frame.locator("canvas").first)
     assert np.ptp(grey[..., :3], axis=-1).max() == 0
     assert float(visitor.overlay("pos").evaluate("c => getComputedStyle(c).opacity")) == pytest.approx(0.9)
     visitor.by("overlay").uncheck()
-    assert frame.locator("canvas").count() == 1
+    expect(frame.locator("canvas")).to_have_count(1)
     assert visitor.overlay("pos").evaluate("c => getComputedStyle(c).opacity") == "1"
 
 
@@ -230,11 +231,11 @@ def test_rows_are_added_and_removed_each_with_its_output(page: Path, open_page: 
     visitor.page.mouse.move(5, 700)  # bars isolate, too
     assert close(visitor.attribution("pos", 1), expected(visitor, "pos", output="group-0"))
     assert close(visitor.attribution("pos", 0), expected(visitor, "pos"))
-    assert visitor.track("group-0").count() == 1
+    expect(visitor.track("group-0")).to_have_count(1)
     visitor.click("remove-row-0")
     visitor.page.mouse.move(5, 700)
     assert [row["output"] for row in visitor.state()["rows"]] == ["group-0"]
-    assert visitor.overlay("pos", 1).count() == 0
+    expect(visitor.overlay("pos", 1)).to_have_count(0)
     visitor.by("output-0").select_option("action-7")
     assert close(visitor.attribution("neg"), expected(visitor, "neg", output="action-7"))
 
@@ -297,12 +298,12 @@ def test_the_feature_viewer(page: Path, open_page: Open) -> None:
     grid.hover(position=place)  # type: ignore[arg-type]
     assert np.abs(screenshot(grid) - faint).max() > 20
     grid.click(position=place)  # type: ignore[arg-type]
-    assert visitor.by("whole-observation").is_visible()
+    expect(visitor.by("whole-observation")).to_be_visible()
     cell = features["index.0.5"][feature, row, column]
     observation = visitor.page.evaluate("rlClarity.manifest.observations.indices")[cell]
     assert visitor.text("whole-observation").startswith(f"Observation {observation + 1}")
     visitor.click(f"viewer-channel-{2 if feature == 0 else 1}")
-    assert visitor.by("whole-observation").count() == 0
+    expect(visitor.by("whole-observation")).to_have_count(0)
 
 
 def test_a_patch_leads_to_the_frame_it_came_from(synthetic: Path, open_page: Open) -> None:
@@ -326,7 +327,7 @@ def test_a_patch_leads_to_the_frame_it_came_from(synthetic: Path, open_page: Ope
 def test_the_input_layer_shows_gradients_in_the_inputs_colors(page: Path, open_page: Open, expected: Expected) -> None:
     visitor = open_page(page, "?layer=input&frame=30")
     assert close(visitor.attribution("pos"), expected(visitor, "pos", layer="input"))
-    assert visitor.page.get_by_test_id(re.compile(r"^legend-\d+$")).count() == 3
+    expect(visitor.page.get_by_test_id(re.compile(r"^legend-\d+$"))).to_have_count(3)
 
 
 def test_the_address_restores_the_view(page: Path, open_page: Open) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from playwright.sync_api import expect
 
 from tests.browser.pages import Visitor
 
@@ -30,7 +31,8 @@ def test_a_panel_can_be_shown_alone(synthetic: Path, open_page: Open, name: str)
     visitor = open_page(synthetic, ALONE.format(name), toured=False, wait=False)
     visitor.by(f"panel-{name}").wait_for()
     assert shown_panels(visitor) == [name]
-    assert visitor.page.locator("header h1").count() == visitor.by("tour").count() == 0
+    expect(visitor.page.locator("header h1")).to_have_count(0)
+    expect(visitor.by("tour")).to_have_count(0)
     visitor.press("ArrowRight")
     visitor.page.wait_for_url(f"**embed=1&panel={name}&layer=2b&trajectory=1&frame=31")
 
@@ -85,13 +87,13 @@ def test_a_panel_that_is_not_there_is_named(synthetic: Path, open_page: Open, na
     message = visitor.page.get_by_role("alert").inner_text()
     assert f"“{name}”" in message
     assert "attribution, outputs, legend" in message
-    assert visitor.by("panel-timeline").is_visible(), "the rest is shown"
+    expect(visitor.by("panel-timeline"), "the rest is shown").to_be_visible()
 
 
 def test_every_panel_has_an_explanation(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     panels = visitor.page.locator("section[data-panel]")
-    assert panels.count() == 6
+    expect(panels).to_have_count(6)
     for panel in panels.all():
         panel.locator("button.info").click()
         assert len(panel.locator(".help").inner_text()) > 60
@@ -120,7 +122,7 @@ def test_the_printed_page_has_the_shown_panels_without_controls(synthetic: Path,
     assert [name for name in names if name] == [], (
         "features, bars and features alone are drawn on buttons; nothing else is"
     )
-    assert visitor.by("row").count() == 2
+    expect(visitor.by("row")).to_have_count(2)
     assert visitor.by("attribution-canvas").evaluate_all("all => all.every(c => c.checkVisibility() && c.width > 1)")
     sheet = np.asarray(Image.open(io.BytesIO(visitor.page.screenshot(full_page=True))).convert("L"))
     assert np.median(sheet) == 255, "no ink is spent on a dark page"

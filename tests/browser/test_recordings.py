@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from PIL import Image
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 import rl_clarity
 from tests.browser.drawn import SIDE, draw_frame
@@ -103,7 +103,7 @@ def test_ticked_episodes_are_side_by_side(open_recordings: Open) -> None:
     visitor.by("episode-row").nth(1).get_by_test_id("compare").check()
     settle(visitor)
     assert visitor.state()["chosen"] == [LAST, "exp2~50"]
-    assert visitor.by("episode").count() == 2
+    expect(visitor.by("episode")).to_have_count(2)
     visitor.by("frame-slider").fill("65")
     texts = visitor.by("episode").get_by_test_id("frame-number").all_inner_texts()
     assert texts == ["65", "60"], "the shorter one stays at its end"
@@ -131,7 +131,7 @@ def test_numbers_of_a_step_are_those_of_numpy(open_recordings: Open, recordings:
     action = int(series["actions"][t])
     assert visitor.by("action").get_attribute("data-action") == str(action)
     assert visitor.text("action-name") == ("no-op", "←", "→", "A")[action]
-    assert visitor.by("policy-list").locator("li").count() == 4
+    expect(visitor.by("policy-list").locator("li")).to_have_count(4)
 
 
 def test_frames_and_maps_are_those_of_numpy(open_recordings: Open, recordings: RecordingsPage) -> None:
@@ -147,7 +147,7 @@ def test_frames_and_maps_are_those_of_numpy(open_recordings: Open, recordings: R
     assert visitor.state()["shows"] == "frame"
     assert read_canvas(canvas).max() == 0
     visitor.press("o")
-    assert frame.count() == 0, "maps alone"
+    expect(frame, "maps alone").to_have_count(0)
     np.testing.assert_allclose(read_canvas(canvas)[2::4, 2::4, 3], codes, atol=40)
 
 
@@ -204,7 +204,7 @@ def test_a_search_of_several_conditions_is_in_the_address(open_recordings: Open,
     visitor = open_recordings(f"{EXPLAINED}&find=action~1,entropy~above~{limit}")
     assert visitor.text("find-place").split()[-2:] == [str(len(steps)), "found"]
     visitor.press("f")
-    assert visitor.by("find-kind").count() == 2
+    expect(visitor.by("find-kind")).to_have_count(2)
     assert visitor.by("find-action").input_value() == "1"
     visitor.by("find-kind").last.select_option("end")
     visitor.by("find-kind").first.select_option("end")
@@ -245,8 +245,8 @@ def test_numbers_that_were_recorded_are_tracks(open_recordings: Open) -> None:
     visitor.by("track-entropy").check()
     visitor.by("track-advantage").uncheck()
     assert visitor.track("info.lives").locator(".value").inner_text() == "0"
-    assert visitor.track("entropy").count() == 1
-    assert visitor.track("advantage").count() == 0
+    expect(visitor.track("entropy")).to_have_count(1)
+    expect(visitor.track("advantage")).to_have_count(0)
     visitor.page.wait_for_url("**tracks=film%2Creturn%2Cvalue%2Cpolicy%2Cinfo.lives%2Centropy*")
 
 
@@ -331,7 +331,7 @@ def test_damaged_or_newer_data_are_named_and_other_panels_work(open_page: Open, 
     assert visitor.text("run-error") == "exp2: exp2 has version 9: update rl-clarity"
     visitor.by("episode-row").first.click()
     settle(visitor)
-    assert visitor.by("track").count() == 5
+    expect(visitor.by("track")).to_have_count(5)
 
 
 def test_a_page_without_episodes_shows_the_code_to_add_to_the_loop(open_page: Open, tmp_path: Path) -> None:
@@ -453,7 +453,7 @@ def test_live_episodes_grow_and_new_ones_appear(chromium_browser: Browser, tmp_p
             play(recorder, 80)
             page.wait_for_selector('[data-testid=episode][data-steps="150"]')
             assert visitor.state()["step"] == 30
-            assert visitor.by("live").count() == 0, "it has ended"
+            expect(visitor.by("live"), "it has ended").to_have_count(0)
             play(recorder, 12)
         page.wait_for_function("() => rlClarity.episodes().length === 2")
         state = visitor.state()

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 from rl_clarity.pages.document import read_manifest
 from rl_clarity.pages.manifest import section_data
@@ -41,11 +42,11 @@ def test_a_missing_chunk_is_named_and_other_panels_work(small: Path, open_page: 
     error = visitor.by("data-error").first
     error.wait_for()
     assert "attribution/2a/1/value-1.js is missing" in error.inner_text()
-    assert visitor.by("account").is_visible()
+    expect(visitor.by("account")).to_be_visible()
     visitor.click("layer-3a")
     visitor.settle()
     assert visitor.attribution("pos").max() > 0
-    assert visitor.by("data-error").count() == 0
+    expect(visitor.by("data-error")).to_have_count(0)
 
 
 def test_a_missing_chunk_can_be_tried_again(small: Path, open_page: Open) -> None:
@@ -106,7 +107,7 @@ def test_the_document_without_its_files_lists_them(small: Path, open_page: Open,
     message = visitor.by("data-error").filter(visible=True).first  # small images hide it
     message.wait_for()
     assert "is missing" in message.inner_text()
-    assert visitor.page.get_by_role("heading", name="CoinRun").is_visible()
+    expect(visitor.page.get_by_role("heading", name="CoinRun")).to_be_visible()
 
 
 def test_an_incomplete_page_shows_a_message(tmp_path: Path, small_size: Size, open_page: Open) -> None:
@@ -142,7 +143,7 @@ def test_hostile_names_show_as_text(tmp_path: Path, small_size: Size, open_page:
     visitor.press("t")
     visitor.by("provenance").wait_for()
     visitor.press("f", "e", "n")
-    assert visitor.page.locator("img[src=x]").count() == 0
+    expect(visitor.page.locator("img[src=x]")).to_have_count(0)
     visitor.page.evaluate("rlClarity.select({ layer: 1 })")
     visitor.page.wait_for_url("**layer=3a**")
     visitor.page.reload()
@@ -199,6 +200,6 @@ def test_an_agent_of_action_values(tmp_path: Path, small_size: Size, open_page: 
     arrays = {key: value for key, value in read_chunk(tmp_path, name).items() if key not in ("values", "probabilities")}
     (tmp_path / name).write_bytes(encode_chunk(name, arrays).script())
     visitor = open_page(tmp_path, "?frame=3&rows=action-7")
-    assert visitor.by("policy").get_by_role("listitem").count() == len(manifest["agents"][0]["actions"])
-    assert visitor.track("action-7").count() == 1
-    assert visitor.page.get_by_label("probabilities over time").count() == 0
+    expect(visitor.by("policy").get_by_role("listitem")).to_have_count(len(manifest["agents"][0]["actions"]))
+    expect(visitor.track("action-7")).to_have_count(1)
+    expect(visitor.page.get_by_label("probabilities over time")).to_have_count(0)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.results import open_results
@@ -145,7 +146,7 @@ def test_a_frame_without_a_map_shows_the_previous_map(page: Path, open_page: Ope
     assert visitor.text("map-frame") == "One of 4 frames has a map; this is the map of frame 65."
     visitor.press("Home")
     visitor.page.wait_for_function("rlClarity.state().frame === 0")
-    assert visitor.by("map-frame").count() == 0
+    expect(visitor.by("map-frame")).to_have_count(0)
 
 
 def test_a_constant_map_is_none(page: Path, open_page: Open) -> None:
@@ -192,7 +193,7 @@ def test_boxes_and_examples_respect_the_region_that_observations_show(page: Path
     assert float(box.inner_text().replace("\N{MINUS SIGN}", "-")) == pytest.approx(sum(inside), rel=6e-3, abs=1e-6)
     visitor.page.evaluate("rlClarity.select({box: {left: 50, top: 0, right: 64, bottom: 64}})")
     assert "does not observe" in visitor.text("box-tracks")
-    assert visitor.track("box").count() == 0
+    expect(visitor.track("box")).to_have_count(0)
     visitor.click("tab-raises")
     visitor.page.wait_for_function(
         """() => {
@@ -210,8 +211,8 @@ def test_rows_of_a_trajectory_show_its_observation_once(page: Path, open_page: O
     for columns in (0, 1):
         visitor = open_page(page, f"?layer=2a&frame=6&rows=value,value&columns={columns}")
         first, second = visitor.by("row").all()
-        assert first.get_by_test_id("observation-canvas").count() == 1
-        assert second.get_by_test_id("observation-canvas").count() == 0
+        expect(first.get_by_test_id("observation-canvas")).to_have_count(1)
+        expect(second.get_by_test_id("observation-canvas")).to_have_count(0)
         positive, other = visitor.overlay("pos", 0).bounding_box(), visitor.overlay("pos", 1).bounding_box()
         left = second.bounding_box()
         assert positive

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.document import write_page
@@ -162,7 +163,7 @@ def test_the_generic_panel_images_draws_its_data(page: tuple[Path, Sections], op
     visitor = open_page(page[0])
     images = visitor.by("images")
     assert images.locator("img").evaluate_all("all => all.map(e => e.complete && e.naturalWidth > 0)") == [True, True]
-    assert images.get_by_role("button").count() == 1
+    expect(images.get_by_role("button")).to_have_count(1)
     images.get_by_role("button").click()
     assert (visitor.state()["trajectory"], visitor.state()["frame"]) == (1, 12)
 
@@ -294,7 +295,7 @@ def test_a_page_without_layers(tmp_path: Path, open_page: Open) -> None:
     shown = visitor.track("value").locator(".value")
     shown.wait_for()
     assert float(shown.inner_text()) == pytest.approx(values[4], rel=6e-3)
-    assert visitor.by("policy").is_visible()
+    expect(visitor.by("policy")).to_be_visible()
     panels = visitor.page.locator("[data-panel]").evaluate_all("all => all.map(e => e.dataset.panel)")
     assert panels == ["trajectories", "bookmarks", "timeline", "outputs"]
     for key in ("ArrowRight", ".", "1", "0", "r", "e", "f", "n", "t", "?"):
@@ -310,9 +311,9 @@ def test_a_page_without_features(tmp_path: Path, open_page: Open) -> None:
     write_synthetic_page(tmp_path, SIZE, edit=without("features"))
     visitor = open_page(tmp_path, "?frame=5&feature=2")
     assert visitor.attribution("pos").max() > 0
-    assert visitor.by("drawer").count() == 0
+    expect(visitor.by("drawer")).to_have_count(0)
     visitor.press("t")
-    assert visitor.by("gaps").is_visible()
+    expect(visitor.by("gaps")).to_be_visible()
     assert "reconstruction error" not in visitor.text("missing")
 
 

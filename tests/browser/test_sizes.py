@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator
+from playwright.sync_api import Locator, expect
 
 from rl_clarity.pages.manifest import section_data
 from tests.browser.pages import Visitor
@@ -127,7 +127,7 @@ def test_images_use_the_width_there_is(synthetic: Path, open_page: Open, width: 
 def test_on_a_telephone_the_legend_is_folded_beside_the_images(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=5", viewport={"width": 390, "height": 844})
     fold = visitor.by("legend-fold")
-    assert fold.is_visible()
+    expect(fold).to_be_visible()
     below = fold.bounding_box(), visitor.by("row").first.bounding_box()
     assert below[0]
     assert below[1]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator
+from playwright.sync_api import Locator, expect
 
 from tests.browser.generated import Generated
 from tests.browser.pages import Visitor
@@ -104,7 +104,7 @@ def test_why_was_it_surprised_here(reader: Reader) -> None:
     assert visitor.frame() == mark["frame"] + 1
     advantage = visitor.track("advantage").locator(".value").inner_text()
     assert reader.number(advantage) == pytest.approx(mark["advantage"], rel=6e-3)
-    assert visitor.track("value").is_visible()
+    expect(visitor.track("value")).to_be_visible()
     account = visitor.by("account").first
     parts = account.locator("button[data-value]").evaluate_all(
         "all => all.map((e) => [e.dataset.part, +e.dataset.value])"
@@ -117,7 +117,7 @@ def test_why_was_it_surprised_here(reader: Reader) -> None:
     channel = int(column.get_attribute("data-channel") or -1)
     reader.use(column, column.locator(".bars"))  # words of narrow columns cover parts of others
     assert visitor.by(f"viewer-channel-{channel + 1}").get_attribute("aria-pressed") == "true"
-    assert visitor.by("effects").is_visible()
+    expect(visitor.by("effects")).to_be_visible()
 
 
 def test_which_feature_is_it_and_what_if_it_were_gone(reader: Reader) -> None:
@@ -126,7 +126,7 @@ def test_which_feature_is_it_and_what_if_it_were_gone(reader: Reader) -> None:
     assert visitor.by("viewer-channel-2").get_attribute("aria-pressed") == "true"
     visitor.by("example-1").wait_for()
     reader.use(visitor.by("example-1"))
-    assert visitor.by("whole-observation").is_visible()
+    expect(visitor.by("whole-observation")).to_be_visible()
     reader.use(visitor.by("feature-name"))
     visitor.by("feature-name").fill("coin")
     visitor.press("Enter")
@@ -154,7 +154,7 @@ def test_a_feature_alone_and_over_time(reader: Reader) -> None:
         reader.use(over_time)
     well = visitor.well("account").first
     well.scroll_into_view_if_needed()
-    assert well.is_visible()
+    expect(well).to_be_visible()
     if reader.way == "keyboard":
         visitor.page.get_by_role("slider", name="Frame").focus()
         visitor.press(*["ArrowRight"] * 20)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playwright.sync_api import Locator
+from playwright.sync_api import Locator, expect
 
 from rl_clarity.pages.results import open_results
 from tests.browser.generated import Generated
@@ -50,12 +50,12 @@ def test_a_search_is_in_the_address_and_under_undo(synthetic: Path, open_page: O
     assert visitor.by("find-kind").input_value() == "advantage"
     assert visitor.by("find-value").input_value() == "-0.5"
     visitor.by("find-clear").click()
-    assert visitor.by("find-steps").count() == 0
+    expect(visitor.by("find-steps")).to_have_count(0)
     assert visitor.track("value").get_attribute("data-marks") == "0"
     visitor.page.get_by_role("button", name="Undo").click()
     assert visitor.text("find-count").startswith(f"{count} frame")
     visitor.page.get_by_role("button", name="Redo").click()
-    assert visitor.by("find-count").count() == 0
+    expect(visitor.by("find-count")).to_have_count(0)
 
 
 def test_activation_and_attribution_are_searched_by_their_names(synthetic: Path, open_page: Open) -> None:
@@ -65,7 +65,7 @@ def test_activation_and_attribution_are_searched_by_their_names(synthetic: Path,
     assert {"Attribution to a feature", "Activation of a feature"} <= set(labels)
     visitor.by("find-kind").select_option("activation")
     visitor.by("find-channel").select_option("2")
-    assert visitor.by("find-output").count() == 0, "activation is not of an output"
+    expect(visitor.by("find-output"), "activation is not of an output").to_have_count(0)
     totals = read_chunk(synthetic, "attribution/2b/1/totals.js")["activation"][:, 2].astype(float)
     limit = float(np.median(totals))
     visitor.by("find-value").fill(str(limit))
@@ -130,7 +130,7 @@ def test_a_box_has_its_attribution_over_time(generated: Generated, open_page: Op
     visitor = open_page(generated.directory, f"?layer={LAYER}&trajectory=2&frame=20")
     drag(visitor, visitor.by("observation-canvas"), BOX)
     assert visitor.state()["box"] == dict(zip(("left", "top", "right", "bottom"), BOX, strict=True))
-    assert visitor.by("box").count() == 3, "on the observation, and on both signs"
+    expect(visitor.by("box"), "on the observation, and on both signs").to_have_count(3)
     attribution = open_results(generated.directory).attribution(LAYER, 1)
     assert attribution.residual is not None
     values = np.concatenate([attribution.channels, attribution.residual], -1)  # (T, h, w, K + 1)
@@ -146,13 +146,14 @@ def test_a_box_has_its_attribution_over_time(generated: Generated, open_page: Op
         assert shown_value(visitor, "box") == pytest.approx(inside[frame - 1].sum(), rel=6e-3, abs=1e-6)
         visitor.by("box-features").check()
         assert visitor.track("box-2").locator(".text").inner_text() == "coin (2)"
-        assert visitor.by("account").get_by_text("coin", exact=True).is_visible()
+        expect(visitor.by("account").get_by_text("coin", exact=True)).to_be_visible()
         for k in range(inside.shape[1]):
             assert shown_value(visitor, f"box-{k + 1}") == pytest.approx(inside[frame - 1, k], rel=6e-3, abs=1e-6)
     visitor.click("remove-box")
-    assert visitor.by("box").count() == visitor.by("box-tracks").count() == 0
+    expect(visitor.by("box")).to_have_count(0)
+    expect(visitor.by("box-tracks")).to_have_count(0)
     visitor.page.get_by_role("button", name="Undo").click()
-    assert visitor.by("box").count() == 3
+    expect(visitor.by("box")).to_have_count(3)
 
 
 def test_a_box_is_drawn_with_the_keyboard(synthetic: Path, open_page: Open) -> None:
@@ -214,7 +215,7 @@ def test_a_feature_is_soloed_by_alt_click_long_press_and_key(generated: Generate
     wanted = expected_image(open_results(generated.directory).attribution(LAYER, 1), 19, "pos", 2)
     for _ in solo(visitor):
         assert visitor.state()["solo"] == {"layer": layer, "channel": 2}
-        assert visitor.by("drawer").count() == 0
+        expect(visitor.by("drawer")).to_have_count(0)
         visitor.page.evaluate("document.activeElement.blur()")
         visitor.page.mouse.move(5, 700)
         assert visitor.text("solo") == "Only feature 3 is shown."
@@ -226,7 +227,7 @@ def test_a_feature_is_soloed_by_alt_click_long_press_and_key(generated: Generate
     visitor.page.reload()
     assert close(visitor.attribution("pos"), wanted)
     visitor.click("all-channels")
-    assert visitor.by("solo").count() == 0
+    expect(visitor.by("solo")).to_have_count(0)
     visitor.by("legend-3").locator(".card").click()
     assert visitor.by("drawer").get_attribute("data-panel") == "feature", "a click is still a click"
 

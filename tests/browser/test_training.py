@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from PIL import Image
+from playwright.sync_api import expect
 
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.document import read_manifest, write_page
@@ -24,8 +25,9 @@ def test_the_page_opens_with_the_first_and_the_last_checkpoint(open_training: Op
     visitor = open_training()
     assert visitor.page.title() == "Runner"
     assert visitor.state()["chosen"] == [0, 3]
-    assert visitor.by("film-1").count() == visitor.by("film-4").count() == 1
-    assert visitor.by("film-2").count() == 0
+    expect(visitor.by("film-1")).to_have_count(1)
+    expect(visitor.by("film-4")).to_have_count(1)
+    expect(visitor.by("film-2")).to_have_count(0)
     assert visitor.text("checkpoint-1") == "start A 20 k steps 1.00"
 
 
@@ -131,7 +133,7 @@ def test_a_selection_in_the_address_is_shown(open_training: Open, scheme: str) -
     assert visitor.by("overlay").input_value() == "value"
     assert visitor.by("episode").input_value() == "1"
     assert visitor.text("sure-number") == "0.50"
-    assert visitor.by("panel-films").get_by_test_id("peak-path").count() == 3
+    expect(visitor.by("panel-films").get_by_test_id("peak-path")).to_have_count(3)
     assert visitor.track("film-2").get_attribute("data-marks") == "1"
     letters = [visitor.by(f"film-{k}").locator(".letter").inner_text() for k in (2, 4, 1)]
     assert letters == ["A", "B", "C"]
@@ -164,7 +166,7 @@ def test_all_checkpoints_are_shown_the_same_play(open_training: Open, training: 
         assert frame.get_attribute("data-frame") == "0/40"
         saliency = visitor.by(f"eye-{index + 1}").get_by_test_id("saliency-canvas")
         assert saliency.get_attribute("data-step") == "40"
-    assert visitor.by("shown-value").locator("[data-line]").count() == 4
+    expect(visitor.by("shown-value").locator("[data-line]")).to_have_count(4)
     visitor.click("disagreement")
     assert visitor.state()["step"] == int(training.divergence.argmax())
 
@@ -207,7 +209,7 @@ def test_checks_that_were_made_are_in_trust(open_page: Open, tmp_path: Path) -> 
     visitor.press("t")
     for text in ("half a million", "On 8 frames.", "Jacobian", "changes"):
         assert text in visitor.text("drawer")
-    assert visitor.by("panel-checks").count() == 0
+    expect(visitor.by("panel-checks")).to_have_count(0)
 
 
 def test_exports_contain_the_selected_data(open_training: Open, training: TrainingPage) -> None:

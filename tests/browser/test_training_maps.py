@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from playwright.sync_api import expect
 
 from tests.browser.pages import Visitor, read_canvas
 from tests.browser.training_pages import EVERY, HALVES, LENGTHS, QUADRANTS, TrainingPage
@@ -68,7 +69,7 @@ def test_regions_are_drawn_named_and_removed(open_training: Open, training: Trai
     visitor.press("z")
     assert visitor.text("region-2") == "the sky", "undo"
     visitor.click("grid")
-    assert visitor.by("region-4").count() == 1
+    expect(visitor.by("region-4")).to_have_count(1)
 
 
 def test_the_heat_map_and_the_bars_show_the_shares(open_training: Open, training: TrainingPage) -> None:
@@ -122,7 +123,7 @@ def test_a_weak_map_is_labeled_as_weak(open_training: Open, training: TrainingPa
     percent = float(text.split("value ")[1].split("%")[0])
     np.testing.assert_allclose(percent, 100 * scales[5] / scales.max(), atol=0.6)
     visitor.by("scale").select_option("frame")
-    assert visitor.by("peaks").count() == 0
+    expect(visitor.by("peaks")).to_have_count(0)
 
 
 def test_colors_for_color_blind_readers_are_in_every_panel(open_training: Open) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 from tests.browser.pages import Visitor
 from tests.browser.training_pages import LENGTHS, TrainingPage
@@ -22,7 +23,7 @@ def brush_axis(visitor: Visitor, key: str, low: float, high: float) -> None:
 def test_names_and_ranges_of_axes_are_not_cut_off(open_training: Open, width: int) -> None:
     visitor = open_training(viewport={"width": width, "height": 768})
     texts = visitor.by("panel-steps").locator("[data-testid^=axis-name], .ends span")
-    assert texts.count() == 3 * 11
+    expect(texts).to_have_count(3 * 11)
     cut = "spans => spans.filter((s) => s.scrollWidth > s.clientWidth || s.scrollHeight > s.clientHeight + 1)"
     assert texts.evaluate_all(f"{cut}.map((s) => s.textContent)") == []
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import ImageColor
+from playwright.sync_api import expect
 
 import rl_clarity
 from rl_clarity.base.statistics import softmax
@@ -314,7 +315,7 @@ def test_one_selection_in_every_panel_by_keyboard_address_and_undo(open_real: Op
     state = visitor.state()
     assert (state["overlay"], state["path"], state["sync"]) == ("policy", True, "progress")
     assert visitor.by("overlay").input_value() == "policy"
-    assert visitor.by("panel-films").get_by_test_id("peak-path").count() == 2
+    expect(visitor.by("panel-films").get_by_test_id("peak-path")).to_have_count(2)
     visitor.press("z")
     assert visitor.state()["sync"] == "step", "undo"
     visitor.by("checkpoint-2").focus()
@@ -324,7 +325,7 @@ def test_one_selection_in_every_panel_by_keyboard_address_and_undo(open_real: Op
     assert visitor.state()["chosen"] == [1, 0, 2]
     for panel in ("film", "region-row"):
         for number in (1, 2, 3):
-            assert visitor.by(f"{panel}-{number}").count() == 1
+            expect(visitor.by(f"{panel}-{number}")).to_have_count(1)
     visitor.by("axis").select_option("value")
     visitor.by("axis-from").fill("0.5")
     visitor.press("Tab")
@@ -343,4 +344,4 @@ def test_a_narrow_window_shows_every_panel(open_real: Open, theme: str) -> None:
     assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 390
     for panel in ("play", "curve", "returns", "films", "regions", "steps", "reference", "numbers"):
         visitor.by(f"panel-{panel}").scroll_into_view_if_needed()
-        assert visitor.by(f"panel-{panel}").is_visible()
+        expect(visitor.by(f"panel-{panel}")).to_be_visible()

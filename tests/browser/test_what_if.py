@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, Page, expect
 
 from rl_clarity.live import LiveNetwork
 from tests.browser.pages import read_canvas
@@ -210,7 +210,7 @@ def test_the_panel_stays_closed_for_another_network(networks: dict[str, LiveNetw
         page = visit(address)
         page.keyboard.press("w")
         page.get_by_test_id("what-if-disagreement").wait_for()
-        assert page.get_by_test_id("what-if").count() == 0
+        expect(page.get_by_test_id("what-if")).to_have_count(0)
 
 
 def test_what_the_address_does_not_allow_changes_nothing(networks: dict[str, LiveNetwork], visit: Any) -> None:
@@ -226,5 +226,5 @@ def test_a_page_from_a_file_has_no_such_panel(networks: dict[str, LiveNetwork], 
     visitor = open_page(Path(networks["policy"].results.location), wait=False)
     visitor.page.keyboard.press("w")
     assert visitor.state()["edit"] == ""
-    assert visitor.by("panel-what_if").count() == 0
+    expect(visitor.by("panel-what_if")).to_have_count(0)
     assert SHAPE[0] == visitor.page.evaluate("rlClarity.manifest.observation.height")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from playwright.sync_api import expect
 
 import rl_clarity
 from rl_clarity.pages.results import open_results
@@ -40,15 +41,15 @@ def test_the_largest_logit_takes_the_place_of_the_value(page: Path, open_page: O
     shown = visitor.track("greedy").locator(".value")
     shown.wait_for()
     assert float(shown.inner_text().replace("−", "-")) == pytest.approx(logits[4].max(), rel=6e-3)
-    assert visitor.by("policy").is_visible()
-    assert visitor.by("policy").locator("[data-action]").count() == ACTIONS
-    assert visitor.track("value").count() == 0
-    assert visitor.track("advantage").count() == 0
+    expect(visitor.by("policy")).to_be_visible()
+    expect(visitor.by("policy").locator("[data-action]")).to_have_count(ACTIONS)
+    expect(visitor.track("value")).to_have_count(0)
+    expect(visitor.track("advantage")).to_have_count(0)
 
 
 def test_panels_that_need_advantages_are_omitted(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?frame=5")
-    assert visitor.page.locator("[data-panel=bookmarks]").count() == 0
+    expect(visitor.page.locator("[data-panel=bookmarks]")).to_have_count(0)
     assert "advantage" not in visitor.page.locator("[data-panel=timeline]").inner_text().lower()
     visitor.press("f")
     kinds = (

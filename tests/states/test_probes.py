@@ -160,7 +160,7 @@ def test_default_labels_are_what_the_environment_reported(played: Recording) -> 
         ({"x": np.zeros(3)}, r"'x' has the shape \(3,\); a value for each of \d+ steps"),
         ({"x": [np.arange(3)] * 24}, "'x' has 3 values for episode 0, which has"),
         ({"x": ["a"] * 24}, "'x' must have numbers"),
-        (["cue@900"], "'cue@900' is known at no step"),
+        (["cue@900"], "'cue@900' is known at no probed step"),
         (["action[2]"], r"action\[2\]: there are only 1 numbers"),
         ("cue", "labels='cue' must be"),
         ([], "labels is empty"),
@@ -173,7 +173,7 @@ def test_labels_that_cannot_be_probed_are_named(played: Recording, labels: Any, 
 
 def test_labels_of_one_value_or_one_episode_are_refused(played: Recording) -> None:
     agent, lengths = light_switch.checkpoint("memory"), [len(one) for one in played]
-    with pytest.raises(OptionError, match="'x' is 1 at all steps"):
+    with pytest.raises(OptionError, match="'x' is 1 at all probed steps"):
         rl_clarity.probe(agent, played, {"x": np.ones(sum(lengths))})
     once = np.zeros(sum(lengths))
     once[3] = 1

@@ -42,4 +42,4 @@ def test_the_page_says_what_is_known_and_used(page: Any) -> None:
 def test_a_label_that_cannot_be_probed_is_named_on_the_page(page: Any) -> None:
     section = page[1].results().section("probes")
     assert not section["rows"]
-    assert section["caption"].startswith("Nothing was probed: label 'reward+30' is known at no step")
+    assert section["caption"].startswith("Nothing was probed: label 'reward+30' is known at no probed step")
