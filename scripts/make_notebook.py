@@ -1,7 +1,6 @@
-"""Write and execute examples/core_functions.ipynb: `python -m scripts.make_notebook`.
+"""Write and execute the notebooks in examples/: `python -m scripts.make_notebook [NAME]`.
 
-The notebook is generated from examples/core_functions.py, and a test executes it. Its outputs are saved, with small
-images.
+NAME.ipynb is generated from NAME.py, and a test executes it. Its outputs are saved, with small images.
 """
 
 from __future__ import annotations
@@ -15,23 +14,25 @@ import nbformat
 from nbconvert.preprocessors import CoalesceStreamsPreprocessor, ExecutePreprocessor
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-SOURCE = REPOSITORY / "examples" / "core_functions.py"
-TARGET = REPOSITORY / "examples" / "core_functions.ipynb"
+EXAMPLES = REPOSITORY / "examples"
+NOTEBOOKS = ("core_functions", "one_failure")
 CELL_SECONDS = 900
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--target", type=Path, default=TARGET)
-    target = parser.parse_args().target
-    nbformat.write(execute(notebook(), TARGET.parent), target)
-    print(f"{target.name}: {target.stat().st_size // 1024} KB")
+    parser.add_argument("name", nargs="?", choices=NOTEBOOKS, help="by default all of them")
+    chosen = parser.parse_args().name
+    for name in [chosen] if chosen else NOTEBOOKS:
+        target = EXAMPLES / f"{name}.ipynb"
+        nbformat.write(execute(notebook(name), EXAMPLES), target)
+        print(f"{target.name}: {target.stat().st_size // 1024} KB")
 
 
-def notebook() -> Any:
-    """Return the notebook without outputs. In the source, `# %%` begins a code cell, `# %% [markdown]` a text cell."""
+def notebook(name: str) -> Any:
+    """Return a notebook without outputs. In its source, `# %%` begins a code cell, `# %% [markdown]` a text cell."""
     cells = []
-    parts = re.split(r"^# %%(.*)\n", SOURCE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    parts = re.split(r"^# %%(.*)\n", (EXAMPLES / f"{name}.py").read_text(encoding="utf-8"), flags=re.MULTILINE)
     for kind, text in zip(parts[1::2], parts[2::2], strict=True):
         if "[markdown]" in kind:
             cells.append(nbformat.v4.new_markdown_cell(re.sub(r"^# ?", "", text.strip(), flags=re.MULTILINE)))
