@@ -27,6 +27,7 @@ ANALYSES: Registry[type[Analysis[Any, Any]]] = Registry(
         "checks": "rl_clarity.analyses.checks.analysis:ChecksAnalysis",
         "failures": "rl_clarity.analyses.debugging.failures:FailuresAnalysis",
         "goals": "rl_clarity.analyses.debugging.goals:GoalsAnalysis",
+        "survival": "rl_clarity.analyses.debugging.survival:SurvivalAnalysis",
         "findings": "rl_clarity.analyses.debugging.findings:FindingsAnalysis",
         "states": "rl_clarity.analyses.memory.states:StatesAnalysis",
         "memory_matrix": "rl_clarity.analyses.memory.matrix:MatrixAnalysis",

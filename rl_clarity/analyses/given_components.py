@@ -24,7 +24,7 @@ def given_components(options: ReductionOptions, layer: PageLayer) -> np.ndarray:
 
     Raises OptionError for a file that cannot be read, and arrays of another shape or with negative numbers.
     """
-    found = [array for name, array in _arrays(options).items() if name in _names(layer)]
+    found = [array for name, array in read_components(options.components).items() if name in _names(layer)]
     components = np.concatenate(found) if found else np.zeros((0, layer.shape[-1]), np.float32)
     if len(components) > layer.channels:
         raise OptionError(
@@ -85,7 +85,7 @@ def check_match(options: ReductionOptions, layers: Sequence[PageLayer]) -> None:
 
 def check_components(options: ReductionOptions, layers: Sequence[PageLayer]) -> None:
     """Raise OptionError for a file without components of any layer of the page, or whose components do not fit."""
-    arrays, known = _arrays(options), [layer for layer in layers if not layer.is_input]
+    arrays, known = read_components(options.components), [layer for layer in layers if not layer.is_input]
     if options.components is not None and not any(arrays.keys() & _names(layer) for layer in known):
         raise OptionError(
             f"features.components={options.components!r} has features of {', '.join(arrays) or 'no layer'}; the layers "
@@ -97,21 +97,23 @@ def check_components(options: ReductionOptions, layers: Sequence[PageLayer]) -> 
         given_components(options, layer)
 
 
-def _arrays(options: ReductionOptions) -> dict[str, np.ndarray]:
-    if options.components is None:
+def read_components(path: str | None, option: str = "features.components") -> dict[str, np.ndarray]:
+    """Return the components (K, c) of each layer of a page, or in an .npz file; none without a path.
+
+    Raises OptionError, with the name of the option, for a file that cannot be read.
+    """
+    if path is None:
         return {}
-    if Path(options.components).is_dir():
-        results = open_results(options.components)
+    if Path(path).is_dir():
+        results = open_results(path)
         layers = [layer for layer in results.layers if results.features_meta(layer)]
         return {layer: results.reduction(layer).components for layer in layers}
-    contents = io.BytesIO(read_input("features.components", options.components))
+    contents = io.BytesIO(read_input(option, path))
     try:
         with np.load(contents, allow_pickle=False) as arrays:
             return {name: np.asarray(arrays[name]) for name in arrays.files}
     except (ValueError, OSError, AttributeError, zipfile.BadZipFile, EOFError) as error:
-        raise OptionError(
-            f"features.components={options.components!r} is not an .npz file of numbers ({error}): {EXAMPLE}"
-        ) from None
+        raise OptionError(f"{option}={path!r} is not an .npz file of numbers ({error}): {EXAMPLE}") from None
 
 
 def _check(where: str, array: np.ndarray, channels: int) -> None:

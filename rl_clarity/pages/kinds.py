@@ -138,7 +138,7 @@ PAGE_KINDS: Registry[PageKind] = Registry(
             title="{env_name}, {network}: checks of saliency maps",
         ),
         "debug": PageKind(
-            ("trajectories", "findings", "failures", "goals"),
+            ("trajectories", "findings", "failures", "survival", "goals"),
             title="{env_name}, {network}: why it fails, what it pursues",
             slots={
                 "navigation": ["trajectories"],
@@ -148,6 +148,7 @@ PAGE_KINDS: Registry[PageKind] = Registry(
                     "verdicts",
                     "failure_clips",
                     "failures",
+                    "survival",
                     "goal_images",
                     "goals",
                     "not_found",

@@ -28,6 +28,7 @@ from rl_clarity.base.parsing import check_option
 from rl_clarity.base.registry import source_hash
 from rl_clarity.debugging.failures import FailureOptions
 from rl_clarity.debugging.goals import GoalOptions
+from rl_clarity.debugging.survival import SurvivalOptions
 from rl_clarity.pages.manifest import ViewOptions
 from rl_clarity.pages.original_options import ORIGINAL
 from rl_clarity.pages.output import OutputOptions
@@ -82,6 +83,7 @@ class DebugOptions(PageOptions):
     page_kind: str = "debug"
     """Kind of the page, which decides its analyses."""
     failures: FailureOptions = field(default_factory=FailureOptions)
+    survival: SurvivalOptions = field(default_factory=SurvivalOptions)
     goals: GoalOptions = field(default_factory=GoalOptions)
 
 

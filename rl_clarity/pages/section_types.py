@@ -522,6 +522,12 @@ class GoalImages(TypedDict):
     columns: NotRequired[int]
 
 
+class SurvivalSection(TypedDict):
+    caption: NotRequired[str]
+    columns: Sequence[Column]
+    rows: Sequence[Mapping[str, object]]
+
+
 class FindingsSection(TypedDict):
     caption: NotRequired[str]
     columns: Sequence[Column]
@@ -767,6 +773,7 @@ SECTION_TYPES: Mapping[str, type] = {
     "failure_clips": FailureClips,
     "goals": GoalsSection,
     "goal_images": GoalImages,
+    "survival": SurvivalSection,
     "findings": FindingsSection,
     "not_found": NotFoundSection,
     "states": StatesSection,

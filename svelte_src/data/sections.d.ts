@@ -772,6 +772,15 @@ export interface GoalImages {
   columns?: number;
 }
 
+/** How often failures are survived with and without each feature of a layer. */
+export interface SurvivalSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  columns: Column[];
+  /** Values by the column's key; a row with `trajectory` and `frame` links to the step. */
+  rows: Record<string, unknown>[];
+}
+
 /** What was found, by family; a row opens its evidence. */
 export interface FindingsSection {
   /** Text above a generic or custom panel. */
@@ -1310,6 +1319,7 @@ export type Section =
   | SectionOf<"failure_clips", FailureClips>
   | SectionOf<"goals", GoalsSection>
   | SectionOf<"goal_images", GoalImages>
+  | SectionOf<"survival", SurvivalSection>
   | SectionOf<"findings", FindingsSection>
   | SectionOf<"not_found", NotFoundSection>
   | SectionOf<"states", StatesSection>

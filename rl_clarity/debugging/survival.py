@@ -1,0 +1,124 @@
+"""Survival without a feature: failures are continued by the agent without each feature of a layer, and by the agent as
+it is, from the same steps with the same random numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.base.parsing import check_minimum
+from rl_clarity.base.statistics import LEVEL, compare
+from rl_clarity.debugging.branching import Brancher
+from rl_clarity.debugging.failures import Failure, episode_moments
+from rl_clarity.debugging.measures import LEAST_EPISODES, Clustered
+from rl_clarity.recordings.samples import Trajectories
+
+BEFORE_CHANCE = 5
+"""Steps before the last avoidable one from which failures are continued."""
+
+
+@dataclass(frozen=True)
+class SurvivalOptions:
+    """Which features failures are continued without, and how."""
+
+    features: str | None = None
+    """Page of the agent, or .npz file of components by layer, whose features are removed one by one; none by default.
+    Numbers and names are those of the page."""
+    layer: str | None = None
+    """Layer of these features; needed if there are several."""
+    continuations: int = 16
+    """Continuations of each failure by each agent."""
+    horizon: int = 20
+    """Steps after the end of the episode that a continuation must survive."""
+
+    def __post_init__(self) -> None:
+        check_minimum(self, 1, "continuations", "horizon")
+
+
+@dataclass(frozen=True)
+class WithoutFeature:
+    """How survival differs without a feature."""
+
+    feature: int
+    """Its number, from 1."""
+    unedited: float
+    """Share of the continuations that survive, as a mean over failures."""
+    ablated: float
+    """The same without the feature."""
+    difference: float
+    interval: tuple[float, float]
+    """95 % bootstrap interval over failures, corrected for the number of features."""
+    p: float
+    """p-value of a sign-flip test over failures, corrected for the number of features."""
+    detectable: float
+    """Difference that would have been found with a probability of 80 %."""
+    failure: int
+    """Index of the failure that differs most."""
+
+    @property
+    def verdict(self) -> str:
+        """Return whether a difference was found; an absence is claimed by its interval only."""
+        if self.p >= LEVEL:
+            return "no difference found"
+        return "survives more often" if self.difference > 0 else "survives less often"
+
+
+def continued_failures(failures: Sequence[Failure]) -> list[Failure]:
+    """Return the failures that could have been avoided, which are those that are continued."""
+    return [one for one in failures if one.avoidable_until is not None]
+
+
+def measure_survival(
+    brancher: Brancher,
+    trajectories: Trajectories,
+    failures: Sequence[Failure],
+    options: SurvivalOptions,
+    agent: Agent | None = None,
+    seed: int = 0,
+) -> np.ndarray:
+    """Return the shares (n,) of continuations of n avoidable failures that survive, by an agent, or by that of the
+    brancher.
+
+    Each begins `BEFORE_CHANCE` steps before the last step from which the failure could be avoided. Calls with the same
+    seed use the same random numbers.
+    """
+    repeated, steps = [], []
+    for one in failures:
+        assert one.avoidable_until is not None
+        start = max(one.first, one.avoidable_until - BEFORE_CHANCE)
+        (moment,) = episode_moments(trajectories, one.trajectory, [start])
+        repeated += [moment] * options.continuations
+        steps += [one.last + 1 - start + options.horizon] * options.continuations
+    rng = np.random.default_rng([seed, 7])
+    survived = brancher.continue_policy(repeated, steps, rng, agent=agent).survived
+    return np.asarray(survived.reshape(len(failures), options.continuations).mean(axis=1))
+
+
+def compare_survival(unedited: np.ndarray, ablated: np.ndarray, seed: int = 0) -> list[WithoutFeature]:
+    """Compare the shares (n,) of the agent as it is with those (K, n) without each of K features.
+
+    Fewer than `LEAST_EPISODES` failures test nothing; the list is then empty.
+    """
+    if len(unedited) < LEAST_EPISODES or not len(ablated):
+        return []
+    compared = compare(np.repeat(unedited[:, None], len(ablated), axis=1), ablated.T, seed)
+    rows = []
+    for index, shares in enumerate(ablated):
+        measured, changes = compared[index], shares - unedited
+        rows.append(
+            WithoutFeature(
+                index + 1,
+                measured.unedited,
+                measured.ablated,
+                measured.difference,
+                measured.corrected_interval,
+                measured.adjusted_p,
+                Clustered(changes.tolist(), [1] * len(changes)).detectable(),
+                int(np.abs(changes).argmax()),
+            )
+        )
+    return rows

@@ -1,0 +1,103 @@
+"""Survival without a feature: failures are continued by agents that lack one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rl_clarity
+from rl_clarity.agents.protocol import Outputs, Site
+from rl_clarity.base.errors import OptionError
+from rl_clarity.commands.debug import Debug
+from rl_clarity.debugging.survival import compare_survival
+from tests.debugging.field import COLORS, PLAYER, SIDE, TILE, Player, field_spec, scattered
+
+LAYER = "seen"
+NAMES = [*COLORS, "player"]
+FEATURES = ("coin", "mine", "stone")
+"""Types whose channels are features 1, 2 and 3."""
+
+
+@dataclass(frozen=True)
+class Seer(Player):
+    """A player that sees things by a layer with a channel for each type, and is afraid of stones, not of mines."""
+
+    pursued: tuple[str, ...] = ("coin",)
+    avoided: tuple[str, ...] = ("stone",)
+
+    @property
+    def sites(self) -> list[Site]:
+        heads = [Site("policy_logits", "head", (self.num_actions,)), Site("values", "head", (1,))]
+        return [
+            Site("input", "input", self.observation_shape),
+            Site(LAYER, "relu", (SIDE, SIDE, len(NAMES))),
+            *heads,
+        ]
+
+    def forward(self, observations: np.ndarray, state: Any = None, write: Any = None, **_: Any) -> Outputs:
+        image = np.asarray(observations)[:, ::TILE, ::TILE].astype(int)
+        colors = np.array([*COLORS.values(), PLAYER])
+        seen = (image[:, :, :, None] == colors).all(axis=-1).astype(np.float32)
+        if write:
+            seen = np.asarray(write[LAYER](seen))
+        thoughts = [
+            self.think({name: [(int(y), int(x)) for y, x in np.argwhere(one[..., k])] for k, name in enumerate(NAMES)})
+            for one in seen
+        ]
+        values = np.array([value for _, value in thoughts], np.float32)
+        return Outputs(np.log(np.stack([self._policy(preferred) for preferred, _ in thoughts])), values)
+
+
+def debugged(output_dir: Path, **survival: Any) -> Debug:
+    return rl_clarity.debug(
+        Seer(),
+        output_dir,
+        environment=field_spec(scattered("coin", *["mine"] * 6, *["stone"] * 12)),
+        trajectories={"num_envs": 4, "num_steps": 400},
+        failures={"count": 24, "window": 8, "horizon": 8, "points": 1},
+        goals={"states": 8},
+        survival=survival,
+    )
+
+
+@pytest.fixture(scope="module")
+def components(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("features") / "components.npz"
+    np.savez(path, **{LAYER: np.eye(len(NAMES), dtype=np.float32)[[NAMES.index(name) for name in FEATURES]]})
+    return str(path)
+
+
+def test_survival_changes_without_the_feature_that_matters(components: str, tmp_path: Path) -> None:
+    """Who does not see the coin does not walk through mines to it."""
+    result = debugged(tmp_path / "page", features=components, horizon=8)
+    assert result.page is not None
+    section = result.page.results().section("survival")
+    coin, mine, stone = section["rows"]
+    assert coin["verdict"] == "survives more often"
+    assert coin["difference"] > 0.2
+    assert coin["p"] < 0.05
+    assert mine["difference"] == 0  # mines are not avoided, and the random numbers are the same
+    assert mine["ablated"] == mine["unedited"] == coin["unedited"] == stone["unedited"]
+    assert "failures that could be avoided" in section["caption"]
+    assert {"trajectory", "frame"} <= coin.keys()
+
+
+def test_a_file_without_the_layer_is_refused(components: str, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"survival.layer='2b': choose one layer .* there are features of seen"):
+        debugged(tmp_path / "page", features=components, layer="2b")
+    with pytest.raises(OptionError, match=r"survival.features=.*cannot be read"):
+        debugged(tmp_path / "page", features=str(tmp_path / "none.npz"))
+    assert not (tmp_path / "page" / "interface.html").exists()
+
+
+def test_few_failures_compare_nothing() -> None:
+    assert compare_survival(np.zeros(4), np.ones((2, 4))) == []
+    (row,) = compare_survival(np.zeros(8), np.full((1, 8), 0.5))
+    assert (row.difference, row.verdict) == (0.5, "survives more often")
+    (row,) = compare_survival(np.zeros(8), np.array([[0.5, -0.5] * 4]))
+    assert row.verdict == "no difference found"
+    assert row.detectable > 0.4
