@@ -138,13 +138,10 @@ class TensorFlowBackend(Backend):
                 return compiled(total, start, values, scale, weight, selection, *bypass)
             weights = np.resize(np.repeat(weight, rows), size)
             gradients, scores = compiled_gradients(start, values, scale, weights, selection, *bypass)
-            totals = []
-            for before, gradient in zip(total, gradients, strict=True):
-                after = before
-                for i in range(len(weight)):
-                    after = after + gradient[i * rows : (i + 1) * rows]
-                totals.append(after)
-            return totals, scores
+            return [
+                sum((gradient[i * rows : (i + 1) * rows] for i in range(len(weight))), before)
+                for before, gradient in zip(total, gradients, strict=True)
+            ], scores
 
         return step
 
@@ -277,14 +274,11 @@ class TorchBackend(Backend):
                 with torch.enable_grad():
                     scores = torch.einsum("bsn,bn->sb", to_tensor(selection), tail(point, *map(to_tensor, bypass)))
                 gradients = [_gradient(score, point) for score in scores]
-            rows = len(total[0])
-            totals = []
-            for before, gradient in zip(total, gradients, strict=True):
-                after = before
-                for i, part in enumerate(np.atleast_1d(weight)):
-                    after = after + float(part) * gradient[i * rows : (i + 1) * rows]
-                totals.append(after)
-            return totals, scores.detach()
+            rows, parts = len(total[0]), [*enumerate(np.atleast_1d(weight).tolist())]
+            return [
+                sum((part * gradient[i * rows : (i + 1) * rows] for i, part in parts), before)
+                for before, gradient in zip(total, gradients, strict=True)
+            ], scores.detach()
 
         return step
 

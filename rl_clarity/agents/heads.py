@@ -9,7 +9,6 @@ from typing import Any
 from rl_clarity.agents.graph import value_operation
 from rl_clarity.base.errors import OptionError
 
-HEADS = ("policy_logits", "values", "q_values")
 PATTERNS = (
     ("q_values", r"q|q_?values?|q_?net(work)?|action_?values?"),
     ("values", r"v|vf|values?|critic|baseline|.*(state_?value|value|vf|critic)"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from rl_clarity.base.errors import OptionError
@@ -119,4 +119,3 @@ class FitOptions:
 
 CHANGEABLE = frozenset(("clip_interval", "learning_rate", "save_interval", "steps", "tensorboard"))
 """Options that may change when training is resumed."""
-OPTION_NAMES = tuple(field.name for field in fields(FitOptions))
