@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from rl_clarity.base.errors import EnvironmentSetupError
-from rl_clarity.environments import EnvironmentSpec, Step, VectorEnvironment, make
+from rl_clarity.environments import EnvironmentSpec, make
 from rl_clarity.environments.atari import area_resize, gray, parse_name
 from rl_clarity.environments.protocol import snapshot
+from tests.environments.games import play
 
 ale_py = pytest.importorskip("ale_py")
 
@@ -18,15 +19,6 @@ ale_py = pytest.importorskip("ale_py")
 def make_game(name: str, num_envs: int = 2, seed: int = 0, *, full_resolution: bool = False, **options: Any) -> Any:
     spec = EnvironmentSpec(kind="atari", name=name, options=options)
     return make(spec, num_envs, seed, full_resolution=full_resolution)
-
-
-def play(environment: VectorEnvironment, num_steps: int, seed: int = 0) -> list[Step]:
-    rng = np.random.default_rng(seed)
-    steps = [environment.reset()]
-    for _ in range(num_steps):
-        steps.append(environment.step(rng.integers(environment.num_actions, size=environment.num_envs)))
-    environment.close()
-    return steps
 
 
 def test_observations_are_stacked_grayscale_frames_newest_last() -> None:

@@ -12,7 +12,7 @@ import rl_clarity
 from rl_clarity.base.errors import WorldError
 from rl_clarity.environments import EnvironmentSpec, make
 from rl_clarity.environments.atari_world import brick_bits, brick_box
-from rl_clarity.environments.kinds import make_world
+from tests.environments.games import play_states
 
 ale_py = pytest.importorskip("ale_py")
 BACKGROUND = {"breakout": (0, 0, 0), "pong": (144, 72, 17)}
@@ -21,15 +21,7 @@ STACKED = {"frame_stack": 4}
 
 def play(game: str, steps: int = 40, **options: Any) -> tuple[Any, list[bytes], np.ndarray]:
     """Return the world, the states of two environments, and their observations."""
-    spec = EnvironmentSpec("atari", game, {"noop_max": 5, **options})
-    environment, world = make(spec, 2, 3), make_world(spec)
-    rng, step = np.random.default_rng(0), environment.reset()
-    states, observations = [], []
-    for _ in range(steps):
-        states += world.states(environment)
-        observations.append(step.observations)
-        step = environment.step(rng.integers(environment.num_actions, size=2))
-    return world, states, np.concatenate(observations)
+    return play_states(EnvironmentSpec("atari", game, {"noop_max": 5, **options}), 2, 3, steps)
 
 
 @pytest.mark.parametrize("game", ["breakout", "pong"])

@@ -13,10 +13,10 @@ import pytest
 from rl_clarity.base.errors import WorldError
 from rl_clarity.environments import EnvironmentSpec, make
 from rl_clarity.environments.gymnasium_world import GymnasiumWorld
-from rl_clarity.environments.kinds import make_world
 from rl_clarity.environments.painted_world import PaintedWorld, paint_over
 from rl_clarity.environments.worlds import World, restore
 from rl_clarity.recordings.object_effects import object_effects
+from tests.environments.games import play_states
 from tests.fakes import TinyAgent
 
 EXTENDING = Path(__file__).parents[2] / "docs" / "extending.md"
@@ -34,14 +34,7 @@ def coins() -> type[Any]:
 
 def play(environment: Any, steps: int = 12) -> tuple[EnvironmentSpec, World, list[bytes], np.ndarray]:
     spec = EnvironmentSpec("gymnasium", "Coins", {"factory": environment})
-    games, world = make(spec, 2, 0), make_world(spec)
-    rng, step = np.random.default_rng(0), games.reset()
-    states, observations = [], []
-    for _ in range(steps):
-        states += world.states(games)
-        observations.append(step.observations)
-        step = games.step(rng.integers(4, size=2))
-    return spec, world, states, np.concatenate(observations)
+    return spec, *play_states(spec, 2, 0, steps)
 
 
 def test_a_state_editor_gives_an_environment_an_exact_world(coins: type[Any]) -> None:

@@ -16,6 +16,7 @@ from rl_clarity.environments.gymnasium_world import GymnasiumWorld
 from rl_clarity.environments.kinds import make_world
 from rl_clarity.environments.minigrid_world import TYPES
 from rl_clarity.environments.worlds import WorldObject
+from tests.environments.games import play_states
 
 minigrid = pytest.importorskip("minigrid")
 from minigrid import wrappers  # noqa: E402
@@ -67,15 +68,8 @@ def changed_cells(before: np.ndarray, after: np.ndarray, size: int) -> set[tuple
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("game", GAMES)
 def test_unedited_states_are_drawn_as_they_were_observed(game: str, view: str) -> None:
-    spec = specification(game, view)
-    environment: Any = make(spec, 2, 5)
-    world, rng = make_world(spec), np.random.default_rng(0)
-    step, states, observations = environment.reset(), [], []
-    for _ in range(40):
-        states += world.states(environment)
-        observations.append(step.observations)
-        step = environment.step(rng.integers(6, size=2))
-    np.testing.assert_array_equal(world.draw(states), np.concatenate(observations))
+    world, states, observations = play_states(specification(game, view), 2, 5, 40, 6)
+    np.testing.assert_array_equal(world.draw(states), observations)
     assert {item.type for state in states for item in world.objects(state)} <= set(world.types)
     world.close()
 

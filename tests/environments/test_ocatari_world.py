@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from rl_clarity.base.errors import DependencyError, WorldError
-from rl_clarity.environments import EnvironmentSpec, make
+from rl_clarity.environments import EnvironmentSpec
 from rl_clarity.environments.kinds import make_world, world_types
 from rl_clarity.environments.ocatari_world import KNOWN
 from rl_clarity.environments.painted_world import PaintedWorld
 from rl_clarity.environments.worlds import follow
 from rl_clarity.recordings.object_effects import object_effects
 from rl_clarity.sources.checkpoint import CheckpointSource
+from tests.environments.games import play_states
 from tests.fakes import TinyAgent
 
 ale_py = pytest.importorskip("ale_py")
@@ -78,15 +79,7 @@ def freeway(monkeypatch: pytest.MonkeyPatch) -> Freeway:
 
 def play(game: str, steps: int = 40, **options: Any) -> tuple[Any, list[bytes], np.ndarray]:
     """Return the world, the states of an environment, and its observations."""
-    spec = EnvironmentSpec("atari", game, {"noop_max": 5, **options})
-    environment, world = make(spec, 1, 3), make_world(spec)
-    rng, step = np.random.default_rng(0), environment.reset()
-    states, observations = [], []
-    for _ in range(steps):
-        states += world.states(environment)
-        observations.append(step.observations)
-        step = environment.step(rng.integers(environment.num_actions, size=1))
-    return world, states, np.concatenate(observations)
+    return play_states(EnvironmentSpec("atari", game, {"noop_max": 5, **options}), 1, 3, steps)
 
 
 @pytest.mark.parametrize(

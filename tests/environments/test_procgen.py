@@ -8,23 +8,15 @@ import numpy as np
 import pytest
 
 from rl_clarity.base.errors import EnvironmentSetupError
-from rl_clarity.environments import EnvironmentSpec, Step, VectorEnvironment, make
+from rl_clarity.environments import EnvironmentSpec, make
 from rl_clarity.environments.procgen import GAMES, timeout
+from tests.environments.games import play
 
 procgen = pytest.importorskip("procgen")
 
 
 def make_game(name: str, num_envs: int = 2, seed: int = 0, *, full_resolution: bool = False, **options: Any) -> Any:
     return make(EnvironmentSpec(name=name, options=options), num_envs, seed, full_resolution=full_resolution)
-
-
-def play(environment: VectorEnvironment, num_steps: int, seed: int = 0) -> list[Step]:
-    rng = np.random.default_rng(seed)
-    steps = [environment.reset()]
-    for _ in range(num_steps):
-        steps.append(environment.step(rng.integers(environment.num_actions, size=environment.num_envs)))
-    environment.close()
-    return steps
 
 
 @pytest.mark.parametrize("game", GAMES)

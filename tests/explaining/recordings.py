@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import rl_clarity
-from rl_clarity.explaining import ExplainedRecording
+from rl_clarity.explaining import ExplainedRecording, Explanations
+from rl_clarity.pages.chunks import decode_chunk, parse_script
 from rl_clarity.recordings.recorder import Recorder
 from tests.fakes import TinyAgent
 from tests.recordings.episodes import SHAPE, step_values
@@ -45,3 +48,15 @@ def explain(location: Path, **options: Any) -> ExplainedRecording:
     """Explain a recording."""
     (report,) = rl_clarity.explain_recording(location, **{"agent": load, **OPTIONS, **options})
     return report
+
+
+def read(location: Path) -> Explanations:
+    """The explanations of a recording, which has some."""
+    explanations = rl_clarity.read_explanations(location)
+    assert explanations is not None
+    return explanations
+
+
+def chunk(location: Path, name: str) -> dict[str, np.ndarray]:
+    """The arrays of a chunk beside a recording."""
+    return decode_chunk(parse_script(read(location).path(name).read_bytes(), name))

@@ -11,15 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-import rl_clarity
 from rl_clarity.analyses.saliency import compute_maps
 from rl_clarity.cli import main
 from rl_clarity.explaining.agents import Agents
-from rl_clarity.explaining.files import Explanations
 from rl_clarity.pages.chunks import decode_chunk, parse_script
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import StoredRecording, open_recording
-from tests.explaining.recordings import explain, load
+from tests.explaining.recordings import chunk, explain, load, read
 from tests.fakes import TinyAgent
 from tests.recordings.episodes import SHAPE
 
@@ -55,16 +53,6 @@ def record(location: Path, updates: Sequence[int], **options: Any) -> list[TinyA
                 value=outputs.values[0],
             )
     return acting
-
-
-def read(location: Path) -> Explanations:
-    explanations = rl_clarity.read_explanations(location)
-    assert explanations is not None
-    return explanations
-
-
-def chunk(location: Path, name: str) -> dict[str, np.ndarray]:
-    return decode_chunk(parse_script(read(location).path(name).read_bytes(), name))
 
 
 def test_each_step_is_explained_with_the_network_that_acted(tmp_path: Path) -> None:

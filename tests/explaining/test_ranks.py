@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-import rl_clarity
 from rl_clarity.explaining.files import EXPLAINED
-from tests.explaining.recordings import explain, record
+from tests.explaining.recordings import explain, read, record
 from tests.pipeline.small import REPOSITORY, read_files
 from tests.ranks import find_mpiexec
 
@@ -68,8 +67,7 @@ def test_a_killed_process_is_resumed(tmp_path: Path, alone: dict[str, bytes]) ->
             if len([*(location / EXPLAINED / ".rl-clarity").glob("sections-*")]) >= number:
                 process.kill()
         process.wait()
-        explanations = rl_clarity.read_explanations(location)
-        assert explanations is not None
+        explanations = read(location)
         section = explanations.saliency(explanations.episodes)
         assert section is not None
         assert all(explanations.path(name).exists() for maps in section.methods[0].maps for name in maps)

@@ -18,10 +18,9 @@ from rl_clarity.base.errors import OptionError, OutputError
 from rl_clarity.explaining import recordings, state_maps
 from rl_clarity.explaining.files import EXPLAINED
 from rl_clarity.jobs.store import locked
-from rl_clarity.pages.chunks import decode_chunk, parse_script
 from rl_clarity.recordings.agreement import Agreement
 from rl_clarity.recordings.recording import open_recording
-from tests.explaining.recordings import LENGTHS, OPTIONS, add_played_episode, explain, load, record
+from tests.explaining.recordings import LENGTHS, OPTIONS, add_played_episode, chunk, explain, load, read, record
 from tests.fakes import TinyAgent
 from tests.pipeline.small import read_files, record_tasks
 from tests.recordings.episodes import SHAPE, make_recording
@@ -33,16 +32,6 @@ def explained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     record(location)
     explain(location)
     return location
-
-
-def read(location: Path) -> rl_clarity.explaining.Explanations:
-    explanations = rl_clarity.read_explanations(location)
-    assert explanations is not None
-    return explanations
-
-
-def chunk(location: Path, name: str) -> dict[str, np.ndarray]:
-    return decode_chunk(parse_script(read(location).path(name).read_bytes(), name))
 
 
 def points(location: Path, method: str = "tsne") -> dict[str, np.ndarray]:

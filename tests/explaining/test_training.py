@@ -14,6 +14,7 @@ import rl_clarity
 from rl_clarity.explaining import Explanations
 from rl_clarity.recordings.agreement import episode_states
 from rl_clarity.recordings.recording import Recording, open_recording
+from tests.explaining.recordings import read
 from tests.ppo.small import tiny
 
 pytestmark = pytest.mark.slow
@@ -48,8 +49,7 @@ def explain(folder: Path, **options: Any) -> tuple[Recording, Explanations]:
     (report,) = rl_clarity.explain_recording(folder, **{"methods": ["jacobian"], "every": 4, **options})
     assert report.skipped == {}
     assert report.explained == report.episodes > 1
-    explanations = rl_clarity.read_explanations(report.location)
-    assert explanations is not None
+    explanations = read(Path(report.location))
     recording = open_recording(report.location)
     assert [*explanations.episodes] == [one.index for one in recording if one.end != "still going"]
     return recording, explanations

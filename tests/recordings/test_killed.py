@@ -32,6 +32,24 @@ for episode in range(10**6):
 """
 
 
+def start(directory: Path, options: str = "") -> subprocess.Popen[str]:
+    """Start the writer; `options` are further arguments of its recorder."""
+    program = PROGRAM.replace("Recorder(sys.argv[1])", f"Recorder(sys.argv[1]{options})")
+    command = [sys.executable, "-c", program, str(directory)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY, text=True)
+
+
+def kill(process: subprocess.Popen[str], steps: int) -> tuple[int, int]:
+    """Kill the writer after so many steps. Return the episode and the step that it printed last."""
+    assert process.stdout is not None
+    lines = [process.stdout.readline() for _ in range(steps)]
+    process.kill()
+    lines += process.stdout.read().splitlines()  # printed before it was killed
+    process.wait()
+    episode, step = [line.split() for line in lines if len(line.split()) == 2][-1]
+    return int(episode), int(step)
+
+
 def check_episodes(recording: Recording, last: tuple[int, int]) -> None:
     """Check that finished episodes are complete, and that only the end of the last one may be missing."""
     episode, step = last
@@ -55,18 +73,9 @@ def test_a_killed_writer_loses_at_most_64_steps(tmp_path: Path) -> None:
     rng = random.Random(0)
     for moment in range(MOMENTS):
         directory = tmp_path / str(moment)
-        process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(directory)], stdout=subprocess.PIPE, cwd=REPOSITORY, text=True
-        )
-        assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(rng.randint(1, 700))]
-        process.kill()
-        lines += process.stdout.read().splitlines()  # printed before it was killed
-        process.wait()
-        complete = [line.split() for line in lines if len(line.split()) == 2]
-        episode, step = map(int, complete[-1])
+        last = kill(start(directory), rng.randint(1, 700))
         recording = open_recording(directory)
-        check_episodes(recording, (episode, step))
+        check_episodes(recording, last)
         assert all(Path(recording.checkpoint(one) or "").read_text() == "agent" for one in recording)
         before = len(recording)
         with Recorder(directory) as recorder:
@@ -79,7 +88,7 @@ def test_a_killed_writer_loses_at_most_64_steps(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_concurrent_reader_sees_complete_episodes_only(tmp_path: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(tmp_path)], stdout=subprocess.PIPE, cwd=REPOSITORY)
+    process = start(tmp_path)
     assert process.stdout is not None
     process.stdout.readline()
     recording = StoredRecording(tmp_path / "plugins/rl_clarity/training")

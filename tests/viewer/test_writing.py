@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +13,8 @@ import pytest
 from rl_clarity.pages.chunks import decode_chunk, parse_script
 from rl_clarity.viewer.page import RecordingsPage
 from rl_clarity.viewer.runs import LogDirectory
-from tests.pipeline.small import REPOSITORY
 from tests.recordings.episodes import step_values
-from tests.recordings.test_killed import LENGTHS, MOMENTS, PROGRAM
-
-
-def start(directory: Path, options: str = "") -> subprocess.Popen[str]:
-    program = PROGRAM.replace("Recorder(sys.argv[1])", f"Recorder(sys.argv[1]{options})")
-    command = [sys.executable, "-c", program, str(directory)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=REPOSITORY, text=True)
+from tests.recordings.test_killed import LENGTHS, MOMENTS, kill, start
 
 
 def read_all(page: RecordingsPage, newest: int = 3) -> dict[int, int]:
@@ -56,13 +47,7 @@ def test_after_a_kill_all_finished_episodes_are_shown(tmp_path: Path) -> None:
     rng = random.Random(1)
     for moment in range(MOMENTS):
         directory = tmp_path / str(moment)
-        process = start(directory)
-        assert process.stdout is not None
-        lines = [process.stdout.readline() for _ in range(rng.randint(1, 700))]
-        process.kill()
-        lines += process.stdout.read().splitlines()
-        process.wait()
-        episode, step = map(int, [line.split() for line in lines if len(line.split()) == 2][-1])
+        episode, step = kill(start(directory), rng.randint(1, 700))
         finished = read_all(RecordingsPage([LogDirectory.at(str(directory))], ""), newest=100)
         complete = episode + (step == LENGTHS[episode % len(LENGTHS)] - 1)
         assert len(finished) >= complete

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,24 +18,16 @@ from rl_clarity.analyses.objects.baseline import BaselineAnalysis, BaselineSecti
 from rl_clarity.analyses.objects.options import ObjectsOptions
 from rl_clarity.analyses.objects.page_effects import PageEffects
 from rl_clarity.base.parsing import NoOptions
-from rl_clarity.environments import KINDS
 from rl_clarity.jobs.directory import open_directory
 from rl_clarity.jobs.tasks import Work
 from rl_clarity.pages.files import PageFiles
 from rl_clarity.recordings.samples import Observations
-from tests.analyses.objects.dots import CELL, KIND, SIZE, Dot, dot_subject
+from tests.analyses.objects.dots import CELL, SIZE, Dot, dot_subject
 from tests.fakes import TinyAgent
 
 ANALYSES = ("attribution", "objects", "baseline", "agreement")
 EPISODES, STEPS, CELLS = 8, 2, SIZE // CELL
 Episodes = list[list[list[Dot]]]
-
-
-@pytest.fixture(autouse=True)
-def _kind() -> Iterator[None]:
-    KINDS.register("dots", KIND)
-    yield
-    KINDS.unregister("dots")
 
 
 @dataclass(frozen=True)

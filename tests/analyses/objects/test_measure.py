@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,24 +14,16 @@ from rl_clarity.analyses.objects.measure import chunk_name, steps_before_ends
 from rl_clarity.analyses.objects.options import ObjectsOptions
 from rl_clarity.analyses.objects.section import ObjectsSection
 from rl_clarity.base.errors import OptionError
-from rl_clarity.environments import KINDS
 from rl_clarity.jobs.directory import open_directory
 from rl_clarity.jobs.tasks import Work
 from rl_clarity.pages.files import PageFiles
-from tests.analyses.objects.dots import KIND, Dot, dot_subject
+from tests.analyses.objects.dots import Dot, dot_subject
 from tests.analyses.subjects import make_subject
 from tests.fakes import TinyAgent
 
 COIN: Dot = ("coin", 1, 1, 51)  # a fifth of the full brightness
 SAW: Dot = ("saw", 3, 2, 102)
 WALL: Dot = ("wall", 5, 5, 255)
-
-
-@pytest.fixture(autouse=True)
-def _kind() -> Iterator[None]:
-    KINDS.register("dots", KIND)
-    yield
-    KINDS.unregister("dots")
 
 
 def measure(subject: Subject, folder: Any) -> tuple[dict[str, np.ndarray], dict[str, Any], ObjectsSection]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -16,21 +15,13 @@ from rl_clarity.analyses.objects.analysis import ObjectsAnalysis
 from rl_clarity.analyses.objects.options import ObjectsOptions
 from rl_clarity.analyses.objects.page_agreement import AgreementAnalysis, AgreementSection
 from rl_clarity.base.parsing import NoOptions
-from rl_clarity.environments import KINDS
 from rl_clarity.jobs.directory import open_directory
 from rl_clarity.jobs.tasks import Work
 from rl_clarity.pages.files import PageFiles
-from tests.analyses.objects.dots import CELL, KIND, SIZE, Dot, dot_subject
+from tests.analyses.objects.dots import CELL, SIZE, Dot, dot_subject
 
 EPISODES, STEPS = 5, 4
 ANALYSES = ("attribution", "objects", "agreement")
-
-
-@pytest.fixture(autouse=True)
-def _kind() -> Iterator[None]:
-    KINDS.register("dots", KIND)
-    yield
-    KINDS.unregister("dots")
 
 
 def dots() -> list[list[list[Dot]]]:
