@@ -1,4 +1,4 @@
-"""Zips of Stable-Baselines3 (PPO, A2C, DQN, SAC, TD3, DDPG) and sb3-contrib (RecurrentPPO, TRPO).
+"""Zips of Stable-Baselines3 (PPO, A2C, DQN, SAC, TD3, DDPG) and sb3-contrib (RecurrentPPO, TRPO, QRDQN, TQC).
 
 The members are `data`, JSON in which some values are also pickles in base64, and `policy.pth`, a state dict. The only
 pickle that is read is that of the policy class, for the class's name.
@@ -24,12 +24,23 @@ from rl_clarity.base.errors import CheckpointError
 from rl_clarity.formats import safe_pickle, torch_file
 from rl_clarity.formats.checkpoint import Checkpoint, CheckpointFile, Format
 from rl_clarity.formats.safe_files import BoundedReader, Budget, SafeZip, brief
-from rl_clarity.formats.sb3_networks import NETWORKS, POLICY, SHARED, VALUE, actor_critic, q_network
+from rl_clarity.formats.sb3_networks import (
+    CLIP_MEAN,
+    NETWORKS,
+    POLICY,
+    SHARED,
+    VALUE,
+    actor_critic,
+    is_state_dependent,
+    q_network,
+)
 from rl_clarity.formats.sb3_spaces import Entry, action_factors, class_name, numbers, read_actions, read_dictionary
 from rl_clarity.formats.torch_layers import ACTIVATIONS
 
 MEMBERS = ("data", "policy.pth")
 ATARI_SIDES = [84, 84]
+N_QUANTILES = 200
+"""Quantiles of each action value of QRDQN, by default."""
 EXTRACTORS = tuple(
     f"stable_baselines3.common.torch_layers.{name}" for name in ("NatureCNN", "FlattenExtractor", "CombinedExtractor")
 )
@@ -42,6 +53,8 @@ POLICIES: safe_pickle.Names = {
         "stable_baselines3.dqn.policies": ("DQNPolicy", "CnnPolicy", "MultiInputPolicy"),
         "stable_baselines3.sac.policies": ("SACPolicy", "CnnPolicy", "MultiInputPolicy"),
         "stable_baselines3.td3.policies": ("TD3Policy", "CnnPolicy", "MultiInputPolicy"),
+        "sb3_contrib.qrdqn.policies": ("QRDQNPolicy", "CnnPolicy", "MultiInputPolicy"),
+        "sb3_contrib.tqc.policies": ("TQCPolicy", "CnnPolicy", "MultiInputPolicy"),
         "sb3_contrib.common.recurrent.policies": (
             *("RecurrentActorCriticPolicy", "RecurrentActorCriticCnnPolicy", "RecurrentMultiInputActorCriticPolicy"),
         ),
@@ -51,16 +64,16 @@ POLICIES: safe_pickle.Names = {
 """Policies whose network depends only on the features extractor and the other `policy_kwargs`."""
 LIBRARIES = ("stable_baselines3.", "sb3_contrib.")
 MASKABLE = "sb3_contrib.common.maskable.policies."
-EXPLAINED = (MASKABLE, "sb3_contrib.qrdqn.policies.")
+EXPLAINED = (MASKABLE, "sb3_contrib.crossq.policies.")
 """Policies that `integrations.sb3` explains, although their zips are not read."""
 WAY_OUT = (
-    ". With Stable-Baselines3 it can be explained as it is: from rl_clarity.integrations import sb3; "
-    "model = PPO.load(path, env=env), or the model in memory after training; "
-    "agent, env = sb3.agent(model), sb3.environment(model); "
-    "rl_clarity.generate(agent, *rl_clarity.collect(agent, env), 'page')"
+    ". With Stable-Baselines3 it can be explained in memory, as docs/guides/sb3.md describes: "
+    "from rl_clarity.integrations import sb3; model = PPO.load(path, env=env), of the algorithm's own class; "
+    "sb3.explain(model, 'page')"
 )
 PARTS = (
     *(f"{body}." for body in (SHARED, POLICY, VALUE)),
+    *("quantile_net.", "quantile_net_target."),
     *("q_net.", "q_net_target.", "mlp_extractor.", "lstm_actor.", "lstm_critic.", "critic."),
     *("actor.", "actor_target.", "critic_target.", "action_net.", "value_net.", "log_std"),
 )
@@ -102,6 +115,8 @@ def read(file: CheckpointFile) -> Checkpoint:
     architecture: dict[str, Any] = {"observation_shape": shape, **_activation(options)}
     architecture |= {} if is_vector else _scale(space, options)
     architecture |= {"entries": entries} if entries else {}
+    if head := _head(options, parameters):
+        architecture["head"] = head
     if (actions := read_actions(data["action_space"])) is not None:
         architecture["actions"] = actions
     elif "log_std" in parameters:
@@ -115,7 +130,7 @@ def build_agent(checkpoint: Checkpoint) -> KerasAgent:
     """Build the agent. Raises CheckpointError if a tensor does not fit."""
     architecture = checkpoint.architecture
     height, width, channels = map(int, architecture["observation_shape"])
-    options = {name: architecture[name] for name in ("activation", "entries") if architecture.get(name)}
+    options = {name: architecture[name] for name in ("activation", "entries", "head") if architecture.get(name)}
     divisor: float | None = None if (height, width) == (1, 1) else 255.0
     if divisor and not architecture["normalize_images"]:
         low, high = _value_range(architecture.get("value_range", [0, 255]), checkpoint.metadata)
@@ -128,7 +143,7 @@ def build_agent(checkpoint: Checkpoint) -> KerasAgent:
 
 
 FORMAT = Format(
-    "Stable-Baselines3 and sb3-contrib (.zip: PPO, A2C, TRPO, DQN, SAC, TD3, DDPG, RecurrentPPO)",
+    "Stable-Baselines3 and sb3-contrib (.zip: PPO, A2C, TRPO, DQN, QRDQN, SAC, TQC, TD3, DDPG, RecurrentPPO)",
     recognize,
     read,
     build_agent,
@@ -146,7 +161,8 @@ def _check_policy(data: Mapping[str, Any], options: Mapping[str, Any], budget: B
         raise CheckpointError(f"its policy, {policy}, needs the action masks of its environment, unlike run{way_out}")
     if not known:
         raise CheckpointError(
-            f"its policy is {policy}; those of PPO, A2C, TRPO, DQN, SAC, TD3, DDPG and RecurrentPPO are read{way_out}"
+            f"its policy is {policy}; those of PPO, A2C, TRPO, DQN, QRDQN, SAC, TQC, TD3, DDPG and RecurrentPPO are "
+            f"read{way_out}"
         )
     if space.rpartition(".")[2] not in ("Box", "Dict"):
         raise CheckpointError(
@@ -155,8 +171,6 @@ def _check_policy(data: Mapping[str, Any], options: Mapping[str, Any], budget: B
         )
     if actions.rpartition(".")[2] not in ACTIONS:
         raise CheckpointError(f"its actions are {brief(actions.rpartition('.')[2])}; {', '.join(ACTIONS)} are read")
-    if data.get("use_sde") is True:
-        raise CheckpointError("its policy explores with gSDE (use_sde=True), whose noise depends on its features")
     extractor = class_name(options.get("features_extractor_class", f"<class '{EXTRACTORS[0]}'>"))
     if extractor not in EXTRACTORS:
         raise CheckpointError(
@@ -181,7 +195,7 @@ def _network(parameters: Mapping[str, Any]) -> str:
     unknown = [name for name in parameters if not name.startswith(PARTS)]
     if unknown:
         raise CheckpointError(f"its policy has tensors that no policy of the library has, such as {brief(unknown[0])}")
-    for prefix, network in (("q_net.", "q_network"), ("actor.", "actor")):
+    for prefix, network in (("q_net.", "q_network"), ("quantile_net.", "q_network"), ("actor.", "actor")):
         if any(name.startswith(prefix) for name in parameters):
             return network
     return "actor_critic"
@@ -205,13 +219,15 @@ def _actions(checkpoint: Checkpoint, architecture: Mapping[str, Any], outputs: i
     if described is None:
         return None
     stds: list[float | None] = [None] * len(described)
-    is_actor = checkpoint.network == "actor"
-    if "log_std" in checkpoint.parameters:
+    is_squashed = is_actor = checkpoint.network == "actor"
+    if any(is_state_dependent(checkpoint.parameters, name) for name in ("log_std", "actor.log_std")):
+        is_squashed = is_actor or bool(architecture.get("head", {}).get("squash_output"))
+    elif "log_std" in checkpoint.parameters:
         stds = np.exp(np.asarray(checkpoint.parameters["log_std"], np.float32)).tolist()
     elif is_actor and "actor.log_std.weight" not in checkpoint.parameters:
         stds = [0.0] * len(described)
     if len(stds) == len(described):
-        factors = action_factors(described, stds, squashed=is_actor)
+        factors = action_factors(described, stds, squashed=is_squashed)
         if count_outputs(factors) == outputs:
             return factors
     raise CheckpointError(
@@ -273,6 +289,19 @@ def _value_range(recorded: Any, metadata: Mapping[str, Any]) -> tuple[float, flo
             "in the zip; if black is the lowest value and white the highest, give the metadata value_range"
         )
     return low, high
+
+
+def _head(options: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the tensors do not say of the outputs: `Head`, and `squash_output` of gSDE."""
+    if any(name.startswith("quantile_net.") for name in parameters):
+        return {"n_quantiles": options.get("n_quantiles", N_QUANTILES)}
+    if not any(is_state_dependent(parameters, name) for name in ("log_std", "actor.log_std")):
+        return {}
+    limit = options.get("clip_mean", CLIP_MEAN)
+    if not isinstance(limit, int | float) or not 0 <= limit < np.inf:
+        raise CheckpointError(f"its clip_mean is {brief(limit)}; it must be a number from 0 on")
+    flags = {name: options.get(name) is True for name in ("use_expln", "squash_output")}
+    return {"clip_mean": limit, **flags}
 
 
 def _activation(options: Mapping[str, Any]) -> dict[str, str]:

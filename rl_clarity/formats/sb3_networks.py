@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from rl_clarity.agents.network import Network, StatePart
+from rl_clarity.base.errors import CheckpointError
+from rl_clarity.formats.safe_files import brief
 from rl_clarity.formats.sb3_spaces import Entry
 from rl_clarity.formats.torch_layers import TorchLayers, nature
 
@@ -20,6 +23,13 @@ LOG_STD_RANGE = (-20, 2)
 """Range to which SAC clips the logarithm of the standard deviation."""
 SHARED, POLICY, VALUE = "features_extractor", "pi_features_extractor", "vf_features_extractor"
 
+CLIP_MEAN = 2.0
+"""Limit of the means of SAC and TQC with gSDE, by default."""
+EPSILON = 1e-6
+"""Is added to the variances of gSDE."""
+
+Head = Mapping[str, Any]
+"""What the tensors do not say of the outputs: `use_expln` and `clip_mean` for gSDE, `n_quantiles` of QRDQN."""
 Parameters = Mapping[str, np.ndarray]
 Shape = tuple[int, int, int]
 
@@ -31,8 +41,9 @@ def actor_critic(
     activation: str = "tanh",
     offset: float = 0,
     entries: Sequence[Entry] = (),
+    head: Head = MappingProxyType({}),
 ) -> Network:
-    """Build the network of PPO, A2C or RecurrentPPO.
+    """Build the network of PPO, A2C, TRPO, MaskablePPO or RecurrentPPO.
 
     Args:
         parameters: the state dict
@@ -40,6 +51,7 @@ def actor_critic(
         activation: that of `net_arch`
         offset: is added to the image
         entries: those of a dictionary of observations, in its order
+        head: as in `Head`
     """
     parameters, policy_body, value_body = _bodies(parameters)
     extractor = _Extractor(parameters, "", observation_shape, offset, entries)
@@ -50,10 +62,12 @@ def actor_critic(
     policy, value, states = _recurrent(layers, policy, value)
     policy = _dense_layers(layers, policy, "mlp_extractor.policy_net", activation)
     value = _dense_layers(layers, value, "mlp_extractor.value_net", activation)
-    if "log_std" in parameters:
-        _store_log_std(layers)
-    heads = {"policy_logits": layers.dense(policy, "action_net"), "values": layers.dense(value, "value_net")}
-    return extractor.finish(heads, states)
+    outputs = layers.dense(policy, "action_net")
+    if is_state_dependent(parameters, "log_std"):
+        outputs = _with_log_stds(layers, outputs, policy, "log_std", head)
+    elif "log_std" in parameters:
+        _store(layers, "log_std", (layers.size("log_std"),))
+    return extractor.finish({"policy_logits": outputs, "values": layers.dense(value, "value_net")}, states)
 
 
 def q_network(
@@ -63,14 +77,28 @@ def q_network(
     activation: str = "relu",
     offset: float = 0,
     entries: Sequence[Entry] = (),
+    head: Head = MappingProxyType({}),
 ) -> Network:
-    """Build DQN's online network. The target network, an older copy, is ignored."""
-    kept = {name: array for name, array in parameters.items() if not name.startswith("q_net_target.")}
-    extractor = _Extractor(kept, "q_net", observation_shape, offset, entries)
-    layers, x = extractor.layers, extractor.features(f"q_net.{SHARED}")
-    *hidden, last = _indices(layers, "q_net.q_net") or [0]
-    x = _dense_layers(layers, x, "q_net.q_net", activation, hidden)
-    return extractor.finish({"q_values": layers.dense(x, f"q_net.q_net.{last}")})
+    """Build the online network of DQN or QRDQN, whose action values are the means of the quantiles. The target network,
+    an older copy, is ignored.
+    """
+    from keras import ops
+
+    count = head.get("n_quantiles")
+    net = "q_net" if count is None else "quantile_net"
+    kept = {name: array for name, array in parameters.items() if not name.startswith(f"{net}_target.")}
+    extractor = _Extractor(kept, net, observation_shape, offset, entries)
+    layers, x = extractor.layers, extractor.features(f"{net}.{SHARED}")
+    *hidden, last = _indices(layers, f"{net}.{net}") or [0]
+    x = _dense_layers(layers, x, f"{net}.{net}", activation, hidden)
+    outputs = layers.dense(x, f"{net}.{net}.{last}")
+    if count is not None:
+        if type(count) is not int or count < 1 or outputs.shape[-1] % count:
+            raise CheckpointError(
+                f"its n_quantiles is {brief(count)}, of which its {outputs.shape[-1]} outputs are no multiple"
+            )
+        outputs = ops.mean(ops.reshape(outputs, (-1, count, outputs.shape[-1] // count)), axis=1)
+    return extractor.finish({"q_values": outputs})
 
 
 def actor(
@@ -80,21 +108,28 @@ def actor(
     activation: str = "relu",
     offset: float = 0,
     entries: Sequence[Entry] = (),
+    head: Head = MappingProxyType({}),
 ) -> Network:
-    """Build the actor of SAC, TD3 or DDPG, before the hyperbolic tangent. Critics and targets are ignored.
+    """Build the actor of SAC, TQC, TD3 or DDPG, before the hyperbolic tangent. Critics and targets are ignored.
 
-    The outputs are means, in SAC each with the logarithm of its standard deviation.
+    The outputs are means, in SAC and TQC each with the logarithm of its standard deviation.
     """
     from keras import ops
 
     kept = {name: array for name, array in parameters.items() if name.startswith("actor.")}
     extractor = _Extractor(kept, "actor", observation_shape, offset, entries)
     layers, x = extractor.layers, extractor.features(f"actor.{SHARED}")
-    if not layers.uses("actor.log_std"):
+    if not layers.has("actor.log_std"):
         *hidden, last = _indices(layers, "actor.mu") or [0]
         x = _dense_layers(layers, x, "actor.mu", activation, hidden)
         return extractor.finish({"policy_logits": layers.dense(x, f"actor.mu.{last}")})
     x = _dense_layers(layers, x, "actor.latent_pi", activation)
+    if is_state_dependent(kept, "actor.log_std"):
+        means = layers.dense(x, "actor.mu.0" if layers.has("actor.mu.0") else "actor.mu")
+        if layers.has("actor.mu.0"):
+            limit = float(head.get("clip_mean", CLIP_MEAN))
+            means = ops.clip(means, -limit, limit)
+        return extractor.finish({"policy_logits": _with_log_stds(layers, means, x, "actor.log_std", head)})
     log_stds = ops.clip(layers.dense(x, "actor.log_std"), *LOG_STD_RANGE)
     outputs = ops.stack([layers.dense(x, "actor.mu"), log_stds], axis=-1)
     return extractor.finish({"policy_logits": outputs})
@@ -162,13 +197,34 @@ def _encoded(x: Any, entry: Entry) -> Any:
     return ops.concatenate(parts, axis=1) if len(parts) > 1 else parts[0]
 
 
-def _store_log_std(layers: TorchLayers) -> None:
-    """Keep the standard deviations among the network's parameters, although no output depends on them."""
+def is_state_dependent(parameters: Parameters, log_std: str) -> bool:
+    """Return whether standard deviations are those of gSDE, whose tensor is a matrix instead of a layer or a vector."""
+    return log_std in parameters and parameters[log_std].ndim == 2
+
+
+def _with_log_stds(layers: TorchLayers, means: Any, latent: Any, name: str, head: Head) -> Any:
+    """Return means (B, ..., n) each with the logarithm of its standard deviation, (B, ..., n, 2), for gSDE.
+
+    The noise of an action is the product of the policy's last layer with a matrix of normal noise (Raffin et al., 2021,
+    https://arxiv.org/abs/2005.05719).
+    """
+    from keras import ops
+
+    _store(layers, name, (int(latent.shape[-1]), 1 if layers.size(name, axis=1) == 1 else int(means.shape[-1])))
+    log_std = np.asarray(layers.parameters[name], np.float32)
+    stds = np.exp(log_std)
+    if head.get("use_expln"):
+        stds = np.where(log_std <= 0, stds, np.log1p(np.maximum(log_std, 0) + EPSILON) + 1)
+    variances = np.broadcast_to(stds**2, (len(stds), means.shape[-1]))
+    return ops.stack([means, ops.log(ops.matmul(ops.square(latent), variances) + EPSILON) / 2], axis=-1)
+
+
+def _store(layers: TorchLayers, name: str, shape: tuple[int, ...]) -> None:
+    """Keep a tensor of standard deviations among the network's parameters, although no layer has it."""
     import keras
 
-    size = layers.size("log_std")
-    layers.builder.expect("log_std", (size,))
-    layers.builder.store("log_std", keras.Variable(np.zeros(size, np.float32)))
+    layers.builder.expect(name, shape)
+    layers.builder.store(name, keras.Variable(np.zeros(shape, np.float32)))
 
 
 def _bodies(parameters: Parameters) -> tuple[Parameters, str, str]:

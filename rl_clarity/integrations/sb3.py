@@ -107,8 +107,8 @@ def agent(
     the model's observation space: its layout, and its range if that is another. Vectors (B, n) stay as they are; of a
     dictionary, the image is explained, and the numbers are held inputs (see `TorchAgent`). Action values of QRDQN are
     the means of the quantiles; logits of MaskablePPO are those before the mask. Outputs for a `Box` are means, in SAC,
-    TD3 and DDPG before the hyperbolic tangent, and in SAC also logarithms of standard deviations. These three have no
-    value: the agent is the actor.
+    TD3 and DDPG before the hyperbolic tangent, and in SAC and with gSDE also logarithms of standard deviations. SAC,
+    TD3 and DDPG have no value: the agent is the actor.
 
     Args:
         model: a model in memory; an algorithm's `load` reads one from a zip.
@@ -120,8 +120,8 @@ def agent(
             now.
         options: `device`, `batch_size` and `gradient_batch_size`, as in `TorchAgent`.
 
-    Raises OptionError for other algorithms, gSDE, and a policy that computes its outputs in
-    its own way; EnvironmentSetupError for observations that are not images, and for actions of a Dict or Tuple.
+    Raises OptionError for other algorithms, and a policy that computes its outputs in its own way;
+    EnvironmentSetupError for observations that are not images, and for actions of a Dict or Tuple.
     """
     policy = _policy(model)
     factors = policy_factors(policy, model.action_space)

@@ -24,20 +24,17 @@ OWN_FORWARD = (
 def policy_factors(policy: Any, space: Any) -> tuple[Factor, ...]:
     """Return what the actions of a policy consist of, in its action space.
 
-    Raises EnvironmentSetupError for other spaces than those of `ActionSpace`, OptionError for gSDE, whose standard
-    deviations are no outputs of a layer.
+    With gSDE, standard deviations depend on the observation. Raises EnvironmentSetupError for other spaces than those
+    of `ActionSpace`.
     """
     factors = ActionSpace(space).factors
-    if getattr(policy, "use_sde", False) or getattr(getattr(policy, "actor", None), "use_sde", False):
-        raise OptionError(
-            f"the policy explores with gSDE (use_sde=True), whose noise depends on its features. {OWN_FORWARD}; "
-            "actions=[rl_clarity.agents.actions.Gaussian(low, high, std=0), ...] describes the means alone"
-        )
     if hasattr(policy, "actor"):
         std = None if hasattr(policy.actor, "log_std") else 0.0
         return tuple(replace(cast(Gaussian, factor), std=std, squashed=True) for factor in factors)
     if not hasattr(policy, "log_std"):
         return factors
+    if policy.use_sde:
+        return tuple(replace(cast(Gaussian, factor), std=None, squashed=policy.squash_output) for factor in factors)
     stds = policy.log_std.detach().exp().flatten().tolist()
     return tuple(replace(cast(Gaussian, factor), std=std) for factor, std in zip(factors, stds, strict=True))
 
@@ -84,7 +81,8 @@ def own_outputs(policy: Any, x: Any, recurrent: Any = ()) -> dict[str, Any]:
     distribution = (distribution[0] if recurrent else distribution).distribution
     parts = distribution if isinstance(distribution, list) else [distribution]
     outputs = [part.mean if isinstance(part, torch.distributions.Normal) else part.logits for part in parts]
-    return {"policy_logits": torch.cat(outputs, dim=1), "values": values[:, 0]}
+    result = torch.cat(outputs, dim=1)
+    return {"policy_logits": result.tanh() if policy.squash_output else result, "values": values[:, 0]}
 
 
 def comparable_outputs(outputs: Any, factors: tuple[Factor, ...]) -> Any:
@@ -108,8 +106,30 @@ def _actor(actor: Any, x: Any, _state: Any) -> dict[str, Any]:
     if not hasattr(actor, "log_std"):
         return {"policy_logits": actor.mu[:-1](features)}  # without the hyperbolic tangent
     latent = actor.latent_pi(features)
-    log_stds = actor.log_std(latent).clamp(*LOG_STD_RANGE)
+    if actor.use_sde:
+        log_stds = _state_dependent(actor.action_dist, actor.log_std, latent)
+    else:
+        log_stds = actor.log_std(latent).clamp(*LOG_STD_RANGE)
     return {"policy_logits": torch.stack([actor.mu(latent), log_stds], dim=2).flatten(1)}
+
+
+def _state_dependent(distribution: Any, log_std: Any, latent: Any) -> Any:
+    """Return the logarithms of the standard deviations (B, n) of gSDE for the last layer (B, m).
+
+    The noise of an action is the product of the layer with a matrix of normal noise (Raffin et al., 2021,
+    https://arxiv.org/abs/2005.05719).
+    """
+    return (latent**2 @ distribution.get_std(log_std) ** 2 + distribution.epsilon).log() / 2
+
+
+def _policy_outputs(policy: Any, latent: Any) -> Any:
+    import torch
+
+    outputs = policy.action_net(latent)
+    if not getattr(policy, "use_sde", False):
+        return outputs
+    log_stds = _state_dependent(policy.action_dist, policy.log_std, latent)
+    return torch.stack([outputs, log_stds], dim=2).flatten(1)
 
 
 def _actor_critic(policy: Any, x: Any, _state: Any) -> dict[str, Any]:
@@ -119,7 +139,7 @@ def _actor_critic(policy: Any, x: Any, _state: Any) -> dict[str, Any]:
     else:
         latent_pi = policy.mlp_extractor.forward_actor(features[0])
         latent_vf = policy.mlp_extractor.forward_critic(features[1])
-    return {"policy_logits": policy.action_net(latent_pi), "values": policy.value_net(latent_vf)}
+    return {"policy_logits": _policy_outputs(policy, latent_pi), "values": policy.value_net(latent_vf)}
 
 
 def _recurrent_actor_critic(policy: Any, x: Any, state: Any) -> dict[str, Any]:
@@ -132,7 +152,7 @@ def _recurrent_actor_critic(policy: Any, x: Any, state: Any) -> dict[str, Any]:
     else:
         latent_vf = latent_pi if policy.shared_lstm else policy.critic(features_vf)
     return {
-        "policy_logits": policy.action_net(policy.mlp_extractor.forward_actor(latent_pi)),
+        "policy_logits": _policy_outputs(policy, policy.mlp_extractor.forward_actor(latent_pi)),
         "values": policy.value_net(policy.mlp_extractor.forward_critic(latent_vf)),
         "state": after,
     }

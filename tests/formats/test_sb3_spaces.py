@@ -28,8 +28,9 @@ pytest.importorskip("sb3_contrib")
 
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
-from sb3_contrib import TRPO, RecurrentPPO
+from sb3_contrib import QRDQN, TQC, TRPO, RecurrentPPO
 from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from torch import nn
 
 pytestmark = pytest.mark.filterwarnings("ignore:the (policy_logits|values) do not depend on")
@@ -72,12 +73,16 @@ def pendulum() -> Any:
     return gymnasium.make("Pendulum-v1")
 
 
-def learned(algorithm: Any, policy: str, env: Any, steps: int = 24, **policy_kwargs: Any) -> Any:
+def learned(
+    algorithm: Any, policy: str, env: Any, steps: int = 24, *, use_sde: bool = False, **policy_kwargs: Any
+) -> Any:
     """Return a model that has learned for a few steps."""
-    off_policy = algorithm in (DQN, SAC, TD3, DDPG)
+    off_policy = issubclass(algorithm, OffPolicyAlgorithm)
     options: dict[str, Any] = (
         {"buffer_size": 100, "learning_starts": 22, "batch_size": 4} if off_policy else {"n_steps": 8}
     )
+    if use_sde:
+        options["use_sde"] = True
     if not off_policy and algorithm is not A2C:
         options["batch_size"] = 8
     if policy == "CnnPolicy":
@@ -100,6 +105,20 @@ MODELS: Mapping[str, Callable[[], Any]] = {
     "squashed numbers": lambda: learned(SAC, "MlpPolicy", pendulum(), net_arch=[12, 10]),
     "deterministic numbers": lambda: learned(TD3, "MlpPolicy", pendulum(), net_arch=[12, 10]),
     "numbers of DDPG": lambda: learned(DDPG, "MlpPolicy", pendulum(), net_arch=[12, 10]),
+    "numbers of TQC": lambda: learned(TQC, "MlpPolicy", pendulum(), net_arch=[12]),
+    "gSDE": lambda: learned(A2C, "CnnPolicy", PointWorld("box"), use_sde=True, net_arch=[12], full_std=False),
+    "gSDE, squashed": lambda: learned(
+        PPO, "MlpPolicy", pendulum(), use_sde=True, net_arch=[12], squash_output=True, use_expln=True, log_std_init=0.1
+    ),
+    "gSDE, actor": lambda: learned(SAC, "MlpPolicy", pendulum(), use_sde=True, net_arch=[12, 10], clip_mean=0.16),
+    "gSDE, images and an unlimited actor": lambda: learned(
+        SAC, "CnnPolicy", PointWorld("box"), use_sde=True, net_arch=[12], clip_mean=0, use_expln=True
+    ),
+    "gSDE, recurrent": lambda: learned(
+        RecurrentPPO, "MlpLstmPolicy", pendulum(), use_sde=True, lstm_hidden_size=7, net_arch=[6]
+    ),
+    "quantiles of a vector": lambda: learned(QRDQN, "MlpPolicy", cart_pole(), net_arch=[12], n_quantiles=7),
+    "quantiles of images": lambda: learned(QRDQN, "CnnPolicy", PointWorld("discrete")),
     "images, numbers": lambda: learned(PPO, "CnnPolicy", PointWorld("box")),
     "images, squashed numbers": lambda: learned(SAC, "CnnPolicy", PointWorld("box"), net_arch=[12]),
     "images, deterministic numbers": lambda: learned(TD3, "CnnPolicy", PointWorld("box"), net_arch=[12]),
@@ -133,6 +152,8 @@ def own_outputs(model: Any, observations: Any, state: Any) -> list[np.ndarray]:
     with torch.no_grad():
         if isinstance(model, DQN):
             return [model.q_net(tensors).numpy()]
+        if isinstance(model, QRDQN):
+            return [model.quantile_net(tensors).mean(dim=1).numpy()]
         parts = [torch.as_tensor(part)[None] for part in state]
         ones = torch.zeros(len(next(iter(observations.values())) if isinstance(observations, dict) else observations))
         recurrent = [(tuple(pair), ones) for pair in (parts[:2], parts[-2:])] if parts else ()
@@ -166,7 +187,7 @@ def test_a_zip_computes_what_the_library_does(pair: tuple[Any, Path]) -> None:
     agent: Any = load_agent(path)
     observations, images, state = given(agent, model)
     outputs = agent.forward(images, state)
-    if isinstance(model, DQN):
+    if outputs.policy_logits is None:
         ours = [outputs.q_values]
     else:
         comparable = sb3_networks.comparable_outputs(
@@ -292,10 +313,6 @@ REFUSED: Mapping[str, tuple[Callable[[], Any], str]] = {
     "images of a dictionary that are flattened": (
         lambda: make_model(PPO, "MultiInputPolicy", Dict(image=Box(0, 1, (36, 36, 3)))),
         "it flattens its image 'image'",
-    ),
-    "gSDE": (
-        lambda: PPO("MlpPolicy", pendulum(), use_sde=True, n_steps=8, batch_size=8),
-        "explores with gSDE",
     ),
 }
 
