@@ -60,6 +60,12 @@ class Visitor:
     def click(self, testid: str) -> None:
         self.by(testid).first.click()
 
+    def saved(self, testid: str) -> Path:
+        """Click, and return the file that is downloaded."""
+        with self.page.expect_download() as download:
+            self.click(testid)
+        return download.value.path()
+
     def drag(self, target: Locator, start: tuple[float, float], end: tuple[float, float]) -> None:
         """Drag between two places of an element, which are shares of its width and height."""
         target.scroll_into_view_if_needed()

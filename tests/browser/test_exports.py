@@ -40,12 +40,6 @@ _TEXTS_OUTSIDE = """(figure) => {
 }"""
 
 
-def saved(visitor: Visitor, testid: str) -> Path:
-    with visitor.page.expect_download() as download:
-        visitor.click(testid)
-    return download.value.path()
-
-
 def exported(directory: Path, target: Path, frames: str, layer: str) -> Path:
     code = main(["export", str(directory), str(target), "--trajectory", "2", "--frames", frames, "--layer", layer])
     assert not code
@@ -72,7 +66,7 @@ def images_of(frames: np.ndarray, row: int = 0, beside: int = 0) -> np.ndarray:
 def test_images_of_page_and_command_are_the_same(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
     visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}&mixed=1&residual=0")
     visitor.press("e")
-    shown = frames_of(saved(visitor, "export-png"))
+    shown = frames_of(visitor.saved("export-png"))
     written = frames_of(exported(synthetic, tmp_path / "one.png", str(FIRST), "2b"))
     assert np.abs(images_of(shown) - written).max() <= TOLERANCE
     canvas = read_canvas(visitor.by("observation-canvas"))[..., :3]
@@ -86,9 +80,9 @@ def texts_of(figure: Path) -> list[str]:
 def test_figures_have_a_caption_and_a_legend(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}&name=2b~3~coin")
     visitor.press("e")
-    with Image.open(saved(visitor, "export-png")) as image:
+    with Image.open(visitor.saved("export-png")) as image:
         size, shown = image.size, np.asarray(image.convert("RGB"))
-    figure = saved(visitor, "export-svg")
+    figure = visitor.saved("export-svg")
     texts = texts_of(figure)
     assert texts[0] == "CoinRun \u00b7 checkpoint coinrun.jd (SHA-256 8f14e45f)"
     assert texts[1].startswith(CAPTION)
@@ -120,8 +114,8 @@ def test_figures_have_a_caption_and_a_legend(synthetic: Path, open_page: Open) -
 def test_figures_have_all_rows(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}&rows=value,action-7~4a,value~~1")
     visitor.press("e")
-    image = frames_of(saved(visitor, "export-png"))
-    figure = saved(visitor, "export-svg")
+    image = frames_of(visitor.saved("export-png"))
+    figure = visitor.saved("export-svg")
     captions = [text for text in texts_of(figure) if text.startswith("trajectory")]
     assert [caption.rpartition(" \u00b7 full")[0] for caption in captions] == [
         f"trajectory 2, frame {FIRST} \u00b7 layer 2b \u00b7 value function",
@@ -140,7 +134,7 @@ def test_figures_have_all_rows(synthetic: Path, open_page: Open) -> None:
 def test_bars_are_saved(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}&name=2b~3~coin")
     visitor.press("e")
-    figure = saved(visitor, "export-bars")
+    figure = visitor.saved("export-bars")
     texts = texts_of(figure)
     shown = visitor.page.locator("[data-part]").evaluate_all("all => all.map((e) => Number(e.dataset.value))")
     assert texts[2::2] == ["baseline", "1", "2", "coin", "4", "5", "6", "7", "8", "residual", "error", "output"]
@@ -160,7 +154,7 @@ def test_tracks_are_saved(synthetic: Path, open_page: Open) -> None:
     visitor.page.get_by_label("probabilities over time").check()
     visitor.press("e")
     shown = visitor.by("track").evaluate_all("all => all.map((e) => e.querySelector('.text').textContent)")
-    root = ElementTree.fromstring(saved(visitor, "export-tracks").read_text())
+    root = ElementTree.fromstring(visitor.saved("export-tracks").read_text())
     tracks = list(root.findall(f"{SVG}svg"))
     names = [e.text for e in root.findall(f"{SVG}text") if e.attrib.get("font-weight") == "bold"]
     assert names == [name for name in shown if name != "Filmstrip"]
@@ -173,7 +167,7 @@ def test_videos_show_the_same_figures(synthetic: Path, open_page: Open, tmp_path
     visitor.press("e")
     visitor.by("export-from").fill(str(FIRST))
     visitor.by("export-to").fill(str(LAST))
-    content = saved(visitor, "export-video").read_bytes()
+    content = visitor.saved("export-video").read_bytes()
     assert content.startswith(b"\x1a\x45\xdf\xa3") or content[4:8] == b"ftyp"  # WebM or MP4
     path = tmp_path / f"video.{'mp4' if content[4:8] == b'ftyp' else 'webm'}"
     path.write_bytes(content)
@@ -183,7 +177,7 @@ def test_videos_show_the_same_figures(synthetic: Path, open_page: Open, tmp_path
     assert len(frames) == LAST - FIRST + 1
     visitor.goto(f"?layer=2b&trajectory=2&frame={LAST}")
     visitor.press("e")
-    image = frames_of(saved(visitor, "export-png"))[0]
+    image = frames_of(visitor.saved("export-png"))[0]
     height, width = image.shape[:2]
     assert frames[-1].shape[0] - height in (0, 1)
     assert frames[-1].shape[1] - width in (0, 1)
@@ -194,7 +188,7 @@ def test_labels_of_small_figures_fit(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}")
     visitor.press("e")
     visitor.by("drawer").get_by_label("Size").select_option(label="1 \u00d7")
-    figure = saved(visitor, "export-svg").read_text()
+    figure = visitor.saved("export-svg").read_text()
     cut = visitor.page.evaluate(_TEXTS_OUTSIDE, figure)
     assert cut == []
 
@@ -213,7 +207,7 @@ def test_animations_of_page_and_command_are_the_same(synthetic: Path, open_page:
     visitor.press("e")
     visitor.by("export-from").fill(str(FIRST))
     visitor.by("export-to").fill(str(LAST))
-    shown = images_of(frames_of(saved(visitor, "export-apng")))
+    shown = images_of(frames_of(visitor.saved("export-apng")))
     frames = f"{FIRST}:{LAST}"
     assert np.abs(shown - frames_of(exported(synthetic, tmp_path / "range.png", frames, "2b"))).max() <= TOLERANCE
     of_gif = frames_of(exported(synthetic, tmp_path / "range.gif", frames, "2b"))
@@ -224,7 +218,7 @@ def test_animations_of_page_and_command_are_the_same(synthetic: Path, open_page:
 def test_tables_of_page_and_command_are_the_same(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
     visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}")
     visitor.press("e")
-    with saved(visitor, "export-csv").open(encoding="utf-8", newline="") as file:
+    with visitor.saved("export-csv").open(encoding="utf-8", newline="") as file:
         names, *shown = csv.reader(file)
     target = exported(synthetic, tmp_path / "table.csv", f"{FIRST}:{LAST}", "2b")
     with target.open(encoding="utf-8", newline="") as file:

@@ -60,14 +60,11 @@ def test_a_name_appears_wherever_the_feature_does(synthetic: Path, open_page: Op
     assert name in other.text("legend-2"), "in the link"
 
 
-def test_names_are_exported_with_notes_and_can_be_undone(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
+def test_names_are_exported_with_notes_and_can_be_undone(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, f"?layer={LAYER}&feature=2")
     name_feature(visitor, "coin")
     visitor.press("n")
-    with visitor.page.expect_download() as download:
-        visitor.click("notes-export")
-    saved = tmp_path / "notes.json"
-    download.value.save_as(saved)
+    saved = visitor.saved("notes-export")
     assert json.loads(saved.read_text())["feature_names"] == {LAYER: {"2": "coin"}}
     visitor.press("Escape", "u", "u")
     assert "coin" not in visitor.text("legend-2")

@@ -187,15 +187,12 @@ def test_the_trust_panel(synthetic: Path, open_page: Open) -> None:
     assert "bottleneck_only\ntrue\nops\nrelu" in text, "dictionaries are rows, not JSON"
 
 
-def test_notes_are_kept_exported_and_imported(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
+def test_notes_are_kept_exported_and_imported(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=3a&trajectory=2&frame=30")
     visitor.press("n")
     visitor.by("note-text").fill("The agent <b>hesitates</b>")
     visitor.click("note-add")
-    with visitor.page.expect_download() as download:
-        visitor.click("notes-export")
-    saved = tmp_path / "notes.json"
-    download.value.save_as(saved)
+    saved = visitor.saved("notes-export")
     note = json.loads(saved.read_text())["notes"][0]
     assert note["query"] == "?layer=3a&trajectory=2&frame=30"
     visitor.goto("?frame=5")
@@ -224,26 +221,19 @@ def test_notes_on_features_and_links_to_them(synthetic: Path, open_page: Open) -
     expect(visitor.page.get_by_role("heading", name="Features of layer 3a")).to_be_visible()
 
 
-def test_exports(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
+def test_exports(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     visitor.press("e")
 
-    def saved(testid: str) -> bytes:
-        with visitor.page.expect_download() as download:
-            visitor.click(testid)
-        path = tmp_path / download.value.suggested_filename
-        download.value.save_as(path)
-        return path.read_bytes()
-
-    image = np.asarray(Image.open(io.BytesIO(saved("export-png"))).convert("RGB"))
+    image = np.asarray(Image.open(visitor.saved("export-png")).convert("RGB"))
     assert image.shape[1] >= 3 * 256 + 2 * 4 + 2 * FIGURE_MARGIN, "beside the images are the strongest features alone"
     observation = read_canvas(visitor.by("observation-canvas"))[..., :3]
     assert np.array_equal(first_image(image), observation)
     visitor.by("export-from").fill("10")
     visitor.by("export-to").fill("14")
-    animation = Image.open(io.BytesIO(saved("export-apng")))
+    animation = Image.open(visitor.saved("export-apng"))
     assert getattr(animation, "n_frames", 1) == 5
-    rows = list(csv.reader(io.StringIO(saved("export-csv").decode())))
+    rows = list(csv.reader(io.StringIO(visitor.saved("export-csv").read_text("utf-8"))))
     assert len(rows) == 101
     series = read_chunk(synthetic, "trajectories/1/series.js")
     assert float(rows[30][rows[0].index("advantage")]) == pytest.approx(series["advantages"][29])

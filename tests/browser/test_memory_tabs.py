@@ -235,12 +235,8 @@ def test_the_simulator_shows_its_quality_first(show: Callable[..., Visitor], mem
 
 def read_table(visitor: Visitor, name: str) -> tuple[list[dict[str, str]], list[dict[str, Any]]]:
     """A table as CSV and as JSON."""
-    files = []
-    for kind in ("csv", "json"):
-        with visitor.page.expect_download() as download:
-            visitor.click(f"export-{name}-{kind}")
-        files.append(Path(download.value.path()).read_text())
-    return list(csv.DictReader(files[0].splitlines())), json.loads(files[1])
+    table, entries = (visitor.saved(f"export-{name}-{kind}").read_text() for kind in ("csv", "json"))
+    return list(csv.DictReader(table.splitlines())), json.loads(entries)
 
 
 def test_tables_of_the_open_tab_are_exported(show: Callable[..., Visitor], memory: MemoryPage) -> None:

@@ -271,6 +271,4 @@ def test_effects_are_exported(page: ObjectPage, open_page: Open) -> None:
 
 
 def exported(visitor: Visitor, name: str) -> str:
-    with visitor.page.expect_download() as download:
-        visitor.click(f"export-{name}")
-    return Path(download.value.path()).read_bytes().decode()
+    return visitor.saved(f"export-{name}").read_bytes().decode()

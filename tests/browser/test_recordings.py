@@ -255,13 +255,8 @@ def test_exports_contain_the_selected_data(open_recordings: Open, recordings: Re
     visitor.by("filter").fill("exp2")
     visitor.click("open-export")
 
-    def saved(name: str) -> Path:
-        with visitor.page.expect_download() as download:
-            visitor.click(f"export-{name}")
-        return Path(download.value.path())
-
     def rows(name: str) -> list[dict[str, str]]:
-        with saved(name).open(newline="", encoding="utf-8") as file:
+        with visitor.saved(f"export-{name}").open(newline="", encoding="utf-8") as file:
             return list(csv.DictReader(file))
 
     steps, series = rows("csv"), recordings.series[1][1]
@@ -277,19 +272,19 @@ def test_exports_contain_the_selected_data(open_recordings: Open, recordings: Re
     }.items():  # fmt: skip
         np.testing.assert_allclose([float(row[column]) for row in steps[:60]], values, rtol=1e-6, err_msg=column)
     assert [row["episode"] for row in rows("table")] == ["50", "0"], "as filtered and sorted"
-    arrays = np.load(saved("npz"))
+    arrays = np.load(visitor.saved("export-npz"))
     np.testing.assert_array_equal(arrays["exp2~50/advantages"], series["advantages"])
     np.testing.assert_array_equal(arrays["exp2~50/maps/codes.value"], recordings.maps[1][1]["value"])
-    image = np.asarray(Image.open(saved("png")).convert("RGB"))
+    image = np.asarray(Image.open(visitor.saved("export-png")).convert("RGB"))
     assert image.shape[1] > 2 * 4 * SIDE
     top = FIGURE_MARGIN + 19 + 14 + 2 * 19  # below the caption and the episode's name and step
     shown = image[top + 2 : top + 4 * SIDE : 4, FIGURE_MARGIN + 2 : FIGURE_MARGIN + 4 * SIDE : 4].astype(int)
     assert (np.abs(shown - draw_frame(1, 21)).max(-1) == 0).mean() > 0.2, "the frame, where the maps show nothing"
     for name in ("svg", "tracks"):
-        assert ElementTree.parse(saved(name)).getroot().tag.endswith("svg")
+        assert ElementTree.parse(visitor.saved(f"export-{name}")).getroot().tag.endswith("svg")
     visitor.by("export-from").fill("20")
     visitor.by("export-to").fill("22")
-    assert getattr(Image.open(saved("apng")), "n_frames", 0) == 3
+    assert getattr(Image.open(visitor.saved("export-apng")), "n_frames", 0) == 3
 
 
 def test_a_loop_begins_again_at_the_end(open_recordings: Open) -> None:

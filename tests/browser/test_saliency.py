@@ -264,20 +264,15 @@ def test_frames_of_strong_saliency_are_found(page: Path, open_page: Open) -> Non
     visitor.page.wait_for_url(f"**find=saliency%7Eabove%7E{limit}%7Eperturbation%7Epolicy**")
 
 
-def test_exports_have_the_maps(page: Path, open_page: Open, tmp_path: Path) -> None:
+def test_exports_have_the_maps(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?layer=perturbation&frame=5")
     visitor.press("e")
-    with visitor.page.expect_download() as download:
-        visitor.click("export-csv")
-    download.value.save_as(tmp_path / "timeline.csv")
-    with (tmp_path / "timeline.csv").open(encoding="utf-8", newline="") as file:
+    with visitor.saved("export-csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     totals = open_results(page).saliency(0, output="policy").totals
     column = [float(row["saliency by perturbation, policy"]) for row in rows]
     np.testing.assert_allclose(column, np.repeat(totals, EVERY)[:STEPS], rtol=1e-5)
-    with visitor.page.expect_download() as figure:
-        visitor.click("export-svg")
-    text = Path(figure.value.path()).read_text("utf-8")
+    text = visitor.saved("export-svg").read_text("utf-8")
     assert "saliency by perturbation" in text
     assert text.count("<image") == 2
 

@@ -178,9 +178,7 @@ def test_numbers_are_sorted_and_saved(open_training: Open, training: TrainingPag
     table.get_by_role("button", name="return", exact=True).click()
     table.get_by_role("button", name="return").first.click()
     assert names.all_inner_texts() == ["the end", "one million", "half a million", "start"]
-    with visitor.page.expect_download() as download:
-        visitor.click("numbers-csv")
-    with Path(download.value.path()).open(newline="") as file:
+    with visitor.saved("numbers-csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["Checkpoint"] for row in rows] == ["start", "half a million", "one million", "the end"]
     shares = training.shares(2, 0, "value", QUADRANTS).mean(1)
@@ -216,28 +214,23 @@ def test_exports_contain_the_selected_data(open_training: Open, training: Traini
     visitor = open_training("?checkpoints=4.1&step=21&brush=step%7E11%7E40")
     visitor.press("e")
 
-    def saved(name: str) -> Path:
-        with visitor.page.expect_download() as download:
-            visitor.click(f"export-{name}")
-        return Path(download.value.path())
-
-    arrays = np.load(saved("npz"))
+    arrays = np.load(visitor.saved("export-npz"))
     np.testing.assert_array_equal(arrays["A/rewards"], training.series[3][0]["rewards"])
     np.testing.assert_array_equal(arrays["B/maps/codes.value"], training.codes[0][0]["value"])
     shares = training.shares(3, 0, "policy", QUADRANTS)
     np.testing.assert_allclose(arrays["A/shares/policy/top right"], shares[1], atol=1e-9)
-    with saved("csv").open(newline="") as file:
+    with visitor.saved("export-csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == LENGTHS[3][0] + LENGTHS[0][0]
     assert [row["brushed"] for row in rows[8:12]] == ["0", "0", "1", "1"]
-    image = np.asarray(Image.open(saved("png")))
+    image = np.asarray(Image.open(visitor.saved("export-png")))
     assert image.shape[1] > 2 * 4 * 64
     for name in ("svg", "tracks", "charts"):
-        assert ElementTree.parse(saved(name)).getroot().tag.endswith("svg")
-    assert np.asarray(Image.open(saved("lines"))).shape[0] == 230
+        assert ElementTree.parse(visitor.saved(f"export-{name}")).getroot().tag.endswith("svg")
+    assert np.asarray(Image.open(visitor.saved("export-lines"))).shape[0] == 230
     visitor.by("export-from").fill("20")
     visitor.by("export-to").fill("22")
-    assert getattr(Image.open(saved("apng")), "n_frames", 0) == 3
+    assert getattr(Image.open(visitor.saved("export-apng")), "n_frames", 0) == 3
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

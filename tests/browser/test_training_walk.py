@@ -292,9 +292,7 @@ def test_all_checkpoints_see_the_episode_of_the_last(open_real: Open, real: Real
 
 def test_the_table_has_the_numbers_of_the_recordings(open_real: Open, real: Real) -> None:
     visitor = open_real()
-    with visitor.page.expect_download() as download:
-        visitor.click("numbers-csv")
-    with Path(download.value.path()).open(newline="") as file:
+    with visitor.saved("numbers-csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     for checkpoint, row in enumerate(rows):
         wanted = {"mean entropy": entropy(real.probabilities(checkpoint)).mean()}

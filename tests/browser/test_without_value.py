@@ -78,8 +78,6 @@ def test_searches_of_an_address_that_need_advantages_find_nothing(page: Path, op
 def test_tables_have_no_advantages(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?frame=5")
     visitor.press("e")
-    with visitor.page.expect_download() as download:
-        visitor.click("export-csv")
-    header = Path(download.value.path()).read_text().splitlines()[0]
+    header = visitor.saved("export-csv").read_text().splitlines()[0]
     assert "advantage" not in header
     assert "largest logit" in header
