@@ -20,18 +20,13 @@ from rl_clarity.pages.builder import RECORDINGS
 from rl_clarity.pages.manifest_check import check_manifest
 from rl_clarity.pages.results import Results
 from tests.fakes import TinyAgent
-from tests.pipeline.small import read_files, record_tasks
+from tests.pipeline.small import record_tasks, unrecorded_files
 from tests.ranks import run_ranks
 from tests.tiny_series import LONGEST, SHAPE, register, write_checkpoint, write_series
 
 register()
 
 OPTIONS: dict[str, Any] = {"saliency_every": 16, "return_episodes": 3}
-
-
-def page_files(directory: Path) -> dict[str, bytes]:
-    """All files but the recordings, which contain times."""
-    return {name: data for name, data in read_files(directory).items() if not name.startswith(RECORDINGS)}
 
 
 @pytest.fixture(scope="module")
@@ -276,7 +271,7 @@ def test_a_page_without_saliency_has_the_other_panels(compare: Callable[..., Pat
 
 def test_the_same_arguments_give_the_same_bytes(page: Path, series: Path, tmp_path: Path) -> None:
     rl_clarity.compare(series, tmp_path / "again", episodes=2, **OPTIONS)
-    assert page_files(tmp_path / "again") == page_files(page)
+    assert unrecorded_files(tmp_path / "again") == unrecorded_files(page)
 
 
 def test_a_finished_page_is_recognized(page: Path, series: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,7 +316,7 @@ def test_an_interrupted_call_is_resumed(
     with record_tasks(monkeypatch) as tasks:
         compare("resumed", max_steps=20)
     assert tasks == ["training/numbers"]
-    assert page_files(tmp_path / "resumed") == page_files(compare("whole", max_steps=20))
+    assert unrecorded_files(tmp_path / "resumed") == unrecorded_files(compare("whole", max_steps=20))
 
 
 def test_a_single_file_holds_the_same_numbers(compare: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,7 +349,7 @@ def test_the_page_is_verified(page: Path) -> None:
 def test_any_number_of_ranks_makes_the_same_page(page: Path, series: Path, tmp_path: Path) -> None:
     arguments = ["compare", str(series), str(tmp_path / "page"), "--episodes", "2", "--saliency-every", "16"]
     run_ranks(3, *arguments, "--return-episodes", "3")
-    assert page_files(tmp_path / "page") == page_files(page)
+    assert unrecorded_files(tmp_path / "page") == unrecorded_files(page)
 
 
 # --- the forecast ----------------------------------------------------------------------------------------------------
@@ -420,7 +415,7 @@ def test_the_command_makes_the_same_page(
     options = ["--episodes", "2", "--saliency-every", "16", "--return-episodes", "3", "--json"]
     assert main(["compare", *files, str(tmp_path / "page"), *options]) == 0
     assert json.loads(capsys.readouterr().out) == {"page": str(tmp_path / "page" / "interface.html")}
-    assert page_files(tmp_path / "page") == page_files(page)
+    assert unrecorded_files(tmp_path / "page") == unrecorded_files(page)
     assert main(["compare", str(series / "missing-*.pt"), str(tmp_path / "none")]) == 1
     assert "no checkpoint matches" in capsys.readouterr().err
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from rl_clarity.base.statistics import softmax
 from rl_clarity.debugging.branching import Brancher
 from rl_clarity.debugging.goals import (
     GoalOptions,
+    GoalStates,
     Placement,
     Role,
     actions_toward,
@@ -37,11 +39,16 @@ COMBOS = tuple((name,) if name != "NOOP" else () for name in MOVES)
 SETUP = scattered("coin", "mine", "mine", "flower", "stone")
 
 
-def placed(agent: Player, *types: str) -> list[Placement]:
+@contextmanager
+def opened(agent: Any) -> Iterator[tuple[Brancher, GoalStates]]:
+    """What continues episodes that the agent plays, and states of these."""
     spec = field_spec(SETUP)
-    trajectories = play_sample(agent, spec, 4, 60, seed=2)
-    with closing(make_world(spec)) as world:
-        states = goal_states(agent, world, trajectories, OPTIONS)
+    with closing(Brancher(agent, spec)) as brancher:
+        yield brancher, goal_states(agent, brancher.world, play_sample(agent, spec, 4, 60, seed=2), OPTIONS)
+
+
+def placed(agent: Player, *types: str) -> list[Placement]:
+    with opened(agent) as (_, states):
         return [one for type in types for one in place_type(agent, states, COMBOS, type, OPTIONS)]
 
 
@@ -86,16 +93,14 @@ def test_a_value_without_a_policy_and_a_blind_side() -> None:
 
 def test_the_numbers_of_a_placement_by_hand() -> None:
     """Edit the JSON of the states, draw them by the environment, and evaluate each alone."""
-    agent, spec = Player(), field_spec(SETUP)
-    trajectories = play_sample(agent, spec, 4, 60, seed=2)
-    with closing(make_world(spec)) as world:
-        states = goal_states(agent, world, trajectories, OPTIONS)
+    agent = Player()
+    with opened(agent) as (_, states):
         (right,) = [
             one
             for one in place_type(agent, states, COMBOS, "coin", OPTIONS)
             if (one.place, one.far) == ("right", False)
         ]
-    environment, changes = spec.options["factory"](), []
+    environment, changes = field_spec(SETUP).options["factory"](), []
     for moment in states.moments:
         things = [thing for thing in json.loads(moment.world_state)[0] if thing[0] != "coin"]
         row, column = things[0][1:]
@@ -114,10 +119,8 @@ def test_the_numbers_of_a_placement_by_hand() -> None:
 
 
 def test_parts_of_the_states_add_up() -> None:
-    agent, spec = Player(), field_spec(SETUP)
-    trajectories = play_sample(agent, spec, 4, 60, seed=2)
-    with closing(Brancher(agent, spec)) as brancher:
-        states = goal_states(agent, brancher.world, trajectories, OPTIONS)
+    agent = Player()
+    with opened(agent) as (brancher, states):
         several = [states, *(states.part(part, 3) for part in range(3))]
         placed = [place_type(agent, one, COMBOS, "mine", OPTIONS) for one in several]
         pairs = [compare_types(agent, one, "coin", "mine", OPTIONS) for one in several]
@@ -139,10 +142,8 @@ def test_parts_of_the_states_add_up() -> None:
 
 
 def test_types_that_are_taken_for_each_other() -> None:
-    agent, spec = Player(pursued=("coin", "flower")), field_spec(SETUP)
-    trajectories = play_sample(agent, spec, 4, 60, seed=2)
-    with closing(make_world(spec)) as world:
-        states = goal_states(agent, world, trajectories, OPTIONS)
+    agent = Player(pursued=("coin", "flower"))
+    with opened(agent) as (_, states):
         assert set(seen_types(states)) == {"coin", "mine", "flower", "stone"}
         assert seen_types(states, ("bee",)) == ["bee"]
         with pytest.raises(OptionError, match=r"goals.types=\['dragon'\]: the environment has coin"):
@@ -155,10 +156,7 @@ def test_types_that_are_taken_for_each_other() -> None:
 
 
 def test_what_touching_a_type_does() -> None:
-    agent, spec = Player(), field_spec(SETUP)
-    trajectories = play_sample(agent, spec, 4, 60, seed=2)
-    with closing(Brancher(agent, spec)) as brancher:
-        states = goal_states(agent, brancher.world, trajectories, OPTIONS)
+    with opened(Player()) as (brancher, states):
         roles = {name: measure_role(brancher, states, COMBOS, name) for name in ("coin", "mine", "stone", "bee")}
     assert {name: role.name for name, role in roles.items() if name != "bee"} == {
         "coin": "goal",
@@ -170,11 +168,9 @@ def test_what_touching_a_type_does() -> None:
 
 
 def test_memory_is_the_difference_to_a_fresh_state() -> None:
-    agent, spec = TinyAgent("recurrent", (36, 36, 3), 5, patch=6), field_spec(SETUP)
-    trajectories = play_sample(agent, spec, 4, 40, seed=2)
-    with closing(make_world(spec)) as world:
-        states = goal_states(agent, world, trajectories, OPTIONS)
-    memory = measure_memory(agent, states)
+    agent = TinyAgent("recurrent", (36, 36, 3), 5, patch=6)
+    with opened(agent) as (_, states):
+        memory = measure_memory(agent, states)
     assert memory is not None
     changes = []
     for moment in states.moments:
@@ -198,12 +194,9 @@ def test_a_preferred_side() -> None:
         def think(self, seen: Seen) -> tuple[Any, float]:
             return [2], 0.0
 
-    spec = field_spec(SETUP)
     biases = []
     for agent in (Player(), Rightward()):
-        trajectories = play_sample(agent, spec, 4, 60, seed=2)
-        with closing(make_world(spec)) as world:
-            states = goal_states(agent, world, trajectories, OPTIONS)
+        with opened(agent) as (_, states):
             sides = measure_sides(agent, states, COMBOS)
             assert sides is not None
             biases.append(sides.bias.mean)

@@ -15,6 +15,7 @@ import pytest
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.jobs.forecast import CountingDirectory
 from rl_clarity.jobs.store import DIRECTORY, LOCK, WorkStore
+from rl_clarity.pages.builder import RECORDINGS
 from rl_clarity.pages.document import read_manifest
 from rl_clarity.pages.results import Results
 from rl_clarity.recordings.samples import Observations, Trajectories
@@ -80,6 +81,11 @@ def is_complete(directory: Path) -> bool:
     """Whether the directory contains a complete page, rather than an incomplete one or none."""
     page = directory / "interface.html"
     return page.exists() and bool(read_manifest(page.read_bytes())["complete"])
+
+
+def unrecorded_files(directory: Path) -> dict[str, bytes]:
+    """All files of a page but the recordings, which contain times."""
+    return {name: data for name, data in read_files(directory).items() if not name.startswith(RECORDINGS)}
 
 
 def page_files(directory: Path) -> set[str]:

@@ -241,16 +241,20 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         Recorder(tmp_path / "file" / "recording")
 
 
-def test_a_full_disk_keeps_the_written_episodes(tmp_path: Path) -> None:
+def record_on_a_full_disk(directory: Path, **options: Any) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    with pytest.raises(SamplesError, match=f"cannot write to {tmp_path}"):  # noqa: PT012 (the limit must end)
-        try:
-            with Recorder(tmp_path, on_error="raise") as recorder:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
-                for episode in range(9):
-                    add_episode(recorder, episode, 5)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    try:
+        with Recorder(directory, **options) as recorder:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
+            for episode in range(9):
+                add_episode(recorder, episode, 5)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_keeps_the_written_episodes(tmp_path: Path) -> None:
+    with pytest.raises(SamplesError, match=f"cannot write to {tmp_path}"):
+        record_on_a_full_disk(tmp_path, on_error="raise")
     make_recording(tmp_path / "plugins/rl_clarity/training", (4,))
     recording = open_recording(tmp_path)
     assert len(recording) > 4
@@ -296,15 +300,8 @@ def test_an_error_ends_the_recording_with_one_warning(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_ends_the_recording_with_one_warning(tmp_path: Path) -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    with pytest.warns(RuntimeWarning, match="stopped recording") as warnings:  # noqa: PT031 (the limit must end)
-        try:
-            with Recorder(tmp_path) as recorder:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, hard))
-                for episode in range(9):
-                    add_episode(recorder, episode, 5)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with pytest.warns(RuntimeWarning, match="stopped recording") as warnings:
+        record_on_a_full_disk(tmp_path)
     assert len(warnings) == 1
 
 

@@ -14,7 +14,7 @@ from rl_clarity.base.errors import ClarityError, EnvironmentSetupError, OptionEr
 from rl_clarity.cli import main
 from rl_clarity.pages.builder import RECORDINGS
 from rl_clarity.pages.results import Results
-from tests.pipeline.small import read_files, record_tasks
+from tests.pipeline.small import record_tasks, unrecorded_files
 from tests.ranks import run_ranks
 from tests.tiny_series import register, write_checkpoint
 
@@ -30,11 +30,6 @@ ARGUMENTS = [
     for name, value in OPTIONS.items()
     for word in (f"--{name.replace('_', '-')}", *(map(str, value) if isinstance(value, tuple) else [str(value)]))
 ]
-
-
-def page_files(directory: Path) -> dict[str, bytes]:
-    """All files but the recordings, which contain times."""
-    return {name: data for name, data in read_files(directory).items() if not name.startswith(RECORDINGS)}
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +163,7 @@ def test_an_interrupted_call_is_resumed(
     assert "states/memory" in tasks
     assert "states/fit" not in tasks
     assert "playing/play" not in tasks
-    assert page_files(tmp_path / "page") == page_files(page)
+    assert unrecorded_files(tmp_path / "page") == unrecorded_files(page)
 
 
 def test_a_single_file_holds_the_same_numbers(results: Results, checkpoint: Path) -> None:
@@ -202,7 +197,7 @@ def test_interventions_that_cannot_be_played_show_the_reason(
 def test_any_number_of_ranks_makes_the_same_page(page: Path, checkpoint: Path, tmp_path: Path) -> None:
     for ranks in (1, 2, 3):
         run_ranks(ranks, "memory", str(checkpoint), str(tmp_path / f"{ranks}"), *ARGUMENTS)
-        assert page_files(tmp_path / f"{ranks}") == page_files(page)
+        assert unrecorded_files(tmp_path / f"{ranks}") == unrecorded_files(page)
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------
