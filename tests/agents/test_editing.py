@@ -82,6 +82,13 @@ def observations_for(agent: Any, count: int = 3, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (count, *agent.observation_shape), np.uint8)
 
 
+def computed(case: tuple[Any, str]) -> tuple[Any, str, np.ndarray, np.ndarray]:
+    """The agent and the layer of a case, observations, and the layer's activations."""
+    agent, layer = case
+    observations = observations_for(agent)
+    return agent, layer, observations, agent.activations(observations, layer)
+
+
 def components_for(activations: np.ndarray, count: int, seed: int = 1) -> np.ndarray:
     """Components that overlap, in the unit of the activations."""
     random = np.random.default_rng(seed).random((count, activations.shape[-1]))
@@ -128,9 +135,7 @@ def test_scaling_by_zero_is_ablation(case: tuple[Any, str]) -> None:
 
 
 def test_edit_of_strength_zero_changes_no_bit(case: tuple[Any, str]) -> None:
-    agent, layer = case
-    observations = observations_for(agent)
-    activations = agent.activations(observations, layer)
+    agent, layer, observations, activations = computed(case)
     component = components_for(activations, 1)[0]
     edited = rl_clarity.edit(agent, Ablate(layer, component=component, strength=0), Steer(layer, component, amount=0))
     assert np.array_equal(heads(edited, observations), heads(agent, observations))
@@ -138,9 +143,7 @@ def test_edit_of_strength_zero_changes_no_bit(case: tuple[Any, str]) -> None:
 
 
 def test_outputs_of_an_edited_agent_are_those_of_edited_activations(case: tuple[Any, str]) -> None:
-    agent, layer = case
-    observations = observations_for(agent)
-    activations = agent.activations(observations, layer)
+    agent, layer, observations, activations = computed(case)
     component = components_for(activations, 1)[0]
     edited = rl_clarity.edit(agent, Ablate(layer, component=component))
     expected = heads(agent, observations, write={layer: ablated(activations, component)})
@@ -150,9 +153,7 @@ def test_outputs_of_an_edited_agent_are_those_of_edited_activations(case: tuple[
 
 
 def test_overlapping_components_are_ablated_together_as_channel_reduction_finds_them(case: tuple[Any, str]) -> None:
-    agent, layer = case
-    observations = observations_for(agent)
-    activations = agent.activations(observations, layer)
+    agent, layer, observations, activations = computed(case)
     components = components_for(activations, 3)
     edited = rl_clarity.edit(agent, Ablate(layer, component=components))
     expected = activations - ChannelReduction(components).transform(activations) @ components
@@ -161,9 +162,7 @@ def test_overlapping_components_are_ablated_together_as_channel_reduction_finds_
 
 
 def test_all_components_and_the_residual_ablated_give_the_outputs_at_zero(case: tuple[Any, str]) -> None:
-    agent, layer = case
-    observations = observations_for(agent)
-    activations = agent.activations(observations, layer)
+    agent, layer, observations, activations = computed(case)
     components = components_for(activations, 3)
     zero = heads(agent, observations, write={layer: np.zeros_like(activations)})
     features, residual = Ablate(layer, component=components), Ablate(layer, component=components, everything_but=True)
@@ -174,9 +173,7 @@ def test_all_components_and_the_residual_ablated_give_the_outputs_at_zero(case: 
 
 
 def test_edits_of_disjoint_channels_commute(case: tuple[Any, str]) -> None:
-    agent, layer = case
-    observations = observations_for(agent)
-    activations = agent.activations(observations, layer)
+    agent, layer, observations, activations = computed(case)
     component = components_for(activations, 1)[0]
     one, other = np.split(np.tile(component, (2, 1)), 2)
     one[:, ::2], other[:, 1::2] = 0, 0
@@ -233,9 +230,7 @@ def test_part_is_replaced_by_its_mean_over_the_data(torch_case: tuple[Any, str])
 
 
 def test_units_and_positions_select_the_ablated_part(torch_case: tuple[Any, str]) -> None:
-    agent, layer = torch_case
-    observations = observations_for(agent)
-    activations = agent.activations(observations, layer)
+    agent, layer, observations, activations = computed(torch_case)
 
     def after(edit: Edit) -> np.ndarray:
         return np.asarray(rl_clarity.edit(agent, edit).activations(observations, layer))
@@ -252,9 +247,7 @@ def test_units_and_positions_select_the_ablated_part(torch_case: tuple[Any, str]
 
 
 def test_steering_adds_standard_deviations_of_the_component(torch_case: tuple[Any, str]) -> None:
-    agent, layer = torch_case
-    observations = observations_for(agent)
-    activations = agent.activations(observations, layer)
+    agent, layer, observations, activations = computed(torch_case)
     component = components_for(activations, 1)[0]
     unit = (activations @ component / (component @ component)).std()
     edited = rl_clarity.edit(agent, Steer(layer, component, amount=2.0, positions=[(0, 1)], data=activations))
@@ -281,9 +274,7 @@ def test_input_and_state_are_edited(case: tuple[Any, str]) -> None:
 
 
 def test_a_written_site_is_not_edited_and_a_function_gets_edited_values(case: tuple[Any, str]) -> None:
-    agent, layer = case
-    observations = observations_for(agent)
-    activations = agent.activations(observations, layer)
+    agent, layer, observations, activations = computed(case)
     edited = rl_clarity.edit(agent, Ablate(layer))
     written = heads(edited, observations, write={layer: activations})
     assert np.allclose(written, heads(agent, observations), rtol=1e-5, atol=1e-6)
