@@ -119,7 +119,7 @@ class FailuresAnalysis(Analysis[FailureOptions, _Sections]):
             Bar(name, count / len(failures), *share_interval(count, len(failures)))
             for name, count in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
         ]
-        yield VerdictsSection(bars, unit="share of the examined failures, with 95 % intervals")
+        yield VerdictsSection(bars, caption="Shares of the examined failures, with 95 % intervals.")
         clips = [read(PanelImage, clip, "clip") for facts in _parts(results) for clip in facts["clips"]]
         if clips:
             clips.sort(key=lambda clip: (clip.trajectory, clip.frame))
