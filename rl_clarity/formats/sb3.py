@@ -71,6 +71,10 @@ WAY_OUT = (
     "from rl_clarity.integrations import sb3; model = PPO.load(path, env=env), of the algorithm's own class; "
     "sb3.explain(model, 'page')"
 )
+OWN_NETWORK = (
+    ". Its network can be explained in memory as your own: rl_clarity.TorchAgent(model.policy, shape, "
+    "input_divisor=1, forward=...), as docs/guides/own-network.md describes"
+)
 PARTS = (
     *(f"{body}." for body in (SHARED, POLICY, VALUE)),
     *("quantile_net.", "quantile_net_target."),
@@ -156,7 +160,7 @@ def _check_policy(data: Mapping[str, Any], options: Mapping[str, Any], budget: B
     known = policy in (name.value for name in POLICIES.values())
     space, actions = (class_name(_field(data.get(key), ":type:")) for key in ("observation_space", "action_space"))
     is_explained = known or policy.startswith(EXPLAINED) or not policy.startswith(LIBRARIES)
-    way_out = WAY_OUT if is_explained else ""
+    way_out = WAY_OUT if is_explained else OWN_NETWORK
     if policy.startswith(MASKABLE):
         raise CheckpointError(f"its policy, {policy}, needs the action masks of its environment, unlike run{way_out}")
     if not known:

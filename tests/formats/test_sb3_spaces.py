@@ -28,7 +28,7 @@ pytest.importorskip("sb3_contrib")
 
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
-from sb3_contrib import QRDQN, TQC, TRPO, RecurrentPPO
+from sb3_contrib import ARS, QRDQN, TQC, TRPO, RecurrentPPO
 from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from torch import nn
@@ -125,6 +125,9 @@ MODELS: Mapping[str, Callable[[], Any]] = {
     "images, choices": lambda: learned(PPO, "CnnPolicy", PointWorld("multidiscrete")),
     "images, switches": lambda: learned(A2C, "CnnPolicy", PointWorld("multibinary")),
     "a dictionary": lambda: learned(PPO, "MultiInputPolicy", Dictionary(), **SMALL_IMAGE),
+    "a dictionary, not normalized": lambda: learned(
+        PPO, "MultiInputPolicy", Dictionary(), normalize_images=False, **SMALL_IMAGE
+    ),
     "a dictionary, separate extractors": lambda: learned(
         PPO, "MultiInputPolicy", Dictionary(), share_features_extractor=False, **SMALL_IMAGE
     ),
@@ -300,6 +303,10 @@ def test_spaces_are_read_from_their_text() -> None:
 
 
 REFUSED: Mapping[str, tuple[Callable[[], Any], str]] = {
+    "ARS": (
+        lambda: ARS("LinearPolicy", pendulum()),
+        "are read. Its network can be explained in memory as your own: rl_clarity.TorchAgent(model.policy",
+    ),
     "numbers alone": (
         lambda: make_model(PPO, "MultiInputPolicy", Dict(speed=Box(0, 1, (2,)))),
         "with the images none; exactly one is needed",
