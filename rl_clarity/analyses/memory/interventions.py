@@ -143,9 +143,11 @@ def _intervene(subject: Subject, number: int, work: Work) -> TaskResult:
     cards = subject.files.read_chunk(work.results[f"{FOLDER}/cards"]["chunk"])
     strongest = strongest_directions(fitted, cards.get("readout"))
     count = min(options.count, subject.options_of(StateOptions).count)
+    if len(strongest) <= number < count:
+        return TaskResult({"skipped": f"The states vary along {len(strongest)} directions only."})
     swaps = {int(strongest[number]): None} if number < count else options.swaps()
-    change = SwapDirections(swaps, directions=fitted.directions)
     try:
+        change = SwapDirections(swaps, directions=fitted.directions)
         comparison = intervene(
             agent, change, analysis=analysis, episodes=options.episodes, seed=subject.options.seed,
             max_steps=subject.options_of(PlayOptions).max_steps,
