@@ -67,7 +67,8 @@ def debugged(output_dir: Path, **survival: Any) -> Debug:
 @pytest.fixture(scope="module")
 def components(tmp_path_factory: pytest.TempPathFactory) -> str:
     path = tmp_path_factory.mktemp("features") / "components.npz"
-    np.savez(path, **{LAYER: np.eye(len(NAMES), dtype=np.float32)[[NAMES.index(name) for name in FEATURES]]})
+    arrays: dict[str, Any] = {LAYER: np.eye(len(NAMES), dtype=np.float32)[[NAMES.index(name) for name in FEATURES]]}
+    np.savez(path, **arrays)
     return str(path)
 
 
