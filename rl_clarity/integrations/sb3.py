@@ -101,7 +101,7 @@ def agent(
     vec_normalize: Any = None,
     **options: Any,
 ) -> TorchAgent:
-    """Return the agent of a model of PPO, A2C, TRPO, DQN, QRDQN, SAC, TD3, DDPG, RecurrentPPO or MaskablePPO.
+    """Return the agent of a model of PPO, A2C, TRPO, DQN, QRDQN, SAC, TQC, TD3, DDPG, RecurrentPPO or MaskablePPO.
 
     Its features extractor may be of any class. The agent takes images (B, H, W, C) from 0 to 255 and converts them to
     the model's observation space: its layout, and its range if that is another. Vectors (B, n) stay as they are; of a
