@@ -107,7 +107,6 @@ class States(CheckpointCommand):
             lines.append(
                 f"  direction {row['name']:8} stability {min(row['seed_stability'], row['half_stability']):.2f}, "
                 f"kurtosis {row['kurtosis']:+.1f}, correlation with the time {row['correlation.time']:+.2f}"
-                f"{', rare' if row['rare'] else ''}"
             )
         lines.append(f"The analysis is in {self.output_dir}")
         return Result({**analysis.facts, "output_dir": str(self.output_dir)}, "\n".join(lines))

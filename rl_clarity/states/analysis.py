@@ -78,11 +78,11 @@ class StateAnalysis:
         for name, array in self.arrays.items():
             if name.startswith("card.") and array.ndim == 1 and len(array) == len(directions):
                 numbers[name.removeprefix("card.")] = array
-        for key in ("explained", "seed_stability", "half_stability", "rare"):
+        for key in ("explained", "seed_stability", "half_stability"):
             if getattr(directions, key) is not None:
                 numbers[key] = getattr(directions, key)
         return [
-            {"direction": i, "name": name, **{key: values[i].item() for key, values in numbers.items()}}
+            {"direction": i, "name": name, **{key: float(values[i]) for key, values in numbers.items()}}
             for i, name in enumerate(directions.names)
         ]
 

@@ -55,7 +55,7 @@ def direction_cards(
 
     - `histogram` (D, 40), `edges` (D, 41), `kurtosis` (D,): the excess over a normal distribution's 0.
     - `top`, `middle`, `bottom` (D, 8): rows of steps among the highest, median and lowest 1 %, each of another episode;
-      -1 where there are not as many episodes. Steps at which an episode's first state has not changed are left out.
+      -1 where there are not as many episodes.
     - `readout` (D, outputs): mean gradient of each logit, and of the value if there is one, with respect to the
       coordinate of the state before the step, by the chain rule (`Directions.pull`); not for agents without gradients.
     - `cosine` (D, D): between the changes of the state that directions stand for.
@@ -72,9 +72,9 @@ def direction_cards(
         "cosine": _cosines(directions.vectors),
         "autocorrelation": np.stack([_autocorrelation(data, centered, lag) for lag in AUTOCORRELATION_LAGS], axis=1),
     }
-    changed = np.flatnonzero(data.changed) if data.changed.any() else np.arange(len(data))
     for name, wanted in (("top", 1.0), ("middle", 0.5), ("bottom", 0.0)):
-        cards[name] = np.stack([_examples(data, changed, column[changed], wanted) for column in coordinates.T])
+        rows = [_examples(data, column, float(np.quantile(column, wanted))) for column in coordinates.T]
+        cards[name] = np.stack(rows)
     for name, values in step_facts(data).items():
         cards[f"correlation.{name}"] = _correlations(centered, values[:, None])[:, 0]
     if data.actions.ndim == 1 and data.logits is not None:
@@ -99,14 +99,12 @@ def _has_value(agent: Agent) -> bool:
     return any(site.name == "values" for site in agent.sites)
 
 
-def _examples(data: StateData, rows: np.ndarray, values: np.ndarray, wanted: float) -> np.ndarray:
-    """Return those (8,) of the rows (m,) among the 1 % whose values (m,) are nearest to the quantile `wanted`, each
-    from another episode.
-    """
-    distance = np.abs(values - float(np.quantile(values, wanted)))
+def _examples(data: StateData, values: np.ndarray, wanted: float) -> np.ndarray:
+    """Return rows (8,) of steps among the 1 % whose values are nearest to `wanted`, each from another episode."""
+    distance = np.abs(values - wanted)
     count = max(EXAMPLES, round(TAIL * len(values)))
     nearest = np.argpartition(distance, min(count, len(values)) - 1)[:count]
-    order = rows[nearest[np.argsort(distance[nearest], kind="stable")]]
+    order = nearest[np.argsort(distance[nearest], kind="stable")]
     _, first = np.unique(data.episode[order], return_index=True)
     chosen = order[np.sort(first)][:EXAMPLES]
     return np.pad(chosen, (0, EXAMPLES - len(chosen)), constant_values=-1)

@@ -37,14 +37,6 @@ class StateData:
         return np.flatnonzero(self.time == 0)
 
     @property
-    def changed(self) -> np.ndarray:
-        """(n,) whether the state has changed since its episode began: never at step 0."""
-        episode = np.cumsum(self.time == 0) - 1
-        differs = (self.states != self.states[self.starts][episode]).any(axis=1)
-        count = np.cumsum(differs)
-        return np.asarray(count > (count - differs)[self.starts][episode])
-
-    @property
     def returns(self) -> np.ndarray:
         """(n,) the return of the episode."""
         totals = np.bincount(np.cumsum(self.time == 0) - 1, self.rewards)

@@ -106,12 +106,7 @@ class Part:
 def fit_states(agent: Agent, data: StateData, options: StateOptions) -> FittedStates:
     """Fit directions and clusters to states. Raises OptionError for states of another agent."""
     check_states(agent, data, options.part)
-    # the states at which episodes begin are no memory, and would be a component of their own
-    fitted = data.changed if data.changed.sum() >= FEWEST_STATES else np.ones(len(data), bool)
-    states = data.states[fitted]
-    directions = fit_directions(
-        states, options.method, options.count, options.seed, outliers=options.outliers, episodes=data.episode[fitted]
-    ).rare_last(states)
+    directions = fit_directions(data.states, options.method, options.count, options.seed, outliers=options.outliers)
     points = principal_coordinates(data.states, options.seed)
     clusters = {
         method: find_clusters(points, method, options.clusters, options.seed)  # type: ignore[arg-type]

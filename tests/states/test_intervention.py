@@ -32,8 +32,7 @@ def test_clusters_of_states_are_visited_more_or_less_often(light_switch_recordin
     agent: Any = rl_clarity.load_agent(checkpoint("memory"))
     options: dict[str, Any] = {"count": 16, "clusters": 5, "lags": (1,), "maps": (), "replay_steps": 0}
     analysis = rl_clarity.analyze_states(agent, recording, method="units", influence_samples=0, **options)
-    directions = analysis.directions
-    collapsed = rl_clarity.SwapDirections(dict.fromkeys(range(len(directions))), directions=directions)
+    collapsed = rl_clarity.SwapDirections(dict.fromkeys(range(16)), directions=analysis.directions)
     report = rl_clarity.intervene(agent, collapsed, analysis=analysis, episodes=48)
     rows = [row for row in report if row["measure"].startswith("cluster ")]
     assert [row["measure"] for row in rows] == [f"cluster {i}" for i in range(5)]
