@@ -92,7 +92,35 @@ def test_a_file_without_the_layer_is_refused(components: str, tmp_path: Path) ->
         debugged(tmp_path / "page", features=components, layer="2b")
     with pytest.raises(OptionError, match=r"survival.features=.*cannot be read"):
         debugged(tmp_path / "page", features=str(tmp_path / "none.npz"))
-    assert not (tmp_path / "page" / "interface.html").exists()
+    assert not (tmp_path / "page").exists()
+
+
+def test_features_of_another_agent_are_refused_in_advance(tmp_path: Path) -> None:
+    path = str(tmp_path / "components.npz")
+    for layer, message in ((LAYER, "5 channels; seen has 6"), ("other", "other")):
+        np.savez(path, **{layer: np.ones((2, 5), np.float32)})
+        with pytest.raises(OptionError, match=f"survival.features=.* does not fit the agent: .*{message}"):
+            debugged(tmp_path / "page", features=path)
+    assert not (tmp_path / "page").exists()
+
+
+def test_the_forecast_has_survival(components: str, tmp_path: Path) -> None:
+    with_features, without = (
+        rl_clarity.debug(
+            Seer(),
+            tmp_path / "page",
+            environment=field_spec(scattered("coin", "mine")),
+            dry_run=True,
+            trajectories={"num_envs": 2, "num_steps": 40},
+            failures={"count": 4, "window": 8, "horizon": 8, "points": 1},
+            goals={"states": 8},
+            survival={"features": features},
+        )
+        for features in (components, None)
+    )
+    assert with_features.stages["survival"] > 0
+    assert with_features.notes == without.notes
+    assert "survival" not in without.stages
 
 
 def test_few_failures_compare_nothing() -> None:

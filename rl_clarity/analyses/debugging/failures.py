@@ -93,7 +93,7 @@ class FailuresAnalysis(Analysis[FailureOptions, _Sections]):
                 partial(_measure_part, subject, options, part),
                 [asdict(options), subject.options.seed, part],
                 group=self.task_name("part"),
-                pieces=partial(_pieces, options, _expected(subject, options)),
+                pieces=partial(_pieces, options, expected_failures(subject, options) / PARTS),
             )
 
     def sections(self, subject: Subject, options: FailureOptions, results: Results) -> Iterable[_Sections]:
@@ -139,6 +139,11 @@ def failures_of(results: Results) -> list[Failure]:
 def episodes_of(results: Results) -> int:
     """Return the number of episodes that ended."""
     return max((int(facts["episodes"]) for facts in _parts(results)), default=0)
+
+
+def expected_failures(subject: Subject, options: FailureOptions) -> float:
+    """Return how many failures are examined if there are as many as usual, for forecasts."""
+    return min(options.count, subject.trajectories.rewards.size / STEPS_OF_A_FAILURE)
 
 
 def _parts(results: Results) -> list[Mapping[str, Any]]:
@@ -223,11 +228,6 @@ def _row(failure: Failure) -> dict[str, object]:
         "trajectory": failure.trajectory,
         "frame": last if failure.avoidable_until is None else failure.avoidable_until,
     }
-
-
-def _expected(subject: Subject, options: FailureOptions) -> float:
-    """Return how many failures a part has, for the forecast."""
-    return min(options.count, subject.trajectories.rewards.size / STEPS_OF_A_FAILURE) / PARTS
 
 
 def _pieces(options: FailureOptions, failures: float, sample: Subject, batch: int) -> Iterable[Piece]:

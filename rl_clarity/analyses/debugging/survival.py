@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -12,12 +12,13 @@ import numpy as np
 
 from rl_clarity.agents.edited_agent import edit
 from rl_clarity.agents.editing import Ablate
-from rl_clarity.analyses.analysis import Analysis, Subject
-from rl_clarity.analyses.debugging.failures import FailuresAnalysis, failures_of
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
+from rl_clarity.analyses.debugging.failures import FailuresAnalysis, expected_failures, failures_of
 from rl_clarity.analyses.given_components import read_components
-from rl_clarity.base.errors import OptionError
+from rl_clarity.base.errors import ClarityError, OptionError
 from rl_clarity.debugging.branching import Brancher
-from rl_clarity.debugging.failures import FailureOptions
+from rl_clarity.debugging.failures import FailureOptions, episode_moments
 from rl_clarity.debugging.measures import LEAST_EPISODES
 from rl_clarity.debugging.survival import (
     BEFORE_CHANCE,
@@ -26,7 +27,7 @@ from rl_clarity.debugging.survival import (
     continued_failures,
     measure_survival,
 )
-from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
+from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.pages.results import open_results
 from rl_clarity.pages.sections import Column, Note, TableSection
 
@@ -53,6 +54,15 @@ class SurvivalAnalysis(Analysis[SurvivalOptions, SurvivalSection]):
 
     kind = "survival"
 
+    def check(self, agent: Agent, options: SurvivalOptions, page: SubjectOptions) -> None:
+        if options.features is None:
+            return
+        layer, components = _chosen(options)
+        try:
+            edit(agent, Ablate(layer, component=components))
+        except OptionError as error:
+            raise OptionError(f"survival.features={options.features!r} does not fit the agent: {error}") from None
+
     def tasks(self, subject: Subject, options: SurvivalOptions) -> Iterable[Task]:
         if options.features is None:
             return
@@ -68,6 +78,7 @@ class SurvivalAnalysis(Analysis[SurvivalOptions, SurvivalSection]):
                 ],
                 group=self.task_name(""),
                 after=(FailuresAnalysis.task_name(""),),
+                pieces=partial(_pieces, options, expected_failures(subject, subject.options_of(FailureOptions))),
             )
 
     def sections(self, subject: Subject, options: SurvivalOptions, results: Results) -> Iterable[SurvivalSection]:
@@ -131,6 +142,20 @@ def _chosen(options: SurvivalOptions) -> tuple[str, np.ndarray]:
     return layers[0], np.atleast_2d(np.asarray(arrays[layers[0]], np.float32))
 
 
+def _pieces(options: SurvivalOptions, failures: float, sample: Subject, batch: int) -> Iterable[Piece]:
+    """The continuations of one failure, of which a task takes those of all."""
+    states = sample.trajectories.world_states
+    if states is None:
+        return
+    with contextlib.suppress(ClarityError), contextlib.closing(Brancher(sample.agent, states.spec, 0)) as brancher:
+        last = sample.trajectories.steps(0) - 1
+        (moment,) = episode_moments(sample.trajectories, 0, [max(0, last - BEFORE_CHANCE)])
+        continued = [moment] * options.continuations
+        length = BEFORE_CHANCE + 1 + options.horizon
+        follow = partial(brancher.continue_policy, continued, [length] * len(continued), np.random.default_rng(0))
+        yield Piece(follow, failures, follow)
+
+
 def _measure(
     subject: Subject, options: SurvivalOptions, layer: str, component: np.ndarray | None, work: Work
 ) -> TaskResult:
@@ -140,6 +165,6 @@ def _measure(
         return TaskResult({"survived": []})
     assert played.world_states is not None
     agent = None if component is None else edit(subject.agent, Ablate(layer, component=component))
-    with closing(Brancher(subject.agent, played.world_states.spec, seed)) as brancher:
+    with contextlib.closing(Brancher(subject.agent, played.world_states.spec, seed)) as brancher:
         survived = measure_survival(brancher, played, failures, options, agent, seed)
     return TaskResult({"survived": survived.tolist()})
