@@ -33,8 +33,13 @@ def find_mpiexec() -> str:
 
 def run_ranks(count: int, *arguments: str) -> None:
     """Run a command of `rl-clarity`, which knows the agents of `tiny_series`, in so many processes."""
+    run_program(count, TINY, *arguments)
+
+
+def run_program(count: int, program: str, *arguments: str) -> None:
+    """Run a Python program in so many processes."""
     result = subprocess.run(
-        [find_mpiexec(), "-n", str(count), sys.executable, "-c", TINY, *arguments],
+        [find_mpiexec(), "-n", str(count), sys.executable, "-c", program, *arguments],
         cwd=REPOSITORY,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,

@@ -13,6 +13,7 @@ import rl_clarity
 from rl_clarity.explaining.files import EXPLAINED
 from rl_clarity.pages.builder import RECORDINGS
 from rl_clarity.viewer.publishing import publish
+from tests.debugging.field import Player, field_spec, scattered
 from tests.explaining.recordings import explain, record
 from tests.pipeline.small import read_files
 from tests.tiny_series import register, write_checkpoint, write_series
@@ -70,6 +71,16 @@ def memory(folder: Path, **options: Any) -> None:
     rl_clarity.explain_memory(folder / "recurrent.pt", folder / "output", **MEMORY, **options)
 
 
+def debug(folder: Path, **options: Any) -> None:
+    few: dict[str, Any] = {
+        "trajectories": {"num_envs": 2, "num_steps": 20},
+        "failures": {"count": 3, "window": 3, "sequences": 4, "horizon": 3, "continuations": 2, "points": 1},
+        "goals": {"states": 4},
+    }
+    world = field_spec(scattered("coin", *["mine"] * 20))
+    rl_clarity.debug(Player(), folder / "output", environment=world, **few, **options)
+
+
 def publish_episodes(folder: Path, **options: Any) -> None:
     publish(folder / "logdir", folder / "output", ["0"], **options)
 
@@ -79,7 +90,7 @@ def explain_episodes(folder: Path) -> None:
 
 
 PAGES: dict[str, Callable[..., None]] = {
-    **{"run": run, "ablate": ablate, "check": check, "compare": compare, "memory": memory},
+    **{"run": run, "ablate": ablate, "check": check, "compare": compare, "memory": memory, "debug": debug},
     "publish": publish_episodes,
 }
 """Commands that write a page."""

@@ -24,6 +24,7 @@ FILES = {
     "check": "checks/report.json",
     "compare": "agent-1/trajectories/1/series.js",
     "memory": "states/states.json",
+    "debug": "findings/findings.json",
     "publish": "run-1/0/series-70.js",
 }
 """A file in a folder of each page."""

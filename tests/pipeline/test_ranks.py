@@ -18,7 +18,7 @@ from rl_clarity.base.errors import ClarityError
 from rl_clarity.jobs import SingleProcess, communicator
 from tests import tiny_series
 from tests.pipeline.small import REPOSITORY, is_complete, read_files, write_checkpoint
-from tests.ranks import find_mpiexec, run_ranks
+from tests.ranks import find_mpiexec, run_program, run_ranks
 from tests.small_commands import prepare, written
 
 OPTIONS = [
@@ -203,3 +203,12 @@ def test_the_error_without_mpi4py_names_the_package(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PMI_SIZE", "2")
     with pytest.raises(ClarityError, match=r"mpi4py cannot be imported.*rl-clarity\[mpi\]"):
         communicator()
+
+
+@pytest.mark.slow
+def test_any_number_of_ranks_makes_the_same_findings(tmp_path: Path) -> None:
+    program = "from pathlib import Path; from tests.small_commands import debug; debug(Path({!r}))"
+    for ranks in (1, 2, 3):
+        folder = tmp_path / f"{ranks}"
+        run_program(ranks, program.format(str(folder)))
+        assert written(folder) == written(tmp_path / "1")
