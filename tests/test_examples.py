@@ -160,6 +160,16 @@ def test_remove_a_feature(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_debug_minigrid(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("minigrid")
+    printed = run_example("debug_minigrid.py", tmp_path, "--size", "tiny")
+    assert "questions without an answer" in printed
+    page = open_results(tmp_path / "out" / "page")
+    assert {row["type"] for row in page.section("goals")["rows"]} >= {"goal", "lava"}
+
+
+@pytest.mark.slow
 def test_light_switch(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     printed = run_example("light_switch.py", tmp_path, "--size", "tiny")

@@ -92,11 +92,10 @@ class GymnasiumWorld:
     def states(self, environment: VectorEnvironment) -> list[bytes]:
         """Return the current state of each environment. Raises WorldError for those of another class."""
         games = getattr(unwrapped(environment), "environments", ())
-        expected = type(self._environment.unwrapped)
-        if not games or any(type(game.unwrapped) is not expected for game in games):
-            raise WorldError(
-                f"the environments are not of the class {expected.__name__}, whose states this world reads"
-            )
+        # A function that defines a class makes another class of the same name at each call.
+        expected = _class_name(self._environment)
+        if not games or any(_class_name(game) != expected for game in games):
+            raise WorldError(f"the environments are not of the class {expected}, whose states this world reads")
         return [self._editor.save(game.unwrapped) for game in games]
 
     def restore(self, environment: VectorEnvironment, states: Sequence[bytes]) -> np.ndarray:
@@ -180,6 +179,11 @@ class GymnasiumWorld:
         self._drawing.close()
         if self._rendering is not None:
             self._rendering.close()
+
+
+def _class_name(environment: gymnasium.Env[Any, Any]) -> str:
+    kind = type(environment.unwrapped)
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _observation_wrappers(environment: gymnasium.Env[Any, Any]) -> list[Any]:

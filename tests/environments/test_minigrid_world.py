@@ -208,5 +208,21 @@ def test_environments_without_an_editor_are_refused() -> None:
     spec = EnvironmentSpec("gymnasium", "Blank-v0", {"factory": Blank})
     with pytest.raises(WorldError, match=r"Blank-v0 cannot be edited: .* 'state_editor'"):
         make_world(spec)
-    with pytest.raises(WorldError, match="not of the class EmptyEnv"):
+    with pytest.raises(WorldError, match=r"not of the class minigrid\.envs\.empty\.EmptyEnv"):
         opened("whole")[1].states(make(spec, 1, 0))
+
+
+def test_a_factory_may_define_the_class_at_each_call() -> None:
+    def factory() -> Any:
+        from minigrid.envs import EmptyEnv
+
+        class Room(EmptyEnv):
+            pass
+
+        return VIEWS["whole"](Room())
+
+    spec = EnvironmentSpec("gymnasium", "Room", {"factory": factory})
+    environment, world = make(spec, 2, 0), make_world(spec)
+    environment.reset()
+    assert world is not None
+    assert len(world.states(environment)) == 2

@@ -1,4 +1,4 @@
-// Sorting the rows of a table.
+// Sorting the rows of a table, and the numbers of its columns.
 
 /** Quicker than `localeCompare` by two orders of magnitude. */
 const ORDER = new Intl.Collator("en", { numeric: true });
@@ -15,4 +15,10 @@ export function sortedRows(rows, by, descending = false) {
     if (rank(a) !== rank(b) || rank(a) === 2) return rank(a) - rank(b);
     return descending ? compare(b, a) : compare(a, b);
   });
+}
+
+/** Keys of the columns whose numbers are all whole: counts and steps, which are shown without decimals. */
+export function wholeColumns(columns, rows) {
+  const whole = (key) => rows.every((row) => typeof row[key] !== "number" || Number.isInteger(row[key]));
+  return new Set(columns.map(({ key }) => key).filter(whole));
 }
