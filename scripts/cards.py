@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -104,6 +105,32 @@ def check_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
         lines.append(f"- **Fails:** a gap of more than {COMPLETE:.0%} is left by: {_names(incomplete)}.")
     command = f"rl-clarity check models:{name} out/{name.replace('/', '-')}-check --frames {facts['frames']}"
     return [*lines, "", "To repeat it:", "", "```sh", command, "```", ""]
+
+
+def findings_lines(name: str, findings: Mapping[str, Any] | None) -> list[str]:
+    """Return the section of the card about what the debugger finds, or nothing without findings."""
+    if findings is None:
+        return []
+    lines = [
+        "## Why it fails, and what it pursues",
+        "",
+        "Each of these sentences was tested; suspicious ones are bold. In brackets are the mean, its interval, "
+        "corrected within a family of tests, and the number of values. That there is no effect is claimed only where "
+        "the interval lies inside the stated band. `docs/guides/debugging.md` explains the tests.",
+        "",
+    ]
+    for family, group in itertools.groupby(findings["findings"], key=lambda one: one["family"]):
+        lines.append(f"- {_capital(family)}:")
+        lines += [f"    - {_marked(one)}" for one in group]
+    subjects = [f"{one['family']}: {one['subject']}" for one in findings["untested"]]
+    if subjects:
+        lines += ["", f"Neither found nor excluded: {'; '.join(subjects)}."]
+    repeat = f"rl-clarity debug models:{name} out/{name}-debug --expect models/findings/{name}.json"
+    return [*lines, "", "To repeat it:", "", "```sh", repeat, "```", ""]
+
+
+def _marked(finding: Mapping[str, Any]) -> str:
+    return f"**{finding['statement']}**" if finding["suspicious"] else str(finding["statement"])
 
 
 def _check_row(method: MethodReport) -> str:

@@ -9,6 +9,7 @@ resumed by the same command:
     python -m scripts.make_model_card - coinrun --only-write --ablate 2b --ablation-dir out/coinrun-2b
 
 `--checks DIRECTORY` adds what `rl-clarity check` finds; its page is written there, and resumed in the same way.
+`--findings DIRECTORY` does so with `rl-clarity debug`, whose findings are written to `findings/NAME.json`, too.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.analyses.debugging.findings import REPORT
 from rl_clarity.commands.ablate import AblationReport, ablate
 from rl_clarity.commands.check import check
+from rl_clarity.commands.debug import debug
 from rl_clarity.commands.evaluate import AGENT, evaluate, summary
 from rl_clarity.commands.evaluate import RANDOM as RANDOM_POLICY
 from rl_clarity.commands.evaluate import UNSEEN as UNSEEN_LEVELS
@@ -38,6 +41,7 @@ from scripts.cards import (
     command,
     curve_line,
     evaluation_cells,
+    findings_lines,
     game_text,
     network_text,
     rounded,
@@ -58,6 +62,8 @@ IGNORED = ("timesteps_per_proc", "save_interval", "save_all", "tensorboard", "tr
 FEATURES, ABLATED_EPISODES = 8, 400
 SIGNIFICANT = 0.05
 """Adjusted p-value below which the card calls a difference significant."""
+FINDINGS = "findings"
+"""Folder of the agents' files of findings, for `rl-clarity debug --expect`."""
 INDEX = ("<!-- index: written by scripts/make_model_card.py -->", "<!-- end of index -->")
 
 
@@ -76,6 +82,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--ablation-episodes", type=int, default=ABLATED_EPISODES)
     parser.add_argument("--ablation-note", default="", help="text for the card: why this layer, what it says")
     parser.add_argument("--checks", type=Path, help="check saliency methods; directory of the page")
+    parser.add_argument("--findings", type=Path, help="why the agent fails; directory of the page")
     parser.add_argument("--checks-note", default="", help="text for the card: what the checks say")
     options = parser.parse_args(arguments)
     facts_path = options.models / f"{options.name}.json"
@@ -119,7 +126,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         report = check(options.models / f"{options.name}.jd", options.checks, seed=SEED, load=load)
         facts["checks"] = {**check_facts(report), "note": options.checks_note}
         facts_path.write_text(json.dumps(facts, indent=1) + "\n")
-    (options.models / f"{options.name}.md").write_text(card(options.name, json.loads(facts_path.read_text())))
+    findings_path = options.models / FINDINGS / f"{options.name}.json"
+    if options.findings is not None:
+        untrusted = json.loads(facts_path.read_text())["args"].get("untrusted") or {}
+        load = {"temp_files": True, "metadata": untrusted}
+        debug(options.models / f"{options.name}.jd", options.findings, seed=SEED, load=load)
+        findings_path.parent.mkdir(exist_ok=True)
+        shutil.copyfile(options.findings / REPORT, findings_path)
+    findings = json.loads(findings_path.read_text()) if findings_path.exists() else None
+    (options.models / f"{options.name}.md").write_text(card(options.name, json.loads(facts_path.read_text()), findings))
     write_index(options.models)
 
 
@@ -212,8 +227,8 @@ def trained_timesteps(checkpoint: Path) -> int:
     return int(read_joblib(checkpoint)["extra"]["timesteps"])
 
 
-def card(name: str, facts: Mapping[str, Any]) -> str:
-    """Return the card of an agent."""
+def card(name: str, facts: Mapping[str, Any], findings: Mapping[str, Any] | None = None) -> str:
+    """Return the card of an agent, with the content of its file of findings."""
     args = facts["args"]
     episodes = facts["returns"][TRAINING]["episodes"]
     lines = [
@@ -237,6 +252,7 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
         "",
         *ablation_lines(name, facts.get("ablation")),
         *check_lines(name, facts.get("checks")),
+        *findings_lines(name, findings),
         *simulator_lines(name, facts.get("simulator")),
         "## Training",
         "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import xml.etree.ElementTree as ET
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from rl_clarity.analyses.checks.report import MethodReport, Randomization, Sanit
 from rl_clarity.base.resources import models_directory
 from rl_clarity.base.statistics import Interval
 from rl_clarity.commands.ablate import AblationReport
+from rl_clarity.debugging.findings import Finding, Untested
 from rl_clarity.formats import load_agent
 from rl_clarity.pages.results import Page
 from rl_clarity.ppo import train
@@ -60,6 +62,29 @@ def test_an_agent_has_a_card_a_curve_and_a_line_in_the_index(trained: Path) -> N
     (models / "columns.md").unlink()
     main([*arguments, "--only-write"])
     assert (models / "columns.md").read_text() == card
+
+
+def test_a_card_lists_findings_and_the_command_that_repeats_them(
+    trained: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    models, output = trained / "models", tmp_path / "page"
+    arguments = [str(trained / "run"), "columns", "--models", str(models), "--episodes", "2"]
+    main(arguments)
+    finding = Finding("no_reaction", "mine", "No reaction.", "", 0.0, (-0.01, 0.01), 0.05, 9, {}, "", "reaction", True)
+    report = {"findings": [asdict(finding)], "untested": [asdict(Untested("pursuit", "coin", "rare"))]}
+    text = json.dumps(report)
+
+    def debug(checkpoint: Path, output_dir: Path, **options: Any) -> None:
+        (output_dir / "findings").mkdir(parents=True)
+        (output_dir / "findings" / "findings.json").write_text(text)
+
+    monkeypatch.setattr("scripts.make_model_card.debug", debug)
+    main([*arguments, "--only-write", "--findings", str(output)])
+    card = (models / "columns.md").read_text()
+    assert "- Reaction:\n    - **No reaction.**\n" in card
+    assert "Neither found nor excluded: pursuit: coin." in card
+    assert "rl-clarity debug models:columns out/columns-debug --expect models/findings/columns.json" in card
+    assert (models / "findings" / "columns.json").read_text() == text
 
 
 def test_cards_list_all_stages_of_training(trained: Path) -> None:
