@@ -1,6 +1,6 @@
 """Take the screenshots and the animation of the pages in docs/images/.
 
-    python -m scripts.make_screenshots [--only agent training memory] [--agent PAGE] [--training PAGE] [--memory PAGE]
+    python -m scripts.make_screenshots [--only KIND ...] [--agent PAGE] [--training PAGE] [--memory PAGE] [--debug PAGE]
 
 A page of which no directory is named is made first, from the included agents (some minutes; they need Procgen and
 Atari).
@@ -113,6 +113,13 @@ def make_memory(directory: Path) -> Path:
     return directory
 
 
+def make_debug(directory: Path) -> Path:
+    import rl_clarity
+
+    rl_clarity.debug("models:coinrun", directory)
+    return directory
+
+
 def take_agent(browser: Browser, directory: Path) -> None:
     """The screenshots and the animation of the page of an agent."""
     address = position(open_results(directory))
@@ -176,6 +183,15 @@ def take_memory(browser: Browser, directory: Path) -> None:
     save(page, "memory")
 
 
+def take_debug(browser: Browser, directory: Path) -> None:
+    """Findings of the debugger, and the frame that shows the first one."""
+    page = open_large(browser, directory, "")
+    page.get_by_test_id("panel-findings").locator("tbody tr").first.get_by_role("button").click()
+    page.mouse.move(0, 0)
+    page.evaluate("window.scrollTo(0, 0)")
+    save(page, "debug")
+
+
 def open_large(browser: Browser, directory: Path, query: str) -> Page:
     page = browser.new_page(viewport={"width": 1440, "height": 1040}, reduced_motion="reduce")
     page.add_init_script(TOURED.format(id=open_results(directory).manifest["id"]))
@@ -216,6 +232,7 @@ PAGES: dict[str, tuple[Callable[[Path], Path], Callable[[Browser, Path], None]]]
     "agent": (make_agent, take_agent),
     "training": (make_training, take_training),
     "memory": (make_memory, take_memory),
+    "debug": (make_debug, take_debug),
 }
 """How to make a page of each kind, and how to take its screenshots."""
 

@@ -6,7 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -187,6 +187,7 @@ def _play_and_explain(
     require(agent, *PLAYING, "forward", "observation_shape", "metadata", for_="debug")
     spec = spec_from_metadata(agent.metadata, num_actions=agent.num_actions) if environment is None else environment
     played = play_sample(agent, spec, sizes.num_envs, sizes.num_steps, options.seed)
+    options = replace(options, env_name=options.env_name or spec.name)
     nothing = Observations(np.asarray(played.observations[0, :1]))
     return explain_arrays(agent, (played, nothing, None), output_dir, options, dry_run, None, other_agent=False)
 

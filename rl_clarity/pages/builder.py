@@ -190,6 +190,8 @@ class PageBuilder:
         names = (options.env_name, played.get("name"), metadata.get("env_name"), metadata.get("env_id"))
         env_name = str(next(filter(None, names), "unknown"))
         kind = PAGE_KINDS.get(options.page_kind)
+        sections = [section for part in parts for section in part.sections(results, complete=complete)]
+        possible = {one.kind for analysis, _ in [*self._analyses, *self._joint] for one in analysis.Sections}
         return Manifest(
             id=page_id,
             kind=options.page_kind,
@@ -199,12 +201,12 @@ class PageBuilder:
                 RecordingInfo(env_name, subject.info.id, f"recording-{number}")
                 for number, subject in enumerate(subjects, start=1)
             ],
-            sections=[section for part in parts for section in part.sections(results, complete=complete)],
+            sections=sections,
             view=options.view.view(),
             numpy_precision=options.numpy_precision,
             provenance=_provenance(subjects, [member.source.checkpoint for member in self._members], options),
             complete=complete,
-            page=kind.page(),
+            page=kind.page(possible - {section.kind for section in sections}),
         )
 
 

@@ -7,7 +7,7 @@ written into the manifest, and the script draws it.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -109,13 +109,17 @@ class PageKind:
                     f"keys[{key!r}] is {name!r}, which is none of the fields: {', '.join(names) or 'none'}"
                 )
 
-    def page(self) -> dict[str, object] | None:
-        """Return the layout for the manifest, or None for a kind that the page's script knows."""
+    def page(self, absent: Collection[str] = ()) -> dict[str, object] | None:
+        """Return the layout for the manifest, or None for a kind that the page's script knows.
+
+        `absent` are kinds of sections that the page does not have: slots leave them out.
+        """
         if self.slots is None:
             return None
+        slots = {slot: [name for name in names if name not in absent] for slot, names in self.slots.items()}
         labels = {field.name: field.label or field.name for field in self.fields}
         return {
-            "slots": {slot: list(names) for slot, names in self.slots.items()},
+            "slots": slots,
             "labels": dict(self.labels),
             "fields": [field.to_dict() for field in self.fields],
             "keys": [{"keys": [key], "field": name, "text": labels[name]} for key, name in self.keys.items()],

@@ -200,6 +200,11 @@ class Column:
     label: str
 
 
+def columns_with_values(labels: Mapping[str, str], rows: Sequence[Mapping[str, object]]) -> list[Column]:
+    """Return the columns, whose labels are given by key, in which any of the rows has a value."""
+    return [Column(key, label) for key, label in labels.items() if any(row.get(key) is not None for row in rows)]
+
+
 @dataclass(frozen=True)
 class TableSection(SectionData):
     """A table that can be sorted."""

@@ -32,6 +32,7 @@ def test_findings_are_first_and_open_their_evidence(page: Path, open_page: Calla
     visitor = open_page(page, wait=False)
     panels = visitor.page.locator("main [data-testid^=panel-]")
     panels.first.wait_for()
+    expect(visitor.page.get_by_role("alert")).to_have_count(0)
     assert panels.first.get_attribute("data-testid") == "panel-findings"
     findings = visitor.by("panel-findings").locator("tbody tr")
     first = findings.first.get_by_role("button")

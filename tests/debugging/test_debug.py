@@ -57,7 +57,11 @@ def test_the_page_has_the_findings_first(blind: tuple[Debug, Path]) -> None:
     assert isinstance(result.page, Page)
     results = result.page.results()
     assert results.manifest["kind"] == "debug"
-    assert results.manifest["page"]["slots"]["main"][0] == "findings"
+    slots = results.manifest["page"]["slots"]
+    assert slots["main"][0] == "findings"
+    assert "survival" not in slots["main"]  # the page has no such section
+    assert "failures" in slots["main"]
+    assert results.manifest["title"].startswith("Field, ")
     rows = results.section("findings")["rows"]
     assert [row["statement"] for row in rows] == [one.statement for one in result.findings]
     assert all({"trajectory", "frame"} <= row.keys() for row in rows)

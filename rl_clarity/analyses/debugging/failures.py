@@ -32,7 +32,15 @@ from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.pages.animations import BEFORE, animated_png, side_by_side
 from rl_clarity.pages.images import newest_frames
 from rl_clarity.pages.schema import read
-from rl_clarity.pages.sections import Bar, BarsSection, Column, ImagesSection, Note, PanelImage, TableSection
+from rl_clarity.pages.sections import (
+    Bar,
+    BarsSection,
+    ImagesSection,
+    Note,
+    PanelImage,
+    TableSection,
+    columns_with_values,
+)
 
 PARTS = 8
 """Tasks among which the failures are divided."""
@@ -111,9 +119,8 @@ class FailuresAnalysis(Analysis[FailureOptions, _Sections]):
             f"{known} of {episodes} episodes failed.{worst} Steps are counted back from the last one; the policy "
             "survives in so many of its continuations from a step."
         )
-        yield FailuresSection(
-            [Column(key, label) for key, label in columns.items()], [_row(one) for one in failures], caption=caption
-        )
+        rows = [_row(one) for one in failures]
+        yield FailuresSection(columns_with_values(columns, rows), rows, caption=caption)
         counts = Counter(f"{one.cause}: {one.verdict}" for one in failures)
         bars = [
             Bar(name, count / len(failures), *share_interval(count, len(failures)))
@@ -179,7 +186,7 @@ def _write_clip(subject: Subject, failure: Failure, escape: np.ndarray) -> JsonO
     frames = side_by_side(newest_frames(seen, subject.stack), newest_frames(other, subject.stack), until - begin)
     name = f"failures/{failure.trajectory + 1}-{failure.last + 1}.png"
     subject.files.directory.write(name, animated_png(frames))
-    label = f"{failure.cause}, {failure.verdict}: as it was played, and by a sequence of actions that survives"
+    label = f"{failure.cause}, {failure.verdict}"
     return {"image": name, "label": label, "trajectory": failure.trajectory, "frame": until}
 
 

@@ -15,7 +15,7 @@ from rl_clarity.base.parsing import NoOptions
 from rl_clarity.debugging.findings import FAMILIES, Finding, Measured, Untested, make_findings
 from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
 from rl_clarity.pages.schema import read
-from rl_clarity.pages.sections import Column, Note, TableSection
+from rl_clarity.pages.sections import Note, TableSection, columns_with_values
 
 REPORT = "findings/findings.json"
 COMMAND = "rl-clarity debug CHECKPOINT OUT"
@@ -79,11 +79,11 @@ class FindingsAnalysis(Analysis[NoOptions, _Sections]):
             "command": "repeat",
         }
         caption = "Nothing was found." if not findings else "Each opens the frame in which it can be seen."
-        yield FindingsSection(
-            [Column(key, label) for key, label in columns.items()], [_row(one) for one in findings], caption=caption
-        )
+        rows = [_row(one) for one in findings]
+        yield FindingsSection(columns_with_values(columns, rows), rows, caption=caption)
         others = {"family": "family", "subject": "subject", "reason": "why", "detectable": "effect that would be found"}
-        yield NotFoundSection([Column(key, label) for key, label in others.items()], [asdict(one) for one in untested])
+        missing = [asdict(one) for one in untested]
+        yield NotFoundSection(columns_with_values(others, missing), missing)
 
     def notes(self, options: NoOptions) -> Sequence[Note]:
         return [NOTE]

@@ -45,7 +45,7 @@ from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.pages.files import slugs
 from rl_clarity.pages.images import newest_frames
 from rl_clarity.pages.schema import read
-from rl_clarity.pages.sections import Column, ImagesSection, Note, PanelImage, TableSection
+from rl_clarity.pages.sections import ImagesSection, Note, PanelImage, TableSection, columns_with_values
 from rl_clarity.recordings.rollouts import observe
 
 PARTS = 8
@@ -133,7 +133,7 @@ class GoalsAnalysis(Analysis[GoalOptions, _Sections]):
         caption = (
             goals.unknown or "Changes against the same place left empty. A row opens the frame of its largest effect."
         )
-        yield GoalsSection([Column(key, label) for key, label in columns.items()], rows, caption=caption)
+        yield GoalsSection(columns_with_values(columns, rows), rows, caption=caption)
         if goals.images:
             yield GoalImages(goals.images, caption="The same frame with the place empty, and with the object.")
 

@@ -29,7 +29,7 @@ from rl_clarity.debugging.survival import (
 )
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.pages.results import open_results
-from rl_clarity.pages.sections import Column, Note, TableSection
+from rl_clarity.pages.sections import Note, TableSection, columns_with_values
 
 UNEDITED = "unedited"
 NOTE = Note(
@@ -106,24 +106,21 @@ class SurvivalAnalysis(Analysis[SurvivalOptions, SurvivalSection]):
             caption += (
                 f" At least {LEAST_EPISODES} are needed to compare anything: play more, or examine more failures."
             )
-        yield SurvivalSection(
-            [Column(key, label) for key, label in columns.items() if key != "name" or names],
-            [
-                {
-                    "feature": row.feature,
-                    "name": names.get(row.feature),
-                    "verdict": row.verdict,
-                    **{key: round(getattr(row, key), 3) for key in ("unedited", "ablated", "difference")},
-                    "detectable": round(row.detectable, 3) or None,  # without any spread it is not known
-                    "interval": f"{row.interval[0]:.2f} to {row.interval[1]:.2f}",
-                    "p": row.p,
-                    "trajectory": failures[row.failure].trajectory,
-                    "frame": failures[row.failure].avoidable_until,
-                }
-                for row in rows
-            ],
-            caption=caption,
-        )
+        shown = [
+            {
+                "feature": row.feature,
+                "name": names.get(row.feature),
+                "verdict": row.verdict,
+                **{key: round(getattr(row, key), 3) for key in ("unedited", "ablated", "difference")},
+                "detectable": round(row.detectable, 3) or None,  # without any spread it is not known
+                "interval": f"{row.interval[0]:.2f} to {row.interval[1]:.2f}",
+                "p": row.p,
+                "trajectory": failures[row.failure].trajectory,
+                "frame": failures[row.failure].avoidable_until,
+            }
+            for row in rows
+        ]
+        yield SurvivalSection(columns_with_values(columns, shown), shown, caption=caption)
 
     def notes(self, options: SurvivalOptions) -> Sequence[Note]:
         return () if options.features is None else (NOTE,)
