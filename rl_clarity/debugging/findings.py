@@ -17,7 +17,7 @@ import numpy as np
 
 from rl_clarity.base.statistics import LEVEL, holm, share_interval
 from rl_clarity.debugging.failures import Failure
-from rl_clarity.debugging.goals import Pair, Placement, Role, Sides
+from rl_clarity.debugging.goals import Pair, Placement, Role, Sides, role_names
 from rl_clarity.debugging.measures import LEAST_EPISODES, Clustered
 from rl_clarity.debugging.moved_goals import MovedGoal
 
@@ -162,7 +162,7 @@ class _Maker:
     def __init__(self, measured: Measured, seed: int, command: str) -> None:
         self._measured, self._seed, self._command = measured, seed, command
         self.untested: list[Untested] = []
-        self._roles = {role.type: role.name for role in measured.roles}
+        self._roles = role_names(measured.roles, measured.failures)
 
     def make(self) -> Iterator[Finding]:
         yield from self._failures()

@@ -20,7 +20,7 @@ from rl_clarity.base.errors import OptionError, WorldError
 from rl_clarity.base.parsing import check_minimum
 from rl_clarity.base.statistics import softmax
 from rl_clarity.debugging.branching import Brancher
-from rl_clarity.debugging.failures import episode_moments
+from rl_clarity.debugging.failures import Failure, episode_moments
 from rl_clarity.debugging.measures import Clustered
 from rl_clarity.debugging.places import PLACES, Layout
 from rl_clarity.environments.protocol import Combo
@@ -157,6 +157,17 @@ class Role:
         if 2 * max(self.failed, self.succeeded) > self.tried:
             return "deadly" if self.failed >= self.succeeded else "goal"
         return "harmless" if 10 * (self.failed + self.succeeded) <= self.tried else "unknown"
+
+
+def role_names(roles: Sequence[Role], failures: Sequence[Failure]) -> dict[str, str]:
+    """Return what objects of each type do.
+
+    Where moving onto them did not show it, a type that ended an episode is deadly: a failure is caused by an object
+    without which the episode goes on.
+    """
+    killers = {one.killer for one in failures}
+    known = {role.type: role.name for role in roles}
+    return {type: "deadly" if name == "unknown" and type in killers else name for type, name in known.items()}
 
 
 @dataclass(frozen=True)

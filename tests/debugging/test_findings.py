@@ -31,6 +31,18 @@ def kinds(findings: list[Finding]) -> list[tuple[str, str]]:
     return [one.key for one in findings]
 
 
+def test_a_type_that_ended_an_episode_is_deadly() -> None:
+    """Moving onto a saw from the next cell may not reach it; it has ended episodes that go on without it."""
+    placements = [placement("saw", 0.0, 0.01), placement("crate", 0.0, 0.01)]
+    roles = [Role("saw", 2, 2, 0), Role("crate", 2, 0, 0)]
+    for failures, suspicious in (((), False), ((Failure(0, 0, 9, 0.0, "saw", "no reaction", "", "saw"),), True)):
+        findings, _ = make_findings(Measured(20, failures, placements, roles, value_noise=0.05))
+        reactions = {one.subject: one for one in findings if one.kind == "no_reaction"}
+        assert reactions["saw"].suspicious == suspicious
+        assert ("No reaction to saw, which ends episodes" in reactions["saw"].statement) == suspicious
+        assert not reactions["crate"].suspicious
+
+
 def test_what_is_followed_and_what_is_not() -> None:
     measured = Measured(
         20,

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rl_clarity.analyses.analysis import Analysis, Subject
-from rl_clarity.analyses.debugging.failures import UNKNOWN
+from rl_clarity.analyses.debugging.failures import UNKNOWN, failures_of
 from rl_clarity.base.errors import ClarityError
 from rl_clarity.base.keys import JsonObject
 from rl_clarity.debugging.branching import Brancher
@@ -33,6 +33,7 @@ from rl_clarity.debugging.goals import (
     measure_role,
     measure_sides,
     place_type,
+    role_names,
     seen_types,
 )
 from rl_clarity.debugging.measures import Clustered
@@ -128,7 +129,7 @@ class GoalsAnalysis(Analysis[GoalOptions, _Sections]):
             "policy": "policy (total variation)",
             "n": "states",
         }
-        roles = {role.type: role.name for role in goals.roles}
+        roles = role_names(goals.roles, failures_of(results))
         rows = [_row(one, roles.get(one.type, "unknown")) for one in goals.placements]
         caption = (
             goals.unknown or "Changes against the same place left empty. A row opens the frame of its largest effect."
