@@ -147,17 +147,21 @@ def field_spec(setup: Setup = DEFAULT, limit: int = 30) -> EnvironmentSpec:
     return EnvironmentSpec("gymnasium", "Field", {"factory": lambda: Field(setup, limit)})
 
 
+CODE = np.array([65536, 256, 1])
+NAMES = {int(CODE @ color): name for name, color in {**COLORS, "player": PLAYER}.items()}
+"""Types by the number of their color."""
 Seen = dict[str, list[tuple[int, int]]]
 """Rows and columns of what an observation shows, by type."""
 
 
 def read(observation: np.ndarray) -> Seen:
     """Return the places of the player and of things in an observation (H, W, 3)."""
-    image = observation[::TILE, ::TILE].astype(int)
-    names = {**COLORS, "player": PLAYER}
-    return {
-        name: [(int(y), int(x)) for y, x in np.argwhere((image == color).all(axis=-1))] for name, color in names.items()
-    }
+    codes = observation[::TILE, ::TILE].astype(int) @ CODE
+    seen: Seen = {name: [] for name in NAMES.values()}
+    for y, x in np.argwhere(codes).tolist():
+        if name := NAMES.get(int(codes[y, x])):
+            seen[name].append((y, x))
+    return seen
 
 
 @dataclass(frozen=True)

@@ -162,23 +162,8 @@ class Goals:
 
 def goals_of(results: Results) -> Goals:
     """Return what the tasks measured."""
-
-    def facts_of(name: str) -> list[Mapping[str, Any]]:
-        prefix = GoalsAnalysis.task_name(name)
-        return [facts for task, facts in results.items() if task.startswith(prefix)]
-
-    parts = facts_of("part")
-
-    def joined(kind: type[Any], key: str, *names: str) -> list[Any]:
-        """Return the sums over parts of what has the same names."""
-        found: dict[tuple[object, ...], Any] = {}
-        for facts in [*parts, *facts_of("moved")]:
-            for values in facts.get(key, ()):
-                one = read(kind, values, key)
-                identity = tuple(getattr(one, name) for name in names)
-                found[identity] = found[identity] + one if identity in found else one
-        return [*found.values()]
-
+    parts = _facts(results, "part")
+    joined = partial(_joined, [*parts, *_facts(results, "moved")])
     placements = joined(Placement, "placements", "type", "place", "far")
     types = {name: i for i, name in enumerate(dict.fromkeys(name for facts in parts for name in facts["types"]))}
     places = {name: i for i, name in enumerate(PLACES)}
@@ -195,8 +180,24 @@ def goals_of(results: Results) -> Goals:
         NOISE_SHARE * (max(values) - min(values)) if values else None,
         next((facts["unknown"] for facts in parts if facts["unknown"]), ""),
         {name: reason for facts in parts for name, reason in facts["refused"].items()},
-        [read(PanelImage, one, "image") for facts in facts_of("images") for one in facts["images"]],
+        [read(PanelImage, one, "image") for facts in _facts(results, "images") for one in facts["images"]],
     )
+
+
+def _facts(results: Results, name: str) -> list[Mapping[str, Any]]:
+    prefix = GoalsAnalysis.task_name(name)
+    return [facts for task, facts in results.items() if task.startswith(prefix)]
+
+
+def _joined(parts: Iterable[Mapping[str, Any]], kind: type[Any], key: str, *names: str) -> list[Any]:
+    """Return the sums over parts of what has the same names."""
+    found: dict[tuple[object, ...], Any] = {}
+    for facts in parts:
+        for values in facts.get(key, ()):
+            one = read(kind, values, key)
+            identity = tuple(getattr(one, name) for name in names)
+            found[identity] = found[identity] + one if identity in found else one
+    return [*found.values()]
 
 
 def _open(subject: Subject) -> Brancher:
@@ -244,7 +245,8 @@ def _measure_part(subject: Subject, options: GoalOptions, part: int, work: Work)
 
 def _move_goals(subject: Subject, options: GoalOptions, part: int, work: Work) -> TaskResult:
     """Move what is a goal, by what all parts tried, in some of the episodes."""
-    goals = [role.type for role in goals_of(work.results).roles if role.name == "goal"] if options.episodes else []
+    roles = _joined(_facts(work.results, "part"), Role, "roles", "type") if options.episodes else []
+    goals = [role.type for role in roles if role.name == "goal"]
     found: list[JsonObject] = []
     if goals:
         searched, seed = subject.options_of(FailureOptions), subject.options.seed
