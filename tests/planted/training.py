@@ -10,7 +10,7 @@ from torch import nn
 
 from rl_clarity import TorchAgent
 from rl_clarity.base.statistics import softmax
-from tests.debugging.field import SIDE, Player
+from tests.debugging.field import SIDE, Field, Player, step
 from tests.planted.agents import Memory, World
 
 STEPS = 10
@@ -76,7 +76,10 @@ class Demonstrations:
 
 
 def demonstrate(player: Player, world: World, sequences: int, seed: int) -> Demonstrations:
-    """Play by the player's policy or by random actions, in fields from which some things are taken away."""
+    """Play by the player's policy or by random actions, in fields from which some things are taken away.
+
+    Half of the episodes begin beside one of the things: what matters only there is rare elsewhere.
+    """
     rng, field = np.random.default_rng(seed), world()
     images, firsts, logits, values = list[np.ndarray](), list[bool](), list[np.ndarray](), list[float]()
     for _ in range(sequences):
@@ -86,6 +89,8 @@ def demonstrate(player: Player, world: World, sequences: int, seed: int) -> Demo
                 field.reset(seed=int(rng.integers(2**31)))
                 kept = rng.random(len(field.things) - 1) < rng.choice([1.0, 0.6])
                 field.things[1:] = [thing for thing, keep in zip(field.things[1:], kept, strict=True) if keep]
+                if rng.random() < 0.5:
+                    _place_beside(field, rng)
                 random = rng.random() < 0.5
             images.append(field.draw())
             firsts.append(over)
@@ -103,6 +108,15 @@ def demonstrate(player: Player, world: World, sequences: int, seed: int) -> Demo
         softmax(np.stack(logits)).astype(np.float32).reshape(*shape, -1),
         np.asarray(values, np.float32).reshape(shape) if "values" in player.heads else None,
     )
+
+
+def _place_beside(field: Field, rng: np.random.Generator) -> None:
+    """Move one of the things to a cell beside the player, if that is free."""
+    if len(field.things) > 1:
+        (_, *player), *things = field.things
+        moved, cell = things[rng.integers(len(things))], [*step((player[0], player[1]), int(rng.integers(1, 5)))]
+        if cell not in [thing[1:] for thing in field.things]:
+            moved[1:] = cell
 
 
 def train(player: Player, world: World, seed: int, memory: Memory = "none") -> TorchAgent:
@@ -124,9 +138,9 @@ def agreement(agent: TorchAgent, player: Player, world: World, seed: int) -> flo
     """Return how often the agent's best action is one of the player's best, in sequences that it was not trained on."""
     held_out = demonstrate(player, world, 200, seed + 1_000_000)
     state, agrees = agent.initial_state(len(held_out.images)), []
-    for step in range(STEPS):
-        outputs, state = agent.step(held_out.images[:, step], state, held_out.firsts[:, step])
-        policy = held_out.policies[:, step]
+    for t in range(STEPS):
+        outputs, state = agent.step(held_out.images[:, t], state, held_out.firsts[:, t])
+        policy = held_out.policies[:, t]
         chosen = policy[np.arange(len(policy)), np.asarray(outputs.policy_logits).argmax(axis=1)]
         agrees.append(chosen > policy.max(axis=1) - 1e-3)
     return float(np.mean(agrees))
@@ -165,10 +179,10 @@ def _unroll(network: Network, images: torch.Tensor, firsts: torch.Tensor) -> tup
     features = network.encode(frames).unflatten(0, images.shape[:2])
     state = torch.zeros(len(images), network.state_size) if network.state_size else None
     steps = []
-    for step in range(images.shape[1]):
+    for t in range(images.shape[1]):
         if state is not None:
-            state = state * ~firsts[:, step, None]
-        outputs = network.remember(features[:, step], state)
+            state = state * ~firsts[:, t, None]
+        outputs = network.remember(features[:, t], state)
         state = outputs[-1] if network.state_size else None
         steps.append(outputs)
     logits = torch.stack([outputs[0] for outputs in steps], dim=1)
