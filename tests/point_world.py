@@ -27,7 +27,7 @@ class PointWorld(gymnasium.Env[np.ndarray, Any]):
 
     def __init__(self, kind: str = "box", steps: int = 12) -> None:
         self.observation_space = spaces.Box(0, 255, (SIDE, SIDE, 3), np.uint8)
-        self.action_space = SPACES[kind]
+        self.kind, self.action_space = kind, SPACES[kind]
         self.taken: list[Any] = []
         self._length, self._steps = steps, 0
         self._place = np.zeros(2)

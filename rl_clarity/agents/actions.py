@@ -85,6 +85,8 @@ class Gaussian:
         return (self.low + self.high) / 2 + np.tanh(numbers) * ((self.high - self.low) / 2)
 
 
+SWITCH = ("off", "on")
+"""Choices of a switch that has a logit for each of them."""
 Factor: TypeAlias = Categorical | Binary | Gaussian
 
 
@@ -159,12 +161,13 @@ def checked_factors(factors: Sequence[Factor], outputs: int | None = None) -> tu
 
 def same_actions(factors: Sequence[Factor], others: Sequence[Factor]) -> bool:
     """Return whether actions of both have the same form: as many factors, each of the same kind and with as many
-    choices.
+    choices. A switch and a choice of two have the same actions, 0 and 1.
     """
-    return len(factors) == len(others) and all(
-        type(one) is type(other) and getattr(one, "n", 0) == getattr(other, "n", 0)
-        for one, other in zip(factors, others, strict=True)
-    )
+
+    def form(factor: Factor) -> Any:
+        return Gaussian if isinstance(factor, Gaussian) else getattr(factor, "n", 2)
+
+    return [form(factor) for factor in factors] == [form(factor) for factor in others]
 
 
 def describe_factors(factors: Sequence[Factor]) -> str:

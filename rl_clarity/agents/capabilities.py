@@ -72,6 +72,11 @@ def action_factors(agent: Any) -> tuple[Factor, ...]:
     return tuple(agent.action_factors) if has(agent, "action_factors") else (Categorical(agent.num_actions),)
 
 
+def uses_action_masks(agent: Any) -> bool:
+    """Return whether the agent chooses among the actions that its environment's `action_masks` allows."""
+    return bool(getattr(agent, "metadata", {}).get("action_masks"))
+
+
 def parameters(agent: Any) -> dict[str, np.ndarray]:
     """Return the parameters that distinguish agents, or an empty dict for agents that do not expose them."""
     return dict(agent.parameters()) if has(agent, "parameters") else {}

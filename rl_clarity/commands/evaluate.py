@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from rl_clarity.agents.actions import describe_factors, is_single_choice
-from rl_clarity.agents.capabilities import PLAYING, action_factors, require
+from rl_clarity.agents.capabilities import PLAYING, action_factors, require, uses_action_masks
 from rl_clarity.base.errors import EvaluationError, OptionError
 from rl_clarity.base.parsing import parse
 from rl_clarity.environments import EnvironmentSpec, spec_from_metadata
@@ -59,7 +59,8 @@ def evaluate(
                 f"{describe_factors(factors)}: leave it out"
             )
         sampled = dataclasses.replace(chosen, deterministic=False)
-        evaluations[RANDOM] = evaluate_agent(RANDOM, RandomPolicyAgent(agent.num_actions), env, sampled)
+        random_agent = RandomPolicyAgent(agent.num_actions, {"action_masks": uses_action_masks(agent)})
+        evaluations[RANDOM] = evaluate_agent(RANDOM, random_agent, env, sampled)
     if chosen.expect_return is not None:
         _check_return(evaluations[AGENT], chosen.expect_return, chosen.tolerance)
     return evaluations

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rl_clarity.agents.actions import Binary, Categorical, Factor, Gaussian, is_single_choice
-from rl_clarity.base.errors import EnvironmentSetupError
+from rl_clarity.base.errors import EnvironmentSetupError, SamplesError
 
 if TYPE_CHECKING:
     import gymnasium
@@ -36,6 +37,24 @@ class ActionSpace:
         if space.shape == ():
             return np.asarray(first + actions)
         return actions.reshape(len(actions), *(space.shape or ())).astype(space.dtype) + first
+
+    def masks(self, masks: Sequence[Any]) -> np.ndarray:
+        """Return masks (N, A) bool of the valid choices for what `action_masks()` of N environments returned.
+
+        A mask has an entry for each choice, and two for each switch, off and on, as in sb3-contrib. Raises SamplesError
+        for masks of another size, and without a valid choice.
+        """
+        sizes = [getattr(factor, "n", 2) for factor in self.factors]
+        ends = np.cumsum(sizes)
+        result = np.array([np.ravel(mask) for mask in masks], bool)
+        if result.shape != (len(masks), ends[-1]) or any(isinstance(factor, Gaussian) for factor in self.factors):
+            raise SamplesError(
+                f"action_masks() returned arrays of {[np.size(mask) for mask in masks]} numbers for the action space "
+                f"{self._space}: a mask has an entry for each choice, and two for each switch of MultiBinary"
+            )
+        if not np.logical_or.reduceat(result, ends - sizes, axis=1).all():
+            raise SamplesError(f"action_masks() allows no action of {self._space}: {result.astype(int).tolist()}")
+        return result
 
 
 def _factors(space: gymnasium.Space[Any]) -> tuple[Factor, ...]:

@@ -34,6 +34,9 @@ class GymnasiumOptions:
     """Whether observations are (C, H, W). By default the shape decides."""
     value_range: tuple[float, float] | None = None
     """Values of black and white, if they differ from the bounds of the observation space."""
+    action_masks: bool = False
+    """Whether actions are chosen among those that the environment's method `action_masks` allows, as by MaskablePPO of
+    sb3-contrib."""
     factory: Callable[..., gymnasium.Env[Any, Any]] | None = field(default=None, metadata=CALLER_ONLY)
     """A function that makes an environment from `make_kwargs`, instead of `gymnasium.make(name)`."""
 
@@ -55,6 +58,7 @@ def make(
         full_resolution=full_resolution,
         channels_first=options.channels_first,
         value_range=options.value_range,
+        action_masks=options.action_masks,
     )
 
 
@@ -90,6 +94,7 @@ class GymnasiumEnvironment:
         full_resolution: bool = False,
         channels_first: bool | None = None,
         value_range: tuple[float, float] | None = None,
+        action_masks: bool = False,
     ) -> None:
         first = environments[0]
         self.environments = environments
@@ -97,6 +102,7 @@ class GymnasiumEnvironment:
         self._actions = ActionSpace(first.action_space)
         self.num_actions, self.action_factors = self._actions.num_actions, self._actions.factors
         self._seeds: list[int | None] = [*environment_seeds(seed, len(environments))]
+        self._masks = [_mask_method(environment) for environment in environments] if action_masks else None
         self._full_resolution = full_resolution
         self._infos: list[dict[str, Any]] = [{} for _ in environments]
         self.num_envs = len(environments)
@@ -115,7 +121,10 @@ class GymnasiumEnvironment:
         nothing = np.zeros(self.num_envs, np.float32)
         ones, zeros = np.ones(self.num_envs, bool), np.zeros(self.num_envs, bool)
         seen = stacked(observations)
-        return Step(self.layout.convert(seen), nothing, ones, zeros, held_inputs=self.layout.held_inputs(seen))
+        held = self.layout.held_inputs(seen)
+        return Step(
+            self.layout.convert(seen), nothing, ones, zeros, action_masks=self._action_masks(), held_inputs=held
+        )
 
     def step(self, actions: np.ndarray) -> Step:
         rewards: list[Any] = [0.0] * self.num_envs
@@ -140,6 +149,7 @@ class GymnasiumEnvironment:
             firsts,
             truncated,
             final,
+            action_masks=self._action_masks(),
             held_inputs=self.layout.held_inputs(seen),
             final_held_inputs=final_held,
             ends=ends,
@@ -158,6 +168,26 @@ class GymnasiumEnvironment:
     def close(self) -> None:
         for environment in self.environments:
             environment.close()
+
+    def _action_masks(self) -> np.ndarray | None:
+        return None if self._masks is None else self._actions.masks([mask() for mask in self._masks])
+
+
+def no_masks(environment: Any) -> EnvironmentSetupError:
+    """Return the error for an environment without the method `action_masks`."""
+    return EnvironmentSetupError(
+        f"{environment} has no method action_masks(), but the agent chooses among valid actions: wrap the environment "
+        "as in training (sb3_contrib.common.wrappers.ActionMasker(env, function)), or let the agent choose among all "
+        "actions with the metadata action_masks=False (on the command line --metadata action_masks 0)"
+    )
+
+
+def _mask_method(environment: gymnasium.Env[Any, Any]) -> Callable[[], Any]:
+    try:
+        method: Callable[[], Any] = environment.get_wrapper_attr("action_masks")
+    except AttributeError as error:
+        raise no_masks(environment) from error
+    return method
 
 
 def _make(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:

@@ -16,7 +16,7 @@ import numpy as np
 from rl_clarity.agents.actions import is_single_choice
 from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.environments.action_spaces import ActionSpace
-from rl_clarity.environments.gymnasium_ import action_combos, environment_seeds, to_rewards
+from rl_clarity.environments.gymnasium_ import action_combos, environment_seeds, no_masks, to_rewards
 from rl_clarity.environments.images import image_layout, rows
 from rl_clarity.environments.protocol import Step
 
@@ -34,6 +34,7 @@ class GymnasiumVectorEnvironment:
         full_resolution: bool = False,
         channels_first: bool | None = None,
         value_range: tuple[float, float] | None = None,
+        action_masks: bool = False,
     ) -> None:
         self._mode = _autoreset_mode(environment)
         self.idles = self._mode == "NEXT_STEP"
@@ -43,7 +44,7 @@ class GymnasiumVectorEnvironment:
         )
         self._actions = ActionSpace(environment.single_action_space)
         self.num_actions, self.action_factors = self._actions.num_actions, self._actions.factors
-        self._full_resolution = full_resolution
+        self._masked, self._full_resolution = action_masks, full_resolution
         self.num_envs = environment.num_envs
         self._seeds: list[int] | None = environment_seeds(seed, self.num_envs)
         self._pending = np.zeros(self.num_envs, bool)  # environments that reset in the next step
@@ -58,7 +59,10 @@ class GymnasiumVectorEnvironment:
         nothing = np.zeros(self.num_envs, np.float32)
         ones, zeros = np.ones(self.num_envs, bool), np.zeros(self.num_envs, bool)
         return Step(
-            self._converted(observations), nothing, ones, zeros, held_inputs=self.layout.held_inputs(observations)
+            self._converted(observations),
+            *(nothing, ones, zeros),
+            action_masks=self._action_masks(),
+            held_inputs=self.layout.held_inputs(observations),
         )
 
     def step(self, actions: np.ndarray) -> Step:
@@ -75,6 +79,7 @@ class GymnasiumVectorEnvironment:
             return Step(
                 *(shown, rewards, ended | idle, cut, final),
                 idle=idle_now,
+                action_masks=self._action_masks(),
                 held_inputs=held,
                 final_held_inputs=final_held,
             )
@@ -88,6 +93,7 @@ class GymnasiumVectorEnvironment:
                 final[i], final_held[i] = self.layout.last(last[i])
         return Step(
             *(self._converted(observations), rewards, ended, cut, final),
+            action_masks=self._action_masks(),
             held_inputs=self.layout.held_inputs(observations),
             final_held_inputs=final_held,
         )
@@ -101,6 +107,17 @@ class GymnasiumVectorEnvironment:
 
     def close(self) -> None:
         self._environment.close()
+
+    def _action_masks(self) -> np.ndarray | None:
+        if not self._masked:
+            return None
+        try:
+            masks = self._environment.call("action_masks")  # type: ignore[attr-defined]  # of SyncVectorEnv and others
+        except AttributeError as error:
+            raise no_masks(self._environment) from error
+        # Environments that reset in the next step ignore the action.
+        pairs = zip(masks, self._pending, strict=True)
+        return self._actions.masks([np.ones_like(mask) if pending else mask for mask, pending in pairs])
 
     def _converted(self, observations: Any) -> np.ndarray:
         # Copy, because some environments reuse their array.

@@ -1,4 +1,5 @@
-"""Zips of Stable-Baselines3 (PPO, A2C, DQN, SAC, TD3, DDPG) and sb3-contrib (RecurrentPPO, TRPO, QRDQN, TQC).
+"""Zips of Stable-Baselines3 (PPO, A2C, DQN, SAC, TD3, DDPG) and sb3-contrib (RecurrentPPO, MaskablePPO, TRPO,
+QRDQN, TQC).
 
 The members are `data`, JSON in which some values are also pickles in base64, and `policy.pth`, a state dict. The only
 pickle that is read is that of the policy class, for the class's name.
@@ -55,6 +56,9 @@ POLICIES: safe_pickle.Names = {
         "stable_baselines3.td3.policies": ("TD3Policy", "CnnPolicy", "MultiInputPolicy"),
         "sb3_contrib.qrdqn.policies": ("QRDQNPolicy", "CnnPolicy", "MultiInputPolicy"),
         "sb3_contrib.tqc.policies": ("TQCPolicy", "CnnPolicy", "MultiInputPolicy"),
+        "sb3_contrib.common.maskable.policies": (
+            *("MaskableActorCriticPolicy", "MaskableActorCriticCnnPolicy", "MaskableMultiInputActorCriticPolicy"),
+        ),
         "sb3_contrib.common.recurrent.policies": (
             *("RecurrentActorCriticPolicy", "RecurrentActorCriticCnnPolicy", "RecurrentMultiInputActorCriticPolicy"),
         ),
@@ -64,7 +68,7 @@ POLICIES: safe_pickle.Names = {
 """Policies whose network depends only on the features extractor and the other `policy_kwargs`."""
 LIBRARIES = ("stable_baselines3.", "sb3_contrib.")
 MASKABLE = "sb3_contrib.common.maskable.policies."
-EXPLAINED = (MASKABLE, "sb3_contrib.crossq.policies.")
+EXPLAINED = ("sb3_contrib.crossq.policies.",)
 """Policies that `integrations.sb3` explains, although their zips are not read."""
 WAY_OUT = (
     ". With Stable-Baselines3 it can be explained in memory, as docs/guides/sb3.md describes: "
@@ -89,6 +93,10 @@ VECTOR_NOTE = (
     "the network is given observations as the environment returns them: if VecNormalize normalized them in training, "
     "its statistics are not in the zip, and the model is explained in memory, with rl_clarity.integrations.sb3.explain"
 )
+MASK_NOTE = (
+    "actions are chosen among those that the environment's method action_masks() allows; action_masks=False chooses "
+    "among all"
+)
 ACTIONS = ("Discrete", "MultiDiscrete", "MultiBinary", "Box")
 
 
@@ -106,7 +114,7 @@ def read(file: CheckpointFile) -> Checkpoint:
         raise CheckpointError("its data or its policy is not a dict")
     tensors = {name: tensor for name, tensor in content.content.items() if isinstance(tensor, torch_file.StoredTensor)}
     options = data["policy_kwargs"] if isinstance(data.get("policy_kwargs"), dict) else {}
-    _check_policy(data, options, archive.budget)
+    policy = _check_policy(data, options, archive.budget)
     parameters = content.arrays(tensors)
     network = _network(parameters)
     space: Any = data.get("observation_space")
@@ -121,13 +129,15 @@ def read(file: CheckpointFile) -> Checkpoint:
     architecture |= {"entries": entries} if entries else {}
     if head := _head(options, parameters):
         architecture["head"] = head
-    if (actions := read_actions(data["action_space"])) is not None:
+    maskable = policy.startswith(MASKABLE)
+    if (actions := read_actions(data["action_space"], maskable=maskable)) is not None:
         architecture["actions"] = actions
     elif "log_std" in parameters:
         raise CheckpointError("its policy has standard deviations (log_std), but its actions are Discrete")
-    metadata = _metadata(data, shape, str(_field(space, "dtype")))
-    notes = (ATARI_NOTE,) if metadata["env_kind"] == "atari" else (VECTOR_NOTE,) if is_vector or entries else ()
-    return Checkpoint(file.path, "sb3", network, parameters, metadata, file.sha256, notes, architecture)
+    metadata = _metadata(data, shape, str(_field(space, "dtype")), maskable=maskable)
+    notes = [ATARI_NOTE] if metadata["env_kind"] == "atari" else [VECTOR_NOTE] if is_vector or entries else []
+    notes += [MASK_NOTE] if maskable else []
+    return Checkpoint(file.path, "sb3", network, parameters, metadata, file.sha256, tuple(notes), architecture)
 
 
 def build_agent(checkpoint: Checkpoint) -> KerasAgent:
@@ -147,26 +157,27 @@ def build_agent(checkpoint: Checkpoint) -> KerasAgent:
 
 
 FORMAT = Format(
-    "Stable-Baselines3 and sb3-contrib (.zip: PPO, A2C, TRPO, DQN, QRDQN, SAC, TQC, TD3, DDPG, RecurrentPPO)",
+    "Stable-Baselines3 and sb3-contrib (.zip: PPO, A2C, TRPO, DQN, QRDQN, SAC, TQC, TD3, DDPG, RecurrentPPO, "
+    "MaskablePPO)",
     recognize,
     read,
     build_agent,
 )
 
 
-def _check_policy(data: Mapping[str, Any], options: Mapping[str, Any], budget: Budget) -> None:
-    """Raise CheckpointError unless the policy's classes are the library's and its spaces are read."""
+def _check_policy(data: Mapping[str, Any], options: Mapping[str, Any], budget: Budget) -> str:
+    """Return the full name of the policy's class. Raises CheckpointError unless its classes are the library's and its
+    spaces are read.
+    """
     policy = _policy_class(data.get("policy_class"), budget)
     known = policy in (name.value for name in POLICIES.values())
     space, actions = (class_name(_field(data.get(key), ":type:")) for key in ("observation_space", "action_space"))
     is_explained = known or policy.startswith(EXPLAINED) or not policy.startswith(LIBRARIES)
     way_out = WAY_OUT if is_explained else OWN_NETWORK
-    if policy.startswith(MASKABLE):
-        raise CheckpointError(f"its policy, {policy}, needs the action masks of its environment, unlike run{way_out}")
     if not known:
         raise CheckpointError(
-            f"its policy is {policy}; those of PPO, A2C, TRPO, DQN, QRDQN, SAC, TQC, TD3, DDPG and RecurrentPPO are "
-            f"read{way_out}"
+            f"its policy is {policy}; those of PPO, A2C, TRPO, DQN, QRDQN, SAC, TQC, TD3, DDPG, RecurrentPPO and "
+            f"MaskablePPO are read{way_out}"
         )
     if space.rpartition(".")[2] not in ("Box", "Dict"):
         raise CheckpointError(
@@ -181,6 +192,7 @@ def _check_policy(data: Mapping[str, Any], options: Mapping[str, Any], budget: B
             f"its features_extractor_class is {brief(extractor)}; the zip does not contain what that class computes, "
             f"and only {', '.join(EXTRACTORS)} are known{way_out}"
         )
+    return policy
 
 
 def _policy_class(value: Any, budget: Budget) -> str:
@@ -320,8 +332,8 @@ def _activation(options: Mapping[str, Any]) -> dict[str, str]:
     return {"activation": ACTIVATIONS[name]}
 
 
-def _metadata(data: Mapping[str, Any], shape: list[int], dtype: str) -> dict[str, Any]:
-    metadata: dict[str, Any] = {"library": "stable-baselines3"}
+def _metadata(data: Mapping[str, Any], shape: list[int], dtype: str, *, maskable: bool) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"library": "stable-baselines3", **({"action_masks": True} if maskable else {})}
     for key, name in (("gamma", "gamma"), ("gae_lambda", "lambda")):
         value = data.get(key)
         if isinstance(value, int | float):
@@ -330,7 +342,7 @@ def _metadata(data: Mapping[str, Any], shape: list[int], dtype: str) -> dict[str
             metadata[name] = value
     if isinstance(data.get("num_timesteps"), int):
         metadata["training_step"] = data["num_timesteps"]
-    if shape[:2] != ATARI_SIDES or shape[2] == 3 or dtype not in ("uint8", "None"):
+    if maskable or shape[:2] != ATARI_SIDES or shape[2] == 3 or dtype not in ("uint8", "None"):
         return {**metadata, "env_kind": "gymnasium"}
     atari = {"frame_stack": shape[2], "frame_stack_padding": "zeros", "episodic_life": True}
     return {**metadata, "env_kind": "atari", **atari}

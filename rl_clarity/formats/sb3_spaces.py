@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rl_clarity.agents.actions import Binary, Categorical, Factor, Gaussian
+from rl_clarity.agents.actions import SWITCH, Binary, Categorical, Factor, Gaussian
 from rl_clarity.base.errors import CheckpointError
 from rl_clarity.formats.safe_files import brief
 
@@ -38,9 +38,10 @@ def class_name(text: Any) -> str:
     return match[1] if match else str(text)
 
 
-def read_actions(space: Mapping[str, Any]) -> list[list[Any]] | None:
+def read_actions(space: Mapping[str, Any], *, maskable: bool = False) -> list[list[Any]] | None:
     """Return what actions consist of, a list `["choice", n]`, `["switch"]` or `["number", low, high]` for each factor;
-    None for a single choice. Bounds that are not finite are None.
+    None for a single choice. Bounds that are not finite are None. With `maskable` a switch has two logits:
+    `["switch", 2]`.
 
     Raises CheckpointError for actions of another kind, or of a text that is not that of their space.
     """
@@ -52,7 +53,7 @@ def read_actions(space: Mapping[str, Any]) -> list[list[Any]] | None:
     if not 1 <= count <= MAX_FACTORS:
         raise CheckpointError(f"its action_space has the shape {brief(shape)}; 1 to {MAX_FACTORS} numbers are read")
     if kind == "MultiBinary":
-        return [["switch"]] * count
+        return [["switch", 2] if maskable else ["switch"]] * count
     columns = [numbers(space.get(name)) for name in (("nvec",) if kind == "MultiDiscrete" else ("low", "high"))]
     if kind not in ("MultiDiscrete", "Box") or any(len(column) != count for column in columns):
         raise CheckpointError(f"its action_space {brief(dict(space))} is not one of those that are read")
@@ -72,7 +73,8 @@ def action_factors(actions: Sequence[Sequence[Any]], stds: Sequence[float | None
             low, high = (-math.inf if arguments[0] is None else arguments[0]), arguments[1]
             factors.append(Gaussian(float(low), math.inf if high is None else float(high), std, squashed))
         else:
-            factors.append(Categorical(int(arguments[0])) if kind == "choice" else Binary())
+            choices = SWITCH if kind == "switch" else ()
+            factors.append(Categorical(int(arguments[0]), choices=choices) if arguments else Binary())
     return factors
 
 

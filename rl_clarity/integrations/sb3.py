@@ -11,7 +11,6 @@ are evaluated once for both, and gradients pass where the library stops them (`s
 from __future__ import annotations
 
 import contextlib
-import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -34,6 +33,7 @@ from rl_clarity.environments.protocol import Combo, Step
 from rl_clarity.integrations.sb3_networks import (
     OWN_FORWARD,
     comparable_outputs,
+    is_maskable,
     own_outputs,
     policy_factors,
     policy_network,
@@ -200,7 +200,7 @@ def environment(
             f"the model was trained on observations {model.observation_space}, the environment has "
             f"{venv.observation_space}: wrap it as in training (VecFrameStack, ...)"
         )
-    masked = "action_masks" in inspect.signature(model.predict).parameters and venv.has_attr("action_masks")
+    masked = is_maskable(model.policy) and venv.has_attr("action_masks")
     return SB3Environment(venv, own, seed, masked=masked, normalizer=normalizer)
 
 
@@ -266,7 +266,7 @@ class SB3Environment:
         self._venv.close()
 
     def _action_masks(self) -> np.ndarray | None:
-        return np.stack(self._venv.env_method("action_masks")).astype(bool) if self._masked else None
+        return self._actions.masks(self._venv.env_method("action_masks")) if self._masked else None
 
     def _converted(self, observations: Any) -> np.ndarray:
         # Copy, because some environments reuse their array.
@@ -335,6 +335,7 @@ def model_metadata(model: Any, layout: ImageLayout | None) -> dict[str, Any]:
     environments = getattr(getattr(model.env, "unwrapped", None), "envs", None)
     spec = environments[0].spec if environments else None
     metadata["env_name"] = None if spec is None else spec.id
+    metadata["action_masks"] = is_maskable(model.policy) or None
     return {name: value for name, value in metadata.items() if value is not None}
 
 

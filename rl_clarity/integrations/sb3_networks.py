@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from rl_clarity.agents.actions import Categorical, Factor, Gaussian, factor_columns
+from rl_clarity.agents.actions import SWITCH, Binary, Categorical, Factor, Gaussian, factor_columns
 from rl_clarity.base.errors import OptionError
 from rl_clarity.environments.action_spaces import ActionSpace
 
@@ -21,6 +21,11 @@ OWN_FORWARD = (
 )
 
 
+def is_maskable(policy: Any) -> bool:
+    """Return whether a policy is of MaskablePPO, which chooses among valid actions."""
+    return hasattr(getattr(policy, "action_dist", None), "apply_masking")
+
+
 def policy_factors(policy: Any, space: Any) -> tuple[Factor, ...]:
     """Return what the actions of a policy consist of, in its action space.
 
@@ -28,6 +33,8 @@ def policy_factors(policy: Any, space: Any) -> tuple[Factor, ...]:
     of `ActionSpace`.
     """
     factors = ActionSpace(space).factors
+    if is_maskable(policy):  # a switch has a logit for off, too
+        return tuple(Categorical(2, choices=SWITCH) if isinstance(one, Binary) else one for one in factors)
     if hasattr(policy, "actor"):
         std = None if hasattr(policy.actor, "log_std") else 0.0
         return tuple(replace(cast(Gaussian, factor), std=std, squashed=True) for factor in factors)
@@ -78,7 +85,8 @@ def own_outputs(policy: Any, x: Any, recurrent: Any = ()) -> dict[str, Any]:
         }
     distribution = policy.get_distribution(x, *(recurrent[0] if recurrent else ()))
     values = policy.predict_values(x, *(recurrent[1] if recurrent else ()))
-    distribution = (distribution[0] if recurrent else distribution).distribution
+    distribution = distribution[0] if recurrent else distribution
+    distribution = distribution.distributions if hasattr(distribution, "distributions") else distribution.distribution
     parts = distribution if isinstance(distribution, list) else [distribution]
     outputs = [part.mean if isinstance(part, torch.distributions.Normal) else part.logits for part in parts]
     result = torch.cat(outputs, dim=1)

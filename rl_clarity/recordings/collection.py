@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.agents.capabilities import PLAYING, require
+from rl_clarity.agents.capabilities import PLAYING, require, uses_action_masks
 from rl_clarity.base.errors import EnvironmentSetupError, OptionError
 from rl_clarity.environments.protocol import VectorEnvironment
 from rl_clarity.recordings.rollouts import Player, Progress, collect_observations, collect_trajectories
@@ -35,7 +35,8 @@ def collect(
         env: a Gymnasium environment, a Gymnasium vector environment (any autoreset mode) or a
             `rl_clarity.environments.VectorEnvironment`, with images (H, W), (H, W, C), (C, H, W) or a stack of these,
             whose channels are concatenated; or vectors (n,); or dictionaries of an image and numbers; and with the
-            agent's actions: `Discrete`, `MultiDiscrete`, `MultiBinary` or a `Box`. It is reset, but not closed
+            agent's actions: `Discrete`, `MultiDiscrete`, `MultiBinary` or a `Box`. It is reset, but not closed. If
+            the agent's metadata have `action_masks`, its method `action_masks` says which actions are valid
         num_steps: steps of each trajectory; there is one trajectory for each environment
         num_obs: number of extra observations of each environment afterwards
         obs_every: steps between extra observations
@@ -54,8 +55,8 @@ def collect(
     require(agent, *PLAYING, for_="collect")
     if num_steps < 1 or num_obs < 1 or obs_every < 1:
         raise OptionError(f"num_steps={num_steps}, num_obs={num_obs} and obs_every={obs_every} must be at least 1")
-    layout = {"channels_first": channels_first, "value_range": value_range}
-    environment = as_vector_environment(env, seed, full_resolution=full_resolution, **layout)
+    reading = {"channels_first": channels_first, "value_range": value_range, "action_masks": uses_action_masks(agent)}
+    environment = as_vector_environment(env, seed, full_resolution=full_resolution, **reading)
     rngs = [np.random.default_rng([seed % 2**63, stream]) for stream in range(2)]
     options: Any = {"full_resolution": full_resolution, "progress": progress}
     trajectories = collect_trajectories(agent, environment, num_steps, rngs[0], **options)
@@ -63,7 +64,7 @@ def collect(
     return dataclasses.replace(trajectories, action_combos=environment.action_combos), observations
 
 
-def as_vector_environment(env: Any, seed: int, **layout: Any) -> VectorEnvironment:
+def as_vector_environment(env: Any, seed: int, **options: Any) -> VectorEnvironment:
     """Wrap a Gymnasium environment as a VectorEnvironment. Return an environment that follows the protocol
     unchanged.
     """
@@ -73,9 +74,9 @@ def as_vector_environment(env: Any, seed: int, **layout: Any) -> VectorEnvironme
     from rl_clarity.environments.gymnasium_vector import GymnasiumVectorEnvironment
 
     if isinstance(env, gymnasium.Env):
-        return GymnasiumEnvironment([env], seed, **layout)
+        return GymnasiumEnvironment([env], seed, **options)
     if isinstance(env, gymnasium.vector.VectorEnv):
-        return GymnasiumVectorEnvironment(env, seed, **layout)
+        return GymnasiumVectorEnvironment(env, seed, **options)
     required = ("num_envs", "num_actions", "observation_shape", "action_combos", "reset", "step")
     missing = [name for name in required if not hasattr(env, name)]
     if missing:

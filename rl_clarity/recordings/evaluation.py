@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.agents.actions import is_single_choice
-from rl_clarity.agents.capabilities import action_factors
+from rl_clarity.agents.capabilities import action_factors, uses_action_masks
 from rl_clarity.base.progress import counted, progress_bar
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make
 from rl_clarity.environments.procgen import LEVELS
@@ -173,7 +173,10 @@ def evaluate_agent(name: str, agent: Player, env: Any, options: EvaluationOption
     `name` is the label of the progress bar.
     """
     rng = np.random.default_rng([options.seed % 2**63, 1])
-    with _opened(env, options) as environment, progress_bar(f"Playing: {name}") as report:
+    with (
+        _opened(env, options, action_masks=uses_action_masks(agent)) as environment,
+        progress_bar(f"Playing: {name}") as report,
+    ):
         return play_episodes(
             agent,
             environment,
@@ -186,10 +189,10 @@ def evaluate_agent(name: str, agent: Player, env: Any, options: EvaluationOption
 
 
 @contextmanager
-def _opened(env: Any, options: EvaluationOptions) -> Iterator[VectorEnvironment]:
+def _opened(env: Any, options: EvaluationOptions, *, action_masks: bool) -> Iterator[VectorEnvironment]:
     """Yield the environment. An environment that is made here is closed at the end."""
     if not isinstance(env, EnvironmentSpec):
-        yield as_vector_environment(env, options.seed)
+        yield as_vector_environment(env, options.seed, action_masks=action_masks)
         return
     epsilon = 0.0 if options.deterministic else env.epsilon_greedy
     spec = dataclasses.replace(env, reward_scale=1.0, epsilon_greedy=epsilon)

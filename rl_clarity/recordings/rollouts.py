@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -54,6 +54,7 @@ class RandomPolicyAgent:
     """An agent with a uniform policy, as a baseline for returns."""
 
     num_actions: int
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
     def initial_state(self, n: int) -> State:
         return None

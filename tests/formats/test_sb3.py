@@ -88,7 +88,7 @@ CUSTOM = {
     "MinigridFeaturesExtractor": lambda: make_model(
         PPO, space=Box(0, 255, (7, 7, 3), np.uint8), features_extractor_class=sb3_models.MinigridFeaturesExtractor
     ),
-    "action masks": lambda: make_model(sb3_contrib.MaskablePPO),
+    "CrossQPolicy": lambda: make_model(sb3_contrib.CrossQ, "MlpPolicy", actions=Box(-1, 1, (2,))),
 }
 
 

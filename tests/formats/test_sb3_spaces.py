@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,11 +15,14 @@ import pytest
 
 import rl_clarity
 from rl_clarity import formats
+from rl_clarity.agents.actions import factor_columns
 from rl_clarity.agents.held_inputs import is_recurrent, split_held
-from rl_clarity.base.errors import CheckpointError
+from rl_clarity.base.errors import CheckpointError, EnvironmentSetupError, SamplesError
 from rl_clarity.cli import main
+from rl_clarity.environments.action_spaces import ActionSpace
 from rl_clarity.formats.sb3_spaces import read_actions, read_dictionary
 from rl_clarity.integrations import sb3, sb3_networks
+from rl_clarity.recordings.action_choice import ActionChoice, choose_actions
 from tests.dictionaries import Dictionary
 from tests.formats.sb3_models import make_model, save
 from tests.point_world import PointWorld
@@ -28,7 +32,9 @@ pytest.importorskip("sb3_contrib")
 
 import torch
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
-from sb3_contrib import ARS, QRDQN, TQC, TRPO, RecurrentPPO
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from sb3_contrib import ARS, QRDQN, TQC, TRPO, MaskablePPO, RecurrentPPO
+from sb3_contrib.common.wrappers import ActionMasker
 from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from torch import nn
@@ -65,6 +71,23 @@ class Steered(Dictionary):
         return self.observation_space.sample()
 
 
+class Masked(PointWorld):
+    """Allows some actions, which depend on the step. The first choice of a factor is always allowed."""
+
+    def action_masks(self) -> np.ndarray:
+        sizes = {"discrete": [4], "multidiscrete": [3, 2], "multibinary": [2, 2, 2]}[self.kind]
+        masks = [(np.arange(size) + self._steps) % 2 == 0 for size in sizes]
+        for mask in masks:
+            mask[0] = True
+        return np.concatenate(masks)
+
+    def step(self, action: Any) -> Any:
+        allowed, chosen = self.action_masks(), np.ravel(action)
+        starts = {"discrete": [0], "multidiscrete": [0, 3], "multibinary": [0, 2, 4]}[self.kind]
+        assert allowed[chosen + starts].all(), (action, allowed)
+        return super().step(action)
+
+
 def cart_pole() -> Any:
     return gymnasium.make("CartPole-v1")
 
@@ -88,6 +111,13 @@ def learned(
     if policy == "CnnPolicy":
         policy_kwargs.setdefault("features_extractor_kwargs", {"features_dim": 16})
     return algorithm(policy, env, policy_kwargs=policy_kwargs, seed=0, device="cpu", **options).learn(steps)
+
+
+MASKED = ("discrete", "multidiscrete", "multibinary")
+
+
+def masked(kind: str) -> Any:
+    return learned(MaskablePPO, "CnnPolicy", Masked(kind))
 
 
 MODELS: Mapping[str, Callable[[], Any]] = {
@@ -135,6 +165,7 @@ MODELS: Mapping[str, Callable[[], Any]] = {
     "a dictionary, recurrent": lambda: learned(
         RecurrentPPO, "MultiInputLstmPolicy", Dictionary(), lstm_hidden_size=7, **SMALL_IMAGE
     ),
+    **{f"masks, {kind}": partial(masked, kind) for kind in MASKED},
     "a dictionary of everything": lambda: learned(SAC, "MultiInputPolicy", Steered(), net_arch=[12], **SMALL_IMAGE),
 }
 
@@ -242,6 +273,76 @@ def test_a_converted_zip_is_the_same_agent(pair: tuple[Any, Path], tmp_path: Pat
     assert agent.action_factors == copy.action_factors
 
 
+@pytest.mark.parametrize("kind", MASKED)
+def test_actions_of_a_zip_are_those_that_the_library_predicts_with_masks(kind: str, tmp_path: Path) -> None:
+    model = masked(kind)
+    agent: Any = load_agent(save(model, tmp_path))
+    observations, images, _ = given(agent, model)
+    env = Masked(kind)
+    masks = []
+    for step in range(len(images)):
+        env._steps = step
+        masks.append(env.action_masks())
+    valid = ActionSpace(env.action_space).masks(masks)
+    outputs, rng = agent.forward(images), np.random.default_rng(0)
+    ours = choose_actions(outputs, rng, ActionChoice(greedy=True), valid, agent.action_factors)
+    theirs, _ = model.predict(observations, action_masks=valid, deterministic=True)
+    np.testing.assert_array_equal(ours, theirs)
+    tensor, _ = model.policy.obs_to_tensor(observations)
+    with torch.no_grad():
+        distribution = model.policy.get_distribution(tensor, action_masks=valid)
+    parts = getattr(distribution, "distributions", None) or [distribution.distribution]
+    logits = np.where(valid, outputs.policy_logits, -np.inf)
+    for part, where in zip(parts, factor_columns(agent.action_factors), strict=True):
+        log_probabilities = logits[:, where] - np.logaddexp.reduce(logits[:, where], axis=1, keepdims=True)
+        np.testing.assert_allclose(
+            log_probabilities[valid[:, where]], part.logits.numpy()[valid[:, where]], atol=TOLERANCE
+        )
+
+
+@pytest.mark.parametrize("kind", MASKED)
+def test_masks_reach_collect_and_evaluate(kind: str, tmp_path: Path) -> None:
+    """The environment raises an error for actions that it does not allow."""
+    model = masked(kind)
+    agent: Any = load_agent(save(model, tmp_path))
+    for player in (agent, sb3.agent(model)):
+        collected, _ = rl_clarity.collect(player, Masked(kind), 24, 2, obs_every=2)
+        assert len(np.unique(collected.actions)) > 1
+    for mode in AutoresetMode:
+        vector = SyncVectorEnv([partial(Masked, kind)] * 2, autoreset_mode=mode)
+        rl_clarity.collect(agent, vector, 24, 2, obs_every=2)
+    rl_clarity.evaluate(agent, Masked(kind), episodes=2, random=kind == "discrete")
+    gymnasium.register(f"ClarityMasked{kind}-v0", cast(Any, partial(Masked, kind)), disable_env_checker=True)
+    rl_clarity.evaluate(agent.checkpoint.path, episodes=2, metadata={"env_name": f"ClarityMasked{kind}-v0"})
+
+
+def test_an_environment_without_masks_is_refused(tmp_path: Path) -> None:
+    agent: Any = load_agent(save(masked("discrete"), tmp_path))
+    unmasked = PointWorld("discrete")
+    for env in (unmasked, SyncVectorEnv([lambda: unmasked])):
+        with pytest.raises(EnvironmentSetupError, match=r"has no method action_masks\(\).*action_masks=False"):
+            rl_clarity.collect(agent, env, 4, 1, obs_every=1)
+    every: Any = load_agent(agent.checkpoint.path, action_masks=False)
+    collected, _ = rl_clarity.collect(every, unmasked, 4, 1, obs_every=1)
+    assert collected.actions.shape == (1, 4)
+    wrapped = ActionMasker(unmasked, lambda _: np.array([False, True, False, False]))
+    assert set(rl_clarity.collect(agent, wrapped, 24, 1, obs_every=1)[0].actions.ravel()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("space", "mask", "message"),
+    [
+        (Discrete(3), [True, True], r"arrays of \[2\] numbers"),
+        (MultiBinary(2), [True, False], "two for each switch"),
+        (MultiDiscrete([2, 2]), [True, True, False, False], "allows no action"),
+        (Box(0, 1, (2,)), [True, True], "two for each switch"),
+    ],
+)
+def test_masks_that_do_not_fit_the_actions_are_refused(space: Any, mask: list[bool], message: str) -> None:
+    with pytest.raises(SamplesError, match=message):
+        ActionSpace(space).masks([np.array(mask)])
+
+
 SIZES: dict[str, Any] = {
     "trajectories": {"num_envs": 1, "num_steps": 12},
     "observations": {"num_envs": 1, "num_obs": 8, "obs_every": 1},
@@ -250,6 +351,7 @@ for name, make in {
     "Dictionary": Dictionary,
     "Box": lambda: PointWorld("box"),
     "Choices": lambda: PointWorld("multidiscrete"),
+    "Switches": lambda: Masked("multibinary"),
 }.items():
     gymnasium.register(f"ClarityZips{name}-v0", cast(Any, make))
 
@@ -261,6 +363,7 @@ for name, make in {
         ("a dictionary", "ClarityZipsDictionary-v0", 1, ["direction", "speed 1", "speed 2"]),
         ("images, squashed numbers", "ClarityZipsBox-v0", 2, []),
         ("images, choices", "ClarityZipsChoices-v0", 2, []),
+        ("masks, multibinary", "ClarityZipsSwitches-v0", 3, []),
     ],
 )
 def test_a_zip_gets_a_page(name: str, env: str, factors: int, inputs: list[str], tmp_path: Path) -> None:
