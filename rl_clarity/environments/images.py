@@ -100,7 +100,7 @@ def image_layout(
         )
     if len(shape) == 1:
         return VectorLayout((1, 1, shape[0]), (0,), 0, 1, is_uint8=True)
-    axes = _axes(tuple(shape), channels_first)
+    axes = image_axes(tuple(shape), channels_first)
     height, width = shape[axes[0]], shape[axes[1]]
     if min(height, width) < MIN_SIDE:
         raise EnvironmentSetupError(
@@ -150,7 +150,10 @@ def _dictionary_layout(space: Any, channels_first: bool | None, value_range: tup
     return replace(layout, key=key, held=held, observed=ObservedValues())
 
 
-def _axes(shape: tuple[int, ...], channels_first: bool | None) -> tuple[int, ...]:
+def image_axes(shape: tuple[int, ...], channels_first: bool | None = None) -> tuple[int, ...]:
+    """Return the axes of an image in the order height, width, stack, channel, without missing axes, as `image_layout`
+    does.
+    """
     if len(shape) == 2:
         return 0, 1
     if len(shape) not in (3, 4):

@@ -4,9 +4,9 @@ QRDQN, TQC).
 The members are `data`, JSON in which some values are also pickles in base64, and `policy.pth`, a state dict. The only
 pickle that is read is that of the policy class, for the class's name.
 
-Images have Nature's body and a dense layer (`features_dim`), vectors nothing, and dictionaries both. Optional LSTMs,
-optional dense layers (`net_arch`) and linear heads follow. Policy and value may have separate bodies
-(`share_features_extractor=False`).
+Images have Nature's body and a dense layer (`features_dim`), or are flattened; vectors have nothing, and dictionaries
+both. Optional LSTMs, optional dense layers (`net_arch`) and linear heads follow. Policy and value may have separate
+bodies (`share_features_extractor=False`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import numpy as np
 from rl_clarity.agents.actions import Factor, count_outputs
 from rl_clarity.agents.keras_agent import KerasAgent
 from rl_clarity.base.errors import CheckpointError
+from rl_clarity.environments.images import image_axes
 from rl_clarity.formats import safe_pickle, torch_file
 from rl_clarity.formats.checkpoint import Checkpoint, CheckpointFile, Format
 from rl_clarity.formats.safe_files import BoundedReader, Budget, SafeZip, brief
@@ -123,8 +124,11 @@ def read(file: CheckpointFile) -> Checkpoint:
         entries, space = read_dictionary(_field(space, "spaces"))
     shape = _observation_shape(parameters, space)
     is_vector = shape[:2] == [1, 1]
-    _check_extractor(parameters, shape, entries)
     architecture: dict[str, Any] = {"observation_shape": shape, **_activation(options)}
+    if not is_vector and not any(".cnn.0." in name for name in parameters):
+        axes = image_axes(tuple(space["_shape"]))
+        shape[:] = [space["_shape"][axis] for axis in axes]
+        architecture["flattened_axes"] = axes
     architecture |= {} if is_vector else _scale(space, options)
     architecture |= {"entries": entries} if entries else {}
     if head := _head(options, parameters):
@@ -144,7 +148,8 @@ def build_agent(checkpoint: Checkpoint) -> KerasAgent:
     """Build the agent. Raises CheckpointError if a tensor does not fit."""
     architecture = checkpoint.architecture
     height, width, channels = map(int, architecture["observation_shape"])
-    options = {name: architecture[name] for name in ("activation", "entries", "head") if architecture.get(name)}
+    names = ("activation", "entries", "head", "flattened_axes")
+    options = {name: architecture[name] for name in names if architecture.get(name)}
     divisor: float | None = None if (height, width) == (1, 1) else 255.0
     if divisor and not architecture["normalize_images"]:
         low, high = _value_range(architecture.get("value_range", [0, 255]), checkpoint.metadata)
@@ -215,18 +220,6 @@ def _network(parameters: Mapping[str, Any]) -> str:
         if any(name.startswith(prefix) for name in parameters):
             return network
     return "actor_critic"
-
-
-def _check_extractor(parameters: Mapping[str, Any], shape: list[int], entries: list[Entry]) -> None:
-    """Raise CheckpointError if an image is not read by convolutions."""
-    if shape[:2] == [1, 1] or any(".cnn.0." in name for name in parameters):
-        return
-    image = next((f"its image {brief(one['name'])}" for one in entries if len(one["shape"]) == 3), "images")
-    raise CheckpointError(
-        f"its policy has no convolutions (no tensor features_extractor.cnn.0.weight): it flattens {image}, as "
-        "MlpPolicy does, so no layer has positions. Train it with CnnPolicy, or explain its input in memory, with "
-        "rl_clarity.integrations.sb3.agent(model)"
-    )
 
 
 def _actions(checkpoint: Checkpoint, architecture: Mapping[str, Any], outputs: int) -> list[Factor] | None:

@@ -42,6 +42,7 @@ def actor_critic(
     offset: float = 0,
     entries: Sequence[Entry] = (),
     head: Head = MappingProxyType({}),
+    flattened_axes: Sequence[int] = (),
 ) -> Network:
     """Build the network of PPO, A2C, TRPO, MaskablePPO or RecurrentPPO.
 
@@ -52,9 +53,11 @@ def actor_critic(
         offset: is added to the image
         entries: those of a dictionary of observations, in its order
         head: as in `Head`
+        flattened_axes: axes of an image that the policy flattens, in the order height, width, channel; none if
+            convolutions read it
     """
     parameters, policy_body, value_body = _bodies(parameters)
-    extractor = _Extractor(parameters, "", observation_shape, offset, entries)
+    extractor = _Extractor(parameters, "", observation_shape, offset, entries, flattened_axes)
     layers = extractor.layers
     policy = value = extractor.features(policy_body)
     if value_body != policy_body:
@@ -78,6 +81,7 @@ def q_network(
     offset: float = 0,
     entries: Sequence[Entry] = (),
     head: Head = MappingProxyType({}),
+    flattened_axes: Sequence[int] = (),
 ) -> Network:
     """Build the online network of DQN or QRDQN, whose action values are the means of the quantiles. The target network,
     an older copy, is ignored.
@@ -87,7 +91,7 @@ def q_network(
     count = head.get("n_quantiles")
     net = "q_net" if count is None else "quantile_net"
     kept = {name: array for name, array in parameters.items() if not name.startswith(f"{net}_target.")}
-    extractor = _Extractor(kept, net, observation_shape, offset, entries)
+    extractor = _Extractor(kept, net, observation_shape, offset, entries, flattened_axes)
     layers, x = extractor.layers, extractor.features(f"{net}.{SHARED}")
     *hidden, last = _indices(layers, f"{net}.{net}") or [0]
     x = _dense_layers(layers, x, f"{net}.{net}", activation, hidden)
@@ -109,6 +113,7 @@ def actor(
     offset: float = 0,
     entries: Sequence[Entry] = (),
     head: Head = MappingProxyType({}),
+    flattened_axes: Sequence[int] = (),
 ) -> Network:
     """Build the actor of SAC, TQC, TD3 or DDPG, before the hyperbolic tangent. Critics and targets are ignored.
 
@@ -117,7 +122,7 @@ def actor(
     from keras import ops
 
     kept = {name: array for name, array in parameters.items() if name.startswith("actor.")}
-    extractor = _Extractor(kept, "actor", observation_shape, offset, entries)
+    extractor = _Extractor(kept, "actor", observation_shape, offset, entries, flattened_axes)
     layers, x = extractor.layers, extractor.features(f"actor.{SHARED}")
     if not layers.has("actor.log_std"):
         *hidden, last = _indices(layers, "actor.mu") or [0]
@@ -139,14 +144,21 @@ NETWORKS: Mapping[str, Callable[..., Network]] = {"actor_critic": actor_critic, 
 
 
 class _Extractor:
-    """The inputs of a network, and its features extractors: Nature's convolutions of an image, a vector as it is, or
-    for a dictionary both, side by side.
+    """The inputs of a network, and its features extractors: Nature's convolutions of an image or its flattened pixels,
+    a vector as it is, or for a dictionary both, side by side.
     """
 
     def __init__(
-        self, parameters: Parameters, module: str, shape: Shape, offset: float, entries: Sequence[Entry]
+        self,
+        parameters: Parameters,
+        module: str,
+        shape: Shape,
+        offset: float,
+        entries: Sequence[Entry],
+        flattened_axes: Sequence[int],
     ) -> None:
         self._is_vector = shape[:2] == (1, 1)
+        self._flattened_axes = flattened_axes
         self.layers = TorchLayers(parameters, module=module, vectors=self._is_vector)
         builder = self.layers.builder
         self._observations, self._entries = builder.input(shape, "observations"), entries
@@ -159,12 +171,12 @@ class _Extractor:
         """Return the features (B, n) that an extractor computes, or (B, 1, 1, n) for vectors."""
         import keras
 
-        if self._is_vector:
-            return self._shifted
+        if self._is_vector:  # a site, through which all paths pass, as in memory
+            return keras.layers.Identity(name=self.layers.operation_name(f"{body}.flatten"))(self._shifted)
         if not self._entries:
-            return self._image_features(body)
+            return self._image_features(body, f"{body}.flatten")
         parts = [
-            self._image_features(f"{body}.extractors.{entry['name']}")
+            self._image_features(*[f"{body}.extractors.{entry['name']}"] * 2)
             if entry["name"] == self._image
             else _encoded(self._held[entry["name"]], entry)
             for entry in self._entries
@@ -180,7 +192,12 @@ class _Extractor:
         network = self.layers.builder.finish([self._observations], flat, [*states, *held])
         return dataclasses.replace(network, image=self._image, held_inputs=tuple(self._held))
 
-    def _image_features(self, body: str) -> Any:
+    def _image_features(self, body: str, flatten: str) -> Any:
+        import keras
+
+        if self._flattened_axes:  # (B, H, W, C) in the order of the space's axes
+            x = keras.layers.Permute([int(axis) + 1 for axis in np.argsort(self._flattened_axes)])(self._shifted)
+            return keras.layers.Reshape((-1,), name=self.layers.operation_name(flatten))(x)
         x = nature(self.layers, self._shifted, f"{body}.cnn")
         return self.layers.activate(self.layers.dense(x, f"{body}.linear.0"), f"{body}.linear.0")
 

@@ -93,7 +93,7 @@ class TorchLayers:
         if padding:
             x = keras.layers.ZeroPadding2D(padding)(x)
         layer = keras.layers.Conv2D(
-            filters, size, strides=strides, padding="valid", kernel_initializer="zeros", name=self._name(name)
+            filters, size, strides=strides, padding="valid", kernel_initializer="zeros", name=self.operation_name(name)
         )
         y = self.builder.count(layer(x), name)
         self.builder.store(kernel, layer.kernel, Layout(stored, axes=(2, 3, 1, 0)))
@@ -125,14 +125,14 @@ class TorchLayers:
         if self._module is not None:
             sequential, _, position = part.rpartition(".")
             name = f"{sequential}.{int(position) + 1}"
-        return keras.layers.Activation(kind, name=self._name(name))(x)
+        return keras.layers.Activation(kind, name=self.operation_name(name))(x)
 
     def lstm(self, x: Any, name: str, suffix: str = "_l0") -> tuple[Any, list[StatePart]]:
         """Apply one step of an LSTM. Return its output (B, H), and the states h and c, which start at zero."""
         from keras import ops
 
         size = self.size(f"{name}.weight_hh{suffix}", axis=1)
-        h, c = (self.builder.input((size,), self._name(f"{name}.{part}{suffix}")) for part in "hc")
+        h, c = (self.builder.input((size,), self.operation_name(f"{name}.{part}{suffix}")) for part in "hc")
         gates_x, gates_h = self._gates(x, h, name, suffix, 4 * size)
         i, f, g, o = ops.split(gates_x + gates_h, 4, axis=-1)
         c_after = ops.sigmoid(f) * c + ops.sigmoid(i) * ops.tanh(g)
@@ -145,7 +145,7 @@ class TorchLayers:
         from keras import ops
 
         size = self.size(f"{name}.weight_hh{suffix}", axis=1)
-        h = self.builder.input((size,), self._name(f"{name}.h{suffix}"))
+        h = self.builder.input((size,), self.operation_name(f"{name}.h{suffix}"))
         gates_x, gates_h = self._gates(x, h, name, suffix, 3 * size)
         x_reset, x_update, x_new = ops.split(gates_x, 3, axis=-1)
         h_reset, h_update, h_new = ops.split(gates_h, 3, axis=-1)
@@ -177,13 +177,13 @@ class TorchLayers:
             height, width, depth = feature_map
             layout = Layout(stored, split=(units, depth, height, width), axes=(2, 3, 1, 0))
             x = keras.layers.Flatten()(x)
-        layer = keras.layers.Dense(units, kernel_initializer="zeros", name=self._name(name))
+        layer = keras.layers.Dense(units, kernel_initializer="zeros", name=self.operation_name(name))
         y = layer(x)
         self.builder.store(kernel, layer.kernel, layout)
         self.builder.store(bias, layer.bias)
         return y
 
-    def _name(self, name: str) -> str:
+    def operation_name(self, name: str) -> str:
         """Return the name of the operation for a submodule."""
         return keras_name(name.replace(".", "/") if self._module is None else name.removeprefix(f"{self._module}."))
 

@@ -15,11 +15,12 @@ import pytest
 
 import rl_clarity
 from rl_clarity import formats
-from rl_clarity.agents.actions import factor_columns
+from rl_clarity.agents.actions import Gaussian, factor_columns
 from rl_clarity.agents.held_inputs import is_recurrent, split_held
 from rl_clarity.base.errors import CheckpointError, EnvironmentSetupError, SamplesError
 from rl_clarity.cli import main
 from rl_clarity.environments.action_spaces import ActionSpace
+from rl_clarity.environments.images import image_axes
 from rl_clarity.formats.sb3_spaces import read_actions, read_dictionary
 from rl_clarity.integrations import sb3, sb3_networks
 from rl_clarity.recordings.action_choice import ActionChoice, choose_actions
@@ -37,6 +38,7 @@ from sb3_contrib import ARS, QRDQN, TQC, TRPO, MaskablePPO, RecurrentPPO
 from sb3_contrib.common.wrappers import ActionMasker
 from stable_baselines3 import A2C, DDPG, DQN, PPO, SAC, TD3
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.torch_layers import FlattenExtractor
 from torch import nn
 
 pytestmark = pytest.mark.filterwarnings("ignore:the (policy_logits|values) do not depend on")
@@ -154,6 +156,28 @@ MODELS: Mapping[str, Callable[[], Any]] = {
     "images, deterministic numbers": lambda: learned(TD3, "CnnPolicy", PointWorld("box"), net_arch=[12]),
     "images, choices": lambda: learned(PPO, "CnnPolicy", PointWorld("multidiscrete")),
     "images, switches": lambda: learned(A2C, "CnnPolicy", PointWorld("multibinary")),
+    "gSDE without layers": lambda: learned(PPO, "MlpPolicy", pendulum(), use_sde=True, net_arch=[]),
+    "gSDE, recurrent without layers": lambda: learned(
+        RecurrentPPO, "MlpLstmPolicy", pendulum(), use_sde=True, lstm_hidden_size=7, net_arch=[]
+    ),
+    "flattened images": lambda: learned(PPO, "MlpPolicy", PointWorld("discrete"), net_arch=[12]),
+    "flattened images, actor": lambda: learned(SAC, "MlpPolicy", PointWorld("box"), net_arch=[12]),
+    "flattened images, action values": lambda: learned(
+        DQN,
+        "CnnPolicy",
+        PointWorld("discrete"),
+        net_arch=[12],
+        features_extractor_class=FlattenExtractor,
+        features_extractor_kwargs={},
+    ),
+    "flattened images, recurrent": lambda: learned(
+        RecurrentPPO, "MlpLstmPolicy", PointWorld("discrete"), lstm_hidden_size=7, net_arch=[6]
+    ),
+    "flattened floats": lambda: make_model(PPO, "MlpPolicy", Box(-1, 1, (9, 8, 3)), net_arch=[12]),
+    "flattened floats, channels first": lambda: make_model(PPO, "MlpPolicy", Box(0, 1, (3, 9, 8)), net_arch=[12]),
+    "a dictionary with a flattened image": lambda: make_model(
+        PPO, "MultiInputPolicy", Dict(speed=Box(0, 1, (2,)), camera=Box(0, 1, (9, 8, 3)))
+    ),
     "a dictionary": lambda: learned(PPO, "MultiInputPolicy", Dictionary(), **SMALL_IMAGE),
     "a dictionary, not normalized": lambda: learned(
         PPO, "MultiInputPolicy", Dictionary(), normalize_images=False, **SMALL_IMAGE
@@ -208,12 +232,21 @@ def given(agent: Any, model: Any) -> tuple[Any, np.ndarray, Any]:
         rng = np.random.default_rng(3)
         memory, _ = split_held(agent, agent.initial_state(5))
         state = tuple(rng.normal(0, 0.5, part.shape).astype(np.float32) for part in memory)
+    space = model.get_env().observation_space
     if not isinstance(observations, dict):
-        return observations, observations, state
-    channels_last = {
-        name: np.moveaxis(array, 1, -1) if array.ndim == 4 else array for name, array in observations.items()
-    }
-    return observations, *agent.image_and_state(channels_last, state)
+        return observations, as_images(observations, space), state
+    converted = {name: as_images(array, space[name]) for name, array in observations.items()}
+    return observations, *agent.image_and_state(converted, state)
+
+
+def as_images(array: np.ndarray, space: Any) -> np.ndarray:
+    """Return images (B, H, W, C) from 0 to 255, without rounding; other arrays as they are."""
+    if array.ndim != 4:
+        return array
+    ordered = array.transpose(0, *(axis + 1 for axis in image_axes(space.shape)))
+    return (
+        ordered if ordered.dtype == np.uint8 else (ordered - space.low.min()) * (255 / np.ptp([space.low, space.high]))
+    )
 
 
 def test_a_zip_computes_what_the_library_does(pair: tuple[Any, Path]) -> None:
@@ -419,12 +452,39 @@ REFUSED: Mapping[str, tuple[Callable[[], Any], str]] = {
         "with the images left, right; exactly one is needed",
     ),
     "choices alone": (lambda: make_model(PPO, "MlpPolicy", Discrete(3)), "its observations are 'Discrete'"),
-    "images that are flattened": (lambda: make_model(PPO, "MlpPolicy", IMAGE), "it flattens images, as MlpPolicy"),
-    "images of a dictionary that are flattened": (
-        lambda: make_model(PPO, "MultiInputPolicy", Dict(image=Box(0, 1, (36, 36, 3)))),
-        "it flattens its image 'image'",
-    ),
 }
+
+
+@pytest.mark.parametrize(("env", "policy"), [(pendulum, "LinearPolicy"), (cart_pole, "MlpPolicy")])
+def test_the_way_out_for_ars_works(env: Any, policy: str, tmp_path: Path) -> None:
+    """The example of the guide."""
+    model = ARS(policy, env(), device="cpu", seed=0)
+    with torch.no_grad():
+        for parameter in model.policy.parameters():
+            parameter += torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1))
+    with pytest.raises(CheckpointError, match=r"sb3_contrib\.ars\.policies") as error:
+        formats.read(save(model, tmp_path))
+    assert "rl_clarity.TorchAgent(model.policy, shape, input_divisor=1, forward=...)" in str(error.value)
+
+    def forward(policy: Any, observations: Any, _state: Any) -> dict[str, Any]:
+        return {"policy_logits": policy.action_net(observations)}
+
+    is_box = isinstance(model.action_space, Box)
+    agent = rl_clarity.TorchAgent(
+        model.policy,
+        model.observation_space.shape,
+        heads=("policy_logits",),
+        input_divisor=1,
+        forward=forward,
+        actions=[Gaussian(-2, 2, std=0)] if is_box else None,
+    )
+    observations = observed(model)
+    outputs = agent.forward(observations)
+    greedy = choose_actions(outputs, np.random.default_rng(0), ActionChoice(greedy=True), None, agent.action_factors)
+    np.testing.assert_allclose(greedy, model.predict(observations)[0], rtol=TOLERANCE, atol=TOLERANCE)
+    samples = rl_clarity.collect(agent, env(), 24, 8, obs_every=1)
+    page = rl_clarity.generate(agent, *samples, tmp_path / "page", features={"count": 2})
+    assert np.isfinite(page.results().attribution("input", 0, page.results().outputs[0]).channels).all()
 
 
 @pytest.mark.parametrize("cause", REFUSED)
