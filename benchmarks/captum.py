@@ -6,8 +6,9 @@ zeros; its Riemann and midpoint rules round their points to float32, so that Gau
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -18,17 +19,20 @@ from benchmarks.parts import SkippedError
 from rl_clarity import TorchAgent
 from rl_clarity.analyses.attribution import attribute
 
-STEPS = 10
-FRAMES = 32
-REPEATS = 3
+STEPS = 5
+FRAMES = (8, 32)
+REPEATS = 5
+IMPALA = ("body.2.relu0", "body.3", "body.6.relu0", "body.7", "body.10.relu0", "body.11", "body.12")
 NETWORKS = {
-    "NatureCNN": ((84, 84, 4), ("network.1", "network.5")),
-    "IMPALA": ((64, 64, 3), ("body.2.relu0", "body.12")),
+    "NatureCNN": ((84, 84, 4), ("network.1", "network.3", "network.5")),
+    "IMPALA": ((64, 64, 3), IMPALA),
 }
 
 
-def measure(frames: int = FRAMES, repeats: int = REPEATS) -> dict[str, Any]:
-    """Largest deviation, relative to the largest attribution, and ratios of processor times, by network and layer."""
+def measure(frames: Sequence[int] = FRAMES, repeats: int = REPEATS) -> dict[str, Any]:
+    """Largest deviation, relative to the largest attribution, and ratios of processor times, by network and layer, for
+    each number of frames and of threads.
+    """
     try:
         import torch
         from captum.attr import LayerIntegratedGradients
@@ -39,17 +43,19 @@ def measure(frames: int = FRAMES, repeats: int = REPEATS) -> dict[str, Any]:
         torch.manual_seed(0)
         module = _networks()[name]().eval()
         agent = TorchAgent(module, shape)
-        observations = np.random.default_rng(0).integers(0, 256, (frames, *shape), np.uint8)
+        observations = np.random.default_rng(0).integers(0, 256, (max(frames), *shape), np.uint8)
         x = torch.from_numpy(observations).permute(0, 3, 1, 2).contiguous().float() / 255
         for layer in layers:
             method = LayerIntegratedGradients(partial(_value, module), module.get_submodule(layer))
-            ours, theirs = partial(attribution, agent, observations, layer), partial(captum_attribution, method, x)
-            expected = theirs()
-            deviation = np.abs(ours() - expected).max() / np.abs(expected).max()
-            results[f"{name} {layer}"] = {"deviation": float(deviation)}
-            for threads in dict.fromkeys([1, torch.get_num_threads()]):
+            expected = captum_attribution(method, x)
+            deviation = np.abs(attribution(agent, observations, layer) - expected).max() / np.abs(expected).max()
+            result = results[f"{name} {layer}"] = {"deviation": float(deviation)}
+            for count, threads in itertools.product(frames, dict.fromkeys([1, torch.get_num_threads()])):
+                ours = partial(attribution, agent, observations[:count], layer)
                 with _threads(threads):
-                    results[f"{name} {layer}"][f"ratio_{threads}"] = _ratio(ours, theirs, repeats)
+                    result[f"{count} frames, threads: {threads}"] = _ratio(
+                        ours, partial(captum_attribution, method, x[:count]), repeats
+                    )
     return results
 
 
@@ -72,12 +78,11 @@ def _value(module: Any, x: Any) -> Any:
 
 def lines(results: dict[str, Any]) -> list[str]:
     columns = list(next(iter(results.values())))
-    titles = [c.replace("ratio_", "time, threads: ") for c in columns]
-    rows = [f"{'':24}" + "".join(f"{title:>20}" for title in titles)]
+    rows = [f"{'':24}" + "".join(f"{title:>24}" for title in columns)]
     for name, result in results.items():
         numbers = [f"{result[c]:.1e}" if c == "deviation" else f"x {result[c]:.2f}" for c in columns]
-        rows.append(f"{name:24}" + "".join(f"{number:>20}" for number in numbers))
-    return [*rows, f"{FRAMES} frames, {STEPS} points; processor time relative to Captum's"]
+        rows.append(f"{name:24}" + "".join(f"{number:>24}" for number in numbers))
+    return [*rows, f"{STEPS} points; processor time relative to Captum's"]
 
 
 def _ratio(work: Callable[[], Any], reference: Callable[[], Any], repeats: int) -> float:
