@@ -96,7 +96,7 @@ class GoalsAnalysis(Analysis[GoalOptions, _Sections]):
                 partial(_measure_part, subject, options, part),
                 [*inputs, part],
                 group=parts,
-                pieces=partial(_pieces, options),
+                pieces=partial(_pieces, options, min(options.states, subject.trajectories.rewards.size)),
             )
         for part in range(PARTS):
             yield self.task(
@@ -307,26 +307,20 @@ def _row(one: Placement, role: str) -> dict[str, object]:
     }
 
 
-def _pieces(options: GoalOptions, sample: Subject, batch: int) -> Iterable[Piece]:
-    """A part with some states of the sample, and all types that are in these, seen or not."""
+def _pieces(options: GoalOptions, expected: int, sample: Subject, batch: int) -> Iterable[Piece]:
+    """A part with some states of the sample, and all types that are in these, seen or not. `expected` is the number of
+    states of all parts.
+    """
     played = sample.trajectories
     if played.world_states is None:
         return
     with contextlib.suppress(ClarityError), closing(make_world(played.world_states.spec)) as world:
         states = played.world_states.read(0, range(played.steps(0)))
         types = options.types or tuple({one.type: 1 for state in states for one in world.objects(state, terrain=False)})
-        count = min(options.states, len(states))
-        measure, warm_up = (
-            partial(
-                _measure_part,
-                sample,
-                replace(options, types=types, states=number),
-                0,
-                Work(batch, lambda share: None, {}),
-            )
-            for number in (count, 1)
-        )
-        yield Piece(measure, options.states / count, warm_up)
+        count = min(expected, len(states))
+        chosen, work = replace(options, types=types, states=count), Work(batch, lambda share: None, {})
+        measure = partial(_measure_part, sample, chosen, 0, work)
+        yield Piece(measure, expected / count, measure)  # fewer states would leave functions to be compiled
 
 
 def _moved_pieces(options: GoalOptions, sample: Subject, batch: int) -> Iterable[Piece]:
