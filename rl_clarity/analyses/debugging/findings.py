@@ -83,8 +83,8 @@ class FindingsAnalysis(Analysis[NoOptions, _Sections]):
         yield FindingsSection(columns_with_values(columns, rows), rows, caption=caption)
         others = {"family": "family", "subject": "subject", "reason": "why", "detectable": "effect that would be found"}
         missing = [asdict(one) for one in untested]
-        caption = None if missing else "Every effect that was tested was found, or excluded."
-        yield NotFoundSection(columns_with_values(others, missing), missing, caption=caption)
+        complete = None if missing else "Every effect that was tested was found, or excluded."
+        yield NotFoundSection(columns_with_values(others, missing), missing, caption=complete)
 
     def notes(self, options: NoOptions) -> Sequence[Note]:
         return [NOTE]
