@@ -54,7 +54,11 @@ class BatchedTail:
         return values if self._divisor in (None, 255) else values * self._divisor / np.float32(255)
 
     def scores(self, values: np.ndarray | None = None, *, scale: float = 1.0) -> np.ndarray:
-        results = self._results_at(self._to_network(values), scale)
+        if values is not None and self._is_one_row(values):
+            few = self._backend.array(self._compute(self._few_rows(values[:1] * np.float32(scale))))[:1]
+            results = np.broadcast_to(few, (len(self._values), few.shape[1]))
+        else:
+            results = self._results_at(self._to_network(values), scale)
         return np.einsum("bsn,bn->sb", self._selection, results)[:, : self._count]
 
     def gradients(self, values: np.ndarray | None = None) -> np.ndarray:
@@ -82,6 +86,8 @@ class BatchedTail:
         compute, step = prefix.functions
         if baseline is None:
             first = self._prefix_at_zero(prefix)
+        elif len(baseline) == 1 and not self._bypass:
+            first = prefix.results(self._few_rows(baseline))[:1]
         else:
             first = prefix.results(self._baseline(baseline), *self._bypass)
         last, bypass = prefix.results(self._values, *self._bypass), (self._values, *self._bypass)
@@ -89,6 +95,15 @@ class BatchedTail:
             self._at_observations = self._backend.array(compute(last, *bypass))
         total = self._sum_gradients(step, first, last - first, points, weights, bypass)
         return self._array(prefix.pull_back(self._values, total, *self._bypass))
+
+    def _is_one_row(self, values: np.ndarray) -> bool:
+        """Return whether values (n, ...) are a view that repeats one row, whose results are the same for each."""
+        repeats = np.shape(values) == (self._count, *self._values.shape[1:]) and values.strides[0] == 0
+        return repeats and not self._bypass
+
+    def _few_rows(self, values: np.ndarray) -> Tensor:
+        """Return one row (1, ...) as the smallest batch."""
+        return self._backend.tensor(self._in_network_unit(pad(np.asarray(values, np.float32), SMALLEST_BATCH)))
 
     def _baseline(self, baseline: np.ndarray) -> Tensor:
         padded = pad(np.asarray(baseline, np.float32), len(self._values))

@@ -10,6 +10,8 @@ import pytest
 import rl_clarity
 from rl_clarity.agents.differentiation import TensorFlowBackend
 from rl_clarity.agents.keras_agent import KerasAgent
+from rl_clarity.agents.scores import SMALLEST_BATCH
+from rl_clarity.analyses.attribution import attribute
 from rl_clarity.formats import sb3
 from tests import state_dicts
 
@@ -56,3 +58,31 @@ def test_several_points_share_a_batch(agent: Any, images: np.ndarray, monkeypatc
     options: dict[str, Any] = {"steps": 16, "refinement": 1, "baseline": "zero-layer"}
     rl_clarity.integrated_gradients(fresh, images[:2], "features_extractor.cnn.1", **options)
     assert sum(compiled) == 2, sum(compiled)
+
+
+@pytest.mark.parametrize("prefix", [True, False])
+def test_one_baseline_of_all_observations_is_computed_once(
+    agent: Any, images: np.ndarray, monkeypatch: pytest.MonkeyPatch, prefix: bool
+) -> None:
+    """A batch of 64 observations and the smallest batch of the baseline; the result is that of 64 equal baselines."""
+    layer, rows = "features_extractor.cnn.1", list[int]()
+    start = agent.activations(np.zeros_like(images[:1]), layer)
+    expected = attribute(agent, images, layer, baseline=np.repeat(start, FULL, axis=0), linear_prefix=prefix)
+
+    fresh = KerasAgent(agent.network)
+    tail_of = fresh._tail
+
+    def counting(given: tuple[str, ...]) -> Any:
+        compute, step = tail_of(given)
+
+        def call(*tensors: Any) -> Any:
+            rows.append(len(tensors[0]))
+            return compute(*tensors)
+
+        return call, step
+
+    monkeypatch.setattr(fresh, "_tail", counting)
+    ours = attribute(fresh, images, layer, baseline=start, linear_prefix=prefix)
+    assert sorted(rows) == [SMALLEST_BATCH, FULL]
+    for name in ("values", "scores", "scores_at_baseline"):
+        assert np.array_equal(getattr(ours, name), getattr(expected, name)), name
