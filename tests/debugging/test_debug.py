@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,13 @@ import PIL.Image
 import pytest
 
 import rl_clarity
+from rl_clarity.analyses.debugging import goals
 from rl_clarity.base.errors import OptionError
 from rl_clarity.cli import main
 from rl_clarity.commands.debug import Debug
 from rl_clarity.environments import EnvironmentSpec
 from rl_clarity.jobs.forecast import Forecast
+from rl_clarity.jobs.tasks import Piece
 from rl_clarity.pages.results import Page
 from tests.debugging.field import Field, Player, field_spec, read, scattered
 
@@ -144,6 +147,23 @@ def test_a_dry_run_is_a_forecast(tmp_path: Path) -> None:
     assert not (tmp_path / "page").exists()
     with pytest.raises(OptionError, match="dry_run needs output_dir"):
         found(Player(), dry_run=True)
+
+
+def test_the_forecast_of_goals_counts_the_states_that_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces: list[Piece] = []
+
+    def recorded(*arguments: Any) -> Piece:
+        pieces.append(Piece(*arguments))
+        return pieces[-1]
+
+    monkeypatch.setattr(goals, "Piece", recorded)
+    found(Player(), tmp_path / "page", dry_run=True, goals={"states": 10_000, "episodes": 0})
+    (piece,) = pieces
+    assert isinstance(piece.work, partial)
+    assert piece.times * piece.work.args[1].states == 4 * 80
+    assert piece.warm_up is piece.work, "other numbers of states would leave functions to be compiled"
 
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
