@@ -73,11 +73,11 @@ def text(result: dict[str, Any]) -> str:
 
 def summary(results: Sequence[dict[str, Any]], seed: int) -> str:
     mine = [result for result in results if result["seed"] == seed]
-    first = sum(
-        tuple(result["first"] or ()) == PLANTED[result["name"]].key for result in mine if result["name"] in PLANTED
-    )
-    false = sum(len(result["suspicious"]) for result in mine if result["name"] in CLEAN)
-    return f"seed {seed}: {first} of {len(PLANTED)} planted causes first, {false} false findings of {len(CLEAN)} agents"
+    planted = [result for result in mine if result["name"] in PLANTED]
+    clean = [result for result in mine if result["name"] in CLEAN]
+    first = sum(tuple(result["first"] or ()) == PLANTED[result["name"]].key for result in planted)
+    false = sum(len(result["suspicious"]) for result in clean)
+    return f"seed {seed}: {first} of {len(planted)} planted causes first, {false} false findings of {len(clean)} agents"
 
 
 def main(path: Path, seeds: Sequence[int], names: Sequence[str] = (*PLANTED, *CLEAN)) -> None:

@@ -12,7 +12,8 @@ from tests.planted.agents import CLEAN, PLANTED
 from tests.planted.measure import measure
 from tests.planted.training import Network, demonstrate, train
 
-SEED = 1
+SEED = 21
+"""One of the seeds whose results are in the guide to the debugger."""
 
 
 @pytest.mark.parametrize("memory", ["none", "count", "gru"])
