@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import enum
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -108,6 +110,8 @@ class GymnasiumEnvironment:
         self.num_envs = len(environments)
         self.observation_shape = self.layout.shape
         self.action_combos = action_combos(first, self.num_actions) if is_single_choice(self.action_factors) else ()
+        if full_resolution:
+            prepare_rendering()
         if full_resolution and first.render_mode != "rgb_array":
             raise EnvironmentSetupError(
                 f"full_resolution needs environments with render_mode='rgb_array', not {first.render_mode!r}"
@@ -171,6 +175,13 @@ class GymnasiumEnvironment:
 
     def _action_masks(self) -> np.ndarray | None:
         return None if self._masks is None else self._actions.masks([mask() for mask in self._masks])
+
+
+def prepare_rendering() -> None:
+    """Keep SDL, with which pygame draws, from catching SIGTERM, and from looking for a screen where there is none."""
+    os.environ.setdefault("SDL_NO_SIGNAL_HANDLERS", "1")
+    if sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
 
 
 def no_masks(environment: Any) -> EnvironmentSetupError:

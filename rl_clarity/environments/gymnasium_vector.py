@@ -16,7 +16,7 @@ import numpy as np
 from rl_clarity.agents.actions import is_single_choice
 from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.environments.action_spaces import ActionSpace
-from rl_clarity.environments.gymnasium_ import action_combos, environment_seeds, no_masks, to_rewards
+from rl_clarity.environments.gymnasium_ import action_combos, environment_seeds, no_masks, prepare_rendering, to_rewards
 from rl_clarity.environments.images import image_layout, rows
 from rl_clarity.environments.protocol import Step
 
@@ -45,6 +45,8 @@ class GymnasiumVectorEnvironment:
         self._actions = ActionSpace(environment.single_action_space)
         self.num_actions, self.action_factors = self._actions.num_actions, self._actions.factors
         self._masked, self._full_resolution = action_masks, full_resolution
+        if full_resolution:
+            prepare_rendering()
         self.num_envs = environment.num_envs
         self._seeds: list[int] | None = environment_seeds(seed, self.num_envs)
         self._pending = np.zeros(self.num_envs, bool)  # environments that reset in the next step

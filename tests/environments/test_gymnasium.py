@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from enum import IntEnum
 from typing import Any
 
@@ -221,3 +225,20 @@ def test_errors_for_unknown_ids_explain_the_fix(name: str, message: str) -> None
 def test_unknown_options_are_rejected() -> None:
     with pytest.raises(EnvironmentSetupError, match="make_kwargs"):
         make_counters(make_kwarg={})
+
+
+def test_rendering_prints_nothing_and_leaves_the_process_to_sigterm() -> None:
+    """SDL catches SIGTERM unless it is told not to, and misses a directory for screens where there are none."""
+    pytest.importorskip("pygame")
+    program = """
+import os, signal, time
+from rl_clarity.environments import EnvironmentSpec, make
+environment = make(EnvironmentSpec("gymnasium", "CartPole-v1"), 1, 0, full_resolution=True)
+environment.reset()
+assert environment.render().shape[0] == 1
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(30)
+"""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SDL_", "XDG_", "DISPLAY"))}
+    done = subprocess.run([sys.executable, "-c", program], env=kept, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGTERM, "")
