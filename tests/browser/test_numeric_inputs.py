@@ -51,6 +51,22 @@ def test_numbers_beside_an_image_are_tracks(dictionary_page: Path, open_page: Op
     assert number(visitor.track("input-2").locator(".value").inner_text()) == pytest.approx(speed)
 
 
+def test_what_the_environment_renders_is_shown_above_the_bars(tmp_path: Path, open_page: Open) -> None:
+    pytest.importorskip("pygame")
+    env = gymnasium.make("CartPole-v1", render_mode="rgb_array")
+    agent = make_agent(Hidden())
+    samples = rl_clarity.collect(agent, env, 4, 4, full_resolution=True)
+    rl_clarity.generate(agent, *samples, tmp_path / "page", features={"count": 2})
+    visitor = open_page(tmp_path / "page", wait=False)
+    frame = visitor.by("observation-canvas")
+    expect(frame).to_be_visible()
+    box = frame.bounding_box()
+    assert box is not None
+    assert box["height"] == pytest.approx(box["width"] * 400 / 600, rel=0.02)
+    expect(visitor.page.get_by_role("checkbox", name="residual", exact=True)).to_be_visible()
+    expect(visitor.page.get_by_role("checkbox", name="over the observation")).to_have_count(0)
+
+
 def test_a_vector_has_bars_and_tracks_and_no_images(vector_page: Path, open_page: Open) -> None:
     visitor = open_page(vector_page, "?layer=input&frame=5", wait=False)
     visitor.by("account").first.wait_for()
