@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.truth_page import HEADING, LINE
 from rl_clarity.analyses.debugging.findings import REPORT
 from rl_clarity.commands.ablate import AblationReport, ablate
 from rl_clarity.commands.check import check
@@ -134,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         findings_path.parent.mkdir(exist_ok=True)
         shutil.copyfile(options.findings / REPORT, findings_path)
     findings = json.loads(findings_path.read_text()) if findings_path.exists() else None
-    (options.models / f"{options.name}.md").write_text(card(options.name, json.loads(facts_path.read_text()), findings))
+    write_card(options.models / f"{options.name}.md", card(options.name, json.loads(facts_path.read_text()), findings))
     write_index(options.models)
 
 
@@ -173,6 +174,13 @@ def evaluate_agent(checkpoint: Path, rows: Sequence[Mapping[str, str]], episodes
         "sha256": content.sha256,
         "timesteps": timesteps,
     }
+
+
+def write_card(path: Path, text: str) -> None:
+    """Write a card. It keeps the line that `benchmarks.truth` wrote into the earlier one."""
+    if path.exists() and (line := LINE.search(path.read_text())):
+        text = text.replace(HEADING, f"{HEADING}\n{line.group().rstrip()}\n", 1)
+    path.write_text(text)
 
 
 def ablation_facts(report: AblationReport, note: str) -> dict[str, Any]:

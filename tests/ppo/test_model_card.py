@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import shutil
 import xml.etree.ElementTree as ET
 from dataclasses import asdict
 from pathlib import Path
@@ -85,6 +86,18 @@ def test_a_card_lists_findings_and_the_command_that_repeats_them(
     assert "Neither found nor excluded: pursuit: coin." in card
     assert "rl-clarity debug models:columns out/columns-debug --expect models/findings/columns.json" in card
     assert (models / "findings" / "columns.json").read_text() == text
+
+
+@pytest.mark.parametrize("name", ["coinrun", "coinrun-early", "fruitbot"])
+def test_cards_of_included_agents_are_those_of_their_facts(name: str, tmp_path: Path) -> None:
+    """Writing the card again keeps the line about measured effects."""
+    for path in (*models_directory().glob(f"{name}.*"), models_directory() / "README.md"):
+        shutil.copyfile(path, tmp_path / path.name)
+    if (findings := models_directory() / "findings" / f"{name}.json").exists():
+        (tmp_path / "findings").mkdir()
+        shutil.copyfile(findings, tmp_path / "findings" / findings.name)
+    main(["-", name, "--models", str(tmp_path), "--only-write"])
+    assert (tmp_path / f"{name}.md").read_text() == (models_directory() / f"{name}.md").read_text()
 
 
 def test_cards_list_all_stages_of_training(trained: Path) -> None:

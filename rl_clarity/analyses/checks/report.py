@@ -140,7 +140,7 @@ class MethodReport:
             {key: Interval(**one) for key, one in values[name].items()} for name in ("deletion", "insertion")
         )
         stages = [Randomization(**stage) for stage in values["randomization"]]
-        effects = _agreements(values["effects"])
+        effects = _agreements(values.get("effects", {}))  # older reports lack them
         return cls(values["method"], stages, deletion, insertion, values["completeness"], effects=effects)
 
 
