@@ -98,7 +98,8 @@ def test_a_file_without_the_layer_is_refused(components: str, tmp_path: Path) ->
 def test_features_of_another_agent_are_refused_in_advance(tmp_path: Path) -> None:
     path = str(tmp_path / "components.npz")
     for layer, message in ((LAYER, "5 channels; seen has 6"), ("other", "other")):
-        np.savez(path, **{layer: np.ones((2, 5), np.float32)})
+        arrays: dict[str, Any] = {layer: np.ones((2, 5), np.float32)}
+        np.savez(path, **arrays)
         with pytest.raises(OptionError, match=f"survival.features=.* does not fit the agent: .*{message}"):
             debugged(tmp_path / "page", features=path)
     assert not (tmp_path / "page").exists()
