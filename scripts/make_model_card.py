@@ -105,37 +105,35 @@ def main(arguments: Sequence[str] | None = None) -> None:
             )
         )
         facts_path.write_text(json.dumps(facts, indent=1) + "\n")
+    facts = json.loads(facts_path.read_text())
+    playing: dict[str, Any] = {
+        "seed": SEED,
+        "load": {"temp_files": True, "metadata": facts["args"].get("untrusted") or {}},
+    }
     if options.ablate is not None:
-        facts = json.loads(facts_path.read_text())
         facts["ablation"] = ablation_facts(
             ablate(
                 options.models / f"{options.name}.jd",
                 options.ablation_dir,
                 layer=options.ablate,
                 episodes=options.ablation_episodes,
-                seed=SEED,
                 features={"count": FEATURES},
-                load={"temp_files": True, "metadata": facts["args"].get("untrusted") or {}},
+                **playing,
             ),
             options.ablation_note,
         )
         facts_path.write_text(json.dumps(facts, indent=1) + "\n")
     if options.checks is not None:
-        facts = json.loads(facts_path.read_text())
-        untrusted = facts["args"].get("untrusted") or {}
-        load = {"temp_files": True, "metadata": untrusted}
-        report = check(options.models / f"{options.name}.jd", options.checks, seed=SEED, load=load)
+        report = check(options.models / f"{options.name}.jd", options.checks, **playing)
         facts["checks"] = {**check_facts(report), "note": options.checks_note}
         facts_path.write_text(json.dumps(facts, indent=1) + "\n")
     findings_path = options.models / FINDINGS / f"{options.name}.json"
     if options.findings is not None:
-        untrusted = json.loads(facts_path.read_text())["args"].get("untrusted") or {}
-        load = {"temp_files": True, "metadata": untrusted}
-        debug(options.models / f"{options.name}.jd", options.findings, seed=SEED, load=load)
+        debug(options.models / f"{options.name}.jd", options.findings, **playing)
         findings_path.parent.mkdir(exist_ok=True)
         shutil.copyfile(options.findings / REPORT, findings_path)
     findings = json.loads(findings_path.read_text()) if findings_path.exists() else None
-    write_card(options.models / f"{options.name}.md", card(options.name, json.loads(facts_path.read_text()), findings))
+    write_card(options.models / f"{options.name}.md", card(options.name, facts, findings))
     write_index(options.models)
 
 

@@ -112,10 +112,10 @@ class GymnasiumEnvironment:
         self.action_combos = action_combos(first, self.num_actions) if is_single_choice(self.action_factors) else ()
         if full_resolution:
             prepare_rendering()
-        if full_resolution and first.render_mode != "rgb_array":
-            raise EnvironmentSetupError(
-                f"full_resolution needs environments with render_mode='rgb_array', not {first.render_mode!r}"
-            )
+            if first.render_mode != "rgb_array":
+                raise EnvironmentSetupError(
+                    f"full_resolution needs environments with render_mode='rgb_array', not {first.render_mode!r}"
+                )
 
     def reset(self) -> Step:
         pairs = zip(self.environments, self._seeds, strict=True)

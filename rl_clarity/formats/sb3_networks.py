@@ -174,9 +174,9 @@ class _Extractor:
         if self._is_vector:  # a site, through which all paths pass, as in memory
             return keras.layers.Identity(name=self.layers.operation_name(f"{body}.flatten"))(self._shifted)
         if not self._entries:
-            return self._image_features(body, f"{body}.flatten")
+            return self._image_features(body, flatten=f"{body}.flatten")
         parts = [
-            self._image_features(*[f"{body}.extractors.{entry['name']}"] * 2)
+            self._image_features(f"{body}.extractors.{entry['name']}")
             if entry["name"] == self._image
             else _encoded(self._held[entry["name"]], entry)
             for entry in self._entries
@@ -192,12 +192,12 @@ class _Extractor:
         network = self.layers.builder.finish([self._observations], flat, [*states, *held])
         return dataclasses.replace(network, image=self._image, held_inputs=tuple(self._held))
 
-    def _image_features(self, body: str, flatten: str) -> Any:
+    def _image_features(self, body: str, *, flatten: str | None = None) -> Any:
         import keras
 
         if self._flattened_axes:  # (B, H, W, C) in the order of the space's axes
             x = keras.layers.Permute([int(axis) + 1 for axis in np.argsort(self._flattened_axes)])(self._shifted)
-            return keras.layers.Reshape((-1,), name=self.layers.operation_name(flatten))(x)
+            return keras.layers.Reshape((-1,), name=self.layers.operation_name(flatten or body))(x)
         x = nature(self.layers, self._shifted, f"{body}.cnn")
         return self.layers.activate(self.layers.dense(x, f"{body}.linear.0"), f"{body}.linear.0")
 

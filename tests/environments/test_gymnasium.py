@@ -228,7 +228,7 @@ def test_unknown_options_are_rejected() -> None:
 
 
 def test_rendering_prints_nothing_and_leaves_the_process_to_sigterm() -> None:
-    """SDL catches SIGTERM unless it is told not to, and misses a directory for screens where there are none."""
+    """By default SDL catches SIGTERM, and prints an error where there is no display."""
     pytest.importorskip("pygame")
     program = """
 import os, signal, time

@@ -245,12 +245,17 @@ def _pieces(options: FailureOptions, failures: float, sample: Subject, batch: in
     with contextlib.suppress(ClarityError):
         brancher = Brancher(sample.agent, states.spec, sample.options.seed)
         (moment,) = episode_moments(sample.trajectories, 0, [steps - 1])
-        rng = np.random.default_rng(0)
-        sequences = brancher.random_sequences(options.sequences, options.horizon, rng)
+        sequences = brancher.random_sequences(options.sequences, options.horizon, np.random.default_rng(0))
         search = partial(brancher.continue_actions, [moment.world_state] * options.sequences, sequences)
-        length = options.horizon + options.window // 2
-        continued = [moment] * options.continuations
-        follow = partial(brancher.continue_policy, continued, [length] * len(continued), rng)
         yield Piece(search, SEARCHES * failures, search)
-        yield Piece(follow, (options.points + 1) * failures, follow)
+        length = options.horizon + options.window // 2
+        yield continuations_piece(brancher, sample, options.continuations, length, (options.points + 1) * failures)
         brancher.close()
+
+
+def continuations_piece(brancher: Brancher, sample: Subject, count: int, length: int, times: float) -> Piece:
+    """Return a piece for the forecast: so many continuations by the policy of one episode of the sample."""
+    (moment,) = episode_moments(sample.trajectories, 0, [sample.trajectories.steps(0) - 1])
+    rng = np.random.default_rng(0)
+    follow = partial(brancher.continue_policy, [moment] * count, [length] * count, rng)
+    return Piece(follow, times, follow)

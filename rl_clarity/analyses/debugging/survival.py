@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Sequence
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -14,11 +14,11 @@ from rl_clarity.agents.edited_agent import edit
 from rl_clarity.agents.editing import Ablate
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
-from rl_clarity.analyses.debugging.failures import FailuresAnalysis, expected_failures, failures_of
+from rl_clarity.analyses.debugging.failures import FailuresAnalysis, continuations_piece, expected_failures, failures_of
 from rl_clarity.analyses.given_components import read_components
 from rl_clarity.base.errors import ClarityError, OptionError
 from rl_clarity.debugging.branching import Brancher
-from rl_clarity.debugging.failures import FailureOptions, episode_moments
+from rl_clarity.debugging.failures import FailureOptions
 from rl_clarity.debugging.measures import LEAST_EPISODES
 from rl_clarity.debugging.survival import (
     BEFORE_CHANCE,
@@ -144,13 +144,9 @@ def _pieces(options: SurvivalOptions, failures: float, sample: Subject, batch: i
     states = sample.trajectories.world_states
     if states is None:
         return
-    with contextlib.suppress(ClarityError), contextlib.closing(Brancher(sample.agent, states.spec, 0)) as brancher:
-        last = sample.trajectories.steps(0) - 1
-        (moment,) = episode_moments(sample.trajectories, 0, [max(0, last - BEFORE_CHANCE)])
-        continued = [moment] * options.continuations
+    with suppress(ClarityError), closing(Brancher(sample.agent, states.spec, 0)) as brancher:
         length = BEFORE_CHANCE + 1 + options.horizon
-        follow = partial(brancher.continue_policy, continued, [length] * len(continued), np.random.default_rng(0))
-        yield Piece(follow, failures, follow)
+        yield continuations_piece(brancher, sample, options.continuations, length, failures)
 
 
 def _measure(
@@ -162,6 +158,6 @@ def _measure(
         return TaskResult({"survived": []})
     assert played.world_states is not None
     agent = None if component is None else edit(subject.agent, Ablate(layer, component=component))
-    with contextlib.closing(Brancher(subject.agent, played.world_states.spec, seed)) as brancher:
+    with closing(Brancher(subject.agent, played.world_states.spec, seed)) as brancher:
         survived = measure_survival(brancher, played, failures, options, agent, seed)
     return TaskResult({"survived": survived.tolist()})
