@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,6 +14,7 @@ from rl_clarity.debugging.failures import FailureOptions, episode_moments
 from rl_clarity.debugging.goals import GoalOptions
 from rl_clarity.debugging.measures import Clustered
 from rl_clarity.debugging.places import PLACES, Layout
+from rl_clarity.environments.worlds import World
 from rl_clarity.recordings.removals import Moment
 from rl_clarity.recordings.samples import Trajectories
 
@@ -109,16 +111,25 @@ def _starts(
         if len(found) >= most:
             break
         (moment,) = episode_moments(trajectories, i, [step])
-        layout = Layout(world.objects(moment.world_state))
-        objects = layout.of_types((type,))
-        if len(objects) != 1:
-            continue
-        for k in range(len(PLACES)):
-            place = layout.free_place([*PLACES.values()][(number + k) % len(PLACES)], goals.far, (type,))
-            try:
-                if place is not None:
-                    found.append((moment, world.moved(moment.world_state, objects[0], place)))
-                    break
-            except WorldError:
-                continue
+        state = move_object(world, moment.world_state, type, goals.far, number)
+        if state is not None:
+            found.append((moment, state))
     return found
+
+
+def move_object(world: World, world_state: bytes, type: str, far: int, first: int = 0) -> bytes | None:
+    """Return the state with the only object of a type moved `far` cells from the player, or None if it cannot be.
+
+    Free places are tried in turn, beginning with place number `first`.
+    """
+    layout = Layout(world.objects(world_state))
+    objects = layout.of_types((type,))
+    if len(objects) != 1:
+        return None
+    places = [*PLACES.values()]
+    for k in range(len(places)):
+        place = layout.free_place(places[(first + k) % len(places)], far, (type,))
+        if place is not None:
+            with suppress(WorldError):
+                return world.moved(world_state, objects[0], place)
+    return None

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from rl_clarity.base.progress import duration
+from rl_clarity.base.progress import Report, duration
 from rl_clarity.jobs.directory import Checksum
 from rl_clarity.jobs.machine import peak_memory
 from rl_clarity.jobs.store import WorkStore
@@ -113,6 +113,7 @@ def forecast(
     memory: int,
     playing: Cost = Cost(),
     single_file: bool = False,
+    report: Report = lambda share: None,
 ) -> Forecast:
     """Measure one piece of each group of tasks, and add up what is still to be done.
 
@@ -121,6 +122,7 @@ def forecast(
         sample: a small subject, passed to the tasks' `pieces`; it writes to `written`
         ranks, memory: processes, and the bytes that each can take
         playing: what the samples cost, if they are still to be made
+        report: is called with the share of the measurements that is done
 
     Raises ClarityError where memory is too short for one frame of a task.
     """
@@ -128,10 +130,13 @@ def forecast(
     batches = {task.name: task.batch(memory) for task in tasks}
     rates: dict[str, Cost] = {}
     measured: dict[str, Cost] = {}
+    groups: dict[str, Task] = {}
     for task in tasks:
-        group = task.group or task.name
-        if task.pieces is not None and group not in rates:
-            rates[group] = _measure(task, sample, batches[task.name], written, measured)
+        if task.pieces is not None:
+            groups.setdefault(task.group or task.name, task)
+    for number, (group, task) in enumerate(groups.items(), start=1):
+        rates[group] = _measure(task, sample, batches[task.name], written, measured)
+        report(number / len(groups))
     costs = {task.name: _cost(task, rates) for task in tasks}
     stages = {"playing": playing.seconds}
     for task in tasks:

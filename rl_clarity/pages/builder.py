@@ -15,6 +15,7 @@ from rl_clarity.analyses.part import Part
 from rl_clarity.analyses.trajectories import discounts
 from rl_clarity.base.keys import cache_key, code_version, package_versions
 from rl_clarity.base.parsing import find_part, parse, path_text
+from rl_clarity.base.progress import progress_bar
 from rl_clarity.base.registry import option_sources
 from rl_clarity.formats import Checkpoint
 from rl_clarity.jobs.directory import Directory, open_directory
@@ -105,16 +106,18 @@ class PageBuilder:
             observations=previews[0].observations,
             files=PageFiles(written),
         )
-        expected = forecast(
-            _tasks(parts),
-            output.reusable,
-            sample,
-            written,
-            ranks=ranks,
-            memory=memory,
-            playing=_playing_cost(previews, ranks),
-            single_file=self._options.single_file,
-        )
+        with progress_bar("Measuring") as report:
+            expected = forecast(
+                _tasks(parts),
+                output.reusable,
+                sample,
+                written,
+                ranks=ranks,
+                memory=memory,
+                playing=_playing_cost(previews, ranks),
+                single_file=self._options.single_file,
+                report=report,
+            )
         checkpoints = [member.source.checkpoint for member in self._members]
         notes = [note for checkpoint in checkpoints if checkpoint is not None for note in checkpoint.notes]
         return replace(expected, notes=(*expected.notes, *(f"Note: {note}." for note in dict.fromkeys(notes))))

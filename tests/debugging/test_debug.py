@@ -149,9 +149,9 @@ def test_a_dry_run_is_a_forecast(tmp_path: Path) -> None:
         found(Player(), dry_run=True)
 
 
-def test_the_forecast_of_goals_counts_the_states_that_there_are(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def pieces(monkeypatch: pytest.MonkeyPatch) -> list[Piece]:
+    """Receives the pieces that are measured for the forecast of goals."""
     pieces: list[Piece] = []
 
     def recorded(*arguments: Any) -> Piece:
@@ -159,11 +159,27 @@ def test_the_forecast_of_goals_counts_the_states_that_there_are(
         return pieces[-1]
 
     monkeypatch.setattr(goals, "Piece", recorded)
+    return pieces
+
+
+def test_the_forecast_of_goals_counts_the_states_that_there_are(tmp_path: Path, pieces: list[Piece]) -> None:
     found(Player(), tmp_path / "page", dry_run=True, goals={"states": 10_000, "episodes": 0})
     (piece,) = pieces
     assert isinstance(piece.work, partial)
     assert piece.times * piece.work.args[1].states == 4 * 80
     assert piece.warm_up is piece.work, "other numbers of states would leave functions to be compiled"
+
+
+def test_the_forecast_of_moved_goals_counts_the_episodes_that_are_expected(
+    tmp_path: Path, pieces: list[Piece], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found(Player(), tmp_path / "page", dry_run=True)
+    _, search, follow = pieces
+    assert search.times == len(follow.work.args[0]) == 1, "of 4 + 4 * 80 / 100 episodes, a part has one"  # type: ignore[attr-defined]
+    pieces.clear()
+    monkeypatch.setattr(goals, "move_object", lambda *arguments: None)
+    found(Player(), tmp_path / "page", dry_run=True)
+    assert len(pieces) == 1, "nothing is moved"
 
 
 def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,6 +84,13 @@ def test_tasks_of_a_group_are_measured_once_and_scaled(
     assert (result.tasks, result.tasks_done) == (2, 0)
 
 
+def test_progress_is_reported(store: WorkStore, counter: CountingDirectory) -> None:
+    shares: list[float] = []
+    tasks = [task(f"a/{i}", 1, group=group) for i, group in enumerate("xxyz")]
+    estimate(tasks, store, counter, report=shares.append)
+    assert shares == pytest.approx([1 / 3, 2 / 3, 1])
+
+
 def test_pieces_of_the_same_name_are_measured_once(store: WorkStore, counter: CountingDirectory) -> None:
     done: list[str] = []
 

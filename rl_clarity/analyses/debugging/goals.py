@@ -37,7 +37,7 @@ from rl_clarity.debugging.goals import (
     seen_types,
 )
 from rl_clarity.debugging.measures import Clustered
-from rl_clarity.debugging.moved_goals import STEPS, MovedGoal, reach_moved_goal
+from rl_clarity.debugging.moved_goals import STEPS, MovedGoal, move_object, reach_moved_goal
 from rl_clarity.debugging.places import PLACES
 from rl_clarity.environments.kinds import make_world
 from rl_clarity.environments.protocol import Combo
@@ -51,6 +51,8 @@ from rl_clarity.recordings.rollouts import observe
 
 PARTS = 8
 """Tasks among which the states are divided, and those among which the episodes with a moved goal are."""
+STEPS_OF_AN_EPISODE = 100
+"""Steps in which one episode begins, for the forecast: how many do is not known before they are played."""
 NOISE_SHARE = 0.05
 """Share of the value's range below which changes of the value do not matter."""
 NOTE = Note(
@@ -106,7 +108,7 @@ class GoalsAnalysis(Analysis[GoalOptions, _Sections]):
                 [*inputs, part],
                 group=self.task_name("moved"),
                 after=(parts,),
-                pieces=partial(_moved_pieces, options),
+                pieces=partial(_moved_pieces, options, min(options.episodes, expected_episodes(subject))),
             )
         yield self.task(
             subject,
@@ -323,14 +325,25 @@ def _pieces(options: GoalOptions, expected: int, sample: Subject, batch: int) ->
         yield Piece(measure, expected / count, measure)  # fewer states would leave functions to be compiled
 
 
-def _moved_pieces(options: GoalOptions, sample: Subject, batch: int) -> Iterable[Piece]:
-    """A search and a continuation of an episode."""
-    if sample.trajectories.world_states is None or not options.episodes:
+def expected_episodes(subject: Subject) -> float:
+    """Return how many episodes begin if they are as long as usual, for forecasts."""
+    return len(subject.trajectories) + subject.trajectories.rewards.size / STEPS_OF_AN_EPISODE
+
+
+def _moved_pieces(options: GoalOptions, episodes: float, sample: Subject, batch: int) -> Iterable[Piece]:
+    """A search and a continuation of an episode, if anything can be moved. `episodes` is the number of those in which a
+    goal is moved.
+    """
+    if sample.trajectories.world_states is None or not episodes:
         return
     with contextlib.suppress(ClarityError), closing(_open(sample)) as brancher:
         searched = sample.options_of(FailureOptions)
         (moment,) = episode_moments(sample.trajectories, 0, [0])
-        count = math.ceil(options.episodes / PARTS)
+        world, state = brancher.world, moment.world_state
+        types = {one.type for one in world.objects(state, terrain=False)}
+        if not any(move_object(world, state, name, options.far) for name in types):
+            return
+        count = math.ceil(episodes / PARTS)
         rng = np.random.default_rng(0)
         sequences = brancher.random_sequences(searched.sequences, searched.horizon, rng)
         search = partial(brancher.continue_actions, [moment.world_state] * searched.sequences, sequences)
