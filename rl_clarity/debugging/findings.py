@@ -343,7 +343,7 @@ class _Maker:
             if one.present:
                 goal = measured[one.subject]
                 shares = f"{goal.moved} of {goal.episodes} episodes, and {goal.unmoved} where it was"
-                text = f"Often does not reach {one.subject} where a search reaches it, but it usually is not ({shares})"
+                text = f"Often does not reach {one.subject} when it is moved to a place that a search reaches ({shares})"
                 yield self._finding("goal_not_pursued", "moved goals", one, text, f"{one.subject}, moved")
 
     def _sides(self) -> Iterator[Finding]:

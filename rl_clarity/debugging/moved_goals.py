@@ -1,4 +1,4 @@
-"""Whole episodes with the goal moved: does the agent reach it where it usually is not?"""
+"""Whole episodes with the goal moved: does the agent reach it in an unusual place?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings of an included agent are those that its card lists."""
+"""Findings of included agents are those that their cards list."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from rl_clarity.base.resources import models_directory
 
 
 @pytest.mark.slow
-def test_the_findings_of_coinrun_are_those_of_its_card() -> None:
+@pytest.mark.parametrize("name", ["coinrun", "starpilot-lstm"])
+def test_the_findings_of_an_agent_are_those_of_its_card(name: str) -> None:
     pytest.importorskip("procgen")
     pytest.importorskip("tensorflow")
-    result = rl_clarity.debug("models:coinrun", expect=models_directory() / "findings" / "coinrun.json")
+    result = rl_clarity.debug(f"models:{name}", expect=models_directory() / "findings" / f"{name}.json")
     assert result.as_expected, str(result)
