@@ -343,8 +343,10 @@ class _Maker:
             if one.present:
                 goal = measured[one.subject]
                 shares = f"{goal.moved} of {goal.episodes} episodes, and {goal.unmoved} where it was"
-                text = f"Often does not reach {one.subject} when it is moved to a place that a search reaches ({shares})"
-                yield self._finding("goal_not_pursued", "moved goals", one, text, f"{one.subject}, moved")
+                text = f"Often does not reach {one.subject} where it is moved to a place that a search reaches"
+                yield self._finding(
+                    "goal_not_pursued", "moved goals", one, f"{text} ({shares})", f"{one.subject}, moved"
+                )
 
     def _sides(self) -> Iterator[Finding]:
         sides = self._measured.sides
