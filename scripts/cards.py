@@ -74,24 +74,25 @@ def check_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
         "",
         f"Every saliency method, checked on {facts['frames']} frames; the explained output is the {facts['output']}. "
         "With random weights, maps of a method that explains the network change: the table has their rank correlation "
-        "and structural similarity (SSIM) with the trained network's, once all layers are random. Deletion blurs "
+        "(also that of attribution with its sign) and structural similarity (SSIM) with the trained network's, once "
+        "all layers are random. Deletion blurs "
         "pixels in the order of the map, insertion restores them; the numbers are areas under the change of the "
         "output, less those of another order, with 95 % bootstrap intervals: above 0, the map's order is faster. The "
         "gap is what a method that integrates along a path does not account for. `docs/guides/checks.md` explains the "
         f"checks. {facts['note']}".rstrip(),
         "",
         table_line(
-            *("method", "rank correlation", "SSIM", "deletion against random", "against the center"),
+            *("method", "rank correlation", "with signs", "SSIM", "deletion against random", "against the center"),
             *("insertion against random", "against the center", "gap"),
         ),
-        "|---" * 8 + "|",
+        "|---" * 9 + "|",
         *map(_check_row, methods),
         "",
     ]
     if unchanged:
         lines.append(
             f"- **Fails:** the maps of {_names(unchanged)} stay similar (rank correlation of 0.5 or more) when all "
-            "weights are random: they depend little on what was learned."
+            "weights are random: where they are bright depends little on what was learned."
         )
     else:
         lines.append("- The maps of all methods change (rank correlation below 0.5) when all weights are random.")
@@ -139,6 +140,7 @@ def _check_row(method: MethodReport) -> str:
     return table_line(
         method.label,
         "" if last is None else f"{last.rank_correlation:.2f}",
+        "" if last is None or last.signed_rank_correlation is None else f"{last.signed_rank_correlation:.2f}",
         "" if last is None else f"{last.ssim:.2f}",
         *(f"{one.mean:+.3f} ({one.low:+.3f} to {one.high:+.3f})" for one in orders),
         "" if method.completeness is None else f"{method.completeness:.1%}",

@@ -14,12 +14,15 @@ export function checkOf(report, method) {
   if (!found) return null;
   const { randomization, deletion, depends_on_parameters: depends, beats_random: beats } = found;
   const rank = randomization.at(-1)?.rank_correlation;
+  const signed = randomization.at(-1)?.signed_rank_correlation ?? 1;
   const { mean, low, high } = deletion.above_random;
   const numbers = `${formatNumber(mean, 2)}, ${formatNumber(low, 2)} to ${formatNumber(high, 2)}`;
   const weights =
     rank === undefined
       ? "They were not compared with those of random weights."
-      : `They ${depends ? "change" : "stay similar"} when all weights are random (rank correlation ${formatNumber(rank, 2)}).`;
+      : `They ${depends ? "change" : "stay similar"} when all weights are random (rank correlation ${formatNumber(rank, 2)}${
+          depends || signed >= 0.5 ? "" : `; with signs ${formatNumber(signed, 2)}: the signs were learned`
+        }).`;
   return {
     text: `${weights} Removing pixels in their order changes the output ${beats ? "faster" : "no faster"} than in a random order (${numbers}).`,
     failed: !beats || (rank !== undefined && !depends),

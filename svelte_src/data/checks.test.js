@@ -17,6 +17,11 @@ test("checks of a method in words: those of all random weights, and of deletion"
     failed: false,
   });
   assert.match(found({ depends_on_parameters: false })?.text ?? "", /stay similar/);
+  const similar = [{ rank_correlation: 0.8, signed_rank_correlation: 0.03 }];
+  assert.match(
+    found({ depends_on_parameters: false, randomization: similar })?.text ?? "",
+    /stay similar .* \(rank correlation 0\.80; with signs 0\.030: the signs were learned\)/,
+  );
   assert.match(found({ beats_random: false })?.text ?? "", /no faster/);
   assert.deepEqual(
     [found({ beats_random: false })?.failed, found({ depends_on_parameters: false })?.failed],

@@ -159,9 +159,10 @@ def check_methods(
     stages: list[list[Randomization]] = [[] for _ in methods]
     for number, (layer, randomized) in enumerate(_randomized(agent, seed), start=1):
         others = shared_values(methods, randomized, few.observations, [output], few.state)
-        for i, pair in enumerate(zip(methods, others, strict=True)):
-            maps[i].append(pixel_maps(randomized, *pair)[0])
-            stages[i].append(Randomization(layer, *_agreement(maps[i][0], maps[i][-1])))
+        for i, (method, other) in enumerate(zip(methods, others, strict=True)):
+            maps[i].append(pixel_maps(randomized, method, other)[0])
+            signed = _signed_correlation(values[i], other, frames.spread)
+            stages[i].append(Randomization(layer, *_agreement(maps[i][0], maps[i][-1]), signed))
         report(number / (count + 1))
     reports = []
     for i, name in enumerate(names):
@@ -267,15 +268,33 @@ def all_randomized(agent: Agent, seed: int) -> Iterator[Agent]:
 
 
 def _agreement(trained: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-    """Return the mean rank correlation and structural similarity of maps (B, H, W). Constant maps have agreement 0."""
+    """Return the mean rank correlation and structural similarity of maps (B, H, W)."""
+    similarities = [structural_similarity(_scaled(a), _scaled(b)) for a, b in zip(trained, other, strict=True)]
+    return float(np.mean(_rank_correlations(trained, other))), float(np.mean(similarities))
+
+
+def _signed_correlation(
+    trained: np.ndarray | Attribution, other: np.ndarray | Attribution, spread: slice
+) -> float | None:
+    """Return the mean absolute rank correlation of attribution with its sign, or None for other methods.
+
+    `spread` are the frames of the trained agent that the other ones are of. The correlation is absolute, because random
+    heads may change all signs.
+    """
+    if not (isinstance(trained, Attribution) and isinstance(other, Attribution)):
+        return None
+    pair = trained.values[0, spread].sum(axis=-1), other.values[0].sum(axis=-1)
+    return float(np.mean(np.abs(_rank_correlations(*pair))))
+
+
+def _rank_correlations(first: np.ndarray, second: np.ndarray) -> list[float]:
+    """Return the rank correlations of maps (B, h, w). That of a constant map is 0."""
     from scipy.stats import spearmanr
 
-    correlations = [
+    return [
         0.0 if np.ptp(a) == 0 or np.ptp(b) == 0 else float(spearmanr(a.ravel(), b.ravel()).statistic)
-        for a, b in zip(trained, other, strict=True)
+        for a, b in zip(first, second, strict=True)
     ]
-    similarities = [structural_similarity(_scaled(a), _scaled(b)) for a, b in zip(trained, other, strict=True)]
-    return float(np.mean(correlations)), float(np.mean(similarities))
 
 
 def _scaled(image: np.ndarray) -> np.ndarray:

@@ -57,6 +57,8 @@ class Randomization:
     """Spearman's rank correlation of absolute maps, averaged over frames."""
     ssim: float
     """Structural similarity of the maps, each scaled to a maximum of 1, averaged over frames."""
+    signed_rank_correlation: float | None = None
+    """Absolute rank correlation of attribution with its sign, averaged over frames; None for other methods."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,12 @@ class MethodReport:
         correlation = f"rank correlation {self.randomization[-1].rank_correlation:.2f}"
         if self.depends_on_parameters:
             return f"its maps change when all weights are random ({correlation})"
+        signed = self.randomization[-1].signed_rank_correlation
+        if signed is not None and signed < CHANGED:
+            return (
+                f"STAYS SIMILAR in magnitude when all weights are random ({correlation}): where it is large depends "
+                f"little on what was learned, but its signs do (rank correlation with signs {signed:.2f})"
+            )
         return f"STAYS SIMILAR when all weights are random ({correlation}): its maps depend little on what was learned"
 
     @property

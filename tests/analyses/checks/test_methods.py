@@ -10,12 +10,19 @@ import pytest
 
 import rl_clarity
 from rl_clarity.analyses.attribution import perturbation
+from rl_clarity.analyses.attribution.integrated_gradients import Attribution
 from rl_clarity.analyses.attribution.perturbation import PerturbationGrid
 from rl_clarity.analyses.attribution.saliency import SaliencyMethod, results_at
-from rl_clarity.analyses.checks.methods import choose_frames, sanity_checks, structural_similarity
-from rl_clarity.analyses.checks.report import MethodReport
+from rl_clarity.analyses.checks.methods import (
+    _signed_correlation,
+    choose_frames,
+    sanity_checks,
+    structural_similarity,
+)
+from rl_clarity.analyses.checks.report import MethodReport, Randomization
 from rl_clarity.analyses.saliency import METHODS
 from rl_clarity.base.errors import OptionError
+from rl_clarity.base.statistics import Interval
 from rl_clarity.formats.architectures import build
 from rl_clarity.recordings.samples import RaggedArray, Trajectories
 from tests.fakes import TinyAgent
@@ -72,6 +79,33 @@ def test_layers_are_randomized_from_the_outputs_down(report: Any) -> None:
         assert layers[0] == "ppo2_model/vf"
         assert layers[-2:] == ["ppo2_model/pi/2a/conv2d", "ppo2_model/pi/1a/conv2d"]
         assert -1 <= method.randomization[-1].rank_correlation < 1
+
+
+@pytest.mark.slow
+def test_signs_of_attribution_are_compared(report: Any) -> None:
+    jacobian, inputs, layer = ([stage.signed_rank_correlation for stage in one.randomization] for one in report.methods)
+    assert set(jacobian) == {None}
+    for stages in (inputs, layer):
+        assert 0 <= stages[-1] < 0.5
+
+
+def test_a_map_whose_signs_alone_change_is_described() -> None:
+    interval = {"above_random": Interval(0.2, 0.1, 0.3)}
+    signs_change, neither = (
+        MethodReport("m", [Randomization("1a", 0.8, 0.7, signed)], interval, interval, None) for signed in (0.03, 0.9)
+    )
+    assert "but its signs do (rank correlation with signs 0.03)" in signs_change.weights_text
+    assert not signs_change.depends_on_parameters
+    assert "signs" not in neither.weights_text
+    assert MethodReport.from_dict(json.loads(json.dumps(signs_change.to_dict()))) == signs_change
+
+
+@pytest.mark.parametrize(("sign", "expected"), [(1, 1), (-1, 1), (0, 0)])
+def test_signed_correlation(sign: int, expected: float) -> None:
+    values = np.random.default_rng(0).normal(size=(1, 4, 6, 6, 2))
+    trained, other = (Attribution(array, values[0], *np.zeros((2, 1, 4))) for array in (values, sign * values[:, ::2]))
+    assert _signed_correlation(trained, other, slice(0, None, 2)) == pytest.approx(expected)
+    assert _signed_correlation(values, values, slice(None)) is None
 
 
 @pytest.mark.slow
