@@ -89,7 +89,10 @@ class Sections:
                 "effects",
                 "bars",
                 unit="points",
-                bars=[{"label": "a", "value": 2, "low": 1, "high": 4}, {"label": "b", "value": -1}],
+                bars=[
+                    {"label": "enemy: not visible in time", "value": 2, "low": 0.0099, "high": 4},
+                    {"label": "b", "value": -1},
+                ],
             ),
             self._section(
                 "embedding", "scatter", chunk=write_chunk(page, "embedding.js", scatter), x="first", y="second"
@@ -187,7 +190,7 @@ def test_the_generic_panel_bars_draws_its_data(page: tuple[Path, Sections], open
     visitor = open_page(page[0])
     bars = visitor.by("bars")
     assert [" ".join(text.split()) for text in bars.locator(".number").all_inner_texts()] == [
-        "2.00 points 1.0 to 4.0",
+        "2.00 points 0.0099 to 4.0",
         "−1.00 points",
     ]
     boxes = [bars.locator(".bar").nth(i).bounding_box() for i in (0, 1)]
