@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.analyses.attribution.baselines import DEFAULT_BASELINE
 from rl_clarity.analyses.checks.report import COMPLETE, MethodReport, SanityReport
 from rl_clarity.ppo.options import TrainOptions
 
@@ -58,7 +59,10 @@ def check_facts(report: SanityReport) -> dict[str, Any]:
             return [short(one) for one in value]
         return round(value, 4) if isinstance(value, float) else value
 
-    values: dict[str, Any] = short(report.to_dict())
+    methods = [
+        dataclasses.replace(method, effects={}) for method in report.methods
+    ]  # docs/truth.md has the effects of objects
+    values: dict[str, Any] = short(dataclasses.replace(report, methods=methods, controls={}).to_dict())
     return values
 
 
@@ -72,7 +76,8 @@ def check_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
     lines = [
         "## Can saliency maps of this agent be trusted?",
         "",
-        f"Every saliency method, checked on {facts['frames']} frames; the explained output is the {facts['output']}. "
+        f"Every saliency method, checked on {facts['frames']} frames; the explained output is the {facts['output']}, "
+        f"and integrated gradients of layers begin at the baseline `{DEFAULT_BASELINE}`. "
         "With random weights, maps of a method that explains the network change: the table has their rank correlation "
         "(also that of attribution with its sign) and structural similarity (SSIM) with the trained network's, once "
         "all layers are random. Deletion blurs "
@@ -94,6 +99,8 @@ def check_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
             f"- **Fails:** the maps of {_names(unchanged)} stay similar (rank correlation of 0.5 or more) when all "
             "weights are random: where they are bright depends little on what was learned."
         )
+        if signed := [method for method in unchanged if method.signs_change]:
+            lines.append(f"- The signs of these maps change, their brightness does not: {_names(signed)}.")
     else:
         lines.append("- The maps of all methods change (rank correlation below 0.5) when all weights are random.")
     if slow:

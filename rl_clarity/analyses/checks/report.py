@@ -90,6 +90,12 @@ class MethodReport:
         return bool(self.randomization) and self.randomization[-1].rank_correlation < CHANGED
 
     @property
+    def signs_change(self) -> bool:
+        """Whether the signs of attribution change when all layers are randomized; False for other methods."""
+        signed = self.randomization[-1].signed_rank_correlation if self.randomization else None
+        return signed is not None and signed < CHANGED
+
+    @property
     def beats_random(self) -> bool:
         """Whether deletion in the order of the map changes the output faster than in a random order."""
         return self.deletion["above_random"].above_zero
@@ -102,8 +108,8 @@ class MethodReport:
         correlation = f"rank correlation {self.randomization[-1].rank_correlation:.2f}"
         if self.depends_on_parameters:
             return f"its maps change when all weights are random ({correlation})"
-        signed = self.randomization[-1].signed_rank_correlation
-        if signed is not None and signed < CHANGED:
+        if self.signs_change:
+            signed = self.randomization[-1].signed_rank_correlation
             return (
                 f"STAYS SIMILAR in magnitude when all weights are random ({correlation}): where it is large depends "
                 f"little on what was learned, but its signs do (rank correlation with signs {signed:.2f})"
