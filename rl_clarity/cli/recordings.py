@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -103,13 +103,19 @@ class States(CheckpointCommand):
         analysis = rl_clarity.analyze_states(agent, self.recording, **asdict(self.options))
         analysis.save(self.output_dir, overwrite=self.force)
         lines = [f"{analysis.facts['steps']} states of {analysis.facts['episodes']} episodes"]
-        for row in analysis.table():
-            lines.append(
-                f"  direction {row['name']:8} stability {min(row['seed_stability'], row['half_stability']):.2f}, "
-                f"kurtosis {row['kurtosis']:+.1f}, correlation with the time {row['correlation.time']:+.2f}"
-            )
+        for row in sorted(analysis.table(), key=lambda row: (row["rare"], -row.get("effect", 0))):
+            lines.append(_direction_line(row))
         lines.append(f"The analysis is in {self.output_dir}")
         return Result({**analysis.facts, "output_dir": str(self.output_dir)}, "\n".join(lines))
+
+
+def _direction_line(row: dict[str, Any]) -> str:
+    removed = f"policy changes by {row['effect']:.2g} nats without it, " if "effect" in row else ""
+    return (
+        f"  direction {row['name']:8} {removed}stability {min(row['seed_stability'], row['half_stability']):.2f}, "
+        f"kurtosis {row['kurtosis']:+.1f}, correlation with the time {row['correlation.time']:+.2f}"
+        f"{', rare' if row['rare'] else ''}"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

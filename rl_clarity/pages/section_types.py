@@ -547,6 +547,9 @@ class DirectionEntry(TypedDict):
     seed_stability: float | None
     half_stability: float | None
     kurtosis: float | None
+    rare: NotRequired[bool]
+    effect: NotRequired[float]
+    effect_interval: NotRequired[tuple[float, float]]
 
 
 class ClusterEntry(TypedDict):

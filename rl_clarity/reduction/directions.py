@@ -36,6 +36,14 @@ CHECK_ROWS = 5_000
 HELD_OUT = 0.25
 """Share of the rows on which a classifier is tested."""
 MAX_ITERATIONS = 500
+RARE_STATES, RARE_SHARE = 0.02, 0.5
+"""A direction is rare if fewer than this share of the states have more than this share of its coordinate's variance."""
+SMALLEST_SCALE = 0.01
+"""Smallest scale of a dimension, as a share of the largest one. Dimensions that hardly vary would be amplified: what
+changes the state a little would change them by many standard deviations."""
+SMALLEST_VARIANCE = 1e-3
+"""Independent components are made of principal components with at least this share of the largest one's variance. They
+would almost depend on each other otherwise, so that collapsing one in play would change others by a large multiple."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +65,10 @@ class Directions:
     differences."""
     auc: np.ndarray | None = None  # (D,)
     """For classifiers, the area under the ROC curve on held-out data."""
+    rare: np.ndarray | None = None  # (D,) bool
+    """Whether fewer than 2 % of the states have more than half of the coordinate's variance; None if not measured."""
+    range: np.ndarray | None = None  # (2, H)
+    """Lowest and highest value of each unit in the states; None if unknown."""
     dropped: int = 0
     """Number of rows that were excluded from the fit as outliers."""
 
@@ -103,6 +115,22 @@ class Directions:
         """
         return np.asarray(self._checked(gradient) @ self.vectors.T)
 
+    def rare_last(self, states: np.ndarray) -> Directions:
+        """Return the directions with `rare`, measured on states (N, H). The rare ones are last."""
+        deviations = self.to(states)
+        deviations = np.sort((deviations - deviations.mean(axis=0)) ** 2, axis=0)
+        few = int(np.ceil(RARE_STATES * len(states))) - 1
+        rare = deviations[len(states) - few :].sum(axis=0) > RARE_SHARE * deviations.sum(axis=0)
+        order = np.argsort(rare, kind="stable")
+        measured = {
+            name: values[order]
+            for name in ("seed_stability", "half_stability", "explained", "auc")
+            if (values := getattr(self, name)) is not None
+        }
+        numbered = self.names == tuple(map(str, range(len(self))))
+        names = () if numbered else tuple(self.names[i] for i in order)
+        return dataclasses.replace(self, basis=self.basis[order], names=names, rare=rare[order], **measured)
+
     @property
     def stability(self) -> np.ndarray:
         """(D,): the smaller of `seed_stability` and `half_stability`, or NaN if they were not measured."""
@@ -138,6 +166,7 @@ def fit_directions(
     without: np.ndarray | None = None,
     others: np.ndarray | None = None,
     outliers: float | None = None,
+    episodes: np.ndarray | None = None,
 ) -> Directions:
     """Fit directions to recurrent states (N, H), or to a layer's activations.
 
@@ -156,12 +185,15 @@ def fit_directions(
     orthonormal directions in which the differences are large relative to the rows of `others`, which should not change.
     `Ablate(layer, component=directions.vectors, signed=True)` removes them.
 
+    States are standardized, with a scale of at least 1 % of the largest one. `ica` has fewer than `count` components if
+    there are fewer principal components with at least 0.1 % of the largest one's variance.
+
     Stability is measured by fits with two other seeds, and to the first and the second half of the rows. Directions are
     matched one to one, so that the sum of the |cosines| of `vectors` is largest.
 
     Args:
-        states: Finite numbers, in the order of time if they have one: halves are then of different episodes. An array
-            on disk is read only where rows are chosen.
+        states: Finite numbers, in the order of time if they have one. An array on disk is read only where rows are
+            chosen.
         method: `pca`, `ica`, `nmf`, `nmf_positive`, `units`, `classifier`, `pairs`, or another name in `REDUCTIONS`.
         count: Number of directions; a share below 1: the fewest principal components with that share of the variance
             (`pca` and `ica`).
@@ -171,6 +203,8 @@ def fit_directions(
         others: (M, H), differences and states that should not change. Only for `pairs`.
         outliers: Leave out states whose distance to the nearest other one is more than this multiple of the median of
             these distances; `dropped` counts them.
+        episodes: (N,) numbers of the episodes of the states, in order. The halves then have no episode in common, if
+            there are several.
 
     Raises:
         OptionError: The states are not finite, too few or constant, or an option is out of range.
@@ -190,6 +224,8 @@ def fit_directions(
     if (method == CLASSIFIER) != bool(named):
         raise OptionError(f"method={method!r} and labels=: 'classifier' needs labels, the other methods take none")
     _check_pairs(method, np.shape(states), without, others)
+    if episodes is not None and np.shape(episodes) != (len(states),):
+        raise OptionError(f"episodes= has the shape {np.shape(episodes)}; ({len(states)},) is needed")
     chosen = np.arange(len(states))
     if len(chosen) > FIT_ROWS:
         chosen = np.sort(np.random.default_rng(seed).choice(len(states), FIT_ROWS, replace=False))
@@ -213,16 +249,21 @@ def fit_directions(
         return dataclasses.replace(REDUCTIONS.get(method).fit(rows[part], amount, fit_seed), method=method)
 
     directions = fit(slice(None), seed, count)
-    seeds, halves = _stability(directions, fit, len(rows), seed)
+    middle = len(rows) // 2
+    if episodes is not None:
+        begins = np.flatnonzero(np.diff(np.asarray(episodes)[chosen][kept])) + 1
+        middle = int(begins[np.abs(begins - middle).argmin()]) if len(begins) else middle
+    seeds, halves = _stability(directions, fit, len(rows), middle, seed)
     dropped = int(len(kept) - kept.sum())
-    return dataclasses.replace(directions, seed_stability=seeds, half_stability=halves, dropped=dropped)
+    ends = np.stack([rows.min(axis=0), rows.max(axis=0)])
+    return dataclasses.replace(directions, seed_stability=seeds, half_stability=halves, range=ends, dropped=dropped)
 
 
 def _stability(
-    directions: Directions, fit: Callable[[slice, int, int | float], Directions], rows: int, seed: int
+    directions: Directions, fit: Callable[[slice, int, int | float], Directions], rows: int, middle: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the |cosine| (D,) with the matching directions of fits with other seeds, and that of fits to each half of
-    the rows.
+    """Return the |cosine| (D,) with the matching directions of fits with other seeds, and that of fits to the rows
+    before and from `middle` on.
     """
 
     def similarity(part: slice, other_seed: int) -> np.ndarray:
@@ -232,7 +273,7 @@ def _stability(
             return np.zeros(len(directions))
         return matched_similarity(directions.vectors, other.vectors, absolute=True)
 
-    middle, step = rows // 2, max(1, rows // CHECK_ROWS)
+    step = max(1, rows // CHECK_ROWS)
     seeds = [similarity(slice(None, None, step), seed + i) for i in (1, 2)]
     halves = [similarity(part, seed) for part in (slice(0, middle), slice(middle, None))]
     return np.mean(seeds, axis=0), np.mean(halves, axis=0)
@@ -242,7 +283,7 @@ def _standardized(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray,
     """Return the mean and scale (H,) of rows (N, H), the standardized rows, and which dimensions (H,) vary."""
     mean, scale = rows.mean(axis=0), rows.std(axis=0)
     varies = scale > 1e-9 * max(1.0, float(np.abs(rows).max()))
-    scale = np.where(varies, scale, 1.0)
+    scale = np.where(varies, np.maximum(scale, SMALLEST_SCALE * scale.max()), 1.0)
     return mean, scale, np.where(varies, (rows - mean) / scale, 0.0), varies
 
 
@@ -253,10 +294,12 @@ def _fit_pca(rows: np.ndarray, count: int | float, seed: int) -> Directions:
 
 
 def _fit_ica(rows: np.ndarray, count: int | float, seed: int) -> Directions:
-    mean, scale, standardized, varies = _standardized(rows)
+    mean, scale, standardized, _ = _standardized(rows)
     shares, axes = _principal_components(standardized, count)
-    deviations = np.sqrt(shares * varies.sum())
-    unmixing = _independent_components(standardized @ axes.T / deviations, seed)  # (D, D), orthogonal
+    axes = axes[shares >= SMALLEST_VARIANCE * shares[0]]
+    components = standardized @ axes.T
+    deviations = components.std(axis=0)
+    unmixing = _independent_components(components / deviations, seed)  # (D, D), orthogonal
     return Directions(mean, scale, unmixing @ (deviations[:, None] * axes))
 
 

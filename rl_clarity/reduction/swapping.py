@@ -16,6 +16,9 @@ from rl_clarity.agents.protocol import Site, Tensor
 from rl_clarity.base.errors import OptionError
 from rl_clarity.reduction.directions import Directions
 
+LARGEST_GAIN = 100.0
+"""Largest factor by which a change of the state may be larger than the coordinates that are exchanged or collapsed."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SwapDirections(StateEdit):
@@ -26,7 +29,9 @@ class SwapDirections(StateEdit):
 
         h' = h + back-projection of (s' - s),
 
-    so components outside the span of the directions do not change. On the increment, the same is done with the
+    so components outside the span of the directions do not change. Units stay where states were, or within the width of
+    their range beyond it (`Directions.range`): after a change of directions that are not orthogonal, states could grow
+    from step to step. On the increment, the same is done with the
     difference of the states
     after and before the step. Swapping twice changes nothing, and collapsing twice is the same as collapsing once.
 
@@ -36,7 +41,8 @@ class SwapDirections(StateEdit):
         on: `state`, or `increment`: what each step adds to the state
         layer: the part of the state: "state/0", "state/1"; or "state", all of them side by side
 
-    Raises OptionError for directions that do not exist, or that occur twice.
+    Raises OptionError for directions that do not exist, or that occur twice, and for those that almost depend on each
+    other: small differences of states would grow by more than a factor of 100 at every step.
     """
 
     swaps: Mapping[int, int | None] = dataclasses.field(kw_only=False)
@@ -60,6 +66,12 @@ class SwapDirections(StateEdit):
         members = [one for pair in distinct for one in pair if one is not None]
         if not self.swaps or not mirrored or len(members) != len(set(members)):
             raise OptionError(f"swaps={dict(self.swaps)}: each direction takes part in one exchange or collapse")
+        if self._gain > LARGEST_GAIN:
+            raise OptionError(
+                f"swaps={dict(self.swaps)}: the {len(self.directions)} directions almost depend on each other, so that "
+                f"states would change by up to {self._gain:,.0f} times their deviation from the mean at each step; at "
+                f"most {LARGEST_GAIN:g} is allowed: fit fewer directions, or those of method='pca' or 'units'"
+            )
 
     def check(self, site: Site) -> None:
         if site.kind != "state" or site.shape != self.directions.mean.shape:
@@ -72,20 +84,41 @@ class SwapDirections(StateEdit):
     def changes(self) -> bool:
         return any(source != target for source, target in self.swaps.items())
 
+    @property
+    def _gain(self) -> float:
+        """Largest factor between the deviation of a standardized state from the mean and its change."""
+        left, sizes, _ = np.linalg.svd(self.directions.basis, full_matrices=False)
+        inverse = np.divide(1, sizes, out=np.zeros_like(sizes), where=sizes > 1e-15 * sizes.max(initial=0))
+        return float(np.linalg.norm(inverse[:, None] * (left.T @ self._difference @ left) * sizes, 2))
+
     @functools.cached_property
     def _change(self) -> np.ndarray:
         """(H, H): linear map from a state less its mean to its change, h' - h = (h - mean) change, in float64."""
+        return np.asarray(self.directions.readout @ self._difference @ self.directions.vectors)
+
+    @functools.cached_property
+    def _difference(self) -> np.ndarray:
+        """(D, D): linear map from coordinates to their change."""
         new = np.eye(len(self.directions))
         for source, target in self.swaps.items():
             new[:, source] = 0
             if target is not None:
                 new[:, target] = 0
                 new[source, target] = new[target, source] = 1
-        return np.asarray(self.directions.readout @ (new - np.eye(len(new))) @ self.directions.vectors)
+        return new - np.eye(len(new))
 
     def apply_to_state(self, before: Tensor, after: Tensor, *, operations: Operations = NUMPY) -> Tensor:
         origin = operations.constant(self.directions.mean.astype(np.float32)) if self.on == "state" else before
-        return after + operations.matmul(after - origin, operations.constant(self._change.astype(np.float32)))
+        changed = after + operations.matmul(after - origin, operations.constant(self._change.astype(np.float32)))
+        return changed if self.directions.range is None else self._bounded(changed, after, operations)
+
+    def _bounded(self, changed: Tensor, after: Tensor, operations: Operations) -> Tensor:
+        """Return the changed state, without units beyond their limits that were not beyond them before."""
+        assert self.directions.range is not None
+        low, high = self.directions.range
+        low, high = (operations.constant(limit.astype(np.float32)) for limit in (2 * low - high, 2 * high - low))
+        low, high = low - operations.relu(low - after), high + operations.relu(after - high)
+        return low + operations.relu(high - low - operations.relu(high - changed))
 
     def describe(self) -> str:
         return f"SwapDirections({dict(self.swaps)}, {self.directions.method}, on={self.on!r}, layer={self.layer!r})"
@@ -96,4 +129,5 @@ class SwapDirections(StateEdit):
             **{name: np.frombuffer(text.encode(), np.uint8) for name, text in texts.items()},
             "mean": self.directions.mean,
             "change": self._change,
+            **({} if self.directions.range is None else {"range": self.directions.range}),
         }

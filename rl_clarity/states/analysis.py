@@ -25,7 +25,7 @@ from rl_clarity.recordings.recording import Recording, open_recording
 from rl_clarity.reduction.directions import Directions
 from rl_clarity.states.data import read_states
 from rl_clarity.states.options import StateOptions
-from rl_clarity.states.parts import PARTS, Part, fit_states
+from rl_clarity.states.parts import PARTS, Part, fit_states, removal_effects
 
 ARRAYS, FACTS = "states.npz", "states.json"
 VERSION = 1
@@ -78,11 +78,14 @@ class StateAnalysis:
         for name, array in self.arrays.items():
             if name.startswith("card.") and array.ndim == 1 and len(array) == len(directions):
                 numbers[name.removeprefix("card.")] = array
-        for key in ("explained", "seed_stability", "half_stability"):
+        for key in ("explained", "seed_stability", "half_stability", "rare"):
             if getattr(directions, key) is not None:
                 numbers[key] = getattr(directions, key)
+        effect = removal_effects(directions, self.arrays)
+        if effect is not None:
+            numbers["effect"] = effect[:, 0]
         return [
-            {"direction": i, "name": name, **{key: float(values[i]) for key, values in numbers.items()}}
+            {"direction": i, "name": name, **{key: values[i].item() for key, values in numbers.items()}}
             for i, name in enumerate(directions.names)
         ]
 

@@ -53,6 +53,8 @@ def direction_cards(
 ) -> dict[str, np.ndarray]:
     """Return statistics of D directions as arrays by name. Without an agent, those that need none.
 
+    Steps at which an episode's first state has not changed are left out.
+
     - `histogram` (D, 40), `edges` (D, 41), `kurtosis` (D,): the excess over a normal distribution's 0.
     - `top`, `middle`, `bottom` (D, 8): rows of steps among the highest, median and lowest 1 %, each of another episode;
       -1 where there are not as many episodes.
@@ -62,23 +64,26 @@ def direction_cards(
     - `correlation.NAME` (D,): with the numbers of `step_facts`; `correlation.action` (D, actions) with each action.
     - `autocorrelation` (D, 5): over 1, 2, 4, 8, 16 steps: how fast it changes.
     """
-    histograms = [np.histogram(column, BINS) for column in coordinates.T]
-    centered = coordinates - coordinates.mean(axis=0)
+    rows = data.changed_rows
+    histograms = [np.histogram(column, BINS) for column in coordinates[rows].T]
+    deviations = coordinates - coordinates[rows].mean(axis=0)
+    centered = deviations[rows]
     spread = centered.std(axis=0)
     cards = {
         "histogram": np.stack([counts for counts, _ in histograms]),
         "edges": np.stack([edges for _, edges in histograms]),
         "kurtosis": (centered**4).mean(axis=0) / np.maximum(spread, 1e-12) ** 4 - 3,
         "cosine": _cosines(directions.vectors),
-        "autocorrelation": np.stack([_autocorrelation(data, centered, lag) for lag in AUTOCORRELATION_LAGS], axis=1),
+        "autocorrelation": np.stack(
+            [_autocorrelation(data, rows, deviations, lag) for lag in AUTOCORRELATION_LAGS], axis=1
+        ),
     }
     for name, wanted in (("top", 1.0), ("middle", 0.5), ("bottom", 0.0)):
-        rows = [_examples(data, column, float(np.quantile(column, wanted))) for column in coordinates.T]
-        cards[name] = np.stack(rows)
+        cards[name] = np.stack([_examples(data, rows, column[rows], wanted) for column in coordinates.T])
     for name, values in step_facts(data).items():
-        cards[f"correlation.{name}"] = _correlations(centered, values[:, None])[:, 0]
+        cards[f"correlation.{name}"] = _correlations(centered, values[rows, None])[:, 0]
     if data.actions.ndim == 1 and data.logits is not None:
-        taken = data.actions[:, None] == np.arange(data.logits.shape[1])
+        taken = data.actions[rows, None] == np.arange(data.logits.shape[1])
         cards["correlation.action"] = _correlations(centered, taken.astype(np.float64))
     if agent is not None and has(agent, "gradients"):
         cards["readout"] = _readout(agent, data, directions, seed)
@@ -99,12 +104,14 @@ def _has_value(agent: Agent) -> bool:
     return any(site.name == "values" for site in agent.sites)
 
 
-def _examples(data: StateData, values: np.ndarray, wanted: float) -> np.ndarray:
-    """Return rows (8,) of steps among the 1 % whose values are nearest to `wanted`, each from another episode."""
-    distance = np.abs(values - wanted)
+def _examples(data: StateData, rows: np.ndarray, values: np.ndarray, wanted: float) -> np.ndarray:
+    """Return those (8,) of the rows (m,) among the 1 % whose values (m,) are nearest to the quantile `wanted`, each
+    from another episode.
+    """
+    distance = np.abs(values - float(np.quantile(values, wanted)))
     count = max(EXAMPLES, round(TAIL * len(values)))
     nearest = np.argpartition(distance, min(count, len(values)) - 1)[:count]
-    order = nearest[np.argsort(distance[nearest], kind="stable")]
+    order = rows[nearest[np.argsort(distance[nearest], kind="stable")]]
     _, first = np.unique(data.episode[order], return_index=True)
     chosen = order[np.sort(first)][:EXAMPLES]
     return np.pad(chosen, (0, EXAMPLES - len(chosen)), constant_values=-1)
@@ -125,12 +132,14 @@ def _correlations(centered: np.ndarray, others: np.ndarray) -> np.ndarray:
     return np.divide(products, deviations, out=np.zeros_like(products), where=deviations > 1e-12)
 
 
-def _autocorrelation(data: StateData, centered: np.ndarray, lag: int) -> np.ndarray:
-    """Return the correlation (D,) of coordinates with themselves `lag` steps later; NaN if no episode is as long."""
-    later = np.flatnonzero(data.time >= lag)
-    if not len(later):
-        return np.full(centered.shape[1], np.nan)
-    a, b = (part - part.mean(axis=0) for part in (centered[later - lag], centered[later]))
+def _autocorrelation(data: StateData, rows: np.ndarray, coordinates: np.ndarray, lag: int) -> np.ndarray:
+    """Return the correlation (D,) of coordinates (n, D) at some rows with themselves `lag` steps later; NaN if no
+    episode is as long.
+    """
+    earlier = rows[data.length[rows] - data.time[rows] > lag]
+    if not len(earlier):
+        return np.full(coordinates.shape[1], np.nan)
+    a, b = (part - part.mean(axis=0) for part in (coordinates[earlier], coordinates[earlier + lag]))
     scale = a.std(axis=0) * b.std(axis=0)
     products = (a * b).mean(axis=0)
     return np.divide(products, scale, out=np.zeros_like(products), where=scale > 1e-12)
@@ -148,11 +157,13 @@ def find_behaviors(
 
         [v(t), v(t) - v(t + 2), v(t) - v(t + 4), v(t) - v(t + 6)],    v the states,
 
-    of all steps with 6 steps of their episode after them. Cards: `components` (K, D), mean coordinates at t; `actions`
+    of all steps with 6 steps of their episode after them, without those at which the episode's first state has not
+    changed. Cards: `components` (K, D), mean coordinates at t; `actions`
     (K, actions), how often each is taken there; `clips` (K, 8), rows of the steps nearest to the center, each of
     another episode, -1 where there are not as many.
     """
-    rows = np.flatnonzero(data.length - data.time > max(BEHAVIOR_LAGS))
+    rows = data.changed_rows
+    rows = rows[(data.length - data.time)[rows] > max(BEHAVIOR_LAGS)]
     if len(rows) <= count:
         return rows[:0], Clusters("kmeans", np.zeros(0, np.int32), float("nan")), {}
 
@@ -188,14 +199,15 @@ def _behavior_cards(
 
 def map_colors(data: StateData, coordinates: np.ndarray, clusters: Mapping[str, Clusters]) -> dict[str, np.ndarray]:
     """Return the values (n,) by name that can color a map of states: numbers, and integers for categories."""
-    scale = np.maximum(coordinates.std(axis=0), 1e-12)
+    changed = coordinates[data.changed_rows]
+    scale = np.maximum(changed.std(axis=0), 1e-12)
     ends = {end: i for i, end in enumerate(ends_of_episodes(data))}
     by_episode = np.array([ends[str(row["end"])] for row in data.recording.table()])
     colors = {**step_facts(data), "episode": data.episode, "end": by_episode[data.episode]}
     if data.actions.ndim == 1:
         colors["action"] = data.actions
     colors |= {f"cluster.{name}": cluster.labels for name, cluster in clusters.items()}
-    colors["strongest"] = np.abs((coordinates - coordinates.mean(axis=0)) / scale).argmax(axis=1)
+    colors["strongest"] = np.abs((coordinates - changed.mean(axis=0)) / scale).argmax(axis=1)
     return colors
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -42,9 +42,12 @@ class Clusters:
         return np.bincount(self.labels[self.labels >= 0], minlength=self.count)
 
 
-def principal_coordinates(values: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Return coordinates (n, D) of values (n, H): the fewest components with 95 % of the variance, at most 16."""
-    directions = fit_directions(values, "pca", SHARE, seed)
+def principal_coordinates(values: np.ndarray, seed: int = 0, rows: np.ndarray | None = None) -> np.ndarray:
+    """Return coordinates (n, D) of values (n, H): the fewest components with 95 % of the variance, at most 16.
+
+    Components are those of the rows (m,), by default of all.
+    """
+    directions = fit_directions(values if rows is None else values[rows], "pca", SHARE, seed)
     return np.asarray(directions.to(values)[:, :MOST_COMPONENTS], np.float32)
 
 
@@ -55,6 +58,7 @@ def find_clusters(
     seed: int = 0,
     *,
     seeds: int = 2,
+    rows: np.ndarray | None = None,
 ) -> Clusters:
     """Return clusters of points (n, D), and how much they agree with those of `seeds` other seeds.
 
@@ -68,6 +72,7 @@ def find_clusters(
         count: Clusters; HDBSCAN finds their number itself.
         seed: Of the fit, and of the points that it is made on.
         seeds: Other seeds.
+        rows: (m,) the points that clusters are fitted to; the others are placed with their nearest one. By default all.
 
     Raises:
         OptionError: An unknown method, or fewer points than clusters.
@@ -77,6 +82,9 @@ def find_clusters(
 
     if method not in METHODS:
         raise OptionError(f"method={method!r} must be one of {', '.join(METHODS)}")
+    if rows is not None:
+        found = find_clusters(points[rows], method, count, seed, seeds=seeds)
+        return replace(found, labels=_nearest(points, rows, found.labels))
     if isinstance(count, bool) or count < 1 or len(points) <= count:
         raise OptionError(f"count={count!r} must be at least 1, and less than the number of points, {len(points)}")
     points = np.asarray(points, np.float64)

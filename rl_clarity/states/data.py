@@ -10,6 +10,7 @@ import numpy as np
 from rl_clarity.base.errors import OptionError
 from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.recording import Recording
+from rl_clarity.reduction.directions import FEWEST_STATES
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +36,23 @@ class StateData:
     def starts(self) -> np.ndarray:
         """(E,) the row at which each episode begins."""
         return np.flatnonzero(self.time == 0)
+
+    @property
+    def changed(self) -> np.ndarray:
+        """(n,) whether the state has changed since its episode began: never at step 0."""
+        episode = np.cumsum(self.time == 0) - 1
+        differs = (self.states != self.states[self.starts][episode]).any(axis=1)
+        count = np.cumsum(differs)
+        return np.asarray(count > (count - differs)[self.starts][episode])
+
+    @property
+    def changed_rows(self) -> np.ndarray:
+        """(m,) rows whose state has changed since the episode began, which directions and clusters are fitted to.
+
+        The states at which episodes begin are no memory, and far from the others. All rows if there are too few.
+        """
+        rows = np.flatnonzero(self.changed)
+        return rows if len(rows) >= FEWEST_STATES else np.arange(len(self))
 
     @property
     def returns(self) -> np.ndarray:

@@ -51,7 +51,22 @@ class FittedStates:
     @cached_property
     def points(self) -> np.ndarray:
         """(n, at most 16) coordinates of the states in the space of their principal components."""
-        return principal_coordinates(self.data.states, self.options.seed)
+        return principal_coordinates(self.data.states, self.options.seed, self.rows)
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """(m,) rows whose state has changed since the episode began, which all statistics are of."""
+        return self.data.changed_rows
+
+    @cached_property
+    def center(self) -> np.ndarray:
+        """(D,) mean coordinates of these rows."""
+        return np.asarray(self.coordinates[self.rows].mean(axis=0, dtype=np.float64))
+
+    @cached_property
+    def spread(self) -> np.ndarray:
+        """(D,) standard deviations of the coordinates of these rows."""
+        return np.asarray(self.coordinates[self.rows].std(axis=0, dtype=np.float64))
 
     @property
     def labels(self) -> np.ndarray:
@@ -106,10 +121,14 @@ class Part:
 def fit_states(agent: Agent, data: StateData, options: StateOptions) -> FittedStates:
     """Fit directions and clusters to states. Raises OptionError for states of another agent."""
     check_states(agent, data, options.part)
-    directions = fit_directions(data.states, options.method, options.count, options.seed, outliers=options.outliers)
-    points = principal_coordinates(data.states, options.seed)
+    rows = data.changed_rows
+    states = data.states[rows]
+    directions = fit_directions(
+        states, options.method, options.count, options.seed, outliers=options.outliers, episodes=data.episode[rows]
+    ).rare_last(states)
+    points = principal_coordinates(data.states, options.seed, rows)
     clusters = {
-        method: find_clusters(points, method, options.clusters, options.seed)  # type: ignore[arg-type]
+        method: find_clusters(points, method, options.clusters, options.seed, rows=rows)  # type: ignore[arg-type]
         for method in options.clustering
     }
     return FittedStates(agent, data, directions, clusters, options)
@@ -147,7 +166,7 @@ def _behaviors(fitted: FittedStates) -> Part:
 
 def _maps(fitted: FittedStates) -> Part:
     options, data = fitted.options, fitted.data
-    rows = np.arange(len(data))
+    rows = fitted.rows
     if len(rows) > options.map_points:
         rows = np.sort(np.random.default_rng(options.seed).choice(rows, options.map_points, replace=False))
     arrays = {"map.rows": rows}
@@ -170,11 +189,14 @@ def map_perplexity(points: int) -> float:
 def _causes(fitted: FittedStates) -> Part:
     """Return correlation and influence over time, for all steps and by cluster, and how often they agree."""
     options, data, labels = fitted.options, fitted.data, fitted.labels
-    lags = tuple(lag for lag in options.lags if lag < min(LONGEST, int(data.length.max())))
+    longest = int((data.length - data.time)[fitted.rows].max())
+    lags = tuple(lag for lag in options.lags if lag < min(LONGEST, longest))
     if not lags:
         why = f"the longest episode has {data.length.max()} steps: none of the lags {options.lags} is possible"
         return Part(skipped={"causes": why})
-    sequences = data.sequences(fitted.coordinates, LONGEST)
+    coordinates = np.full(fitted.coordinates.shape, np.nan)
+    coordinates[fitted.rows] = fitted.coordinates[fitted.rows]
+    sequences = data.sequences(coordinates, LONGEST)
     by_step = data.sequences(labels[:, None].astype(np.float64), LONGEST)[..., 0]
     arrays = {
         "correlation": lagged_correlation(sequences, lags),
@@ -212,6 +234,17 @@ def _memory(fitted: FittedStates) -> Part:
         agent, fitted.data, removed, steps=options.replay_steps, samples=options.replay_samples, seed=options.seed
     )
     return Part(_named("replay", curves.arrays()))
+
+
+def removal_effects(directions: Directions, arrays: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """Return how much the policy changes when each direction is removed, (D, 3): the mean over the replayed steps in
+    nats, and its 95 % interval. None if that was not measured. `arrays` are those of the part `memory`.
+    """
+    changes = list(map(str, arrays.get("replay.changes", ())))
+    if f"removed {directions.names[0]}" not in changes or "replay.effect" not in arrays:
+        return None
+    rows = [changes.index(f"removed {name}") for name in directions.names]
+    return np.column_stack([arrays["replay.effect"][rows], arrays["replay.effect_interval"][rows]])
 
 
 PARTS: Mapping[str, Callable[[FittedStates], Part]] = {

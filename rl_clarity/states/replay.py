@@ -32,6 +32,8 @@ class ReplayCurves:
     """`reset`, `frozen`, `swapped`, and `removed NAME` for each direction."""
     policy: np.ndarray  # (C, K): Kullback-Leibler divergence of the policy from the unchanged one; mean |change| of q
     policy_interval: np.ndarray  # (C, K, 2)
+    effect: np.ndarray  # (C,): mean of `policy` over the K steps
+    effect_interval: np.ndarray  # (C, 2)
     value: np.ndarray  # (C, K): mean |change|
     value_interval: np.ndarray  # (C, K, 2)
     same_action: np.ndarray  # (C, K): share of samples with the same most likely action
@@ -70,7 +72,7 @@ def replay(
         directions: Those that are removed one by one, of all parts of the state side by side.
         kinds: Of `reset`, `frozen` and `swapped`.
         steps: K, from t on; shorter where no episode is as long.
-        samples: Steps t, from all over the recording, but not the first of an episode.
+        samples: Steps t, from all over the recording, but none at which an episode's first state has not changed.
         seed: Of their choice.
 
     Raises:
@@ -81,10 +83,13 @@ def replay(
         raise OptionError(
             f"kinds={list(kinds)} must be of {', '.join(KINDS)}, steps={steps}, samples={samples} positive"
         )
-    steps = min(steps, int(data.length.max()) - 1)
-    candidates = np.flatnonzero((data.time > 0) & (data.length - data.time >= steps))
-    if steps < 1 or not len(candidates):
+    candidates = data.changed_rows
+    candidates = candidates[data.time[candidates] > 0]
+    if not len(candidates):
         raise OptionError(f"no episode has more than one step: the longest has {data.length.max()}")
+    left = (data.length - data.time)[candidates]
+    steps = min(steps, int(left.max()))
+    candidates = candidates[left >= steps]
     rng = np.random.default_rng(seed)
     rows = np.sort(rng.choice(candidates, min(samples, len(candidates)), replace=False))
     initial = initial_state(agent, len(rows))
@@ -108,7 +113,8 @@ def replay(
     ]
     policy, value, same = (np.stack(parts) for parts in zip(*results, strict=True))  # (C, K, n)
     return ReplayCurves(
-        tuple(changed), policy.mean(axis=2), _intervals(policy, rng), value.mean(axis=2), _intervals(value, rng),
+        tuple(changed), policy.mean(axis=2), _intervals(policy, rng), policy.mean(axis=(1, 2)),
+        _intervals(policy.mean(axis=1, keepdims=True), rng)[:, 0], value.mean(axis=2), _intervals(value, rng),
         same.mean(axis=2),
     )  # fmt: skip
 

@@ -813,6 +813,12 @@ export interface DirectionEntry {
   half_stability: number | null;
   /** Excess kurtosis of the coordinate; null if the coordinate is constant, or while it is not measured. */
   kurtosis: number | null;
+  /** Whether fewer than 2 % of the steps have more than half of the variance. */
+  rare: boolean;
+  /** How much the policy changes when the coordinate is set to its mean, in nats, as a mean over the steps that are replayed then; null if it was not measured. */
+  effect?: number;
+  /** 95 % bootstrap interval of `effect` over the replays. */
+  effect_interval?: [number, number];
 }
 
 /** Clusters of a method. */

@@ -122,6 +122,24 @@ def test_outliers_are_counted(states: np.ndarray) -> None:
     assert fit_directions(far, "pca", 2).dropped == 0
 
 
+def test_halves_are_of_different_episodes() -> None:
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(size=(30, 3)) * [3, 1, 0.1], rng.normal(size=(70, 3)) * [0.1, 1, 3]
+    states, episodes = np.concatenate([first, second]), np.repeat([4, 7], [30, 70])
+    found = fit_directions(states, "pca", 2, episodes=episodes)
+    halves = [
+        matched_similarity(found.vectors, fit_directions(half, "pca", 2).vectors, absolute=True)
+        for half in (first, second)
+    ]
+    without = fit_directions(states, "pca", 2)
+    assert found.half_stability is not None
+    assert without.half_stability is not None
+    np.testing.assert_allclose(found.half_stability, np.mean(halves, axis=0), atol=1e-6)
+    assert not np.allclose(found.half_stability, without.half_stability, atol=1e-3)
+    with pytest.raises(OptionError, match=r"episodes= has the shape \(3,\); \(100,\) is needed"):
+        fit_directions(states, "pca", episodes=episodes[:3])
+
+
 def test_pairs_are_found_among_rows_that_should_not_change() -> None:
     """Objects add axis 0, and as much of axis 1; other rows contain axis 1, and a lot of axis 2."""
     rng = np.random.default_rng(0)

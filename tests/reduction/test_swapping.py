@@ -166,3 +166,29 @@ def test_parts_of_a_state_are_edited_side_by_side(on: Any) -> None:
         np.testing.assert_allclose(join_state(edited.forward(observations, state).state), expected, atol=1e-5)
     with pytest.raises(OptionError, match=r"state/1 has the shape \(3,\)"):
         rl_clarity.edit(agent, SwapDirections({0: 1}, directions=directions, layer="state/1"))
+
+
+def test_units_stay_within_the_width_of_their_range_of_it() -> None:
+    directions = Directions(
+        np.zeros(2), np.ones(2), np.array([[1.0, 0.0], [3.0, 0.5]]), range=np.array([[-1, 0], [1, 2.0]])
+    )
+    states = np.array([[0.5, 0.4], [0.5, 1.9], [9.0, 9.0], [0.0, -7.0]])
+    free = swapped(Directions(np.zeros(2), np.ones(2), directions.basis), {1: None}, states)
+    bounded = swapped(directions, {1: None}, states)
+    np.testing.assert_allclose(free[:2], states[:2] - states[:2, 1:] * [6, 1], atol=1e-6)
+    np.testing.assert_allclose(bounded[0], free[0], atol=1e-6)
+    np.testing.assert_allclose(bounded[1], [-3, 0], atol=1e-6)
+    np.testing.assert_allclose(bounded[2], [-3, 0], atol=1e-6)  # it may be as far outside as it was, and no farther
+    np.testing.assert_allclose(bounded[3], [3, 0], atol=1e-6)
+
+
+def test_directions_that_almost_depend_on_each_other_are_refused() -> None:
+    """A state between two such directions has large coordinates of opposite signs; without one, the other is left."""
+    basis = np.eye(3)[[0, 0, 2]] + 0.004 * np.eye(3)[[1, 2, 1]]
+    near = Directions(np.zeros(3), np.ones(3), basis)
+    with pytest.raises(OptionError, match=r"the 3 directions almost depend on each other.*up to 249 times"):
+        SwapDirections({0: None}, directions=near)
+    expected = np.linalg.norm(np.linalg.pinv(basis) @ np.diag([-1, 0, 0]) @ basis, 2)
+    assert expected == pytest.approx(249, abs=0.5)
+    SwapDirections({2: None}, directions=near)  # it is far from the others
+    SwapDirections({0: None}, directions=Directions(np.zeros(3), np.ones(3), basis + 0.02 * np.eye(3)[[1, 2, 1]]))

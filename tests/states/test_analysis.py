@@ -169,7 +169,7 @@ def test_cards_contain_correlations_with_facts_of_a_step(agent: Any, data: State
     directions = rl_clarity.fit_directions(data.states, "pca", 3)
     coordinates = directions.to(data.states)
     cards = direction_cards(None, data, directions, coordinates)
-    expected = np.corrcoef(coordinates[:, 0], data.time)[0, 1]
+    expected = np.corrcoef(coordinates[data.changed, 0], data.time[data.changed])[0, 1]
     np.testing.assert_allclose(cards["correlation.time"][0], expected)
     assert cards["correlation.action"].shape == (3, 3)
     assert not cards["correlation.length"].any()  # all episodes have the same

@@ -1,14 +1,22 @@
-"""Influence and replays of agents that are built by hand, whose memory is known."""
+"""Directions, influence and replays of agents that are built by hand, whose components and memory are known."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 import rl_clarity
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.analyses.memory.interventions import strongest_directions
+from rl_clarity.analyses.memory.source import direction_names
+from rl_clarity.base.parsing import parse
 from rl_clarity.states.data import read_states
+from rl_clarity.states.options import StateOptions
+from rl_clarity.states.parts import fit_states, removal_effects
 from rl_clarity.states.replay import replay
 from tests import memory_systems as systems
 from tests.memory_systems import record_frames
@@ -17,10 +25,87 @@ OPTIONS: dict[str, Any] = {"clusters": 2, "maps": ("pca",), "replay_steps": 0}
 UNITS: dict[str, Any] = {**OPTIONS, "method": "units", "count": systems.REGISTER_LAG, "lags": (1, 4)}
 
 
+def last_signals(start: float = 0.0) -> Agent:
+    """Three units that hold the signals of the last frame."""
+    import torch
+
+    def step(observations: Any, state: Any) -> tuple[Any, Any]:
+        return state.sum(dim=1), torch.stack([systems.signal(observations, channel) for channel in range(3)], dim=1)
+
+    return systems.make_agent(step, 3, start)
+
+
+def cosines(analysis: rl_clarity.StateAnalysis) -> np.ndarray:
+    """|cosine| (D, H) of directions with units."""
+    vectors = analysis.directions.vectors
+    return np.asarray(np.abs(vectors) / np.linalg.norm(vectors, axis=1, keepdims=True))
+
+
 def by_unit(analysis: rl_clarity.StateAnalysis, matrices: np.ndarray) -> np.ndarray:
     """Matrices (L, D, D) of the method `units` in the order of the units."""
     order = np.argsort([int(name.removeprefix("unit ")) for name in analysis.directions.names])
     return matrices[:, order][:, :, order]
+
+
+def test_the_initial_state_is_no_component(tmp_path: Path) -> None:
+    """It is far from all others: with it, the first component would be the diagonal, and its examples at step 0."""
+    agent = last_signals(start=8.0)
+    recording = record_frames(agent, systems.noise_frames(12, 60), tmp_path / "recording")
+    analysis = rl_clarity.analyze_states(agent, recording, count=3, **OPTIONS)
+    assert sorted(cosines(analysis).argmax(axis=1)) == [0, 1, 2]
+    assert cosines(analysis).max(axis=1).min() > 0.95
+    assert analysis.directions.stability.min() > 0.9
+    time, coordinates = analysis.arrays["time"], analysis.arrays["coordinates"]
+    for name in ("top", "middle", "bottom"):
+        rows = analysis.arrays[f"card.{name}"]
+        assert (time[rows[rows >= 0]] > 0).all()
+    later = coordinates[time > 0]
+    for i, edges in enumerate(analysis.arrays["card.edges"]):
+        np.testing.assert_allclose(edges[[0, -1]], [later[:, i].min(), later[:, i].max()], rtol=1e-5)
+    np.testing.assert_array_equal(analysis.arrays["card.histogram"].sum(axis=1), (time > 0).sum())
+    np.testing.assert_allclose(analysis.arrays["card.kurtosis"], (later**4).mean(axis=0) - 3, atol=1e-2)
+    np.testing.assert_array_equal(analysis.arrays["map.rows"], np.flatnonzero(time > 0))
+
+
+def test_the_initial_state_is_no_cluster(tmp_path: Path) -> None:
+    """Two values of one signal are two clusters, although the initial state is farther away."""
+    signals = np.zeros((12, 30, 3))
+    signals[:, :, 0] = np.random.default_rng(0).choice([-1.0, 1.0], (12, 30))
+    agent = last_signals(start=8.0)
+    recording = record_frames(agent, systems.signal_frames(signals), tmp_path / "recording")
+    analysis = rl_clarity.analyze_states(agent, recording, method="units", count=1, **OPTIONS)
+    later = analysis.arrays["time"] > 0
+    coordinates, labels = analysis.arrays["coordinates"][later, 0], analysis.arrays["cluster.kmeans"][later]
+    assert len(set(labels[coordinates > 0])) == len(set(labels[coordinates < 0])) == len(set(labels)) - 1 == 1
+
+
+def test_states_that_have_not_changed_yet_are_the_initial_state(tmp_path: Path) -> None:
+    """The state of the XOR agent stays 0 until the first cue, which is shown at step 1."""
+    agent = systems.xor_agent()
+    data = read_states(record_frames(agent, systems.xor_frames(4), tmp_path / "recording"))
+    np.testing.assert_array_equal(data.changed, data.time > systems.XOR_STEPS["first"])
+
+
+def test_a_state_that_returns_to_the_initial_one_has_changed(tmp_path: Path) -> None:
+    signals = np.full((2, 6, 3), -1.0)
+    signals[:, 1] = 1
+    agent = last_signals(start=-1.0)
+    data = read_states(record_frames(agent, systems.signal_frames(signals), tmp_path / "recording"))
+    np.testing.assert_array_equal(data.changed, data.time >= 2)
+
+
+def test_a_component_that_varies_in_few_steps_is_last_and_rare(tmp_path: Path) -> None:
+    """Unit 1 is different in one of 100 steps, and so the least Gaussian."""
+    rng = np.random.default_rng(0)
+    signals = rng.uniform(-1, 1, (8, 100, 3))
+    signals[:, :, 1] = 0
+    signals[np.arange(8), rng.integers(10, 90, 8), 1] = 1
+    agent = last_signals()
+    recording = record_frames(agent, systems.signal_frames(signals), tmp_path / "recording")
+    analysis = rl_clarity.analyze_states(agent, recording, count=3, **OPTIONS)
+    assert [row["rare"] for row in analysis.table()] == [False, False, True]
+    assert cosines(analysis)[2, 1] > 0.95
+    assert direction_names(analysis.directions) == ["ICA 1", "ICA 2", "ICA 3 (rare)"]
 
 
 def test_a_shift_register_passes_its_signals_on(tmp_path: Path) -> None:
@@ -50,3 +135,52 @@ def test_a_counter_is_changed_by_a_reset_and_not_by_what_others_saw(tmp_path: Pa
     policy = dict(zip(curves.changes, curves.policy, strict=True))
     assert not policy["swapped"].any()
     assert policy["reset"].min() > 0.1
+
+
+def test_directions_are_ordered_by_the_measured_effect_and_not_by_the_mean_gradient(tmp_path: Path) -> None:
+    """The gradients of each cue of an exclusive or cancel over episodes, that of a decoy does not."""
+    agent = systems.xor_agent()
+    signals = np.zeros((8, systems.XOR_LENGTH, 3))
+    for channel, step in enumerate(systems.XOR_STEPS.values()):
+        signals[:, step, channel] = np.where(np.arange(8) >> channel & 1, 1, -1)
+    recording = record_frames(agent, systems.signal_frames(signals), tmp_path / "recording")
+    options: dict[str, Any] = {**OPTIONS, "replay_steps": 4, "replay_samples": 64, "influence_samples": 0}
+    analysis = rl_clarity.analyze_states(agent, recording, method="units", count=3, lags=(1,), **options)
+    fitted = fit_states(agent, read_states(recording), parse(StateOptions, {**options, "method": "units", "count": 3}))
+    effects = removal_effects(analysis.directions, analysis.arrays)
+    assert effects is not None
+    cues = [analysis.directions.names.index(f"unit {i}") for i in (0, 1)]
+    decoy = analysis.directions.names.index("unit 2")
+    assert effects[cues, 1].min() > 3 * effects[decoy, 2]
+    assert strongest_directions(fitted, analysis.arrays["card.readout"], effects[:, 0])[-1] == decoy
+    assert strongest_directions(fitted, analysis.arrays["card.readout"])[0] == decoy
+    assert [row["effect"] for row in analysis.table()] == pytest.approx(effects[:, 0])
+
+
+def test_rare_directions_are_last_whatever_their_effect(tmp_path: Path) -> None:
+    agent = last_signals()
+    data = read_states(record_frames(agent, systems.noise_frames(6, 12), tmp_path / "recording"))
+    fitted = fit_states(agent, data, parse(StateOptions, {**OPTIONS, "method": "units", "count": 3}))
+    rare = dataclasses.replace(fitted.directions, rare=np.array([True, False, False]))
+    ordered = strongest_directions(dataclasses.replace(fitted, directions=rare), None, np.array([9.0, 1.0, 2.0]))
+    assert ordered.tolist() == [2, 1, 0]
+
+
+@pytest.mark.parametrize("method", ["ica", "pca"])
+def test_states_stay_bounded_in_play_without_any_direction(method: str, tmp_path: Path) -> None:
+    """The states of a trained GRU vary along few directions, and the episodes are longer than those of its training."""
+    agent = systems.cue_agent(12)
+    recording = rl_clarity.record(agent, tmp_path / "recording", episodes=24)
+    states = read_states(recording).states
+    directions = rl_clarity.analyze_states(
+        agent, recording, method=method, influence_samples=0, lags=(1,), **OPTIONS
+    ).directions
+    assert np.linalg.cond(directions.basis) < 40
+    frames, _ = systems.light_switch_frames(8, 40, 3)
+    for i in range(len(directions)):
+        edited: Any = rl_clarity.edit(agent, rl_clarity.SwapDirections({i: None}, directions=directions))
+        state = agent.initial_state(8)
+        for step in range(42):
+            state = edited.step(frames[:, step], state, np.full(8, step == 0))[1]
+        assert state is not None
+        assert np.abs(state[0]).max() < 3 * np.abs(states).max()

@@ -40,7 +40,7 @@ class InterventionOptions:
     """Options of paired episodes with and without directions of the state."""
 
     count: int = 2
-    """Number of directions that are collapsed one by one, those on which the outputs depend most."""
+    """Number of directions that are collapsed one by one, those whose removal changes the policy most."""
     episodes: int = 20
     """Number of pairs of episodes for each; 0 for none."""
     swap_from: tuple[int, ...] = ()
@@ -122,7 +122,7 @@ class InterventionsAnalysis(Analysis[InterventionOptions, InterventionsSection])
         for number in range(count + bool(options.swaps())):
             yield self.task(
                 subject, self.task_name(number + 1), partial(_intervene, subject, number), inputs,
-                after=(FIT, f"{FOLDER}/cards"), size=size, group=self.kind, pieces=_pieces,
+                after=(FIT, f"{FOLDER}/cards", f"{FOLDER}/memory"), size=size, group=self.kind, pieces=_pieces,
             )  # fmt: skip
 
     def sections(
@@ -141,7 +141,9 @@ def _intervene(subject: Subject, number: int, work: Work) -> TaskResult:
     options, agent = subject.options_of(InterventionOptions), subject.agent
     fitted, analysis = fitted_states(subject), read_fit(subject)
     cards = subject.files.read_chunk(work.results[f"{FOLDER}/cards"]["chunk"])
-    strongest = strongest_directions(fitted, cards.get("readout"))
+    effects = work.results.get(f"{FOLDER}/memory", {}).get("effects")
+    effect = None if effects is None else np.array([one["effect"] for one in effects])
+    strongest = strongest_directions(fitted, cards.get("readout"), effect)
     count = min(options.count, subject.options_of(StateOptions).count)
     if len(strongest) <= number < count:
         return TaskResult({"skipped": f"The states vary along {len(strongest)} directions only."})
@@ -165,19 +167,24 @@ def _intervene(subject: Subject, number: int, work: Work) -> TaskResult:
     return TaskResult(to_plain({"intervention": facts}, finite=True), [clip])
 
 
-def strongest_directions(fitted: FittedStates, readout: np.ndarray | None) -> np.ndarray:
-    """Return the directions (D,), those on which the actions depend most first.
+def strongest_directions(
+    fitted: FittedStates, readout: np.ndarray | None, effect: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the directions (D,), those on which the actions depend most first, and rare ones last.
 
-    They are ordered by the largest weight on an action, less the mean over all actions, times the standard deviation of
-    the coordinate; without gradients, by how far a standard deviation of the coordinate moves the state. `readout` is
-    (D, outputs).
+    They are ordered by the measured effect (D,) of their removal. If that was not measured, by the largest weight on
+    an action, less the mean over all actions, times the standard deviation of the coordinate; without gradients, by how
+    far a standard deviation of the coordinate moves the state. `readout` is (D, outputs).
     """
-    spread = fitted.coordinates.std(axis=0)
-    if readout is None:
-        return np.argsort(-spread * np.linalg.norm(fitted.directions.vectors, axis=1), kind="stable")
-    weights = readout[:, : fitted.agent.num_actions]
-    weights = weights - weights.mean(axis=1, keepdims=True)
-    return np.argsort(-spread * np.abs(weights).max(axis=1), kind="stable")
+    directions = fitted.directions
+    if effect is None:
+        slopes = np.linalg.norm(directions.vectors, axis=1)
+        if readout is not None:
+            weights = readout[:, : fitted.agent.num_actions]
+            slopes = np.abs(weights - weights.mean(axis=1, keepdims=True)).max(axis=1)
+        effect = fitted.spread * slopes
+    rare = np.zeros(len(directions), bool) if directions.rare is None else directions.rare
+    return np.lexsort((-effect, rare))
 
 
 def _pieces(sample: Subject, batch: int) -> Iterable[Piece]:

@@ -64,7 +64,7 @@ def random_states(sample: Subject, count: int) -> FittedStates:
     """Return random states of a single episode, in place of a sample's constant ones, for measuring fits."""
     fitted = sample_states(sample)
     data: StateData = fitted.data
-    count = max(count, fitted.options.clusters + 1, FEWEST_STATES)
+    count = max(count, fitted.options.clusters + 2, FEWEST_STATES + 1)  # the first one is left out
     rows = np.arange(count) % len(data)
     changes: dict[str, Any] = {name: value[rows] for name, value in vars(data).items() if isinstance(value, np.ndarray)}
     changes |= {"time": np.arange(count), "length": np.full(count, count), "episode": np.zeros(count, np.int64)}

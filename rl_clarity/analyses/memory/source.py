@@ -91,9 +91,10 @@ class MemorySource:
 
 
 def direction_names(directions: Directions) -> list[str]:
-    """Return the names of directions on the page: `ICA 1`, `ICA 2`, ..."""
+    """Return the names of directions on the page: `ICA 1`, `ICA 2`, ..., and `ICA 9 (rare)` of rare ones."""
     label = REDUCTIONS.get(directions.method).label
-    return [f"{label} {number + 1}" for number in range(len(directions))]
+    rare = np.zeros(len(directions), bool) if directions.rare is None else directions.rare
+    return [f"{label} {number}{' (rare)' * bool(is_rare)}" for number, is_rare in enumerate(rare, start=1)]
 
 
 def memory_source(subject: Subject) -> MemorySource:

@@ -36,7 +36,7 @@ from rl_clarity.states.cards import AUTOCORRELATION_LAGS
 from rl_clarity.states.data import read_states
 from rl_clarity.states.influence import memory_jacobians
 from rl_clarity.states.options import StateOptions
-from rl_clarity.states.parts import PARTS, FittedStates, Part, fit_states
+from rl_clarity.states.parts import PARTS, FittedStates, Part, fit_states, removal_effects
 from rl_clarity.world_models.gradients import simulated_influence
 
 Arrays = dict[str, np.ndarray]
@@ -64,6 +64,13 @@ class DirectionEntry:
     """Cosine with the matching direction of each half of the data; null if it was not measured."""
     kurtosis: float | None
     """Excess kurtosis of the coordinate; null if the coordinate is constant, or while it is not measured."""
+    rare: bool = False
+    """Whether fewer than 2 % of the steps have more than half of the variance."""
+    effect: float | None = None
+    """How much the policy changes when the coordinate is set to its mean, in nats, as a mean over the steps that are
+    replayed then; null if it was not measured."""
+    effect_interval: tuple[float, float] | None = None
+    """95 % bootstrap interval of `effect` over the replays."""
 
 
 @dataclass(frozen=True)
@@ -163,10 +170,12 @@ class StatesAnalysis(Analysis[StateOptions, StatesSection]):
         parts = {name: results.get(f"{FOLDER}/{name}", {}) for name in ("coordinates", *SHOWN)}
         shown = {name: parts[name].get("section") for name in ("behaviours", "causes", "memory")}
         kurtosis = parts["cards"].get("kurtosis") or [None] * len(fit["directions"])
+        effects = parts["memory"].get("effects") or [{}] * len(fit["directions"])
         data = {
             "method": options.method,
             "directions": [
-                {**direction, "kurtosis": value} for direction, value in zip(fit["directions"], kurtosis, strict=True)
+                {**direction, "kurtosis": value, **effect}
+                for direction, value, effect in zip(fit["directions"], kurtosis, effects, strict=True)
             ],
             "autocorrelation_lags": AUTOCORRELATION_LAGS,
             "outputs": [action.label for action in subject.info.actions] + ["value function"] * fit["has_value"],
@@ -191,11 +200,11 @@ def _fit(subject: Subject, work: Work) -> TaskResult:
     for name, content in analysis.files().items():
         names.append(path_in(FOLDER, name))
         subject.files.write_file(names[-1], content)
-    spread = fitted.coordinates.std(axis=0)
     entries = [
         {
             "name": name,
-            "scale": spread[i],
+            "scale": fitted.spread[i],
+            "rare": directions.rare is not None and directions.rare[i],
             **{
                 key: None if values is None else values[i]
                 for key in ("explained", "seed_stability", "half_stability")
@@ -213,7 +222,7 @@ def _fit(subject: Subject, work: Work) -> TaskResult:
 def _write_coordinates(subject: Subject, work: Work) -> TaskResult:
     """Write coordinates, clusters and behaviors of the steps of each trajectory."""
     fitted = fitted_states(subject)
-    centered = (fitted.coordinates - fitted.coordinates.mean(axis=0)).astype(np.float32)
+    centered = (fitted.coordinates - fitted.center).astype(np.float32)
     behavior = np.full(len(centered), -1, np.int32)
     facts = work.results[f"{FOLDER}/behaviours"]
     if facts.get("chunk"):
@@ -258,7 +267,7 @@ def _influence_through_world(source: MemorySource, fitted: FittedStates, lags: S
 
 def _cards(fitted: FittedStates, part: Part) -> Written:
     arrays = _without_prefix("card", part.arrays)
-    arrays["edges"] = arrays["edges"] - fitted.coordinates.mean(axis=0, dtype=np.float64)[:, None]
+    arrays["edges"] = arrays["edges"] - fitted.center[:, None]
     for end in ("top", "middle", "bottom"):
         arrays[end] = places(fitted, arrays[end])
     return arrays, {"kurtosis": arrays.pop("kurtosis")}
@@ -269,7 +278,7 @@ def _behaviors(fitted: FittedStates, part: Part) -> Written:
     if "clips" not in arrays:
         return {}, {}
     arrays["clips"] = places(fitted, arrays["clips"])
-    arrays["components"] = arrays["components"] - fitted.coordinates.mean(axis=0, dtype=np.float64)
+    arrays["components"] = arrays["components"] - fitted.center
     arrays["sizes"] = np.bincount(arrays["labels"], minlength=len(arrays["clips"]))
     return arrays, {"section": part.facts["behaviours"]}
 
@@ -290,7 +299,11 @@ def _memory(fitted: FittedStates, part: Part) -> Written:
     for change in map(str, arrays.pop("changes")):
         kind, space, name = change.partition(" ")
         changes.append(f"{kind}{space}{names.get(name, name)}")
-    return arrays, {"section": {"changes": changes}}
+    facts: dict[str, object] = {"section": {"changes": changes}}
+    effects = removal_effects(fitted.directions, part.arrays)
+    if effects is not None:
+        facts["effects"] = [{"effect": mean, "effect_interval": (low, high)} for mean, low, high in effects]
+    return arrays, facts
 
 
 _WRITERS: Mapping[str, Callable[[FittedStates, Part], Written]] = {

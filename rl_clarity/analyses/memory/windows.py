@@ -193,7 +193,7 @@ def _choose(subject: Subject, work: Work) -> TaskResult:
     matrix = page_matrix(subject, facts) if facts and facts["episodes"] else None
     chosen = choose_windows(fitted, cards, clips, options.count, context, matrix)
     outputs = list(outputs_at(subject.agent, fitted.data, np.zeros(1, int)))
-    scale = np.maximum(fitted.coordinates.std(axis=0), 1e-12)
+    scale = np.maximum(fitted.spread, 1e-12)
     windows: list[WindowChoice] = []
     used: set[int] = set()
     for row, why in chosen.items():
@@ -203,7 +203,9 @@ def _choose(subject: Subject, work: Work) -> TaskResult:
         if begins is not None and any(reason.kind == "decision" for reason in why):
             first = min(first, max(begins, frame - options.longest + 1))
         first = max(context, first)
-        largest = np.argsort(-np.abs(fitted.coordinates[row] / scale), kind="stable")[: options.directions]
+        largest = np.argsort(-np.abs(fitted.coordinates[row] - fitted.center) / scale, kind="stable")[
+            : options.directions
+        ]
         directions = sorted({*map(int, largest), *(one.direction for one in why if one.direction is not None)})
         used.update(directions)
         targets = [*outputs, *(f"direction-{i}" for i in directions)]
@@ -420,7 +422,7 @@ def window_arrays(
     maps = _cells((frames * seen).sum(axis=-1), grid)  # (G, n, rows, columns)
     scale = np.abs(maps).max(axis=(1, 2, 3))
     codes = np.rint(maps / np.where(scale > 0, scale, 1)[:, None, None, None] * 127).astype(np.int8)
-    centered = fitted.coordinates[rows] - fitted.coordinates.mean(axis=0)
+    centered = fitted.coordinates[rows] - fitted.center
     components = fitted.directions.pull(states) * centered
     return {
         path: codes,

@@ -54,6 +54,13 @@ export function choose({ selection }, component, more = false) {
   return selection.change({ components: others.length < components.length ? others : [...components, component] });
 }
 
+/** The directions whose removal changes the policy most first, and rare ones last. @returns {number[]} */
+export function orderOf(directions) {
+  const effect = (k) => directions[k].effect ?? 0;
+  const rare = (k) => Number(directions[k].rare ?? false);
+  return directions.map((_, k) => k).sort((a, b) => rare(a) - rare(b) || effect(b) - effect(a) || a - b);
+}
+
 const magnitude = ({ value }) => (Number.isFinite(value) ? Math.abs(value) : 0);
 
 /** The entries of largest magnitude, the largest first. @template {{value: number}} Entry @param {Entry[]} list @returns {Entry[]} */
@@ -79,7 +86,7 @@ export function placesOf(array, k) {
 const stabilities = ({ seed_stability: seeds, half_stability: halves }) =>
   [
     { value: seeds, where: "other seeds", of: "seeds" },
-    { value: halves, where: "halves of the data", of: "halves of the data" },
+    { value: halves, where: "halves of the episodes", of: "halves of the episodes" },
   ].filter(({ value }) => Number.isFinite(value));
 
 /** Whether other fits find another component in its place. */
@@ -100,12 +107,16 @@ export function stabilityText(direction) {
 export function directionTable({ states, arrays, label, actions }) {
   const lags = states.autocorrelation_lags ?? [];
   const shown = [lags[0], lags.at(-1)].filter((lag) => lag !== undefined);
-  const rows = states.directions.map((direction, k) => {
+  const rows = orderOf(states.directions).map((k) => {
+    const direction = states.directions[k];
     const [best] = arrays ? strongest(correlationsOf(arrays, k, actions)) : [];
     const autocorrelation = rowOf(arrays?.autocorrelation, k) ?? [];
     return {
       index: k,
       name: label(k),
+      effect: direction.effect,
+      effect_low: direction.effect_interval?.[0],
+      effect_high: direction.effect_interval?.[1],
       explained: direction.explained,
       seed_stability: direction.seed_stability,
       half_stability: direction.half_stability,
@@ -117,6 +128,7 @@ export function directionTable({ states, arrays, label, actions }) {
   });
   const columns = [
     { key: "name", label: "Component" },
+    { key: "effect", label: "Policy without it, nats" },
     { key: "explained", label: "Explains" },
     { key: "seed_stability", label: "Stability, seeds" },
     { key: "half_stability", label: "Stability, halves" },

@@ -1,5 +1,6 @@
 // What a reader selects on the page of what an agent remembers: `?episode=2&step=41&target=value`.
 import { PALETTE } from "../../kit/page/fields.js";
+import { orderOf } from "./directions.js";
 import { holds, pathsOf, stretchAt } from "./stretches.js";
 
 /**
@@ -75,7 +76,7 @@ export const FIELDS = [
     count: ({ memory: { states } }) => states?.directions.length ?? 0,
     least: 1,
     most: 6,
-    default: () => [0],
+    default: ({ memory: { states } }) => orderOf(states?.directions ?? []).slice(0, 1),
   },
   { name: "behaviour", type: "index", count: behaviourCount },
   { name: "choice", type: "choice", options: ["all", "decision", "episode", "behaviour", "direction"] },

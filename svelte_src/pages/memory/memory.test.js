@@ -57,6 +57,13 @@ test("a stretch stays shown while its window holds the step", () => {
   assert.deepEqual([nearestStretch(STRETCHES, 0, 39), nearestStretch(STRETCHES, 2, 0)], [1, -1]);
 });
 
+test("the page opens on the component whose removal changes the policy most", () => {
+  const manifest = manifestOf();
+  const effects = [0.1, 0.2, 0.3].map((effect, k) => ({ name: `${k}`, effect, rare: k === 2 }));
+  manifest.memory.states = { ...manifest.memory.states, directions: effects };
+  assert.deepEqual(initialSelection(manifest).components, [1]);
+});
+
 test("a chosen stretch leads to its explained step", () => {
   const page = pageOf(manifestOf());
   page.selection.change({ frame: 12 });

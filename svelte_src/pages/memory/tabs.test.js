@@ -3,7 +3,16 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { signedColor } from "../../kit/image/colors.js";
 import { agreement, consistencyAt, intervalAt, limitOf, matrixAt } from "./causes.js";
-import { correlationsOf, cosinesOf, isUnstable, placesOf, stabilityText, strongest } from "./directions.js";
+import {
+  correlationsOf,
+  cosinesOf,
+  directionTable,
+  isUnstable,
+  orderOf,
+  placesOf,
+  stabilityText,
+  strongest,
+} from "./directions.js";
 import { curveOf, halfLag } from "./replay.js";
 import { readMemory } from "./sections.js";
 import { errorVerdicts, otherVerdicts } from "./simulator.js";
@@ -57,11 +66,31 @@ test("low stability is said in words", () => {
   );
   assert.match(
     stabilityText({ seed_stability: 0.95, half_stability: 0.4 }),
-    /^Low stability: fits with halves of the data/,
+    /^Low stability: fits with halves of the episodes/,
   );
   assert.match(stabilityText({ seed_stability: null }), /not measured/);
   assert.equal(isUnstable({ seed_stability: 0.6 }), true);
   assert.equal(isUnstable({ seed_stability: null, half_stability: 0.8 }), false);
+});
+
+test("directions are in the order of their effect on the policy, rare ones last", () => {
+  const directions = [
+    { name: "ICA 1", effect: 0.1, effect_interval: [0.05, 0.2] },
+    { name: "ICA 2", effect: 0.3, effect_interval: [0.2, 0.4] },
+    { name: "ICA 3 (rare)", effect: 0.9, effect_interval: [0.8, 1], rare: true },
+  ];
+  assert.deepEqual(orderOf(directions), [1, 0, 2]);
+  assert.deepEqual(orderOf([{}, {}, { rare: false }]), [0, 1, 2]);
+  const { columns, rows } = directionTable({ states: { directions }, arrays: null, label: (k) => `${k}`, actions: [] });
+  assert.ok(columns.some(({ key }) => key === "effect"));
+  assert.deepEqual(
+    rows.map(({ index, effect_low: low }) => [index, low]),
+    [
+      [1, 0.2],
+      [0, 0.05],
+      [2, 0.8],
+    ],
+  );
 });
 
 test("correlations and cosines, the strongest first", () => {

@@ -14,6 +14,7 @@ from rl_clarity.base.errors import ClarityError, EnvironmentSetupError, OptionEr
 from rl_clarity.cli import main
 from rl_clarity.pages.builder import RECORDINGS
 from rl_clarity.pages.results import Results
+from rl_clarity.states.parts import removal_effects
 from tests.pipeline.small import record_tasks, unrecorded_files
 from tests.ranks import run_ranks
 from tests.tiny_series import register, write_checkpoint
@@ -89,7 +90,8 @@ def test_numbers_are_those_of_analyse_states(results: Results, analysis: rl_clar
     states = results.section("states")
     chunks = [results.chunk(name) for name in states["coordinates"]]
     coordinates = np.concatenate([chunk["coordinates"] for chunk in chunks])
-    expected = analysis.arrays["coordinates"] - analysis.arrays["coordinates"].mean(axis=0)
+    later = analysis.arrays["time"] > 0  # means are those without initial states
+    expected = analysis.arrays["coordinates"] - analysis.arrays["coordinates"][later].mean(axis=0)
     np.testing.assert_allclose(coordinates, expected, atol=1e-5)
     np.testing.assert_array_equal(np.concatenate([c["cluster"] for c in chunks]), analysis.arrays["cluster.kmeans"])
     behavior = np.concatenate([chunk["behaviour"] for chunk in chunks])
@@ -99,7 +101,11 @@ def test_numbers_are_those_of_analyse_states(results: Results, analysis: rl_clar
     np.testing.assert_allclose(causes["correlation"], analysis.arrays["correlation"], atol=1e-6)
     memory = results.chunk(states["memory"]["chunk"])
     np.testing.assert_allclose(memory["policy"], analysis.arrays["replay.policy"], rtol=1e-5)
-    assert [one["scale"] for one in states["directions"]] == pytest.approx(coordinates.std(axis=0), rel=1e-4)
+    assert [one["scale"] for one in states["directions"]] == pytest.approx(coordinates[later].std(axis=0), rel=1e-4)
+    effects = [(one["effect"], *one["effect_interval"]) for one in states["directions"]]
+    expected = removal_effects(analysis.directions, analysis.arrays)
+    assert expected is not None
+    np.testing.assert_allclose(effects, expected, rtol=1e-5)
 
 
 def test_examples_of_directions_are_steps_of_trajectories(results: Results, analysis: rl_clarity.StateAnalysis) -> None:
@@ -112,7 +118,8 @@ def test_examples_of_directions_are_steps_of_trajectories(results: Results, anal
                 assert (trajectory, frame) == (-1, -1)
                 continue
             coordinates = results.chunk(states["coordinates"][trajectory])["coordinates"]
-            expected = analysis.arrays["coordinates"][row] - analysis.arrays["coordinates"].mean(axis=0)
+            later = analysis.arrays["time"] > 0
+            expected = analysis.arrays["coordinates"][row] - analysis.arrays["coordinates"][later].mean(axis=0)
             np.testing.assert_allclose(coordinates[frame], expected, atol=1e-5)
 
 
@@ -123,9 +130,10 @@ def test_a_page_without_windows_shows_a_message(results: Results) -> None:
 
 def test_the_map_has_the_colors_of_states(results: Results, analysis: rl_clarity.StateAnalysis) -> None:
     state_map = results.state_map("pca")
-    assert state_map.positions.shape == (223, 2)
+    rows = analysis.arrays["map.rows"]
+    assert state_map.positions.shape == (220, 2)  # of 223 steps, 3 of which are the first of an episode
     np.testing.assert_allclose(state_map.positions, analysis.arrays["map.pca"], atol=1e-5)
-    np.testing.assert_array_equal(state_map.colors["cluster"], analysis.arrays["cluster.kmeans"])
+    np.testing.assert_array_equal(state_map.colors["cluster"], analysis.arrays["cluster.kmeans"][rows])
     np.testing.assert_array_equal(state_map.colors["strongest"], analysis.arrays["map.color.strongest"])
     keys = {color["key"] for color in results.section("state_map")["colors"]}
     assert keys >= {"cluster", "behaviour", "entropy", "largest_log_probability", "length", "share", "end", "rewarded"}

@@ -74,11 +74,12 @@ def test_a_chunk_contains_gradients_times_frames_and_coordinates() -> None:
     coordinates = rng.normal(size=(EPISODES * STEPS, 2))
     frames, states = rng.normal(size=(1, 2, 4, 6, 3)), rng.normal(size=(1, 2, 3))
     baseline = np.zeros((4, 6, 3), np.uint8)
-    one = fitted(coordinates=coordinates, directions=directions)
+    center = coordinates[1:].mean(axis=0)
+    one = fitted(coordinates=coordinates, center=center, directions=directions)
     arrays = window_arrays(one, "memory", 7, frames, states, baseline, 2)
     maps = (frames.sum(axis=-1) * 51 / 255).reshape(1, 2, 2, 2, 2, 3).sum(axis=(3, 5))
     assert arrays["memory"].dtype == np.int8
     stored = arrays["memory"] / 127 * arrays["memory.scale"][:, None, None, None]
     np.testing.assert_allclose(stored, maps, atol=np.abs(maps).max() / 250)
-    expected = states[..., :2] * (coordinates - coordinates.mean(axis=0))[6:8]
+    expected = states[..., :2] * (coordinates - center)[6:8]
     np.testing.assert_allclose(arrays["memory.components"], expected, rtol=1e-5)
