@@ -137,13 +137,16 @@ class Probe(CheckpointCommand):
     """Also play so many episodes with the directions of each label exchanged and removed; 0 for none."""
     seed: int = 0
     """Seed of all random choices."""
+    dry_run: Switch = False
+    """Only print a forecast of time and memory."""
 
     def execute(self) -> Result:
         self.check_outputs()
         agent = rl_clarity.load_agent(self.checkpoint, **self.overrides())
         labels = list(self.labels) or None
-        probes = rl_clarity.probe(agent, self.recording, labels, use=self.use, play=self.play, seed=self.seed)
-        return Result(probes.to_dict(), str(probes))
+        options: dict[str, Any] = {"use": self.use, "play": self.play, "seed": self.seed, "dry_run": self.dry_run}
+        result: Any = rl_clarity.probe(agent, self.recording, labels, **options)
+        return Result(result.to_dict(), str(result))
 
 
 @dataclass(frozen=True, kw_only=True)

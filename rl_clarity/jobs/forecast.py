@@ -11,7 +11,7 @@ from typing import Any
 
 from rl_clarity.base.progress import Report, duration
 from rl_clarity.jobs.directory import Checksum
-from rl_clarity.jobs.machine import peak_memory
+from rl_clarity.jobs.machine import available_memory, peak_memory
 from rl_clarity.jobs.store import WorkStore
 from rl_clarity.jobs.tasks import BATCH_BYTES, BATCH_SHARE, Piece, Task
 
@@ -61,15 +61,21 @@ class Forecast:
         """The forecast for a page that is already finished."""
         return cls(0.0, 0, 0, 0, 0, 0, 0, ranks, {})
 
+    @classmethod
+    def of_seconds(cls, stage: str, seconds: float) -> Forecast:
+        """The forecast of a command that writes nothing."""
+        memory = peak_memory()
+        return cls(seconds, memory, available_memory(), 0, 0, 1, 0, 1, {stage: round(seconds, 3)})
+
     def __str__(self) -> str:
         if not self.seconds:
             return "There is nothing to do: the page is finished."
         done = "" if not self.tasks_done else f" ({self.tasks_done} of {self.tasks_done + self.tasks} tasks are done)"
         ranks, each = ("", "") if self.ranks == 1 else (f" on {self.ranks} ranks", " per rank")
-        line = (
-            f"This will take about {duration(self.seconds)}{ranks}, {_size(self.memory)} of memory{each} "
-            f"and {_size(self.output + self.samples)} of disk{done}."
-        )
+        written = self.output + self.samples
+        parts = [f"{duration(self.seconds)}{ranks}", f"{_size(self.memory)} of memory{each}"]
+        parts += [f"{_size(written)} of disk"] * bool(written)
+        line = f"This will take about {', '.join(parts[:-1])} and {parts[-1]}{done}."
         return "\n".join([line, *self.notes])
 
 
@@ -163,6 +169,11 @@ def forecast(
         stages={name: round(seconds, 3) for name, seconds in stages.items()},
         notes=(*notes, *_small_batches(tasks, batches)),
     )
+
+
+def measure(pieces: Iterable[Piece]) -> float:
+    """Return the seconds that work takes, of which these are small parts."""
+    return sum(piece.times * _measure_piece(piece, CountingDirectory()).seconds for piece in pieces)
 
 
 def _measure(task: Task, sample: Any, frames: int, written: CountingDirectory, measured: dict[str, Cost]) -> Cost:

@@ -154,7 +154,7 @@ def _predict(features: np.ndarray, targets: np.ndarray, folds: np.ndarray) -> tu
             means[i] = flat[fit].mean(axis=0).reshape(count, 1, 1)
         else:
             fitted = both[test.sum() :].reshape(-1, count, size)
-            totals = np.einsum("npk,npc->pkc", targets[fit], fitted)
+            totals = np.moveaxis(targets[fit], 0, -1) @ np.swapaxes(fitted, 0, 1)  # (P, K, C)
             with np.errstate(divide="ignore", invalid="ignore"):
                 means[i] = totals / targets[fit].sum(axis=0)[..., None]
     return predictions.reshape(targets.shape), means

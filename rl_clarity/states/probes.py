@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, Literal, cast, overload
 
 import numpy as np
 
@@ -18,14 +18,17 @@ from rl_clarity.base.keys import to_plain
 from rl_clarity.base.progress import Report
 from rl_clarity.base.statistics import LEVEL, holm
 from rl_clarity.formats.included import load_agent
+from rl_clarity.jobs.forecast import Forecast
 from rl_clarity.recordings.recording import Recording, open_recording
 from rl_clarity.states.data import StateData, read_states
 from rl_clarity.states.labels import Label, Labels, read_labels
 from rl_clarity.states.linear_probe import HeldOut, Sample, compressed, fold_numbers, held_out, permuted_scores
 from rl_clarity.states.subspace import Subspace, Use, find_subspace, measure_use
 
+Path = str | os.PathLike[str]
 EPISODES, STEPS, ROWS = 128, 256, 4096
 """Largest number of episodes, of steps of an episode, and of steps in all."""
+FEWEST_EPISODES = 2
 FEWEST_ORDERS = 199
 """Number of random orders of the labels; more for more than 5 labels, so that the corrected p can be below .05."""
 
@@ -139,15 +142,42 @@ class Probes:
         return "\n".join([*map(str, self.probes), *(f"{name}: {why}" for name, why in self.skipped.items())])
 
 
+@overload
 def probe(
-    agent: Agent | str | os.PathLike[str],
-    recording: Recording | str | os.PathLike[str],
+    agent: Agent | Path,
+    recording: Recording | Path,
     labels: Labels | None = None,
     *,
     use: bool = True,
     play: int = 0,
     seed: int = 0,
-) -> Probes:
+    dry_run: Literal[True],
+) -> Forecast: ...
+
+
+@overload
+def probe(
+    agent: Agent | Path,
+    recording: Recording | Path,
+    labels: Labels | None = None,
+    *,
+    use: bool = True,
+    play: int = 0,
+    seed: int = 0,
+    dry_run: Literal[False] = False,
+) -> Probes: ...
+
+
+def probe(
+    agent: Agent | Path,
+    recording: Recording | Path,
+    labels: Labels | None = None,
+    *,
+    use: bool = True,
+    play: int = 0,
+    seed: int = 0,
+    dry_run: bool = False,
+) -> Probes | Forecast:
     """Measure what the states of a recurrent agent tell about labels of the steps, and whether the agent uses it.
 
     A probe is a ridge regression of a label on the state after a step. It is fitted on some episodes and tested on
@@ -172,6 +202,7 @@ def probe(
         play: Also let the agent play so many episodes, in the environment that its metadata name, with the subspace
             exchanged between pairs of episodes, and with it removed; 0 for none.
         seed: Of folds, orders, partners and levels.
+        dry_run: Only measure small parts of the work, and return the forecast of the time.
 
     At most 256 steps of 128 episodes, and 4096 steps in all, are used.
 
@@ -182,7 +213,12 @@ def probe(
     """
     opened = recording if isinstance(recording, Recording) else open_recording(recording)
     loaded = load_agent(agent) if isinstance(agent, str | os.PathLike) else agent
-    return probe_states(loaded, read_states(opened), labels, use=use, play=play, seed=seed)
+    data = read_states(opened)
+    if dry_run:
+        from rl_clarity.states.probe_forecast import forecast_probes
+
+        return forecast_probes(loaded, data, labels, use=use, play=play, seed=seed)
+    return probe_states(loaded, data, labels, use=use, play=play, seed=seed)
 
 
 def probe_states(
@@ -190,23 +226,14 @@ def probe_states(
     report: Report = lambda share: None,
 ) -> Probes:  # fmt: skip
     """See `probe`; `data` are the states of its recording."""
-    require(agent, "initial_state", "forward", for_="probe")
-    longer = data.starts[data.length[data.starts] > 1]
-    if len(longer) < 2:
-        raise OptionError(
-            f"{data.recording.location} has {len(longer)} episodes of more than one step; at least 2 are needed, "
-            "because a probe is fitted on some episodes and tested on others"
-        )
-    if play == 1 or play < 0:
-        raise OptionError(f"play={play} must be 0 or at least 2")
-    sample = _sample(data, longer, seed)
+    sample = find_steps(agent, data, play, seed)
     found, skipped = read_labels(data, sample.rows, labels)
     features = _features(agent, data, sample, seed)
-    count = max(FEWEST_ORDERS, 40 * len(found) - 1)
+    count = order_count(len(found))
     parts = [part.shape[1:] for part in initial_state(agent, 1) or ()]
     probes = []
     for label in found:
-        probes.append(_probe(label, sample, features, count, parts, seed))
+        probes.append(score_label(label, sample, features, count, parts, seed))
         report(0.5 * len(probes) / len(found))
     adjusted = holm(np.array([one.p for one in probes]))
     result = []
@@ -219,6 +246,25 @@ def probe_states(
         result.append(Probe(**done))
         report(0.5 + 0.5 * len(result) / len(found))
     return Probes(tuple(result), skipped)
+
+
+def find_steps(agent: Agent, data: StateData, play: int, seed: int) -> Sample:
+    """Return the steps that are probed. Raises OptionError for an agent or a recording that cannot be."""
+    require(agent, "initial_state", "forward", for_="probe")
+    longer = data.starts[data.length[data.starts] > 1]
+    if len(longer) < FEWEST_EPISODES:
+        raise OptionError(
+            f"{data.recording.location} has {len(longer)} episodes of more than one step; at least 2 are needed, "
+            "because a probe is fitted on some episodes and tested on others"
+        )
+    if play == 1 or play < 0:
+        raise OptionError(f"play={play} must be 0 or at least 2")
+    return _sample(data, longer, seed)
+
+
+def order_count(labels: int) -> int:
+    """Return the number of random orders, so that p corrected for the number of labels can be below .05."""
+    return max(FEWEST_ORDERS, 40 * labels - 1)
 
 
 def _sample(data: StateData, starts: np.ndarray, seed: int) -> Sample:
@@ -262,7 +308,7 @@ def _replayed_states(agent: Agent, data: StateData, sample: Sample) -> np.ndarra
     return result
 
 
-def _orders(sample: Sample, count: int, seed: int) -> np.ndarray:
+def permuted_orders(sample: Sample, count: int, seed: int) -> np.ndarray:
     """Return positions (P, n) in the sample of steps of other episodes, at the same step or the next that they have."""
     rng = np.random.default_rng(seed)
     episodes, index = np.unique(sample.episodes, return_inverse=True)
@@ -275,7 +321,7 @@ def _orders(sample: Sample, count: int, seed: int) -> np.ndarray:
     return orders
 
 
-def _probe(
+def score_label(
     label: Label, whole: Sample, all_features: Mapping[str, np.ndarray], count: int, parts: Sequence[tuple[int, ...]],
     seed: int,
 ) -> Probe:  # fmt: skip
@@ -289,7 +335,7 @@ def _probe(
     scored = {name: held_out(values, label, sample.episodes, folds) for name, values in short.items()}
     scores = {name: Score(one.score, one.interval(seed)) for name, one in scored.items()}
     gains = {name: scored["state"].gain(one, seed) for name, one in scored.items()}
-    by_chance = permuted_scores(short["state"], label, _orders(sample, count, seed), sample.episodes, folds)
+    by_chance = permuted_scores(short["state"], label, permuted_orders(sample, count, seed), sample.episodes, folds)
     p = float((1 + (by_chance >= scores["state"].score - 1e-12).sum()) / (1 + count))
     return Probe(
         label.name, label.kind, () if label.classes is None else tuple(label.classes.tolist()),

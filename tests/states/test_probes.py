@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -197,3 +199,40 @@ def test_a_single_episode_is_refused(tmp_path: Path) -> None:
     recording = memory_systems.record_frames(agent, memory_systems.noise_frames(1, 6), tmp_path)
     with pytest.raises(OptionError, match="has 1 episodes of more than one step; at least 2"):
         rl_clarity.probe(agent, recording, ["action+1"])
+
+
+def test_the_forecast_has_as_many_evaluations_of_the_network_as_the_probes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The clock counts the states for which the network is computed."""
+    agent: Any = memory_systems.cue_agent(DELAY, updates=150)
+    frames, right = memory_systems.light_switch_frames(48, DELAY, seed=5)
+    recording = memory_systems.record_frames(agent, frames, tmp_path / "recording")
+    labels = {"cue": [np.full(frames.shape[1], one - LEFT) for one in right]}
+    computed = [0]
+
+    def forward(observations: np.ndarray, state: Any) -> Any:
+        computed[0] += len(observations)
+        return type(agent).forward(agent, observations, state)
+
+    monkeypatch.setattr(agent, "forward", forward, raising=False)
+    monkeypatch.setattr("rl_clarity.jobs.forecast.time", SimpleNamespace(perf_counter=lambda: computed[0]))
+    forecast = rl_clarity.probe(agent, recording, labels, dry_run=True)
+    computed[0] = 0
+    assert rl_clarity.probe(agent, recording, labels)["cue"].known
+    assert computed[0] > 1000
+    assert forecast.seconds == pytest.approx(computed[0], rel=0.02)
+    fitted = rl_clarity.probe(agent, recording, labels, use=False, dry_run=True)
+    assert fitted.seconds == pytest.approx(48 * (DELAY + 1), rel=0.02)
+    assert forecast.notes[0].startswith(f"The use of known labels is {1 - fitted.seconds / forecast.seconds:.0%}")
+
+
+def test_a_dry_run_of_the_command_only_prints_a_forecast(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = str(light_switch.checkpoint("memory"))
+    rl_clarity.record(agent, tmp_path / "recording", episodes=8)
+    monkeypatch.setattr("rl_clarity.states.probes.probe_states", None)
+    assert main(["probe", agent, str(tmp_path / "recording"), "--labels", "action+1", "--dry-run"]) == 0
+    assert re.match(r"This will take about .* and .* of memory\.\nThe use of known labels", capsys.readouterr().out)
+    assert main(["probe", agent, str(tmp_path / "recording"), "--labels", "nothing", "--dry-run"]) == 1

@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.memory.sample import sample_states
 from rl_clarity.analyses.memory.source import memory_source
 from rl_clarity.base.errors import EnvironmentSetupError, OptionError
 from rl_clarity.base.keys import to_plain
 from rl_clarity.base.parsing import check_minimum, check_option
-from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
+from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.pages.schema import as_dicts, read
 from rl_clarity.pages.sections import Column, Note, TableSection
 from rl_clarity.states.data import StateData, read_states
+from rl_clarity.states.probe_forecast import Amount, probe_pieces, use_pieces
 from rl_clarity.states.probes import Probe, probe_states
 from rl_clarity.states.subspace import DOSES
 
@@ -89,7 +91,9 @@ class ProbesAnalysis(Analysis[ProbeOptions, ProbesSection]):
     def tasks(self, subject: Subject, options: ProbeOptions) -> Iterable[Task]:
         if options.labels:
             inputs = [subject.decisive(ProbeOptions), subject.options.seed]
-            yield self.task(subject, PROBES, partial(_measure, subject, options), inputs)
+            yield self.task(
+                subject, PROBES, partial(_measure, subject, options), inputs, pieces=partial(_pieces, subject, options)
+            )
 
     def notes(self, options: ProbeOptions) -> Sequence[Note]:
         return (NOTE,) if options.labels else ()
@@ -154,3 +158,13 @@ def summary(probes: Iterable[Probe]) -> str:
 def verdict(probe: Probe) -> str:
     """Return in words whether a label is known and used."""
     return probe.verdict if probe.use is None else f"{probe.verdict}; {probe.use.verdict}"
+
+
+def _pieces(subject: Subject, options: ProbeOptions, sample: Subject, batch: int) -> Iterable[Piece]:
+    trajectories = subject.trajectories
+    lengths = [trajectories.steps(one) for one in range(len(trajectories))]
+    amount = Amount.planned(sample.agent, lengths, options.labels)
+    if amount.episodes > 1 and amount.rows:  # if all labels are known
+        data = sample_states(sample).data
+        yield from probe_pieces(sample.agent, data, amount)
+        yield from use_pieces(sample.agent, data, amount, options.play)

@@ -48,6 +48,20 @@ def test_each_part_is_measured_on_the_first_steps(tmp_path: Path) -> None:
     assert maps[2] < 3 * maps[1]  # t-SNE is fitted on 5000 points at most
 
 
+@pytest.mark.usefixtures("even_clock")
+def test_probes_are_measured_as_if_all_labels_were_known(tmp_path: Path) -> None:
+    agent = write_checkpoint(tmp_path / "agent.pt", 1, kind="recurrent")
+    without, one = forecast(agent, tmp_path), forecast(agent, tmp_path, probes={"labels": ("reward+1",)})
+    assert "probes" not in without.stages
+    assert one.notes == ()
+    steps = 99  # after the last step nothing is decided
+    share, orders, replays = 20 * steps / 1024, (199 - 1) / 64, 2 * (steps + 1) / 4
+    assert one.stages["probes"] == pytest.approx(3 * share + orders + replays + SECONDS_PER_TASK, abs=0.01)
+    more = forecast(agent, tmp_path, episodes=40, probes={"labels": ("reward+1", "cue")})
+    share, orders, replays = 40 * steps / 1024, 2 * (199 - 1) / 64, 2 * 2 * (steps + 1) / 4
+    assert more.stages["probes"] == pytest.approx(5 * share + orders + replays + SECONDS_PER_TASK, abs=0.01)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("even_clock")
 def test_windows_interventions_and_the_simulator_are_measured(tmp_path: Path) -> None:

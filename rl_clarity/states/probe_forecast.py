@@ -1,0 +1,169 @@
+"""Small parts of the work of probes, from which it is forecast how long they take."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+
+import numpy as np
+
+from rl_clarity.agents.capabilities import has, initial_state
+from rl_clarity.agents.protocol import Agent
+from rl_clarity.agents.recurrence import agent_state
+from rl_clarity.base.errors import EnvironmentSetupError
+from rl_clarity.environments import make
+from rl_clarity.jobs.forecast import Forecast, measure
+from rl_clarity.jobs.tasks import Piece
+from rl_clarity.recordings.paired_play import environment_of
+from rl_clarity.recordings.rollouts import play as play_steps
+from rl_clarity.states.data import StateData
+from rl_clarity.states.labels import MOST_CLASSES, Label, Labels, read_labels
+from rl_clarity.states.linear_probe import (
+    MOST_FEATURES,
+    Sample,
+    compressed,
+    fold_numbers,
+    held_out,
+    permuted_scores,
+)
+from rl_clarity.states.probes import (
+    EPISODES,
+    ROWS,
+    STEPS,
+    find_steps,
+    order_count,
+    permuted_orders,
+    score_label,
+)
+from rl_clarity.states.subspace import DOSES, MAX_STEPS, RANDOM_SUBSPACES, find_subspace
+
+MEASURED_ROWS, MEASURED_ORDERS, MEASURED_REPLAYS, MEASURED_STEPS = 1024, 64, 4, 8
+"""Numbers of states, of random orders, of steps of replays and of play that are measured."""
+REPLAYS = len(DOSES) + RANDOM_SUBSPACES + 2
+"""Replays of each episode in which the state is changed."""
+
+
+@dataclass(frozen=True)
+class Amount:
+    """How much is probed."""
+
+    rows: int
+    episodes: int
+    steps: int
+    """Steps of the longest episode, as far as they are probed."""
+    longest: int
+    """Steps of the longest episode."""
+    classes: Sequence[int]
+    """Number of classes of each label; 0 for a number."""
+
+    @classmethod
+    def planned(cls, agent: Agent, lengths: Sequence[int], labels: Sequence[str]) -> Amount:
+        """Return what will be probed in episodes of these lengths. Classes of labels other than actions are taken for
+        two.
+        """
+        probed = [min(STEPS, max(0, length - 1)) for length in lengths[:EPISODES]]
+        classes = [min(agent.num_actions, MOST_CLASSES) if label.startswith("action") else 2 for label in labels]
+        return cls(min(ROWS, sum(probed)), len(probed), max(probed, default=0), max(lengths, default=0), classes)
+
+
+def forecast_probes(
+    agent: Agent, data: StateData, labels: Labels | None, *, use: bool, play: int, seed: int
+) -> Forecast:
+    """Return how long `probe` will take, if all labels are known. Raises OptionError as `probe` does."""
+    sample = find_steps(agent, data, play, seed)
+    found, _ = read_labels(data, sample.rows, labels)
+    classes = [0 if one.classes is None else len(one.classes) for one in found]
+    episodes = len(np.unique(sample.episodes))
+    amount = Amount(len(sample.rows), episodes, int(sample.time.max()) + 1, int(data.length.max()), classes)
+    seconds = measure(probe_pieces(agent, data, amount))
+    of_use = measure(use_pieces(agent, data, amount, play)) if use else 0
+    forecast = Forecast.of_seconds("probes", seconds + of_use)
+    note = f"The use of known labels is {of_use / (seconds + of_use):.0%} of it; that of others is not measured."
+    return replace(forecast, notes=(note,)) if use else forecast
+
+
+def probe_pieces(agent: Agent, data: StateData, amount: Amount) -> Iterator[Piece]:
+    """Yield pieces of fitting probes, measured on states that may be fewer, and of random labels."""
+    count = min(amount.rows, MEASURED_ROWS)
+    rows = np.linspace(0, len(data) - 1, count).astype(int)
+    yield Piece(
+        lambda: compressed(data.observations(rows), 0), amount.rows / count,
+        lambda: compressed(np.eye(MOST_FEATURES + 1), 0),  # imports
+    )  # fmt: skip
+    if has(agent, "other_parameters"):
+        yield _replayed(agent, data, amount.episodes, amount.episodes, amount.steps)
+    for classes, number in Counter(amount.classes).items():
+        yield from _label_pieces(agent, _random_states(data, count), amount, classes, number)
+
+
+def use_pieces(agent: Agent, data: StateData, amount: Amount, play: int = 0) -> Iterator[Piece]:
+    """Yield pieces of measuring whether the agent uses the labels."""
+    count, number = min(amount.rows, MEASURED_ROWS), len(amount.classes)
+    label, sample = _random_label(count, amount.episodes, max(amount.classes, default=0))
+    yield Piece(partial(find_subspace, _random_states(data, count), label, sample, 0), number * amount.rows / count)
+    tested = amount.episodes - amount.episodes // 2
+    for lanes in (tested, REPLAYS * tested):
+        yield _replayed(agent, data, lanes, tested, number * (amount.steps + 1))
+    if play:
+        yield from _play_pieces(agent, amount, play)
+
+
+def _random_states(data: StateData, count: int) -> np.ndarray:
+    return np.random.default_rng(0).normal(size=(count, data.states.shape[1]))
+
+
+def _replayed(agent: Agent, data: StateData, lanes: int, episodes: int, steps: int) -> Piece:
+    """Some steps, at each of which a frame of each episode is read, and the network computed for so many states."""
+    state = agent_state(agent, np.resize(data.states, (lanes, data.states.shape[1])))
+    starts = np.resize(data.starts, episodes)
+
+    def work(count: int) -> None:
+        for number in range(count):
+            observations = data.observations(np.minimum(starts + number, len(data) - 1))
+            agent.forward(np.resize(observations, (lanes, *observations.shape[1:])), state)
+
+    return Piece(partial(work, MEASURED_REPLAYS), steps / MEASURED_REPLAYS, partial(work, 1))
+
+
+def _label_pieces(agent: Agent, states: np.ndarray, amount: Amount, classes: int, number: int) -> Iterator[Piece]:
+    """Yield pieces of the probes of several labels with as many classes."""
+    label, sample = _random_label(len(states), amount.episodes, classes)
+    features = {"state": states, "observation": np.random.default_rng(1).normal(size=(len(states), MOST_FEATURES))}
+    if has(agent, "other_parameters"):
+        features["untrained"] = states
+    parts = [part.shape[1:] for part in initial_state(agent, 1) or ()]
+    folds, short = fold_numbers(sample.episodes, 0), compressed(states, 0)[0]
+    times, others = number * amount.rows / len(states), order_count(len(amount.classes)) - 1
+    few = min(MEASURED_ORDERS, others)
+    orders = permuted_orders(sample, few, 0)
+    probe = partial(held_out, short, label, sample.episodes, folds)
+    yield Piece(partial(score_label, label, sample, features, 1, parts, 0), times, probe)
+    # what each further order takes: the difference of probes of many orders and of one
+    yield Piece(partial(permuted_scores, short, label, orders, sample.episodes, folds), times * others / (few - 1))
+    yield Piece(probe, -times * others / (few - 1))
+    yield Piece(partial(permuted_orders, sample, few, 0), number * others / few)
+
+
+def _random_label(count: int, episodes: int, classes: int) -> tuple[Label, Sample]:
+    episode = np.arange(count) * min(episodes, count // 2) // count
+    time = np.arange(count) - np.searchsorted(episode, episode)
+    rng = np.random.default_rng(2)
+    values = rng.integers(0, classes, count).astype(float) if classes else rng.normal(size=count)
+    label = Label("random", values, np.unique(values) if classes else None)
+    return label, Sample(np.arange(count), episode, time)
+
+
+def _play_pieces(agent: Agent, amount: Amount, episodes: int) -> Iterator[Piece]:
+    """Steps of all episodes, which are played three times for each label."""
+    try:
+        environment = make(environment_of(agent), episodes, 0)
+    except EnvironmentSetupError:
+        return
+    with closing(environment):
+        steps = play_steps(agent, environment, np.random.default_rng(0))
+        times = 3 * len(amount.classes) * min(MAX_STEPS, amount.longest) / MEASURED_STEPS
+        yield Piece(lambda: deque(islice(steps, MEASURED_STEPS), maxlen=0), times, partial(next, steps))
