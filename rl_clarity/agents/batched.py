@@ -7,6 +7,7 @@ It pads batches, resets states, and selects scores and sites, all in arrays. A s
 from __future__ import annotations
 
 import copy
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,6 +39,9 @@ from rl_clarity.agents.sites import INPUT, find_site, layer_shapes
 from rl_clarity.agents.value_range import InputScale
 from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.base.threads import thread_count
+
+GRADIENT_BYTES = 2**27
+"""Largest size of all sites' values for the points of paths that are evaluated in one batch."""
 
 
 class BatchedAgent(HoldsInputs, ABC):
@@ -118,6 +122,12 @@ class BatchedAgent(HoldsInputs, ABC):
     @abstractmethod
     def _bypass(self, site: str) -> tuple[str, ...]:
         """Return the names of the tensors that determine the heads together with the site."""
+
+    def _repeats_rows(self, site: str) -> bool:
+        """Return whether the network after a site takes any number of rows, and all tensors that bypass the site have
+        the batch first, so that their rows can be repeated.
+        """
+        return False
 
     def _linear_prefix_end(self, site: str, from_zero: bool) -> str | None:
         """Return the name of the last result of the linear prefix after a site, or None if there is none or it is
@@ -303,15 +313,17 @@ class BatchedAgent(HoldsInputs, ABC):
         front = self._compiled(inputs, (name, *bypass))
         functions = self._cached(("tail", name), lambda: self._tail((name, *bypass)))
         linear_prefix = partial(self._linear_prefix, name)
-        scaled = name == INPUT and not is_vector(self)
+        scaled, repeats = name == INPUT and not is_vector(self), self._repeats_rows(name)
         shared = (
             self._divisor if scaled else None,
             scores,
             self._widths,
             dict[str, np.ndarray](),
             self.action_factors,
+            self._gradient_rows if repeats else None,
         )
-        for rows, arrays in self._batches(observations, state, self.gradient_batch_size, SMALLEST_GRADIENT_BATCH):
+        smallest = SMALLEST_BATCH if repeats else SMALLEST_GRADIENT_BATCH
+        for rows, arrays in self._batches(observations, state, self.gradient_batch_size, smallest):
             values, *others = front(*(arrays[name] for name in inputs))
             yield BatchedTail(functions, linear_prefix, self._backend, rows, values, others, *shared)
 
@@ -362,6 +374,12 @@ class BatchedAgent(HoldsInputs, ABC):
         channels).
         """
         return state_gradients(self, observations, state, weights, site)
+
+    @property
+    def _gradient_rows(self) -> int:
+        """The largest number of rows at which gradients are computed at once to evaluate several points of a path."""
+        row = 4 * sum(math.prod(site.shape) for site in self.sites)
+        return min(self.gradient_batch_size, max(GRADIENT_BYTES // row, SMALLEST_GRADIENT_BATCH))
 
     @property
     def _states(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from rl_clarity.agents.actions import Factor
 from rl_clarity.agents.differentiation import Backend, Function, GradientStep
 from rl_clarity.agents.linear_prefix import LinearPrefix
 from rl_clarity.agents.protocol import Score, Tensor
-from rl_clarity.agents.scores import SMALLEST_BATCH, pad, rows_of_score, select_scores
+from rl_clarity.agents.scores import SMALLEST_BATCH, SMALLEST_GRADIENT_BATCH, pad, rows_of_score, select_scores
 from rl_clarity.base.errors import SamplesError
 
 
@@ -34,6 +34,7 @@ class BatchedTail:
         heads: Mapping[str, int],
         at_zero: dict[str, np.ndarray],
         actions: Sequence[Factor],
+        gradient_rows: int | None,
     ) -> None:
         self._compute, self._step = functions
         self._linear_prefix = linear_prefix
@@ -43,6 +44,7 @@ class BatchedTail:
         self._values, self._bypass = values, bypass
         self._divisor = divisor  # the network's divisor if the site is the input, else None
         self._at_zero = at_zero  # shared by all batches
+        self._gradient_rows = gradient_rows  # the most at once if rows can be repeated, else None
         self._at_observations: np.ndarray | None = None
         size = len(values)
         scores = [rows_of_score(score, rows, size) for score in scores]
@@ -90,11 +92,15 @@ class BatchedTail:
             first = prefix.results(self._few_rows(baseline))[:1]
         else:
             first = prefix.results(self._baseline(baseline), *self._bypass)
-        last, bypass = prefix.results(self._values, *self._bypass), (self._values, *self._bypass)
+        last = prefix.results(self._values, *self._bypass)
+        bypass = (self._values, *self._bypass) if prefix.takes_values else self._bypass
         if self._at_observations is None:
             self._at_observations = self._backend.array(compute(last, *bypass))
         total = self._sum_gradients(step, first, last - first, points, weights, bypass)
-        return self._array(prefix.pull_back(self._values, total, *self._bypass))
+        given = (self._values, *self._bypass)
+        if self._gradient_rows is not None and (size := self._rows(1)) > len(self._values):
+            given = tuple(self._backend.repeat(tensors, max(self._count, 1), size) for tensors in given)
+        return self._array(prefix.pull_back(given[0], total, *given[1:]))
 
     def _is_one_row(self, values: np.ndarray) -> bool:
         """Return whether values (n, ...) are a view that repeats one row, whose results are the same for each."""
@@ -118,7 +124,8 @@ class BatchedTail:
             results = prefix.results(zeros, *self._bypass)
             self._at_zero["prefix"] = self._backend.array(results)[:1]
             if not self._bypass:
-                self._at_zero["heads"] = self._backend.array(prefix.functions[0](results, zeros))[:1]
+                tensors = (results, zeros) if prefix.takes_values else (results,)
+                self._at_zero["heads"] = self._backend.array(prefix.functions[0](*tensors))[:1]
         return self._backend.tensor(self._at_zero["prefix"])
 
     def _sum_gradients(
@@ -133,17 +140,24 @@ class BatchedTail:
         """Return the weighted sum (S, n, ...) of gradients at start + point x values, perhaps without the rows of
         padding.
         """
-        size, scores = len(values), self._selection.shape[1]
-        together = min(size // max(self._count, 1), len(points)) if self._backend.shares_batches else 1
-        total = self._backend.zeros(scores, values if together == 1 else values[: self._count])
+        size, count, scores = len(values), max(self._count, 1), self._selection.shape[1]
+        repeats = self._gradient_rows is not None
+        most = (self._gradient_rows or size) if repeats or self._backend.shares_batches else 1
+        together = min(max(most // count, 1), len(points))
+        total = self._backend.zeros(scores, values[:count] if together > 1 or repeats else values)
         for i in range(0, len(points), together):
             scale, weight = (np.asarray(part[i : i + together], np.float32) for part in (points, weights))
-            if together == 1:
+            if together == 1 and not repeats:
                 scale, weight = scale[0], weight[0]
             else:  # rows of padding hold further points of the path
-                scale = np.resize(np.repeat(scale, self._count), (size, *[1] * (values.ndim - 1)))
+                rows = self._rows(len(scale)) if repeats else size
+                scale = np.resize(np.repeat(scale, count), (rows, *[1] * (values.ndim - 1)))
             total = step(total, start, values, scale, weight, self._selection, *bypass)[0]
         return total
+
+    def _rows(self, points: int) -> int:
+        """Return the number of rows of a batch of points, if rows can be repeated."""
+        return max(points * max(self._count, 1), min(self._gradient_rows or 1, SMALLEST_GRADIENT_BATCH))
 
     def _array(self, total: Tensor) -> np.ndarray:
         gradients = self._backend.array(total)[:, : self._count]

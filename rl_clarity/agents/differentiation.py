@@ -15,6 +15,7 @@ import numpy as np
 
 from rl_clarity.agents.operations import Operations, jax_operations, keras_operations, torch_operations
 from rl_clarity.agents.protocol import Tensor
+from rl_clarity.agents.torch_calls import copied
 
 Function = Callable[..., Any]
 GradientStep = Callable[..., tuple[Tensor, Tensor]]
@@ -67,6 +68,12 @@ class Backend:
     def tensor(self, array: np.ndarray) -> Tensor:
         """Copy an array to the network's device."""
         return array
+
+    def repeat(self, tensors: Tensor, count: int, size: int) -> Tensor:
+        """Return `size` rows, the first `count` again and again, of a tensor or of each tensor of a structure, for
+        agents whose rows can be repeated.
+        """
+        raise NotImplementedError
 
     def zeros(self, count: int, values: Tensor) -> Tensor:
         """Return an initial `total`: zeros (*values.shape) for `count` scores, as an array or a list."""
@@ -227,7 +234,8 @@ class TorchBackend(Backend):
 
     `total` is a list with a tensor for each score, in the layout of the values. If it has fewer rows than the batch,
     the batch holds k points of a path one after another, `weight` (k,) has their weights, and their gradients are added
-    in that order. Results and gradients are computed within `computing()`.
+    in that order. Rows are repeated where `scale` has more rows than the values. Results and gradients are computed
+    within `computing()`.
     """
 
     shares_batches = True
@@ -269,12 +277,17 @@ class TorchBackend(Backend):
             selection: Tensor,
             *bypass: Tensor,
         ) -> tuple[Tensor, Tensor]:
-            point = (to_tensor(start) + to_tensor(values) * to_tensor(scale)).detach().requires_grad_(True)
+            rows, parts = len(total[0]), [*enumerate(np.atleast_1d(weight).tolist())]
+            start, values, selection, *others = map(to_tensor, (start, values, selection, *bypass))
+            size = len(scale) if np.ndim(scale) else len(values)
+            if size != len(values):
+                start = self.repeat(start, rows, size) if start.ndim and len(start) > 1 else start
+                values, selection, *others = (self.repeat(one, rows, size) for one in (values, selection, *others))
+            point = (start + values * to_tensor(scale)).detach().requires_grad_(True)
             with self._computing():
                 with torch.enable_grad():
-                    scores = torch.einsum("bsn,bn->sb", to_tensor(selection), tail(point, *map(to_tensor, bypass)))
+                    scores = torch.einsum("bsn,bn->sb", selection, tail(point, *others))
                 gradients = [_gradient(score, point) for score in scores]
-            rows, parts = len(total[0]), [*enumerate(np.atleast_1d(weight).tolist())]
             return [
                 sum((part * gradient[i * rows : (i + 1) * rows] for i, part in parts), before)
                 for before, gradient in zip(total, gradients, strict=True)
@@ -295,6 +308,11 @@ class TorchBackend(Backend):
                 return [torch.autograd.grad(result, point, gradient, retain_graph=True)[0] for gradient in gradients]
 
         return run
+
+    def repeat(self, tensors: Tensor, count: int, size: int) -> Tensor:
+        import torch
+
+        return copied(tensors, lambda part: part[torch.arange(size, device=part.device) % count])
 
     def _to_array(self, tensor: Tensor) -> np.ndarray:
         return np.asarray(tensor.detach().cpu().numpy())

@@ -25,7 +25,9 @@ class LinearPrefix:
     pull_back: Function
     """Converts gradients with respect to the results of the prefix to gradients with respect to the site's values."""
     functions: tuple[Function, GradientStep]
-    """The compiled network after the prefix. The site's values are among the tensors that bypass the prefix."""
+    """The compiled network after the prefix."""
+    takes_values: bool
+    """Whether the network after the prefix takes the site's values before the tensors that bypass the site."""
 
 
 def find_linear_prefix(agent: BatchedAgent, site: str, from_zero: bool) -> LinearPrefix | None:
@@ -39,7 +41,6 @@ def find_linear_prefix(agent: BatchedAgent, site: str, from_zero: bool) -> Linea
     def results(*tensors: Tensor) -> Tensor:
         return section(*tensors)[0]
 
-    after = agent._tail(
-        (end, site, *bypass)
-    )  # together with the site's values, so that the front is not computed twice
-    return LinearPrefix(backend.compile(results), backend.pull_back(results), after)
+    takes_values = not set(bypass).issuperset(agent._bypass(end))  # so that the front is not computed twice
+    after = agent._tail((end, site, *bypass) if takes_values else (end, *bypass))
+    return LinearPrefix(backend.compile(results), backend.pull_back(results), after, takes_values)

@@ -6,7 +6,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,10 +17,14 @@ from rl_clarity.agents.behavior import check_behavior, noise
 from rl_clarity.agents.differentiation import Backend, Function, TorchBackend
 from rl_clarity.agents.output_check import Check, check_outputs
 from rl_clarity.agents.protocol import Site
+from rl_clarity.agents.scores import pad
 from rl_clarity.agents.sites import INPUT, find_site
 from rl_clarity.agents.torch_calls import Call, Trace
 from rl_clarity.agents.value_range import input_scale, vector_scale
 from rl_clarity.base.errors import OptionError
+
+if TYPE_CHECKING:
+    from rl_clarity.agents.torch_front import Front
 
 Forward = Callable[[Any, Any, Any], Any]
 TRIAL = 4
@@ -210,13 +214,15 @@ class TorchAgent(BatchedAgent):
         return self._tensor(self._scaled(noise(self, TRIAL)))
 
     def _trial_run(self, observations: Any) -> list[Any]:
-        """Return the heads for the trial observations, from states near the initial state."""
+        """Return the heads for the trial observations, or repeats of them, from states near the initial state."""
         rng = np.random.default_rng(1)
         states = [part + rng.normal(0, 0.1, part.shape) for part in self.initial_state(TRIAL) or ()]
-        return self._run(observations, *map(self._tensor, states))[1]
+        return self._run(observations, *(self._tensor(pad(state, len(observations))) for state in states))[1]
 
     def _find_trace(self) -> Trace:
         """Return the calls of submodules in a trial run. Repeated calls are merged unless that changes the outputs."""
+        from rl_clarity.agents.torch_front import close
+
         observations = self._trial_observations()
         with self._computing(), _torch().no_grad():
             trace = torch_calls.trace(self.module, lambda: self._trial_run(observations), TRIAL)
@@ -224,28 +230,19 @@ class TorchAgent(BatchedAgent):
                 expected = self._trial_run(observations)
                 with torch_calls.following(self.module, trace):
                     heads = self._trial_run(observations)
-                if not _close(heads, expected):
+                if not close(heads, expected):
                     trace = torch_calls.trace(self.module, lambda: self._trial_run(observations), TRIAL, merge=False)
         return trace
 
-    def _find_front(self, call: Call) -> frozenset[Call]:
-        """Return the calls before a site whose results can be reused when the site's values change.
+    def _front(self, site: str) -> Front:
+        """Return what precedes a submodule's site."""
+        return self._cached(f"{FRONT}{site}", lambda: self._find_front(self._calls[site][0]))
 
-        Return None if the module passes results on in other ways than by the return values of those calls.
-        """
-        front, observations = self._trace.before(call), self._trial_observations()
-        results: dict[Call, Any] = {}
+    def _find_front(self, call: Call) -> Front:
+        from rl_clarity.agents.torch_front import find_front
 
-        def keep(other: Call, result: Any) -> None:
-            results[other] = result.clone() if other == call else torch_calls.copied(result)
-
-        with self._computing(), _torch().no_grad():
-            with torch_calls.following(self.module, self._trace, read=keep, reading=(*front, call)):
-                expected = self._trial_run(observations)
-            self._trial_run(observations.flip(0))
-            with torch_calls.following(self.module, self._trace, reading=(), replace=results):
-                heads = self._trial_run(observations)
-        return front if _close(heads, expected) else frozenset()
+        with self._computing():
+            return find_front(self.module, self._trace, call, self._trial_run, self._trial_observations())
 
     def _network_parameters(self) -> dict[str, np.ndarray]:
         """Return the module's parameters and buffers, by their names in its state_dict, as float64."""
@@ -262,7 +259,12 @@ class TorchAgent(BatchedAgent):
 
     def _bypass(self, site: str) -> tuple[str, ...]:
         inputs = tuple(name for name in (INPUT, *self._states) if name != site)
-        return (*inputs, f"{FRONT}{site}") if site in self._calls else inputs
+        if site not in self._calls:
+            return inputs
+        return (*inputs, f"{FRONT}{site}") if self._front(site).needed else self._states
+
+    def _repeats_rows(self, site: str) -> bool:
+        return site not in self._calls or self._front(site).repeats
 
     def _linear_prefix_end(self, site: str, from_zero: bool) -> str | None:
         from rl_clarity.agents.torch_linear import linear_prefix_end
@@ -282,10 +284,8 @@ class TorchAgent(BatchedAgent):
         given_calls = {self._calls[name][0]: name for name in given if name in self._calls}
         wanted_calls = {self._calls[name][0]: name for name in wanted if name in self._calls}
         kept = next((name for name in (*given, *wanted) if name.startswith(FRONT)), None)
-        front: frozenset[Call] = frozenset()
-        if kept is not None:
-            call = self._calls[kept.removeprefix(FRONT)][0]
-            front = self._cached(kept, lambda: self._find_front(call))
+        front = self._front(kept.removeprefix(FRONT)).calls if kept is not None else {}
+        alone = None if INPUT in given else self._front(next(iter(given_calls.values())))
         changes = {self._calls[name][0]: self._edited_call(name, edit) for name, edit in edits.items()}
         reading = {*wanted_calls, *(front if kept in wanted else ())} - set(given_calls)
         complete = {*given, *self._calls, INPUT, kept}.issuperset(wanted)  # stop before the module's outputs
@@ -296,6 +296,10 @@ class TorchAgent(BatchedAgent):
             results: dict[Call, Any] = {}
             if kept in given:
                 replace |= values[kept]
+            if alone is not None:
+                rows = len(tensors[0])
+                replace = alone.blank(rows) | replace
+                values[INPUT] = self._tensor(np.float32(0)).expand(rows, *self.observation_shape)
 
             def read(call: Call, result: Any) -> None:
                 results[call] = torch_calls.copied(result)
@@ -384,11 +388,6 @@ class TorchAgent(BatchedAgent):
 
 class _CompleteError(BaseException):
     """Raised to stop the module when all requested results have been read."""
-
-
-def _close(tensors: Sequence[Any], others: Sequence[Any]) -> bool:
-    pairs = zip(tensors, others, strict=True)
-    return all(_torch().allclose(one, other, rtol=1e-3, atol=1e-5, equal_nan=True) for one, other in pairs)
 
 
 def _call(module: Any, observations: Any, _state: Any) -> Any:

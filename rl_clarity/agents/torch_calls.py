@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import methodcaller
 from typing import Any
 
 KINDS = {"maxpool2d": "maxpool", "avgpool2d": "avgpool", "adaptiveavgpool2d": "avgpool", "adaptivemaxpool2d": "maxpool"}
@@ -111,13 +112,13 @@ def followed(
 
         return called
 
-    parts = dict(module.named_modules())
     try:
-        for name in parts if names is None else set(names):
+        for name in [name for name, _ in module.named_modules()] if names is None else set(names):
             if name:
-                attributes = parts[name].__dict__
+                part = module.get_submodule(name)
+                attributes = part.__dict__
                 before = attributes.get("forward")
-                attributes["forward"] = follow(name, parts[name])
+                attributes["forward"] = follow(name, part)
                 replaced.append((attributes, before))
         yield counts
     finally:
@@ -241,15 +242,17 @@ def tensors_in(item: Any) -> Iterator[Any]:
             yield from tensors_in(part)
 
 
-def copied(item: Any) -> Any:
-    """Return the same structure with copies of its tensors, through which gradients flow."""
+def copied(item: Any, change: Callable[[Any], Any] = methodcaller("clone")) -> Any:
+    """Return the same structure with what `change` makes of its tensors: by default copies, through which gradients
+    flow.
+    """
     if _is_tensor(item) or (isinstance(item, Mapping) and hasattr(item, "clone")):
-        return item.clone()
+        return change(item)
     if isinstance(item, tuple) and hasattr(item, "_fields"):
-        return type(item)(*map(copied, item))
+        return type(item)(*(copied(part, change) for part in item))
     if type(item) in (list, tuple):
-        return type(item)(map(copied, item))
-    return {name: copied(part) for name, part in item.items()} if type(item) is dict else item
+        return type(item)(copied(part, change) for part in item)
+    return {name: copied(part, change) for name, part in item.items()} if type(item) is dict else item
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -37,7 +37,7 @@ def call_paths(module: Any, trace: Trace, run: Run, observations: Any) -> list[t
     """
     calls = trace.sites
     with frozen(module):
-        reached = [_heads_reached(module, trace, call, run, observations) for call in calls]
+        reached = [heads_reached(module, trace, call, run, observations) for call in calls]
         narrow = {call for call, heads in zip(calls, reached, strict=True) if not any(heads)}
         if not narrow:
             narrow = {call for call, heads in zip(calls, reached, strict=True) if not all(heads)}
@@ -69,7 +69,8 @@ def unreached_heads(module: Any, trace: Trace, run: Run, observations: Any) -> l
     return [set(range(len(heads))) - reached[call] for call in trace.sites]
 
 
-def _heads_reached(module: Any, trace: Trace, without: Call, run: Run, observations: Any) -> list[bool]:
+def heads_reached(module: Any, trace: Trace, without: Call, run: Run, observations: Any) -> list[bool]:
+    """Return for each head whether the observations reach it without the result of a call, in a `frozen` module."""
     with following(module, trace, read=lambda _, result: result.detach(), reading=[without]):
         return [bool(head.requires_grad) for head in run(observations.clone().requires_grad_(True))]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -142,7 +143,7 @@ def prefix_counting(prefix: Any, calls: list[str]) -> Any:
 
     compute, step = prefix.functions
     parts = {name: counting(name, getattr(prefix, name)) for name in ("results", "pull_back")}
-    return type(prefix)(**parts, functions=(compute, counting("step", step)))
+    return dataclasses.replace(prefix, **parts, functions=(compute, counting("step", step)))
 
 
 @pytest.mark.parametrize("network", NETWORKS)
