@@ -54,11 +54,15 @@ class BaselineChoice:
     """The default first."""
 
 
+def measures_objects(subject: Subject) -> bool:
+    """Return whether effects of objects are measured."""
+    every = subject.options_of(ObjectsOptions).every
+    return "objects" in subject.analyses and every is not None and subject.trajectories.world_states is not None
+
+
 def measures_effects(subject: Subject) -> bool:
     """Return whether effects of objects are measured, and attribution is computed."""
-    kinds = {"objects", "attribution"} <= {*subject.analyses}
-    every = subject.options_of(ObjectsOptions).every
-    return kinds and every is not None and subject.trajectories.world_states is not None
+    return measures_objects(subject) and "attribution" in subject.analyses
 
 
 def chooses_baseline(subject: Subject) -> bool:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 import math
+import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,8 +39,8 @@ CHANCE_OF_CAUSE = 0.1
 FAMILIES = {
     "failures": "share of the failures with this cause and verdict",
     "pursuit": "change of the probability of moving toward the object, against the same place left empty",
-    "reaction": "total variation of the policy when the object is placed",
-    "value": "change of the value when the object is placed",
+    "reaction": "total variation of the policy when the object is {edit}",
+    "value": "value with the object less that without it, when it is {edit}",
     "look-alikes": "total variation between the policies with the one and with the other in the same place",
     "places": "change of the probability of moving toward the object, at this place",
     "moved goals": "share of episodes that reach a moved goal, less that of a search, which is 1",
@@ -47,6 +48,8 @@ FAMILIES = {
     "memory": "total variation between the policies with the agent's state and with that of an episode's beginning",
 }
 """Families of tests, in the order in which they are shown, with the measure of each."""
+REMOVAL_FAMILIES = ("reaction", "value")
+"""Families that removed objects test."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,21 @@ class Untested:
 
 
 @dataclass(frozen=True)
+class RemovedType:
+    """What changes when objects of a type are removed, one at a time: outputs with an object less those without it."""
+
+    type: str
+    policy: Clustered
+    """Total variation of the policy."""
+    value: Clustered | None = None
+    """Change of the value; None without one."""
+    trajectory: int = 0
+    """Where the policy changes most."""
+    frame: int = 0
+    largest: float = 0.0
+
+
+@dataclass(frozen=True)
 class Measured:
     """What findings are made from."""
 
@@ -110,6 +128,14 @@ class Measured:
     """Changes of the value up to this one do not matter."""
     unknown: Mapping[str, str] = field(default_factory=dict)
     """Reasons for which a family was not tested."""
+    removed: Sequence[RemovedType] = ()
+    """Types that were removed, where none were placed."""
+    edit: str = "placed"
+    """What was done to objects: `placed`, `removed` or `painted over`."""
+    causes: Collection[str] = ()
+    """Causes of the ends of failed episodes, where these were not examined."""
+    families: Collection[str] = tuple(FAMILIES)
+    """Families that were to be tested: only of these it is listed what was not found."""
 
 
 @dataclass(frozen=True)
@@ -155,28 +181,28 @@ def make_findings(measured: Measured, seed: int = 0, command: str = "") -> tuple
         )
     )
     reasons = [Untested(family, "all", reason) for family, reason in measured.unknown.items()]
-    return findings, reasons + maker.untested
+    return findings, reasons + [one for one in maker.untested if one.family in measured.families]
 
 
 class _Maker:
     def __init__(self, measured: Measured, seed: int, command: str) -> None:
         self._measured, self._seed, self._command = measured, seed, command
         self.untested: list[Untested] = []
-        self._roles = role_names(measured.roles, measured.failures)
+        killers = {one.killer for one in measured.failures if one.killer is not None}
+        self._roles = role_names(measured.roles, killers or measured.causes)
 
     def make(self) -> Iterator[Finding]:
         yield from self._failures()
-        placements = self._measured.placements
-        types = list(dict.fromkeys(one.type for one in placements))
-        pooled = {name: [one for one in placements if one.type == name] for name in types}
-        pursuit = {one.subject: one for one in self._family("pursuit", self._pooled(pooled, "toward", TOWARD_BAND))}
+        placed = _by_type(self._measured.placements)
+        edited = _by_type([*self._measured.placements, *self._measured.removed])
+        pursuit = {one.subject: one for one in self._family("pursuit", self._pooled(placed, "toward", TOWARD_BAND))}
         noise = self._measured.value_noise
         value = {
             one.subject: one
-            for one in ([] if noise is None else self._family("value", self._pooled(pooled, "value", noise)))
+            for one in ([] if noise is None else self._family("value", self._pooled(edited, "value", noise)))
         }
         yield from self._pursuit(pursuit, value)
-        reactions = self._family("reaction", self._pooled(pooled, "policy", POLICY_BAND))
+        reactions = self._family("reaction", self._pooled(edited, "policy", POLICY_BAND))
         yield from self._reactions(reactions)
         yield from self._values(value)
         reacted = {one.subject for one in reactions if one.present}
@@ -186,16 +212,18 @@ class _Maker:
         yield from self._sides()
         yield from self._memory()
 
-    def _pooled(self, pooled: Mapping[str, Sequence[Placement]], measure: str, band: float) -> list[_Test]:
-        """Return a test for each type, of its placements at all places."""
+    def _pooled(
+        self, edited: Mapping[str, Sequence[Placement | RemovedType]], measure: str, band: float
+    ) -> list[_Test]:
+        """Return a test for each type, of its placements at all places, or of its removals."""
         tests = []
-        for name, placements in pooled.items():
-            known = [values for one in placements if (values := getattr(one, measure)) is not None]
+        for name, edits in edited.items():
+            known = [values for one in edits if (values := getattr(one, measure)) is not None]
             if known:
                 total = known[0]
                 for values in known[1:]:
                     total = total + values
-                largest = max(placements, key=lambda one: one.largest)
+                largest = max(edits, key=lambda one: one.largest)
                 tests.append(_Test(name, total, band, (largest.trajectory, largest.frame)))
             else:
                 self.untested.append(
@@ -208,7 +236,8 @@ class _Maker:
         enough = [one for one in tests if one.values.episodes >= LEAST_EPISODES]
         for one in tests:
             if one.values.episodes < LEAST_EPISODES:
-                seen = f"measured in {one.values.episodes} episodes, fewer than {LEAST_EPISODES}"
+                episodes = "1 episode" if one.values.episodes == 1 else f"{one.values.episodes} episodes"
+                seen = f"measured in {episodes}, fewer than {LEAST_EPISODES}"
                 self.untested.append(Untested(family, one.subject, seen))
         if not enough:
             return []
@@ -241,7 +270,7 @@ class _Maker:
             kind,
             tested.subject if subject is None else subject,
             f"{statement}: {numbers}.",
-            FAMILIES[family],
+            FAMILIES[family].format(edit=self._measured.edit),
             tested.values.mean,
             tested.interval,
             LEVEL if tested.absent else tested.p,
@@ -260,8 +289,8 @@ class _Maker:
     def _command_of(self, family: str, subject: str) -> str:
         of_types = family in ("pursuit", "reaction", "value", "look-alikes", "places")
         types = subject.split(" at ")[0].split(" far")[0].split(" for ")
-        more = f" --goals.types {' '.join(f'{name!r}' if ' ' in name else name for name in types)}" if of_types else ""
-        return f"{self._command}{more}"
+        option = "objects" if self._measured.removed else "goals"
+        return f"{self._command} --{option}.types {shlex.join(types)}" if of_types else self._command
 
     def _role(self, type: str) -> str:
         known = {"deadly": ", which ends episodes", "goal": ", which is a goal", "harmless": ", which does nothing"}
@@ -408,6 +437,11 @@ class _Maker:
                 self._command,
                 "failures",
             )
+
+
+def _by_type(edited: Sequence[Placement | RemovedType]) -> dict[str, list[Placement | RemovedType]]:
+    types = dict.fromkeys(one.type for one in edited)
+    return {name: [one for one in edited if one.type == name] for name in types}
 
 
 def _family_of(measure: str) -> str:

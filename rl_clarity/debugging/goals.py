@@ -7,7 +7,7 @@ far. The outputs are compared with those for the same state in which the place i
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,7 +20,7 @@ from rl_clarity.base.errors import OptionError, WorldError
 from rl_clarity.base.parsing import check_minimum
 from rl_clarity.base.statistics import softmax
 from rl_clarity.debugging.branching import Brancher
-from rl_clarity.debugging.failures import Failure, episode_moments
+from rl_clarity.debugging.failures import episode_moments
 from rl_clarity.debugging.measures import Clustered
 from rl_clarity.debugging.places import PLACES, Layout
 from rl_clarity.environments.protocol import Combo
@@ -159,15 +159,13 @@ class Role:
         return "harmless" if 10 * (self.failed + self.succeeded) <= self.tried else "unknown"
 
 
-def role_names(roles: Sequence[Role], failures: Sequence[Failure]) -> dict[str, str]:
+def role_names(roles: Sequence[Role], killers: Collection[str]) -> dict[str, str]:
     """Return what objects of each type do.
 
-    Where moving onto them did not show it, a type that ended an episode is deadly: a failure is caused by an object
-    without which the episode goes on.
+    Where moving onto them did not show it, the types that ended failed episodes, `killers`, are deadly.
     """
-    killers = {one.killer for one in failures}
-    known = {role.type: role.name for role in roles}
-    return {type: "deadly" if name == "unknown" and type in killers else name for type, name in known.items()}
+    known = {role.type: role.name for role in roles if role.name != "unknown"}
+    return {**{role.type: "unknown" for role in roles}, **dict.fromkeys(killers, "deadly"), **known}
 
 
 @dataclass(frozen=True)

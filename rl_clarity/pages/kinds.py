@@ -133,7 +133,7 @@ PAGE_KINDS: Registry[PageKind] = Registry(
         "agent": PageKind(
             (
                 *("trajectories", "features", "attribution", "saliency", "state_map", "examples"),
-                *("ablation", "objects", "baseline", "agreement", "behavior"),
+                *("ablation", "objects", "findings", "baseline", "agreement", "behavior"),
             )
         ),
         "training": PageKind(("trajectories", "saliency"), ("training",), "{env_name}: training of {network}"),

@@ -204,12 +204,6 @@ class MeanEffect(TypedDict):
     high: float | None
 
 
-class AbsentEffect(TypedDict):
-    band: float
-    share: float
-    count: int
-
-
 class DistanceEffect(TypedDict):
     near: float
     far: float
@@ -232,8 +226,6 @@ class TypeEffects(TypedDict):
     share_above_noise: float | None
     together_value: MeanEffect | None
     together_policy: MeanEffect
-    absent_value: AbsentEffect | None
-    absent_policy: AbsentEffect | None
     by_distance: Sequence[DistanceEffect]
 
 
@@ -257,7 +249,6 @@ class ObjectsSection(TypedDict):
     noise: float | None
     height: int
     width: int
-    sentences: Sequence[str]
 
 
 class CandidateAgreement(TypedDict):

@@ -300,16 +300,6 @@ export interface MeanEffect {
   high: number | null;
 }
 
-/** Effects of a type that are too small to matter: the interval of their mean lies inside the band. */
-export interface AbsentEffect {
-  /** Absolute effects below it do not matter. */
-  band: number;
-  /** Share of the objects whose absolute effect is below it. */
-  share: number;
-  /** Number of objects. */
-  count: number;
-}
-
 /** Effects of the objects of a type at similar distances from the player. */
 export interface DistanceEffect {
   /** Smallest distance, in cells. */
@@ -346,9 +336,6 @@ export interface TypeEffects {
   /** As `value`, for all objects of the type that are in a frame. */
   together_value: MeanEffect | null;
   together_policy: MeanEffect;
-  /** Null unless the effects on the value are too small to matter. */
-  absent_value: AbsentEffect | null;
-  absent_policy: AbsentEffect | null;
   /** From the nearest to the farthest; as many objects in each. */
   by_distance: DistanceEffect[];
 }
@@ -388,8 +375,6 @@ export interface ObjectsSection {
   /** Height of the observation, to which boxes and masks refer. */
   height: number;
   width: number;
-  /** What the intervals show, for readers. */
-  sentences: string[];
 }
 
 /** How well attribution from a baseline predicts effects. */

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from rl_clarity.analyses.debugging.findings import FindingsSection, NotFoundSection
 from rl_clarity.analyses.objects.section import (
-    AbsentEffect,
     DistanceEffect,
     MeanEffect,
     ObjectsSection,
@@ -18,7 +18,7 @@ from rl_clarity.analyses.objects.section import (
 )
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.files import ChunkName
-from rl_clarity.pages.sections import Section
+from rl_clarity.pages.sections import Column, Section
 from tests.browser.drawn import SIDE
 from tests.browser.synthetic import Size, write_chunk, write_synthetic_page
 
@@ -27,7 +27,11 @@ EVERY = 4
 TYPES = ("crate", "coin", "saw")
 """Names of the types by their number in the chunks."""
 CELL = 6
-ABSENCE = "No reaction to crates: effect on the policy below 0.03 in 99 % of 120."
+FINDINGS: list[dict[str, object]] = [
+    {"statement": "The policy reacts to saw: +0.3.", "subject": "saw", "trajectory": 1, "frame": 32},
+    {"statement": "No reaction to crate: +0.01.", "subject": "crate", "trajectory": 0, "frame": 8},
+]
+"""Rows of the section `findings`."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +79,24 @@ def write_object_page(directory: Path, size: Size = SIZE, **observation: Any) ->
         noise=0.4,
         height=SIDE,
         width=SIDE,
-        sentences=["Saws lower the value by 1.5 on average (1.2 to 1.8; 60 in 2 episodes).", ABSENCE],
+    )
+    reason = "measured in 2 episodes, fewer than 5"
+    sections = (
+        section,
+        FindingsSection(columns(statement="finding", subject="subject"), FINDINGS),
+        NotFoundSection(columns(subject="subject", reason="why"), [{"subject": "coin", "reason": reason}]),
     )
 
     def edit(manifest: dict[str, Any]) -> None:
         manifest["agents"][0]["observation"].update(observation)
-        manifest["sections"].append(Section(section).to_dict())
+        manifest["sections"] += [Section(one).to_dict() for one in sections]
 
     write_synthetic_page(directory, size, edit=edit)
     return ObjectPage(directory, chunks, section)
+
+
+def columns(**labels: str) -> list[Column]:
+    return [Column(key, label) for key, label in labels.items()]
 
 
 def effects_chunk(rng: np.random.Generator, frames: np.ndarray) -> dict[str, np.ndarray]:
@@ -164,8 +177,6 @@ def summary(chunks: list[dict[str, np.ndarray]], name: str) -> TypeEffects:
         share_above_noise=float((np.abs(value) > 0.4).mean()),
         together_value=mean(value),
         together_policy=mean(policy),
-        absent_value=None,
-        absent_policy=AbsentEffect(0.03, 0.99, len(value)) if name == "crate" else None,
         by_distance=[
             DistanceEffect(
                 float(distance[part].min()),

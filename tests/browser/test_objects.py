@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Locator, expect
 
-from tests.browser.object_pages import ABSENCE, CELL, TYPES, ObjectPage, write_object_page
+from tests.browser.object_pages import CELL, FINDINGS, TYPES, ObjectPage, write_object_page
 from tests.browser.pages import Visitor
 from tests.browser.synthetic import Size, read_chunk, write_synthetic_page
 
@@ -129,14 +129,31 @@ def test_pages_without_the_section_have_no_panel_and_no_key(tmp_path: Path, open
     write_synthetic_page(tmp_path, small_size)
     visitor = open_page(tmp_path)
     expect(visitor.by("panel-objects")).to_have_count(0)
+    expect(visitor.by("panel-findings")).to_have_count(0)
     visitor.press("?")
     assert "boxes around objects" not in visitor.text("keys")
 
 
-def test_sentences_are_those_of_the_section(page: ObjectPage, open_page: Open) -> None:
+def test_a_finding_opens_its_frame_and_the_effects_that_were_measured_there(page: ObjectPage, open_page: Open) -> None:
     visitor = open_page(page.directory)
-    assert visitor.by("objects-sentences").locator("li").all_inner_texts() == list(page.section.sentences)
-    assert ABSENCE in visitor.text("objects-sentences")
+    panels = visitor.page.locator("main [data-testid^=panel-]").evaluate_all("all => all.map((p) => p.dataset.testid)")
+    assert panels[:3] == ["panel-timeline", "panel-findings", "panel-attribution"]
+    assert panels.index("panel-not_found") > panels.index("panel-objects")
+    rows = visitor.by("panel-findings").locator("tbody tr")
+    expect(rows).to_have_count(len(FINDINGS))
+    for row, finding in zip(rows.all(), FINDINGS, strict=True):
+        button = row.get_by_role("button")
+        assert button.inner_text() == finding["statement"]
+        button.click()
+        place = visitor.state()
+        assert (place["trajectory"], place["frame"]) == (finding["trajectory"], finding["frame"])
+        assert "here" in (row.get_attribute("class") or "")
+        assert finding["subject"] in {cells[0].split()[0] for cells in rows_here(visitor)}
+        expect(visitor.by("objects-nearest")).to_have_count(0)
+
+
+def test_the_panel_says_which_frames_were_measured(page: ObjectPage, open_page: Open) -> None:
+    visitor = open_page(page.directory)
     assert "every 4th step, and the last 30 before each end" in visitor.text("objects-facts")
 
 

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from rl_clarity.debugging.failures import Failure
-from rl_clarity.debugging.findings import FAMILIES, Finding, Measured, compared, make_findings
+from rl_clarity.debugging.findings import (
+    FAMILIES,
+    REMOVAL_FAMILIES,
+    Finding,
+    Measured,
+    RemovedType,
+    compared,
+    make_findings,
+)
 from rl_clarity.debugging.goals import Pair, Placement, Role, Sides
 from rl_clarity.debugging.measures import Clustered
 
@@ -25,6 +33,10 @@ def values(mean: float, spread: float = 0.02, episodes: int = EPISODES, seed: in
 def placement(type: str, toward: float, policy: float, value: float = 0.0, **fields: object) -> Placement:
     given = {"place": "left", "far": False, "trajectory": 2, "frame": 7, **fields}
     return Placement(type, toward=values(toward), policy=values(policy), value=values(value), **given)  # type: ignore[arg-type]
+
+
+def removed(type: str, policy: float, value: float = 0.0, **fields: int) -> RemovedType:
+    return RemovedType(type, values(policy, **fields), values(value, **fields), trajectory=1, frame=4)
 
 
 def kinds(findings: list[Finding]) -> list[tuple[str, str]]:
@@ -68,6 +80,62 @@ def test_what_is_followed_and_what_is_not() -> None:
     assert first.interval[0] < first.effect < first.interval[1]
     assert findings[4].statement.startswith("No reaction to stone, which does nothing (effects below 0.03)")
     assert {one.family for one in untested} == {"failures", "sides"}
+
+
+def test_removed_objects_are_tested_as_placed_ones_are() -> None:
+    measured = Measured(
+        20,
+        causes={"saw", "time limit"},
+        removed=[
+            removed("coin", 0.3, 0.5),
+            removed("saw", 0.001, -0.4),
+            removed("crate", 0.001),
+            removed("yellow key", 0.3, episodes=4),
+            RemovedType("ghost", values(0.04, 0.05), values(0.0, 0.001)),
+        ],
+        edit="removed",
+        families=REMOVAL_FAMILIES,
+        value_noise=0.05,
+    )
+    findings, untested = make_findings(measured, command="rl-clarity run CHECKPOINT OUT")
+    # What is suspicious is first: saws end episodes.
+    assert kinds(findings) == [
+        ("no_reaction", "saw"),
+        ("reacts", "coin"),
+        ("no_reaction", "crate"),
+        ("value", "coin"),
+        ("value", "saw"),
+    ]
+    saw, coin, crate = findings[:3]
+    assert [one.suspicious for one in findings] == [True, False, False, False, False]
+    assert saw.statement.startswith("No reaction to saw, which ends episodes (effects below 0.03): +0.001")
+    assert coin.measure == "total variation of the policy when the object is removed"
+    assert findings[3].measure == "value with the object less that without it, when it is removed"
+    assert findings[4].statement.startswith("The value falls with saw: -0.4")
+    assert coin.command == "rl-clarity run CHECKPOINT OUT --objects.types coin"
+    assert coin.evidence == {"trajectory": 1, "frame": 4}
+    assert -0.03 < crate.interval[0] < crate.interval[1] < 0.03
+    seen = "measured in 4 episodes, fewer than 5"
+    assert [(one.family, one.subject, one.reason == seen) for one in untested] == [
+        ("value", "yellow key", True),
+        ("reaction", "yellow key", True),
+        ("reaction", "ghost", False),
+    ]
+    assert untested[2].detectable is not None
+    assert make_findings(measured, command="rl-clarity run CHECKPOINT OUT") == (findings, untested)
+
+
+def test_absence_needs_the_corrected_interval_in_the_band() -> None:
+    """Small effects of one type among ten are inside the band alone, but not corrected for ten tests."""
+    types = [RemovedType(f"type {i}", values(0.0215, 0.0125)) for i in range(10)]
+    (alone, _), (among, untested) = (
+        make_findings(Measured(20, removed=some, edit="removed", families=REMOVAL_FAMILIES))
+        for some in (types[:1], types)
+    )
+    assert kinds(alone) == [("no_reaction", "type 0")]
+    assert alone[0].command.endswith("--objects.types 'type 0'")
+    assert among == []
+    assert [one.subject for one in untested] == [one.type for one in types]
 
 
 def test_intervals_and_p_values_are_corrected_within_a_family() -> None:

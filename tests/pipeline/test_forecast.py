@@ -71,9 +71,9 @@ def test_a_dry_run_writes_nothing(small_run: SmallRun, tmp_path: Path, capsys: A
     assert 50 * MB < estimate.memory < 10**11
     assert estimate.output > 10_000
     assert estimate.samples > 24 * 2 * 64 * 64 * 3
-    assert estimate.tasks == 1 + 2 + 2 + 2 + 2 + 2 + 4 + 1
+    assert estimate.tasks == 1 + 2 + 2 + 2 + 2 + 2 + 4 + 1 + 1
     page = {"features", "trajectories", "attribution", "ablation", "objects", "agreement", "examples", "atlas"}
-    page |= {"baseline"}
+    page |= {"baseline", "findings"}
     assert estimate.stages.keys() == {"playing", *page, "page"}
     assert capsys.readouterr().err == ""
 
@@ -87,7 +87,7 @@ def test_a_run_prints_its_forecast_in_one_line_and_logs_it(small_run: SmallRun, 
     assert "of memory" in printed
     assert "of disk" in printed
     logged = json.loads((tmp_path / "page" / "run-log.json").read_text())["runs"][0]
-    assert logged["forecast"]["tasks"] == 12
+    assert logged["forecast"]["tasks"] == 13
     written = sum(path.stat().st_size for path in (tmp_path / "page").rglob("*.*") if path.name != "run-log.json")
     assert written / 3 < logged["forecast"]["output"] < 3 * written
 

@@ -73,7 +73,7 @@ def test_pages_without_effects_differ_in_nothing_else(
     assert not any(name.startswith("objects/") for name in without)
     with record_tasks(monkeypatch) as done:
         run_short("page", overwrite=True, attribution=fixed)
-    assert {name.partition("/")[0] for name in done} == {"objects", "agreement"}
+    assert {name.partition("/")[0] for name in done} == {"objects", "agreement", "findings"}
     files = read_files(directory)
     same = {name for name in without if name.startswith(("attribution", "trajectories", "features", "ablation"))}
     assert same

@@ -3,30 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
 from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.chosen_baseline import measures_objects
 from rl_clarity.analyses.debugging.failures import FailuresAnalysis, episodes_of, failures_of
 from rl_clarity.analyses.debugging.goals import GoalsAnalysis, goals_of
+from rl_clarity.analyses.objects.analysis import ObjectsAnalysis, read_removals, removal_facts
+from rl_clarity.analyses.objects.summary import removed_types, value_noise
 from rl_clarity.base.keys import as_json, to_plain
 from rl_clarity.base.parsing import NoOptions
-from rl_clarity.debugging.findings import FAMILIES, Finding, Measured, Untested, make_findings
-from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
+from rl_clarity.debugging.failures import failed_episodes
+from rl_clarity.debugging.findings import (
+    FAMILIES,
+    REMOVAL_FAMILIES,
+    Finding,
+    Measured,
+    RemovedType,
+    Untested,
+    make_findings,
+)
+from rl_clarity.debugging.measures import Clustered
+from rl_clarity.environments import source_key
+from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.pages.schema import read
 from rl_clarity.pages.sections import Note, TableSection, columns_with_values
 
 REPORT = "findings/findings.json"
-COMMAND = "rl-clarity debug CHECKPOINT OUT"
-"""The command that repeats a test, without the options that decide it."""
+TESTING = (FailuresAnalysis, GoalsAnalysis, ObjectsAnalysis)
+"""Analyses whose results findings are made from."""
+TYPES, EPISODES = 8, 16
+"""Types of objects, and episodes with objects of each, for the forecast."""
 NOTE = Note(
     "Findings",
-    "A finding is a sentence that was tested. Tests belong to families, each of which has one measure: "
-    + "; ".join(f"{family}: {measure}" for family, measure in FAMILIES.items())
-    + ". p-values are corrected within a family by Holm's method, intervals by Bonferroni's; families are not pooled. "
-    "That there is no effect is a finding only where the corrected interval is inside the stated band. Everything else "
-    "is listed as not found, with the effect that would have been found with a probability of 80 %.",
+    "A finding is a sentence that was tested. Tests belong to families, each of which has one measure; its values are "
+    "resampled by episode. p-values are corrected within a family by Holm's method, intervals by Bonferroni's; "
+    "families are not pooled. That there is no effect is a finding only where the corrected interval is inside the "
+    "stated band. Everything else is listed as not found, with the effect that would have been found with a "
+    "probability of 80 %. A finding is suspicious if it does not fit what the object does, such as no reaction to what "
+    "ends episodes.",
 )
 
 
@@ -50,24 +67,29 @@ _Sections: TypeAlias = FindingsSection | NotFoundSection
 
 
 class FindingsAnalysis(Analysis[NoOptions, _Sections]):
-    """Makes findings from what the analyses of failures and goals measured, and writes `findings/findings.json`."""
+    """Makes findings from what the other analyses of the page measured, and writes `findings/findings.json`."""
 
     kind = "findings"
 
     def tasks(self, subject: Subject, options: NoOptions) -> Iterable[Task]:
+        kinds = [one.kind for one in (FailuresAnalysis, GoalsAnalysis) if one.kind in subject.analyses]
+        if not kinds and not measures_objects(subject):
+            return
+        states = subject.trajectories.world_states
+        decisive = subject.decisive(*(one.Options for one in TESTING))
         yield self.task(
             subject,
             self.task_name("report"),
             partial(_write_report, subject),
-            subject.options.seed,
-            size=0.01,
-            after=(FailuresAnalysis.task_name(""), GoalsAnalysis.task_name("")),
-            pieces=lambda sample, batch: (),  # the task takes no time
+            [subject.options.seed, kinds, decisive, None if states is None else source_key(states.spec)],
+            after=tuple(one.task_name("") for one in TESTING),
+            pieces=_pieces,
         )
 
     def sections(self, subject: Subject, options: NoOptions, results: Results) -> Iterable[_Sections]:
-        facts = results[self.task_name("report")]
-        findings, untested = findings_of(facts)
+        findings, untested = findings_of(results.get(self.task_name("report"), {"findings": (), "untested": ()}))
+        if not findings and not untested:  # nothing was tested
+            return
         columns = {
             "statement": "finding",
             "family": "family",
@@ -78,7 +100,10 @@ class FindingsAnalysis(Analysis[NoOptions, _Sections]):
             "n": "n",
             "command": "repeat",
         }
-        caption = "Nothing was found." if not findings else "Each opens the frame in which it can be seen."
+        measures = dict.fromkeys(f" {one.family.capitalize()}: {one.measure}." for one in findings)
+        caption = (
+            f"Each opens the frame in which it can be seen.{''.join(measures)}" if findings else "Nothing was found."
+        )
         rows = [_row(one) for one in findings]
         yield FindingsSection(columns_with_values(columns, rows), rows, caption=caption)
         others = {"family": "family", "subject": "subject", "reason": "why", "detectable": "effect that would be found"}
@@ -98,6 +123,13 @@ def findings_of(facts: Any) -> tuple[list[Finding], list[Untested]]:
     )
 
 
+def _pieces(sample: Subject, batch: int) -> Iterable[Piece]:
+    """Tests of one type, seen in a few episodes."""
+    values = Clustered([0.0] * EPISODES, [1] * EPISODES)
+    measured = Measured(EPISODES, removed=[RemovedType("", values, values)], value_noise=1.0)
+    yield Piece(partial(make_findings, measured), TYPES)
+
+
 def _row(one: Finding) -> dict[str, object]:
     low, high = one.interval
     values = {key: value for key, value in asdict(one).items() if key not in ("interval", "evidence", "measure")}
@@ -105,14 +137,15 @@ def _row(one: Finding) -> dict[str, object]:
     return {**values, "interval": f"{low:.3g} to {high:.3g}", **one.evidence}
 
 
-def _write_report(subject: Subject, work: Work) -> TaskResult:
-    goals, seed = goals_of(work.results), subject.options.seed
+def _measured(subject: Subject, results: Results) -> Measured:
+    """Return what the analyses of the page measured."""
+    goals, failures = goals_of(results), failures_of(results)
     unknown = (
         {"goals": goals.unknown} if goals.unknown else {f"goals, {name}": why for name, why in goals.refused.items()}
     )
     measured = Measured(
-        episodes_of(work.results),
-        failures_of(work.results),
+        episodes_of(results),
+        failures,
         goals.placements,
         goals.roles,
         goals.pairs,
@@ -122,8 +155,29 @@ def _write_report(subject: Subject, work: Work) -> TaskResult:
         goals.value_noise,
         unknown,
     )
-    command = COMMAND + (f" --seed {seed}" if seed else "")
-    findings, untested = make_findings(measured, seed, command)
+    if not _removes(subject):
+        return measured
+    facts, (single, _) = removal_facts(subject, results), read_removals(subject, results)
+    return replace(
+        measured,
+        removed=removed_types(single),
+        edit="removed" if all(one["exact"] for one in facts) else "painted over",
+        causes={one.cause for one in failed_episodes(subject.trajectories)},
+        value_noise=value_noise([one["values"] for one in facts])[1],
+        families=FAMILIES if FailuresAnalysis.kind in subject.analyses else REMOVAL_FAMILIES,
+    )
+
+
+def _removes(subject: Subject) -> bool:
+    """Return whether findings about objects are from removed ones, because none are placed."""
+    return measures_objects(subject) and GoalsAnalysis.kind not in subject.analyses
+
+
+def _write_report(subject: Subject, work: Work) -> TaskResult:
+    seed = subject.options.seed
+    seeded = f" --seed {seed}" if seed else ""
+    command = f"rl-clarity {'run' if _removes(subject) else 'debug'} CHECKPOINT OUT{seeded}"
+    findings, untested = make_findings(_measured(subject, work.results), seed, command)
     report: Any = to_plain(
         {"findings": [asdict(one) for one in findings], "untested": [asdict(one) for one in untested]}, finite=True
     )

@@ -131,7 +131,7 @@ class GoalsAnalysis(Analysis[GoalOptions, _Sections]):
             "policy": "policy (total variation)",
             "n": "states",
         }
-        roles = role_names(goals.roles, failures_of(results))
+        roles = role_names(goals.roles, {one.killer for one in failures_of(results) if one.killer is not None})
         rows = [_row(one, roles.get(one.type, "unknown")) for one in goals.placements]
         caption = (
             goals.unknown or "Changes against the same place left empty. A row opens the frame of its largest effect."

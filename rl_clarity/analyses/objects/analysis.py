@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,13 @@ from rl_clarity.analyses.attribution.outputs import attributed_outputs
 from rl_clarity.analyses.objects.measure import chunk_name, expected_frames, measure_trajectory
 from rl_clarity.analyses.objects.options import ObjectsOptions
 from rl_clarity.analyses.objects.section import ObjectsSection, TrajectoryObjects
-from rl_clarity.analyses.objects.summary import removals_from_chunks, sentences, summarize_types, value_noise
+from rl_clarity.analyses.objects.summary import (
+    Removals,
+    SingleRemovals,
+    removals_from_chunks,
+    summarize_types,
+    value_noise,
+)
 from rl_clarity.base.errors import EnvironmentSetupError, OptionError
 from rl_clarity.environments import KINDS, source_key, spec_from_metadata
 from rl_clarity.environments.kinds import world_types
@@ -28,9 +35,8 @@ NOTE = Note(
     "object less the output without it: the sign is that of attribution, but an effect is measured, not "
     "estimated. Everything else stays as it was, a recurrent state included, and only the outputs of this step "
     "are compared. The effect on the policy is the total variation between the policies with and without the "
-    "object, from 0 to 1. Intervals are 95 % bootstrap intervals that resample whole episodes. A type is said to "
-    "have no effect only where it was seen in at least 5 episodes, and the interval of the mean effect and at "
-    "least 95 % of the objects lie below 0.03 (policy) or below 5 % of the range of the value.",
+    "object, from 0 to 1. Intervals are 95 % bootstrap intervals that resample whole episodes; they are not "
+    "corrected for the number of types. Whether the agent reacts to a type is tested in Findings.",
 )
 
 
@@ -75,12 +81,7 @@ class ObjectsAnalysis(Analysis[ObjectsOptions, ObjectsSection]):
         states = subject.trajectories.world_states
         if options.every is None or states is None:
             return
-        numbers = range(len(subject.trajectories))
-        facts = [results[self.task_name(trajectory + 1)] for trajectory in numbers]
-        chunks = [subject.files.read_chunk(chunk_name(trajectory)) for trajectory in numbers]
-        named: list[Sequence[str]] = [one["types"] for one in facts]
-        firsts = [np.asarray(subject.trajectories.firsts[trajectory], bool) for trajectory in numbers]
-        single, together = removals_from_chunks(chunks, named, firsts)
+        facts, (single, together) = removal_facts(subject, results), read_removals(subject, results)
         value_range, noise = value_noise([one["values"] for one in facts])
         moving = {name for one in facts for name in one["moving"]}
         types = summarize_types(single, together, sorted(moving), noise, subject.options.seed)
@@ -89,12 +90,11 @@ class ObjectsAnalysis(Analysis[ObjectsOptions, ObjectsSection]):
         yield ObjectsSection(
             types=types,
             trajectories=[
-                TrajectoryObjects(chunk_name(trajectory), one["types"])
-                for trajectory, one in zip(numbers, facts, strict=True)
+                TrajectoryObjects(chunk_name(trajectory), one["types"]) for trajectory, one in enumerate(facts)
             ],
             every=options.every,
             last_steps=options.last_steps,
-            frames=sum(len(chunk["frames"]) for chunk in chunks),
+            frames=sum(one["frames"] for one in facts),
             skipped=sum(one["skipped"] for one in facts),
             undrawn=sum(one["undrawn"] for one in facts),
             exact=all(one["exact"] for one in facts),
@@ -103,11 +103,23 @@ class ObjectsAnalysis(Analysis[ObjectsOptions, ObjectsSection]):
             noise=noise,
             height=height,
             width=width,
-            sentences=sentences(types, noise, all(one["exact"] for one in facts)),
         )
 
     def notes(self, options: ObjectsOptions) -> Sequence[Note]:
         return [NOTE]
+
+
+def removal_facts(subject: Subject, results: Results) -> list[Mapping[str, Any]]:
+    """Return the facts of the task of each trajectory."""
+    return [results[ObjectsAnalysis.task_name(trajectory + 1)] for trajectory in range(len(subject.trajectories))]
+
+
+def read_removals(subject: Subject, results: Results) -> tuple[SingleRemovals, Removals]:
+    """Return the effects of objects, each removed on its own, and of all objects of a type at once."""
+    named: list[Sequence[str]] = [one["types"] for one in removal_facts(subject, results)]
+    chunks = [subject.files.read_chunk(chunk_name(trajectory)) for trajectory in range(len(named))]
+    firsts = [np.asarray(subject.trajectories.firsts[trajectory], bool) for trajectory in range(len(named))]
+    return removals_from_chunks(chunks, named, firsts)
 
 
 def _pieces(frames: int, sample: Subject, batch: int) -> Iterable[Piece]:

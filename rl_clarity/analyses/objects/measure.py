@@ -100,6 +100,7 @@ def measure_trajectory(subject: Subject, trajectory: int, work: Work) -> TaskRes
         "types": types,
         "moving": sorted({row.type for row in rows if any(item.moves for item in row.objects)}),
         "skipped": len(seen) - len(kept),
+        "frames": len(examined),
         "undrawn": len(kept) - len(examined),
         "values": [min(bounds), max(bounds)] if bounds and np.isfinite(bounds).all() else None,
         "exact": world.exact,

@@ -33,18 +33,6 @@ class DistanceEffect:
 
 
 @dataclass(frozen=True)
-class AbsentEffect:
-    """Effects of a type that are too small to matter: the interval of their mean lies inside the band."""
-
-    band: float
-    """Absolute effects below it do not matter."""
-    share: float
-    """Share of the objects whose absolute effect is below it."""
-    count: int
-    """Number of objects."""
-
-
-@dataclass(frozen=True)
 class TypeEffects:
     """Effects of removing objects of a type, one at a time, and all that are seen at once."""
 
@@ -71,9 +59,6 @@ class TypeEffects:
     together_value: MeanEffect | None
     """As `value`, for all objects of the type that are in a frame."""
     together_policy: MeanEffect
-    absent_value: AbsentEffect | None
-    """Null unless the effects on the value are too small to matter."""
-    absent_policy: AbsentEffect | None
     by_distance: Sequence[DistanceEffect]
     """From the nearest to the farthest; as many objects in each."""
 
@@ -118,5 +103,3 @@ class ObjectsSection(SectionData):
     height: int
     """Height of the observation, to which boxes and masks refer."""
     width: int
-    sentences: Sequence[str]
-    """What the intervals show, for readers."""

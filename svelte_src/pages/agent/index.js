@@ -40,7 +40,7 @@ export const AGENT = {
   sections: ["trajectories", "features", "attribution", "ablation", "saliency", "baseline", "agreement"],
   layout: {
     navigation: ["trajectories", "bookmarks"],
-    main: ["timeline", "attribution", "outputs", "inputs", "objects"],
+    main: ["timeline", "findings", "attribution", "outputs", "inputs", "objects"],
     legend: ["legend"],
     aside: ["feature", "features", "find", "notes", "trust", "export", "help"],
   },
@@ -77,6 +77,7 @@ export const AGENT = {
       "Timeline",
       "The episodes as a filmstrip. Drag it, or press the space bar to play. All panels show the frame at the line.",
     ],
+    ["findings", "Findings", "Sentences that were tested. Click one to see the frame that shows it."],
     [
       "attribution",
       "Attribution",
@@ -147,7 +148,7 @@ function extend(page) {
       ...manifest.methods,
     ],
     hasPanel(name) {
-      if (name === "what_if") return manifest.others.some(({ kind }) => kind === name);
+      if (["findings", "what_if"].includes(name)) return manifest.others.some(({ kind }) => kind === name);
       if (name === "bookmarks") return Boolean(manifest.bookmarks);
       if (name === "inputs") return Boolean(manifest.inputs?.length);
       if (name === "objects") return Boolean(objectsOf(manifest));

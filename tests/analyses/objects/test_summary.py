@@ -1,4 +1,4 @@
-"""Summaries of effects by type, and the sentences that intervals allow."""
+"""Summaries of effects by type."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from rl_clarity.analyses.objects.section import TypeEffects
 from rl_clarity.analyses.objects.summary import (
     Removals,
     SingleRemovals,
-    plural,
     removals_from_chunks,
-    sentences,
+    removed_types,
     summarize_types,
     value_noise,
 )
@@ -37,43 +36,28 @@ def summarize(value: Any, policy: Any, episodes: int = 10, distance: Any = 1.0) 
     return effects
 
 
-def test_small_effects_are_called_absent() -> None:
-    effects = summarize([0.01] * 98 + [0.6] * 2, [0.001] * 97 + [0.2] * 3)
-    assert effects.absent_policy is not None
-    assert effects.absent_value is not None
-    assert effects.absent_policy.share == pytest.approx(0.97)
+def test_changes_above_noise_are_counted() -> None:
+    effects = summarize([0.01] * 98 + [0.6] * 2, [0.001] * 100)
     assert effects.share_above_noise == pytest.approx(0.02)
-    assert sentences([effects], NOISE) == [
-        "No reaction to crates: effect on the policy below 0.03 in 97 % of 100.",
-        "No effect of crates on the value: below 0.5 in 98 % of 100.",
-    ]
 
 
-@pytest.mark.parametrize(
-    ("policy", "episodes"),
-    [
-        ([0.001] * 94 + [0.2] * 6, 10),  # too many react
-        ([0.001] * 95 + [0.9] * 5, 10),  # the interval of the mean is wider than the band
-        ([0.001] * 100, 1),  # a single episode has no interval
-        ([0.001] * 100, 4),  # the interval of a few episodes is too narrow
-    ],
-)
-def test_nothing_is_called_absent_without_an_interval_inside_the_band(policy: list[float], episodes: int) -> None:
-    effects = summarize([1.0, -1.0] * 50, policy, episodes)
-    assert effects.absent_policy is None
-    assert effects.absent_value is None
-    assert not [text for text in sentences([effects], NOISE) if text.startswith("No ")]
-
-
-def test_effects_with_a_sign_are_told_with_their_interval() -> None:
-    rng = np.random.default_rng(0)
-    effects = summarize(rng.normal(-2, 0.1, 100), rng.uniform(0.2, 0.3, 100))
-    lower, policy = sentences([effects], NOISE)
-    assert lower.startswith("Crates lower the value by 2 on average (2 to 2; 100 in 10 episodes)")
-    assert policy.startswith("Crates change the policy by 0.25 on average (0.2")
-    assert sentences([summarize(rng.normal(0, 2, 100), [0.02, 0.05] * 50)], NOISE) == []
-    assert sentences([summarize(rng.normal(-2, 0.1, 100), [0.3] * 100, episodes=4)], NOISE) == []
-    assert sentences([], NOISE, exact=False)[0].endswith("painted over with their surroundings, not removed.")
+def test_types_are_clustered_by_episode_with_the_frame_of_the_largest_effect() -> None:
+    arrays: dict[str, Any] = {
+        "type": np.array(["saw", "coin", "coin", "coin"]),
+        "episode": np.array([5, 5, (1 << 32) + 1, (1 << 32) + 1]),
+        "frame": np.array([8, 8, (1 << 32) + 4, (1 << 32) + 12]),
+        "policy": np.array([0.5, 0.1, 0.4, 0.2]),
+        "value": np.array([-1.0, 1.0, 2.0, 4.0]),
+        "logits": np.zeros((4, 3)),
+    }
+    coin, saw = removed_types(SingleRemovals(**arrays, track=np.arange(4), distance=np.ones(4)))
+    assert (coin.type, coin.trajectory, coin.frame, coin.largest) == ("coin", 1, 4, 0.4)
+    assert (saw.type, saw.trajectory, saw.frame, saw.largest) == ("saw", 0, 8, 0.5)
+    assert coin.value is not None
+    assert (coin.value.sums, coin.value.counts) == ([1, 6], [1, 2])
+    assert saw.policy.counts == [1, 0]
+    (coin, _) = removed_types(SingleRemovals(**{**arrays, "value": None}, track=np.arange(4), distance=np.ones(4)))
+    assert coin.value is None
 
 
 def test_single_episodes_have_no_interval_and_agents_without_a_value_none_of_it() -> None:
@@ -112,10 +96,3 @@ def test_trajectories_share_no_episodes_frames_or_tracks() -> None:
 def test_noise_is_a_share_of_the_range_of_values() -> None:
     assert value_noise([[1.0, 2.0], None, [0.0, 1.5]]) == (2.0, 0.1)
     assert value_noise([None, None]) == (None, None)
-
-
-def test_names_of_types_have_plurals() -> None:
-    names = ["saw", "enemy", "lava", "wanted ship", "type 12", "bush", "bad food"]
-    expected = ["saws", "enemies", "lava", "wanted ships", "objects of type 12", "bushes", "bad food"]
-    assert [plural(name)[0] for name in names] == expected
-    assert [plural(name)[1] for name in ("saw", "lava")] == ["", "s"]
