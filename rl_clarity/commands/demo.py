@@ -9,35 +9,34 @@ from typing import Any, Literal
 import numpy as np
 
 from rl_clarity.base.errors import CheckpointError
-from rl_clarity.base.resources import PREFIX, models_directory
+from rl_clarity.base.resources import models_directory
 from rl_clarity.commands import run as pipeline
 from rl_clarity.commands.compare import compare
 from rl_clarity.commands.memory import explain_memory
-from rl_clarity.formats.included import names, path_of, series_names
+from rl_clarity.formats.included import path_of, series_names
 from rl_clarity.pages.results import Page
 
 MODEL = "coinrun"
 SAMPLES = "coinrun.samples.npz"
 TRAJECTORIES = {"num_envs": 2, "num_steps": 128}
 OBSERVATIONS = {"num_envs": 32, "num_obs": 16, "obs_every": 32}
-RECURRENT = "coinrun-gru"
+LIGHT_SWITCH = "light-switch/memory.safetensors"
+"""An agent that sees a lamp in the first frame, and presses the switch that it indicated 9 steps later."""
 MEMORY: dict[str, Any] = {
-    "play": {"episodes": 16, "max_steps": 128},
-    "windows": {"count": 16, "grid": 16},
-    "states": {"influence_samples": 32, "replay_directions": False},
-    "interventions": {"count": 1, "episodes": 10},
-    "quality": {"windows": 16, "clips": 2},
+    "play": {"episodes": 48, "max_steps": 16, "info": ("cue",)},
+    "windows": {"count": 24, "grid": 16},
+    "states": {"influence_samples": 32},
+    "interventions": {"count": 2, "episodes": 40},
+    "probes": {"labels": ("cue@1",)},
 }
 SERIES: dict[str, Any] = {"play": {"max_steps": 2000, "return_episodes": 8}, "saliency": {"every": 16}}
 
 
 def demo(output_dir: str | os.PathLike[str], page: Literal["agent", "training", "memory"] = "agent") -> Page:
     """Explain the included CoinRun agent (without Procgen, on samples that are included with it), compare the
-    checkpoints of the first included series, or explain what the included recurrent agent remembers (without
-    TensorFlow, without its simulator).
+    checkpoints of the first included series, or explain what an agent of the light switch remembers.
 
-    Raises CheckpointError where no series or no recurrent agent with a simulator is included, EnvironmentSetupError
-    where its environment is not installed.
+    Raises CheckpointError where no series is included, EnvironmentSetupError where its environment is not installed.
     """
     if page == "memory":
         return _memory(output_dir)
@@ -68,10 +67,5 @@ def _training(output_dir: str | os.PathLike[str]) -> Page:
 
 
 def _memory(output_dir: str | os.PathLike[str]) -> Page:
-    name = f"{PREFIX}{RECURRENT}"
-    if RECURRENT not in names():
-        raise CheckpointError(f"no agent {name} is included; `rl-clarity memory CHECKPOINT OUT` explains another one")
-    simulator = name if importlib.util.find_spec("tensorflow") is not None else None  # simulators need TensorFlow
-    return explain_memory(
-        name, output_dir, simulator=simulator, title=f"{RECURRENT}: a small example of memory", overwrite=True, **MEMORY
-    )
+    agent = models_directory() / LIGHT_SWITCH
+    return explain_memory(agent, output_dir, title="Light switch: a small example of memory", overwrite=True, **MEMORY)

@@ -31,6 +31,13 @@ export const TABS = ["components", "behaviours", "causes", "remembering", "inter
 const stretchesOf = ({ memory }) => memory.stretches?.stretches ?? [];
 const behaviourCount = ({ memory: { states } }) => states?.behaviours?.count ?? 0;
 
+/** Of a decision that depends on memory the action is explained first, of other steps the first target. */
+function firstTarget({ memory: { stretches } }) {
+  const ids = (stretches?.targets ?? []).map(({ id }) => id);
+  const decides = stretches?.stretches[0]?.why.some(({ kind }) => kind === "decision");
+  return decides && ids.includes("action") ? "action" : (ids[0] ?? "");
+}
+
 /** The stretch that is shown; addresses have its last step where the step that is shown does not lead to it. */
 const STRETCH = {
   initial: ({ manifest }) => (stretchesOf(manifest).length ? 0 : -1),
@@ -87,6 +94,7 @@ export const FIELDS = [
     name: "target",
     type: "choice",
     options: ({ memory: { stretches } }) => (stretches?.targets ?? []).map(({ id }) => id),
+    default: firstTarget,
   },
   { name: "path", type: "choice", options: pathsOf },
   { name: "scale", type: "choice", options: ["path", "paths", "frame"] },

@@ -57,6 +57,12 @@ test("a stretch stays shown while its window holds the step", () => {
   assert.deepEqual([nearestStretch(STRETCHES, 0, 39), nearestStretch(STRETCHES, 2, 0)], [1, -1]);
 });
 
+test("the page opens on the action where the first window is of a decision", () => {
+  const decision = { ...STRETCHES[0], why: [{ kind: "decision" }] };
+  assert.equal(initialSelection(manifestOf()).target, "value");
+  assert.equal(initialSelection(manifestOf({ stretches: [decision] })).target, "action");
+});
+
 test("the page opens on the component whose removal changes the policy most", () => {
   const manifest = manifestOf();
   const effects = [0.1, 0.2, 0.3].map((effect, k) => ({ name: `${k}`, effect, rare: k === 2 }));

@@ -213,3 +213,25 @@ def test_directions_of_all_parts_of_a_state_are_collapsed(tmp_path: Path) -> Non
     section = page.results().section("interventions")
     assert section["skipped"] is None
     assert section["interventions"][0]["label"].endswith("collapsed")
+
+
+@pytest.mark.slow
+def test_the_demo_shows_the_lamp_and_that_the_agent_uses_it(tmp_path: Path) -> None:
+    from rl_clarity.commands.demo import MEMORY, demo
+
+    results = demo(tmp_path / "page", page="memory").results()
+    strongest = results.section("memory_matrix")["strongest"]
+    assert (strongest["begins"], strongest["frame"]) == (0, SWITCHES)
+    window = results.window(0)
+    assert (window.trajectory, window.frames) == (strongest["trajectory"], range(SWITCHES + 1))
+    earlier = np.abs(window.maps["memory"][window.targets.index("action"), :SWITCHES]).sum(axis=(1, 2))
+    assert earlier[0] > 10 * earlier[1:].max()
+    section = results.section("interventions")
+    assert 2 ** (1 - section["episodes"]) < 0.01 / 30  # the smallest possible p, corrected for the number of measures
+    effects = [one["effect"] for one in results.section("states")["directions"]]
+    first, second = (one["rows"][0] for one in section["interventions"])
+    assert section["interventions"][0]["swap"] == [[int(np.argmax(effects)), None]]
+    assert (first["measure"], first["adjusted_p"] < 0.01, first["edited"] < 0.75) == ("return", True, True)
+    assert second["adjusted_p"] > 0.05
+    assert section["episodes"] == MEMORY["interventions"]["episodes"]
+    assert results.section("probes")["caption"] == "Known; used: cue@1."

@@ -11,7 +11,6 @@ import pytest
 import rl_clarity
 from rl_clarity.analyses.memory import states as memory_states
 from rl_clarity.base.errors import ClarityError, EnvironmentSetupError, OptionError
-from rl_clarity.cli import main
 from rl_clarity.pages.builder import RECORDINGS
 from rl_clarity.pages.results import Results
 from rl_clarity.states.parts import removal_effects
@@ -261,13 +260,3 @@ def test_a_recording_of_too_few_steps_is_refused_first(checkpoint: Path, tmp_pat
 def test_a_simulator_needs_an_agent_on_keras(checkpoint: Path, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="a simulator needs an agent on Keras"):
         rl_clarity.explain_memory(checkpoint, tmp_path / "page", simulator=tmp_path / "none.safetensors", **OPTIONS)
-
-
-def test_the_error_of_the_demo_names_what_is_not_included(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from rl_clarity.commands import demo
-
-    monkeypatch.setattr(demo, "names", list)
-    assert main(["demo", "--page", "memory", "--output-dir", str(tmp_path / "page")]) == 1
-    assert "no agent models:coinrun-gru is included" in capsys.readouterr().err
