@@ -695,6 +695,7 @@ class QualityEntry(TypedDict):
     latent_dimensions: float | None
     deletion: DeletionEntry | None
     errors: Mapping[str, Mapping[str, Sequence[Sequence[float | None]]]]
+    coverage_interval: NotRequired[tuple[float | None, float | None]]
 
 
 class CompassEntry(TypedDict):

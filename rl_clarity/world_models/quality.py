@@ -36,6 +36,9 @@ DIRECTIONS = {"LEFT": (-1, 0), "RIGHT": (1, 0), "UP": (0, 1), "DOWN": (0, -1)}
 Displacement = Callable[[np.ndarray], np.ndarray]
 """A function from frames (B, T, H, W, C) in 0..1 to the agent's displacement (B, 2) to the right and up."""
 
+COVERING, CHOICES = 32, 100
+"""Number of latents of the data that are compared with random ones, and of random choices of them."""
+
 
 @dataclass(frozen=True)
 class Compass:
@@ -69,7 +72,10 @@ class Quality:
     """Area under the ROC curve of a logistic regression that distinguishes the agent's simulated states from recorded
     ones, on held-out windows. 0.5 means that it cannot. NaN for agents without a state."""
     coverage: float
-    """Share of random latents that are as close to a latent of the data as these are to each other."""
+    """Share of random latents that are as close to one of 32 latents of the data as these are to each other: the mean
+    over random choices of 32, because more latents are closer to each other. NaN for fewer windows."""
+    coverage_interval: tuple[float, float]
+    """95 % of such choices have a share between these."""
     latent_dimensions: float
     """Participation ratio of the data's latents, the number of dimensions that they fill evenly."""
     compass: Compass | None
@@ -87,7 +93,8 @@ class Quality:
             numbers = ", ".join(f"{h}: {mean[h - 1]:.2g} ({low[h - 1]:.1g} to {high[h - 1]:.1g})" for h in at)
             lines.append(f"  {name:12} at horizon {numbers}")
         lines.append(
-            f"AUC real against simulated states {self.auc:.2f}; coverage of latents {self.coverage:.0%}, "
+            f"AUC real against simulated states {self.auc:.2f}; coverage of latents {self.coverage:.0%} "
+            f"({self.coverage_interval[0]:.0%} to {self.coverage_interval[1]:.0%}), "
             f"{self.latent_dimensions:.1f} dimensions"
         )
         return "\n".join([*lines, *(str(part) for part in (self.compass, self.deletion) if part is not None)])
@@ -151,6 +158,7 @@ def measure_quality(
         for kind, by_name in squares.items()
     }
     points = np.concatenate(latents)
+    covered = coverage(points, simulator.random_latents(1000, seed), seed)
     frames = batches[0].frames[:, :context]
     compass = deletion = None
     if compass_steps:
@@ -162,7 +170,8 @@ def measure_quality(
         errors,
         len(numbers),
         two_sample_auc(np.concatenate(real), np.concatenate(simulated), state_masks > 0),
-        coverage(points, simulator.random_latents(1000, seed)),
+        float(covered.mean()),
+        (float(np.quantile(covered, 0.025)), float(np.quantile(covered, 0.975))),
         participation_ratio(points),
         compass,
         deletion,
@@ -270,16 +279,21 @@ def two_sample_auc(first: np.ndarray, second: np.ndarray, mask: np.ndarray) -> f
     return float(roc_auc_score(labels, scores))
 
 
-def coverage(latents: np.ndarray, random: np.ndarray) -> float:
-    """Return the share of random points (M, n) whose distance to the nearest latent (N, n) is at most the 95th
-    percentile of the distances between nearest latents.
+def coverage(latents: np.ndarray, random: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Return shares (R,) for random choices of 32 latents (N, n): of random points (M, n) whose distance to the nearest
+    chosen one is at most the 95th percentile of the distances between nearest chosen ones. NaN for fewer latents.
     """
-    if len(latents) < 2:
-        return float("nan")
-    between = latents @ latents.T
-    np.fill_diagonal(between, -np.inf)
-    nearest = np.percentile(between.max(axis=1), 5)  # cosines
-    return float(((random @ latents.T).max(axis=1) >= nearest).mean())
+    if len(latents) < COVERING:
+        return np.full(1, np.nan)
+    rng = np.random.default_rng([seed % 2**63, 7])
+    shares = []
+    for _ in range(CHOICES):
+        chosen = latents[rng.choice(len(latents), COVERING, replace=False)]
+        between = chosen @ chosen.T
+        np.fill_diagonal(between, -np.inf)
+        nearest = np.percentile(between.max(axis=1), 5)  # cosines
+        shares.append(((random @ chosen.T).max(axis=1) >= nearest).mean())
+    return np.array(shares)
 
 
 def participation_ratio(latents: np.ndarray) -> float:

@@ -1016,11 +1016,14 @@ export interface DeletionEntry {
 export interface QualityEntry {
   windows: number;
   auc: number | null;
+  /** Share of random latents near one of 32 of the data; null for fewer windows. */
   coverage: number | null;
   latent_dimensions: number | null;
   deletion: DeletionEntry | null;
   /** By kind (`frame`, `state`, `reward`) and prediction (`posterior`, `prior`, `closed_loop`, `last_frame`, `mean_frame`): means by horizon, 10th percentiles, 90th percentiles. */
   errors: Record<string, Record<string, ((number | null)[])[]>>;
+  /** 95 % of the random choices of 32 latents have a coverage between these. */
+  coverage_interval?: [number | null, number | null];
 }
 
 /** The agent's displacement under each constant action. */

@@ -210,9 +210,23 @@ def test_coverage_is_that_of_the_sphere() -> None:
     rng = np.random.default_rng(0)
     points = rng.normal(size=(500, 3))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
-    assert coverage(points[:250], points[250:]) > 0.8
-    assert coverage(points[points[:, 2] > 0.8], points) < 0.3
+    assert coverage(points[:250], points[250:]).mean() > 0.8
+    assert coverage(points[points[:, 2] > 0.8], points).mean() < 0.3
     assert participation_ratio(points) == pytest.approx(3, abs=0.1)
+
+
+def test_coverage_does_not_depend_on_the_number_of_latents() -> None:
+    """Of twice as many latents each is nearer to another one, so that fewer random points were as near."""
+    rng = np.random.default_rng(1)
+    points = rng.normal(size=(2000, 24)) * np.geomspace(1, 0.05, 24)
+    points /= np.linalg.norm(points, axis=1, keepdims=True)
+    random = rng.normal(size=(500, 24))
+    random /= np.linalg.norm(random, axis=1, keepdims=True)
+    few, many = coverage(points[:64], random), coverage(points[:1024], random)
+    low, high = np.quantile(few, [0.025, 0.975])
+    assert 0.02 < many.mean() < 0.9
+    assert low <= many.mean() <= high
+    assert np.isnan(coverage(points[:31], random)).all()
 
 
 def test_displacement_of_a_centered_agent_is_that_of_the_scene() -> None:

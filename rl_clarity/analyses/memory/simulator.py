@@ -62,11 +62,14 @@ class QualityEntry:
     windows: int
     auc: float | None
     coverage: float | None
+    """Share of random latents near one of 32 of the data; null for fewer windows."""
     latent_dimensions: float | None
     deletion: DeletionEntry | None
     errors: Mapping[str, Mapping[str, Sequence[Sequence[float | None]]]]
     """By kind (`frame`, `state`, `reward`) and prediction (`posterior`, `prior`, `closed_loop`, `last_frame`,
     `mean_frame`): means by horizon, 10th percentiles, 90th percentiles."""
+    coverage_interval: tuple[float | None, float | None] | None = None
+    """95 % of the random choices of 32 latents have a coverage between these."""
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,10 @@ export function errorVerdicts(errors, quantity) {
   return sentences;
 }
 
+/** An interval of shares in words, empty if there is none. */
+const between = (interval) =>
+  Number.isFinite(interval?.[0]) ? ` (${formatPercent(interval[0])} to ${formatPercent(interval[1])})` : "";
+
 /** Sentences about what is not an error by horizon: [{text, good}]. */
 export function otherVerdicts({ quality, compass }) {
   const sentences = [];
@@ -71,7 +75,7 @@ export function otherVerdicts({ quality, compass }) {
   if (Number.isFinite(quality?.auc))
     sentences.push({ text: `a classifier tells simulated states from recorded ones with an AUC of ${formatNumber(quality.auc, 2)} (0.5: not at all, 1: always)`, good: quality.auc < 0.75 }); // prettier-ignore
   if (Number.isFinite(quality?.coverage))
-    sentences.push({ text: `${formatPercent(quality.coverage)} of random latents are near one of the data's`, good: quality.coverage > 0.5 }); // prettier-ignore
+    sentences.push({ text: `${formatPercent(quality.coverage)}${between(quality.coverage_interval)} of random latents are near one of 32 of the data's`, good: quality.coverage > 0.5 }); // prettier-ignore
   if (quality?.deletion) {
     const [low, high] = quality.deletion.interval;
     sentences.push({ text: `removing what saliency through time points at changes the value by ${formatNumber(quality.deletion.difference, 3)} (${formatNumber(low, 3)} to ${formatNumber(high, 3)}) more than removing as much at random`, good: low > 0 }); // prettier-ignore
