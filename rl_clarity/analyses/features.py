@@ -290,9 +290,7 @@ def find_features(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
             channels, in_threads(choose, [reduced.get(channel) for channel in channels]), strict=True
         ):
             grids.append(examples)
-            image = draw_thumbnail(strongest, frames, layer.shape[:2], options.thumbnail_width)
-            names.append(thumbnail_name(options, layer, channel))
-            files.write_image(names[-1], to_bytes(image))
+            names.append(_write_thumbnail(subject, layer, channel, strongest, frames))
             if options.images:
                 names += write_grid_images(subject, layer, channel, examples, frames)
         report(0.8 + 0.2 * len(grids) / layer.channels)
@@ -398,6 +396,17 @@ def _choose_examples(
     return grids, thumbnail(activations, patches)
 
 
+def _write_thumbnail(
+    subject: Subject, layer: PageLayer, channel: int, strongest: Examples, frames: np.ndarray
+) -> ImageName:
+    """Write the thumbnail of a channel, with patches no larger than the observation. Return its name."""
+    options = subject.options_of(FeatureOptions)
+    width = min(options.thumbnail_width, max(layer.shape[:2]))
+    name = thumbnail_name(options, layer, channel)
+    subject.files.write_image(name, to_bytes(draw_thumbnail(strongest, frames, layer.shape[:2], width)))
+    return name
+
+
 def write_grid_images(
     subject: Subject, layer: PageLayer, channel: int, grids: Sequence[Examples], frames: np.ndarray
 ) -> list[str]:
@@ -470,8 +479,10 @@ def _pieces(layer: PageLayer, observations: int, sample: Subject, frames: int) -
     strengths = np.ascontiguousarray(reduce()[..., 0])
     choose = partial(dataset_grids, strengths, densities)
     yield Piece(choose, observations / len(seen) * layer.channels / threads)
+    images = sample.observation_frames()
+    strongest = thumbnail(strengths[: len(images)], options.thumbnail_patches)
+    yield Piece(partial(_write_thumbnail, sample, layer, 0, strongest, images), layer.channels)
     if options.images:
-        images = sample.observation_frames()
         grids = dataset_grids(strengths[: len(images)], densities)
         yield Piece(partial(write_grid_images, sample, layer, 0, grids, images), layer.channels)
     if options.optimized:

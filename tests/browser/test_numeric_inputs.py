@@ -56,7 +56,10 @@ def test_what_the_environment_renders_is_shown_above_the_bars(tmp_path: Path, op
     env = gymnasium.make("CartPole-v1", render_mode="rgb_array")
     agent = make_agent(Hidden())
     samples = rl_clarity.collect(agent, env, 4, 4, full_resolution=True)
-    rl_clarity.generate(agent, *samples, tmp_path / "page", features={"count": 2})
+    page = rl_clarity.generate(agent, *samples, tmp_path / "page", features={"count": 2})
+    results = page.results()
+    thumbnails = results.layer("input")["features"]["thumbnails"]
+    assert {results.image(name).shape[:2] for name in thumbnails} == {(4 * 400, 4 * 600)}, "patches are whole frames"
     visitor = open_page(tmp_path / "page", wait=False)
     frame = visitor.by("observation-canvas")
     expect(frame).to_be_visible()
