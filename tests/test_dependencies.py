@@ -208,6 +208,19 @@ print({name for name in before.keys() | os.environ.keys() if before.get(name) !=
     assert result.stderr == ""
 
 
+def test_emulators_of_the_program_are_not_reported_as_leaks() -> None:
+    pytest.importorskip("ale_py")
+    program = """
+import ale_py
+from rl_clarity.base.quiet import import_keras
+cycle = [ale_py.ALEInterface()]
+cycle.append(cycle)
+import_keras()
+"""
+    result = subprocess.run([sys.executable, "-c", program], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    assert "leak" not in result.stderr
+
+
 def test_agents_on_pytorch_do_not_import_its_compiler() -> None:
     program = """
 import sys

@@ -17,10 +17,10 @@ from rl_clarity.base.threads import limit_heaps
 
 BACKENDS = ("tensorflow", "jax", "torch")
 """Backends of Keras, named like their packages, in order of preference."""
-
-
 ADDRESS_SPACE = {"tensorflow": 2.5e9, "jax": 1.6e9, "torch": 1.6e9}
 """Bytes of address space that a process needs with each backend and a small network."""
+REPORTING = frozenset({"ale_py", "triton"})
+"""Packages that print objects which still exist at exit as leaks."""
 
 
 def keras_backend() -> str:
@@ -101,9 +101,9 @@ def _without_compiler() -> Iterator[None]:
 def _skip_last_collection() -> None:
     """Skip the garbage collection at exit, which takes a second for TensorFlow's objects.
 
-    Triton's are collected, because its library reports the others as leaks.
+    Not with libraries that report objects which are not collected as leaks.
     """
-    if "triton" not in sys.modules:
+    if REPORTING.isdisjoint(sys.modules):
         gc.freeze()
 
 
