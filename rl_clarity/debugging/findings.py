@@ -28,6 +28,8 @@ TOWARD_BAND = 0.05
 """Change of the probability of moving toward a place below which the policy does not follow what is there."""
 SIDE_BAND = 0.1
 """Preference of a side below which there is none."""
+MOSTLY = 0.5
+"""Preference of a side from which the agent moves there in most states."""
 SATURATED = 0.7
 """Probability of moving toward an empty place above which an object there cannot raise it much."""
 MOVED_BAND = 0.2
@@ -387,9 +389,9 @@ class _Maker:
             # The same side in the frames and in their mirror images.
             if one.present and sides.observed * sides.mirrored > 0:
                 side = "right" if one.values.mean > 0 else "left"
-                text = (
-                    f"Moves {side} whatever is there ({sides.observed:+.2f} in frames, {sides.mirrored:+.2f} mirrored)"
-                )
+                verb = "Moves" if abs(one.values.mean) >= MOSTLY else "Prefers to move"
+                shares = f"{sides.observed:+.2f} in frames, {sides.mirrored:+.2f} mirrored"
+                text = f"{verb} {side} whatever is there ({shares})"
                 yield self._finding("position_bias", "sides", one, text, side)
 
     def _memory(self) -> Iterator[Finding]:
