@@ -124,8 +124,8 @@ class BatchedAgent(HoldsInputs, ABC):
         """Return the names of the tensors that determine the heads together with the site."""
 
     def _repeats_rows(self, site: str) -> bool:
-        """Return whether the network after a site takes any number of rows, and all tensors that bypass the site have
-        the batch first, so that their rows can be repeated.
+        """Return whether all tensors that bypass a site have the batch first, so that their rows can be repeated, and
+        the backend shares batches.
         """
         return False
 
@@ -320,9 +320,10 @@ class BatchedAgent(HoldsInputs, ABC):
             self._widths,
             dict[str, np.ndarray](),
             self.action_factors,
-            self._gradient_rows if repeats else None,
+            repeats,
+            self._gradient_rows,
         )
-        smallest = SMALLEST_BATCH if repeats else SMALLEST_GRADIENT_BATCH
+        smallest = SMALLEST_BATCH if repeats and self._backend.takes_any_rows else SMALLEST_GRADIENT_BATCH
         for rows, arrays in self._batches(observations, state, self.gradient_batch_size, smallest):
             values, *others = front(*(arrays[name] for name in inputs))
             yield BatchedTail(functions, linear_prefix, self._backend, rows, values, others, *shared)

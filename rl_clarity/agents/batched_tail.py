@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -10,7 +11,14 @@ from rl_clarity.agents.actions import Factor
 from rl_clarity.agents.differentiation import Backend, Function, GradientStep
 from rl_clarity.agents.linear_prefix import LinearPrefix
 from rl_clarity.agents.protocol import Score, Tensor
-from rl_clarity.agents.scores import SMALLEST_BATCH, SMALLEST_GRADIENT_BATCH, pad, rows_of_score, select_scores
+from rl_clarity.agents.scores import (
+    SMALLEST_BATCH,
+    SMALLEST_GRADIENT_BATCH,
+    pad,
+    padded_size,
+    rows_of_score,
+    select_scores,
+)
 from rl_clarity.base.errors import SamplesError
 
 
@@ -34,7 +42,8 @@ class BatchedTail:
         heads: Mapping[str, int],
         at_zero: dict[str, np.ndarray],
         actions: Sequence[Factor],
-        gradient_rows: int | None,
+        repeats: bool,
+        gradient_rows: int,
     ) -> None:
         self._compute, self._step = functions
         self._linear_prefix = linear_prefix
@@ -44,7 +53,9 @@ class BatchedTail:
         self._values, self._bypass = values, bypass
         self._divisor = divisor  # the network's divisor if the site is the input, else None
         self._at_zero = at_zero  # shared by all batches
-        self._gradient_rows = gradient_rows  # the most at once if rows can be repeated, else None
+        self._repeats = repeats
+        self._gradient_rows = gradient_rows  # the most at once if the backend takes any number
+        self._prefix_results: dict[bool, Tensor] = {}  # at the observations, by whether paths begin at 0
         self._at_observations: np.ndarray | None = None
         size = len(values)
         scores = [rows_of_score(score, rows, size) for score in scores]
@@ -54,6 +65,21 @@ class BatchedTail:
     def values(self) -> np.ndarray:
         values = self._backend.array(self._values)[: self._count]
         return values if self._divisor in (None, 255) else values * self._divisor / np.float32(255)
+
+    def select(self, scores: np.ndarray, rows: np.ndarray) -> BatchedTail | None:
+        """Return the tail of some of the scores and observations (indices), which shares what was computed of them, or
+        None if rows cannot be repeated.
+        """
+        if not self._repeats:
+            return None
+        part = copy.copy(self)
+        part.rows, part._count = slice(0, len(rows)), len(rows)
+        index = pad(rows, padded_size(len(rows), len(self._values), self._smallest))
+        part._values, *part._bypass = (self._backend.take(one, index) for one in (self._values, *self._bypass))
+        part._prefix_results = {key: self._backend.take(one, index) for key, one in self._prefix_results.items()}
+        part._selection = self._selection[index][:, scores]
+        part._at_observations = None if self._at_observations is None else self._at_observations[index]
+        return part
 
     def scores(self, values: np.ndarray | None = None, *, scale: float = 1.0) -> np.ndarray:
         if values is not None and self._is_one_row(values):
@@ -92,14 +118,16 @@ class BatchedTail:
             first = prefix.results(self._few_rows(baseline))[:1]
         else:
             first = prefix.results(self._baseline(baseline), *self._bypass)
-        last = prefix.results(self._values, *self._bypass)
+        if (baseline is None) not in self._prefix_results:
+            self._prefix_results[baseline is None] = prefix.results(self._values, *self._bypass)
+        last = self._prefix_results[baseline is None]
         bypass = (self._values, *self._bypass) if prefix.takes_values else self._bypass
         if self._at_observations is None:
             self._at_observations = self._backend.array(compute(last, *bypass))
         total = self._sum_gradients(step, first, last - first, points, weights, bypass)
         given = (self._values, *self._bypass)
-        if self._gradient_rows is not None and (size := self._rows(1)) > len(self._values):
-            given = tuple(self._backend.repeat(tensors, max(self._count, 1), size) for tensors in given)
+        if self._takes_any_rows and (size := self._smallest) > len(self._values):
+            given = tuple(self._backend.take(tensors, np.arange(size) % max(self._count, 1)) for tensors in given)
         return self._array(prefix.pull_back(given[0], total, *given[1:]))
 
     def _is_one_row(self, values: np.ndarray) -> bool:
@@ -141,23 +169,32 @@ class BatchedTail:
         padding.
         """
         size, count, scores = len(values), max(self._count, 1), self._selection.shape[1]
-        repeats = self._gradient_rows is not None
-        most = (self._gradient_rows or size) if repeats or self._backend.shares_batches else 1
-        together = min(max(most // count, 1), len(points))
-        total = self._backend.zeros(scores, values[:count] if together > 1 or repeats else values)
-        for i in range(0, len(points), together):
-            scale, weight = (np.asarray(part[i : i + together], np.float32) for part in (points, weights))
-            if together == 1 and not repeats:
-                scale, weight = scale[0], weight[0]
-            else:  # rows of padding hold further points of the path
-                rows = self._rows(len(scale)) if repeats else size
-                scale = np.resize(np.repeat(scale, count), (rows, *[1] * (values.ndim - 1)))
-            total = step(total, start, values, scale, weight, self._selection, *bypass)[0]
+        scales, shares = (np.asarray(part, np.float32) for part in (points, weights))
+        if not self._takes_any_rows and (count == size or not self._backend.shares_batches):
+            total = self._backend.zeros(scores, values)
+            for scale, share in zip(scales, shares, strict=True):
+                total = step(total, start, values, scale, share, self._selection, *bypass)[0]
+            return total
+        total = self._backend.zeros(scores, values[:count])
+        most = self._gradient_rows if self._takes_any_rows else size
+        if self._takes_any_rows or not self._repeats:
+            most = max(most // count, 1) * count  # whole points
+        pairs = np.arange(len(scales) * count)  # all observations at the first point, then at the next ones
+        for part in (pairs[i : i + most] for i in range(0, len(pairs), most)):
+            rows = max(len(part), self._smallest) if self._takes_any_rows else size
+            scale = np.resize(scales[part // count], (rows, *[1] * (values.ndim - 1)))
+            owners, share = part % count, shares[part // count]
+            total = step(total, start, values, scale, share, self._selection, *bypass, owners=owners)[0]
         return total
 
-    def _rows(self, points: int) -> int:
-        """Return the number of rows of a batch of points, if rows can be repeated."""
-        return max(points * max(self._count, 1), min(self._gradient_rows or 1, SMALLEST_GRADIENT_BATCH))
+    @property
+    def _takes_any_rows(self) -> bool:
+        return self._repeats and self._backend.takes_any_rows
+
+    @property
+    def _smallest(self) -> int:
+        """The smallest number of rows at which gradients are computed."""
+        return min(self._gradient_rows, SMALLEST_GRADIENT_BATCH)
 
     def _array(self, total: Tensor) -> np.ndarray:
         gradients = self._backend.array(total)[:, : self._count]

@@ -7,6 +7,7 @@ of the heads. `selection` (B, S, n) holds S linear combinations of them for each
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -27,8 +28,10 @@ class Backend:
     """
 
     shares_batches = False
-    """Whether `gradient_step` takes several points of a path in one batch, without a compilation for each number of
-    rows."""
+    """Whether `gradient_step` takes several points of a path in one batch."""
+
+    takes_any_rows = False
+    """Whether functions take any number of rows without a compilation for each."""
 
     parallel_calls = 1
     """Number of threads that should call compiled functions at once."""
@@ -44,6 +47,10 @@ class Backend:
         """Compile `(total, start, values, scale, weight, selection, *bypass) -> (total, scores)`.
 
         Adds weight x d(scores)/d(values) at start + scale x values to `total` (S, B, ...); scores are (S, B).
+
+        If the backend shares batches, the step also takes `owners` (m,), indices of observations that count up and
+        begin again. Row i of the batch is observation owners[i], `scale` (n, 1, ...) has a number for each row, and
+        `weight` (m,) for the first m; the others are padding. `total` then has the rows of the observations only.
         """
         raise NotImplementedError
 
@@ -69,10 +76,8 @@ class Backend:
         """Copy an array to the network's device."""
         return array
 
-    def repeat(self, tensors: Tensor, count: int, size: int) -> Tensor:
-        """Return `size` rows, the first `count` again and again, of a tensor or of each tensor of a structure, for
-        agents whose rows can be repeated.
-        """
+    def take(self, tensors: Tensor, rows: np.ndarray) -> Tensor:
+        """Return rows of a tensor, or of each tensor of a structure, if the backend shares batches."""
         raise NotImplementedError
 
     def zeros(self, count: int, values: Tensor) -> Tensor:
@@ -98,8 +103,8 @@ class Backend:
 
 
 class TensorFlowBackend(Backend):
-    """The backend for TensorFlow. `total` is a list with a tensor for each score, in the layout of the values, and may
-    have fewer rows than the batch, as in `TorchBackend`. Compiled functions take whole batches only.
+    """The backend for TensorFlow. `total` is a list with a tensor for each score, in the layout of the values. Compiled
+    functions take whole batches only.
     """
 
     shares_batches = True
@@ -139,18 +144,25 @@ class TensorFlowBackend(Backend):
             weight: Tensor,
             selection: Tensor,
             *bypass: Tensor,
+            owners: np.ndarray | None = None,
         ) -> tuple[Tensor, Tensor]:
-            rows, size = len(total[0]), len(values)
-            if rows == size:
+            if owners is None:
                 return compiled(total, start, values, scale, weight, selection, *bypass)
-            weights = np.resize(np.repeat(weight, rows), size)
-            gradients, scores = compiled_gradients(start, values, scale, weights, selection, *bypass)
+            rows = np.resize(owners, len(scale))
+            start = self.take(start, rows) if np.ndim(start) and len(start) > 1 else start
+            values, selection, *others = (self.take(one, rows) for one in (values, selection, *bypass))
+            weight = np.pad(weight, (0, len(rows) - len(weight)))
+            gradients, scores = compiled_gradients(start, values, scale, weight, selection, *others)
             return [
-                sum((gradient[i * rows : (i + 1) * rows] for i in range(len(weight))), before)
-                for before, gradient in zip(total, gradients, strict=True)
+                _add_rows(before, gradient, owners) for before, gradient in zip(total, gradients, strict=True)
             ], scores
 
         return step
+
+    def take(self, tensors: Tensor, rows: np.ndarray) -> Tensor:
+        import tensorflow as tf
+
+        return tf.gather(tensors, rows)
 
     def pull_back(self, function: Function) -> Function:
         import tensorflow as tf
@@ -232,13 +244,11 @@ class JaxBackend(Backend):
 class TorchBackend(Backend):
     """The backend for PyTorch; `to_tensor` copies an array to the network's device (by default Keras's own function).
 
-    `total` is a list with a tensor for each score, in the layout of the values. If it has fewer rows than the batch,
-    the batch holds k points of a path one after another, `weight` (k,) has their weights, and their gradients are added
-    in that order. Rows are repeated where `scale` has more rows than the values. Results and gradients are computed
-    within `computing()`.
+    `total` is a list with a tensor for each score, in the layout of the values. Batches that several points share hold
+    whole points, with all observations. Results and gradients are computed within `computing()`.
     """
 
-    shares_batches = True
+    shares_batches = takes_any_rows = True
 
     def __init__(
         self,
@@ -276,20 +286,22 @@ class TorchBackend(Backend):
             weight: Tensor,
             selection: Tensor,
             *bypass: Tensor,
+            owners: np.ndarray | None = None,
         ) -> tuple[Tensor, Tensor]:
-            rows, parts = len(total[0]), [*enumerate(np.atleast_1d(weight).tolist())]
             start, values, selection, *others = map(to_tensor, (start, values, selection, *bypass))
-            size = len(scale) if np.ndim(scale) else len(values)
-            if size != len(values):
-                start = self.repeat(start, rows, size) if start.ndim and len(start) > 1 else start
-                values, selection, *others = (self.repeat(one, rows, size) for one in (values, selection, *others))
+            count = len(total[0])
+            weights = np.atleast_1d(weight)[::count].tolist()
+            if owners is not None and len(values) != len(scale):
+                rows = np.resize(owners, len(scale))
+                start = self.take(start, rows) if start.ndim and len(start) > 1 else start
+                values, selection, *others = (self.take(one, rows) for one in (values, selection, *others))
             point = (start + values * to_tensor(scale)).detach().requires_grad_(True)
             with self._computing():
                 with torch.enable_grad():
                     scores = torch.einsum("bsn,bn->sb", selection, tail(point, *others))
                 gradients = [_gradient(score, point) for score in scores]
             return [
-                sum((part * gradient[i * rows : (i + 1) * rows] for i, part in parts), before)
+                sum((part * gradient[i * count : (i + 1) * count] for i, part in enumerate(weights)), before)
                 for before, gradient in zip(total, gradients, strict=True)
             ], scores.detach()
 
@@ -309,10 +321,10 @@ class TorchBackend(Backend):
 
         return run
 
-    def repeat(self, tensors: Tensor, count: int, size: int) -> Tensor:
+    def take(self, tensors: Tensor, rows: np.ndarray) -> Tensor:
         import torch
 
-        return copied(tensors, lambda part: part[torch.arange(size, device=part.device) % count])
+        return copied(tensors, lambda part: part[torch.from_numpy(rows).to(part.device)])
 
     def _to_array(self, tensor: Tensor) -> np.ndarray:
         return np.asarray(tensor.detach().cpu().numpy())
@@ -336,6 +348,19 @@ class TorchBackend(Backend):
 
     def mean(self, tensor: Tensor) -> Tensor:
         return tensor.mean(dim=(1, 2))
+
+
+def _add_rows(total: Tensor, rows: Tensor, owners: np.ndarray) -> Tensor:
+    """Add rows to those of `total` (n, ...) that they belong to, one after another. `owners` count up and begin again
+    at 0.
+    """
+    import tensorflow as tf
+
+    cuts = [0, *(np.flatnonzero(owners[1:] == 0) + 1).tolist(), len(owners)]
+    for first, last in itertools.pairwise(cuts):
+        around = [int(owners[first]), len(total) - int(owners[last - 1]) - 1]
+        total = total + tf.pad(rows[first:last], [around, *[[0, 0]] * (len(rows.shape) - 1)])
+    return total
 
 
 def _gradient(score: Tensor, point: Tensor) -> Tensor:

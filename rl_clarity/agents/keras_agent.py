@@ -183,6 +183,10 @@ class KerasAgent(BatchedAgent):
         names = {id(tensor): name for name, tensor in tensors.items()}
         return tuple(names[id(tensor)] for tensor in (*siblings, *cut(self._graph, index)))
 
+    def _repeats_rows(self, site: str) -> bool:
+        tensors = [self._named[0][name] for name in self._bypass(site)]
+        return self._backend.shares_batches and all(tensor.shape[:1] == (None,) for tensor in tensors)
+
     def _linear_prefix_end(self, site: str, from_zero: bool) -> str | None:
         # If black is not 0, the first operation does not get 0 for an input of 0.
         from_zero = from_zero and not (site == INPUT and self.input_scale.black)

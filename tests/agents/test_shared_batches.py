@@ -12,8 +12,10 @@ from rl_clarity.agents.differentiation import TensorFlowBackend
 from rl_clarity.agents.keras_agent import KerasAgent
 from rl_clarity.agents.scores import SMALLEST_BATCH
 from rl_clarity.analyses.attribution import attribute
+from rl_clarity.analyses.attribution.baselines import layer_baseline
 from rl_clarity.formats import sb3
 from tests import state_dicts
+from tests.agents.test_linear_prefix import made_agent
 
 FULL = 64
 
@@ -39,8 +41,11 @@ def test_small_batches_equal_full_ones(agent: Any, images: np.ndarray, layer: st
         np.testing.assert_allclose(ours, expected[:count], rtol=0, atol=1e-6 * largest)
 
 
-def test_several_points_share_a_batch(agent: Any, images: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
-    """8 points of 2 observations are the 16 rows of the smallest batch."""
+@pytest.mark.parametrize("count", [2, 10, 40])
+def test_several_points_share_a_batch(
+    agent: Any, images: np.ndarray, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """8 points of 2 observations are the 16 rows of the smallest batch, and so are 1.6 points of 10 observations."""
     compiled: list[int] = []
     compile_ = TensorFlowBackend.compile
 
@@ -56,8 +61,42 @@ def test_several_points_share_a_batch(agent: Any, images: np.ndarray, monkeypatc
     monkeypatch.setattr(TensorFlowBackend, "compile", counting)
     fresh = KerasAgent(agent.network)
     options: dict[str, Any] = {"steps": 16, "refinement": 1, "baseline": "zero-layer"}
-    rl_clarity.integrated_gradients(fresh, images[:2], "features_extractor.cnn.1", **options)
-    assert sum(compiled) == 2, sum(compiled)
+    rl_clarity.integrated_gradients(fresh, images[:count], "features_extractor.cnn.1", **options)
+    assert sum(compiled) == 16 * count / (64 if count > 16 else 16)
+
+
+@pytest.mark.parametrize("baseline", ["zero-layer", "zero-input", "blur", "expected"])
+@pytest.mark.parametrize("bypassed", [False, True])
+def test_refined_paths_share_what_was_computed_first(
+    agent: Any, images: np.ndarray, monkeypatch: pytest.MonkeyPatch, bypassed: bool, baseline: str
+) -> None:
+    """They equal paths that have as many points from the beginning."""
+    agent, images = (made_agent("skip"), images[:, :16, :16]) if bypassed else (agent, images)
+    layer = "c1" if bypassed else "features_extractor.cnn.1"
+    outputs: list[Any] = [0, {1: 1, 2: -1}]
+    options: dict[str, Any] = {"baseline": baseline, "steps": 3, "baseline_observations": images[:5]}
+    errors = np.abs(attribute(agent, images[:27], layer, outputs, **options).completeness_error)
+    calls, tails = list[int](), agent.tails
+
+    def counted(seen: np.ndarray, *rest: Any) -> Any:
+        calls.append(len(seen))
+        return tails(seen, *rest)
+
+    monkeypatch.setattr(agent, "tails", counted)
+    refined = attribute(agent, images[:27], layer, outputs, error_limits=np.median(errors, axis=1), **options)
+    assert calls == [27]
+    assert refined.refined is not None
+    assert len(np.unique(refined.refined)) > 1
+    beginnings: Any = baseline
+    if baseline == "expected":  # the same observations, however many points
+        beginnings = layer_baseline(agent, baseline, images[:27], layer, others=images[:5], count=3)
+    for factor in np.unique(refined.refined):
+        alone = attribute(
+            agent, images[:27], layer, outputs, **{**options, "steps": 3 * factor, "baseline": beginnings}
+        )
+        for name in ("values", "scores_at_baseline"):
+            expected, actual = (getattr(one, name)[refined.refined == factor] for one in (alone, refined))
+            np.testing.assert_allclose(actual, expected, rtol=0, atol=2e-6 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("prefix", [True, False])

@@ -9,7 +9,7 @@ completeness error.
 from __future__ import annotations
 
 import types
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -24,8 +24,8 @@ from rl_clarity.analyses.attribution.baselines import (
     Baseline,
     ExpectedBaseline,
     layer_baseline,
-    rows,
 )
+from rl_clarity.analyses.attribution.baselines import rows as states_at
 from rl_clarity.analyses.attribution.quadrature import DEFAULT_RULE, DEFAULT_STEPS
 from rl_clarity.analyses.attribution.quadrature import quadrature as quadrature_rule
 from rl_clarity.analyses.attribution.refinement import DEFAULT_REFINEMENT, check_refinement, refine
@@ -95,35 +95,44 @@ def attribute(
     start = layer_baseline(
         agent, baseline, observations, layer, state, others=baseline_observations, count=len(points), seed=seed
     )
-    result = _attribute_batches(chain([first], tails), points, weights, start, linear_prefix)
-    if error_limits is None or refinement == 1:
-        return result
 
-    def compute(numbers: np.ndarray, chosen: np.ndarray, factor: int) -> Attribution:
-        seen = np.asarray(observations)[chosen]
-        scores = [rows_of_score(outputs[number], chosen, len(chosen)) for number in numbers]
-        own = start[chosen] if isinstance(start, np.ndarray) and len(start) == len(observations) else start
-        finer = quadrature_rule(quadrature, factor * steps)
-        return _attribute_batches(agent.tails(seen, layer, scores, rows(state, chosen)), *finer, own, linear_prefix)
+    numbers = np.arange(len(observations))
 
-    return replace(result, refined=refine(result, error_limits, refinement, compute))
+    def explain(tail: Tail, rows: np.ndarray, factor: int = 1, at_baseline: np.ndarray | None = None) -> Attribution:
+        own = start[rows] if isinstance(start, np.ndarray) and len(start) > 1 else start
+        path = (points, weights) if factor == 1 else quadrature_rule(quadrature, factor * steps)
+        return _attribute_batch(tail, *path, own, linear_prefix, at_baseline)
+
+    def attribute_refined(tail: Tail) -> Attribution:
+        result = explain(tail, numbers[tail.rows])
+        if error_limits is None or refinement == 1:
+            return result
+
+        def compute(scores: np.ndarray, chosen: np.ndarray, factor: int) -> Attribution:
+            rows = numbers[tail.rows][chosen]
+            part = tail.select(scores, chosen) if hasattr(tail, "select") else None
+            if part is None:
+                some = [rows_of_score(outputs[score], rows, len(rows)) for score in scores]
+                tails = agent.tails(np.asarray(observations)[rows], layer, some, states_at(state, rows))
+                return _joined([explain(one, rows[one.rows], factor) for one in tails])
+            known = None if isinstance(start, ExpectedBaseline) else result.scores_at_baseline[scores][:, chosen]
+            return explain(part, rows, factor, known)
+
+        return replace(result, refined=refine(result, error_limits, refinement, compute))
+
+    return _joined([attribute_refined(tail) for tail in chain([first], tails)])
 
 
-def _attribute_batches(
-    tails: Iterable[Tail],
-    points: np.ndarray,
-    weights: np.ndarray,
-    baseline: np.ndarray | ExpectedBaseline | None,
-    linear_prefix: bool,
-) -> Attribution:
-    parts = [_attribute_batch(tail, points, weights, baseline, linear_prefix) for tail in tails]
+def _joined(parts: Sequence[Attribution]) -> Attribution:
     if len(parts) == 1:  # in place, because a copy takes as long as the product
         return parts[0]
+    refined = [part.refined for part in parts if part.refined is not None]
     return Attribution(
         np.concatenate([part.values for part in parts], axis=1),
         np.concatenate([part.activations for part in parts]),
         np.concatenate([part.scores for part in parts], axis=1),
         np.concatenate([part.scores_at_baseline for part in parts], axis=1),
+        np.concatenate(refined, axis=1) if refined else None,
     )
 
 
@@ -133,22 +142,25 @@ def _attribute_batch(
     weights: np.ndarray,
     baseline: np.ndarray | ExpectedBaseline | None,
     linear_prefix: bool,
+    at_baseline: np.ndarray | None = None,
 ) -> Attribution:
+    """Return the attribution of a batch, whose scores at the baseline (n or 1, *shape) may be known."""
     if isinstance(baseline, ExpectedBaseline):
         return _attribute_expected(tail, points, weights, baseline, linear_prefix)
     activations = tail.values
-    rows = baseline if baseline is None or len(baseline) == 1 else baseline[tail.rows]
     along_path = getattr(tail, "linear_path_gradients", tail.path_gradients) if linear_prefix else tail.path_gradients
-    gradients = along_path(points.tolist(), weights.tolist(), rows)
+    gradients = along_path(points.tolist(), weights.tolist(), baseline)
     values = np.empty_like(gradients)
 
     def multiply(pair: tuple[np.ndarray, np.ndarray]) -> None:
         gradient, product = pair
-        difference = activations if rows is None else np.subtract(activations, rows, out=product)
+        difference = activations if baseline is None else np.subtract(activations, baseline, out=product)
         np.multiply(difference, gradient, out=product)
 
     in_threads(multiply, zip(gradients, values, strict=True))
-    at_baseline = tail.scores(scale=0) if rows is None else tail.scores(np.broadcast_to(rows, activations.shape))
+    if at_baseline is None:
+        shape = activations.shape
+        at_baseline = tail.scores(scale=0) if baseline is None else tail.scores(np.broadcast_to(baseline, shape))
     return Attribution(values, activations, tail.scores(), at_baseline)
 
 
