@@ -7,7 +7,6 @@ It pads batches, resets states, and selects scores and sites, all in arrays. A s
 from __future__ import annotations
 
 import copy
-import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ import numpy as np
 
 from rl_clarity.agents.actions import Categorical, Factor, checked_factors
 from rl_clarity.agents.applied_edits import AppliedEdits
-from rl_clarity.agents.batched_tail import BatchedTail
+from rl_clarity.agents.batched_tail import BatchedTail, gradient_rows
 from rl_clarity.agents.capabilities import as_vectors, check_observations, checked_state, is_vector
 from rl_clarity.agents.differentiation import Backend, Function, GradientStep
 from rl_clarity.agents.editing import Edit
@@ -29,19 +28,11 @@ from rl_clarity.agents.linear_prefix import LinearPrefix, find_linear_prefix
 from rl_clarity.agents.once import MadeOnce
 from rl_clarity.agents.protocol import Outputs, Score, Site, State, Tensor, Written
 from rl_clarity.agents.recurrence import state_gradients
-from rl_clarity.agents.scores import (
-    SMALLEST_BATCH,
-    SMALLEST_GRADIENT_BATCH,
-    pad,
-    padded_size,
-)
+from rl_clarity.agents.scores import SMALLEST_BATCH, SMALLEST_GRADIENT_BATCH, pad, padded_size
 from rl_clarity.agents.sites import INPUT, find_site, layer_shapes
 from rl_clarity.agents.value_range import InputScale
 from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.base.threads import thread_count
-
-GRADIENT_BYTES = 2**27
-"""Largest size of all sites' values for the points of paths that are evaluated in one batch."""
 
 
 class BatchedAgent(HoldsInputs, ABC):
@@ -321,7 +312,7 @@ class BatchedAgent(HoldsInputs, ABC):
             dict[str, np.ndarray](),
             self.action_factors,
             repeats,
-            self._gradient_rows,
+            gradient_rows(self.sites, self.gradient_batch_size),
         )
         smallest = SMALLEST_BATCH if repeats and self._backend.takes_any_rows else SMALLEST_GRADIENT_BATCH
         for rows, arrays in self._batches(observations, state, self.gradient_batch_size, smallest):
@@ -375,12 +366,6 @@ class BatchedAgent(HoldsInputs, ABC):
         channels).
         """
         return state_gradients(self, observations, state, weights, site)
-
-    @property
-    def _gradient_rows(self) -> int:
-        """The largest number of rows at which gradients are computed at once to evaluate several points of a path."""
-        row = 4 * sum(math.prod(site.shape) for site in self.sites)
-        return min(self.gradient_batch_size, max(GRADIENT_BYTES // row, SMALLEST_GRADIENT_BATCH))
 
     @property
     def _states(self) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from rl_clarity.agents.actions import Factor
 from rl_clarity.agents.differentiation import Backend, Function, GradientStep
 from rl_clarity.agents.linear_prefix import LinearPrefix
-from rl_clarity.agents.protocol import Score, Tensor
+from rl_clarity.agents.protocol import Score, Site, Tensor
 from rl_clarity.agents.scores import (
     SMALLEST_BATCH,
     SMALLEST_GRADIENT_BATCH,
@@ -20,6 +21,15 @@ from rl_clarity.agents.scores import (
     select_scores,
 )
 from rl_clarity.base.errors import SamplesError
+
+GRADIENT_BYTES = 2**27
+"""Largest size of all sites' values for the points of paths that are evaluated in one batch."""
+
+
+def gradient_rows(sites: Sequence[Site], most: int) -> int:
+    """Return the largest number of rows at which several points of paths are evaluated in one batch."""
+    row = 4 * sum(math.prod(site.shape) for site in sites)
+    return min(most, max(GRADIENT_BYTES // row, SMALLEST_GRADIENT_BATCH))
 
 
 class BatchedTail:
