@@ -149,6 +149,7 @@ PAGE_KINDS: Registry[PageKind] = Registry(
                 "main": [
                     "findings",
                     "timeline",
+                    "failure_tracks",
                     "verdicts",
                     "failure_clips",
                     "failures",

@@ -501,6 +501,18 @@ class FailureClips(TypedDict):
     columns: NotRequired[int]
 
 
+class Line(TypedDict):
+    key: str
+    label: str
+    color: NotRequired[str]
+
+
+class FailureTracks(TypedDict):
+    caption: NotRequired[str]
+    trajectories: Sequence[str]
+    series: Sequence[Line]
+
+
 class GoalsSection(TypedDict):
     caption: NotRequired[str]
     columns: Sequence[Column]
@@ -766,6 +778,7 @@ SECTION_TYPES: Mapping[str, type] = {
     "failures": FailuresSection,
     "verdicts": VerdictsSection,
     "failure_clips": FailureClips,
+    "failure_tracks": FailureTracks,
     "goals": GoalsSection,
     "goal_images": GoalImages,
     "survival": SurvivalSection,

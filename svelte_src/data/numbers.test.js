@@ -54,6 +54,17 @@ test("graphs are broken at episodes", () => {
   ]);
 });
 
+test("unknown values leave gaps, and do not join episodes", () => {
+  const values = [0, NaN, 2, NaN, 4, NaN];
+  const broken = [
+    [0, 0, 2, 2],
+    [4, 4],
+  ];
+  assert.deepEqual(polylines(values, [1, 0, 0, 1, 0, 0], 0, 5, 5), broken);
+  assert.deepEqual(polylines(values, [1, 0, 0, 1, 0, 0], 0, 5, 0.1), broken, "several steps in a pixel");
+  assert.deepEqual(polylines([NaN, NaN], [1, 0], 0, 1, 0.1), []);
+});
+
 test("a graph of many steps keeps every extreme and few points", () => {
   const values = Array.from({ length: 4096 }, (_, t) => Math.sin(t / 3) + (t === 2000 ? 9 : 0) - (t === 3001 ? 9 : 0));
   const [line] = polylines(values, new Uint8Array(4096), 0, 4095, 0.1);

@@ -739,6 +739,23 @@ export interface FailureClips {
   columns?: number;
 }
 
+/** A line of the generic panel `lines`. */
+export interface Line {
+  /** Name of the array. */
+  key: string;
+  label: string;
+  color?: string;
+}
+
+/** What was measured before each end, along the trajectories. */
+export interface FailureTracks {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  /** For each trajectory, a chunk of float32 (T) arrays. */
+  trajectories: string[];
+  series: Line[];
+}
+
 /** What changes when objects are placed, by type and place. */
 export interface GoalsSection {
   /** Text above a generic or custom panel. */
@@ -1116,14 +1133,6 @@ export interface ListedTrajectoriesSection {
   trajectories: ListedTrajectory[];
 }
 
-/** A line of the generic panel `lines`. */
-export interface Line {
-  /** Name of the array. */
-  key: string;
-  label: string;
-  color?: string;
-}
-
 /** Tracks on the time axis of the filmstrip. */
 export interface LinesSection {
   /** Text above a generic or custom panel. */
@@ -1311,6 +1320,7 @@ export type Section =
   | SectionOf<"failures", FailuresSection>
   | SectionOf<"verdicts", VerdictsSection>
   | SectionOf<"failure_clips", FailureClips>
+  | SectionOf<"failure_tracks", FailureTracks>
   | SectionOf<"goals", GoalsSection>
   | SectionOf<"goal_images", GoalImages>
   | SectionOf<"survival", SurvivalSection>

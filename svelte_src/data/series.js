@@ -83,7 +83,7 @@ export function polylines(values, firsts, from, to, pixelsPerStep) {
       line = [];
     }
     if (stride === 1) {
-      line.push(t, values[t]);
+      if (!Number.isNaN(values[t])) line.push(t, values[t]);
       t += 1;
     } else {
       t = pushExtremes(line, values, firsts, t, Math.min(end, t + stride - 1));
@@ -95,13 +95,15 @@ export function polylines(values, firsts, from, to, pixelsPerStep) {
 
 /** Add the extremes of a bucket that ends at the latest before a new episode; return the step after it. */
 function pushExtremes(line, values, firsts, from, to) {
-  let low = from;
-  let high = from;
-  let t = from + 1;
-  for (; t <= to && !firsts[t]; t += 1) {
-    if (values[t] < values[low]) low = t;
-    if (values[t] > values[high]) high = t;
+  let low = -1;
+  let high = -1;
+  let t = from;
+  for (; t <= to && (t === from || !firsts[t]); t += 1) {
+    if (Number.isNaN(values[t])) continue;
+    if (low < 0 || values[t] < values[low]) low = t;
+    if (high < 0 || values[t] > values[high]) high = t;
   }
+  if (low < 0) return t;
   const [a, b] = low < high ? [low, high] : [high, low];
   line.push(a, values[a]);
   if (b !== a) line.push(b, values[b]);

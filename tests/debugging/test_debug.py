@@ -96,6 +96,24 @@ def test_the_page_shows_a_continuation_that_survives(blind: tuple[Debug, Path]) 
     assert (len(empty["coin"]), len(placed["coin"])) == (0, 1)
 
 
+def test_tracks_show_what_was_measured_before_an_end(blind: tuple[Debug, Path]) -> None:
+    result, _ = blind
+    assert isinstance(result.page, Page)
+    results = result.page.results()
+    section = results.section("failure_tracks")
+    assert [line["key"] for line in section["series"]] == ["effect", "avoidable", "survives"]
+    for row in result.failures:
+        tracks = results.chunk(section["trajectories"][row["trajectory"]])
+        last = row["frame"] + row["until"]
+        known = np.flatnonzero(np.isfinite(tracks["effect"][: last + 1]))
+        assert last - row["seen"] in known
+        assert last in known
+        assert (tracks["effect"][known] < 0.03).all(), "it does not see mines"
+        assert tracks["avoidable"][row["frame"] : last + 1].tolist() == [1] + [0] * row["until"]
+        assert tracks["avoidable"][known[0]] == 1, "an end is avoidable up to the last avoidable step"
+        assert np.isfinite(tracks["survives"][row["frame"]])
+
+
 def test_the_same_arguments_give_the_same_findings(blind: tuple[Debug, Path]) -> None:
     result, folder = blind
     again = found(Player(avoided=()))

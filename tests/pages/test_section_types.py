@@ -17,7 +17,7 @@ def test_the_reference_describes_all_sections() -> None:
     reference = (REPOSITORY / "docs" / "page-format.md").read_text(encoding="utf-8")
     missing = [name for name in described_classes() if f"<!-- keys of {name} -->" not in reference]
     generic = ["ChecksSection", "CheckEffects", "CheckMaps", "CheckDeletion", "CheckInsertion"]
-    generic += ["FailuresSection", "VerdictsSection", "FailureClips", "GoalsSection", "GoalImages"]
+    generic += ["FailuresSection", "VerdictsSection", "FailureClips", "FailureTracks", "GoalsSection", "GoalImages"]
     generic += ["SurvivalSection", "FindingsSection", "NotFoundSection"]
     assert missing == generic
     assert len({section.kind for section in section_classes()}) == len(section_classes())

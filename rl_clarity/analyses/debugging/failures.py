@@ -30,12 +30,15 @@ from rl_clarity.debugging.failures import (
 )
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.pages.animations import BEFORE, animated_png, side_by_side
+from rl_clarity.pages.files import ChunkName
 from rl_clarity.pages.images import newest_frames
 from rl_clarity.pages.schema import read
 from rl_clarity.pages.sections import (
     Bar,
     BarsSection,
     ImagesSection,
+    Line,
+    LinesSection,
     Note,
     PanelImage,
     TableSection,
@@ -50,6 +53,12 @@ SEARCHES = 8
 """Steps of a failure from which is searched, on average, for the forecast."""
 STEPS_OF_A_FAILURE = 512
 """Steps in which one episode fails, for the forecast: how many do is not known before they are played."""
+TRACKS = (Line("effect", "reaction"), Line("avoidable", "avoidable"), Line("survives", "survival"))
+TRACKS_CAPTION = (
+    "Reaction: effect on the policy of what ended the episode, from the step on at which it is seen. Avoidable: 1 up "
+    "to the last step from which the end could be avoided, then 0. Survival: share of the policy's continuations from "
+    "a step that survive."
+)
 NOTE = Note(
     "Failures",
     "An episode failed if its last step gave no reward, or if its time ran out where other episodes end with a reward. "
@@ -85,7 +94,15 @@ class FailureClips(ImagesSection):
     title = "Failures, and how they could be avoided"
 
 
-_Sections: TypeAlias = FailuresSection | VerdictsSection | FailureClips
+@dataclass(frozen=True)
+class FailureTracks(LinesSection):
+    """What was measured before each end, along the trajectories."""
+
+    kind = "failure_tracks"
+    title = "Before the end of failed episodes"
+
+
+_Sections: TypeAlias = FailuresSection | VerdictsSection | FailureClips | FailureTracks
 
 
 class FailuresAnalysis(Analysis[FailureOptions, _Sections]):
@@ -103,6 +120,15 @@ class FailuresAnalysis(Analysis[FailureOptions, _Sections]):
                 group=self.task_name("part"),
                 pieces=partial(_pieces, options, expected_failures(subject, options) / PARTS),
             )
+        yield self.task(
+            subject,
+            self.task_name("tracks"),
+            partial(_write_tracks, subject, options),
+            [asdict(options), subject.options.seed],
+            size=0.01,
+            after=(self.task_name("part"),),
+            pieces=lambda sample, batch: (),  # the task takes no time
+        )
 
     def sections(self, subject: Subject, options: FailureOptions, results: Results) -> Iterable[_Sections]:
         failures, episodes, known = failures_of(results), episodes_of(results), _failed(results)
@@ -132,6 +158,9 @@ class FailuresAnalysis(Analysis[FailureOptions, _Sections]):
             clips.sort(key=lambda clip: (clip.trajectory, clip.frame))
             caption = "At the left what happened, at the right a sequence of actions that survives."
             yield FailureClips(clips, caption=caption)
+        tracks = [ChunkName(name) for name in results[self.task_name("tracks")]["chunks"]]
+        if any(one.reactions or one.survival for one in failures):
+            yield FailureTracks(tracks, TRACKS, caption=TRACKS_CAPTION)
 
     def notes(self, options: FailureOptions) -> Sequence[Note]:
         return [NOTE]
@@ -174,6 +203,27 @@ def _measure_part(subject: Subject, options: FailureOptions, part: int, work: Wo
         work.report(number / len(chosen))
     facts = {"failures": failures, "clips": clips, "episodes": count_episodes(played), "failed": len(known)}
     return TaskResult(facts, [clip["image"] for clip in clips])
+
+
+def _write_tracks(subject: Subject, options: FailureOptions, work: Work) -> TaskResult:
+    """Write a chunk of the arrays of `TRACKS` for each trajectory, NaN where nothing was measured."""
+    failures, chunks = failures_of(work.results), list[str]()
+    for trajectory in range(len(subject.trajectories)):
+        steps = subject.trajectories.steps(trajectory)
+        arrays = {line.key: np.full(steps, np.nan, np.float32) for line in TRACKS}
+        for one in failures:
+            if one.trajectory == trajectory:
+                for reaction in one.reactions:
+                    arrays["effect"][reaction.step] = reaction.policy
+                for point in one.survival:
+                    arrays["survives"][point.step] = point.survived / point.count
+                if one.avoidable_until is not None or one.verdict == "unavoidable":
+                    begin, until = max(one.first, one.last + 1 - options.window), one.avoidable_until
+                    arrays["avoidable"][begin : one.last + 1] = 0
+                    arrays["avoidable"][begin : begin if until is None else until + 1] = 1
+        chunks.append(ChunkName(f"failures/tracks-{trajectory + 1}.js"))
+        subject.files.write_chunk(chunks[-1], arrays)
+    return TaskResult({"chunks": chunks}, chunks)
 
 
 def _write_clip(subject: Subject, failure: Failure, escape: np.ndarray) -> JsonObject:
