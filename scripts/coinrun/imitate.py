@@ -12,10 +12,13 @@ import torch
 from torch.nn import functional
 
 from rl_clarity.base.files import write_atomically
+from rl_clarity.base.resources import models_directory
 from scripts.coinrun.data import NO_ACTION, NO_END, Frames
-from scripts.coinrun.network import Clear, initialized
+from scripts.coinrun.network import Clear, first_network
 from scripts.coinrun.search import ACTIONS
 
+FIRST = models_directory() / "coinrun.jd"
+"""The agent with which training begins: PPO trained it for 3.3 hours, and it completes 80 % of the levels."""
 BATCH = 128
 ROUND = 200
 """Batches between two saved states."""
@@ -36,7 +39,7 @@ class Imitation:
 
     def __init__(self, folder: Path, seed: int = 0) -> None:
         self.folder = folder
-        self.network, self.average = initialized(seed), Clear()
+        self.network, self.average = first_network(FIRST), Clear()
         self.average.load_state_dict(self.network.state_dict())
         self.optimizer = torch.optim.Adam(self.network.parameters(), LEARNING_RATE, eps=1e-5)
         self.batches, self.cpu_seconds = 0, 0.0

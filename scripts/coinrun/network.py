@@ -11,7 +11,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from rl_clarity.formats.architectures import CLEAR_CONVOLUTIONS, CLEAR_DENSE, SCOPE, build
+from rl_clarity.formats import read
+from rl_clarity.formats.architectures import CLEAR_CONVOLUTIONS, CLEAR_DENSE, SCOPE
 
 NUM_ACTIONS = 15
 METADATA: dict[str, Any] = {"env_kind": "procgen", "env_name": "coinrun", "cnn": "clear", "library": "baselines"}
@@ -69,10 +70,10 @@ class Clear(nn.Module):  # type: ignore[misc]
         self._tensors[f"{scope}/{bias}:0"] = layer.bias
 
 
-def initialized(seed: int) -> Clear:
-    """Return a network with the initial parameters that `rl_clarity.train` uses."""
+def first_network(checkpoint: Path) -> Clear:
+    """Return the network of a checkpoint, from whose parameters training begins."""
     network = Clear()
-    network.assign(build("clear", (64, 64, 3), NUM_ACTIONS, METADATA, seed=seed).parameters())
+    network.assign(read(checkpoint).parameters)
     return network
 
 
