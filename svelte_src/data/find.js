@@ -18,6 +18,7 @@ export const CONDITIONS = [
   { id: "activation", label: "Activation of a feature", channel: true, compare: true },
   { id: "saliency", label: "Saliency of an output", channel: true, compare: true },
   { id: "first", label: "First frame of an episode" },
+  { id: "left", label: "Steps before the end of the episode", compare: true },
   { id: "bookmark", label: "Bookmark" },
   { id: "end", label: "End of the episode" },
   { id: "ended", label: "Last frame of an episode, ended by" },
@@ -35,6 +36,7 @@ export const KINDS = {
     "activation",
     "saliency",
     "first",
+    "left",
     "bookmark",
     "ended",
   ],
@@ -78,11 +80,26 @@ export function measureOf(condition, { series, firsts, output, channel, places }
   if (condition.kind === "reward") return (t) => series.rewards.data[t];
   if (condition.kind === "advantage") return series.advantages && ((t) => series.advantages.data[t]);
   if (condition.kind === "first") return (t) => firsts[t];
+  if (condition.kind === "left") {
+    const left = stepsLeft(firsts);
+    return (t) => left[t];
+  }
   if (["output", "value", "entropy"].includes(condition.kind)) return output && ((t) => output[t]);
   if (condition.kind === "jump") return output && ((t) => (t === 0 || firsts[t] ? 0 : output[t] - output[t - 1]));
   if (["channel", "activation", "saliency"].includes(condition.kind)) return channel && ((t) => channel[t]);
   if (Object.hasOwn(WHICH, condition.kind)) return places && ((t) => places.get(t));
   return null;
+}
+
+/** Steps until the last one of the episode; NaN where its end is not in the trajectory. */
+function stepsLeft(firsts) {
+  const left = new Float32Array(firsts.length);
+  let last = NaN;
+  for (let t = firsts.length - 1; t >= 0; t -= 1) {
+    left[t] = last - t;
+    if (firsts[t]) last = t - 1;
+  }
+  return left;
 }
 
 /**
@@ -109,7 +126,7 @@ function fitting({ kind, compare, value }) {
   if (kind === "action") return (x) => x === value;
   if (kind === "first") return (x) => x !== 0;
   if (Object.hasOwn(WHICH, kind)) return (x) => x !== undefined;
-  if (compare === "not") return (x) => x !== value;
+  if (compare === "not") return (x) => x < value || x > value;
   return compare === "below" ? (x) => x < value : (x) => x > value;
 }
 

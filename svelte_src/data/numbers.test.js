@@ -155,6 +155,21 @@ test("frames cannot be found by what the page does not have", () => {
   assert.deepEqual(findFrames([{ kind: "output", compare: "above", value: 0 }], [{ ...context(), output: null }]), []);
 });
 
+test("frames are found by the steps before the end of their episode", () => {
+  const find = (compare, value) =>
+    findFrames([{ kind: "left", compare, value }], [{ ...context(), firsts: [1, 0, 0, 1, 0, 1] }]);
+  assert.deepEqual(find("above", 0), [
+    { frame: 0, measure: 2 },
+    { frame: 1, measure: 1 },
+    { frame: 3, measure: 1 },
+  ]);
+  assert.deepEqual(
+    find("not", 1).map(({ frame }) => frame),
+    [0, 2, 4],
+    "the last episode has no end",
+  );
+});
+
 test("the completeness gap is relative to the typical difference of the score", () => {
   const account = { baseline: [1, 3], memory: [0, 1], gap: [1, -2], output: [3, 2] };
   assert.deepEqual(Array.from(completenessGaps(account)), [0.5, 1]);

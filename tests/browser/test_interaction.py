@@ -125,7 +125,13 @@ def test_time_is_zoomed_and_hovered(synthetic: Path, open_page: Open) -> None:
     assert visitor.frame() == 60
 
 
-@pytest.mark.parametrize("kind", ["reward", "action", "first", "channel", "jump"])
+def left(firsts: np.ndarray) -> np.ndarray:
+    """The steps until the last one of each step's episode; -1 where its end is not known."""
+    ends = np.flatnonzero(firsts) - 1
+    return np.array([min(ends[ends >= t], default=t - 1) - t for t in range(len(firsts))])
+
+
+@pytest.mark.parametrize("kind", ["reward", "action", "first", "left", "channel", "jump"])
 def test_frames_are_found(synthetic: Path, open_page: Open, kind: str) -> None:
     visitor = open_page(synthetic, "?layer=2b")
     visitor.press("f")
@@ -139,6 +145,7 @@ def test_frames_are_found(synthetic: Path, open_page: Open, kind: str) -> None:
         "reward": lambda i: series[i]["rewards"] > 0,
         "action": lambda i: series[i]["actions"] == 7,
         "first": lambda i: series[i]["firsts"] > 0,
+        "left": lambda i: left(series[i]["firsts"]) > 0,
         "channel": lambda i: totals[i][:, 0].sum(-1) > 0,
         "jump": lambda i: (np.diff(series[i]["values"], prepend=np.inf) > 0) & (series[i]["firsts"] == 0),
     }
