@@ -73,7 +73,7 @@ def test_the_card_of_a_component_has_its_numbers(show: Callable[..., Visitor], m
     visitor.click("direction-4")
     assert visitor.state()["components"][0] == 3
     cards = memory.chunks["cards"]
-    assert "Low stability: fits with halves of the data" in visitor.text("stability")
+    assert "Low stability: fits with halves of the episodes" in visitor.text("stability")
     readout = bars(visitor, "readout")
     outputs = [*(f"action {label}" for label in LABELS), "value"]
     assert readout == {name: formatted(cards["readout"][3, i]) for i, name in enumerate(outputs)}

@@ -224,20 +224,25 @@ def test_a_card_reports_the_play_with_a_feature_ablated(trained: Path, monkeypat
 
 
 def test_a_card_lists_the_saliency_methods_that_fail_the_checks() -> None:
-    def report(method: str, correlation: float, low: float, gap: float | None) -> MethodReport:
+    def report(
+        method: str, correlation: float, low: float, gap: float | None, signed: float | None = None
+    ) -> MethodReport:
         interval = Interval(low + 0.1, low, low + 0.2)
         orders = {"area": interval, "above_random": interval, "above_center": interval}
-        return MethodReport(method, [Randomization("1a", correlation, 0.25)], orders, orders, gap)
+        return MethodReport(method, [Randomization("1a", correlation, 0.25, signed)], orders, orders, gap)
 
     good = report("jacobian", 0.4, 0.1, None)
     bad = report("perturbation", 0.7, 0.1, None)
+    signs = report("integrated_gradients 1a", 0.8, 0.1, 0.01, 0.03)
     slow = report("integrated_gradients 2b", 0.2, -0.05, 0.5)
-    facts = check_facts(SanityReport("policy", 64, [good, bad, slow])) | {"note": "A note."}
+    facts = check_facts(SanityReport("policy", 64, [good, bad, signs, slow])) | {"note": "A note."}
     card = "\n".join(check_lines("coinrun", json.loads(json.dumps(facts))))
     assert "checked on 64 frames" in card
     assert "A note." in card
-    assert "| integrated gradients 2b | 0.20 | 0.25 | +0.050 (-0.050 to +0.150) |" in card
-    assert "- **Fails:** the maps of perturbation stay similar" in card
+    assert "| integrated gradients 2b | 0.20 |  | 0.25 | +0.050 (-0.050 to +0.150) |" in card
+    assert "| integrated gradients 1a | 0.80 | 0.03 | 0.25 |" in card
+    assert "- **Fails:** the maps of perturbation; integrated gradients 1a stay similar" in card
+    assert "- The signs of these maps change, their brightness does not: integrated gradients 1a." in card
     assert "- **Fails:** removing pixels in the order of integrated gradients 2b is no faster" in card
     assert "- **Fails:** a gap of more than 10% is left by: integrated gradients 2b." in card
     assert "rl-clarity check models:coinrun out/coinrun-check --frames 64" in card

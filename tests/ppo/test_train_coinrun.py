@@ -15,11 +15,18 @@ pytest.importorskip("procgen")
 from scripts.coinrun import collect, imitate, reinforce  # noqa: E402 (it needs both packages)
 from scripts.coinrun.data import KINDS, NO_ACTION, NO_END, Frames, Shard, next_number, write_shard  # noqa: E402
 from scripts.coinrun.evaluate import play_unseen  # noqa: E402
-from scripts.coinrun.network import METADATA, NUM_ACTIONS, Clear, initialized  # noqa: E402
+from scripts.coinrun.network import METADATA, NUM_ACTIONS, Clear  # noqa: E402
 from scripts.coinrun.search import LEVELS, Searcher, plays  # noqa: E402
 
 VALUES = [0, 1, 2, 3, 12, 8]
 """Values of the searcher's actions: to the right is best."""
+
+
+def initialized(seed: int) -> Clear:
+    """An untrained network."""
+    network = Clear()
+    network.assign(build("clear", (64, 64, 3), NUM_ACTIONS, METADATA, seed=seed).parameters())
+    return network
 
 
 @pytest.fixture
