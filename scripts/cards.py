@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.analyses.attribution.baselines import DEFAULT_BASELINE
 from rl_clarity.analyses.checks.report import COMPLETE, MethodReport, SanityReport
 from rl_clarity.ppo.options import TrainOptions
 
@@ -73,11 +72,12 @@ def check_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
     methods = [MethodReport.from_dict(method) for method in facts["methods"]]
     unchanged = [method for method in methods if method.randomization and not method.depends_on_parameters]
     slow = [method for method in methods if not method.beats_random]
+    origin = f", and the baseline `{facts['baseline']}`" if "baseline" in facts else ""  # older facts lack it
     lines = [
         "## Can saliency maps of this agent be trusted?",
         "",
-        f"Every saliency method, checked on {facts['frames']} frames; the explained output is the {facts['output']}, "
-        f"and integrated gradients of layers begin at the baseline `{DEFAULT_BASELINE}`. "
+        f"Every saliency method, checked on {facts['frames']} frames; the explained output is the {facts['output']}"
+        f"{origin}. "
         "With random weights, maps of a method that explains the network change: the table has their rank correlation "
         "(also that of attribution with its sign) and structural similarity (SSIM) with the trained network's, once "
         "all layers are random. Deletion blurs "

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.truth_page import HEADING, LINE
+from rl_clarity.analyses.attribution.baselines import DEFAULT_BASELINE
 from rl_clarity.analyses.debugging.findings import REPORT
 from rl_clarity.commands.ablate import AblationReport, ablate
 from rl_clarity.commands.check import check
@@ -125,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         facts_path.write_text(json.dumps(facts, indent=1) + "\n")
     if options.checks is not None:
         report = check(options.models / f"{options.name}.jd", options.checks, **playing)
-        facts["checks"] = {**check_facts(report), "note": options.checks_note}
+        facts["checks"] = {**check_facts(report), "baseline": DEFAULT_BASELINE, "note": options.checks_note}
         facts_path.write_text(json.dumps(facts, indent=1) + "\n")
     findings_path = options.models / FINDINGS / f"{options.name}.json"
     if options.findings is not None:

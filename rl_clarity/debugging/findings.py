@@ -47,6 +47,7 @@ FAMILIES = {
     "places": "change of the probability of moving toward the object, at this place",
     "moved goals": "share of episodes that reach a moved goal, less that of a search, which is 1",
     "sides": "probability of moving right less that of moving left, in frames and in mirrored frames",
+    "background": "total variation of the policy when the background is black",
     "memory": "total variation between the policies with the agent's state and with that of an episode's beginning",
 }
 """Families of tests, in the order in which they are shown, with the measure of each."""
@@ -124,6 +125,7 @@ class Measured:
     roles: Sequence[Role] = ()
     pairs: Sequence[Pair] = ()
     sides: Sides | None = None
+    background: Clustered | None = None
     memory: Clustered | None = None
     moved: Sequence[MovedGoal] = ()
     value_noise: float | None = None
@@ -212,6 +214,7 @@ class _Maker:
         yield from self._places(pursuit)
         yield from self._moved()
         yield from self._sides()
+        yield from self._background()
         yield from self._memory()
 
     def _pooled(
@@ -393,6 +396,16 @@ class _Maker:
                 shares = f"{sides.observed:+.2f} in frames, {sides.mirrored:+.2f} mirrored"
                 text = f"{verb} {side} whatever is there ({shares})"
                 yield self._finding("position_bias", "sides", one, text, side)
+
+    def _background(self) -> Iterator[Finding]:
+        if self._measured.background is None:
+            return
+        for one in self._family("background", [_Test("background", self._measured.background, POLICY_BAND, (0, 0))]):
+            if one.present:
+                yield self._finding("reacts", "background", one, "The policy depends on the background")
+            elif one.absent:
+                text = f"The policy does not depend on the background (effects below {one.band:.2g})"
+                yield self._finding("no_reaction", "background", one, text)
 
     def _memory(self) -> Iterator[Finding]:
         if self._measured.memory is None:

@@ -24,7 +24,7 @@ from rl_clarity.debugging.failures import episode_moments
 from rl_clarity.debugging.measures import Clustered
 from rl_clarity.debugging.places import PLACES, Layout
 from rl_clarity.environments.protocol import Combo
-from rl_clarity.environments.worlds import World
+from rl_clarity.environments.worlds import HasBackgrounds, World
 from rl_clarity.recordings.removals import Moment, Scores, different_pixels
 from rl_clarity.recordings.rollouts import observe
 from rl_clarity.recordings.samples import Trajectories
@@ -309,6 +309,24 @@ def measure_memory(agent: Agent, states: GoalStates) -> Clustered | None:
     images = np.stack([moment.observation for moment in states.moments])
     begun = Scores.forward(agent, images, initial_state(agent, len(images)))
     change = _scores(agent, states.moments, indices, images).policy_change(begun)
+    return Clustered.of(change, states.episodes, states.count)
+
+
+def measure_background(agent: Agent, states: GoalStates) -> Clustered | None:
+    """Return the total variation between policies with and without the background.
+
+    None for worlds that are not drawn without, and where nothing changes without.
+    """
+    world = states.world
+    if not isinstance(world, HasBackgrounds):
+        return None
+    indices = np.arange(len(states.moments))
+    images = np.stack([moment.observation for moment in states.moments])
+    edited = [world.without_background(moment.world_state) for moment in states.moments]
+    drawn, without = _evaluate(agent, states, indices, edited)
+    if np.array_equal(drawn, images):
+        return None
+    change = _scores(agent, states.moments, indices, images).policy_change(without)
     return Clustered.of(change, states.episodes, states.count)
 
 

@@ -15,6 +15,8 @@ from rl_clarity.base.errors import WorldError
 
 OPTIONS, FACTS, VIEW = 17, 15, 19
 """Numbers before the first generator of random numbers, before the entities, and between those and the grid."""
+USES_BACKGROUNDS = 4
+"""Index of the option `use_backgrounds` among the OPTIONS."""
 CENTER = 14
 """Index of the center of the view, x and y, among those of VIEW."""
 SCREEN = 9
@@ -95,6 +97,16 @@ class _Reader:
     def skip_text(self) -> None:
         length = self.number()
         self.at += length
+
+
+def without_background(data: bytes) -> bytes:
+    """Return the saved state with the option `use_backgrounds` off. Raises WorldError for bytes that end too early."""
+    reader = _Reader(data)
+    reader.number()  # version
+    reader.skip_text()  # name
+    at = reader.at + 4 * USES_BACKGROUNDS
+    reader.numbers(OPTIONS)
+    return data[:at] + (0).to_bytes(4, "little") + data[at + 4 :]
 
 
 def read_state(data: bytes) -> GameState:

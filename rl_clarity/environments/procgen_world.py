@@ -36,6 +36,7 @@ from rl_clarity.environments.procgen_state import (
     Y,
     game_of,
     read_state,
+    without_background,
 )
 from rl_clarity.environments.protocol import VectorEnvironment
 from rl_clarity.environments.worlds import Position, WorldObject
@@ -152,6 +153,10 @@ class ProcgenWorld:
         else:
             raise WorldError(f"{self.game} has no objects of type {type!r}, but {', '.join(self.types)}")
         return _replace(read, entities, grid)
+
+    def without_background(self, state: bytes) -> bytes:
+        """Return the state, drawn with a black background."""
+        return without_background(state)
 
     def draw(self, states: Sequence[bytes]) -> np.ndarray:
         """Draw observations (n, 64, 64, 3) uint8 of states."""

@@ -121,6 +121,15 @@ class Restores(Protocol):
         ...
 
 
+@runtime_checkable
+class HasBackgrounds(Protocol):
+    """A world that can draw its states without the background."""
+
+    def without_background(self, state: bytes) -> bytes:
+        """Return the state, drawn with a black background."""
+        ...
+
+
 def restore(world: World, environment: VectorEnvironment, states: Sequence[bytes]) -> np.ndarray:
     """Bring each environment to its state and return its observations (N, H, W, C), as `Restores.restore`.
 

@@ -221,6 +221,13 @@ def test_causes_of_failures() -> None:
     assert [(one.family, one.subject) for one in untested] == [("failures", "bee: late"), ("sides", "left and right")]
 
 
+def test_the_background_matters_or_not() -> None:
+    for mean, kind in ((0.2, "reacts"), (0.001, "no_reaction")):
+        findings, _ = make_findings(Measured(20, background=values(mean, 0.001)))
+        assert kinds(findings) == [(kind, "background")]
+        assert not findings[0].suspicious, "no frame was without it in training"
+
+
 def test_memory_is_used_or_not() -> None:
     for mean, subject in ((0.3, "state"), (0.001, "unused")):
         findings, _ = make_findings(Measured(20, memory=values(mean, 0.001)))

@@ -22,6 +22,7 @@ from rl_clarity.debugging.goals import (
     actions_toward,
     compare_types,
     goal_states,
+    measure_background,
     measure_memory,
     measure_role,
     measure_sides,
@@ -165,6 +166,28 @@ def test_what_touching_a_type_does() -> None:
     }
     assert roles["mine"].tried > 32
     assert Role("coin", 4, 4, 0).name == "unknown"
+
+
+def test_a_background_that_matters_and_one_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Player()
+    with opened(agent) as (_, states):
+        world: Any = states.world
+        assert measure_background(agent, states) is None, "the world draws no background"
+        monkeypatch.setattr(world, "without_background", lambda state: state, raising=False)
+        assert measure_background(agent, states) is None, "nothing changes without it"
+        for type, matters in (("coin", True), ("stone", False)):
+            # It takes the objects of a type for the background.
+            monkeypatch.setattr(
+                world,
+                "without_background",
+                lambda state, type=type: world.without(
+                    state, [one for one in world.objects(state) if one.type == type]
+                ),
+            )
+            change = measure_background(agent, states)
+            assert change is not None
+            assert change.n == len(states.moments)
+            assert (change.mean > 0.1) == matters
 
 
 def test_memory_is_the_difference_to_a_fresh_state() -> None:

@@ -179,6 +179,16 @@ def test_a_lava_pool_is_one_object(coinrun: Played) -> None:
     assert (20.0, 30.0, 22.0, 32.0) in [item.box for item in pools]
 
 
+def test_states_are_drawn_without_the_background(played: Played) -> None:
+    world: Any = played.world
+    environment: Any = make(EnvironmentSpec(name=world.game, options={"use_backgrounds": False}), GAMES_AT_ONCE, 3)
+    expected = environment.reset().observations.copy()
+    environment.close()
+    states = [world.without_background(state) for state in played.states[:GAMES_AT_ONCE]]
+    np.testing.assert_array_equal(world.draw(states), expected)
+    assert [world.without_background(state) for state in states] == states
+
+
 def test_full_resolution_shows_the_same_scene(coinrun: Played) -> None:
     images = coinrun.world.draw_full(coinrun.states[:9])
     assert images.shape == (9, 512, 512, 3)

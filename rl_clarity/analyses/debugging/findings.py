@@ -150,6 +150,7 @@ def _measured(subject: Subject, results: Results) -> Measured:
         goals.roles,
         goals.pairs,
         goals.sides,
+        goals.background,
         goals.memory,
         goals.moved,
         goals.value_noise,

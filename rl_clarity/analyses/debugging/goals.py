@@ -29,6 +29,7 @@ from rl_clarity.debugging.goals import (
     compare_types,
     example,
     goal_states,
+    measure_background,
     measure_memory,
     measure_role,
     measure_sides,
@@ -152,6 +153,7 @@ class Goals:
     roles: Sequence[Role]
     pairs: Sequence[Pair]
     sides: Sides | None
+    background: Clustered | None
     memory: Clustered | None
     moved: Sequence[MovedGoal]
     value_noise: float | None
@@ -170,13 +172,15 @@ def goals_of(results: Results) -> Goals:
     types = {name: i for i, name in enumerate(dict.fromkeys(name for facts in parts for name in facts["types"]))}
     places = {name: i for i, name in enumerate(PLACES)}
     placements.sort(key=lambda one: (types[one.type], places[one.place], one.far))  # parts may lack some
-    sides, memory = joined(Sides, "sides"), joined(Clustered, "memory")
+    sides = joined(Sides, "sides")
+    background, memory = (joined(Clustered, name) for name in ("background", "memory"))
     values = [value for facts in parts for value in facts["values"]]
     return Goals(
         placements,
         joined(Role, "roles", "type"),
         joined(Pair, "pairs", "first", "second"),
         sides[0] if sides else None,
+        background[0] if background else None,
         memory[0] if memory else None,
         joined(MovedGoal, "moved", "type"),
         NOISE_SHARE * (max(values) - min(values)) if values else None,
@@ -213,7 +217,7 @@ def _open(subject: Subject) -> Brancher:
 def _measure_part(subject: Subject, options: GoalOptions, part: int, work: Work) -> TaskResult:
     """Measure all types and their pairs in some of the states."""
     played, agent = subject.trajectories, subject.agent
-    names = ("types", "placements", "roles", "pairs", "sides", "memory", "values")
+    names = ("types", "placements", "roles", "pairs", "sides", "background", "memory", "values")
     facts: dict[str, Any] = {**{name: [] for name in names}, "unknown": "", "refused": {}}
     try:
         brancher = _open(subject)
@@ -237,8 +241,10 @@ def _measure_part(subject: Subject, options: GoalOptions, part: int, work: Work)
             with contextlib.suppress(ClarityError):  # its types are among the refused ones
                 pair = compare_types(agent, states, first, second, options)
                 facts["pairs"] += [] if pair is None else [asdict(pair)]
-        sides, memory = measure_sides(agent, states, combos), measure_memory(agent, states)
+        sides = measure_sides(agent, states, combos)
+        background, memory = measure_background(agent, states), measure_memory(agent, states)
         facts["sides"] = [] if sides is None else [asdict(sides)]
+        facts["background"] = [] if background is None else [asdict(background)]
         facts["memory"] = [] if memory is None else [asdict(memory)]
         if played.values is not None:
             facts["values"] = [float(played.values[moment.episode, moment.step]) for moment in states.moments]
