@@ -95,7 +95,6 @@ def attribute(
     start = layer_baseline(
         agent, baseline, observations, layer, state, others=baseline_observations, count=len(points), seed=seed
     )
-
     numbers = np.arange(len(observations))
 
     def explain(tail: Tail, rows: np.ndarray, factor: int = 1, at_baseline: np.ndarray | None = None) -> Attribution:
