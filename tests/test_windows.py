@@ -38,7 +38,7 @@ def test_memory_that_the_system_does_not_report(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setitem(sys.modules, "resource", None)
     monkeypatch.delattr(os, "sysconf")
     assert available_memory(tmp_path) == UNKNOWN_MEMORY
-    assert peak_memory() == 0
+    assert peak_memory(tmp_path) == 0
 
 
 def test_directories_are_locked_by_the_functions_of_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -110,9 +111,19 @@ def describe_recording(recording: Recording) -> Result:
         lines.append(f"mean return {np.mean(returns):.2f} over {len(returns):,} complete episodes")
     lines += [
         *(f"{name}: {dtype} ({', '.join(map(str, ('T', *shape)))})" for name, (dtype, *shape) in fields.items()),
-        *(f"{key}: {json.dumps(value)}" for key, value in sorted(recording.metadata.items())),
+        *(f"{key}: {_shown(key, value)}" for key, value in sorted(recording.metadata.items())),
     ]
     return Result(summary, "\n".join(map(printable, lines)))
+
+
+def _shown(key: str, value: Any) -> str:
+    """Return a recording's metadata as text: its beginning, in seconds since 1970, as a date."""
+    try:
+        return (
+            datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M UTC") if key == "begun" else json.dumps(value)
+        )
+    except (TypeError, ValueError, OverflowError, OSError):  # unknown, or a year that no clock shows
+        return json.dumps(value)
 
 
 def convert_checkpoint(path: Path, out_path: Path, metadata: Mapping[str, Any], *, overwrite: bool = False) -> Result:

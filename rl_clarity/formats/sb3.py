@@ -335,6 +335,7 @@ def _metadata(data: Mapping[str, Any], shape: list[int], dtype: str, *, maskable
             metadata[name] = value
     if isinstance(data.get("num_timesteps"), int):
         metadata["training_step"] = data["num_timesteps"]
+    # A maskable policy needs an environment with the method `action_masks`, which Atari games do not have.
     if maskable or shape[:2] != ATARI_SIDES or shape[2] == 3 or dtype not in ("uint8", "None"):
         return {**metadata, "env_kind": "gymnasium"}
     atari = {"frame_stack": shape[2], "frame_stack_padding": "zeros", "episodic_life": True}

@@ -36,7 +36,7 @@ class Forecast:
     seconds: float
     """Wall-clock time of all ranks working together."""
     memory: int
-    """Peak memory of each process, in bytes."""
+    """Peak memory of each process during the job, in bytes."""
     memory_at_hand: int
     """Memory available to each process, in bytes."""
     output: int
@@ -132,6 +132,7 @@ def forecast(
 
     Raises ClarityError where memory is too short for one frame of a task.
     """
+    peak = peak_memory()  # of what the process did before, such as training
     pending = [task for task in tasks if store.finished(task.name, task.key) is None]
     batches = {task.name: task.batch(memory) for task in tasks}
     rates: dict[str, Cost] = {}
@@ -159,7 +160,7 @@ def forecast(
         notes.append(f"The page will be a single file of about {_size(size)}.")
     return Forecast(
         seconds=playing.seconds + SECONDS_OF_DOCUMENT + waiting,
-        memory=max(peak_memory(), _resident() + round(held + batch)),
+        memory=max(peak_memory() if peak_memory() > peak else 0, _resident() + round(held + batch)),
         memory_at_hand=memory,
         output=round(DOCUMENT_BYTES + sum(costs[task.name].bytes for task in pending)),
         samples=round(playing.bytes),

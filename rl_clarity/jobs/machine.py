@@ -104,9 +104,13 @@ def available_memory(root: Path = Path("/")) -> int:
     return max(0, int(min([_machine_memory(root), *_cgroup_memory(root), *_rlimit_memory(root)])))
 
 
-def peak_memory() -> int:
+def peak_memory(root: Path = Path("/")) -> int:
     """Return the peak resident memory of this process in bytes, or 0 if the system does not report it (Windows)."""
-    resource = _resource()
+    try:
+        # Linux's getrusage starts with the peak of the process that started this one.
+        return int(_fields(root / "proc/self/status")["VmHWM"]) * 1024
+    except (OSError, KeyError):
+        resource = _resource()
     if resource is None:
         return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -39,6 +42,9 @@ def test_inspect_prints_the_contents_of_a_recording(tmp_path: Path, capsys: pyte
     assert "mean return 6.50 over 2 complete episodes" in printed
     assert "observations: uint8 (T, 16, 12, 3)" in printed
     assert "dot" in printed
+    date = re.search(r"^begun: (.*)$", printed, re.MULTILINE)
+    assert date is not None
+    assert abs(time.time() - datetime.strptime(date[1], "%Y-%m-%d %H:%M %Z").replace(tzinfo=UTC).timestamp()) < 120
 
 
 @pytest.mark.parametrize("episodic_life", [True, False])

@@ -23,7 +23,9 @@ from stable_baselines3.common.torch_layers import NatureCNN  # noqa: E402
 from torch import nn  # noqa: E402
 
 from rl_clarity.environments.images import image_layout  # noqa: E402
+from tests import state_dicts  # noqa: E402
 from tests.formats import sb3_models  # noqa: E402
+from tests.formats.archive_writer import sb3_class, sb3_data, sb3_zip  # noqa: E402
 from tests.formats.sb3_models import SIDE, make_model, own_outputs, save  # noqa: E402
 
 load_agent: Any = formats.load_agent
@@ -129,3 +131,13 @@ def test_normalized_observations_are_refused(tmp_path: Path) -> None:
     path = save(with_range(-10, 10), tmp_path)
     with pytest.raises(CheckpointError, match="range from -10 to 10, as those of VecNormalize"):
         load_agent(path)
+
+
+def test_gray_images_of_a_maskable_policy_are_not_taken_for_those_of_atari(tmp_path: Path) -> None:
+    policy = sb3_class("sb3_contrib.common.maskable.policies", "MaskableActorCriticCnnPolicy")
+    (tmp_path / "plain.zip").write_bytes(sb3_zip(state_dicts.sb3()))
+    (tmp_path / "maskable.zip").write_bytes(sb3_zip(state_dicts.sb3(), sb3_data(policy_class=policy)))
+    plain, maskable = (formats.read(tmp_path / name).metadata for name in ("plain.zip", "maskable.zip"))
+    assert (plain["env_kind"], maskable["env_kind"]) == ("atari", "gymnasium")
+    assert "action_masks" not in plain
+    assert maskable["action_masks"] is True  # a method that games of Atari do not have

@@ -18,6 +18,7 @@ from rl_clarity.jobs.forecast import (
     Forecast,
     forecast,
 )
+from rl_clarity.jobs.machine import peak_memory
 
 
 @pytest.fixture
@@ -132,3 +133,18 @@ def test_the_cost_of_collecting_samples_is_added(store: WorkStore, counter: Coun
     assert result.stages["playing"] == 100
     assert result.seconds > 100
     assert result.samples == 1000
+
+
+def test_memory_that_the_process_no_longer_holds_is_not_counted(store: WorkStore, counter: CountingDirectory) -> None:
+    held = b"x" * 600_000_000
+    before = estimate([], store, counter).memory
+    del held
+    assert estimate([], store, counter).memory < before - 400_000_000
+
+
+def test_memory_that_a_piece_needs_for_a_moment_is_counted(store: WorkStore, counter: CountingDirectory) -> None:
+    before = estimate([], store, counter).memory
+    size = 300_000_000 + peak_memory() - before  # above all that the process had before
+    pieces = [Piece(lambda: bytearray(b"x") * size, 1)]
+    large = Task("large", lambda work: TaskResult(), None, pieces=lambda sample, frames: pieces)
+    assert estimate([large], store, counter).memory > before + 200_000_000

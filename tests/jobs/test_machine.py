@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from rl_clarity.jobs import SingleProcess, take_share
 from rl_clarity.jobs.job import team
-from rl_clarity.jobs.machine import THREADS, Share, choose_device, compute_share, computes_in_bfloat16, gpu_count
+from rl_clarity.jobs.machine import (
+    THREADS,
+    Share,
+    choose_device,
+    compute_share,
+    computes_in_bfloat16,
+    gpu_count,
+    peak_memory,
+)
 
 EIGHT_CORES = tuple(range(8))
 
@@ -28,6 +38,17 @@ def test_processors_that_compute_in_bfloat16(tmp_path: Path, cpuinfo: str, expec
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/cpuinfo").write_text(cpuinfo)
     assert computes_in_bfloat16(tmp_path) == expected
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a process inherits the peak of the one that starts it")
+def test_peak_memory_is_not_that_of_the_process_that_started_this_one() -> None:
+    program = "from rl_clarity.jobs.machine import peak_memory; print(peak_memory())"
+    parent = (
+        f"held = bytes(10**9); import subprocess, sys; subprocess.run([sys.executable, '-c', {program!r}], check=True)"
+    )
+    done = subprocess.run([sys.executable, "-c", parent], capture_output=True, text=True, check=True)
+    assert 10**7 < int(done.stdout) < 3e8
+    assert peak_memory() > 10**7
 
 
 def test_ranks_share_the_cores_and_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
