@@ -97,16 +97,16 @@ class PageBuilder:
         return output.page()
 
     def _forecast(self, output: PageOutput, recordings: Directory, ranks: int, memory: int) -> Forecast:
-        previews = [member.source.preview(recordings) for member in self._members]
-        parts = self._parts(output, [Samples(*preview.whole(), preview.metadata) for preview in previews])
-        written = CountingDirectory()
-        sample = replace(
-            parts[0].subject,
-            trajectories=previews[0].trajectories,
-            observations=previews[0].observations,
-            files=PageFiles(written),
-        )
         with progress_bar("Measuring") as report:
+            previews = [member.source.preview(recordings) for member in self._members]
+            parts = self._parts(output, [Samples(*preview.whole(), preview.metadata) for preview in previews])
+            written = CountingDirectory()
+            sample = replace(
+                parts[0].subject,
+                trajectories=previews[0].trajectories,
+                observations=previews[0].observations,
+                files=PageFiles(written),
+            )
             expected = forecast(
                 _tasks(parts),
                 output.reusable,

@@ -15,6 +15,7 @@ from rl_clarity.agents.capabilities import has, initial_state
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.agents.recurrence import agent_state
 from rl_clarity.base.errors import EnvironmentSetupError
+from rl_clarity.base.progress import progress_bar
 from rl_clarity.environments import make
 from rl_clarity.jobs.forecast import Forecast, measure
 from rl_clarity.jobs.tasks import Piece
@@ -79,8 +80,10 @@ def forecast_probes(
     classes = [0 if one.classes is None else len(one.classes) for one in found]
     episodes = len(np.unique(sample.episodes))
     amount = Amount(len(sample.rows), episodes, int(sample.time.max()) + 1, int(data.length.max()), classes)
-    seconds = measure(probe_pieces(agent, data, amount))
-    of_use = measure(use_pieces(agent, data, amount, play)) if use else 0
+    with progress_bar("Measuring") as report:
+        seconds = measure(probe_pieces(agent, data, amount))
+        report(0.5)
+        of_use = measure(use_pieces(agent, data, amount, play)) if use else 0
     forecast = Forecast.of_seconds("probes", seconds + of_use)
     note = f"The use of known labels is {of_use / (seconds + of_use):.0%} of it; that of others is not measured."
     return replace(forecast, notes=(note,)) if use else forecast

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ from rl_clarity.analyses.attribution.analysis import PATH_SCORES
 from rl_clarity.analyses.features import MEASURED_STEPS
 from rl_clarity.analyses.layers import PageLayer, gradient_bytes
 from rl_clarity.base.errors import ClarityError
+from rl_clarity.base.progress import Report
 from rl_clarity.cli import main
 from rl_clarity.jobs import machine
 from rl_clarity.jobs.forecast import Forecast
 from rl_clarity.jobs.tasks import BATCH_SHARE
 from rl_clarity.pages.results import Results
+from rl_clarity.sources.preview import Preview, preview_play
 from rl_clarity.visualization.optimization import STEPS
 from tests.pipeline.conftest import Explain
 from tests.pipeline.small import LAST_LAYER, OBSERVATIONS, REPOSITORY, SmallRun, read_files, record_calls
@@ -90,6 +93,26 @@ def test_a_run_prints_its_forecast_in_one_line_and_logs_it(small_run: SmallRun, 
     assert logged["forecast"]["tasks"] == 13
     written = sum(path.stat().st_size for path in (tmp_path / "page").rglob("*.*") if path.name != "run-log.json")
     assert written / 3 < logged["forecast"]["output"] < 3 * written
+
+
+def test_progress_is_shown_from_the_first_step_that_is_played(
+    small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+
+    @contextmanager
+    def bar(title: str) -> Iterator[Report]:
+        events.append(title)
+        yield lambda share: events.append("share")
+
+    def play(*arguments: Any, **options: Any) -> Preview:
+        events.append("play")
+        return preview_play(*arguments, **options)
+
+    monkeypatch.setattr("rl_clarity.pages.builder.progress_bar", bar)
+    monkeypatch.setattr("rl_clarity.sources.checkpoint.preview_play", play)
+    forecast(copy_checkpoint(small_run, tmp_path / "agent"), tmp_path / "page")
+    assert events[:3] == ["Measuring", "play", "share"]
 
 
 def test_dry_run_on_the_command_line(small_run: SmallRun, tmp_path: Path, capsys: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -233,6 +234,12 @@ def test_a_dry_run_of_the_command_only_prints_a_forecast(
     agent = str(light_switch.checkpoint("memory"))
     rl_clarity.record(agent, tmp_path / "recording", episodes=8)
     monkeypatch.setattr("rl_clarity.states.probes.probe_states", None)
+    shown: list[str] = []
+    monkeypatch.setattr(
+        "rl_clarity.states.probe_forecast.progress_bar",
+        lambda title: nullcontext(lambda share: shown.append(f"{title} {share}")),
+    )
     assert main(["probe", agent, str(tmp_path / "recording"), "--labels", "action+1", "--dry-run"]) == 0
+    assert shown == ["Measuring 0.5"]
     assert re.match(r"This will take about .* and .* of memory\.\nThe use of known labels", capsys.readouterr().out)
     assert main(["probe", agent, str(tmp_path / "recording"), "--labels", "nothing", "--dry-run"]) == 1
