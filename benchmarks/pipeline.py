@@ -19,11 +19,11 @@ from benchmarks.machine import convolution_peak, multiply_adds, peak_memory_mb, 
 from rl_clarity.agents.network import full_name
 from rl_clarity.analyses.attribution import attribute, choose_layers
 from rl_clarity.analyses.attribution.files import attribution_chunk
-from rl_clarity.analyses.trajectories import write_frames
 from rl_clarity.base.resources import models_directory
 from rl_clarity.commands.demo import MODEL, SAMPLES
 from rl_clarity.jobs.directory import open_directory
 from rl_clarity.pages.files import PageFiles
+from rl_clarity.pages.frames import frame_arrays
 from rl_clarity.pages.options import InterfaceOptions, ObservationsOptions, TrajectoriesOptions
 from rl_clarity.reduction import ChannelReduction
 from rl_clarity.visualization.dataset_examples import dataset_grids
@@ -72,7 +72,7 @@ def measure(peak: float | None = None) -> dict[str, Any]:
     stages.enter("policy", lambda: agent.forward(varied), sum(multiply_adds(agent.network.model).values()))
     for layer in choose_layers(agent):
         _measure_layer(stages, agent, layer, varied)
-    stages.enter_writing("frames", lambda files: write_frames(files, "frames.js", "frames.png", varied, workers=2))
+    stages.enter_writing("frames", lambda files: files.write_chunk("frames.js", frame_arrays(varied, workers=2)))
     found = stages.found
     job = default_job(found)
     for name, stage in found.items():

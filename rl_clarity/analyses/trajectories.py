@@ -22,12 +22,12 @@ from rl_clarity.pages.files import (
     ChunkName,
     ExtraImageName,
     ImageName,
-    PageFiles,
     check_subdirectories,
     path_in,
     segments,
 )
-from rl_clarity.pages.images import encode_pngs, filmstrips, frames_side_by_side, sheet
+from rl_clarity.pages.frames import frame_arrays
+from rl_clarity.pages.images import filmstrips, frames_side_by_side, sheet
 from rl_clarity.pages.sections import SectionData
 from rl_clarity.recordings import advantages as estimates
 from rl_clarity.recordings.samples import Trajectories
@@ -49,6 +49,8 @@ class TrajectoryPageOptions:
 
     scrub_range: tuple[float, float] = (42 / 64, 44 / 64)
     """Part of each frame that the filmstrip shows, as fractions of the width."""
+    images: bool = False
+    """Also write images of 64 frames each for people; the page does not need them."""
     trajectories_subdir: str = hidden("trajectories/")
     trajectories_scrub_subdir: str = hidden("trajectories_scrub/")
 
@@ -136,7 +138,7 @@ class TrajectoryEntry:
     frames: Sequence[ChunkName]
     """Chunk of each segment."""
     images: Sequence[ExtraImageName] = ()
-    """Image of each segment."""
+    """Image of each segment, with `filmstrip.images`."""
     episodes: Sequence[EpisodeSummary] | None = None
 
 
@@ -275,7 +277,9 @@ def write_trajectory(
         if subject.stack > 1:
             stacks = frames_side_by_side(subject.trajectories.observations[trajectory, chosen], subject.stack)
         frames = subject.trajectory_frames(trajectory, chosen)
-        write_frames(files, entry.frames[segment], entry.images[segment], frames, stacks, thread_count())
+        files.write_chunk(entry.frames[segment], frame_arrays(frames, stacks, thread_count()))
+        if options.images:
+            files.write_image(entry.images[segment], sheet(frames, FILM_COLUMNS))
         work.report((segment + 1) / len(segments(steps)))
     for name, part in zip(entry.scrub, segments(steps, SCRUB_STEPS), strict=True):
         frames = subject.trajectory_frames(trajectory, slice(part.start, part.stop))
@@ -330,32 +334,6 @@ def factor_series(actions: np.ndarray) -> dict[str, np.ndarray]:
     return {f"action.{i}": np.ascontiguousarray(column) for i, column in enumerate(columns)}
 
 
-def frame_arrays(
-    frames: np.ndarray, stacks: np.ndarray | None = None, workers: int = 1
-) -> dict[str, np.ndarray | bytes]:
-    """Return frames (n, H, W, 1 | 3) uint8 of a segment in the form of the chunk.
-
-    `stacks` (n, H, W', 1 | 3) are all frames of stacked observations side by side. `workers` threads encode them.
-    """
-    arrays = _packed(encode_pngs(frames, workers))
-    if stacks is not None:
-        arrays |= {f"stack_{key}": value for key, value in _packed(encode_pngs(stacks, workers)).items()}
-    return arrays
-
-
-def write_frames(
-    files: PageFiles,
-    chunk: str,
-    image: str,
-    frames: np.ndarray,
-    stacks: np.ndarray | None = None,
-    workers: int = 1,
-) -> None:
-    """Write the frames of a segment, as a chunk for the page and as an image for people; see `frame_arrays`."""
-    files.write_chunk(chunk, frame_arrays(frames, stacks, workers))
-    files.write_image(image, sheet(frames, FILM_COLUMNS))
-
-
 def trajectory_entry(options: TrajectoryPageOptions, trajectory: int, steps: int) -> TrajectoryEntry:
     """Return the length of a trajectory and the names of its files."""
 
@@ -371,7 +349,7 @@ def trajectory_entry(options: TrajectoryPageOptions, trajectory: int, steps: int
         ChunkName(path_in(folder, f"{trajectory + 1}/series.js")),
         names(ImageName, options.trajectories_scrub_subdir, "scrub-{}.png", SCRUB_STEPS),
         names(ChunkName, folder, "frames-{}.js", SEGMENT),
-        names(ExtraImageName, folder, "frames-{}.png", SEGMENT),
+        names(ExtraImageName, folder, "frames-{}.png", SEGMENT) if options.images else (),
     )
 
 
@@ -419,11 +397,6 @@ def _bookmarks(subject: Subject) -> Bookmarks | None:
         for moments in estimates.find_bookmarks(advantages, subject.trajectories.firsts, count)
     )
     return Bookmarks(high, low)
-
-
-def _packed(pngs: list[bytes]) -> dict[str, np.ndarray | bytes]:
-    offsets = np.cumsum([0, *map(len, pngs)]).astype(np.int32)
-    return {"offsets": offsets, "png": b"".join(pngs)}
 
 
 def _pieces(steps: int, sample: Subject, frames: int) -> Iterable[Piece]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from rl_clarity.agents.capabilities import before_step, initial_state
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.analyses.trajectories import FIRST_STATE
 from rl_clarity.base.errors import ClarityError, OptionError, SamplesError
-from rl_clarity.pages.images import decode_png
+from rl_clarity.pages.frames import STACK, read_frame
 from rl_clarity.pages.results import Results
 
 SEGMENTS, TRAJECTORIES = 16, 8
@@ -68,12 +67,9 @@ class PlayedPage:
     def _read_segment(self, trajectory: int, number: int) -> np.ndarray:
         name = self.trajectories[trajectory]["frames"][number]
         arrays = self.results.chunk(name)
-        kind = "stack_" if self.stack > 1 else ""
-        try:
-            data, offsets = arrays[f"{kind}png"].tobytes(), arrays[f"{kind}offsets"]
-        except KeyError as error:
-            raise ClarityError(f"chunk {name} is damaged: it has no {error}") from None
-        images = np.stack([decode_png(name, data[start:stop]) for start, stop in pairwise(offsets)])
+        count = min(self._segment, self.steps(trajectory) - number * self._segment)
+        prefix = STACK if self.stack > 1 else ""
+        images = np.stack([read_frame(name, arrays, index, prefix) for index in range(count)])
         observations = np.concatenate(np.split(images, self.stack, axis=2), axis=-1)
         if observations.shape[1:] != tuple(self.agent.observation_shape):
             raise ClarityError(f"chunk {name} is damaged: its observations have the shape {observations.shape[1:]}")

@@ -67,7 +67,8 @@ def encode_chunk(
     """Encode arrays of the types in `DTYPES`, or bytes. The same arrays give the same bytes.
 
     Signed bytes, such as the codes of attribution, are stored channel by channel, because the distributions of channels
-    differ. They are stored as differences along their first axis if that makes them smaller.
+    differ. They are stored as differences along their first axis if that makes them smaller. Pixels of frames
+    (n, H, W, C) are stored channel by channel if that makes them smaller.
     """
     if not is_name(name):
         raise ClarityError(f"invalid chunk name {name!r}")
@@ -128,6 +129,8 @@ def _encoded(key: str, array: np.ndarray | bytes) -> tuple[ArrayEntry, bytes]:
     entry: ArrayEntry = {"dtype": array.dtype.name, "shape": list(array.shape)}
     if array.dtype.itemsize > 1:
         return entry, np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes()
+    if array.dtype == np.uint8 and array.ndim == 4 and _planes_help(array):
+        return {**entry, "filter": "planes"}, _planes(array)
     if array.dtype != np.int8 or array.ndim < 2:
         return entry, array.tobytes()
     filters = []
@@ -167,9 +170,19 @@ def _planes(array: np.ndarray) -> bytes:
 
 def _delta_helps(array: np.ndarray) -> bool:
     """Return whether bytes compress better as differences, judged by a few entries from the middle."""
-    middle = max(0, len(array) - _SAMPLE_ENTRIES) // 2
-    few = np.ascontiguousarray(array[middle : middle + _SAMPLE_ENTRIES])
+    few = _middle(array)
     return len(few) > 1 and len(_smallest(_planes(_delta(few)[1:]))) < len(_smallest(_planes(few[1:])))
+
+
+def _planes_help(array: np.ndarray) -> bool:
+    """Return whether bytes compress better channel by channel, judged by a few entries from the middle."""
+    few = _middle(array)
+    return few.shape[-1] > 1 and len(_smallest(_planes(few))) < len(_smallest(few.tobytes()))
+
+
+def _middle(array: np.ndarray) -> np.ndarray:
+    middle = max(0, len(array) - _SAMPLE_ENTRIES) // 2
+    return np.ascontiguousarray(array[middle : middle + _SAMPLE_ENTRIES])
 
 
 def _smallest(data: bytes) -> bytes:

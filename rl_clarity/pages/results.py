@@ -26,6 +26,7 @@ from rl_clarity.base.renamed import RenamedAttribute, warn_renamed
 from rl_clarity.jobs.directory import Directory, open_directory
 from rl_clarity.pages.chunks import Chunk, decode_chunk, parse_embedded, parse_script
 from rl_clarity.pages.document import PAGE, embedded_files, read_manifest
+from rl_clarity.pages.frames import read_frame
 from rl_clarity.pages.images import decode_png
 from rl_clarity.pages.manifest import section_data
 from rl_clarity.pages.manifest_check import check_manifest
@@ -297,7 +298,7 @@ class Results:
     def frames(self, trajectory: int, steps: Steps = None) -> np.ndarray:
         """Return frames (n, H, W, 1 | 3) uint8 as the page shows them."""
         names = self._trajectory(trajectory)["frames"]
-        return np.stack([decode_png(part.name, part.png(at)) for part, at in self._at(trajectory, names, steps)])
+        return np.stack([read_frame(part.name, part.arrays, at) for part, at in self._at(trajectory, names, steps)])
 
     def attribution(
         self, layer: str, trajectory: int, output: str = "value", steps: Steps = None
@@ -545,7 +546,3 @@ class _Segment:
         except (KeyError, IndexError):
             raise ClarityError(f"chunk {self.name} is damaged: {array} has no entry {index}") from None
         return value
-
-    def png(self, index: int) -> bytes:
-        start, stop = self.entry("offsets", index), self.entry("offsets", index + 1)
-        return self.arrays["png"][start:stop].tobytes() if "png" in self.arrays else b""

@@ -20,13 +20,13 @@ from rl_clarity.analyses.trajectories import (
     compute_series,
     episode_entries,
     factor_series,
-    frame_arrays,
     recorded_discounts,
     series_arrays,
 )
 from rl_clarity.base.errors import SamplesError
 from rl_clarity.base.threads import thread_count
 from rl_clarity.pages.files import ChunkName, ImageName, segments
+from rl_clarity.pages.frames import frame_arrays
 from rl_clarity.pages.images import filmstrips, frames_side_by_side, newest_frames
 from rl_clarity.pages.manifest import AgentInfo, ObservationInfo
 from rl_clarity.recordings.advantages import compute_advantages

@@ -6,6 +6,7 @@ import { inBackground } from "./background.js";
 import { createCache } from "./cache.js";
 import { createChunks } from "./chunks.js";
 import { decodeChunk, splitArrays } from "./decode.js";
+import { opaque } from "./frames.js";
 
 const HEADER = {
   arrays: {
@@ -145,4 +146,11 @@ test("where a worker cannot start, what waits for it is done here", async (t) =>
   fakeWorkers(t, true);
   const run = inBackground("null", async (task) => task + 1);
   assert.deepEqual(await Promise.all([run(1), run(2)]), [2, 3]);
+});
+
+test("frames of pixels are gray or in color, and opaque", () => {
+  const gray = { data: Uint8Array.of(1, 2, 3, 4), shape: [2, 1, 2, 1] };
+  assert.deepEqual([...opaque(gray, 1)], [3, 3, 3, 255, 4, 4, 4, 255]);
+  const color = { data: Uint8Array.of(0, 0, 0, 7, 8, 9), shape: [2, 1, 1, 3] };
+  assert.deepEqual([...opaque(color, 1)], [7, 8, 9, 255]);
 });

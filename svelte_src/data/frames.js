@@ -1,5 +1,6 @@
-// Images of a trajectory's steps, decoded from frame chunks ahead of need. Creating a Blob blocks the calling thread for a
-// millisecond, so what is not needed yet is decoded by a worker.
+// Images of a trajectory's steps, decoded from frame chunks ahead of need. Chunks contain pixels, or PNG files of large
+// frames. Creating a Blob blocks the calling thread for a millisecond, so files that are not needed yet are decoded by a
+// worker.
 import { inBackground } from "./background.js";
 import { createLoader } from "./cache.js";
 
@@ -26,18 +27,18 @@ export function createFrames(manifest, chunks, budget = 64 * 2 ** 20) {
   );
 
   async function decode(_key, trajectory, frame, part, ahead) {
-    const bytes = await pngBytes(trajectory, frame, part);
-    return ahead ? decodeAhead(bytes.slice()) : decodePng(bytes);
-  }
-
-  async function pngBytes(trajectory, frame, part) {
     const segment = Math.floor(frame / manifest.segment);
     const name = manifest.trajectories[trajectory].frames[segment];
     const { arrays } = await chunks.get(name);
-    const [offsets, png] = [arrays[`${part}offsets`], arrays[`${part}png`]];
-    if (!png) throw new Error(`${name} holds no stacked frames`);
     const at = frame - segment * manifest.segment;
-    return png.data.subarray(offsets.data[at], offsets.data[at + 1]);
+    const [pixels, offsets, png] = ["pixels", "offsets", "png"].map((kind) => arrays[`${part}${kind}`]);
+    if (pixels) {
+      const [, height, width] = pixels.shape;
+      return createImageBitmap(new ImageData(opaque(pixels, at), width, height));
+    }
+    if (!png) throw new Error(`${name} holds no stacked frames`);
+    const bytes = png.data.subarray(offsets.data[at], offsets.data[at + 1]);
+    return ahead ? decodeAhead(bytes.slice()) : decodePng(bytes);
   }
 
   const get = (trajectory, frame, part = NEWEST, ahead = false) =>
@@ -68,4 +69,14 @@ export function createFrames(manifest, chunks, budget = 64 * 2 ** 20) {
 /** Its text is run in a worker: it needs nothing around it. */
 function decodePng(bytes) {
   return createImageBitmap(new Blob([bytes], { type: "image/png" }));
+}
+
+/** An image of gray or RGB images (n, H, W, 1 | 3), as bytes of red, green, blue and opacity. */
+export function opaque({ data, shape: [, height, width, channels] }, index) {
+  const rgba = new Uint8ClampedArray(height * width * 4).fill(255);
+  const last = channels - 1;
+  for (let to = 0, from = index * height * width * channels; to < rgba.length; to += 4, from += channels) {
+    for (let k = 0; k < 3; k += 1) rgba[to + k] = data[from + Math.min(k, last)];
+  }
+  return rgba;
 }

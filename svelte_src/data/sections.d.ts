@@ -36,7 +36,7 @@ export interface TrajectoryEntry {
   scrub: string[];
   /** Chunk of each segment. */
   frames: string[];
-  /** Image of each segment. */
+  /** Image of each segment, with `filmstrip.images`. */
   images: string[];
   episodes?: EpisodeSummary[];
 }

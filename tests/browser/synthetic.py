@@ -169,13 +169,12 @@ class _Writer:
         frames = [draw_frame(index, t) for t in range(steps)]
         names = []
         for segment, start in enumerate(range(0, steps, SEGMENT)):
-            encoded = [encode_png(frame) for frame in frames[start : start + SEGMENT]]
+            part = frames[start : start + SEGMENT]
+            encoded = [encode_png(frame) for frame in part]
             offsets = np.cumsum([0] + [len(data) for data in encoded]).astype(np.int32)
-            names.append(
-                self._chunk(
-                    f"trajectories/{index + 1}/frames-{segment + 1}.js", {"offsets": offsets, "png": b"".join(encoded)}
-                )
-            )
+            as_images = {"offsets": offsets, "png": b"".join(encoded)}
+            arrays = as_images if index % 2 else {"pixels": np.stack(part)}  # as of large and of small frames
+            names.append(self._chunk(f"trajectories/{index + 1}/frames-{segment + 1}.js", arrays))
         scrub = [
             self._image(
                 f"trajectories/{index + 1}/scrub-{part + 1}.png",

@@ -36,6 +36,7 @@ from rl_clarity.analyses.feature_section import FeaturesSection, LayerFeaturesEn
 from rl_clarity.analyses.features import examples_name, image_name, optimized_name, thumbnail_name
 from rl_clarity.analyses.layers import PageLayer
 from rl_clarity.analyses.trajectories import (
+    FILM_COLUMNS,
     SCRUB_STEPS,
     SHEETS,
     Bookmark,
@@ -45,13 +46,13 @@ from rl_clarity.analyses.trajectories import (
     scrub_images,
     series_arrays,
     trajectory_entry,
-    write_frames,
 )
 from rl_clarity.base.parsing import find_part
 from rl_clarity.jobs.directory import Directory
 from rl_clarity.pages.document import Bundle, write_page
 from rl_clarity.pages.files import SEGMENT, PageFiles, segments
-from rl_clarity.pages.images import filmstrips, to_bytes
+from rl_clarity.pages.frames import frame_arrays
+from rl_clarity.pages.images import filmstrips, sheet, to_bytes
 from rl_clarity.pages.manifest import (
     ActionGroup,
     ActionInfo,
@@ -137,12 +138,14 @@ def write_small_page(
 
 
 def write_parts(files: PageFiles, arrays: Arrays, images: bool = False) -> Manifest:
-    entries = [trajectory_entry(OPTIONS.filmstrip, trajectory, steps) for trajectory, steps in enumerate(STEPS)]
+    shown = replace(OPTIONS.filmstrip, images=True)
+    entries = [trajectory_entry(shown, trajectory, steps) for trajectory, steps in enumerate(STEPS)]
     for entry, frames, series in zip(entries, arrays.frames, arrays.series, strict=True):
         files.write_chunk(entry.series, series_arrays(series))
         for segment, steps in enumerate(segments(len(frames))):
-            names = (entry.frames[segment], entry.images[segment])
-            write_frames(files, *names, frames[steps.start : steps.stop])
+            part = frames[steps.start : steps.stop]
+            files.write_chunk(entry.frames[segment], frame_arrays(part))
+            files.write_image(entry.images[segment], sheet(part, FILM_COLUMNS))
         for name, steps in zip(entry.scrub, segments(len(frames), SCRUB_STEPS), strict=True):
             files.write_image(name, filmstrips(frames[steps.start : steps.stop], SCRUB_RANGE))
     bookmarks = Bookmarks([Bookmark(0, 3, 0.123456789)])

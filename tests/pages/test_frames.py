@@ -1,7 +1,9 @@
 import numpy as np
 import pytest
 
-from rl_clarity.base.errors import OptionError
+from rl_clarity.base.errors import ClarityError, OptionError
+from rl_clarity.pages.chunks import decode_chunk, encode_chunk
+from rl_clarity.pages.frames import STACK, frame_arrays, read_frame
 from rl_clarity.pages.images import filmstrips, frames_side_by_side, newest_frames
 
 
@@ -43,3 +45,31 @@ def test_sizes_of_film_strips() -> None:
 def test_invalid_ranges(scrub_range: tuple[float, float]) -> None:
     with pytest.raises(OptionError, match="scrub_range="):
         filmstrips(np.zeros((1, 8, 8, 3), np.uint8), scrub_range)
+
+
+@pytest.mark.parametrize(
+    ("size", "names"),
+    [(64, {"pixels", "stack_offsets", "stack_png"}), (105, {"offsets", "png", "stack_offsets", "stack_png"})],
+)
+def test_frames_are_stored_exactly_as_pixels_or_images(size: int, names: set[str]) -> None:
+    frames = np.random.default_rng(0).integers(0, 256, (5, size, size, 3), np.uint8)
+    stacks = np.concatenate([frames, frames[:, :, ::-1], frames], axis=2)
+    chunk = encode_chunk("1.js", frame_arrays(frames, stacks))
+    arrays = decode_chunk(chunk)
+    assert set(arrays) == names
+    for index in range(5):
+        np.testing.assert_array_equal(read_frame("1.js", arrays, index), frames[index])
+        np.testing.assert_array_equal(read_frame("1.js", arrays, index, STACK), stacks[index])
+    with pytest.raises(ClarityError, match=r"1\.js is damaged: it has no frame 5"):
+        read_frame("1.js", arrays, 5)
+
+
+@pytest.mark.parametrize("period", [1, 6])
+def test_small_frames_take_the_space_of_what_is_new_in_them(period: int) -> None:
+    """Two frames with a background of noise are within deflate's window, and seven of each of their channels."""
+    backgrounds = np.random.default_rng(0).integers(0, 256, (period, 64, 64, 3), np.uint8)
+    frames = backgrounds[np.arange(64) % period]
+    frames[:, 5, 7] = np.arange(64, dtype=np.uint8)[:, None]
+    chunk = encode_chunk("1.js", frame_arrays(frames))
+    np.testing.assert_array_equal(decode_chunk(chunk)["pixels"], frames)
+    assert len(chunk.payload) < 1.5 * backgrounds.nbytes

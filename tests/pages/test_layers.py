@@ -1,14 +1,9 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from rl_clarity.analyses.attribution.files import selections
-from rl_clarity.analyses.trajectories import write_frames
 from rl_clarity.jobs.directory import LocalDirectory
-from rl_clarity.pages.chunks import decode_chunk, parse_script
-from rl_clarity.pages.files import PageFiles
-from rl_clarity.pages.images import frames_side_by_side, newest_frames, sheet, to_bytes
+from rl_clarity.pages.images import sheet, to_bytes
 from rl_clarity.pages.results import Results, open_results
 from rl_clarity.visualization.dataset_examples import dataset_grid
 from rl_clarity.visualization.patches import draw_grid
@@ -66,13 +61,3 @@ def test_images_of_features_show_their_grids(results: Results) -> None:
 def test_sheets_contain_the_frames(results: Results) -> None:
     film = [results.image(name) for name in results.trajectory(0)["images"]]
     np.testing.assert_array_equal(film[1], sheet(ARRAYS.frames[0][64 : STEPS[0]], 8))
-
-
-def test_stacks_are_stored_beside_the_newest_frames(tmp_path: Path) -> None:
-    stacked = np.random.default_rng(0).integers(0, 256, (3, 6, 5, 4), np.uint8)
-    files = PageFiles(LocalDirectory(tmp_path))
-    write_frames(files, "1.js", "1.png", newest_frames(stacked, 4), frames_side_by_side(stacked, 4))
-    arrays = decode_chunk(parse_script(files.directory.read("1.js")))
-    assert set(arrays) == {"offsets", "png", "stack_offsets", "stack_png"}
-    assert arrays["offsets"].shape == (4,)
-    assert arrays["stack_offsets"][-1] == len(arrays["stack_png"])

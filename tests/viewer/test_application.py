@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 from rl_clarity.pages.chunks import decode_chunk, parse_script
+from rl_clarity.pages.frames import read_frame
 from rl_clarity.pages.images import decode_png
 from rl_clarity.recordings.recorder import Recorder
 from tests.recordings.episodes import add_episode, make_recording, step_values
 
 pytest.importorskip("werkzeug")
-
-import itertools
 
 from werkzeug.test import Client
 
@@ -81,8 +80,7 @@ def read_frames(client: Client, entry: dict[str, Any]) -> np.ndarray:
     frames = []
     for name in entry["frames"]:
         arrays = read_chunk(client, name)
-        ends = arrays["offsets"]
-        frames += [decode_png(name, arrays["png"][a:b].tobytes()) for a, b in itertools.pairwise(ends)]
+        frames += [read_frame(name, arrays, index) for index in range(len(arrays["pixels"]))]
     return np.stack(frames)
 
 

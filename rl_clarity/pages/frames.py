@@ -1,0 +1,55 @@
+"""The frames of a segment in the form of a chunk: their pixels, or the PNG file of each.
+
+Deflate finds repetitions that are at most 32 kB apart. The pixels of small frames are therefore compressed together,
+because most of a frame is in the frame before: frames of Procgen become 1.5 to 20 times smaller than as PNG files. Of
+larger frames it would find nothing in the frame before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from rl_clarity.base.errors import ClarityError
+from rl_clarity.pages.images import decode_png, encode_pngs
+
+STACK = "stack_"
+"""How the names of arrays begin that contain all frames of stacked observations, side by side."""
+_WINDOW = 1 << 15
+
+
+def frame_arrays(
+    frames: np.ndarray, stacks: np.ndarray | None = None, workers: int = 1
+) -> dict[str, np.ndarray | bytes]:
+    """Return frames (n, H, W, 1 | 3) uint8 of a segment in the form of the chunk.
+
+    `stacks` (n, H, W', 1 | 3) are all frames of stacked observations side by side. `workers` threads encode PNG files.
+    """
+    arrays = _arrays("", frames, workers)
+    return arrays if stacks is None else arrays | _arrays(STACK, stacks, workers)
+
+
+def read_frame(name: str, arrays: Mapping[str, np.ndarray], index: int, prefix: str = "") -> np.ndarray:
+    """Return a frame (H, W, 1 | 3) uint8 of the chunk with a name, or all frames of an observation with the prefix
+    `STACK`.
+
+    Raises ClarityError if the chunk does not contain it.
+    """
+    try:
+        pixels = arrays.get(f"{prefix}pixels")
+        if pixels is not None:
+            frame: np.ndarray = pixels[index]
+            return frame
+        start, stop = arrays[f"{prefix}offsets"][index : index + 2]
+        return decode_png(name, arrays[f"{prefix}png"][start:stop].tobytes())
+    except (KeyError, IndexError, ValueError) as error:
+        raise ClarityError(f"chunk {name} is damaged: it has no frame {index} ({error})") from None
+
+
+def _arrays(prefix: str, frames: np.ndarray, workers: int) -> dict[str, np.ndarray | bytes]:
+    if frames[0].size <= _WINDOW:
+        return {f"{prefix}pixels": frames}
+    pngs = encode_pngs(frames, workers)
+    offsets = np.cumsum([0, *map(len, pngs)]).astype(np.int32)
+    return {f"{prefix}offsets": offsets, f"{prefix}png": b"".join(pngs)}
