@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
@@ -66,6 +67,7 @@ class ProcgenWorld:
         self.types = tuple(dict.fromkeys(names))
         self.required = self._names.required
         """Names of types that are made invisible instead of removed."""
+        self._cells = functools.lru_cache(maxsize=4)(self._cells_of_grid)  # most steps of a level have the same grid
 
     def states(self, environment: VectorEnvironment) -> list[bytes]:
         """Return the current state of each environment. Raises WorldError for one that is not of this game."""
@@ -93,7 +95,7 @@ class ProcgenWorld:
         """List the objects of a state, visible or not, without the player: first entities, then cells."""
         read = read_state(state)
         entities = (item for item in self._entities(read) if terrain or item[0] not in TERRAIN)
-        items = [*entities, *self._cells(read, terrain)]
+        items = [*entities, *self._cells(read.grid.astype("<i4").tobytes(), read.grid.shape, terrain)]
         return [self._describe(read, i, *item) for i, item in enumerate(items)]
 
     def without(self, state: bytes, objects: Sequence[WorldObject]) -> bytes:
@@ -216,17 +218,22 @@ class ProcgenWorld:
                     owners[i] = sources[int(distances.argmin())]
         return owners
 
-    def _cells(self, read: GameState, terrain: bool) -> Iterator[tuple[str, tuple[float, ...], bool, Any]]:
-        """Yield the name, the box and the cells of objects of the grid; joined cells are one object."""
+    def _cells_of_grid(
+        self, numbers: bytes, shape: tuple[int, int], terrain: bool
+    ) -> Sequence[tuple[str, tuple[float, ...], bool, Any]]:
+        """Return the name, the box and the cells of objects of the grid; joined cells are one object."""
+        grid = np.frombuffer(numbers, "<i4").reshape(shape)
         kinds: dict[str, list[int]] = defaultdict(list)
-        for kind in set(np.unique(read.grid).tolist()) - HIDDEN_CELLS.get(self.game, frozenset()) - {SPACE, -1}:
+        for kind in set(np.unique(grid).tolist()) - HIDDEN_CELLS.get(self.game, frozenset()) - {SPACE, -1}:
             kinds[self._names.cell_name(kind)].append(kind)
+        items = []
         for name in sorted(name for name in kinds if terrain or name not in TERRAIN):
-            cells = [(int(row), int(column)) for row, column in np.argwhere(np.isin(read.grid, kinds[name]))]
+            cells = [(int(row), int(column)) for row, column in np.argwhere(np.isin(grid, kinds[name]))]
             for group in _connected(cells) if name in self._names.joined else [[cell] for cell in cells]:
                 rows, columns = zip(*group, strict=True)
                 box = (float(min(columns)), float(min(rows)), float(max(columns) + 1), float(max(rows) + 1))
-                yield name, box, False, (CELLS, tuple(group))
+                items.append((name, box, False, (CELLS, tuple(group))))
+        return items
 
     def _describe(self, read: GameState, number: int, name: str, box: Any, moves: bool, handle: Any) -> WorldObject:
         left, bottom, right, top = box

@@ -74,7 +74,8 @@ def test_refined_paths_share_what_was_computed_first(
     agent, images = (made_agent("skip"), images[:, :16, :16]) if bypassed else (agent, images)
     layer = "c1" if bypassed else "features_extractor.cnn.1"
     outputs: list[Any] = [0, {1: 1, 2: -1}]
-    options: dict[str, Any] = {"baseline": baseline, "steps": 3, "baseline_observations": images[:5]}
+    options: dict[str, Any] = {"baseline": baseline, "steps": 3, "quadrature": "midpoint"}
+    options["baseline_observations"] = images[:5]
     errors = np.abs(attribute(agent, images[:27], layer, outputs, **options).completeness_error)
     calls, tails = list[int](), agent.tails
 

@@ -31,7 +31,7 @@ def coarse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     }
     varied = rng.integers(0, 256, (32, 32, 32, 3), np.uint8)
     agent = TinyAgent("policy", (32, 32, 3), 4, patch=2)
-    path = {"steps": 1, "refinement": 2, "quadrature": "riemann", "baseline": "zero-input", "policy": True}
+    path = {"steps": 1, "refinement": 3, "quadrature": "riemann", "baseline": "zero-input", "policy": True}
     rl_clarity.generate(agent, trajectories, varied, page, attribution=path, features={"count": 3})
     return page
 

@@ -41,8 +41,8 @@ class AttributionOptions(PathOptions):
     """Points on the path of integrated gradients, where the completeness error is small."""
     refinement: int = DEFAULT_REFINEMENT
     """Up to how many times as many points the paths of those steps have whose completeness error is above 5 % of the
-    output's range: a power of two, 1 for none. Paths in the reduced channels (`max_paths`) and what features are fitted
-    to have no further points."""
+    output's range: a power of three, 1 for none. Paths in the reduced channels (`max_paths`) and what features are
+    fitted to have no further points."""
     max_paths: int | None = None
     """Average over this many paths in the reduced channels; None uses the straight path alone."""
     policy: bool = False

@@ -28,7 +28,14 @@ from rl_clarity.analyses.attribution.baselines import (
 from rl_clarity.analyses.attribution.baselines import rows as states_at
 from rl_clarity.analyses.attribution.quadrature import DEFAULT_RULE, DEFAULT_STEPS
 from rl_clarity.analyses.attribution.quadrature import quadrature as quadrature_rule
-from rl_clarity.analyses.attribution.refinement import DEFAULT_REFINEMENT, check_refinement, refine
+from rl_clarity.analyses.attribution.refinement import (
+    DEFAULT_REFINEMENT,
+    TIMES,
+    added_points,
+    check_refinement,
+    is_midpoint_rule,
+    refine,
+)
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.renamed import RenamedAttribute
 from rl_clarity.base.threads import in_threads
@@ -96,26 +103,35 @@ def attribute(
         agent, baseline, observations, layer, state, others=baseline_observations, count=len(points), seed=seed
     )
     numbers = np.arange(len(observations))
+    expected = isinstance(start, ExpectedBaseline)
+    nested = is_midpoint_rule(points, weights) and not expected
 
-    def explain(tail: Tail, rows: np.ndarray, factor: int = 1, at_baseline: np.ndarray | None = None) -> Attribution:
+    def explain(
+        tail: Tail, rows: np.ndarray, path: tuple[np.ndarray, np.ndarray], at_baseline: np.ndarray | None = None
+    ) -> Attribution:
         own = start[rows] if isinstance(start, np.ndarray) and len(start) > 1 else start
-        path = (points, weights) if factor == 1 else quadrature_rule(quadrature, factor * steps)
         return _attribute_batch(tail, *path, own, linear_prefix, at_baseline)
 
     def attribute_refined(tail: Tail) -> Attribution:
-        result = explain(tail, numbers[tail.rows])
+        result = explain(tail, numbers[tail.rows], (points, weights))
         if error_limits is None or refinement == 1:
             return result
 
         def compute(scores: np.ndarray, chosen: np.ndarray, factor: int) -> Attribution:
             rows = numbers[tail.rows][chosen]
+            path = added_points(points, weights, factor) if nested else quadrature_rule(quadrature, factor * steps)
             part = tail.select(scores, chosen) if hasattr(tail, "select") else None
             if part is None:
                 some = [rows_of_score(outputs[score], rows, len(rows)) for score in scores]
                 tails = agent.tails(np.asarray(observations)[rows], layer, some, states_at(state, rows))
-                return _joined([explain(one, rows[one.rows], factor) for one in tails])
-            known = None if isinstance(start, ExpectedBaseline) else result.scores_at_baseline[scores][:, chosen]
-            return explain(part, rows, factor, known)
+                finer = _joined([explain(one, rows[one.rows], path) for one in tails])
+            else:
+                known = None if expected else result.scores_at_baseline[scores][:, chosen]
+                finer = explain(part, rows, path, known)
+            if nested:
+                for values, score in zip(finer.values, scores, strict=True):
+                    values += result.values[score, chosen] / TIMES
+            return finer
 
         return replace(result, refined=refine(result, error_limits, refinement, compute))
 
@@ -216,7 +232,7 @@ def integrated_gradients(
         baseline_observations: (M, H, W, C) that "mean", "median" and "expected" are computed from, in the initial state
             of a recurrent agent; `observations` if None, of which there should then be many
         seed: seed with which "expected" draws observations
-        refinement: a power of two, up to how many times as many points the paths of observations have whose
+        refinement: a power of three, up to how many times as many points the paths of observations have whose
             completeness error is above `error_limit`; 1 adds no points
         error_limit: completeness error above which points are added; by default none are. That of a page,
             `Results.error_limit`, is 5 % of the output's range over all its steps

@@ -15,8 +15,11 @@ from rl_clarity.base.errors import OptionError
 
 LIMIT = 0.05
 """Completeness error above which points are added, as a share of the output's range."""
-DEFAULT_REFINEMENT = 8
+DEFAULT_REFINEMENT = 9
 """How many times as many points a path may have."""
+TIMES = 3
+"""How many times as many points each refinement takes. The centers of the thirds of an interval include its center, so
+that a midpoint rule keeps its points."""
 
 
 class _Attribution(Protocol):
@@ -34,10 +37,32 @@ AttributionT = TypeVar("AttributionT", bound=_Attribution)
 
 
 def check_refinement(name: str, value: object) -> None:
-    """Raise OptionError for anything but a power of two."""
+    """Raise OptionError for anything but a power of three."""
     whole = int(value) if isinstance(value, int | np.integer) and not isinstance(value, bool) else 0
-    if whole < 1 or whole & whole - 1:
-        raise OptionError(f"{name}={value!r} must be a power of two: 1, 2, 4, 8, ...")
+    while whole > 1 and whole % TIMES == 0:
+        whole //= TIMES
+    if whole != 1:
+        raise OptionError(f"{name}={value!r} must be a power of three: 1 for no further points, 3, 9, ...")
+
+
+def is_midpoint_rule(points: np.ndarray, weights: np.ndarray) -> bool:
+    """Return whether the points (n,) are the centers of intervals whose lengths are the weights (n,)."""
+    return np.allclose(points, np.cumsum(weights) - weights / 2)
+
+
+def added_points(points: np.ndarray, weights: np.ndarray, factor: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the points that a midpoint rule with so many times as many points adds to that with a third of them.
+
+    Args:
+        points, weights: (n,) of the rule whose intervals are divided into `factor` equal parts
+        factor: a power of three above 1
+
+    Returns points and weights (2 n factor / 3,). The sum over them and a third of the sum of the coarser rule are the
+    sum of the finer rule.
+    """
+    centers = (np.arange(factor) + 0.5) / factor - 0.5
+    added = centers[np.arange(factor) % TIMES != 1]  # the middle of three is a point of the coarser rule
+    return (points[:, None] + weights[:, None] * added).ravel(), np.repeat(weights / factor, len(added))
 
 
 def error_bound(outputs: np.ndarray) -> float:
@@ -55,15 +80,15 @@ def refine(
 ) -> np.ndarray:
     """Replace the attribution of scores whose completeness error is above their limit by one with more points.
 
-    The number of points is chosen as if errors fell in proportion to it, and doubled where they do not. What is chosen
-    for a score of an observation depends on no other observation or score.
+    The number of points is tripled until the error is below the limit. What is chosen for a score of an observation
+    depends on no other observation or score.
 
     Args:
         result: the attribution of S scores of B observations, whose arrays are changed
         limits: largest completeness error of each score, or None to leave it as it is
-        most: a power of two, how many times as many points a path may have
+        most: a power of three, how many times as many points a path may have
         compute: returns the attribution of some scores (indices) of some observations (indices), with so many times as
-            many points
+            many points; `result` has their attribution with a third of these
 
     Returns how many times as many points each path has (S, B).
     """
@@ -71,10 +96,9 @@ def refine(
     excess = np.abs(result.completeness_error) / bounds  # (S, B)
     factors = np.ones(excess.shape, int)
     half = max(1, -(-excess.shape[1] // 2))  # both attributions together need no more memory than the first alone took
-    factor = 2
+    factor = TIMES
     while factor <= most and (excess > 1).any():
-        wanted = np.maximum(2 * factors, 2 ** np.ceil(np.log2(np.maximum(excess, 1))))
-        chosen = (excess > 1) & (np.minimum(wanted, most) == factor)
+        chosen = excess > 1
         observations = np.flatnonzero(chosen.any(axis=0))
         for part in (observations[start : start + half] for start in range(0, len(observations), half)):
             scores = np.flatnonzero(chosen[:, part].any(axis=1))
@@ -85,5 +109,5 @@ def refine(
                 result.values[score, part[own]] = finer.values[i, own]
                 result.scores_at_baseline[score, part[own]] = finer.scores_at_baseline[i, own]
                 excess[score, part[own]], factors[score, part[own]] = errors[i, own], factor
-        factor *= 2
+        factor *= TIMES
     return factors

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from rl_clarity.analyses.attribution import Attribution, attribute, integrated_g
 from rl_clarity.analyses.attribution.analysis import explain
 from rl_clarity.analyses.attribution.baselines import BASELINES, Baseline, ExpectedBaseline
 from rl_clarity.analyses.attribution.outputs import attributed_outputs, completeness_limit
-from rl_clarity.analyses.attribution.refinement import LIMIT, refine
+from rl_clarity.analyses.attribution.quadrature import quadrature
+from rl_clarity.analyses.attribution.refinement import LIMIT, added_points, is_midpoint_rule, refine
 from rl_clarity.analyses.layers import page_layers
 from rl_clarity.base.errors import OptionError
 from rl_clarity.reduction import ChannelReduction
@@ -67,11 +69,11 @@ def test_only_observations_above_the_limit_have_more_points(bent: Any) -> None:
     limit = LIMIT * (1 - BEND)
     result = attribute(bent, images, "1", [0, 1], error_limits=[limit, 4 * limit], **PATH)
     assert result.refined is not None
-    assert result.refined.tolist() == [[1, 1, 2, 4, 4], [1, 1, 1, 2, 2]], "each output has its own"
-    for factor in (1, 2, 4):
+    assert result.refined.tolist() == [[1, 1, 3, 3, 3], [1, 1, 1, 3, 3]], "each output has its own"
+    for factor in (1, 3):
         alone = attribute(bent, images, "1", [0, 1], steps=5 * factor, **PATH)
         chosen = result.refined == factor
-        np.testing.assert_array_equal(result.values[chosen], alone.values[chosen])
+        np.testing.assert_allclose(result.values[chosen], alone.values[chosen], rtol=1e-6)
     assert attribute(bent, images, "1", [0, 1], **PATH).refined is None, "the range of the outputs is not known"
 
 
@@ -91,9 +93,9 @@ class Errors:
         return cls(errors[None].copy(), np.zeros((1, len(errors))))
 
 
-@pytest.mark.parametrize(("most", "expected"), [(8, [1, 2, 4, 8, 8]), (2, [1, 2, 2, 2, 2]), (1, [1] * 5)])
-def test_points_are_chosen_by_the_error_up_to_a_maximum(most: int, expected: list[int]) -> None:
-    first = np.array([0.9, -1.5, 3.9, 7.0, 100.0])
+@pytest.mark.parametrize(("most", "expected"), [(9, [1, 3, 3, 9, 9]), (3, [1, 3, 3, 3, 3]), (1, [1] * 5)])
+def test_points_are_tripled_while_the_error_is_large_up_to_a_maximum(most: int, expected: list[int]) -> None:
+    first = np.array([0.9, -1.5, 2.9, 7.0, 100.0])
     result, computed = Errors.falling(first), list[int]()
 
     def compute(scores: np.ndarray, chosen: np.ndarray, factor: int) -> Errors:
@@ -102,13 +104,39 @@ def test_points_are_chosen_by_the_error_up_to_a_maximum(most: int, expected: lis
 
     assert refine(result, [1.0], most, compute).tolist() == [expected]
     np.testing.assert_allclose(result.values[0], first / expected)
-    assert sorted(computed) == [i for i in range(5) if expected[i] > 1], "the others are not, and none twice"
+    assert 0 not in computed
 
 
-def test_points_are_doubled_again_where_errors_do_not_fall() -> None:
-    result = Errors.falling(np.array([1.5, 1.5]))
-    factors = refine(result, [1.0], 8, lambda scores, chosen, factor: Errors.falling(np.array([1.2, 0.5])[chosen]))
-    assert factors.tolist() == [[8, 2]]
+@pytest.mark.parametrize("rule", ["graded-midpoint", "midpoint"])
+@pytest.mark.parametrize("factor", [3, 9])
+def test_a_third_of_the_coarser_sum_and_the_added_points_are_the_sum_of_the_finer_rule(rule: str, factor: int) -> None:
+    points, weights = quadrature(rule, 5)
+    assert is_midpoint_rule(points, weights)
+    ends = np.concatenate([[0], np.cumsum(weights)])
+    edges = np.concatenate([np.linspace(a, b, factor, endpoint=False) for a, b in itertools.pairwise(ends)] + [[1]])
+    sums = [np.sum(np.diff(edges) * np.exp((edges[1:] + edges[:-1]) / 2))]
+    for each in (1, 3, 9):
+        if each <= factor:
+            more, their = (points, weights) if each == 1 else added_points(points, weights, each)
+            sums.append(their @ np.exp(more) + (sums[-1] / 3 if each > 1 else 0))
+    assert sums[-1] == pytest.approx(sums[0], rel=1e-12)
+    if rule == "midpoint":
+        every, _ = quadrature(rule, 5 * factor)
+        coarser, _ = quadrature(rule, 5 * factor // 3)
+        np.testing.assert_allclose(np.sort(np.concatenate([coarser, added_points(points, weights, factor)[0]])), every)
+
+
+@pytest.mark.parametrize("rule", ["gauss-legendre", "riemann"])
+def test_other_rules_have_as_many_points_as_the_factor_says(bent: Any, rule: str) -> None:
+    assert not is_midpoint_rule(*quadrature(rule, 5))
+    images, path = constant_images(), {**PATH, "quadrature": rule}
+    result = attribute(bent, images, "1", [0], error_limits=[LIMIT * (1 - BEND)], **path)
+    assert result.refined is not None
+    assert (result.refined > 1).any()
+    for factor in np.unique(result.refined):
+        alone = attribute(bent, images, "1", [0], steps=5 * int(factor), **path)
+        chosen = result.refined == factor
+        np.testing.assert_array_equal(result.values[chosen], alone.values[chosen])
 
 
 @pytest.mark.parametrize("baseline", BASELINES)
@@ -120,7 +148,7 @@ def test_refined_attribution_does_not_depend_on_the_batch(kind: str, baseline: s
     outputs = ["greedy" if kind == "q" else "value", 2]
     options: dict[str, Any] = {"baseline": baseline, "baseline_observations": FRAMES}
     errors = np.abs(attribute(agent, FRAMES, "1a", outputs, state=state, **options).completeness_error)
-    options |= {"refinement": 8, "error_limits": 1.01 * np.median(errors, axis=1)}
+    options |= {"refinement": 9, "error_limits": 1.01 * np.median(errors, axis=1)}
 
     def some(rows: Any) -> Attribution:
         part = None if state is None else tuple(one[rows] for one in state)
@@ -195,12 +223,12 @@ def test_memory_at_several_beginnings_follows_the_points_of_each_path() -> None:
         np.testing.assert_allclose(at_baseline, initial.scores_at_baseline[0, 0], atol=1e-5)
 
 
-@pytest.mark.parametrize("value", [0, 3, 1.5, True, "a"])
-def test_other_factors_than_powers_of_two_are_rejected(bent: Any, value: Any) -> None:
-    with pytest.raises(OptionError, match=f"refinement={value!r} must be a power of two"):
+@pytest.mark.parametrize("value", [0, 2, 6, 1.5, True, "a"])
+def test_other_factors_than_powers_of_three_are_rejected(bent: Any, value: Any) -> None:
+    with pytest.raises(OptionError, match=f"refinement={value!r} must be a power of three"):
         integrated_gradients(bent, constant_images(), "1", 0, refinement=value)
-    with pytest.raises(OptionError, match=r"attribution\.refinement=3 must be a power of two"):
-        make_subject(attribution={"refinement": 3})
+    with pytest.raises(OptionError, match=r"attribution\.refinement=2 must be a power of three"):
+        make_subject(attribution={"refinement": 2})
 
 
 def test_a_limit_that_is_not_positive_is_rejected(bent: Any) -> None:
