@@ -1,4 +1,4 @@
-"""A small environment whose observations are an image and numbers, and a network that takes both."""
+"""Small environments whose observations are images and numbers, and a network that takes both."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
 SIDE, LENGTH = 36, 12
 """Pixels (the smallest image for the network of MultiInputPolicy), and steps of an episode that is not terminated."""
@@ -60,3 +60,27 @@ def make_network() -> Any:
     network = Network()
     network({name: torch.zeros(1, *shape) for name, shape in SHAPES.items()} | {"image": torch.zeros(1, 3, SIDE, SIDE)})
     return network
+
+
+class Steered(Dictionary):
+    """Observations with every kind of numbers, and continuous actions."""
+
+    observation_space = Dict(
+        {
+            "where": Box(np.array([-1, 0], np.float32), np.array([1, 2], np.float32)),
+            "camera": Box(0, 255, (SIDE, SIDE, 3), np.uint8),
+            "tools": MultiDiscrete([3, 2]),
+            "doors": MultiBinary(3),
+            "grid": Box(0, 1, (2, 2), np.float32),
+            "heading": Discrete(4),
+        }
+    )
+    action_space = Box(-1, 1, (2,), np.float32)  # type: ignore[assignment]
+
+    def step(self, action: Any) -> Any:
+        assert self.action_space.contains(action)
+        return super().step(int(action[0] > 0))
+
+    def _observe(self) -> dict[str, Any]:
+        self.observation_space.seed(int(self.np_random.integers(1000)))
+        return self.observation_space.sample()

@@ -53,3 +53,20 @@ class PointWorld(gymnasium.Env[np.ndarray, Any]):
         image[y - 2 : y + 3, x - 2 : x + 3] = (250, 180, 60)
         image[SIDE // 2 - 1 : SIDE // 2 + 1, SIDE // 2 - 1 : SIDE // 2 + 1, 2] = 255
         return image
+
+
+class Masked(PointWorld):
+    """Allows some actions, which depend on the step. The first choice of a factor is always allowed."""
+
+    def action_masks(self) -> np.ndarray:
+        sizes = {"discrete": [4], "multidiscrete": [3, 2], "multibinary": [2, 2, 2]}[self.kind]
+        masks = [(np.arange(size) + self._steps) % 2 == 0 for size in sizes]
+        for mask in masks:
+            mask[0] = True
+        return np.concatenate(masks)
+
+    def step(self, action: Any) -> Any:
+        allowed, chosen = self.action_masks(), np.ravel(action)
+        starts = {"discrete": [0], "multidiscrete": [0, 3], "multibinary": [0, 2, 4]}[self.kind]
+        assert allowed[chosen + starts].all(), (action, allowed)
+        return super().step(action)

@@ -12,7 +12,7 @@ import html
 import json
 import os
 import webbrowser
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -30,6 +30,7 @@ from rl_clarity.pages.frames import read_frame
 from rl_clarity.pages.images import decode_png
 from rl_clarity.pages.manifest import section_data
 from rl_clarity.pages.manifest_check import check_manifest
+from rl_clarity.pages.result_arrays import ReducedAttribution, SaliencyMaps, Segment, StateMap, Totals, Window
 from rl_clarity.pages.section_types import (
     SECTION_TYPES,
     AblationSection,
@@ -53,70 +54,6 @@ Data = TypeVar("Data")
 KINDS = {form: kind for kind, form in SECTION_TYPES.items()}
 Steps = range | Sequence[int] | None
 """Steps of a trajectory, counted from 0, or None for all steps."""
-
-
-@dataclass(frozen=True)
-class ReducedAttribution:
-    """Attribution of n frames in reduced channels, in units of attribution, with the precision of the page."""
-
-    channels: np.ndarray  # (n, h, w, K) float32
-    residual: np.ndarray | None  # (n, h, w, 1) float32; None for the input layer
-    scale: float
-    """The value that the page shows at full brightness."""
-    hues: np.ndarray  # (K, 3) float32
-
-
-@dataclass(frozen=True)
-class Totals:
-    """Attribution summed over positions along a trajectory of T steps."""
-
-    # (T, K + 1, 2) float32: sums of positive and of negative values; the residual last, if there is one
-    totals: np.ndarray
-    completeness: np.ndarray | None  # (T, 3) float32: sum of the unreduced attribution, s(a) - s(0), s(a)
-    memory: np.ndarray | None = None  # (T,) float32: s(0) less s(0) in the initial state; None without a state
-
-    gap = RenamedAttribute("completeness")
-
-
-@dataclass(frozen=True)
-class StateMap:
-    """A map of the steps of all trajectories."""
-
-    positions: np.ndarray  # (n, 2) or (n, 3) float32
-    trajectories: np.ndarray  # (n,) int32, counted from 0
-    frames: np.ndarray  # (n,) int32, counted from 0
-    colors: dict[str, np.ndarray]
-    """Values (n,) that can color the points: `value`, `action`, `time`, ..."""
-    source: str
-    """`state`, or the name of the layer."""
-    perplexity: float | None
-    """Perplexity of t-SNE, or None for other methods."""
-
-
-@dataclass(frozen=True)
-class SaliencyMaps:
-    """Saliency maps of m frames of a trajectory, with the precision of the page."""
-
-    steps: np.ndarray  # (m,) int32: steps, counted from 0
-    values: np.ndarray  # (m, gh, gw) float32; zeros for a map that is constant
-    totals: np.ndarray  # (m,) float32: sums of the maps before they were stored
-    rows: np.ndarray  # (gh,): positions of the cells' centers, as shares of the height of the frames
-    columns: np.ndarray  # (gw,): positions as shares of the width
-
-
-@dataclass(frozen=True)
-class Window:
-    """A window of n steps of a trajectory, whose last step is explained, with the precision of the page."""
-
-    trajectory: int
-    frames: range
-    """Steps of the trajectory, counted from 0."""
-    targets: tuple[str, ...]
-    """Ids of the G targets: `value`, `action`, `direction-3`."""
-    maps: dict[str, np.ndarray]
-    """(G, n, h, w) float32 by path, `memory` and `whole`: contributions of each cell of each frame."""
-    components: dict[str, np.ndarray]
-    """(G, n, D) float32 by path: contributions through each direction of the state before each step."""
 
 
 def open_results(directory: str | os.PathLike[str]) -> Results:
@@ -517,7 +454,7 @@ class Results:
         except FileNotFoundError:
             raise ClarityError(f"{name} is missing in {self._directory.location}: the page is not complete") from None
 
-    def _at(self, trajectory: int, names: Sequence[str], steps: Steps) -> list[tuple[_Segment, int]]:
+    def _at(self, trajectory: int, names: Sequence[str], steps: Steps) -> list[tuple[Segment, int]]:
         """Return for each step the segment that contains it, which is read once, and the step's index in the
         segment.
         """
@@ -529,20 +466,5 @@ class Results:
         if not wanted:
             raise OptionError("steps is empty")
         numbers = sorted({step // length for step in wanted})
-        segments = {number: _Segment(names[number], self.chunk(names[number])) for number in numbers}
+        segments = {number: Segment(names[number], self.chunk(names[number])) for number in numbers}
         return [(segments[step // length], step % length) for step in wanted]
-
-
-@dataclass(frozen=True)
-class _Segment:
-    """The chunk of a segment of a trajectory, whose arrays have an entry for each step."""
-
-    name: str
-    arrays: Mapping[str, np.ndarray]
-
-    def entry(self, array: str, index: int) -> np.ndarray:
-        try:
-            value: np.ndarray = self.arrays[array][index]
-        except (KeyError, IndexError):
-            raise ClarityError(f"chunk {self.name} is damaged: {array} has no entry {index}") from None
-        return value

@@ -12,7 +12,8 @@ import numpy as np
 import rl_clarity
 from rl_clarity.base.resources import models_directory
 from rl_clarity.commands.demo import SAMPLES
-from rl_clarity.pages.results import ReducedAttribution, open_results
+from rl_clarity.pages.result_arrays import ReducedAttribution
+from rl_clarity.pages.results import open_results
 from rl_clarity.visualization.colors import channel_hues
 from rl_clarity.visualization.rendering import attribution_scale
 from tests.browser.drawn import SIDE, draw_frame

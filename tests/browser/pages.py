@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import Locator, Page, Position, expect
 
-from rl_clarity.pages.results import ReducedAttribution
+from rl_clarity.pages.result_arrays import ReducedAttribution
 from rl_clarity.visualization.rendering import render_attribution
 
 CODING, CANVAS = 3, 1  # of 255

@@ -24,9 +24,9 @@ from rl_clarity.environments.images import image_axes
 from rl_clarity.formats.sb3_spaces import read_actions, read_dictionary
 from rl_clarity.integrations import sb3, sb3_networks
 from rl_clarity.recordings.action_choice import ActionChoice, choose_actions
-from tests.dictionaries import Dictionary
+from tests.dictionaries import Dictionary, Steered
 from tests.formats.sb3_models import make_model, save
-from tests.point_world import PointWorld
+from tests.point_world import Masked, PointWorld
 
 pytest.importorskip("stable_baselines3")
 pytest.importorskip("sb3_contrib")
@@ -47,47 +47,6 @@ load_agent: Any = formats.load_agent
 TOLERANCE = 1e-5
 IMAGE = Box(0, 255, (36, 36, 3), np.uint8)
 SMALL_IMAGE: dict[str, Any] = {"features_extractor_kwargs": {"cnn_output_dim": 8}}
-
-
-class Steered(Dictionary):
-    """Observations with every kind of numbers, and continuous actions."""
-
-    observation_space = Dict(
-        {
-            "where": Box(np.array([-1, 0], np.float32), np.array([1, 2], np.float32)),
-            "camera": IMAGE,
-            "tools": MultiDiscrete([3, 2]),
-            "doors": MultiBinary(3),
-            "grid": Box(0, 1, (2, 2), np.float32),
-            "heading": Discrete(4),
-        }
-    )
-    action_space = Box(-1, 1, (2,), np.float32)  # type: ignore[assignment]
-
-    def step(self, action: Any) -> Any:
-        assert self.action_space.contains(action)
-        return super().step(int(action[0] > 0))
-
-    def _observe(self) -> dict[str, Any]:
-        self.observation_space.seed(int(self.np_random.integers(1000)))
-        return self.observation_space.sample()
-
-
-class Masked(PointWorld):
-    """Allows some actions, which depend on the step. The first choice of a factor is always allowed."""
-
-    def action_masks(self) -> np.ndarray:
-        sizes = {"discrete": [4], "multidiscrete": [3, 2], "multibinary": [2, 2, 2]}[self.kind]
-        masks = [(np.arange(size) + self._steps) % 2 == 0 for size in sizes]
-        for mask in masks:
-            mask[0] = True
-        return np.concatenate(masks)
-
-    def step(self, action: Any) -> Any:
-        allowed, chosen = self.action_masks(), np.ravel(action)
-        starts = {"discrete": [0], "multidiscrete": [0, 3], "multibinary": [0, 2, 4]}[self.kind]
-        assert allowed[chosen + starts].all(), (action, allowed)
-        return super().step(action)
 
 
 def cart_pole() -> Any:

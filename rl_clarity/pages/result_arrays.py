@@ -1,0 +1,90 @@
+"""Arrays that `Results` returns: what a page shows, decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from rl_clarity.base.errors import ClarityError
+from rl_clarity.base.renamed import RenamedAttribute
+
+
+@dataclass(frozen=True)
+class ReducedAttribution:
+    """Attribution of n frames in reduced channels, in units of attribution, with the precision of the page."""
+
+    channels: np.ndarray  # (n, h, w, K) float32
+    residual: np.ndarray | None  # (n, h, w, 1) float32; None for the input layer
+    scale: float
+    """The value that the page shows at full brightness."""
+    hues: np.ndarray  # (K, 3) float32
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Attribution summed over positions along a trajectory of T steps."""
+
+    # (T, K + 1, 2) float32: sums of positive and of negative values; the residual last, if there is one
+    totals: np.ndarray
+    completeness: np.ndarray | None  # (T, 3) float32: sum of the unreduced attribution, s(a) - s(0), s(a)
+    memory: np.ndarray | None = None  # (T,) float32: s(0) less s(0) in the initial state; None without a state
+
+    gap = RenamedAttribute("completeness")
+
+
+@dataclass(frozen=True)
+class StateMap:
+    """A map of the steps of all trajectories."""
+
+    positions: np.ndarray  # (n, 2) or (n, 3) float32
+    trajectories: np.ndarray  # (n,) int32, counted from 0
+    frames: np.ndarray  # (n,) int32, counted from 0
+    colors: dict[str, np.ndarray]
+    """Values (n,) that can color the points: `value`, `action`, `time`, ..."""
+    source: str
+    """`state`, or the name of the layer."""
+    perplexity: float | None
+    """Perplexity of t-SNE, or None for other methods."""
+
+
+@dataclass(frozen=True)
+class SaliencyMaps:
+    """Saliency maps of m frames of a trajectory, with the precision of the page."""
+
+    steps: np.ndarray  # (m,) int32: steps, counted from 0
+    values: np.ndarray  # (m, gh, gw) float32; zeros for a map that is constant
+    totals: np.ndarray  # (m,) float32: sums of the maps before they were stored
+    rows: np.ndarray  # (gh,): positions of the cells' centers, as shares of the height of the frames
+    columns: np.ndarray  # (gw,): positions as shares of the width
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window of n steps of a trajectory, whose last step is explained, with the precision of the page."""
+
+    trajectory: int
+    frames: range
+    """Steps of the trajectory, counted from 0."""
+    targets: tuple[str, ...]
+    """Ids of the G targets: `value`, `action`, `direction-3`."""
+    maps: dict[str, np.ndarray]
+    """(G, n, h, w) float32 by path, `memory` and `whole`: contributions of each cell of each frame."""
+    components: dict[str, np.ndarray]
+    """(G, n, D) float32 by path: contributions through each direction of the state before each step."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The chunk of a segment of a trajectory, whose arrays have an entry for each step."""
+
+    name: str
+    arrays: Mapping[str, np.ndarray]
+
+    def entry(self, array: str, index: int) -> np.ndarray:
+        try:
+            value: np.ndarray = self.arrays[array][index]
+        except (KeyError, IndexError):
+            raise ClarityError(f"chunk {self.name} is damaged: {array} has no entry {index}") from None
+        return value
