@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import os
 import sys
 import time
@@ -129,6 +130,8 @@ class ProgressLog:
         self._measured.append((time.monotonic(), row["timesteps"]))
         (start, before), (now, timesteps) = self._measured[0], self._measured[-1]
         text = f"return {row['mean_return']:.2f}  length {row['mean_length']:.0f}"
+        if math.isnan(row["mean_return"]):
+            text = "no episode has ended"
         if timesteps > before:  # do not measure the first update, which includes compilation
             speed = (timesteps - before) / max(now - start, 1e-9)
             text = f"{speed:.0f} steps/s  {text}  {duration((self._total - timesteps) / speed)} left"

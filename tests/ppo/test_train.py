@@ -186,6 +186,12 @@ def test_the_time_left_follows_from_the_measured_speed(
     assert lines[-1].endswith("10 steps/s  return 1.00  length 9  1.9 h left")  # 67,000 at 10
 
 
+def test_an_update_in_which_no_episode_has_ended_has_no_return(capfd: pytest.CaptureFixture[str]) -> None:
+    row = {"mean_return": np.nan, "mean_length": np.nan, "update": 1, "timesteps": 64}
+    ProgressLog(total=128, completed=0).write(row)
+    assert capfd.readouterr().err == "update 1  64 of 128 steps  no episode has ended\n"
+
+
 @pytest.mark.parametrize("network", ["impala", "nature"])
 def test_other_networks_train(network: str) -> None:
     class LargeColumns(Columns):
