@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if hasattr(sys.stdout, "reconfigure"):  # a terminal without Unicode shows escapes
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        with _terminable():
+        with _terminable(), _plain_warnings():
             try:
                 return _main([word for word in words if word != "--debug"])
             finally:
@@ -111,6 +112,25 @@ def _terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Print each warning once and as a line of the command, without the place in the code that issued it."""
+    printed: set[str] = set()
+
+    def line(message: Warning | str, *_: Any) -> str:
+        text = f"{PROGRAM}: warning: {printable(str(message))}\n"
+        if text in printed:
+            return ""
+        printed.add(text)
+        return text
+
+    previous, warnings.formatwarning = warnings.formatwarning, line
+    try:
+        yield
+    finally:
+        warnings.formatwarning = previous
 
 
 def _stopped(error: KeyboardInterrupt) -> int:

@@ -19,7 +19,7 @@ from rl_clarity.base.files import open_regular
 from rl_clarity.base.keys import cache_key
 from rl_clarity.base.parsing import path_text
 from rl_clarity.base.registry import source_hash
-from rl_clarity.formats.included import fetched, load_agent
+from rl_clarity.formats.included import fetched, load_agent, open_agent
 from rl_clarity.recordings.agreement import check_first_step, output_differences
 from rl_clarity.recordings.arrays import agent_key
 from rl_clarity.recordings.conversion import recorded_episode
@@ -55,6 +55,13 @@ class Players:
             yield np.flatnonzero(owners == owner), self.load(int(self.starts[owner]))
 
 
+def _load_recorded(path: str) -> Agent:
+    """Load a recorded checkpoint, without warnings of what it does not say: recorded outputs are compared with those of
+    the agent, and the environment is not played.
+    """
+    return open_agent(path)[1]
+
+
 def _starts(episode: Episode) -> np.ndarray:
     """Return the steps (n,) of an episode at which another checkpoint begins to act."""
     numbers = episode.agents
@@ -74,7 +81,7 @@ class Agents:
         """That of all episodes."""
         self._agent: Any = None
         self._path: str | None = None
-        self._load: AgentLoader = load_agent
+        self._load: AgentLoader = _load_recorded
         self._load_key = ""
         self._hashes: dict[str, str] = {}
         if isinstance(choice, str | os.PathLike):

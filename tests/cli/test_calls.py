@@ -411,3 +411,27 @@ def test_too_little_address_space_is_reported_in_one_line(gigabytes: float, tmp_
         "rl-clarity: not enough memory: tensorflow needs an address space of 2.5 GB, but it is limited to "
         f"{gigabytes:.1f} GB (ulimit -v)\n"
     )
+
+
+WARNING = """
+import warnings
+from rl_clarity.cli import main
+from rl_clarity.cli.agents import Inspect
+from rl_clarity.cli.command import Result
+
+def execute(self):
+    warnings.warn("the values are constant")
+    warnings.warn("the values are constant")
+    return Result({}, "done")
+
+Inspect.execute = execute
+main(["inspect", "models:coinrun"])
+warnings.warn("of the program")
+"""
+
+
+def test_a_warning_is_one_line_without_code() -> None:
+    done = subprocess.run([sys.executable, "-c", WARNING], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    first, second = done.stderr.splitlines()[:2]
+    assert first == "rl-clarity: warning: the values are constant"
+    assert "UserWarning: of the program" in second

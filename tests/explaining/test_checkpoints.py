@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -17,8 +18,10 @@ from rl_clarity.explaining.agents import Agents
 from rl_clarity.pages.chunks import decode_chunk, parse_script
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import StoredRecording, open_recording
+from tests import state_dicts
 from tests.explaining.recordings import chunk, explain, load, read
 from tests.fakes import TinyAgent
+from tests.formats.archive_writer import sb3_zip
 from tests.recordings.episodes import SHAPE
 
 STEPS = 70
@@ -123,6 +126,18 @@ def test_changed_checkpoints_are_explained_again(tmp_path: Path) -> None:
         with ExitStack() as context:
             keys.append(Agents(load, context).key(recording, recording[0]))
     assert keys[0] != keys[1]
+
+
+def test_what_a_recorded_checkpoint_does_not_say_about_its_environment_is_no_warning(tmp_path: Path) -> None:
+    pytest.importorskip("keras")
+    with Recorder(tmp_path, name=None, on_error="raise") as recorder:
+        recorder.agent(lambda path: Path(f"{path}.zip").write_bytes(sb3_zip(state_dicts.sb3())))
+        recorder.add(observation=np.zeros((84, 84, 4), np.uint8), action=0, reward=0.0, terminated=True)
+    recording = StoredRecording(tmp_path)
+    with ExitStack() as context, warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        agent = Agents(None, context).players(recording, recording[0]).at(0)
+    assert agent.num_actions == 4
 
 
 def test_a_function_that_the_command_line_names_loads_the_agents(
