@@ -119,14 +119,14 @@ def _plain_warnings() -> Iterator[None]:
     """Print each warning once and as a line of the command, without the place in the code that issued it."""
     printed: set[str] = set()
 
-    def line(message: Warning | str, *_: Any) -> str:
+    def as_line(message: Warning | str, category: Any, filename: str, lineno: int, line: str | None = None) -> str:
         text = f"{PROGRAM}: warning: {printable(str(message))}\n"
         if text in printed:
             return ""
         printed.add(text)
         return text
 
-    previous, warnings.formatwarning = warnings.formatwarning, line
+    previous, warnings.formatwarning = warnings.formatwarning, as_line
     try:
         yield
     finally:
