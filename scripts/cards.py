@@ -164,7 +164,10 @@ def simulator_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
         return []
     quality, fit = facts["quality"], facts["fit"]
     horizons = [h for h in (1, 2, 5, 10, 16, 32) if h <= fit["horizon"]]
-    errors = {kind: np.array(quality["errors"]["frame"][kind][0], float) for kind in PREDICTIONS}
+    errors = {
+        name: {kind: np.array(quality["errors"][name][kind][0], float) for kind in PREDICTIONS}
+        for name in ("frame", "reward")
+    }
     return [
         "## Simulator",
         "",
@@ -174,14 +177,28 @@ def simulator_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
         f"{facts['action_noise']:.0%} random actions. Its errors were measured on {quality['windows']} windows of "
         f"other episodes, which it was not fitted to. {facts['note']}".rstrip(),
         "",
-        table_line("mean squared error of frames at horizon", *map(str, horizons)),
-        "|---" * (1 + len(horizons)) + "|",
-        *(table_line(PREDICTIONS[kind], *(f"{row[h - 1]:.4f}" for h in horizons)) for kind, row in errors.items()),
-        "",
-        *(f"- {_capital(text) if ok else f'**Fails:** {text}'}" for ok, text in _simulator_checks(quality, errors)),
+        *_error_lines("frames", errors["frame"], horizons),
+        *_error_lines("rewards", errors["reward"], horizons),
+        *(
+            f"- {_capital(text) if ok else f'**Fails:** {text}'}"
+            for ok, text in _simulator_checks(quality, errors["frame"])
+        ),
         "- A classifier tells the agent's states in the simulation from recorded ones with an AUC of "
         f"{quality['auc']:.2f} (0.5: not at all). Latents of the data fill {quality['latent_dimensions']:.1f} "
         f"dimensions; {quality['coverage']:.0%} of random latents are as near to one of them as they are to another.",
+        "",
+    ]
+
+
+def _error_lines(name: str, errors: Mapping[str, np.ndarray], horizons: Sequence[int]) -> list[str]:
+    """Return a table of the errors (T,) of each prediction of frames or rewards at some horizons."""
+    labels = (
+        PREDICTIONS if name == "frames" else {**PREDICTIONS, "last_frame": "no reward", "mean_frame": "mean reward"}
+    )
+    return [
+        table_line(f"mean squared error of {name} at horizon", *map(str, horizons)),
+        "|---" * (1 + len(horizons)) + "|",
+        *(table_line(labels[kind], *(f"{row[h - 1]:.4f}" for h in horizons)) for kind, row in errors.items()),
         "",
     ]
 

@@ -51,6 +51,8 @@ class Forecast:
     """Seconds of each stage, added up over ranks."""
     notes: tuple[str, ...] = ()
     """Remarks on the checkpoint, the size of a single-file page, and batches that short memory makes smaller."""
+    at_most: float = 0.0
+    """Seconds, if the time depends on what is found: `seconds` are then the least; else 0."""
 
     def to_dict(self) -> dict[str, Any]:
         """The forecast as JSON values."""
@@ -73,7 +75,8 @@ class Forecast:
         done = "" if not self.tasks_done else f" ({self.tasks_done} of {self.tasks_done + self.tasks} tasks are done)"
         ranks, each = ("", "") if self.ranks == 1 else (f" on {self.ranks} ranks", " per rank")
         written = self.output + self.samples
-        parts = [f"{duration(self.seconds)}{ranks}", f"{_size(self.memory)} of memory{each}"]
+        times = [duration(seconds) for seconds in (self.seconds, self.at_most) if seconds]
+        parts = [f"{' to '.join(dict.fromkeys(times))}{ranks}", f"{_size(self.memory)} of memory{each}"]
         parts += [f"{_size(written)} of disk"] * bool(written)
         line = f"This will take about {', '.join(parts[:-1])} and {parts[-1]}{done}."
         return "\n".join([line, *self.notes])

@@ -15,7 +15,7 @@ from rl_clarity.agents.capabilities import has, initial_state
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.agents.recurrence import agent_state
 from rl_clarity.base.errors import EnvironmentSetupError
-from rl_clarity.base.progress import progress_bar
+from rl_clarity.base.progress import duration, progress_bar
 from rl_clarity.environments import make
 from rl_clarity.jobs.forecast import Forecast, measure
 from rl_clarity.jobs.tasks import Piece
@@ -74,7 +74,9 @@ class Amount:
 def forecast_probes(
     agent: Agent, data: StateData, labels: Labels | None, *, use: bool, play: int, seed: int
 ) -> Forecast:
-    """Return how long `probe` will take, if all labels are known. Raises OptionError as `probe` does."""
+    """Return how long `probe` will take: from no known label to all, because the use of known ones is measured. Raises
+    OptionError as `probe` does.
+    """
     sample = find_steps(agent, data, play, seed)
     found, _ = read_labels(data, sample.rows, labels)
     classes = [0 if one.classes is None else len(one.classes) for one in found]
@@ -84,9 +86,9 @@ def forecast_probes(
         seconds = measure(probe_pieces(agent, data, amount))
         report(0.5)
         of_use = measure(use_pieces(agent, data, amount, play)) if use else 0
-    forecast = Forecast.of_seconds("probes", seconds + of_use)
-    note = f"The use of known labels is {of_use / (seconds + of_use):.0%} of it; that of others is not measured."
-    return replace(forecast, notes=(note,)) if use else forecast
+    forecast = Forecast.of_seconds("probes", seconds)
+    note = f"The use of a label is measured if it is known, which takes {duration(of_use / len(found))} for each."
+    return replace(forecast, at_most=seconds + of_use, notes=(note,)) if use else forecast
 
 
 def probe_pieces(agent: Agent, data: StateData, amount: Amount) -> Iterator[Piece]:

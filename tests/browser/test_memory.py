@@ -146,6 +146,18 @@ def test_bars_of_the_strip_are_scaled_to_the_steps_before_the_explained_one(
     assert "is cut off" in visitor.text("strip-scale")
 
 
+def test_a_drawn_example_explains_the_strip(open_memory: Open) -> None:
+    visitor = open_memory("?episode=1&step=31&target=value")
+    example = visitor.by("strip-example")
+    assert not example.locator("svg").is_visible()
+    example.locator("summary").click()
+    assert example.locator("svg").is_visible()
+    assert [item.split(",")[0].split(":")[0] for item in example.locator("li").all_inner_texts()] == [
+        "\N{MINUS SIGN}2", "\N{MINUS SIGN}1", "explained",
+    ]  # fmt: skip
+    assert "raises \u201cvalue function\u201d" in example.inner_text()
+
+
 def test_the_strip_stays_at_its_end_when_its_width_changes(open_memory: Open) -> None:
     visitor = open_memory("?episode=1&step=31")
     at_end = """() => {
@@ -414,7 +426,7 @@ def test_pages_that_lack_sections_open(open_page: Open, tmp_path_factory: pytest
     page = write_memory_page(tmp_path_factory.mktemp("play"), edit=only_play)
     visitor = open_page(page.directory, wait=False)
     visitor.page.wait_for_selector("[data-testid=observation-canvas][data-frame='0/0']")
-    assert "No step is explained" in visitor.text("no-stretches")
+    assert "This page has no windows." in visitor.text("panel-through_time")
     assert "no state map" in visitor.text("panel-map")
 
 
@@ -467,13 +479,17 @@ def test_the_strongest_decision_is_a_click_away(open_memory: Open) -> None:
 
 
 def test_pages_without_a_matrix_say_so(open_page: Open, tmp_path: Path) -> None:
+    complete = True
+
     def without(manifest: dict[str, Any]) -> None:
         manifest["sections"] = [one for one in manifest["sections"] if one["kind"] != "memory_matrix"]
+        manifest.update(complete=complete, missing=[])
 
-    write_memory_page(tmp_path, edit=without)
-    visitor = open_page(tmp_path, wait=False)
-    settle(visitor)
-    assert "Not computed yet" in visitor.text("panel-memory_matrix")
+    for complete, text in ((True, "This page has no memory matrix."), (False, "Not computed yet: memory matrix.")):
+        write_memory_page(tmp_path / str(complete), edit=without)
+        visitor = open_page(tmp_path / str(complete), wait=False)
+        settle(visitor)
+        assert text in visitor.text("panel-memory_matrix")
 
 
 def test_windows_that_begin_after_the_cause_are_cut(open_page: Open, tmp_path: Path) -> None:

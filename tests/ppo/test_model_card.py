@@ -262,13 +262,22 @@ def test_a_card_lists_the_checks_that_a_simulator_fails() -> None:
         "last_frame": errors(0.0145, 0.0003),
         "mean_frame": errors(0.05, 0),
     }
-    quality = {"windows": 64, "auc": 0.9, "coverage": 0.5, "latent_dimensions": 7.0, "errors": {"frame": frame}}
+    reward = {name: errors(0.25, 0) for name in frame} | {"last_frame": errors(0.5, 0)}
+    quality = {
+        "windows": 64,
+        "auc": 0.9,
+        "coverage": 0.5,
+        "latent_dimensions": 7.0,
+        "errors": {"frame": frame, "reward": reward},
+    }
     quality["compass"] = {"actions": ["none", "LEFT", "RIGHT", "UP"], "agreement": [None, 0.9, 0.95, 0.7]}
     quality["deletion"] = {"difference": 0.2, "interval": [0.1, 0.3]}
     facts = {"fit": {"size": "small", "batch_size": 16, "horizon": 12}, "steps": 900, "recorded_steps": 5000}
     facts |= {"action_noise": 0.1, "parameters": 123456, "quality": quality, "note": "Tried: two values of kl."}
     text = "\n".join(cards.simulator_lines("maze", facts))
     assert "| prior, true actions | 0.0120 | 0.0130 | 0.0160 | 0.0210 |" in text
+    assert "| mean squared error of rewards at horizon | 1 | 2 | 5 | 10 |" in text
+    assert "| no reward | 0.5000 | 0.5000 | 0.5000 | 0.5000 |" in text
     assert "**Fails:** with the true actions, its frames are better" in text
     assert "at 3 of the 9 horizons from 2 to 10." in text
     assert "- The order of mean errors" in text

@@ -222,10 +222,14 @@ def test_the_forecast_has_as_many_evaluations_of_the_network_as_the_probes(
     computed[0] = 0
     assert rl_clarity.probe(agent, recording, labels)["cue"].known
     assert computed[0] > 1000
-    assert forecast.seconds == pytest.approx(computed[0], rel=0.02)
+    assert forecast.at_most == pytest.approx(computed[0], rel=0.02)
     fitted = rl_clarity.probe(agent, recording, labels, use=False, dry_run=True)
-    assert fitted.seconds == pytest.approx(48 * (DELAY + 1), rel=0.02)
-    assert forecast.notes[0].startswith(f"The use of known labels is {1 - fitted.seconds / forecast.seconds:.0%}")
+    assert fitted.seconds == forecast.seconds == pytest.approx(48 * (DELAY + 1), rel=0.02)
+    assert (fitted.at_most, fitted.notes) == (0, ())
+    computed[0] = 0
+    unknown = {"noise": [np.random.default_rng(i).integers(0, 2, frames.shape[1]) for i in range(len(right))]}
+    assert not rl_clarity.probe(agent, recording, unknown)["noise"].known
+    assert forecast.seconds == pytest.approx(computed[0], rel=0.02), "the use of an unknown label is not measured"
 
 
 def test_a_dry_run_of_the_command_only_prints_a_forecast(
@@ -241,5 +245,5 @@ def test_a_dry_run_of_the_command_only_prints_a_forecast(
     )
     assert main(["probe", agent, str(tmp_path / "recording"), "--labels", "action+1", "--dry-run"]) == 0
     assert shown == ["Measuring 0.5"]
-    assert re.match(r"This will take about .* and .* of memory\.\nThe use of known labels", capsys.readouterr().out)
+    assert re.match(r"This will take about .* and .* of memory\.\nThe use of a label is", capsys.readouterr().out)
     assert main(["probe", agent, str(tmp_path / "recording"), "--labels", "nothing", "--dry-run"]) == 1
