@@ -24,6 +24,7 @@ ANALYSES: Registry[type[Analysis[Any, Any]]] = Registry(
         "state_map": "rl_clarity.analyses.state_map:StateMapAnalysis",
         "examples": "rl_clarity.analyses.examples:ExamplesAnalysis",
         "training": "rl_clarity.analyses.checkpoints:TrainingAnalysis",
+        "updates": "rl_clarity.analyses.updates:UpdatesAnalysis",
         "checks": "rl_clarity.analyses.checks.analysis:ChecksAnalysis",
         "failures": "rl_clarity.analyses.debugging.failures:FailuresAnalysis",
         "goals": "rl_clarity.analyses.debugging.goals:GoalsAnalysis",

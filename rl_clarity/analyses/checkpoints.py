@@ -303,7 +303,7 @@ def _show(subject: Subject, one: Subject, name: str, work: Work) -> TaskResult:
             states = None if before is None else tuple(array[chosen] for array in before)
             maps.append(compute_maps(one.agent, method, observations[chosen], outputs, states))
         work.report(part.stop / steps)
-    arrays = _output_arrays(seen)
+    arrays = output_arrays(seen)
     if method is not None and maps:
         values = np.concatenate(maps, axis=1)
         frames = np.arange(0, steps, every)
@@ -340,7 +340,9 @@ def _follow(
     return Outputs(**joined), states, state
 
 
-def _output_arrays(parts: Sequence[Outputs]) -> dict[str, np.ndarray | bytes]:
+def output_arrays(parts: Sequence[Outputs]) -> dict[str, np.ndarray | bytes]:
+    """Return the outputs for consecutive observations as arrays of the chunk `shown`."""
+
     def joined(name: str) -> np.ndarray | None:
         arrays = [getattr(part, name) for part in parts]
         return None if arrays[0] is None else np.concatenate(arrays).astype(np.float32)
@@ -357,7 +359,7 @@ def _compare(subject: Subject, work: Work) -> TaskResult:
     files, curve = subject.files, _training_facts(subject).curve
     checkpoints = _checkpoints(subject)
     shown = [files.read_chunk(shown_name(number)) for number in range(1, len(checkpoints) + 1)]
-    files.write_chunk(DIVERGENCE, {"jensen_shannon": jensen_shannon(_policies(shown)).astype(np.float32)})
+    files.write_chunk(DIVERGENCE, {"jensen_shannon": jensen_shannon(policies(shown)).astype(np.float32)})
     if curve is not None:
         files.write_chunk(CURVE, dict(curve))
     outputs = list(saliency_outputs(subject)) if subject.options_of(SaliencyOptions).methods else []
@@ -374,7 +376,7 @@ def _compare(subject: Subject, work: Work) -> TaskResult:
     return TaskResult({"checkpoints": facts}, [DIVERGENCE, *([] if curve is None else [CURVE])])
 
 
-def _policies(shown: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray:
+def policies(shown: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray:
     """Return the probabilities (C, T, A) of C checkpoints, which are those of the greedy policy for action values."""
     return np.stack(
         [

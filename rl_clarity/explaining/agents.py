@@ -24,7 +24,7 @@ from rl_clarity.recordings.agreement import check_first_step, output_differences
 from rl_clarity.recordings.arrays import agent_key
 from rl_clarity.recordings.conversion import recorded_episode
 from rl_clarity.recordings.episode import Episode
-from rl_clarity.recordings.recording import Recording
+from rl_clarity.recordings.recording import Recording, StoredRecording
 from rl_clarity.recordings.samples import Trajectories, from_arrays, to_arrays
 
 COMPARED_STEPS = 16
@@ -118,11 +118,34 @@ class Agents:
             check_first_step(episode, output_differences(players.at(0), episode, np.zeros(1, int)))
         return players
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether one agent explains all episodes, instead of their checkpoints."""
+        return self._checkpoint is not None
+
+    def checkpoint_key(self, recording: StoredRecording, number: int) -> str:
+        """Return the hash of the agent of a stored checkpoint."""
+        digest = recording.checkpoints.digest(number)
+        return self._hash(self._stored(recording, number)) if digest is None else digest + self._load_key
+
+    def checkpoint_agent(self, recording: StoredRecording, number: int) -> Agent:
+        """Return the agent of a stored checkpoint."""
+        return self._loaded(self._stored(recording, number))
+
+    def _stored(self, recording: StoredRecording, number: int) -> str:
+        path = recording.checkpoints.path(number)
+        if path is None:
+            raise OptionError(f"{recording.location} has no checkpoint {number}")
+        return path
+
     def _load_at(self, recording: Recording, episode: Episode, step: int) -> Agent:
         """Return the agent that explains an episode from a step on."""
         path = recording.checkpoint(episode, step) if self._checkpoint is None else self._checkpoint
         if path is None:
             raise OptionError(f"episode {episode.index} has no checkpoint at step {step}")
+        return self._loaded(path)
+
+    def _loaded(self, path: str) -> Agent:
         if path != self._path:
             self._agent = self._path = None  # frees its memory
             self._agent = require(self._load(path), *EXPLAINING, for_=f"explaining with {path}")

@@ -2,7 +2,8 @@
 
 `RECORDING/explained/` contains chunks and images (docs/page-format.md), and in `.rl-clarity/` an entry for each
 finished piece of work, which is written last: what has no entry does not count. Entries `sections/EPISODE/NAME` contain
-the sections of an episode as manifests do, `state_map/SOURCE` those of all episodes together.
+the sections of an episode as manifests do, `state_map/SOURCE` those of all episodes together, `updates` that of the
+checkpoints.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rl_clarity.analyses.saliency import SaliencySection, join_sections
+from rl_clarity.analyses.updates import UpdatesSection
 from rl_clarity.base.files import local_path
 from rl_clarity.jobs.directory import is_name, open_directory
 from rl_clarity.jobs.store import UNREADABLE, WorkStore
@@ -23,9 +25,9 @@ from rl_clarity.recordings.agreement import Agreement, join_agreements
 
 EXPLAINED = "explained"
 """Folder of a recording."""
-WRITTEN = ("maps/*", "[0-9][0-9][0-9][0-9][0-9]*/*")
-"""Patterns of the names of files there: those of state maps, and those of the episode of an index."""
-SECTIONS, STATE_MAP = "sections", "state_map"
+WRITTEN = ("maps/*", "updates/*", "[0-9][0-9][0-9][0-9][0-9]*/*")
+"""Patterns of the names of files there: those of state maps, of updates, and of the episode of an index."""
+SECTIONS, STATE_MAP, UPDATES = "sections", "state_map", "updates"
 """First parts of the names of finished work that is read."""
 
 
@@ -61,6 +63,8 @@ class Explanations:
     state_map: dict[str, Any] | None
     """`maps` and `colors`, as in the section `state_map`; `trajectory` in its chunks is the index of an episode in the
     recording (`Episode.index`)."""
+    updates: dict[str, Any] | None
+    """As in the section `updates`."""
     folder: Path
     files: frozenset[str]
 
@@ -90,6 +94,10 @@ class Explanations:
         episodes = [[one.agreement for one in self.episodes.get(index, {}).values()] for index in indices]
         return join_agreements(max(found, key=lambda one: one.largest) for found in episodes if found)
 
+    def updates_section(self, rename: Callable[[str], str] = str) -> UpdatesSection | None:
+        """Return what each checkpoint changed, with new names of files, or None."""
+        return None if self.updates is None else read(UpdatesSection, self._renamed(self.updates, rename), UPDATES)
+
     def path(self, name: str) -> Path:
         """Return the path of a file. Raises KeyError for a name that is not listed above."""
         if name not in self.files:
@@ -117,8 +125,10 @@ def read_explanations(recording: str | os.PathLike[str]) -> Explanations | None:
     episodes: dict[int, dict[str, EpisodeSections]] = {}
     maps: list[dict[str, Any]] = []
     colors: list[dict[str, Any]] = []
+    updates: dict[str, Any] | None = None
     files: set[str] = set()
-    for name, entry in sorted({**store.entries(SECTIONS), **store.entries(STATE_MAP)}.items()):
+    entries = {name: one for kind in (SECTIONS, STATE_MAP, UPDATES) for name, one in store.entries(kind).items()}
+    for name, entry in sorted(entries.items()):
         try:
             facts, names = entry["facts"], entry["files"]
             kind, *rest = name.split("/")
@@ -128,13 +138,15 @@ def read_explanations(recording: str | os.PathLike[str]) -> Explanations | None:
                 index, own = rest
                 found = EpisodeSections(**{**facts, "agreement": Agreement(**facts["agreement"])})
                 episodes.setdefault(int(index), {})[own] = found
+            elif kind == UPDATES:
+                updates = facts["section"]
             else:
                 maps += [one for one in facts["maps"] if one["chunk"] in names]
                 colors += [one for one in facts["colors"] if one["key"] not in [known["key"] for known in colors]]
             files |= {*names}
         except UNREADABLE:
             continue
-    if not episodes and not maps:
+    if not episodes and not maps and updates is None:
         return None
     state_map = {"maps": maps, "colors": colors} if maps else None
-    return Explanations(dict(sorted(episodes.items())), state_map, folder, frozenset(files))
+    return Explanations(dict(sorted(episodes.items())), state_map, updates, folder, frozenset(files))

@@ -22,9 +22,10 @@ from rl_clarity.base.parsing import parse, path_text
 from rl_clarity.base.progress import progress_bar
 from rl_clarity.explaining.agents import AgentChoice, Agents
 from rl_clarity.explaining.episodes import EpisodeAnalysis, episode_analyses, explain_episode
-from rl_clarity.explaining.files import EXPLAINED, STATE_MAP, WRITTEN, episode_folder
+from rl_clarity.explaining.files import EXPLAINED, STATE_MAP, UPDATES, WRITTEN, episode_folder
 from rl_clarity.explaining.options import ExplainOptions
 from rl_clarity.explaining.state_maps import StateMaps
+from rl_clarity.explaining.updates import ANSWERS, FEWEST, Updates
 from rl_clarity.jobs.directory import open_directory, remove_empty_folders
 from rl_clarity.jobs.job import Team, team
 from rl_clarity.jobs.ownership import check_foreign, check_links, claim, release
@@ -41,6 +42,8 @@ PLACED, FITTED = "placed", "fitted"
 FEWEST_POINTS = 1000
 """While watching, a map is fitted once there are so many points: one of the first episodes alone would be poor."""
 WATCH_SECONDS = 2.0
+WATCHED_CHECKPOINTS = 4
+"""While watching, number of checkpoints that are compared before episodes are looked at again."""
 _NUMBERS = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
 """Numbers in reasons, in which those of several episodes may differ."""
 NICENESS = 10
@@ -258,8 +261,9 @@ class _Explainer:
         self._files, self._store = PageFiles(directory), WorkStore(directory)
         self._maps = StateMaps(self._recording, options, agents, self._files)
         self._code = code_version()
-        self._done: list[int] | None = None
-        """The episodes that were there when all was done."""
+        self._updates = Updates(self._recording, options, agents, self._files, self._code)
+        self._done: tuple[list[int], list[int]] | None = None
+        """The episodes and checkpoints that were there when all was done."""
         self.report = ExplainedRecording(location, loader=recording.metadata.get("loader"))
         if workers.leads:
             self._claim()
@@ -283,8 +287,8 @@ class _Explainer:
         ranks = self._workers.ranks
         listing = self._recording.refresh().listing()
         ended = {row["episode"]: problem for row, problem in listing if row["end"] != GOING and row["steps"]}
-        indices = ranks.broadcast([*ended])
-        if indices == self._done:
+        indices, numbers = ranks.broadcast(([*ended], self._updates.numbers()))
+        if (indices, numbers) == self._done:
             return False
         if self._workers.leads:
             self._claim()
@@ -306,13 +310,35 @@ class _Explainer:
             problem = next((one["problem"] for one in own if one is not None and "problem" in one), None)
             if problem is not None:
                 self.report.skipped[index] = problem
+        compared = self._compare(numbers)
         unfinished = {index for index, own in facts.items() if None in own}
         self.report.explained = len(set(facts) - unfinished - set(self.report.skipped))
         failed = any("problem" in one for own in facts.values() for one in own if one is not None)
         if not unfinished and not failed and self._workers.leads:  # a failed task may have left files behind
             release(self._files.directory)
-        self._done = None if unfinished else indices
-        return bool(chosen)
+        self._done = None if unfinished or not compared else (indices, numbers)
+        return bool(chosen) or not compared
+
+    def _compare(self, numbers: Sequence[int]) -> bool:
+        """Compare checkpoints with the ones before them, while watching only the next few; return whether all are."""
+        if len(numbers) < FEWEST:
+            return True
+        ranks = self._workers.ranks
+        tasks = {number: self._updates.answer_task(number) for number in numbers}
+        pending = ranks.broadcast([n for n, task in tasks.items() if self._store.finished(task.name, task.key) is None])
+        chosen = pending[: WATCHED_CHECKPOINTS * ranks.size] if self._options.watch else pending
+        if chosen and self._workers.leads:
+            print(f"{self.report.location}: comparing {len(pending)} checkpoints", file=sys.stderr, flush=True)
+        about: dict[str, Any] = {"memory": self._memory(), "started": self._workers.doing}
+        run_tasks([tasks[n] for n in chosen], self._store, ranks, largest_first=False, **about)
+        done = {
+            n: self._store.finished(task.name, task.key) for n, task in tasks.items() if n not in pending or n in chosen
+        }
+        answers = {number: facts for number, facts in done.items() if facts is not None and "problem" not in facts}
+        if len(answers) >= FEWEST:
+            keys = [tasks[number].key for number in answers]
+            run_tasks([self._updates.section_task(answers, keys)], self._store, ranks, started=self._workers.doing)
+        return len(chosen) == len(pending)
 
     def _open(self, positions: Mapping[int, int], indices: Sequence[int]) -> list[Episode]:
         """Return episodes by their index; those that cannot be read are skipped."""
@@ -352,10 +378,16 @@ class _Explainer:
         """Remove what was computed for episodes that the recorder has removed since."""
         self._store.refresh()
         if self._workers.leads:
-            folders, maps = {episode_folder(index) for index in kept}, (FITTED, STATE_MAP)
+            folders, others = {episode_folder(index) for index in kept}, (FITTED, STATE_MAP, UPDATES)
+            checkpoints = {f"{number:05}" for number in self._recording.checkpoints.numbers()}
             names = [name.split("/") for name in self._store.entries()]  # also those of earlier versions
             self._remove(
-                {"/".join(name) for name in names if name[0] not in maps and (len(name) < 2 or name[1] not in folders)}
+                {
+                    "/".join(name)
+                    for name in names
+                    if name[0] not in others
+                    and (len(name) < 2 or name[1] not in (checkpoints if name[0] == ANSWERS else folders))
+                }
             )
         self._workers.ranks.barrier()
 

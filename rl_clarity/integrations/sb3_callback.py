@@ -36,6 +36,7 @@ class RecorderCallback(BaseCallback):
         frames: Record what the environments render, too (`render_mode="rgb_array"`).
         checkpoints: Store checkpoints.
         metadata: Additional metadata, which override those of the model.
+        probe: Fixed observations (n, ...) of the environments, on which checkpoints are compared; see `Recorder.probe`.
         info: Names in the environments' `info` whose numbers are recorded, as in `rl_clarity.RecordEpisodes`.
         options: Options of `rl_clarity.Recorder`: `every`, `envs`, `max_episodes`, ...
 
@@ -51,6 +52,7 @@ class RecorderCallback(BaseCallback):
         frames: bool = False,
         checkpoints: bool = True,
         metadata: Mapping[str, Any] | None = None,
+        probe: np.ndarray | None = None,
         info: Sequence[str] = (),
         verbose: int = 0,
         **options: Any,
@@ -58,7 +60,7 @@ class RecorderCallback(BaseCallback):
         super().__init__(verbose)
         self._directory, self._frames, self._checkpoints = directory, frames, checkpoints
         self._metadata_options, self._options = metadata or {}, options
-        self._info = InfoNumbers(info)
+        self._probe, self._info = probe, InfoNumbers(info)
         self._infos: list[Mapping[str, Any]] = []
         """What came with the observations of the next step, by environment."""
         self.recorder: Recorder | None = None
@@ -80,6 +82,8 @@ class RecorderCallback(BaseCallback):
         resets = self.training_env.unwrapped.reset_infos
         self._infos = [info if first else {} for info, first in zip(resets, begins, strict=True)]
         self.recorder = Recorder(self._directory, metadata=self._metadata(), **self._options)
+        if self._probe is not None:
+            self.recorder.probe(self._converted(self._probe))
         try:
             self._rendered = self._render()
         except Exception as error:

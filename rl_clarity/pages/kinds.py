@@ -136,7 +136,9 @@ PAGE_KINDS: Registry[PageKind] = Registry(
                 *("ablation", "objects", "findings", "baseline", "agreement", "behavior"),
             )
         ),
-        "training": PageKind(("trajectories", "saliency"), ("training",), "{env_name}: training of {network}"),
+        "training": PageKind(
+            ("trajectories", "saliency"), ("training", "updates"), "{env_name}: training of {network}"
+        ),
         "check": PageKind(
             ("trajectories", "checks"),
             title="{env_name}, {network}: checks of saliency maps",

@@ -432,6 +432,34 @@ class TrainingSection(TypedDict):
     reference: ReferenceTrajectory
 
 
+class UpdatedCheckpoint(TypedDict):
+    name: str
+    step: float | None
+    shown: str
+    changes: Mapping[str, float]
+
+
+class MethodDescription(TypedDict):
+    name: str
+    label: str
+    parameters: Mapping[str, bool | float | str]
+    signed: bool
+    outputs: Sequence[MapOutput]
+    rows: int
+    columns: int
+    centers: CellCenters
+
+
+class UpdatesSection(TypedDict):
+    caption: NotRequired[str]
+    unit: str
+    steps: Sequence[int]
+    checkpoints: Sequence[UpdatedCheckpoint]
+    changes: str
+    method: MethodDescription | None
+    frames: NotRequired[Sequence[str]]
+
+
 class Column(TypedDict):
     key: str
     label: str
@@ -770,6 +798,7 @@ SECTION_TYPES: Mapping[str, type] = {
     "saliency": SaliencySection,
     "state_map": StateMapSection,
     "training": TrainingSection,
+    "updates": UpdatesSection,
     "checks": ChecksSection,
     "check_effects": CheckEffects,
     "check_maps": CheckMaps,

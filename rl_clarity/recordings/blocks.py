@@ -111,6 +111,15 @@ def decode_header(data: bytes, position: int, episode: int, start: int, file: st
     return arrays
 
 
+def decode_block(data: bytes, file: str) -> dict[str, np.ndarray]:
+    """Return the arrays of a file that is a single block, of episode 0 and step 0. Raises SamplesError if it is
+    damaged.
+    """
+    size = PREFIX.unpack_from(data)[1] if len(data) >= PREFIX.size else 0
+    stored = decode_header(data[: PREFIX.size + size], 0, 0, 0, file)
+    return {name: decode_array(one, data[one.start : one.start + one.size], file) for name, one in stored.items()}
+
+
 def decode_array(stored: StoredArray, data: bytes, file: str) -> np.ndarray:
     """Decompress an array. Raises SamplesError if the data are damaged or do not have the declared size."""
     expected = _byte_count(stored)

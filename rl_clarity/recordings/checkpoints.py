@@ -114,6 +114,11 @@ class StoredCheckpoints:
         self._last: tuple[int, bytes] = (-1, b"")
         self._folder: Path | None = None
 
+    def numbers(self) -> list[int]:
+        """Return the numbers of those that are stored now, in the order of training."""
+        self._names = {number: name for name in self._files.names(AGENTS) if (number := agent_number(name)) >= 0}
+        return sorted(self._names)
+
     def path(self, number: int) -> str | None:
         """Return the path or address of a checkpoint; of one that is stored as a difference, that of a temporary file,
         which exists until several others were rebuilt.
@@ -157,7 +162,7 @@ class StoredCheckpoints:
 
     def _name(self, number: int) -> str | None:
         if number not in self._names:
-            self._names = {agent_number(name): name for name in self._files.names(AGENTS)}
+            self.numbers()
         return self._names.get(number)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from rl_clarity.base.errors import SamplesError
 from rl_clarity.base.renamed import RenamedAttribute
-from rl_clarity.recordings.layout import ACTING, TIME_LIMIT
+from rl_clarity.recordings.layout import ACTING, TIME_LIMIT, TRAINING_STEPS
 from rl_clarity.recordings.step_arrays import StepArray
 
 Field = StepArray | np.ndarray
@@ -81,6 +81,12 @@ class Episode:
         """
         numbers = self._arrays.get(ACTING)
         return None if numbers is None else np.asarray(numbers)
+
+    @property
+    def training_steps(self) -> np.ndarray | None:
+        """(T,) int: the training step of each, where the recorder stored checkpoints for updates and was told it."""
+        steps = self._arrays.get(TRAINING_STEPS)
+        return None if steps is None else np.asarray(steps)
 
     @property
     def firsts(self) -> np.ndarray:

@@ -21,14 +21,17 @@ from rl_clarity.environments.images import ImageLayout
 from rl_clarity.recordings.blocks import check_type
 from rl_clarity.recordings.checkpoints import BUDGET, NewCheckpoints
 from rl_clarity.recordings.episode_buffer import EpisodeBuffer, to_array
-from rl_clarity.recordings.layout import ACTING, DONE, METADATA, PLUGIN, STOPPED, TIME_LIMIT
+from rl_clarity.recordings.layout import ACTING, DONE, METADATA, PLUGIN, STOPPED, TIME_LIMIT, TRAINING_STEPS
 from rl_clarity.recordings.metadata import new_metadata
 from rl_clarity.recordings.recording_files import RecordingFiles
 from rl_clarity.recordings.recording_writer import RecordingWriter
 from rl_clarity.recordings.retention import Limits
+from rl_clarity.recordings.step_values import Values, check_first_values, final_arrays, item, state_parts
 
 NAME = "training"
 """Default name of a recording in a log directory."""
+MOST_PROBED = 256
+"""Largest number of fixed observations."""
 AUTORESET = ("same_step", "next_step", "disabled")
 ON_ERROR = ("warn", "raise")
 
@@ -53,8 +56,9 @@ class Recorder:
             `plugins/rl_clarity/NAME` there. Episodes are appended to a recording that exists, of which `directory` may
             also be the path.
         name: Name of the recording in the log directory; None if `directory` itself is to be the recording.
-        every: Record every n-th episode of all environments together, or those for whose number, counted from 0, a
-            function returns True. In a recording that is continued, numbers go on after the last one.
+        every: Record every n-th episode of the environments in `envs`, counted together in the order in which they
+            begin, or those for whose number, counted from 0, a function returns True. Episodes of other environments
+            are not counted. In a recording that is continued, numbers go on after the last one.
         envs: Which of several parallel environments to record; None for all.
         autoreset: When vector environments reset, as Gymnasium's `AutoresetMode` says. With `next_step`, the step after
             an episode's last one only resets, and is not recorded.
@@ -122,6 +126,8 @@ class Recorder:
         self._thinning: Future[None] | None = None
         self._recorded_envs: Sequence[int] = ()
         self._slots: list[_Slot] = []
+        self._per_environment: dict[str, bool] = {}
+        """Whether functions that are passed to `add` are called for each environment, by name."""
         self._vector = False
         self._num_envs = 0
         self._calls = 0
@@ -155,6 +161,41 @@ class Recorder:
         """
         self._checkpoints.update(checkpoint)
 
+    def probe(self, observations: Any, state: Any = None) -> None:
+        """Store fixed observations, on which `rl-clarity explain` compares each stored checkpoint with the one before.
+
+        Call it once, before training or later. In a recording that has such observations, these stay.
+
+        Args:
+            observations: (n, H, W, C) or vectors (n, k), 1 to 256 of them, as `add` takes one; they are read from
+                different episodes, for example those of a random policy and later ones.
+            state: Recurrent state before each, (n, ...), an array or a tuple of arrays; by default the initial one.
+
+        Raises:
+            OptionError: There are none, or too many, or the states are of another number; whatever `on_error` says.
+        """
+        rows = to_array("observations", observations)
+        states = {name: to_array(name, part) for name, part in state_parts("states", state).items()}
+        if rows.ndim < 2 or not 1 <= len(rows) <= MOST_PROBED:
+            raise OptionError(
+                f"observations has shape {rows.shape}; it must be (n, ...) with n from 1 to {MOST_PROBED}, one row for "
+                "each observation"
+            )
+        for name, part in states.items():
+            if len(part) != len(rows):
+                raise OptionError(f"{name} has shape {part.shape}; there are {len(rows)} observations")
+        try:
+            slot = _Slot(0)
+            stored = [slot.images(self._last_axis(row), self._value_range) for row in rows]
+            arrays = {"observations": np.stack(stored), **states}
+            self._writer.add_probe({name: check_type(name, array) for name, array in arrays.items()})
+        except Exception as error:
+            self.stop(error)
+
+    def _last_axis(self, observation: np.ndarray) -> np.ndarray:
+        """Return an observation with its channels last."""
+        return np.moveaxis(observation, 0, -1) if self._channels_first else observation
+
     @renamed_arguments(behaviour_logits="behavior_logits")
     def add(
         self,
@@ -183,7 +224,9 @@ class Recorder:
 
         With N parallel environments, each value is an array (or sequence) with a first axis N. Tensors of PyTorch, JAX
         and TensorFlow are accepted, and copied only for steps that are recorded; functions that return a value are
-        called only for these. The fields of the first step of an episode are those of all its steps.
+        called only for these. A function without a parameter returns the values of all environments; one with a
+        parameter is called for each recorded environment, with its index, and returns the value for that one. The
+        fields of the first step of an episode are those of all its steps.
 
         Args:
             observation: What the network took, before the action: (H, W, C) uint8 for images.
@@ -208,7 +251,7 @@ class Recorder:
             final_state: The state after the step, likewise.
             final_value: The value of the observation after the step, read where an episode ends.
             level_seed: Seed of the level. It is read where an episode begins.
-            training_step: The training step at which an episode begins.
+            training_step: The training step. It is read where an episode begins, with `checkpoint_every` at each step.
             idle: Whether an environment only reset and ignored the action; such steps are not recorded.
 
         Raises:
@@ -239,7 +282,7 @@ class Recorder:
             "values": value,
             "behaviour_logits": behavior_logits,
             "training_rewards": training_reward,
-            **_parts("states", state),
+            **state_parts("states", state),
         }
         for name, number in (info or {}).items():
             values[f"info.{name}"] = number
@@ -320,34 +363,31 @@ class Recorder:
     ) -> None:
         if self._closed:
             raise SamplesError("the recorder is closed")
-        values = {name: value for name, value in values.items() if value is not None}
+        read = Values(values, self._per_environment)
         for slot in self._slots:
             index = slot.env if self._vector else None
-            if slot.resets or (idle is not None and _item(idle, index)):
+            if slot.resets or (idle is not None and item(idle, index)):
                 slot.resets = False
                 continue
             if slot.begins:
                 self._begin(slot, start, index)
             if slot.block is not None:
-                for name, value in values.items():
-                    if callable(value):
-                        values[name] = value()
-                arrays = {name: to_array(name, _item(value, index)) for name, value in values.items()}
+                arrays = read.arrays(index)
                 acting = self._checkpoints.step()
                 if acting is not None:
                     arrays[ACTING] = np.array(acting, np.int32)
                     slot.last_agent = acting
+                    if start["training_step"] is not None:
+                        arrays[TRAINING_STEPS] = np.array(int(start["training_step"]), np.int64)
                 if not slot.steps:
-                    _check_first_step(arrays, self._writer.metadata.get("action_combos"))
-                if self._channels_first:
-                    arrays["observations"] = np.moveaxis(arrays["observations"], 0, -1)
+                    check_first_values(arrays, self._writer.metadata.get("action_combos"))
                 if "observations" in arrays:
-                    arrays["observations"] = slot.images(arrays["observations"], self._value_range)
+                    arrays["observations"] = slot.images(self._last_axis(arrays["observations"]), self._value_range)
                 slot.block.add(arrays)
                 slot.steps += 1
                 slot.total += float(slot.block.last("rewards"))
-            ended = bool(_item(terminated, index))
-            if ended or (truncated is not False and _item(truncated, index)):
+            ended = bool(item(terminated, index))
+            if ended or (truncated is not False and item(truncated, index)):
                 self._finish(slot, DONE if ended else TIME_LIMIT, final)
                 slot.resets = self._resets_next_step and self._vector
         self._busy = any(slot.begins or slot.block is not None for slot in self._slots)
@@ -355,7 +395,7 @@ class Recorder:
     def _finish(self, slot: _Slot, end: str, final: Mapping[str, Any]) -> None:
         """End an episode."""
         if slot.block is not None:
-            arrays = _final_arrays(final, slot.env if self._vector else None) if final else {}
+            arrays = final_arrays(final, slot.env if self._vector else None) if final else {}
             if self._channels_first and "final_observation" in arrays:
                 arrays["final_observation"] = np.ascontiguousarray(np.moveaxis(arrays["final_observation"], 1, -1))
             if "final_observation" in arrays:
@@ -388,7 +428,7 @@ class Recorder:
             "number": number,
             "environment": slot.env,
             "seed": self._seed,
-            "level_seed": None if level_seed is None else int(_item(level_seed, index)),
+            "level_seed": None if level_seed is None else int(item(level_seed, index)),
             "start_step": (self._calls - 1) * self._num_envs,
             "start_time": time.time(),
             "training_step": None if training_step is None else int(training_step),
@@ -446,47 +486,3 @@ def _location(directory: str | os.PathLike[str], name: str | None) -> str:
     if not isinstance(name, str) or not name.isprintable() or not name or "/" in name or name.startswith("."):
         raise OptionError(f"name={name!r} must be the name of a folder: printable text without '/' or '.' at its start")
     return f"{place}/{PLUGIN}/{name}"
-
-
-def _check_first_step(arrays: Mapping[str, np.ndarray], combos: Sequence[Any] | None) -> None:
-    """Raise SamplesError for an episode that no reader could show. Its other steps must have the same fields."""
-    missing = [name for name in ("observations", "actions", "rewards") if name not in arrays]
-    if missing:
-        raise SamplesError(f"{', '.join(missing)} must not be None")
-    for name in ("policy_logits", "q_values"):
-        if combos and name in arrays and arrays[name].shape != (len(combos),):
-            raise SamplesError(
-                f"{name} has the shape {arrays[name].shape}, but action_combos in the recording's metadata has "
-                f"{len(combos)} actions"
-            )
-
-
-def _parts(name: str, state: Any) -> dict[str, Any]:
-    """Return the parts of a state by name."""
-    if state is None:
-        return {}
-    parts = state if isinstance(state, tuple | list) else (state,)
-    return {f"{name}.{i}": part for i, part in enumerate(parts)}
-
-
-def _item(value: Any, index: int | None) -> Any:
-    """Return the value for one of several environments, or for the only one (None)."""
-    return value if index is None else value[index]
-
-
-def _final_arrays(final: Mapping[str, Any], index: int | None) -> dict[str, np.ndarray]:
-    """Return arrays of one row by name, for those final values that exist for this environment."""
-    values = {"final_observation": _final(final["observation"], index), "final_value": _final(final["value"], index)}
-    if final["state"] is not None:
-        parts = final["state"] if isinstance(final["state"], tuple | list) else (final["state"],)
-        values |= _parts("final_states", [_final(part, index) for part in parts])
-    arrays = {name: to_array(name, value)[None] for name, value in values.items() if value is not None}
-    return {name: np.array(check_type(name, array)) for name, array in arrays.items()}
-
-
-def _final(value: Any, index: int | None) -> Any:
-    if callable(value):
-        value = value()
-    if index is None or value is None:
-        return value
-    return value.get(index) if isinstance(value, Mapping) else value[index]

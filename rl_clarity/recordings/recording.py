@@ -11,6 +11,7 @@ import numpy as np
 
 from rl_clarity.base.errors import SamplesError, describe_error
 from rl_clarity.base.files import local_path
+from rl_clarity.recordings.blocks import decode_block
 from rl_clarity.recordings.checkpoints import StoredCheckpoints
 from rl_clarity.recordings.conversion import recorded_observations, recorded_trajectories
 from rl_clarity.recordings.episode import Episode, Field
@@ -21,6 +22,7 @@ from rl_clarity.recordings.layout import (
     EPISODES,
     GOING,
     METADATA,
+    PROBE,
     REMOVED,
     complete_records,
     data_file,
@@ -149,6 +151,14 @@ class StoredRecording(Recording):
     def checkpoint_digest(self, episode: Episode, step: int = 0) -> str | None:
         number = _acting(episode, step)
         return None if number is None else self.checkpoints.digest(number)
+
+    def probe(self) -> dict[str, np.ndarray] | None:
+        """Return the fixed observations of `Recorder.probe`, `observations` (n, ...) and `states.0`, ..., or None.
+
+        Raises SamplesError if their file is damaged.
+        """
+        data, file = self._files.read_from(PROBE, 0), self._files.path(PROBE)
+        return decode_block(data, file) if data else None
 
     def __len__(self) -> int:
         return len(self._facts)

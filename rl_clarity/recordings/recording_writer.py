@@ -17,6 +17,7 @@ import numpy as np
 
 from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.base.files import UNFINISHED, local_path, lock_file, open_regular, unlock_file, write_atomically
+from rl_clarity.recordings.blocks import encode_block
 from rl_clarity.recordings.checkpoints import (
     DIFFERENCE,
     FULL_EVERY,
@@ -35,6 +36,7 @@ from rl_clarity.recordings.layout import (
     EPISODES,
     GOING,
     METADATA,
+    PROBE,
     REMOVED,
     STOPPED,
     complete_records,
@@ -193,6 +195,16 @@ class RecordingWriter:
                 return file, path.with_name(f"{path.name}{DIFFERENCE}")
         self._differences = 0
         return file, path
+
+    def add_probe(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Store fixed observations, unless the recording has some: those stay."""
+        path = self._folder / PROBE
+        if path.exists() or (self._remote is not None and self._remote.exists(PROBE)):
+            return
+        try:
+            write_atomically(path, b"".join(encode_block(0, 0, arrays, {})))
+        except OSError as error:
+            raise self._error(error) from error
 
     def thin(self) -> None:
         """Remove episodes if there are more than the limits allow, and free their space."""
@@ -381,6 +393,7 @@ class RecordingWriter:
         names = [
             *(f"{AGENTS}/{path.name}" for path in self._agent_files()),
             *sorted(path.name for path in self._folder.glob("data-*.bin")),
+            *(path.name for path in self._folder.glob(PROBE)),
             *(BLOCKS, EPISODES, METADATA),
         ]
         for name in names:

@@ -109,7 +109,7 @@ class ShownRun:
     episodes: Sequence[EpisodeRow]
     trajectories: TrajectoriesSection | ListedTrajectoriesSection
     sections: Sequence[SectionData | StoredSection] = ()
-    """Its sections `saliency` and `state_map`, and those of single episodes."""
+    """Its sections `saliency`, `state_map` and `updates`, and those of single episodes."""
 
 
 def trajectories_section(run: Snapshot, entries: Sequence[TrajectoryEntry]) -> TrajectoriesSection:

@@ -148,7 +148,9 @@ def _show(run: Snapshot, problems: Mapping[Any, str]) -> ShownRun:
 
 
 def _explained_sections(run: Snapshot) -> list[SectionData]:
-    """Return the sections that describe all episodes: `saliency`, whose maps are in the entries, and `state_map`."""
+    """Return the sections that describe all episodes: `saliency`, whose maps are in the entries, `state_map` and
+    `updates`.
+    """
     explanations, sections = run.explanations, list[SectionData]()
     if explanations is None:
         return []
@@ -159,6 +161,9 @@ def _explained_sections(run: Snapshot) -> list[SectionData]:
     if explanations.state_map is not None:
         maps = [{**one, "chunk": _explained_name(run, one["chunk"])} for one in explanations.state_map["maps"]]
         sections.append(read(StateMapSection, {**explanations.state_map, "maps": maps}, "state_map"))
+    updates = explanations.updates_section(partial(_explained_name, run))
+    if updates is not None:
+        sections.append(updates)
     return sections
 
 

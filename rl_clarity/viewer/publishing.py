@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -101,16 +101,24 @@ class _ChosenRun:
             inputs = [identity, indices, self.explanations.state_map]
             work = partial(guarded, partial(self._write_maps, files))
             tasks.append(Task(f"state_map/{self.run.number}", work, inputs, after=(self._task(""),)))
+        if self.explanations is not None and self.explanations.updates is not None:
+            work = partial(guarded, partial(self._write_updates, files))
+            tasks.append(Task(f"updates/{self.run.number}", work, [identity, self.explanations.updates]))
         return tasks
 
     def after(self, results: Results) -> _ChosenRun:
-        """Return the run without the episodes whose tasks failed, and without its state map if that is damaged."""
+        """Return the run without the episodes whose tasks failed, and without what is damaged of its state map and
+        updates.
+        """
         found = [results.get(self._task(row["episode"]), {}).get("problem") for row in self.rows]
         rows = [row for row, problem in zip(self.rows, found, strict=True) if problem is None]
         problems = {row["number"]: why for row, why in zip(self.rows, found, strict=True) if why is not None}
         run, explanations = self.run, self.explanations
-        if explanations is not None and "problem" in results.get(f"state_map/{run.number}", {}):
-            run = replace(run, explanations=replace(explanations, state_map=None))
+        if explanations is not None:
+            parts: dict[str, Any] = {
+                name: None for name in ("state_map", "updates") if "problem" in results.get(f"{name}/{run.number}", {})
+            }
+            run = replace(run, explanations=replace(explanations, **parts))
         return replace(self, run=run, rows=rows, problems={**self.problems, **problems})
 
     def show(self) -> ShownRun:
@@ -158,14 +166,24 @@ class _ChosenRun:
             work.report(part.stop / entry.steps)
         for image, part in zip(entry.scrub, segments(entry.steps, SCRUB_STEPS), strict=False):
             files.write_image(image, shown.filmstrip(slice(part.start, part.stop)))
-        copied = [*file_names(self.sections(index))]
+        copied = self._copy(files, file_names(self.sections(index)))
+        return TaskResult(files=[entry.series, *entry.frames, *entry.scrub, *copied])
+
+    def _copy(self, files: PageFiles, names: Iterable[str]) -> list[str]:
+        """Copy files of the explanations, and return their names on the page."""
+        copied = [*names]
         for file in copied:
             if isinstance(file, ImageName):
                 files.write_file(self._explained(file), self._bytes(file))
             else:
                 files.write_chunk(self._explained(file), self._read(file))
-        written = [entry.series, *entry.frames, *entry.scrub, *map(self._explained, copied)]
-        return TaskResult(files=written)
+        return [*map(self._explained, copied)]
+
+    def _write_updates(self, files: PageFiles, work: Work) -> TaskResult:
+        """Write what each checkpoint changed."""
+        assert self.explanations is not None
+        section = self.explanations.updates_section()
+        return TaskResult(files=self._copy(files, file_names(section)))
 
     def _write_maps(self, files: PageFiles, work: Work) -> TaskResult:
         """Write state maps without the points of other episodes."""
@@ -193,6 +211,9 @@ class _ChosenRun:
         if explanations.state_map is not None:
             entries = [{**one, "chunk": self._explained(one["chunk"])} for one in explanations.state_map["maps"]]
             sections.append(read(StateMapSection, {**explanations.state_map, "maps": entries}, "state_map"))
+        updates = explanations.updates_section(self._explained)
+        if updates is not None:
+            sections.append(updates)
         for trajectory, row in enumerate(self.rows):
             found = explanations.sections(row["episode"], self._explained)
             sections += [StoredSection(one, trajectory) for one in found if one["kind"] != "saliency"]

@@ -645,6 +645,52 @@ export interface TrainingSection {
   reference: ReferenceTrajectory;
 }
 
+/** A checkpoint, and how its answers differ from those of the checkpoint before it. */
+export interface UpdatedCheckpoint {
+  name: string;
+  /** Training steps; null if they are unknown. */
+  step: number | null;
+  /** Its outputs and maps for the observations, as those of a checkpoint in the section `training`. */
+  shown: string;
+  /** Means over the observations, by the names of the arrays of `changes`; empty for the first checkpoint. */
+  changes: Record<string, number>;
+}
+
+/** A saliency method and the cells of its maps. */
+export interface MethodDescription {
+  /** As in the option `saliency`. */
+  name: string;
+  /** Label of the method on the page. */
+  label: string;
+  parameters: Record<string, boolean | number | string>;
+  /** Whether maps have negative values. */
+  signed: boolean;
+  outputs: MapOutput[];
+  /** Number gh of rows of cells. */
+  rows: number;
+  /** Number gw of columns of cells. */
+  columns: number;
+  centers: CellCenters;
+}
+
+/** What each checkpoint changed, compared with the one before it on the same observations. */
+export interface UpdatesSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  /** What `step` counts: `steps` or `frames`. */
+  unit: string;
+  /** (n,) The compared observations: steps of the reference trajectory of the section `training`, or on a page of recordings those in `frames`. */
+  steps: number[];
+  /** At least two, in the order of training. */
+  checkpoints: UpdatedCheckpoint[];
+  /** `policy`, `value` and, by output, `maps.OUTPUT`, (C - 1, n) float32: the change by each checkpoint after the first, at each observation. */
+  changes: string;
+  /** By which maps were computed; null without maps. */
+  method: MethodDescription | null;
+  /** Chunks of the images of the observations, 64 in each; null on pages of a training. */
+  frames?: string[];
+}
+
 /** A column of a table. */
 export interface Column {
   key: string;
@@ -1312,6 +1358,7 @@ export type Section =
   | SectionOf<"saliency", SaliencySection>
   | SectionOf<"state_map", StateMapSection>
   | SectionOf<"training", TrainingSection>
+  | SectionOf<"updates", UpdatesSection>
   | SectionOf<"checks", ChecksSection>
   | SectionOf<"check_effects", CheckEffects>
   | SectionOf<"check_maps", CheckMaps>

@@ -42,6 +42,8 @@ class TrainingPage:
     shown: list[dict[str, np.ndarray]] = field(default_factory=list)
     divergence: np.ndarray = field(default_factory=lambda: np.zeros(0))
     checkpoints: list[dict[str, Any]] = field(default_factory=list)
+    changes: dict[str, np.ndarray] = field(default_factory=dict)
+    """By each checkpoint after the first, at each of the compared steps."""
 
     def shares(self, checkpoint: int, episode: int, output: str, regions: list[tuple[slice, slice]]) -> np.ndarray:
         """Shares (regions, maps) of the sum of a map."""
@@ -57,7 +59,10 @@ def write_training_page(directory: Path, lengths: Lengths = LENGTHS) -> Training
     files = LocalDirectory(directory)
     agents = [describe_agent(f"agent-{index + 1}") for index in range(len(lengths))]
     sections = [section for index in range(len(lengths)) for section in _checkpoint(page, files, rng, index, lengths)]
-    sections.append(section("training", agents[-1]["id"], _training(page, files, rng)))
+    training = _training(page, files, rng)
+    sections.append(section("training", agents[-1]["id"], training))
+    updates = write_updates(page, files, training["reference"]["shown"])
+    sections.append(section("updates", agents[-1]["id"], updates))
     manifest = {
         "format": "rl-clarity-page", "version": 2, "kind": "training", "id": "synthetic-training", "title": "Runner",
         "complete": True, "missing": [], "agents": agents,
@@ -247,6 +252,32 @@ def _training(page: TrainingPage, files: LocalDirectory, rng: np.random.Generato
             "agent": f"agent-{len(page.series)}", "trajectory": 0, "shown": shown, "every": EVERY,
             "divergence": write_chunk(files, "training/divergence.js", divergence),
         },
+    }  # fmt: skip
+
+
+def write_updates(page: TrainingPage, files: LocalDirectory, shown: Sequence[str]) -> dict[str, Any]:
+    """Write changes by each checkpoint, largest at another step for each."""
+    steps = np.arange(0, len(page.series[-1][0]["actions"]), EVERY)
+    rng, count = np.random.default_rng(8), len(shown) - 1
+    page.changes = {
+        name: (rng.random((count, len(steps))) * (1 + np.arange(count))[:, None]).astype(np.float32)
+        for name in ("policy", "value", "maps.policy", "maps.value")
+    }
+    means = [{}, *({name: float(one[k].mean()) for name, one in page.changes.items()} for k in range(count))]
+    places = centers(ROWS).tolist()
+    return {
+        "unit": "steps", "steps": steps.tolist(),
+        "checkpoints": [
+            {"name": one["name"], "step": one["step"], "shown": name, "changes": mean}
+            for one, name, mean in zip(page.checkpoints, shown, means, strict=True)
+        ],
+        "changes": write_chunk(files, "updates/changes.js", page.changes),
+        "method": {
+            "name": "perturbation", "label": "Perturbation", "parameters": {}, "signed": False,
+            "outputs": [{"id": output, "label": output} for output in ("policy", "value")],
+            "rows": ROWS, "columns": COLUMNS, "centers": {"rows": places, "columns": places},
+        },
+        "frames": None,
     }  # fmt: skip
 
 

@@ -71,6 +71,7 @@ def test_each_checkpoint_has_its_sections(results: Results) -> None:
     assert sections == [
         *((kind, f"agent-{n}", f"recording-{n}") for n in (1, 2, 3) for kind in ("trajectories", "saliency")),
         ("training", "agent-3", "recording-3"),
+        ("updates", "agent-3", "recording-3"),
     ]
     groups = [group["group"] for group in manifest["provenance"]]
     assert groups[:3] == ["Checkpoint 1", "Checkpoint 2", "Checkpoint 3"]
@@ -152,6 +153,43 @@ def test_every_checkpoint_sees_the_reference_with_its_own_state(results: Results
     assert divergence == pytest.approx(middle, abs=1e-5)
 
 
+def test_each_checkpoint_is_compared_with_the_one_before(results: Results) -> None:
+    """Recomputed from the agents and the frames, not from what the page has."""
+    section, seen = results.section("updates"), list(results.each_agent())[2].frames(0)
+    assert [(one["name"], one["step"]) for one in section["checkpoints"]] == [
+        ("agent-1", 1000), ("agent-2", 2000), ("agent-3", 3000)
+    ]  # fmt: skip
+    assert section["steps"] == list(range(0, LONGEST, 16))
+    assert section["checkpoints"][0]["changes"] == {}
+    policies: list[np.ndarray] = []
+    values: list[np.ndarray] = []
+    maps: list[np.ndarray] = []
+    for number in (1, 2, 3):
+        agent = TinyAgent("recurrent", SHAPE, 3, seed=number)
+        state, own = agent.initial_state(1), []
+        for step, frame in enumerate(seen):
+            before = before_step(agent, state, np.array([step == 0]))
+            outputs, state = agent.step(frame[None], state, np.array([step == 0]))
+            if step in section["steps"]:
+                assert outputs.policy_logits is not None
+                assert outputs.values is not None
+                (map,) = perturbation_saliency(agent, frame[None], "value", state=before)
+                own.append((softmax(outputs.policy_logits)[0], outputs.values[0], map))
+        for lists, part in zip((policies, values, maps), zip(*own, strict=True), strict=True):
+            lists.append(np.array(part, np.float64))
+    changes = results.chunk(section["changes"])
+    for update, after in enumerate((1, 2)):
+        pair = np.stack([policies[after - 1], policies[after]])
+        mean = pair.mean(axis=0)
+        divergence = -(mean * np.log(mean)).sum(-1) + (pair * np.log(pair)).sum(-1).mean(axis=0)
+        assert changes["policy"][update] == pytest.approx(divergence, abs=1e-6)
+        assert changes["value"][update] == pytest.approx(abs(values[after] - values[after - 1]), abs=1e-5)
+        difference = abs(maps[after] - maps[after - 1]).sum(axis=(1, 2))
+        assert changes["maps.value"][update] == pytest.approx(difference, rel=0.05)
+        means = section["checkpoints"][after]["changes"]
+        assert means == pytest.approx({name: array[update].mean() for name, array in changes.items()}, rel=1e-4)
+
+
 def test_a_damaged_section_of_any_checkpoint_is_refused(results: Results) -> None:
     manifest = json.loads(json.dumps(results.manifest))
     check_manifest(manifest)
@@ -198,7 +236,7 @@ def test_an_episode_of_a_recording_can_be_shown_to_all(page: Path, compare: Call
     assert (reference["agent"], reference["recording"]) == ("agent-3", "recording-4")
     assert reference["source"] == "agent-1, episode 2"
     sections = [one for one in results.manifest["sections"] if one["recording"] == "recording-4"]
-    assert [one["kind"] for one in sections] == ["trajectories", "training"]
+    assert [one["kind"] for one in sections] == ["trajectories", "training", "updates"]
     (shown_entry,) = sections[0]["data"]["trajectories"]
     episode = rl_clarity.open_recording(recording)[1]
     np.testing.assert_array_equal(results.chunk(shown_entry["series"])["actions"], episode.actions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,12 @@ import numpy as np
 import pytest
 
 import rl_clarity
+from rl_clarity.analyses.checkpoints import jensen_shannon
+from rl_clarity.base.statistics import softmax
 from rl_clarity.explaining import Explanations
+from rl_clarity.pages.chunks import decode_chunk, parse_script
 from rl_clarity.recordings.agreement import episode_states
-from rl_clarity.recordings.recording import Recording, open_recording
+from rl_clarity.recordings.recording import Recording, StoredRecording, open_recording
 from tests.explaining.recordings import read
 from tests.ppo.small import tiny
 
@@ -141,6 +145,38 @@ def test_every_step_is_explained_with_the_network_that_acted(
             assert any(one is not None and len(np.unique(one)) > 1 for one in numbers)
     assert largest[1] < 1e-5
     assert largest[10] > 1e-3
+
+
+def test_what_each_update_of_ppo_changed(tmp_path: Path) -> None:
+    """Divergences are those of the stored models on the fixed observations."""
+    stable_baselines3 = pytest.importorskip("stable_baselines3")
+    from rl_clarity.integrations import sb3
+
+    options: dict[str, Any] = {"n_steps": 24, "batch_size": 24, "n_epochs": 2, "learning_rate": 1e-3}
+    kwargs = {"features_extractor_kwargs": {"features_dim": 16}}
+    model = stable_baselines3.PPO("CnnPolicy", Steps(SIDE, 40), policy_kwargs=kwargs, seed=0, device="cpu", **options)
+    probed = np.random.default_rng(1).integers(0, 256, (64, *model.observation_space.shape), np.uint8)
+    model.learn(120, callback=sb3.RecorderCallback(tmp_path, on_error="raise", checkpoint_every=1, probe=probed))
+    recording, explanations = explain(tmp_path, embeddings=())
+    assert isinstance(recording, StoredRecording)
+    section = explanations.updates_section()
+    assert section is not None
+    assert [one.step for one in section.checkpoints] == [0, 24, 48, 72, 96]
+    stored = recording.probe()
+    assert stored is not None
+    policies = []
+    for number in recording.checkpoints.numbers():
+        checkpoint = recording.checkpoints.path(number)
+        assert checkpoint is not None
+        outputs = rl_clarity.load_agent(checkpoint).forward(stored["observations"])
+        assert outputs.policy_logits is not None
+        policies.append(softmax(outputs.policy_logits.astype(np.float64)))
+    path = explanations.path(section.changes)
+    changes = decode_chunk(parse_script(path.read_bytes(), section.changes))
+    assert changes["policy"] == pytest.approx(
+        np.stack([jensen_shannon(np.stack(pair)) for pair in pairwise(policies)]), abs=1e-6
+    )
+    assert changes["policy"].max() > 0
 
 
 @pytest.mark.parametrize("recurrent", [{}, {"gru_units": 8}], ids=["none", "gru"])

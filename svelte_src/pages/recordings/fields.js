@@ -1,6 +1,7 @@
 // What a reader selects on the page of recordings: `?episode=exp1~50&step=41&range=10-60`.
 import { KINDS, SEARCH } from "../../data/find.js";
 import { PALETTE, TYPES } from "../../kit/page/fields.js";
+import { UPDATE_FIELDS } from "../../kit/updates/updates.js";
 import { longestOf } from "./chosen.js";
 import { searchable } from "./find.js";
 import { episodeName, methodsOf, newest } from "./runs.js";
@@ -22,6 +23,8 @@ import { episodeName, methodsOf, newest } from "./runs.js";
  * @property {import("../../kit/time/brush.js").Brush | null} marks steps that were chosen on the state map; not in the address
  * @property {import("../../data/find.js").Search | null} find conditions of steps that are marked, in place of range and marks
  * @property {string[]} tracks that are shown
+ * @property {number | null} update of which it is shown what it changed, counted from 1; null: the one that changed most
+ * @property {string} measure of the change
  */
 
 const EPISODES = {
@@ -68,6 +71,7 @@ export const FIELDS = [
   { name: "marks", type: {}, default: null, key: null },
   { name: "find", type: SEARCH, of: ({ table }) => searchable(table), conditions: KINDS.recordings },
   { name: "tracks", type: "texts", default: () => ["film", "return", "value", "advantage", "policy"] },
+  ...UPDATE_FIELDS,
 ];
 
 /** Steps are marked by a search, by a range or on the map, of which each replaces the others. */

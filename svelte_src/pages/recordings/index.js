@@ -29,10 +29,10 @@ export const recordings = definePage({
   /** The table is always the same object, so that components may keep it; `revision` tells that it has changed. */
   read: (manifest) => ({ table: readTable(manifest) }),
   panels,
-  sections: ["episodes", "trajectories", "saliency", "state_map"],
+  sections: ["episodes", "trajectories", "saliency", "state_map", "updates"],
   layout: {
     navigation: ["episodes"],
-    main: ["play", "player", "analyses", "states"],
+    main: ["play", "player", "analyses", "states", "updates"],
     legend: [],
     aside: ["find", "notes", "trust", "export", "help"],
   },
@@ -65,6 +65,9 @@ export const recordings = definePage({
     episodes: () => page.table.rows.map(({ key }) => key),
   }),
 });
+
+/** Images in a chunk of a run's fixed observations. */
+const PROBED_SEGMENT = 64;
 
 /** Time in steps of the longest of the chosen episodes. */
 const TIME = { frame: "step", window: "visible" };
@@ -153,6 +156,18 @@ function viewsOf(page, entryOf) {
         };
         return { ...scopeOf(run), clock: alignedClock(page.clock, page.selection, own), chooseRange };
       }),
+    /** The page with a run's fixed observations, on which its checkpoints are compared, as the only trajectory. */
+    probeView(run) {
+      const { observation } = run.manifest;
+      const { frames, steps } = run.updates;
+      const manifest = {
+        ...run.manifest,
+        segment: PROBED_SEGMENT,
+        trajectories: [{ steps: steps.length, frames }],
+        observation: { ...observation, frame_height: observation.height, frame_width: observation.width, region: null },
+      };
+      return { ...scopeOf(run), manifest, frames: createFrames(manifest, page.chunks, 8 * 2 ** 20) };
+    },
     /** All episodes of a run; its clock is that of the first one that is shown. */
     runView: (run) =>
       viewOf(run, () => {

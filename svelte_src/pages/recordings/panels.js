@@ -6,3 +6,4 @@ export * as play from "./Play.svelte";
 export * as player from "./Player.svelte";
 export * as states from "./States.svelte";
 export * as trust from "./Trust.svelte";
+export * as updates from "./Updates.svelte";

@@ -11,6 +11,7 @@
  * @property {object[]} listed its trajectories as the page's manifest lists them, perhaps as `{steps, entry}`
  * @property {import("../../data/sections").SaliencySection | null} saliency data of its section `saliency`
  * @property {import("../../data/sections").StateMapSection | null} stateMap data of its section `state_map`
+ * @property {import("../../data/sections").UpdatesSection | null} updates data of its section `updates`
  * @property {Map<number, object>} loaded what entries said: {entry, trajectory, sections}
  * @property {Map<number, object[]>} sections those of single episodes, by index of the episode
  *
@@ -67,6 +68,7 @@ function readRun(manifest, { recording: id, name, error = null }, before) {
   Object.assign(run, { id, error, listed: trajectories.trajectories });
   run.saliency = data("saliency") ?? null;
   run.stateMap = data("state_map") ?? null;
+  run.updates = data("updates") ?? null;
   Object.assign(run.manifest, manifest, trajectories, { agent, env_name });
   Object.assign(run.manifest, { observation: agent.observation, actions: agent.actions ?? [] });
   run.manifest.trajectories = run.listed.map((one, i) => run.loaded.get(i)?.trajectory ?? one);

@@ -1,5 +1,6 @@
 // What a reader selects on the page of a training: `?checkpoints=1.10&episode=1&step=120`.
 import { PALETTE } from "../../kit/page/fields.js";
+import { UPDATE_FIELDS } from "../../kit/updates/updates.js";
 import { BRUSHES } from "./brushes.js";
 import { methodsOf } from "./checkpoints.js";
 import { REGIONS, regionCount } from "./regions.js";
@@ -27,6 +28,8 @@ import { REGIONS, regionCount } from "./regions.js";
  * @property {number} region the one that is looked at
  * @property {Object<string, number[]>} brushes [low, high] by axis; that of the axis `step` is the range of steps
  * @property {string[]} axes in their order; others follow
+ * @property {number | null} update of which it is shown what it changed, counted from 1; null: the one that changed most
+ * @property {string} measure of the change
  */
 
 /** @type {import("../../kit/page/fields.js").Field[]} */
@@ -67,6 +70,7 @@ export const FIELDS = [
   { name: "region", type: "index", count: (_, { regions }) => regionCount(regions) },
   { name: "brushes", type: BRUSHES, key: "brush" },
   { name: "axes", type: "texts", separator: "~" },
+  ...UPDATE_FIELDS,
 ];
 
 export function notes({ checkpoints }, { chosen, episode, step }) {

@@ -52,7 +52,14 @@ function unfinished({ complete, agents, sections }) {
 function read(manifest) {
   const checkpoints = readCheckpoints(manifest);
   const reference = readReference(manifest, checkpoints);
-  return { ...trainingData(manifest), checkpoints, reference, lengths: episodeLengths(checkpoints, reference) };
+  const updates = manifest.sections.find(({ kind }) => kind === "updates")?.data ?? null;
+  return {
+    ...trainingData(manifest),
+    checkpoints,
+    reference,
+    updates,
+    lengths: episodeLengths(checkpoints, reference),
+  };
 }
 
 export const training = definePage({
@@ -62,10 +69,10 @@ export const training = definePage({
   steps: ({ lengths }, _, episode) => lengths[episode],
   read,
   panels,
-  sections: ["trajectories", "saliency", "training", "checks"],
+  sections: ["trajectories", "saliency", "training", "updates", "checks"],
   layout: {
     navigation: ["checkpoints"],
-    main: ["play", "curve", "steps", "returns", "regions", "reference", "numbers"],
+    main: ["play", "curve", "steps", "returns", "regions", "reference", "updates", "numbers"],
     legend: ["films"],
     aside: ["notes", "trust", "export", "help"],
   },
@@ -89,10 +96,11 @@ export const training = definePage({
     ["films", "Side by side", "The chosen checkpoints at the same moment of their episodes, and where they look."],
     ["regions", "Regions", "How much of a map falls into parts of the image, over time. Draw boxes of your own."],
     ["steps", "Steps", "Every step is a line. Drag along any axis: all panels keep bright what you have brushed."],
+    ["reference", "One episode, every checkpoint", "One episode, shown to every checkpoint: only the network differs."],
     [
-      "reference",
-      "One episode, every checkpoint",
-      "One episode, shown to every checkpoint: only the network differs. Press ? at any time for help.",
+      "updates",
+      "What did this update change?",
+      "Each checkpoint against the one before it: click a bar to see the steps that changed most. Press ? at any time for help.",
     ],
   ],
   explanations: EXPLANATIONS,
@@ -106,7 +114,7 @@ export const training = definePage({
 /** @param {import("../../types").Page} page */
 function extend(page) {
   const { manifest, chunks, selection, clock } = page;
-  const { checkpoints, reference } = manifest;
+  const { checkpoints, reference, updates } = manifest;
   const tone = derived([page.theme, selection], ([theme, { palette }]) => toneOf(theme, palette));
   const plays = createPlays(manifest, chunks, selection);
   const every = Math.max(1, ...checkpoints.map(({ saliency }) => saliency?.every ?? 1));
@@ -124,7 +132,10 @@ function extend(page) {
     colors: derived([selection, tone], ([{ chosen }, now]) =>
       checkpoints.map((_, index) => (chosen.includes(index) ? checkpointColor(chosen.indexOf(index), now) : null)),
     ),
-    hasPanel: (name) => name !== "find" && (name !== "reference" || reference !== null),
+    hasPanel: (name) =>
+      name !== "find" &&
+      (name !== "reference" || reference !== null) &&
+      (name !== "updates" || (reference !== null && updates !== null)),
     toDisagreement: () => toDisagreement(page),
     actions: {
       map: (key) => clock.toFrame(clock.now.frame + (key === "," ? -every : every)),

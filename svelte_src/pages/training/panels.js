@@ -9,3 +9,4 @@ export * as regions from "./Regions.svelte";
 export * as returns from "./Returns.svelte";
 export * as steps from "./Steps.svelte";
 export * as trust from "./Trust.svelte";
+export * as updates from "./Updates.svelte";

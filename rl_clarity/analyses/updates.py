@@ -1,0 +1,174 @@
+"""Compare the checkpoints of a training with the ones before them: what each update of the network changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+
+import numpy as np
+
+from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.checkpoints import TrainingAnalysis, TrainingFacts, jensen_shannon, policies, shown_name
+from rl_clarity.analyses.saliency import (
+    LEVELS,
+    SIGNED_LEVELS,
+    MethodDescription,
+    SaliencyOptions,
+    describe_method,
+    saliency_outputs,
+)
+from rl_clarity.base.parsing import NoOptions
+from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
+from rl_clarity.pages.files import ChunkName
+from rl_clarity.pages.sections import Note, SectionData
+
+CHANGES = "updates/changes.js"
+MOST = 256
+"""Largest number of observations on which checkpoints are compared."""
+POLICY, VALUE, MAPS = "policy", "value", "maps."
+"""Names of changes, the last one followed by the output of the maps."""
+
+
+@dataclass(frozen=True)
+class UpdatedCheckpoint:
+    """A checkpoint, and how its answers differ from those of the checkpoint before it."""
+
+    name: str
+    step: float | None
+    """Training steps; null if they are unknown."""
+    shown: ChunkName
+    """Its outputs and maps for the observations, as those of a checkpoint in the section `training`."""
+    changes: Mapping[str, float]
+    """Means over the observations, by the names of the arrays of `changes`; empty for the first checkpoint."""
+
+
+@dataclass(frozen=True)
+class UpdatesSection(SectionData):
+    """What each checkpoint changed, compared with the one before it on the same observations."""
+
+    kind = "updates"
+    title = "What did this update change?"
+    unit: str
+    """What `step` counts: `steps` or `frames`."""
+    steps: Sequence[int]
+    """(n,) The compared observations: steps of the reference trajectory of the section `training`, or on a page of
+    recordings those in `frames`."""
+    checkpoints: Sequence[UpdatedCheckpoint]
+    """At least two, in the order of training."""
+    changes: ChunkName
+    """`policy`, `value` and, by output, `maps.OUTPUT`, (C - 1, n) float32: the change by each checkpoint after the
+    first, at each observation."""
+    method: MethodDescription | None
+    """By which maps were computed; null without maps."""
+    frames: Sequence[ChunkName] | None = None
+    """Chunks of the images of the observations, 64 in each; null on pages of a training."""
+
+
+class UpdatesAnalysis(Analysis[NoOptions, UpdatesSection]):
+    """Compares each checkpoint of a training with the one before it, on the reference trajectory of `TrainingAnalysis`.
+
+    Nothing is played or explained for it: it reads what `TrainingAnalysis` has written.
+    """
+
+    kind = "updates"
+
+    def tasks(self, subject: Subject, options: NoOptions) -> Iterable[Task]:
+        yield self.task(
+            subject,
+            self.task_name("changes"),
+            partial(_compare, subject),
+            [[one.key for one in subject.subjects], subject.decisive(SaliencyOptions)],
+            after=(TrainingAnalysis.task_name("shown"),),
+            pieces=lambda sample, batch: (),  # the task only reads small files
+        )
+
+    def sections(self, subject: Subject, options: NoOptions, results: Results) -> Iterable[UpdatesSection]:
+        facts: TrainingFacts = subject.metadata["training"]
+        means, steps = (results[self.task_name("changes")][name] for name in ("changes", "steps"))
+        checkpoints = [
+            UpdatedCheckpoint(name, step, ChunkName(shown_name(number)), changes)
+            for number, (name, step, changes) in enumerate(zip(facts.names, facts.steps, means, strict=True), start=1)
+        ]
+        method = next(iter(subject.options_of(SaliencyOptions).methods), None)
+        region = subject.info.observation.region
+        described = (
+            None if method is None else describe_method(method, subject.agent, saliency_outputs(subject), region)
+        )
+        yield UpdatesSection(facts.unit, steps, checkpoints, ChunkName(CHANGES), described)
+
+    def notes(self, options: NoOptions) -> Sequence[Note]:
+        return NOTES
+
+
+NOTES = (
+    Note(
+        "What an update changed",
+        "Two checkpoints that follow each other get the same observations. The change of the policy is the "
+        "Jensen-Shannon divergence of their policies (Lin 1991), in nats: 0 for equal policies, at most ln 2 = 0.69. "
+        "The change of the value is the size of its difference. The change of a map is the sum, over its cells, of the "
+        "sizes of the differences, in units of the total saliency. A bar is the mean over the observations.",
+    ),
+)
+
+
+def changes_between(
+    before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray], frames: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Return how the answers of a checkpoint differ from those of the one before it, (n,) each, by name.
+
+    Args:
+        before: arrays of the chunk with the outputs and maps of the one before (`shown` of the section `training`)
+        after: those of the checkpoint
+        frames: (n,) steps that are compared; they have maps, if there are any
+    """
+    both = (before, after)
+    changes = {POLICY: jensen_shannon(policies(both)[:, frames])}
+    values = [one.get("values", one.get("q_values")) for one in both]
+    if all(one is not None for one in values):
+        old, new = (np.asarray(one, np.float64)[frames] for one in values)
+        old, new = (one if one.ndim == 1 else one.max(axis=-1) for one in (old, new))
+        changes[VALUE] = np.abs(new - old)
+    for name in before:
+        if name.startswith("codes."):
+            output = name.removeprefix("codes.")
+            old, new = (_maps(one, output)[np.searchsorted(one["steps"], frames)] for one in both)
+            changes[f"{MAPS}{output}"] = np.abs(new - old).sum(axis=(1, 2))
+    return changes
+
+
+def compared_frames(chunk: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return the steps (n,) of a checkpoint's chunk that are compared: those with maps, at most `MOST`, evenly."""
+    steps = chunk.get("steps")
+    if steps is None:
+        steps = np.arange(len(policies([chunk])[0]))
+    return np.asarray(steps)[np.unique(np.linspace(0, len(steps) - 1, min(len(steps), MOST)).astype(int))]
+
+
+def compared_chunks(
+    chunks: Sequence[Mapping[str, np.ndarray]], frames: np.ndarray
+) -> tuple[list[dict[str, float]], dict[str, np.ndarray | bytes]]:
+    """Return the mean changes by each checkpoint, none by the first, and the arrays of the chunk `changes`."""
+    pairs = [changes_between(before, after, frames) for before, after in pairwise(chunks)]
+    means: list[dict[str, float]] = [{name: float(array.mean()) for name, array in one.items()} for one in pairs]
+    arrays: dict[str, np.ndarray | bytes] = {
+        name: np.stack([one[name] for one in pairs]).astype(np.float32) for name in (pairs[0] if pairs else ())
+    }
+    return [{}, *means], arrays
+
+
+def _compare(subject: Subject, work: Work) -> TaskResult:
+    facts: TrainingFacts = subject.metadata["training"]
+    chunks = [subject.files.read_chunk(shown_name(number)) for number in range(1, len(facts.names) + 1)]
+    frames = compared_frames(chunks[0])
+    means, arrays = compared_chunks(chunks, frames)
+    subject.files.write_chunk(CHANGES, arrays)
+    return TaskResult({"changes": means, "steps": frames.tolist()}, [CHANGES])
+
+
+def _maps(chunk: Mapping[str, np.ndarray], output: str) -> np.ndarray:
+    """Return the maps (m, gh, gw) of a chunk; a constant one is 0, because it shows no place."""
+    codes, scales = chunk[f"codes.{output}"], chunk[f"scales.{output}"].astype(np.float64)
+    levels = SIGNED_LEVELS if codes.dtype == np.int8 else LEVELS
+    return np.asarray(codes * (scales / levels)[:, None, None])

@@ -1,0 +1,94 @@
+"""Values that a training loop passes to `Recorder.add`: those of one environment among several, and their checks."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.base.errors import SamplesError
+from rl_clarity.recordings.blocks import check_type
+from rl_clarity.recordings.episode_buffer import to_array
+
+
+class Values:
+    """The values of a step, read for one environment after the other.
+
+    Functions are called only here: those without a parameter once, for all environments; those with one for each
+    environment that is recorded, with its index.
+    """
+
+    def __init__(self, values: Mapping[str, Any], per_environment: dict[str, bool]) -> None:
+        """`per_environment` says by name whether functions have a parameter; names are added."""
+        self._values = {name: value for name, value in values.items() if value is not None}
+        self._per_environment = per_environment
+
+    def arrays(self, index: int | None) -> dict[str, np.ndarray]:
+        """Return the values of an environment, or of the only one (None), as arrays by name."""
+        return {name: to_array(name, self._value(name, index)) for name in self._values}
+
+    def _value(self, name: str, index: int | None) -> Any:
+        value = self._values[name]
+        if callable(value):
+            if name not in self._per_environment:
+                self._per_environment[name] = has_parameter(value)
+            if self._per_environment[name]:
+                return value(index or 0)
+            value = self._values[name] = value()
+        return item(value, index)
+
+
+def has_parameter(function: Any) -> bool:
+    """Return whether a function must be called with an argument."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some functions written in C
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return any(one.kind in positional and one.default is inspect.Parameter.empty for one in parameters)
+
+
+def check_first_values(arrays: Mapping[str, np.ndarray], combos: Sequence[Any] | None) -> None:
+    """Raise SamplesError for an episode that no reader could show. Its other steps must have the same fields."""
+    missing = [name for name in ("observations", "actions", "rewards") if name not in arrays]
+    if missing:
+        raise SamplesError(f"{', '.join(missing)} must not be None")
+    for name in ("policy_logits", "q_values"):
+        if combos and name in arrays and arrays[name].shape != (len(combos),):
+            raise SamplesError(
+                f"{name} has the shape {arrays[name].shape}, but action_combos in the recording's metadata has "
+                f"{len(combos)} actions"
+            )
+
+
+def state_parts(name: str, state: Any) -> dict[str, Any]:
+    """Return the parts of a state by name."""
+    if state is None:
+        return {}
+    parts = state if isinstance(state, tuple | list) else (state,)
+    return {f"{name}.{i}": part for i, part in enumerate(parts)}
+
+
+def item(value: Any, index: int | None) -> Any:
+    """Return the value for one of several environments, or for the only one (None)."""
+    return value if index is None else value[index]
+
+
+def final_arrays(final: Mapping[str, Any], index: int | None) -> dict[str, np.ndarray]:
+    """Return arrays of one row by name, for those final values that exist for this environment."""
+    values = {"final_observation": _final(final["observation"], index), "final_value": _final(final["value"], index)}
+    if final["state"] is not None:
+        parts = final["state"] if isinstance(final["state"], tuple | list) else (final["state"],)
+        values |= state_parts("final_states", [_final(part, index) for part in parts])
+    arrays = {name: to_array(name, value)[None] for name, value in values.items() if value is not None}
+    return {name: np.array(check_type(name, array)) for name, array in arrays.items()}
+
+
+def _final(value: Any, index: int | None) -> Any:
+    if callable(value):
+        value = value()
+    if index is None or value is None:
+        return value
+    return value.get(index) if isinstance(value, Mapping) else value[index]
