@@ -65,6 +65,10 @@ class ExplainedRecording:
     """Complete episodes that the recording has."""
     explained: int = 0
     """Those of them for which everything is computed, by this call or an earlier one."""
+    only_states: list[int] = field(default_factory=list)
+    """Indices of others whose recorded states are on the map, and that have no checkpoint for more."""
+    waiting: int | None = None
+    """While watching, the number of points that are there so far, if the state map waits for more."""
     skipped: dict[int, str] = field(default_factory=dict)
     """Why others were not explained, or only in part, by their index in the recording."""
     problem: str | None = None
@@ -76,6 +80,11 @@ class ExplainedRecording:
         if self.problem is not None:
             return f"{self.location} is not explained: {self.problem}"
         lines = [f"{self.location}: {self.explained} of {self.episodes} complete episodes are explained"]
+        if self.only_states:
+            word = "episode" if len(self.only_states) == 1 else "episodes"
+            lines.append(f"  only the states of {word} {_ranges(sorted(self.only_states))}: there is no checkpoint")
+        if self.waiting is not None:
+            lines.append(f"  the state map waits for {FEWEST_POINTS} points; there are {self.waiting}")
         reasons: dict[str, list[int]] = {}
         for index, reason in sorted(self.skipped.items()):
             reasons.setdefault(_NUMBERS.sub("#", reason), []).append(index)
@@ -297,6 +306,7 @@ class _Explainer:
         self.report.skipped = {index: problem for index, problem in ended.items() if problem is not None}
         positions = {row["episode"]: i for i, (row, _) in enumerate(listing)}
         newest = self._open(positions, [index for index in indices[::-1] if index not in self.report.skipped])
+        self.report.only_states = []
         fitted = self._fit(newest) if self._options.embeddings else None
         tasks = {episode.index: self._tasks(episode, fitted) for episode in newest}
         facts = {index: [self._store.finished(task.name, task.key) for task in own] for index, own in tasks.items()}
@@ -312,7 +322,7 @@ class _Explainer:
                 self.report.skipped[index] = problem
         compared = self._compare(numbers)
         unfinished = {index for index, own in facts.items() if None in own}
-        self.report.explained = len(set(facts) - unfinished - set(self.report.skipped))
+        self.report.explained = len(set(facts) - unfinished - {*self.report.skipped, *self.report.only_states})
         failed = any("problem" in one for own in facts.values() for one in own if one is not None)
         if not unfinished and not failed and self._workers.leads:  # a failed task may have left files behind
             release(self._files.directory)
@@ -407,9 +417,12 @@ class _Explainer:
         inputs += [options.every, options.other_agent, self._code]
         steps = len(self._maps.steps(episode))
         tasks = []
-        if agent is None:
-            self.report.skipped.setdefault(episode.index, NO_CHECKPOINT)
-        else:
+        if agent is None and episode.index not in self.report.skipped:
+            if fitted is not None and not self._maps.needs_agent(episode):
+                self.report.only_states.append(episode.index)
+            else:
+                self.report.skipped[episode.index] = NO_CHECKPOINT
+        if agent is not None:
             for one in self._analyses:
                 run = partial(self._explain, one, episode, [*inputs, agent])
                 key = [*inputs, agent, one.key]
@@ -440,8 +453,15 @@ class _Explainer:
         )
         points = sum(len(self._maps.steps(one)) for one in usable)
         is_done = self._store.finished(task.name, task.key) is not None
-        if not ranks.broadcast(is_done or points >= (FEWEST_POINTS if options.watch else 2)):
+        wanted = FEWEST_POINTS if options.watch else 2
+        waiting = None if ranks.broadcast(is_done or points >= wanted) else points
+        if waiting is not None:
+            if options.watch and waiting != self.report.waiting and self._workers.leads:
+                text = f"{self.report.location}: the state map waits for {wanted} points; there are {waiting}"
+                print(text, file=sys.stderr, flush=True)
+            self.report.waiting = waiting if options.watch else None
             return None
+        self.report.waiting = None
         if self._workers.leads and not is_done:
             print(f"{self.report.location}: fitting the state map", file=sys.stderr, flush=True)
         facts = run_tasks([task], self._store, ranks, started=self._workers.doing)[task.name]

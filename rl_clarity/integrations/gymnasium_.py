@@ -12,6 +12,7 @@ import numpy as np
 from rl_clarity.base.errors import EnvironmentSetupError, OptionError, SamplesError
 from rl_clarity.environments.gymnasium_ import action_combos
 from rl_clarity.environments.images import ImageLayout, image_layout
+from rl_clarity.recordings.frames import RenderedFrames
 from rl_clarity.recordings.info import InfoNumbers
 from rl_clarity.recordings.recorder import Recorder
 
@@ -19,7 +20,8 @@ from rl_clarity.recordings.recorder import Recorder
 class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Records the episodes that are played in an environment.
 
-    The frames of an environment with `render_mode="rgb_array"` are recorded, too. Images are stored as (H, W, C) uint8.
+    The frames of an environment with `render_mode="rgb_array"` are recorded, too; if rendering fails, only these are
+    no longer recorded, with a warning. Images are stored as (H, W, C) uint8.
 
     Args:
         env: The environment with all other wrappers, so that observations are recorded as the agent gets them.
@@ -55,7 +57,8 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._layout: ImageLayout | None = image_layout(space, value_range=value_range)
         except EnvironmentSetupError:
             self._layout = None
-        self._renders = env.render_mode == "rgb_array"
+        renders = env.render_mode == "rgb_array"
+        self._frames = RenderedFrames(lambda: {0: self.env.render()}) if renders else None
         if self._layout is not None:
             value_range = 0, 255  # images after conversion
         self._info = InfoNumbers(info)
@@ -72,6 +75,8 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         self.recorder.stop_episodes()
         observation, info = super().reset(seed=seed, options=options)
+        if self._frames is not None:
+            self._frames.begin(0)
         self._before = self._shown(observation, info)
         return observation, info
 
@@ -104,7 +109,7 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
         if not self.recorder.recording:
             return {}
         try:
-            frame = {"frame": self.env.render()} if self._renders else {}
+            frame = {} if self._frames is None else {"frame": self._frames.read().get(0)}
             numbers = {name: values[0] for name, values in self._info.read([info]).items()}
             return {"observation": self._converted(observation), "info": numbers, **frame}
         except Exception as error:

@@ -18,6 +18,7 @@ from rl_clarity.environments.action_spaces import ActionSpace
 from rl_clarity.environments.images import ImageLayout, image_layout
 from rl_clarity.integrations.sb3 import action_combos, model_metadata
 from rl_clarity.integrations.sb3_networks import Network, policy_network
+from rl_clarity.recordings.frames import RenderedFrames
 from rl_clarity.recordings.info import InfoNumbers
 from rl_clarity.recordings.recorder import Recorder
 
@@ -33,7 +34,8 @@ class RecorderCallback(BaseCallback):
 
     Args:
         directory: As in `rl_clarity.Recorder`.
-        frames: Record what the environments render, too (`render_mode="rgb_array"`).
+        frames: Record what the environments render, too (`render_mode="rgb_array"`); if rendering fails, only frames
+            are no longer recorded, with a warning.
         checkpoints: Store checkpoints.
         metadata: Additional metadata, which override those of the model.
         probe: Fixed observations (n, ...) of the environments, on which checkpoints are compared; see `Recorder.probe`.
@@ -58,7 +60,8 @@ class RecorderCallback(BaseCallback):
         **options: Any,
     ) -> None:
         super().__init__(verbose)
-        self._directory, self._frames, self._checkpoints = directory, frames, checkpoints
+        self._directory, self._checkpoints = directory, checkpoints
+        self._frames = RenderedFrames(self._render) if frames else None
         self._metadata_options, self._options = metadata or {}, options
         self._probe, self._info = probe, InfoNumbers(info)
         self._infos: list[Mapping[str, Any]] = []
@@ -84,10 +87,7 @@ class RecorderCallback(BaseCallback):
         self.recorder = Recorder(self._directory, metadata=self._metadata(), **self._options)
         if self._probe is not None:
             self.recorder.probe(self._converted(self._probe))
-        try:
-            self._rendered = self._render()
-        except Exception as error:
-            self.recorder.stop(error)
+        self._rendered = self._read_frames()
 
     def _on_rollout_start(self) -> None:
         if self._checkpoints and self.recorder is not None:
@@ -134,7 +134,10 @@ class RecorderCallback(BaseCallback):
             self._info.check_found()
         resets = self.training_env.unwrapped.reset_infos
         self._infos = [reset if done else info for info, reset, done in zip(infos, resets, dones, strict=True)]
-        self._rendered = self._render()
+        if self._frames is not None:
+            for env in np.flatnonzero(dones).tolist():
+                self._frames.begin(env)
+        self._rendered = self._read_frames()
 
     def _recorded(self, infos: Any, truncated: np.ndarray) -> dict[str, Any]:
         """Return arguments of `Recorder.add` that are needed only for recorded episodes, by environment."""
@@ -196,10 +199,13 @@ class RecorderCallback(BaseCallback):
     def _converted(self, observations: np.ndarray) -> np.ndarray:
         return np.array(observations) if self._layout is None else self._layout.convert(observations)
 
-    def _render(self) -> dict[int, np.ndarray] | None:
+    def _read_frames(self) -> dict[int, np.ndarray] | None:
         """Return frames of the states before the next step, or None if it will not be recorded."""
-        if not self._frames or self.recorder is None or not self.recorder.recording:
+        if self._frames is None or self.recorder is None or not self.recorder.recording:
             return None
+        return self._frames.read()
+
+    def _render(self) -> dict[int, Any]:
         return self._by_env(self.training_env.env_method("render", indices=self._envs))
 
     def _find_network(self) -> tuple[Any, Network | None, bool]:

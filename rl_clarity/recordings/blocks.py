@@ -31,6 +31,8 @@ MAX_BYTES = 4 * 2**20
 one step."""
 MAX_ARRAY_BYTES = 2**28
 MAX_HEADER_BYTES = 2**20
+COLORS = (1, 3)
+"""Channels of a frame in a stack."""
 LEVEL = 3
 """Compression level of Zstandard. Higher levels are much slower and hardly smaller."""
 
@@ -52,10 +54,29 @@ class StoredArray:
     """Compressed size in bytes."""
     differences: bool
     """Whether rows of images are stored as differences from the row above, as by the filter "Up" of PNG."""
+    newest: int = 0
+    """Of stacked frames (T, H, W, C), the number of channels that a step adds: of each step but the first, only these
+    are stored, because the others are those of the step before. 0 where all are stored."""
+
+    @property
+    def stored_shapes(self) -> list[tuple[int, ...]]:
+        """Shapes of the arrays that are stored, one after the other."""
+        if not self.newest:
+            return [self.shape]
+        steps, height, width, _ = self.shape
+        return [(1, *self.shape[1:]), (steps - 1, height, width, self.newest)]
+
+
+@dataclass
+class Filter:
+    """How an array of images is stored before compression. It is chosen for the first block of an episode."""
+
+    differences: bool
+    newest: int
 
 
 def encode_block(
-    episode: int, start: int, arrays: Mapping[str, np.ndarray], filters: dict[str, bool]
+    episode: int, start: int, arrays: Mapping[str, np.ndarray], filters: dict[str, Filter]
 ) -> tuple[bytes, bytes]:
     """Return the header and the data of a block.
 
@@ -63,12 +84,13 @@ def encode_block(
         episode: Index of the episode.
         start: The block's first step.
         arrays: Arrays by name.
-        filters: Whether to store differences, by name. Entries for new names are added, with whichever is smaller.
+        filters: How images are stored, by name. Entries for new names are added, with what is smaller.
     """
     entries, parts = [], []
     for name, array in arrays.items():
-        data, differences = _compress(name, array, filters)
-        entries.append([name, array.dtype.str, list(array.shape), len(data), differences])
+        data, used = _compress(name, array, filters)
+        newest = [used.newest] if used.newest else []
+        entries.append([name, array.dtype.str, list(array.shape), len(data), used.differences, *newest])
         parts.append(data)
     header = as_json({"arrays": entries, "episode": episode, "start": start}).encode()
     return PREFIX.pack(MAGIC, len(header), zlib.crc32(header)) + header, b"".join(parts)
@@ -97,11 +119,12 @@ def decode_header(data: bytes, position: int, episode: int, start: int, file: st
             raise ValueError("it belongs to another episode")
         arrays: dict[str, StoredArray] = {}
         next_array = position + len(data)
-        for name, dtype, shape, length, differences in header["arrays"]:
+        for name, dtype, shape, length, differences, *others in header["arrays"]:
             check_name(name)
             if dtype not in _TYPES or not all(type(n) is int and 0 <= n < 2**31 for n in shape):
                 raise ValueError(f"array {name} of type {dtype!r} and shape {shape}")
-            array = StoredArray(name, np.dtype(dtype), tuple(shape), next_array, length, differences is True)
+            newest = _newest(others, np.dtype(dtype), shape)
+            array = StoredArray(name, np.dtype(dtype), tuple(shape), next_array, length, differences is True, newest)
             if _byte_count(array) > MAX_ARRAY_BYTES or type(length) is not int or length < 0:
                 raise ValueError(f"array {name} of shape {shape} is too large")
             arrays[name] = array
@@ -122,7 +145,7 @@ def decode_block(data: bytes, file: str) -> dict[str, np.ndarray]:
 
 def decode_array(stored: StoredArray, data: bytes, file: str) -> np.ndarray:
     """Decompress an array. Raises SamplesError if the data are damaged or do not have the declared size."""
-    expected = _byte_count(stored)
+    expected = sum(map(math.prod, stored.stored_shapes)) * stored.dtype.itemsize
     try:
         # Check this first, because a decompressor allocates the size that the data declare.
         if zstandard.frame_content_size(data) != expected:
@@ -130,8 +153,23 @@ def decode_array(stored: StoredArray, data: bytes, file: str) -> np.ndarray:
         raw = zstandard.ZstdDecompressor().decompress(data, allow_extra_data=False) if expected else b""
     except (ValueError, zstandard.ZstdError) as error:
         raise SamplesError(f"{file} is damaged at byte {stored.start}: {stored.name} ({error})") from error
-    array = np.frombuffer(raw, stored.dtype).reshape(stored.shape)
-    return np.cumsum(array, axis=1, dtype=np.uint8) if stored.differences else array
+    arrays, start = [], 0
+    for shape in stored.stored_shapes:
+        count = math.prod(shape)
+        array = np.frombuffer(raw, stored.dtype, count, start * stored.dtype.itemsize).reshape(shape)
+        arrays.append(np.cumsum(array, axis=1, dtype=np.uint8) if stored.differences else array)
+        start += count
+    return _with_stacks(stored, *arrays) if stored.newest else arrays[0]
+
+
+def _with_stacks(stored: StoredArray, first: np.ndarray, newest: np.ndarray) -> np.ndarray:
+    """Return stacked frames (T, H, W, C) from the first stack (1, H, W, C) and the frames that each step added."""
+    result = np.empty(stored.shape, stored.dtype)
+    result[0] = first[0]
+    for step in range(1, len(result)):
+        result[step, ..., : -stored.newest] = result[step - 1, ..., stored.newest :]
+        result[step, ..., -stored.newest :] = newest[step - 1]
+    return result
 
 
 def check_name(name: Any) -> None:
@@ -153,18 +191,60 @@ def _byte_count(stored: StoredArray) -> int:
     return math.prod(stored.shape) * stored.dtype.itemsize
 
 
-def _compress(name: str, array: np.ndarray, filters: dict[str, bool]) -> tuple[bytes, bool]:
-    compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+def _newest(others: list[Any], dtype: np.dtype, shape: list[int]) -> int:
+    """Return the channels that a step adds to stacked frames, which a header may name; raises ValueError for a number
+    that it cannot have.
+    """
+    if not others:
+        return 0
+    (newest,) = others
+    if type(newest) is not int or dtype != np.uint8 or len(shape) != 4 or not shape[0] or not 0 < newest < shape[3]:
+        raise ValueError(f"{newest!r} channels that a step adds to frames of type {dtype} and shape {shape}")
+    return newest
+
+
+def _compress(name: str, array: np.ndarray, filters: dict[str, Filter]) -> tuple[bytes, Filter]:
     if array.dtype != np.uint8 or array.ndim < 3:
-        return compressor.compress(np.ascontiguousarray(array).data), False
-    if name in filters:
-        array = _differences(array) if filters[name] else array
-        return compressor.compress(np.ascontiguousarray(array).data), filters[name]
+        return _compressed([array]), Filter(False, 0)
+    known = filters.get(name)
+    newest = _added_channels(array, known)
+    parts = [array[:1], array[1:, ..., -newest:]] if newest else [array]
+    if known is not None:
+        parts = [_differences(part) for part in parts] if known.differences else parts
+        return _compressed(parts), Filter(known.differences, newest)
     # Exact repetitions compress better unfiltered, photographs and noise as differences.
-    data = compressor.compress(np.ascontiguousarray(array).data)
-    filtered = compressor.compress(_differences(array).data)
-    filters[name] = len(filtered) < len(data)
-    return (filtered, True) if filters[name] else (data, False)
+    data, filtered = _compressed(parts), _compressed([_differences(part) for part in parts])
+    filters[name] = Filter(len(filtered) < len(data), newest)
+    return (filtered if filters[name].differences else data), filters[name]
+
+
+def _compressed(parts: list[np.ndarray]) -> bytes:
+    """Return arrays, one after the other, as a frame of Zstandard."""
+    compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
+    if len(parts) == 1:
+        return bytes(compressor.compress(np.ascontiguousarray(parts[0]).data))
+    return bytes(compressor.compress(b"".join(np.ascontiguousarray(part).data for part in parts)))
+
+
+def _added_channels(array: np.ndarray, known: Filter | None) -> int:
+    """Return how many channels each step adds to stacked frames (T, H, W, C), or 0 for other arrays."""
+    if array.ndim != 4 or len(array) < 2:
+        return 0
+    channels = array.shape[3]
+    for added in COLORS if known is None else (known.newest,):
+        if (
+            0 < added < channels
+            and channels % added == 0
+            and _is_stacked(array[:2], added)
+            and _is_stacked(array, added)
+        ):
+            return added
+    return 0
+
+
+def _is_stacked(array: np.ndarray, added: int) -> bool:
+    """Return whether each step has the frames of the step before except the oldest."""
+    return np.array_equal(array[1:, ..., :-added], array[:-1, ..., added:])
 
 
 def _differences(array: np.ndarray) -> np.ndarray:

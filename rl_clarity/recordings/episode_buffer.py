@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rl_clarity.base.errors import SamplesError
-from rl_clarity.recordings.blocks import MAX_BYTES, MAX_STEPS, check_name, check_type, encode_block
+from rl_clarity.recordings.blocks import MAX_BYTES, MAX_STEPS, Filter, check_name, check_type, encode_block
 from rl_clarity.recordings.recording_writer import RecordingWriter
 
 
@@ -24,7 +24,7 @@ class EpisodeBuffer:
         self._sets: list[dict[str, np.ndarray]] = []
         self._rows = self._count = self._start = 0
         self._pending: Future[None] | None = None
-        self._filters: dict[str, bool] = {}
+        self._filters: dict[str, Filter] = {}
         self._index = -1
 
     def add(self, values: Mapping[str, np.ndarray]) -> None:

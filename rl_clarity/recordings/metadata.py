@@ -16,7 +16,9 @@ from rl_clarity.formats.metadata import ACTION_COMBOS, PROBABILITY, TEXT, Check,
 from rl_clarity.formats.safe_files import brief
 
 FORMAT = "rl_clarity recording"
-VERSION = 2
+VERSION = 3
+READ_VERSIONS = (2, VERSION)
+"""Version 3 stores stacked frames once."""
 MAX_BYTES = 2**20
 RESERVED = ("begun", "format", "version")
 """Names that the recorder sets itself."""
@@ -85,8 +87,11 @@ def decode_metadata(data: bytes, file: str) -> dict[str, Any]:
     format_, version = metadata.pop("format", None), metadata.pop("version", None)
     if format_ != FORMAT:
         raise SamplesError(f"{file} has the format {brief(format_)}, not {FORMAT!r}")
-    if version != VERSION:
-        raise SamplesError(f"{file} has version {brief(version)}; this version of rl-clarity reads version {VERSION}")
+    if version not in READ_VERSIONS:
+        raise SamplesError(
+            f"{file} has version {brief(version)}; this version of rl-clarity reads versions "
+            f"{' and '.join(map(str, READ_VERSIONS))}"
+        )
     return check_metadata(metadata, file)
 
 

@@ -268,6 +268,9 @@ class RecordingWriter:
                     f"{self.location} holds a recording with other metadata ({', '.join(sorted(changed))}): use "
                     "another directory"
                 )
+            encoded = encode_metadata(self.metadata)
+            if path.read_bytes() != encoded:  # of an earlier version, whose readers do not know what is added now
+                write_atomically(path, encoded)
         else:
             files = sorted(self._folder.glob("*.bin"))
             foreign = [file.name for file in files if not file.is_symlink() and file.stat().st_size]

@@ -27,7 +27,8 @@ class Values:
 
     def arrays(self, index: int | None) -> dict[str, np.ndarray]:
         """Return the values of an environment, or of the only one (None), as arrays by name."""
-        return {name: to_array(name, self._value(name, index)) for name in self._values}
+        values = {name: self._value(name, index) for name in self._values}
+        return {name: to_array(name, value) for name, value in values.items() if value is not None}
 
     def _value(self, name: str, index: int | None) -> Any:
         value = self._values[name]
@@ -72,8 +73,12 @@ def state_parts(name: str, state: Any) -> dict[str, Any]:
 
 
 def item(value: Any, index: int | None) -> Any:
-    """Return the value for one of several environments, or for the only one (None)."""
-    return value if index is None else value[index]
+    """Return the value for one of several environments, or for the only one (None); of a mapping None where it has
+    none.
+    """
+    if index is None:
+        return value
+    return value.get(index) if isinstance(value, Mapping) else value[index]
 
 
 def final_arrays(final: Mapping[str, Any], index: int | None) -> dict[str, np.ndarray]:
@@ -89,6 +94,4 @@ def final_arrays(final: Mapping[str, Any], index: int | None) -> dict[str, np.nd
 def _final(value: Any, index: int | None) -> Any:
     if callable(value):
         value = value()
-    if index is None or value is None:
-        return value
-    return value.get(index) if isinstance(value, Mapping) else value[index]
+    return None if value is None else item(value, index)

@@ -178,10 +178,27 @@ def test_episodes_without_a_checkpoint_are_named(tmp_path: Path) -> None:
 def test_states_are_mapped_without_an_agent(tmp_path: Path) -> None:
     make_recording(tmp_path, (9, 5))
     (report,) = rl_clarity.explain_recording(tmp_path, every=1, perplexity=3)
-    assert report.explained == 0
+    assert (report.explained, sorted(report.only_states), report.skipped) == (0, [0, 1], {})
+    assert "only the states of episodes 0, 1: there is no checkpoint" in str(report)
     assert len(positions(tmp_path)) == 14
     assert read(tmp_path).episodes == {}
     assert read(tmp_path).saliency([0, 1]) is None
+
+
+def test_a_map_says_how_many_points_it_waits_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_recording(tmp_path, (9, 5))
+
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(recordings, "wait", stop)
+    monkeypatch.setattr("os.nice", lambda niceness: 0)
+    (report,) = rl_clarity.explain_recording(tmp_path, every=1, watch=True)
+    assert report.waiting == 14
+    assert "the state map waits for 1000 points; there are 14" in str(report)
+    assert "the state map waits for 1000 points; there are 14" in capsys.readouterr().err
 
 
 def test_a_layer_is_mapped(explained: Path, tmp_path: Path) -> None:

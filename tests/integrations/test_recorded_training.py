@@ -27,6 +27,7 @@ from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import nn
 
 from rl_clarity.integrations import sb3
+from rl_clarity.integrations.sb3_callback import RecorderCallback
 
 STEPS = 2048
 TOLERANCE = 1e-5
@@ -234,13 +235,55 @@ def test_continuous_actions_are_recorded_without_outputs(tmp_path: Path) -> None
 def test_an_error_does_not_end_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kwargs = {"features_extractor_class": Small}
     model = PPO("CnnPolicy", Dot(), n_steps=32, batch_size=32, n_epochs=1, policy_kwargs=kwargs)
-    monkeypatch.setattr(Dot, "render", no_screen)
+    monkeypatch.setattr(RecorderCallback, "_recorded", no_screen)
     with pytest.warns(RuntimeWarning, match="stopped recording to .*: no screen"):
-        model.learn(64, callback=sb3.RecorderCallback(tmp_path, frames=True))
+        model.learn(64, callback=sb3.RecorderCallback(tmp_path))
     assert model.num_timesteps == 64
 
 
-def no_screen(self: Any) -> Any:
+def record_with_frames(loop: str, folder: Path) -> None:
+    """Record some episodes."""
+    if loop == "sb3":
+        kwargs = {"features_extractor_class": Small}
+        model = PPO("CnnPolicy", Dot(), n_steps=32, batch_size=32, n_epochs=1, policy_kwargs=kwargs)
+        model.learn(64, callback=sb3.RecorderCallback(folder, frames=True, on_error="raise"))
+        return
+    env = rl_clarity.RecordEpisodes(Dot(), folder, on_error="raise")
+    for _ in range(2):
+        env.reset(seed=0)
+        while not any(env.step(1)[2:4]):
+            pass
+    env.close()
+
+
+@pytest.mark.parametrize("loop", ["sb3", "wrapper"])
+@pytest.mark.parametrize("working", [0, 3])
+def test_without_a_renderer_only_frames_are_missing(
+    loop: str, working: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The episode in which it fails has the same fields at all steps."""
+    calls = []
+
+    def render(self: Any) -> np.ndarray:
+        calls.append(1)
+        return no_screen() if len(calls) > working else np.full((8, 8, 3), 9, np.uint8)
+
+    monkeypatch.setattr(Dot, "render", render)
+    with pytest.warns(RuntimeWarning, match="frames are no longer recorded, .*: no screen") as warned:
+        record_with_frames(loop, tmp_path)
+    assert len([one for one in warned if "frames" in str(one.message)]) == 1
+    assert len(calls) == working + 1
+    first, *others = open_recording(tmp_path)
+    assert others
+    assert all(episode.frames is None for episode in others)
+    if working:
+        assert first.frames is not None
+        assert np.asarray(first.frames).max(axis=(1, 2, 3)).tolist() == [9] * working + [0] * (len(first) - working)
+    else:
+        assert first.frames is None
+
+
+def no_screen(*arguments: Any) -> Any:
     raise RuntimeError("no screen")
 
 

@@ -125,6 +125,68 @@ def record_vector(directory: Path, **options: Any) -> None:
             recorder.add(**vector_values(step, 2), terminated=ends, truncated=np.zeros(2, bool))
 
 
+def test_every_counts_the_recorded_environments_together(tmp_path: Path) -> None:
+    """Both begin at once, then environment 1 at steps 3, 6 and 9, and environment 0 at 4 and 8."""
+    record_vector(tmp_path / "both", envs=None, every=2)
+    rows = open_recording(tmp_path / "both").table()
+    begins = [(row["number"], row["environment"], row["start_step"] // 2) for row in rows]
+    assert begins == [(0, 0, 0), (2, 1, 3), (4, 1, 6), (6, 1, 9)]
+    record_vector(tmp_path / "one", envs=[1], every=2)
+    rows = open_recording(tmp_path / "one").table()
+    assert [(row["number"], row["start_step"] // 2) for row in rows] == [(0, 0), (2, 6)]
+
+
+def test_functions_with_a_parameter_are_called_for_recorded_environments_only(tmp_path: Path) -> None:
+    calls = []
+
+    def logits(env: int) -> np.ndarray:
+        calls.append(env)
+        return np.full(5, env, np.float32)
+
+    with Recorder(tmp_path, envs=[2, 0], on_error="raise") as recorder:
+        for step in range(3):
+            values = vector_values(step, 4) | {"logits": logits}
+            recorder.add(**values, terminated=np.full(4, step == 2), value=lambda: np.arange(4.0))
+    assert calls == [2, 0] * 3
+    for episode in open_recording(tmp_path):
+        env = episode.facts["environment"]
+        assert np.asarray(episode.policy_logits).tolist() == [[env] * 5] * 3
+        assert np.asarray(episode.values).tolist() == [env] * 3
+
+
+def stacks(steps: int, channels: int, count: int = 4) -> np.ndarray:
+    """Frames (steps, 16, 12, count * channels), of which each step adds one."""
+    frames = np.random.default_rng(2).integers(0, 256, (steps + count - 1, *SHAPE[:2], channels), np.uint8)
+    return np.stack([np.concatenate([*frames[step : step + count]], axis=-1) for step in range(steps)])
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("broken", [None, 40], ids=["stacked", "not everywhere"])
+def test_stacked_frames_are_stored_once(tmp_path: Path, channels: int, broken: int | None) -> None:
+    seen = stacks(70, channels)
+    if broken is not None:
+        seen[broken] ^= 255
+    with Recorder(tmp_path, name=None, on_error="raise") as recorder:
+        for step, observation in enumerate(seen):
+            recorder.add(observation=observation, action=0, reward=0.0, terminated=step == len(seen) - 1)
+    np.testing.assert_array_equal(open_recording(tmp_path)[0].observations, seen)
+    size = (tmp_path / "data-00000.bin").stat().st_size
+    whole = seen[0].nbytes * len(seen)  # of noise, which does not compress
+    assert size < whole * (0.33 if broken is None else 0.66)
+
+
+def test_an_earlier_version_is_continued(tmp_path: Path) -> None:
+    """Its readers would not know how stacked frames are stored now."""
+    make_recording(tmp_path, (3,))
+    path = tmp_path / "recording.json"
+    path.write_text(path.read_text().replace('"version": 3', '"version": 2'))
+    assert len(open_recording(tmp_path)) == 1
+    assert '"version": 2' in path.read_text()
+    make_recording(tmp_path, (4,))
+    assert '"version": 3' in path.read_text()
+    assert [len(episode) for episode in open_recording(tmp_path)] == [3, 4]
+
+
 def test_parallel_environments(tmp_path: Path) -> None:
     record_vector(tmp_path, envs=None)
     recording = open_recording(tmp_path)

@@ -163,7 +163,16 @@ def test_an_unknown_protocol_is_an_error() -> None:
         open_recording("unknown://x/y")
 
 
-@pytest.mark.parametrize("version", [1, 3, None, "2"])
+@pytest.mark.parametrize("newest", [0, 4, -1, True, "1"])
+def test_a_number_of_channels_that_no_stack_has_is_damage(newest: Any) -> None:
+    array = np.zeros((2, 3, 3, 4), np.uint8)
+    header = json.dumps({"arrays": [["observations", "|u1", array.shape, 9, False, newest]], "episode": 0, "start": 0})
+    data = blocks.PREFIX.pack(blocks.MAGIC, len(header), zlib.crc32(header.encode())) + header.encode()
+    with pytest.raises(SamplesError, match="channels that a step adds"):
+        blocks.decode_header(data, 0, 0, 0, "data-00000.bin")
+
+
+@pytest.mark.parametrize("version", [1, 4, None, "2"])
 def test_another_version_is_an_error(copy: Path, version: Any) -> None:
     metadata = json.loads((copy / "recording.json").read_text())
     (copy / "recording.json").write_text(json.dumps({**metadata, "version": version}))

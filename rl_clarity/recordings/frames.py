@@ -1,0 +1,44 @@
+"""Frames that environments render for a recorder; without a renderer, everything else is still recorded."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.base.errors import SamplesError, describe_error
+
+
+class RenderedFrames:
+    """Reads frames by environment. Where rendering fails, it warns once and renders no more.
+
+    Episodes under way, whose steps must all have the same fields, then get black frames to their ends; those that begin
+    later have none.
+    """
+
+    def __init__(self, render: Callable[[], Mapping[int, Any]]) -> None:
+        self._render: Callable[[], Mapping[int, Any]] | None = render
+        self._under_way: dict[int, Any] = {}
+        """The last frames of episodes that have some."""
+
+    def read(self) -> dict[int, Any]:
+        """Return frames by environment, without those that have none."""
+        if self._render is not None:
+            try:
+                frames = dict(self._render())
+                missing = [env for env, frame in frames.items() if frame is None]
+                if missing:
+                    raise SamplesError(f"environment {missing[0]} rendered nothing")
+                self._under_way = frames
+                return frames
+            except Exception as error:  # libraries for graphics raise errors of any kind
+                self._render = None
+                text = f"frames are no longer recorded, because rendering failed: {describe_error(error)}"
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+        return {env: np.zeros_like(frame) for env, frame in self._under_way.items()}
+
+    def begin(self, env: int) -> None:
+        """Begin another episode of an environment."""
+        self._under_way.pop(env, None)
