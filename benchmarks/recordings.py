@@ -18,7 +18,7 @@ from PIL import Image
 
 from benchmarks.machine import seconds
 from rl_clarity.environments import EnvironmentSpec, make
-from rl_clarity.recordings.blocks import encode_block
+from rl_clarity.recordings.blocks import Filter, encode_block
 from rl_clarity.recordings.layout import DONE
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import open_recording
@@ -125,7 +125,7 @@ def _measure_reading(recorded: Path, many: Path) -> dict[str, float]:
         for number in range(EPISODES):
             facts = {"number": number, "environment": 0, "start_step": 2 * number, "start_time": 0.0}
             index = writer.begin(facts)
-            writer.append(index, 0, 2, *encode_block(index, 0, arrays, {"observations": False}))
+            writer.append(index, 0, 2, *encode_block(index, 0, arrays, {"observations": Filter(False, 0)}))
             writer.end(index, {**facts, "end": DONE, "steps": 2, "return": 0.0})
     return {
         "read one step (ms)": one * 1e3,

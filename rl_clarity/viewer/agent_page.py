@@ -75,7 +75,7 @@ class AgentPageApplication(BaseApplication):
             SCRIPT: content((compiled_bundle(KIND).script.rstrip() + START).encode(), JAVASCRIPT, fixed=False),
         }
 
-    def find(self, name: str) -> Content | None:
+    def find(self, name: str, since: str) -> Content | None:
         if name in self._static:
             return self._static[name]
         if name not in self._names:

@@ -29,6 +29,8 @@ HTML, JAVASCRIPT, TEXT = "text/html; charset=utf-8", "text/javascript; charset=u
 FIXED, CHANGING = "private, max-age=31536000, immutable", "no-cache"
 TOKEN, COOKIE = "token", "rl-clarity-token"
 METHODS = ("GET", "HEAD")
+FEWEST_BYTES = 1024
+"""Size from which on data are compressed."""
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9A-Za-z.-]+))(?::[0-9]+)?")
 """The header `Host`: an IPv6 address in brackets, or a name or IPv4 address; and a port."""
 _SOURCE = Path(__file__).with_name(MODULE)
@@ -55,8 +57,11 @@ class BaseApplication(ABC):
         self._prefix, self._local_only = f"{prefix}/", local_only
 
     @abstractmethod
-    def find(self, name: str) -> Content | None:
-        """Return the content with a name, None if there is none; raise ClarityError for damaged data."""
+    def find(self, name: str, since: str) -> Content | None:
+        """Return the content with a name, None if there is none; raise ClarityError for damaged data.
+
+        `since` is the ETag of what the asking page has, of content that can be sent as changes.
+        """
 
     def answer(self, request: Request, name: str) -> Response | None:
         """Return the answer to a request other than for content, or None."""
@@ -93,17 +98,26 @@ class BaseApplication(ABC):
         if request.method not in METHODS:
             raise MethodNotAllowed
         try:
-            found = self.find(name)
+            found = self.find(name, request.args.get("since", ""))
         except ClarityError as error:
             raise UnprocessableEntity(error.message) from error
         if found is None:
             raise NotFound
-        response = Response(found.data, content_type=found.type)
+        # What is fixed is loaded once, and most of it is compressed already.
+        compressed = not found.fixed and len(found.data) >= FEWEST_BYTES and "Range" not in request.headers
+        data = found.data
+        if compressed and "gzip" in request.accept_encodings:
+            data = found.gzipped
+        response = Response(data, content_type=found.type)
+        if data is not found.data:
+            response.headers["Content-Encoding"] = "gzip"
+        if compressed:
+            response.headers["Vary"] = "Accept-Encoding"
         response.headers["Cache-Control"] = FIXED if found.fixed else CHANGING
         response.set_etag(found.etag)
         if found.type == HTML:
             response.headers["Content-Security-Policy"] = self.policy
-        return response.make_conditional(request, accept_ranges=True, complete_length=len(found.data))
+        return response.make_conditional(request, accept_ranges=True, complete_length=len(data))
 
 
 class Application(BaseApplication):
@@ -121,13 +135,13 @@ class Application(BaseApplication):
             SCRIPT: content(bundle.script.encode(), JAVASCRIPT, fixed=False),
         }
 
-    def find(self, name: str) -> Content | None:
+    def find(self, name: str, since: str) -> Content | None:
         if name in self._static:
             return self._static[name]
         if not name.startswith(DATA):
             return None
         name = name[len(DATA) :]
-        return self._page.manifest() if name == MANIFEST else self._page.file(name)
+        return self._page.manifest(since) if name == MANIFEST else self._page.file(name)
 
 
 def is_local(host: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import re
@@ -9,7 +10,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from rl_clarity.analyses.state_map import StateMapSection
@@ -22,6 +23,7 @@ from rl_clarity.pages.files import SEGMENT
 from rl_clarity.pages.images import encode_png
 from rl_clarity.pages.schema import as_dicts, read
 from rl_clarity.pages.sections import SectionData
+from rl_clarity.viewer.changes import changes
 from rl_clarity.viewer.episodes import ShownEpisode
 from rl_clarity.viewer.manifest import (
     KIND,
@@ -39,6 +41,9 @@ from rl_clarity.viewer.runs import LogDirectory, Runs, Snapshot, failed, is_insi
 MANIFEST = "manifest.json"
 SCRIPT, IMAGE, JSON = "text/javascript; charset=utf-8", "image/png", "application/json"
 CACHE_BYTES = 64 * 2**20
+GZIP_LEVEL = 3
+REVISIONS = 3
+"""Number of manifests that are kept, so that a page that has one of them gets only what has changed."""
 _NUMBER = "(?:0|[1-9][0-9]{0,8})"
 _NAME = re.compile(
     rf"(?P<key>[0-9a-f]{{16}})/(?P<episode>{_NUMBER})/"
@@ -60,6 +65,11 @@ class Content:
     fixed: bool = True
     """Whether the address always has this content."""
 
+    @cached_property
+    def gzipped(self) -> bytes:
+        """The data, compressed."""
+        return gzip.compress(self.data, GZIP_LEVEL, mtime=0)
+
 
 class RecordingsPage:
     """The page of all recordings in log directories.
@@ -73,14 +83,27 @@ class RecordingsPage:
         self._cache = _Cache(CACHE_BYTES)
         self._problems: dict[tuple[str, int], str] = {}
         self._manifest: tuple[Any, Content] | None = None
+        self._values: OrderedDict[str, Any] = OrderedDict()
+        """The last manifests as JSON values, by ETag."""
 
     def exists(self) -> bool:
         """Return whether there are recordings to show, without reading them."""
         with self._lock:
             return self._runs.exist()
 
-    def manifest(self) -> Content:
-        """Return the manifest as JSON."""
+    def manifest(self, since: str = "") -> Content:
+        """Return the manifest as JSON: where the one with the ETag `since` is known, `{"since", "change"}`, in which
+        `change` leads from that one to this one (`changes.py`).
+        """
+        made = self._whole_manifest()
+        with self._lock:
+            before, now = self._values.get(since), self._values.get(made.etag)
+        if before is None or now is None:
+            return made
+        change = {"since": since, "change": changes(before, now) or {"keys": {}, "removed": []}}
+        return replace(made, data=as_compact_json(change))
+
+    def _whole_manifest(self) -> Content:
         with self._lock:
             snapshots = self._runs.snapshots()
             problems = dict(self._problems)
@@ -90,8 +113,13 @@ class RecordingsPage:
             return before[1]
         runs = [_describe(run, problems) for run in snapshots]
         manifest = describe_page(runs, self.title, id=cache_key([KIND, self.title]), logdir=self.title).to_dict()
-        made = content(json.dumps(to_plain(manifest, finite=True)).encode(), JSON, fixed=False)
-        self._manifest = state, made
+        value = to_plain(manifest, finite=True)
+        made = content(as_compact_json(value), JSON, fixed=False)
+        with self._lock:
+            self._manifest = state, made
+            self._values[made.etag] = value
+            while len(self._values) > REVISIONS:
+                self._values.popitem(last=False)
         return made
 
     def file(self, name: str) -> Content | None:
@@ -121,6 +149,11 @@ class RecordingsPage:
             if found is not None and found.fixed:
                 self._cache.put(name, found)
         return found
+
+
+def as_compact_json(value: object) -> bytes:
+    """Return JSON without spaces."""
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
 def _describe(run: Snapshot, problems: Mapping[Any, str]) -> DescribedRun:

@@ -300,8 +300,11 @@ def test_the_forecast_counts_games_as_they_are_stored(series: Path, tmp_path: Pa
 
 def test_a_page_without_saliency_has_the_other_panels(compare: Callable[..., Path]) -> None:
     results = rl_clarity.open_results(compare(saliency=(), max_steps=20))
-    assert {section["kind"] for section in results.manifest["sections"]} == {"trajectories", "training"}
+    assert {section["kind"] for section in results.manifest["sections"]} == {"trajectories", "training", "updates"}
     assert results.section("training")["checkpoints"][0]["totals"] == {}
+    updates = results.section("updates")
+    assert updates["method"] is None
+    assert [*updates["checkpoints"][1]["changes"]] == ["policy", "value"]
 
 
 # --- the same page again ---------------------------------------------------------------------------------------------
@@ -353,7 +356,7 @@ def test_an_interrupted_call_is_resumed(
     assert not rl_clarity.open_results(tmp_path / "resumed").manifest["complete"]
     with record_tasks(monkeypatch) as tasks:
         compare("resumed", max_steps=20)
-    assert tasks == ["training/numbers"]
+    assert sorted(tasks) == ["training/numbers", "updates/changes"]
     assert unrecorded_files(tmp_path / "resumed") == unrecorded_files(compare("whole", max_steps=20))
 
 
@@ -396,7 +399,7 @@ def test_any_number_of_ranks_makes_the_same_page(page: Path, series: Path, tmp_p
 def test_a_dry_run_writes_nothing_and_counts_all_tasks(series: Path, tmp_path: Path) -> None:
     forecast = rl_clarity.compare(series, tmp_path / "page", dry_run=True, **OPTIONS)
     assert not (tmp_path / "page").exists()
-    assert {"playing", "trajectories", "saliency", "training", "page"} == set(forecast.stages)
+    assert {"playing", "trajectories", "saliency", "training", "updates", "page"} == set(forecast.stages)
     assert all(seconds > 0 for seconds in forecast.stages.values())
     assert not [note for note in forecast.notes if note.startswith("Not included")]
     more = rl_clarity.compare(series, tmp_path / "page", dry_run=True, **{**OPTIONS, "saliency_every": 4})

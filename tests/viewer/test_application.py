@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,6 +15,7 @@ from rl_clarity.pages.frames import read_frame
 from rl_clarity.pages.images import decode_png
 from rl_clarity.recordings.recorder import Recorder
 from tests.recordings.episodes import add_episode, make_recording, step_values
+from tests.viewer.test_changes import applied
 
 pytest.importorskip("werkzeug")
 
@@ -154,6 +156,37 @@ def test_an_episode_grows_while_it_is_recorded(tmp_path: Path) -> None:
         assert late["series"] != early["series"]
         add_episode(recorder, 1, 4)
         assert [row["length"] for row in listing(client)["episodes"]] == [200, 4]
+
+
+def test_a_page_that_is_open_gets_what_has_changed(tmp_path: Path) -> None:
+    location = tmp_path / "exp1/plugins/rl_clarity/training"
+    make_recording(location, (3,) * 40)
+    client = make_client(tmp_path)
+    first = client.get("/data/manifest.json")
+    etag = first.headers["ETag"].strip('"')
+    same = client.get(f"/data/manifest.json?since={etag}", headers={"If-None-Match": first.headers["ETag"]})
+    assert same.status_code == 304
+    make_recording(location, (3,))
+    second = client.get(f"/data/manifest.json?since={etag}")
+    assert second.json["since"] == etag
+    assert len(second.data) < len(first.data) / 10
+    whole = client.get("/data/manifest.json")
+    assert whole.headers["ETag"] == second.headers["ETag"] != first.headers["ETag"]
+    assert applied(first.json, second.json["change"]) == whole.json
+    assert client.get("/data/manifest.json?since=unknown").json == whole.json
+
+
+def test_what_changes_is_compressed(client: Client) -> None:
+    for name in ("data/manifest.json", "page.js"):
+        plain = client.get(f"/{name}")
+        assert "Content-Encoding" not in plain.headers
+        compressed = client.get(f"/{name}", headers={"Accept-Encoding": "gzip"})
+        assert compressed.headers["Content-Encoding"] == "gzip"
+        assert compressed.headers["Vary"] == "Accept-Encoding"
+        assert gzip.decompress(compressed.data) == plain.data
+        assert len(compressed.data) < len(plain.data) / 2
+        part = client.get(f"/{name}", headers={"Accept-Encoding": "gzip", "Range": "bytes=0-9"})
+        assert part.data == plain.data[:10]
 
 
 def test_files_with_fixed_content_are_cached_and_others_are_not(client: Client) -> None:

@@ -69,7 +69,7 @@ export function answerTexts(before, after, frame, actions) {
   if (was && is) {
     const action = was.reduce((best, p, k) => (Math.abs(is[k] - p) > Math.abs(is[best] - was[best]) ? k : best), 0);
     const percent = (share) => Math.round(100 * share);
-    texts.push(`${actions[action]?.label ?? action} ${percent(was[action])} → ${percent(is[action])} %`);
+    texts.push(`${actions[action]?.label ?? action}: ${percent(was[action])} % → ${percent(is[action])} %`);
   }
   return texts;
 }

@@ -54,6 +54,6 @@ test("a change of the answers in words", () => {
   const [before, after] = [chunk([0, 1], [0.5, 0.5, 0.25, 0.75]), chunk([0, 2], [0.5, 0.5, 0.75, 0.25])];
   assert.deepEqual(answerTexts(before, after, 1, [{ label: "left" }, { label: "right" }]), [
     "value 1.00 → 2.00",
-    "left 25 → 75 %",
+    "left: 25 % → 75 %",
   ]);
 });

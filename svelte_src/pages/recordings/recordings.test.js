@@ -214,7 +214,7 @@ test("the manifest is asked for with its version, and given once", async () => {
   assert.equal(source.folder, "http://host/data/plugin/rl_clarity/data/");
   assert.deepEqual(await source.manifest(), { kind: "recordings" });
   assert.equal(await source.manifest(), null);
-  assert.deepEqual(asked[1], [`${source.folder}manifest.json`, { "If-None-Match": "v1" }]);
+  assert.deepEqual(asked[1], [`${source.folder}manifest.json?since=v1`, { "If-None-Match": "v1" }]);
   await assert.rejects(source.entry("1/none.json"), { message: "1/none.json is missing" });
 });
 
