@@ -22,13 +22,13 @@ from rl_clarity.analyses.saliency import (
     map_arrays,
     output_labels,
 )
-from rl_clarity.analyses.trajectories import frame_arrays
 from rl_clarity.analyses.updates import UpdatedCheckpoint, UpdatesSection, compared_chunks
 from rl_clarity.explaining.agents import Agents
 from rl_clarity.explaining.files import UPDATES
 from rl_clarity.explaining.options import ExplainOptions
 from rl_clarity.jobs.tasks import Task, TaskResult, Work, guarded, slices
 from rl_clarity.pages.files import SEGMENT, ChunkName, PageFiles
+from rl_clarity.pages.frames import frame_arrays
 from rl_clarity.pages.images import newest_frames
 from rl_clarity.pages.schema import as_dicts, read
 from rl_clarity.recordings.agreement import BATCH, state_rows

@@ -15,6 +15,7 @@ from rl_clarity.analyses.saliency import compute_maps
 from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.base.statistics import softmax
 from rl_clarity.explaining import recordings
+from rl_clarity.pages.frames import read_frame
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import StoredRecording
 from tests.explaining.recordings import add_played_episode, chunk, explain, load, read
@@ -75,8 +76,9 @@ def test_each_checkpoint_is_compared_with_the_one_before(tmp_path: Path) -> None
         assert changes["maps.value"][update] == pytest.approx(expected, rel=0.05)
         means = updates["checkpoints"][update + 1]["changes"]
         assert means == pytest.approx({name: array[update].mean() for name, array in changes.items()}, rel=1e-4)
-    frames = [chunk(location, name) for name in updates["frames"]]
-    assert [len(one["offsets"]) - 1 for one in frames] == [64, 6]
+    first, second = ((name, chunk(location, name)) for name in updates["frames"])
+    np.testing.assert_array_equal(read_frame(*first, 63), probed()[63])
+    np.testing.assert_array_equal(read_frame(*second, 5), probed()[69])
 
 
 def test_checkpoints_of_each_update_have_the_steps_at_which_they_began_to_act(tmp_path: Path) -> None:
