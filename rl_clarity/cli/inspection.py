@@ -171,7 +171,11 @@ def edit_checkpoint(
     edited = edit(agent, Ablate(layer, **options))
     edited.save(out_path, overwrite=overwrite)
     text = edited.edits[0].describe() if edited.edits else "nothing, the strength is 0"
-    return Result({"file": str(out_path), "edit": text}, f"Written: {out_path} (without {text})")
+    numbers = features or units
+    name = f"{'feature' if features else 'unit'}{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
+    change = f"{'only' if everything_but else 'without'} {name} of layer {layer}"
+    change += f", strength {strength:g}" if strength != 1 else ""
+    return Result({"file": str(out_path), "edit": text}, f"Written: {out_path} ({change})")
 
 
 def _components(page: str | None, layer: str, features: Sequence[int]) -> np.ndarray:

@@ -21,7 +21,7 @@ def test_features_of_a_page_are_removed(
     layer = rl_clarity.open_results(page).layers[0]
     command = ["edit", str(checkpoint), str(target), "--layer", layer, "--feature", "2", "--page", str(page)]
     assert main(command) == 0
-    assert f"Written: {target} (without Ablate('{layer}', component=(1 x " in capsys.readouterr().out
+    assert f"Written: {target} (without feature 2 of layer {layer})" in capsys.readouterr().out
     agent, edited = (load_agent(path) for path in (checkpoint, target))
     component = rl_clarity.open_results(page).reduction(layer).components[1]
     ablation = rl_clarity.Ablate(layer, component=component)
@@ -37,11 +37,12 @@ def test_features_of_a_page_are_removed(
     assert "exists: choose another name" in capsys.readouterr().err
 
 
-def test_units_are_removed_without_a_page(checkpoint: Path, tmp_path: Path) -> None:
+def test_units_are_removed_without_a_page(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "edited.safetensors"
     agent = load_agent(checkpoint)
     layer = next(iter(agent.layers))
     assert main(["edit", str(checkpoint), str(target), "--layer", layer, "--unit", "0", "3", "--everything-but"]) == 0
+    assert f"(only units 0, 3 of layer {layer})" in capsys.readouterr().out
     observations = observations_for(agent)
     expected = heads(rl_clarity.edit(agent, rl_clarity.Ablate(layer, unit=[0, 3], everything_but=True)), observations)
     assert np.allclose(heads(load_agent(target), observations), expected, atol=0.01)
