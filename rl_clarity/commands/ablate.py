@@ -105,12 +105,16 @@ def ablate(
     """
     if episodes < 2:
         raise OptionError(f"episodes={episodes} must be at least 2")
-    options = translate({**options, "causal_episodes": episodes, "seed": seed}, InterfaceOptions)
+    options = translate({**options, "seed": seed}, InterfaceOptions)
+    behavior = options.setdefault("behavior", {})
+    if behavior.get("episodes"):  # 0 is the default of the class of these options
+        raise OptionError(f"behavior.episodes={behavior['episodes']} is the argument episodes here: leave it out")
+    behavior["episodes"] = episodes
     if layer is not None:
         layers = options.setdefault("layers", {})
         if layers.get("name_contains_one_of") is None:
             layers["name_contains_one_of"] = (layer,)
-        options["behavior"]["layers"] = (layer,)
+        behavior["layers"] = (layer,)
     if page is not None:
         _take_features(options, os.fspath(page), layer)
     if isinstance(checkpoint, str | os.PathLike):
