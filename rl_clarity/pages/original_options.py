@@ -107,6 +107,7 @@ ORIGINAL: Mapping[str, Any] = types.MappingProxyType(
         ),
         "layer_kwargs": types.MappingProxyType({"op_is_one_of": ("relu",)}),
         "trajectories.discard_first": True,
+        "filmstrip.images": True,
         "attr_integrate_steps": 10,
         "attr_quadrature": "riemann",
         "attr_baseline": "zero-layer",
