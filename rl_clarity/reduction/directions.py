@@ -38,6 +38,8 @@ HELD_OUT = 0.25
 MAX_ITERATIONS = 500
 RARE_STATES, RARE_SHARE = 0.02, 0.5
 """A direction is rare if fewer than this share of the states have more than this share of its coordinate's variance."""
+WIDE = 512
+"""Largest number of units whose covariances are computed."""
 SMALLEST_SCALE = 0.01
 """Smallest scale of a dimension, as a share of the largest one. Dimensions that hardly vary would be amplified: what
 changes the state a little would change them by many standard deviations."""
@@ -289,13 +291,13 @@ def _standardized(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray,
 
 def _fit_pca(rows: np.ndarray, count: int | float, seed: int) -> Directions:
     mean, scale, standardized, _ = _standardized(rows)
-    shares, axes = _principal_components(standardized, count)
+    shares, axes = _principal_components(standardized, count, seed)
     return Directions(mean, scale, axes, explained=shares)
 
 
 def _fit_ica(rows: np.ndarray, count: int | float, seed: int) -> Directions:
     mean, scale, standardized, _ = _standardized(rows)
-    shares, axes = _principal_components(standardized, count)
+    shares, axes = _principal_components(standardized, count, seed)
     axes = axes[shares >= SMALLEST_VARIANCE * shares[0]]
     components = standardized @ axes.T
     deviations = components.std(axis=0)
@@ -335,19 +337,27 @@ NMF_POSITIVE = Reduction("NMF", _fit_nmf_positive, non_negative=True)
 UNITS = Reduction("unit", _fit_units, non_negative=True)
 
 
-def _principal_components(standardized: np.ndarray, count: int | float) -> tuple[np.ndarray, np.ndarray]:
+def _principal_components(standardized: np.ndarray, count: int | float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the shares of the variance (K,) and the axes (K, H) of the first components. The largest weight of each
     axis is positive.
 
-    There are `count` components, or as many as have that share of the variance.
+    There are `count` components, or as many as have that share of the variance. The covariances of many units, of which
+    there are a square, are not computed: their first components, at most `WIDE`, are those of a randomized SVD.
     """
-    covariance = standardized.T @ standardized / len(standardized)
-    values, vectors = np.linalg.eigh(covariance)
-    values, axes = values[::-1], vectors.T[::-1]
+    if standardized.shape[1] > WIDE:
+        from sklearn.utils.extmath import randomized_svd
+
+        most = min(len(standardized), WIDE if isinstance(count, float) else count)
+        _, sizes, axes = randomized_svd(standardized, most, n_iter=4, random_state=seed)
+        values, variance = np.square(sizes) / len(standardized), np.square(standardized).sum() / len(standardized)
+    else:
+        covariance = standardized.T @ standardized / len(standardized)
+        (values, vectors), variance = np.linalg.eigh(covariance), np.trace(covariance)
+        values, axes = values[::-1], vectors.T[::-1]
     used = values > 1e-10 * values[0]
     values, axes = values[used], axes[used]
     signs = np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])
-    shares = values / np.trace(covariance)
+    shares = values / variance
     number = int(np.searchsorted(np.cumsum(shares), count - 1e-12) + 1) if isinstance(count, float) else count
     return shares[:number], (axes * signs[:, None])[:number]
 

@@ -196,3 +196,19 @@ def test_states_are_checked(states: np.ndarray) -> None:
         fit(states, "pca").to(np.zeros((2, 3)))
     with pytest.raises(OptionError, match="with and without the object are the same"):
         fit_directions(states, "pairs", 2, without=states)
+
+
+@pytest.mark.parametrize("count", [4, 0.97])
+def test_components_of_many_units_are_those_of_few(count: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The states vary most along four axes of 600; their square of covariances is not computed."""
+    rng = np.random.default_rng(5)
+    axes = np.linalg.qr(rng.normal(size=(600, 4)))[0].T
+    states = rng.normal(size=(200, 4)) * [8, 6, 4, 3] @ axes + rng.normal(0, 0.02, (200, 600))
+    many = fit_directions(states, "pca", count)
+    monkeypatch.setattr("rl_clarity.reduction.directions.WIDE", 600)
+    few = fit_directions(states, "pca", count)
+    assert len(many) == len(few)
+    assert many.explained is not None
+    assert few.explained is not None
+    np.testing.assert_allclose(many.explained, few.explained, rtol=1e-6)
+    np.testing.assert_allclose(many.to(states)[:, :4], few.to(states)[:, :4], atol=1e-3)

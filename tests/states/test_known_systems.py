@@ -15,6 +15,7 @@ from rl_clarity.analyses.memory.interventions import strongest_directions
 from rl_clarity.analyses.memory.source import direction_names
 from rl_clarity.base.parsing import parse
 from rl_clarity.states.data import read_states
+from rl_clarity.states.memory_path import mean_frame, memory_gradients
 from rl_clarity.states.options import StateOptions
 from rl_clarity.states.parts import fit_states, removal_effects
 from rl_clarity.states.replay import replay
@@ -184,3 +185,27 @@ def test_states_stay_bounded_in_play_without_any_direction(method: str, tmp_path
             state = edited.step(frames[:, step], state, np.full(8, step == 0))[1]
         assert state is not None
         assert np.abs(state[0]).max() < 3 * np.abs(states).max()
+
+
+def test_the_cause_of_a_saturated_state_is_found_by_integrated_gradients(tmp_path: Path) -> None:
+    """The state keeps the sign of the first signal, which is so clear that a little more of it changes nothing."""
+    import torch
+
+    def step(observations: Any, state: Any) -> tuple[Any, Any]:
+        return state[:, 0], state + torch.tanh(8 * systems.signal(observations, 0)[:, None])
+
+    signals = np.zeros((8, 6, 3))
+    signals[:, 0, 0] = np.resize([-1, 1], 8)
+    agent = systems.make_agent(step, 1)
+    data = read_states(record_frames(agent, systems.signal_frames(signals), tmp_path / "recording"))
+    rows, scores, weights = data.starts + 5, ["value"], np.zeros((8, 0, 1), np.float32)
+    baseline = mean_frame(data)
+    difference = (data.observations(data.starts) - baseline.astype(np.float32)) / 255
+    integrated, plain = (
+        (
+            memory_gradients(agent, data, rows, scores, weights, 6, baseline=line, points=64)[0][0, :, 0] * difference
+        ).sum(axis=(1, 2, 3))
+        for line in (baseline, None)
+    )
+    np.testing.assert_allclose(integrated, signals[:, 0, 0], atol=0.1)
+    assert np.abs(plain).max() < 0.05
