@@ -134,4 +134,4 @@ def test_checkpoints_of_vectors_are_compared_without_maps(tmp_path: Path) -> Non
         folder, tmp_path / "page", metadata=_metadata("CartPole-v1"), play=PLAY, saliency={"methods": ()}
     )
     kinds = {section["kind"] for section in page.results().manifest["sections"]}
-    assert kinds == {"trajectories", "training"}
+    assert kinds == {"trajectories", "training", "updates"}

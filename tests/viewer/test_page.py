@@ -133,13 +133,13 @@ def test_damaged_recordings_and_those_of_a_newer_format_are_named(tmp_path: Path
     for name in ("a", "b", "c"):
         make_recording(tmp_path / name, (3,), name="training")
     metadata = tmp_path / "b/plugins/rl_clarity/training/recording.json"
-    metadata.write_text(metadata.read_text().replace('"version": 2', '"version": 3'))
+    metadata.write_text(metadata.read_text().replace('"version": 3', '"version": 4'))
     corrupt(tmp_path / "c/plugins/rl_clarity/training/episodes.bin", 20)
     listed = Reader(tmp_path).section("episodes")
     assert [run["name"] for run in listed["runs"]] == ["a", "b", "c"]
     first, second, third = (run["error"] for run in listed["runs"])
     assert first is None
-    assert "has version 3; this version of rl-clarity reads version 2" in second
+    assert "has version 4; this version of rl-clarity reads versions 2 and 3" in second
     assert "episodes.bin is damaged" in third
     assert [row["run"] for row in listed["episodes"]] == [0]
 
@@ -219,7 +219,7 @@ def test_stacked_frames_are_shown_one_by_one(tmp_path: Path) -> None:
     agent = reader.manifest["agents"][0]
     assert (agent["observation"]["stack"], agent["kind"], agent["num_actions"]) == (4, "action_values", 3)
     arrays = reader.chunk(reader.entry(0)["trajectory"]["frames"][0])
-    assert {"offsets", "png", "stack_offsets", "stack_png"} == set(arrays)
+    assert {"pixels", "stack_pixels"} == set(arrays)
     series = reader.chunk(reader.entry(0)["trajectory"]["series"])
     np.testing.assert_allclose(series["advantages"], -1)
 

@@ -32,7 +32,7 @@ export const recordings = definePage({
   sections: ["episodes", "trajectories", "saliency", "state_map", "updates"],
   layout: {
     navigation: ["episodes"],
-    main: ["play", "player", "analyses", "states", "updates"],
+    main: ["play", "player", "analyses", "states", "returns", "updates"],
     legend: [],
     aside: ["find", "notes", "trust", "export", "help"],
   },

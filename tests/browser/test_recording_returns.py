@@ -1,0 +1,56 @@
+"""The panel of recordings' pages that shows the returns of all runs over training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Position, expect
+
+from tests.browser.pages import Visitor
+from tests.browser.recording_pages import LENGTHS, RUNS, RecordingsPage, write_recordings_page
+
+Open = Callable[..., Visitor]
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory: pytest.TempPathFactory) -> RecordingsPage:
+    return write_recordings_page(tmp_path_factory.mktemp("recordings"))
+
+
+def dots(visitor: Visitor, run: str) -> int:
+    """Number of a run's dots."""
+    paths = visitor.by("returns-chart").locator(f'.dots[data-run="{run}"]')
+    return sum(path.count("M") for path in paths.evaluate_all("paths => paths.map((one) => one.getAttribute('d'))"))
+
+
+def test_each_episode_is_a_dot_and_runs_are_hidden(open_page: Open, recordings: RecordingsPage) -> None:
+    visitor = open_page(recordings.directory, wait=False)
+    expect(visitor.by("returns-run")).to_have_count(2)
+    assert [dots(visitor, run) for run in RUNS] == [len(lengths) for lengths in LENGTHS]
+    visitor.by("returns-run").nth(0).click()
+    assert [dots(visitor, run) for run in RUNS] == [0, len(LENGTHS[1])]
+
+
+def test_pointing_shows_an_episode_and_a_click_plays_it(open_page: Open, recordings: RecordingsPage) -> None:
+    visitor = open_page(recordings.directory, wait=False)
+    visitor.by("returns-run").nth(1).click()  # one run is left, so that any point is nearest to it
+    chart = visitor.by("returns-chart")
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
+    assert box
+    middle = Position(x=52 + (box["width"] - 62) / 2, y=box["height"] / 2)  # episodes began at steps 0, 1000 and 2000
+    chart.hover(position=middle)
+    expect(visitor.by("returns-pointed")).to_have_attribute("data-key", f"{RUNS[0]}~50")
+    expect(visitor.by("thumbnail")).to_have_attribute("data-frame", f"1/{LENGTHS[0][1] // 2}")
+    chart.click(position=middle)
+    assert visitor.state()["chosen"] == [f"{RUNS[0]}~50"]
+    visitor.page.wait_for_function("() => rlClarity.state().step > 2")
+
+
+def test_a_single_episode_has_no_chart(open_page: Open, tmp_path: Path) -> None:
+    write_recordings_page(tmp_path, ((40,),))
+    visitor = open_page(tmp_path, wait=False)
+    expect(visitor.by("episode-row")).to_have_count(1)
+    expect(visitor.by("returns-chart")).to_have_count(0)
