@@ -132,7 +132,7 @@ class Gallery(Command):
     def execute(self) -> Result:
         result = rl_clarity.gallery(self.directory, title=self.title, overwrite=self.force)
         lines = [printable(f"{folder}: {problem}") for folder, problem in result.problems.items()]
-        lines.append(f"The index of {result.pages} pages is {result.path}")
+        lines.append(f"The index of {result.pages} page{'s' * (result.pages != 1)} is {result.path}")
         return Result({**asdict(result), "path": str(result.path)}, "\n".join(lines))
 
 

@@ -118,6 +118,6 @@ def test_the_command_prints_problems_and_the_path(
     assert main(["gallery", str(tmp_path), "--title", "Mine"]) == 0
     problem, path = capsys.readouterr().out.splitlines()
     assert problem.startswith("one: not a page of rl-clarity")
-    assert path == f"The index of 1 pages is {tmp_path / 'index.html'}"
+    assert path == f"The index of 1 page is {tmp_path / 'index.html'}"
     assert main(["gallery", str(tmp_path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["pages"] == 1
