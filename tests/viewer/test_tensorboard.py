@@ -157,7 +157,7 @@ def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
         make_recording(directory / name, (3,), name="training")
     (directory / "damaged/plugins/rl_clarity/training/episodes.bin").write_bytes(b"x" * 2 * EPISODE.itemsize)
     metadata = directory / "newer/plugins/rl_clarity/training/recording.json"
-    metadata.write_text(metadata.read_text().replace('"version": 2', '"version": 3'))
+    metadata.write_text(metadata.read_text().replace('"version": 3', '"version": 4'))
     return directory
 
 
@@ -182,7 +182,7 @@ def test_the_tab_shows_episodes_while_they_are_recorded(chromium_browser: Browse
         check_player(frame, 0)
         errors = " ".join(frame.get_by_test_id("run-error").all_inner_texts())
         assert "episodes.bin is damaged" in errors
-        assert "has version 3; this version of rl-clarity reads version 2" in errors
+        assert "has version 4; this version of rl-clarity reads versions 2 and 3" in errors
         # The state map and saliency maps of an explained episode.
         frame.get_by_label("Show explained, episode 0").click()
         expect(frame.get_by_test_id("saliency-canvas")).to_have_attribute("data-step", re.compile("."), timeout=SECONDS)
