@@ -663,7 +663,7 @@ class WindowTarget(TypedDict):
 
 
 class WindowReason(TypedDict):
-    kind: Literal["decision", "reward", "entropy", "end", "direction", "behaviour", "episode"]
+    kind: Literal["asked", "decision", "reward", "entropy", "end", "direction", "behaviour", "episode"]
     direction: NotRequired[int]
     end: NotRequired[Literal["top", "middle", "bottom"]]
     behaviour: NotRequired[int]

@@ -987,8 +987,8 @@ export interface WindowTarget {
 
 /** A reason why a window was chosen. */
 export interface WindowReason {
-  /** `decision`: it depends on memory; `reward`, `entropy` (a high one), `end`: of the step. */
-  kind: "decision" | "reward" | "entropy" | "end" | "direction" | "behaviour" | "episode";
+  /** `asked`: by `windows.at`; `decision`: it depends on memory; `reward`, `entropy` (a high one), `end`: of the step. */
+  kind: "asked" | "decision" | "reward" | "entropy" | "end" | "direction" | "behaviour" | "episode";
   direction?: number;
   end?: "top" | "middle" | "bottom";
   behaviour?: number;

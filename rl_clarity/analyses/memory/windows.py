@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +25,8 @@ from rl_clarity.analyses.memory.source import (
     memory_source,
     places,
 )
-from rl_clarity.base.parsing import check_minimum
+from rl_clarity.base.errors import OptionError
+from rl_clarity.base.parsing import check_minimum, check_option
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
 from rl_clarity.pages.files import ChunkName, path_in
 from rl_clarity.pages.schema import as_dicts, read
@@ -59,6 +61,8 @@ class WindowOptions:
     count: int = 100
     """Largest number of windows; 0 for none. They end at decisions that depend on memory, rewards, high entropies and
     ends, where directions are high, middle and low, at examples of each behavior, and at steps from all episodes."""
+    at: tuple[str, ...] = ()
+    """Steps that are explained in any case, as EPISODE:STEP, counted from 1 as on the page: 3:57."""
     horizon: int = 16
     """Number of steps of a window. Those of decisions that depend on memory reach back to where that begins."""
     longest: int = 64
@@ -75,6 +79,13 @@ class WindowOptions:
     def __post_init__(self) -> None:
         check_minimum(self, 0, "count", "directions")
         check_minimum(self, 1, "horizon", "longest", "grid", "points")
+        valid = all(re.fullmatch(r"[1-9]\d*:[1-9]\d*", place) for place in self.at)
+        check_option(self, "at", valid, "must be steps as EPISODE:STEP, counted from 1: 3:57")
+        check_option(self, "at", len(self.at) <= self.count, f"must have at most count={self.count} steps")
+
+    def places(self) -> list[tuple[int, int]]:
+        """Return episodes and steps, counted from 0, that are explained in any case."""
+        return [(int(episode) - 1, int(step) - 1) for episode, step in (place.split(":") for place in self.at)]
 
 
 @dataclass(frozen=True)
@@ -94,8 +105,9 @@ class WindowTarget:
 class WindowReason:
     """A reason why a window was chosen."""
 
-    kind: Literal["decision", "reward", "entropy", "end", "direction", "behaviour", "episode"]
-    """`decision`: it depends on memory; `reward`, `entropy` (a high one), `end`: of the step."""
+    kind: Literal["asked", "decision", "reward", "entropy", "end", "direction", "behaviour", "episode"]
+    """`asked`: by `windows.at`; `decision`: it depends on memory; `reward`, `entropy` (a high one), `end`: of the
+    step."""
     direction: int | None = None
     end: End | None = None
     behaviour: int | None = None
@@ -191,7 +203,7 @@ def _choose(subject: Subject, work: Work) -> TaskResult:
     context = 0 if source.simulator is None else source.context
     facts = work.results.get(MATRIX)
     matrix = page_matrix(subject, facts) if facts and facts["episodes"] else None
-    chosen = choose_windows(fitted, cards, clips, options.count, context, matrix)
+    chosen = choose_windows(fitted, cards, clips, options.count, context, matrix, options.places())
     outputs = list(outputs_at(subject.agent, fitted.data, np.zeros(1, int)))
     scale = np.maximum(fitted.spread, 1e-12)
     windows: list[WindowChoice] = []
@@ -200,7 +212,7 @@ def _choose(subject: Subject, work: Work) -> TaskResult:
         trajectory, frame = map(int, places(fitted, np.array([row]))[0])
         begins = _begins(matrix, trajectory, frame)
         first = frame - options.horizon + 1
-        if begins is not None and any(reason.kind == "decision" for reason in why):
+        if begins is not None and any(reason.kind in ("asked", "decision") for reason in why):
             first = min(first, max(begins, frame - options.longest + 1))
         first = max(context, first)
         largest = np.argsort(-np.abs(fitted.coordinates[row] - fitted.center) / scale, kind="stable")[
@@ -232,6 +244,7 @@ def choose_windows(
     count: int,
     context: int = 0,
     matrix: MemoryMatrix | None = None,
+    asked: Sequence[tuple[int, int]] = (),
 ) -> dict[int, list[WindowReason]]:
     """Choose at most `count` steps whose windows are shown. Return their rows in the states, with the reasons.
 
@@ -239,6 +252,8 @@ def choose_windows(
     rewards, high entropies and ends of episodes; two fifths have high, middle or low coordinates along a component, an
     eighth are examples of behaviors (K, n, 2), and the others are evenly spaced in all episodes. The first step of an
     episode is never chosen, nor are the first `context` steps, from which a simulation starts.
+
+    Before all others, steps (episode, step) that are `asked` for are chosen. Raises OptionError for those that cannot.
     """
     starts, time = fitted.data.starts, fitted.data.time
     examples: list[tuple[int, WindowReason]] = []
@@ -264,8 +279,9 @@ def choose_windows(
             elif time[row] > context and len(chosen) < most:
                 chosen[row] = [reason]
 
+    take([(_asked_row(fitted.data, *place, context), WindowReason("asked")) for place in asked], count)
     if matrix is not None:
-        take(list(_apart(fitted, matrix)), -(-count // 5))
+        take(list(_apart(fitted, matrix)), len(chosen) + -(-count // 5))
     for event, rows in _events(fitted.data).items():
         take([(int(row), event) for row in rows], len(chosen) + count // 20)
     take(examples, len(chosen) + 2 * count // 5)
@@ -273,6 +289,21 @@ def choose_windows(
     others = np.setdiff1d(np.flatnonzero(time > context), list(chosen))
     take([(int(row), WindowReason("episode")) for row in others[_spread(len(others), count - len(chosen))]], count)
     return chosen
+
+
+def _asked_row(data: StateData, episode: int, step: int, context: int) -> int:
+    """Return the row of a step that can be explained."""
+    length = int(data.length[data.starts[episode]]) if episode < len(data.starts) else 0
+    if not context < step < length:
+        raise OptionError(
+            f"windows.at has {episode + 1}:{step + 1}: "
+            + (
+                f"steps {context + 2} to {length} of it can be explained"
+                if length
+                else f"{len(data.starts)} episodes were played"
+            )
+        )
+    return int(data.starts[episode]) + step
 
 
 def _apart(fitted: FittedStates, matrix: MemoryMatrix) -> Iterator[tuple[int, WindowReason]]:

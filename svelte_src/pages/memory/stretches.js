@@ -157,7 +157,13 @@ export function causes({ components, shape: [steps] }, step = null) {
   return Array.from({ length: count }, (_, d) => rows.reduce((sum, s) => sum + components[s * count + d], 0));
 }
 
-const EVENTS = { decision: "depends on memory", reward: "reward", entropy: "high entropy", end: "last step" };
+const EVENTS = {
+  asked: "asked for",
+  decision: "depends on memory",
+  reward: "reward",
+  entropy: "high entropy",
+  end: "last step",
+};
 const ENDS = { top: "high", middle: "middle", bottom: "low" };
 
 /** The ends of a direction that the chooser offers. */

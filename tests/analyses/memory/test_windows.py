@@ -6,8 +6,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
+import pytest
 
-from rl_clarity.analyses.memory.windows import choose_windows, window_arrays
+from rl_clarity.analyses.memory.windows import WindowOptions, choose_windows, window_arrays
+from rl_clarity.base.errors import OptionError
 from rl_clarity.reduction.directions import Directions
 
 EPISODES, STEPS = 5, 20
@@ -66,6 +68,28 @@ def test_rewards_high_entropies_and_ends_are_explained() -> None:
 
 def test_the_requested_number_of_windows_is_chosen() -> None:
     assert [len(choose_windows(fitted(), cards(), CLIPS, count)) for count in (1, 2, 7)] == [1, 2, 7]
+
+
+def test_steps_that_are_asked_for_are_chosen_first() -> None:
+    places = WindowOptions(count=2, at=("3:8", "1:2")).places()
+    chosen = choose_windows(fitted(), cards(), CLIPS, 2, asked=places)
+    assert {row: [one.kind for one in why] for row, why in chosen.items()} == {
+        2 * STEPS + 7: ["asked"],
+        1: ["asked"],
+    }
+    assert len(choose_windows(fitted(), cards(), CLIPS, 16, asked=places)) == 16
+    with pytest.raises(OptionError, match=f"at has 1:1: steps 2 to {STEPS} of it"):
+        choose_windows(fitted(), cards(), CLIPS, 16, asked=[(0, 0)])
+    with pytest.raises(OptionError, match=f"at has 9:1: {EPISODES} episodes were played"):
+        choose_windows(fitted(), cards(), CLIPS, 16, asked=[(8, 0)])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"), [({"at": ("3",)}, "EPISODE:STEP"), ({"at": ("1:2",), "count": 0}, "at most")]
+)
+def test_steps_that_are_asked_for_are_checked(options: Any, message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        WindowOptions(**options)
 
 
 def test_a_chunk_contains_gradients_times_frames_and_coordinates() -> None:
