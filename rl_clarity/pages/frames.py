@@ -1,7 +1,7 @@
 """The frames of a segment in the form of a chunk: their pixels, or the PNG file of each.
 
 Deflate finds repetitions that are at most 32 kB apart. The pixels of small frames are therefore compressed together,
-because most of a frame is in the frame before: frames of Procgen become 1.5 to 20 times smaller than as PNG files. Of
+because most of a frame is in the frame before: frames of Procgen become 1.2 to 20 times smaller than as PNG files. Of
 larger frames it would find nothing in the frame before.
 """
 
