@@ -82,7 +82,7 @@ class ExplainedRecording:
         lines = [f"{self.location}: {self.explained} of {self.episodes} complete episodes are explained"]
         if self.only_states:
             word = "episode" if len(self.only_states) == 1 else "episodes"
-            lines.append(f"  only the states of {word} {_ranges(sorted(self.only_states))}: there is no checkpoint")
+            lines.append(f"  only the states of {word} {_ranges(sorted(self.only_states))}: {NO_CHECKPOINT}")
         if self.waiting is not None:
             lines.append(f"  the state map waits for {FEWEST_POINTS} points; there are {self.waiting}")
         reasons: dict[str, list[int]] = {}

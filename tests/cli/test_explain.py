@@ -18,7 +18,12 @@ def test_explain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["explain", str(tmp_path), "--embeddings", "pca", "--every", "1"]
     assert main([*command, "--json"]) == 0
     (report,) = parse_summary(capsys.readouterr())["recordings"].values()
-    assert (report["episodes"], report["explained"], [*report["skipped"]]) == (2, 0, ["0", "1"])
+    assert (report["episodes"], report["explained"], sorted(report["only_states"]), report["skipped"]) == (
+        2,
+        0,
+        [0, 1],
+        {},
+    )
     assert main(command) == 0
     printed = capsys.readouterr().out
     assert printed.splitlines()[0] == f"{tmp_path}: 0 of 2 complete episodes are explained"

@@ -179,7 +179,7 @@ def test_states_are_mapped_without_an_agent(tmp_path: Path) -> None:
     make_recording(tmp_path, (9, 5))
     (report,) = rl_clarity.explain_recording(tmp_path, every=1, perplexity=3)
     assert (report.explained, sorted(report.only_states), report.skipped) == (0, [0, 1], {})
-    assert "only the states of episodes 0, 1: there is no checkpoint" in str(report)
+    assert "only the states of episodes 0, 1: no checkpoint is stored with them" in str(report)
     assert len(positions(tmp_path)) == 14
     assert read(tmp_path).episodes == {}
     assert read(tmp_path).saliency([0, 1]) is None
