@@ -18,9 +18,11 @@ export const UPDATE_FIELDS = [
   { name: "measure", type: "text", longest: 40, default: "policy" },
 ];
 
-/** @returns {Measure[]} */
+/** Those of outputs first. @returns {Measure[]} */
 export function measuresOf({ checkpoints }) {
-  return Object.keys(checkpoints[1]?.changes ?? {}).map((key) => ({
+  const keys = Object.keys(checkpoints[1]?.changes ?? {});
+  const isMap = (key) => !(key in LABELS);
+  return [...keys.filter((key) => !isMap(key)), ...keys.filter(isMap)].map((key) => ({
     key,
     label: LABELS[key] ?? `map of the ${key.replace("maps.", "")}`,
     most: Math.max(...checkpoints.slice(1).map(({ changes }) => changes[key] ?? 0)),

@@ -6,7 +6,7 @@ const checkpoint = (step, changes = {}) => ({ name: `c${step}`, step, shown: "",
 const UPDATES = {
   checkpoints: [
     checkpoint(0),
-    checkpoint(10, { policy: 0.2, value: 1, "maps.value": 4 }),
+    checkpoint(10, { "maps.value": 4, policy: 0.2, value: 1 }),
     checkpoint(40, { policy: 0.1, value: 3, "maps.value": 2 }),
   ],
 };
