@@ -77,6 +77,6 @@ def test_pages_without_the_section_have_no_such_panel(open_page: Open, tmp_path:
     manifest = read_manifest((tmp_path / "interface.html").read_bytes())
     manifest["sections"] = [one for one in manifest["sections"] if one["kind"] != "updates"]
     write_page(LocalDirectory(tmp_path), manifest)
-    visitor = open_page(tmp_path)
+    visitor = open_page(tmp_path, wait=False)
     expect(visitor.by("updates-strip")).to_have_count(0)
     expect(visitor.by("film-1")).to_have_count(1)
