@@ -75,11 +75,13 @@ def expected_length(agent: Player, spec: EnvironmentSpec, options: RecordOptions
     with closing(_make(spec, options, full_resolution=False)) as environment:
         rng, choice = np.random.default_rng(options.seed), _action_choice(spec, options)
         transitions = play(agent, environment, rng, choice=choice)
-        start = time.perf_counter()
+        start = None
         for transition in itertools.islice(transitions, most):
             steps += environment.num_envs
             ends += int(_ended(transition.result, options).sum())
-            if time.perf_counter() - start > SECONDS_OF_PLAY:
+            now = time.perf_counter()
+            start = now if start is None else start  # the first step compiles the network
+            if now - start > SECONDS_OF_PLAY:
                 break
         transitions.close()
     return min(most, -(-steps // ends)) if ends else most

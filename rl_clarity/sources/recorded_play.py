@@ -17,7 +17,7 @@ from rl_clarity.jobs.store import WorkStore
 from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
 from rl_clarity.recordings.agent_play import expected_length, record_in_directory
 from rl_clarity.recordings.conversion import recorded_episodes
-from rl_clarity.recordings.evaluation import evaluate_agent
+from rl_clarity.recordings.evaluation import choose_num_envs, evaluate_agent
 from rl_clarity.recordings.options import EvaluationOptions, RecordOptions
 from rl_clarity.recordings.recording import Recording, open_recording
 from rl_clarity.recordings.samples import Observations, Trajectories
@@ -89,17 +89,35 @@ class RecordedPlay(Source):
         record = self._record
         episodes = record.episodes or 1
         most = (record.steps or 0) // episodes
-        steps = max(MIN_STEPS, expected_length(self.agent, self.spec, record, most))
+        mean = length = expected_length(self.agent, self.spec, record, most)  # of those that are recorded, if short
+        if self._return_episodes > episodes:
+            further = dataclasses.replace(record, episodes=self._return_episodes)
+            mean = expected_length(self.agent, self.spec, further, most)
+            length = length if length < most else mean
+        steps = max(MIN_STEPS, length)
         played = preview_play(
             self.agent, self.spec, episodes, steps, record.seed, full_resolution=record.full_resolution
         )
         return dataclasses.replace(
             played,
             observations=Observations.none(self.agent.observation_shape),
-            seconds=played.seconds * (1 + self._return_episodes / episodes),
+            seconds=played.seconds + self._evaluation_seconds(mean, is_mean=mean < most),
             shared=True,
             sample_bytes=round(episodes * steps * recorded_step_bytes(played.trajectories)),
         )
+
+    def _evaluation_seconds(self, length: int, *, is_mean: bool) -> float:
+        """Return the time of the episodes for the mean return, given the mean length of episodes, or the largest one.
+
+        The environments play until the last one has finished. If their risk of an end is the same at every step, the
+        longest of n episodes is 1 + 1/2 + ... + 1/n times as long as their mean.
+        """
+        if not self._return_episodes:
+            return 0.0
+        count = choose_num_envs(self._return_episodes)
+        played = preview_play(self.agent, self.spec, count, length, self._record.seed, full_resolution=False)
+        last = sum(1 / n for n in range(1, count + 1)) if is_mean else 1.0
+        return played.seconds * (-(-self._return_episodes // count) - 1 + last)
 
     def _task(self, recordings: Directory) -> Task:
         return Task(f"playing/{self.name}", partial(self._run, recordings), [self.identity, code_version()])

@@ -19,6 +19,7 @@ from rl_clarity.cli import main
 from rl_clarity.pages.builder import RECORDINGS
 from rl_clarity.pages.manifest_check import check_manifest
 from rl_clarity.pages.results import Results
+from rl_clarity.recordings import agent_play
 from tests.fakes import TinyAgent
 from tests.pipeline.small import record_tasks, unrecorded_files
 from tests.ranks import run_ranks
@@ -404,6 +405,16 @@ def test_a_dry_run_writes_nothing_and_counts_all_tasks(series: Path, tmp_path: P
     assert not [note for note in forecast.notes if note.startswith("Not included")]
     more = rl_clarity.compare(series, tmp_path / "page", dry_run=True, **{**OPTIONS, "saliency_every": 4})
     assert more.output > forecast.output
+
+
+@pytest.mark.usefixtures("even_clock")
+def test_the_forecast_of_play_knows_the_length_of_games(
+    series: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recorded game takes 90 steps; 3 further games at once take 90, 43 and 90 steps, 67.5 on average."""
+    monkeypatch.setattr(agent_play, "SECONDS_OF_PLAY", 1e9)
+    forecast = rl_clarity.compare(series, tmp_path / "page", dry_run=True, max_steps=180, **OPTIONS)
+    assert forecast.stages["playing"] == pytest.approx(3 * (90 + 68 * (1 + 1 / 2 + 1 / 3)))
 
 
 def test_the_forecast_of_a_recording_needs_no_play(compare: Callable[..., Path], series: Path) -> None:
