@@ -44,7 +44,7 @@ def replaced(text: str) -> Damage:
 
 def newer(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = folder / "recording.json"
-    path.write_text(path.read_text().replace('"version": 2', '"version": 99'))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "version": 99}))
 
 
 def wrong_types(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -101,6 +101,17 @@ def assert_close(actual: np.ndarray, expected: np.ndarray) -> None:
     np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-4 * np.abs(expected).max())
 
 
+# --- frames --------------------------------------------------------------------------------------------------------
+
+
+@case(filmstrip={"images": True})
+def images_of_frames(results: Results, small_run: SmallRun) -> None:
+    (name,) = results.trajectory(0)["images"]
+    film, frames = results.image(name), page_frames(small_run)
+    assert film.shape == (3 * 64, 8 * 64, 3)
+    np.testing.assert_array_equal(film[64:128, 128:192], frames[10])
+
+
 # --- layers --------------------------------------------------------------------------------------------------------
 
 

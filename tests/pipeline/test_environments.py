@@ -98,7 +98,7 @@ def test_atari(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert results.frames(0).shape == (10, 84, 84, 1)
     chunk = results.chunk(results.trajectory(0)["frames"][0])
-    assert {"stack_offsets", "stack_png"} <= set(chunk)
+    assert chunk["stack_pixels"].shape == (10, 84, 4 * 84, 1)
     assert results.layers == ["input", "Relu_2"]
     assert results.layer("input")["channels"] == 4
     assert results.attribution("input", 0).channels.shape == (10, 84, 84, 4)

@@ -129,7 +129,7 @@ def test_dry_run_on_the_command_line(small_run: SmallRun, tmp_path: Path, capsys
 @pytest.mark.usefixtures("even_clock")
 def test_more_work_takes_longer(small_run: SmallRun, tmp_path: Path) -> None:
     checkpoint = copy_checkpoint(small_run, tmp_path / "agent")
-    short, long = (forecast(checkpoint, tmp_path / "page", num_steps=n) for n in (64, 640))
+    short, long = (forecast(checkpoint, tmp_path / "page", num_steps=n) for n in (64, 1280))
     assert short.stages["attribution"] < long.stages["attribution"]
     assert short.seconds < long.seconds
     assert long.output > 4 * short.output
