@@ -7,7 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from rl_clarity.viewer.server import make_page_server
+
+wasyncore: Any = pytest.importorskip("waitress.wasyncore")
 
 if TYPE_CHECKING:
     from rl_clarity.live import LiveNetwork
@@ -20,7 +24,7 @@ def serving(make: Callable[[Callable[[str], None]], Any]) -> Iterator[str]:
     server = make(addresses.append)
 
     def run() -> None:
-        with suppress(OSError):  # closed below
+        with suppress(OSError, ValueError):  # closed below
             server.run()
 
     thread = threading.Thread(target=run, daemon=True)
@@ -29,7 +33,9 @@ def serving(make: Callable[[Callable[[str], None]], Any]) -> Iterator[str]:
         yield addresses[0]
     finally:
         server.close()
+        wasyncore.close_all(server._map, ignore_all=True)  # a browser keeps its connections open
         thread.join(10)
+        assert not thread.is_alive()
 
 
 @contextmanager
