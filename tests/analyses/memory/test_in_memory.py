@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import rl_clarity
@@ -23,6 +25,37 @@ def test_an_agent_in_memory_is_explained_with_a_recording(tmp_path: Path) -> Non
     recording = record_frames(agent, systems.xor_frames(8), tmp_path / "recording")
     results = rl_clarity.explain_memory(agent, tmp_path / "page", recording=recording, **OPTIONS).results()
     assert results.manifest["title"] == "system, TorchAgent: memory"
+    assert len(results.section("stretches")["stretches"]) == 2
+
+
+def keras_agent() -> Any:
+    import keras
+    from keras import layers
+
+    from rl_clarity.agents.keras_agent import KerasAgent
+
+    frames, before = keras.Input((16, 16, 3)), keras.Input((4,))
+    seen = layers.Flatten()(layers.Conv2D(2, 4, strides=4, activation="relu", name="conv")(frames))
+    after = layers.Dense(4, activation="tanh")(layers.Concatenate()([seen, before]))
+    heads = [layers.Dense(3, name="policy")(after), layers.Dense(1, name="value")(after), after]
+    return KerasAgent(keras.Model([frames, before], heads), initial_state=[np.zeros(4)])
+
+
+def jax_agent() -> Any:
+    pytest.importorskip("flax")
+    from tests.agents import jax_networks
+
+    shape = (44, 44, 4)
+    state = (np.full(8, 0.25), np.zeros(8))
+    return rl_clarity.JaxAgent(*jax_networks.initialized("Recurrent", shape), shape, initial_state=state)
+
+
+@pytest.mark.parametrize("make", [keras_agent, jax_agent])
+def test_agents_of_every_framework_are_explained(make: Callable[[], Any], tmp_path: Path) -> None:
+    agent = make()
+    frames = np.random.default_rng(0).integers(0, 256, (6, 8, *agent.observation_shape), np.uint8)
+    recording = systems.record_frames(agent, frames, tmp_path / "recording")
+    results = rl_clarity.explain_memory(agent, tmp_path / "page", recording=recording, **OPTIONS).results()
     assert len(results.section("stretches")["stretches"]) == 2
 
 
