@@ -69,19 +69,20 @@ def record_agent(
 def expected_length(agent: Player, spec: EnvironmentSpec, options: RecordOptions, most: int) -> int:
     """Return the mean number of steps of the episodes that would be recorded, at most `most`.
 
-    It is estimated from a second of play, as its steps for each end of an episode. Without an end it is `most`.
+    It is estimated from a second of play, or until an episode has ended in each environment, as the steps for each end.
+    Without an end it is `most`.
     """
     steps = ends = 0
     with closing(_make(spec, options, full_resolution=False)) as environment:
-        rng, choice = np.random.default_rng(options.seed), _action_choice(spec, options)
-        transitions = play(agent, environment, rng, choice=choice)
-        start = None
+        transitions = play(agent, environment, _generator(options), choice=_action_choice(spec, options))
+        start, waiting = None, np.ones(environment.num_envs, bool)
         for transition in itertools.islice(transitions, most):
             steps += environment.num_envs
-            ends += int(_ended(transition.result, options).sum())
+            ended = _ended(transition.result, options)
+            ends, waiting = ends + int(ended.sum()), waiting & ~ended
             now = time.perf_counter()
             start = now if start is None else start  # the first step compiles the network
-            if now - start > SECONDS_OF_PLAY:
+            if now - start > SECONDS_OF_PLAY or not waiting.any():
                 break
         transitions.close()
     return min(most, -(-steps // ends)) if ends else most
@@ -121,7 +122,7 @@ def play_and_record(
     )
     episodes, steps = np.zeros((2, n), np.int64)
     done = np.zeros(n, bool)
-    rng = np.random.default_rng([options.seed % 2**63, 1])
+    rng = _generator(options)
     transitions = play(
         agent, levels, rng, choice=choice, render=lambda t: options.full_resolution,
         save=lambda t: None if info is None else info.read(),
@@ -156,6 +157,11 @@ def _action_choice(spec: EnvironmentSpec, options: RecordOptions) -> ActionChoic
     if noise is None:
         noise = 0.0 if options.greedy else spec.epsilon_greedy
     return ActionChoice(options.temperature, options.greedy, noise)
+
+
+def _generator(options: RecordOptions) -> np.random.Generator:
+    """Return the random numbers of the actions. Forecasts play the first episodes of a recording with them."""
+    return np.random.default_rng([options.seed % 2**63, 1])
 
 
 def _ended(result: Step, options: RecordOptions) -> np.ndarray:

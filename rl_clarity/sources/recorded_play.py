@@ -101,23 +101,22 @@ class RecordedPlay(Source):
         return dataclasses.replace(
             played,
             observations=Observations.none(self.agent.observation_shape),
-            seconds=played.seconds + self._evaluation_seconds(mean, is_mean=mean < most),
+            seconds=played.seconds + self._evaluation_seconds(mean),
             shared=True,
             sample_bytes=round(episodes * steps * recorded_step_bytes(played.trajectories)),
         )
 
-    def _evaluation_seconds(self, length: int, *, is_mean: bool) -> float:
-        """Return the time of the episodes for the mean return, given the mean length of episodes, or the largest one.
+    def _evaluation_seconds(self, length: int) -> float:
+        """Return the time of the episodes for the mean return, several of which are played at once.
 
-        The environments play until the last one has finished. If their risk of an end is the same at every step, the
-        longest of n episodes is 1 + 1/2 + ... + 1/n times as long as their mean.
+        The last of these takes longer than their mean. But the mean of a second of play is too long, too, since few
+        episodes end in their first steps: it is about the length of the last one.
         """
         if not self._return_episodes:
             return 0.0
         count = choose_num_envs(self._return_episodes)
         played = preview_play(self.agent, self.spec, count, length, self._record.seed, full_resolution=False)
-        last = sum(1 / n for n in range(1, count + 1)) if is_mean else 1.0
-        return played.seconds * (-(-self._return_episodes // count) - 1 + last)
+        return played.seconds * -(-self._return_episodes // count)
 
     def _task(self, recordings: Directory) -> Task:
         return Task(f"playing/{self.name}", partial(self._run, recordings), [self.identity, code_version()])
