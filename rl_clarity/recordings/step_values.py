@@ -84,9 +84,8 @@ def item(value: Any, index: int | None) -> Any:
 def final_arrays(final: Mapping[str, Any], index: int | None) -> dict[str, np.ndarray]:
     """Return arrays of one row by name, for those final values that exist for this environment."""
     values = {"final_observation": _final(final["observation"], index), "final_value": _final(final["value"], index)}
-    if final["state"] is not None:
-        parts = final["state"] if isinstance(final["state"], tuple | list) else (final["state"],)
-        values |= state_parts("final_states", [_final(part, index) for part in parts])
+    parts = state_parts("final_states", final["state"])
+    values |= {name: _final(part, index) for name, part in parts.items()}
     arrays = {name: to_array(name, value)[None] for name, value in values.items() if value is not None}
     return {name: np.array(check_type(name, array)) for name, array in arrays.items()}
 
