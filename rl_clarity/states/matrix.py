@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -39,26 +40,58 @@ class MemoryMatrix:
     """Changes of the outputs at later steps when the state before an earlier step is exchanged.
 
     Entry [e, t, u] of the arrays (E, T, T) is the change at step u of episode e when the state before step t was that
-    of another episode at the same step, and the agent then saw the frames of episode e. Steps count from 0. Entries are
-    NaN for u < t, beyond an episode's end, for the first step, before which nothing is remembered, for steps that were
-    not exchanged, and where there was no partner.
+    of another episode at the same step, and the agent then saw the frames of episode e: the mean, or the standard
+    deviation, over these partners. Steps count from 0. Entries are NaN for u < t, beyond an episode's end, for the
+    first step, before which nothing is remembered, for steps that were not exchanged, and where there was no partner.
+
+    The changes with each partner are kept apart, for the X exchanges of an episode and P partners.
     """
 
-    policy: np.ndarray
-    """(E, T, T) float32: means over partners of the Kullback-Leibler divergence, in nats, of the changed policy from
-    the unchanged one. Of action values: of their softmax."""
-    value: np.ndarray
-    """(E, T, T) float32: means over partners of the absolute change of the value, or of the largest action value."""
-    policy_spread: np.ndarray
-    """(E, T, T) float32: standard deviations over partners."""
-    value_spread: np.ndarray
-    """(E, T, T) float32"""
+    exchanges: np.ndarray
+    """(E, X) steps before which the state was exchanged; -1 where an episode has fewer exchanges."""
+    partner_episodes: np.ndarray
+    """(E, X, P) positions in the recording of the episodes whose states were taken; -1 where there are fewer."""
+    policy_changes: np.ndarray
+    """(E, X, P, T) float32: Kullback-Leibler divergence, in nats, of the changed policy from the unchanged one. Of
+    action values: of their softmax. NaN before the exchange, beyond the episode's end, and without a partner."""
+    value_changes: np.ndarray
+    """(E, X, P, T) float32: absolute change of the value, or of the largest action value."""
     episodes: np.ndarray
     """(E,) positions of the episodes in the recording."""
     lengths: np.ndarray
     """(E,) their numbers of steps."""
-    partners: int
-    """Largest number of partners of each exchange."""
+
+    @property
+    def partners(self) -> int:
+        """Largest number of partners of each exchange."""
+        return self.policy_changes.shape[2]
+
+    @cached_property
+    def policy(self) -> np.ndarray:
+        """(E, T, T) float32: means over partners of `policy_changes`."""
+        return self._by_step(_over_partners(self.policy_changes)[0])
+
+    @cached_property
+    def value(self) -> np.ndarray:
+        """(E, T, T) float32: means over partners of `value_changes`."""
+        return self._by_step(_over_partners(self.value_changes)[0])
+
+    @cached_property
+    def policy_spread(self) -> np.ndarray:
+        """(E, T, T) float32: standard deviations over partners of `policy_changes`."""
+        return self._by_step(_over_partners(self.policy_changes)[1])
+
+    @cached_property
+    def value_spread(self) -> np.ndarray:
+        """(E, T, T) float32: standard deviations over partners of `value_changes`."""
+        return self._by_step(_over_partners(self.value_changes)[1])
+
+    def _by_step(self, rows: np.ndarray) -> np.ndarray:
+        """Return an array (E, T, T) with rows (E, X, T) at the steps of the exchanges."""
+        result = np.full((len(rows), rows.shape[2], rows.shape[2]), np.nan, np.float32)
+        e, x = np.nonzero(self.exchanges >= 0)
+        result[e, self.exchanges[e, x]] = rows[e, x]
+        return result
 
     @property
     def exchanged(self) -> np.ndarray:
@@ -131,6 +164,16 @@ class MemoryMatrix:
         tested = known.any(axis=1)
         largest = np.nanmax(lags[tested], axis=1) if tested.any() else np.zeros(1)
         return Reach(0, bootstrap_interval(largest, rng), 0, int(tested.sum()), longest)
+
+
+def _over_partners(changes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return means and standard deviations (E, X, T) over the partners of changes (E, X, P, T); NaN without one."""
+    known = np.isfinite(changes)
+    with np.errstate(invalid="ignore"):  # 0 / 0 where there is no partner
+        count = known.sum(axis=2)
+        mean = changes.sum(axis=2, where=known, dtype=np.float64) / count
+        squares = np.square(changes - mean[:, :, None]).sum(axis=2, where=known)
+        return mean, np.sqrt(squares / count)
 
 
 @dataclass(frozen=True)
@@ -219,29 +262,24 @@ def exchange_states(
     chosen = longer[np.unique(np.linspace(0, len(longer) - 1, min(episodes, most, len(longer))).astype(int))]
     rng = np.random.default_rng(seed)
     others = np.sort(rng.choice(longer, min(len(longer), 256), replace=False))
-    shape = (len(chosen), steps, steps)
-    policy, value, policy_spread, value_spread = (np.full(shape, np.nan, np.float32) for _ in range(4))
+    each = min(exchanges, steps - 1)
+    before, taken = np.full((len(chosen), each), -1), np.full((len(chosen), each, partners), -1)
+    policy, value = (np.full((*taken.shape, steps), np.nan, np.float32) for _ in range(2))
     size = partners * exchanges * data.states.shape[1] * 4
     groups = np.array_split(np.arange(len(chosen)), -(-len(chosen) * size // BYTES))
     scale = np.maximum(np.ptp(data.states, axis=0), 1e-9)
     done = 0
     for group in groups:
         lanes = _lanes(data, chosen[group], others, partners, exchanges, scale)
+        e = group[lanes.episode]
+        before[e, lanes.exchange] = lanes.step
+        taken[e, lanes.exchange, lanes.partner] = data.episode[lanes.row]
         for step, members, changes in _replayed(agent, data, chosen[group], lanes, scale):
-            keys = lanes.exchange[members]  # each the index of the exchange's first replay
-            passing, counts = np.unique(keys, return_counts=True)
-            place = (group[lanes.episode[passing]], lanes.step[passing], step)
-            for column, mean, spread in ((0, policy, policy_spread), (1, value, value_spread)):
-                of_members = changes[members, column]
-                averages = np.bincount(keys, of_members)[passing] / counts
-                squares = np.bincount(keys, of_members**2)[passing] / counts
-                mean[place] = averages
-                spread[place] = np.sqrt(np.maximum(squares - averages**2, 0))
+            place = (e[members], lanes.exchange[members], lanes.partner[members], step)
+            policy[place], value[place] = changes[members].T
         done += len(group)
         report(done / len(chosen))
-    return MemoryMatrix(
-        policy, value, policy_spread, value_spread, data.episode[starts[chosen]], lengths[chosen], partners
-    )
+    return MemoryMatrix(before, taken, policy, value, data.episode[starts[chosen]], lengths[chosen])
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,27 +288,26 @@ class _Lanes:
 
     episode: np.ndarray  # (n,) index among the chosen episodes
     step: np.ndarray  # (n,) the step before which the state is exchanged
-    exchange: np.ndarray  # (n,) the same number for the partners of an exchange
-    state: np.ndarray  # (n, H)
+    exchange: np.ndarray  # (n,) index among the exchanges of the episode
+    partner: np.ndarray  # (n,) index among the partners of the exchange
+    row: np.ndarray  # (n,) row of the state that is taken
 
 
 def _lanes(
     data: StateData, chosen: np.ndarray, others: np.ndarray, partners: int, exchanges: int, scale: np.ndarray
 ) -> _Lanes:
     starts, lengths = data.starts, data.length[data.starts]
-    columns: list[tuple[int, int, int, int]] = []
+    columns: list[tuple[int, int, int, int, int]] = []
     for e, number in enumerate(chosen):
         steps = np.unique(np.rint(np.linspace(1, lengths[number] - 1, min(exchanges, lengths[number] - 1))).astype(int))
-        for step in steps:
+        for exchange, step in enumerate(steps):
             possible = others[(lengths[others] > step) & (others != number)]
             if not len(possible):
                 continue
             rows = starts[possible] + step
             different = _different((data.states[rows] - data.states[starts[number] + step]) / scale, partners)
-            key = len(columns)
-            columns += [(e, step, key, int(row)) for row in rows[different]]
-    episode, step, exchange, rows = np.array(columns).T
-    return _Lanes(episode, step, exchange, data.states[rows])
+            columns += [(e, step, exchange, partner, int(row)) for partner, row in enumerate(rows[different])]
+    return _Lanes(*np.array(columns).T)
 
 
 def _different(differences: np.ndarray, count: int) -> np.ndarray:
@@ -295,7 +332,7 @@ def _replayed(
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """Yield for each step the replays that pass it, and the changes (n, 2) of policy and value of all replays."""
     starts, lengths = data.starts[chosen], data.length[data.starts[chosen]]
-    state = lanes.state.copy()
+    state = data.states[lanes.row]
     differs = np.ones(len(state), bool)
     for step in range(1, int(lengths.max())):
         members = np.flatnonzero((lanes.step <= step) & (lengths[lanes.episode] > step))

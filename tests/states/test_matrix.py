@@ -13,12 +13,14 @@ from rl_clarity.states import matrix as module
 from tests import memory_systems as systems
 from tests.memory_systems import record_frames
 
+REGISTER_FRAMES = systems.noise_frames(12, 14)
+
 
 @pytest.fixture(scope="module")
 def register(tmp_path_factory: pytest.TempPathFactory) -> rl_clarity.MemoryMatrix:
     agent = systems.shift_register()
     folder = tmp_path_factory.mktemp("register") / "recording"
-    return rl_clarity.memory_matrix(agent, record_frames(agent, systems.noise_frames(12, 14), folder))
+    return rl_clarity.memory_matrix(agent, record_frames(agent, REGISTER_FRAMES, folder))
 
 
 def test_a_shift_register_remembers_exactly_its_lag(register: rl_clarity.MemoryMatrix) -> None:
@@ -42,6 +44,34 @@ def test_entries_are_the_divergence_from_the_policy_with_the_signals_of_the_part
     t, u = np.meshgrid(range(14), range(14), indexing="ij")
     assert np.isnan(register.policy[:, (u < t) | (t == 0)]).all()
     assert np.isfinite(register.policy[:, (u >= t) & (t > 0)]).all()
+
+
+def test_the_change_with_each_partner_is_known_from_its_signal(register: rl_clarity.MemoryMatrix) -> None:
+    """The policy changes where the partner's signal in the place that is read is another one."""
+    bright = REGISTER_FRAMES[:, :, 0, 0, 0] > 128
+    lag, largest = systems.REGISTER_LAG, np.nanmax(register.policy_changes)
+    assert register.exchanges.tolist() == [list(range(1, 14))] * 12
+    for (e, x, p), partner in np.ndenumerate(register.partner_episodes):
+        t = register.exchanges[e, x]
+        expected = [
+            largest * (0 <= u - lag < t and bright[partner, u - lag] != bright[e, u - lag]) for u in range(t, 14)
+        ]
+        np.testing.assert_allclose(register.policy_changes[e, x, p, t:], expected, rtol=1e-3, atol=1e-6)
+
+
+def test_means_and_deviations_are_those_over_the_partners(tmp_path: Path) -> None:
+    agent = systems.independent_units()
+    recording = record_frames(agent, systems.noise_frames(3, 5), tmp_path / "recording")
+    found = rl_clarity.memory_matrix(agent, recording)
+    assert (found.partners, found.policy_changes.shape) == (4, (3, 4, 4, 5))
+    assert (found.partner_episodes >= 0).sum(axis=2).max() == 2  # there are two other episodes
+    for e, x in np.ndindex(3, 4):
+        t = x + 1
+        count = (found.partner_episodes[e, x] >= 0).sum()
+        for name in ("policy", "value"):
+            changes = getattr(found, f"{name}_changes")[e, x, :count, t:].astype(np.float64)
+            np.testing.assert_allclose(getattr(found, name)[e, t, t:], changes.mean(axis=0), rtol=1e-6)
+            np.testing.assert_allclose(getattr(found, f"{name}_spread")[e, t, t:], changes.std(axis=0), rtol=1e-5)
 
 
 def test_a_decision_begins_with_the_step_that_wrote_what_it_reads(register: rl_clarity.MemoryMatrix) -> None:

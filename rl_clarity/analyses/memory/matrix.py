@@ -204,20 +204,23 @@ def decisions(matrix: MemoryMatrix) -> Iterator[tuple[int, int]]:
 
 
 def page_matrix(subject: Subject, facts: object) -> MemoryMatrix:
-    """Return the matrix of a page from the facts of its task; its `episodes` are trajectories."""
+    """Return the matrix of a page from the facts of its task; its `episodes` are trajectories.
+
+    A page has means over partners, which are here the changes with a single one.
+    """
     section = read(MatrixSection, facts, MATRIX)
     chunks = [subject.files.read_chunk(one.chunk) for one in section.episodes]
     lengths = np.array([chunk["policy"].shape[1] for chunk in chunks], int)
-    shape = (len(chunks), lengths.max(initial=0), lengths.max(initial=0))
-    arrays = {name: np.full(shape, np.nan, np.float32) for name in ("policy", "policy_spread", "value")}
+    each = max((len(chunk["exchanged"]) for chunk in chunks), default=0)
+    exchanges = np.full((len(chunks), each), -1)
+    policy, value = (np.full((len(chunks), each, 1, lengths.max(initial=0)), np.nan, np.float32) for _ in range(2))
     for e, chunk in enumerate(chunks):
-        for name, array in arrays.items():
-            array[e, chunk["exchanged"], : lengths[e]] = chunk[name]
+        count = len(chunk["exchanged"])
+        exchanges[e, :count] = chunk["exchanged"]
+        for array, name in ((policy, "policy"), (value, "value")):
+            array[e, :count, 0, : lengths[e]] = chunk[name]
     trajectories = np.array([one.trajectory for one in section.episodes], int)
-    unknown = np.full(shape, np.nan, np.float32)
-    return MemoryMatrix(
-        arrays["policy"], arrays["value"], arrays["policy_spread"], unknown, trajectories, lengths, section.partners
-    )
+    return MemoryMatrix(exchanges, np.full((len(chunks), each, 1), -1), policy, value, trajectories, lengths)
 
 
 # --- forecast --------------------------------------------------------------------------------------------------------
