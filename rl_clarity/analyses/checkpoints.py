@@ -153,15 +153,16 @@ class TrainingAnalysis(Analysis[ReferenceOptions, TrainingSection]):
         reference, game = _reference(subject)
         steps, checkpoints = reference.trajectories.steps(game), _checkpoints(subject)
         for number, one in enumerate(checkpoints, start=1):
+            own = one is reference  # its maps exist already, so that its task takes less than the others
             yield self.task(
                 one,
                 self.task_name("shown", number),
                 partial(_show, subject, one, shown_name(number)),
                 [reference.key, reference.decisive(SaliencyOptions, ReferenceOptions), saliency_outputs(one)],
                 size=steps,
-                group=self.task_name("shown"),
-                after=(SaliencyAnalysis.task_name(one.info.id),) if one is reference else (),
-                pieces=partial(_pieces, steps),
+                group=self.task_name("shown", "own") if own else self.task_name("shown"),
+                after=(SaliencyAnalysis.task_name(one.info.id),) if own else (),
+                pieces=partial(_pieces, steps, own),
             )
         facts = _training_facts(subject)
         curve = {name: array.tolist() for name, array in (facts.curve or {}).items()}
@@ -424,8 +425,8 @@ def _mean_totals(subject: Subject, outputs: Sequence[str]) -> dict[str, float]:
     return {output: float(np.concatenate([chunk[f"totals.{output}"] for chunk in chunks]).mean()) for output in outputs}
 
 
-def _pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
-    """Some steps of the reference, and the maps of as many of them as have one."""
+def _pieces(steps: int, own: bool, sample: Subject, batch: int) -> Iterable[Piece]:
+    """Some steps of the reference, and the maps of as many of them as have one, unless they exist already."""
     options = sample.options_of(SaliencyOptions)
     method = next(iter(options.methods), None)
     count = min(MEASURED_STEPS, sample.trajectories.steps(0))
@@ -440,8 +441,8 @@ def _pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
     def follow() -> None:
         _follow(sample, observations, firsts, state, held)
 
-    yield Piece(follow, steps / count, follow)
-    if method is not None:
+    yield Piece(follow, steps / count, follow, "training/follow")
+    if method is not None and not own:
         states = None if state is None else sample.states(0, now)
         outputs = list(saliency_outputs(sample))
 

@@ -16,6 +16,7 @@ from rl_clarity.analyses.attribution import perturbation_saliency
 from rl_clarity.base.errors import ClarityError, OptionError
 from rl_clarity.base.statistics import softmax
 from rl_clarity.cli import main
+from rl_clarity.jobs.forecast import SECONDS_PER_TASK
 from rl_clarity.pages.builder import RECORDINGS
 from rl_clarity.pages.manifest_check import check_manifest
 from rl_clarity.pages.results import Results
@@ -415,6 +416,16 @@ def test_the_forecast_of_play_knows_the_length_of_games(
     monkeypatch.setattr(agent_play, "SECONDS_OF_PLAY", 1e9)
     forecast = rl_clarity.compare(series, tmp_path / "page", dry_run=True, max_steps=180, **OPTIONS)
     assert forecast.stages["playing"] == pytest.approx(3 * (90 + 68))
+
+
+@pytest.mark.usefixtures("even_clock")
+def test_the_forecast_knows_that_maps_of_the_reference_exist(
+    series: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three agents follow 90 steps, measured on 4; two of them need 6 maps, measured on 4."""
+    monkeypatch.setattr(agent_play, "SECONDS_OF_PLAY", 1e9)
+    forecast = rl_clarity.compare(series, tmp_path / "page", dry_run=True, max_steps=180, **OPTIONS)
+    assert forecast.stages["training"] == pytest.approx(3 * 90 / 4 + 2 * 6 / 4 + 4 * SECONDS_PER_TASK)
 
 
 def test_the_forecast_of_a_recording_needs_no_play(compare: Callable[..., Path], series: Path) -> None:
