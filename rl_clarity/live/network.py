@@ -20,6 +20,7 @@ from rl_clarity.analyses.attribution.baselines import OBSERVED_BASELINES, Expect
 from rl_clarity.analyses.attribution.integrated_gradients import attribute
 from rl_clarity.base.errors import OptionError
 from rl_clarity.environments.painted_world import paint_over
+from rl_clarity.live.objects import RemovableObjects
 from rl_clarity.live.played import PlayedPage
 from rl_clarity.live.requests import (
     MAX_FACTOR,
@@ -54,7 +55,7 @@ class LiveNetwork:
 
     def __init__(self, results: Results, agent: Agent) -> None:
         self.results, self.agent = results, agent
-        self.played = PlayedPage(results, agent)
+        self.played, self.objects = PlayedPage(results, agent), RemovableObjects(results)
 
     def answer(self, request: Request, wanted: Wanted = lambda: True) -> dict[str, Any]:
         """Return the answer to a request, as JSON.
@@ -73,6 +74,11 @@ class LiveNetwork:
         observations = self.played.observations(trajectory, first, last)
         if change.pixels is not None:
             observations = _decoded(change.pixels, observations.shape)
+        if change.objects:
+            steps = zip(observations, range(first, last + 1), strict=True)
+            observations = np.stack(
+                [self.objects.remove(image, trajectory, step, change.objects) for image, step in steps]
+            )
         boxes = [(one, self._fill(one)) for one in change.boxes]
         return np.stack([_painted(image, boxes) for image in observations]) if boxes else observations
 
@@ -129,6 +135,7 @@ class LiveNetwork:
         answer = {"first": first, "before": _as_json(before), "after": _as_json(after)}
         if first == last:
             frame = newest_frames(changed, self.played.stack)[0]
+            answer["objects"] = self.objects.listed(trajectory, first)
             answer["frame"] = {"shape": list(frame.shape), "data": base64.b64encode(frame.tobytes()).decode("ascii")}
         return answer
 

@@ -64,10 +64,13 @@ class Change:
 
     boxes: Sequence[PaintedBox] = ()
     pixels: str | None = None
-    """In place of a single observation: base64 of its bytes (H, W, C), before boxes are painted."""
+    """In place of a single observation: base64 of its bytes (H, W, C), before objects are removed and boxes painted."""
+    objects: Sequence[int] = ()
+    """Numbers of objects that are removed, counted from 1 along the trajectory, before boxes are painted."""
     features: Sequence[FeatureChange] = ()
 
     def __post_init__(self) -> None:
+        _check(len(self.objects) <= MAX_BOXES, "objects", len(self.objects), f"at most {MAX_BOXES}")
         _check(len(self.boxes) <= MAX_BOXES, "boxes", len(self.boxes), f"at most {MAX_BOXES}")
         _check(len(self.features) <= MAX_BOXES, "features", len(self.features), f"at most {MAX_BOXES}")
 

@@ -9,6 +9,7 @@
  * @property {number} [step]
  *
  * @typedef {object} Edit
+ * @property {number[]} objects that are removed (from 1 along the trajectory)
  * @property {Box[]} boxes in the order in which they are painted
  * @property {Record<string, Record<number, number>>} factors of features (from 1), by the slug of their layer
  * @property {Record<string, number[]>} baseline features (from 1) that are set to the page's baseline, by the slug of their layer
@@ -28,6 +29,7 @@ export const MOST_ADDED = 100;
 
 /** @returns {Edit} */
 export const emptyEdit = () => ({
+  objects: [],
   boxes: [],
   factors: {},
   baseline: {},
@@ -44,17 +46,19 @@ export const without = (object, key) =>
   Object.fromEntries(Object.entries(object).filter(([name]) => name !== String(key)));
 
 /** Whether an edit changes anything. @param {Edit} edit */
-export const changes = ({ boxes, factors, baseline, added, only }) =>
-  [boxes, ...Object.values(baseline)].some((list) => list.length > 0) ||
+export const changes = ({ objects, boxes, factors, baseline, added, only }) =>
+  [objects, boxes, ...Object.values(baseline)].some((list) => list.length > 0) ||
   [only, ...Object.values(factors), ...Object.values(added)].some((one) => Object.keys(one).length > 0);
 
 /** "around~16.8.32.24,times~2b~3~0.5"; "open" for an edit that changes nothing. @param {Edit} edit */
-export function editToText({ boxes, factors, baseline, added, at, only, maps, last, memory }) {
-  const items = boxes.map(({ box, fill, color = [], trajectory = 0, step = 0 }) => {
+export function editToText({ objects, boxes, factors, baseline, added, at, only, maps, last, memory }) {
+  const items = objects.map((number) => `without~${number}`);
+  const painted = boxes.map(({ box, fill, color = [], trajectory = 0, step = 0 }) => {
     const place = box.join(".");
     if (fill === "color") return `color~${place}~${color.map((part) => part.toString(16).padStart(2, "0")).join("")}`;
     return fill === "frame" ? `frame~${place}~${trajectory + 1}~${step + 1}` : `around~${place}`;
   });
+  items.push(...painted);
   for (const [slug, number] of Object.entries(only)) items.push(`only~${slug}~${number}`);
   for (const [slug, numbers] of Object.entries(baseline))
     items.push(...numbers.map((number) => `base~${slug}~${number}`));
@@ -87,6 +91,10 @@ export function editFromText(text, manifest) {
 /** @type {Record<string, (edit: Edit, parts: string[], manifest: any) => void>} */
 const READERS = {
   unknown() {},
+  without(edit, [number]) {
+    const isNew = /^[1-9]\d{0,5}$/.test(number) && !edit.objects.includes(Number(number));
+    if (isNew) edit.objects.push(Number(number));
+  },
   around(edit, [place], manifest) {
     const box = boxFrom(place, manifest);
     if (box) edit.boxes.push({ box, fill: "surroundings" });
@@ -163,7 +171,7 @@ export function boxBetween(a, b, { height, width }) {
 }
 
 /** What is asked of the network. @param {Edit} edit */
-export function changeOf({ boxes, factors, baseline, added, at, only }, manifest) {
+export function changeOf({ objects, boxes, factors, baseline, added, at, only }, manifest) {
   const features = layersOf(manifest)
     .filter(({ slug }) => only[slug] || factors[slug] || baseline[slug]?.length || added[slug])
     .map(({ key, slug }) => ({
@@ -174,7 +182,7 @@ export function changeOf({ boxes, factors, baseline, added, at, only }, manifest
       ...(at[slug] && { positions: positionsOf(at[slug]) }),
       only: only[slug] ? [only[slug]] : [],
     }));
-  return { boxes, features };
+  return { objects, boxes, features };
 }
 
 /** @param {number[]} place as in `Edit.at` */
@@ -182,55 +190,4 @@ function positionsOf(place) {
   const [top, left, bottom, right] = place;
   const range = (from, to) => Array.from({ length: to - from }, (_, i) => from + i);
   return range(top, bottom).flatMap((row) => range(left, right).map((column) => [row, column]));
-}
-
-/**
- * The attribution of an output to each feature of a layer and to the residual, summed over positions, before and after.
- *
- * @param {{channels: {shape: number[], data: string}, residual: {data: string}}} before
- * @param {(k: number) => string} nameOf
- */
-export function attributionRows(before, after, nameOf) {
-  const count = /** @type {number} */ (before.channels.shape.at(-1));
-  const sums = [before, after].map(({ channels, residual }) => {
-    const totals = new Array(count + 1).fill(0);
-    floats(channels.data).forEach((value, i) => (totals[i % count] += value));
-    floats(residual.data).forEach((value) => (totals[count] += value));
-    return totals;
-  });
-  return sums[0].map((_, k) => ({ name: nameOf(k), values: sums.map((totals) => totals[k]) }));
-}
-
-/** Base64 of float32. */
-const floats = (text) => new Float32Array(Uint8Array.from(atob(text), (character) => character.charCodeAt(0)).buffer);
-
-/** Probabilities of actions, from logits; of the best action alone, from action values. */
-export function probabilities(logits, ofValues) {
-  const largest = Math.max(...logits);
-  if (ofValues) {
-    const best = logits.indexOf(largest);
-    return logits.map((_, k) => (k === best ? 1 : 0));
-  }
-  const weights = logits.map((logit) => Math.exp(logit - largest));
-  const total = weights.reduce((sum, weight) => sum + weight, 0);
-  return weights.map((weight) => weight / total);
-}
-
-/**
- * Rows of a table of actions: those with the same effect are one, whose probabilities are added.
- *
- * @returns {{label: string, before: number, after: number}[]}
- */
-export function actionRows({ agent, actions }, before, after) {
-  const ofValues = agent.kind !== "policy";
-  const [p, q] = [before, after].map((logits) => (agent.factors ? logits : probabilities(logits, ofValues)));
-  const groups = agent.factors ? [] : (agent.equivalent_actions ?? []);
-  const grouped = new Set(groups.flat());
-  const all = [...groups, ...p.map((_, k) => [k]).filter(([k]) => !grouped.has(k))].sort((a, b) => a[0] - b[0]);
-  const sum = (numbers, group) => group.reduce((total, k) => total + numbers[k], 0);
-  return all.map((group) => ({
-    label: actions[group[0]]?.label ?? String(group[0]),
-    before: sum(p, group),
-    after: sum(q, group),
-  }));
 }

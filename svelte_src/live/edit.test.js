@@ -1,15 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import {
-  actionRows,
-  attributionRows,
-  boxBetween,
-  changeOf,
-  changes,
-  editFromText,
-  editToText,
-  emptyEdit,
-} from "./edit.js";
+import { boxBetween, changeOf, changes, editFromText, editToText, emptyEdit } from "./edit.js";
 
 const MANIFEST = {
   observation: { height: 64, width: 48 },
@@ -20,7 +11,7 @@ const MANIFEST = {
   ],
 };
 const TEXT =
-  "around~1.2.3.4,color~0.0.48.64~ff0080,frame~1.2.3.4~2~20,only~2b~3,base~2b~1,base~2b~4,times~2b~3~-0.5,add~2b~1~2.5,at~2b~1.0.3.2,maps,last~30,memory";
+  "without~3,without~12,around~1.2.3.4,color~0.0.48.64~ff0080,frame~1.2.3.4~2~20,only~2b~3,base~2b~1,base~2b~4,times~2b~3~-0.5,add~2b~1~2.5,at~2b~1.0.3.2,maps,last~30,memory";
 
 test("an edit and its text are each other's", () => {
   const edit = editFromText(TEXT, MANIFEST);
@@ -53,6 +44,8 @@ test("what the page does not have is left out", () => {
     "base~__proto__~1",
     "constructor~1",
     "last~-3",
+    "without~0",
+    "without~x",
   ];
   for (const text of [...wrong, "", null, undefined]) assert.deepEqual(editFromText(text, MANIFEST), emptyEdit(), text);
 });
@@ -64,43 +57,10 @@ test("a box covers the pixels between two points", () => {
 
 test("a request has the changed layers alone, by their names", () => {
   assert.deepEqual(changeOf(editFromText("times~2b~3~0", MANIFEST), MANIFEST), {
+    objects: [],
     boxes: [],
     features: [{ layer: "2b", factors: { 3: 0 }, baseline: [], added: {}, only: [] }],
   });
   const [steered] = changeOf(editFromText("add~2b~1~2,at~2b~1.0.2.2", MANIFEST), MANIFEST).features;
   assert.deepEqual([steered.added, steered.positions], [{ 1: 2 }, [[1, 0], [1, 1]]]); // prettier-ignore
-});
-
-test("attribution is summed over positions, the residual last", () => {
-  const array = (shape, ...values) => ({
-    shape,
-    data: btoa(String.fromCharCode(...new Uint8Array(Float32Array.of(...values).buffer))),
-  });
-  const before = { channels: array([1, 2, 2], 1, 2, 3, 4), residual: array([1, 2, 1], 0.5, 0.25) };
-  const after = { channels: array([1, 2, 2], 0, 2, 0, 4), residual: array([1, 2, 1], 0, 0) };
-  assert.deepEqual(attributionRows(before, after, String), [
-    { name: "0", values: [4, 0] },
-    { name: "1", values: [6, 6] },
-    { name: "2", values: [0.75, 0] },
-  ]);
-});
-
-test("actions with the same effect are one row", () => {
-  const actions = ["a", "b", "c"].map((label) => ({ label }));
-  const manifest = { agent: { kind: "policy", equivalent_actions: [[0, 2]] }, actions };
-  const rows = actionRows(manifest, [0, 0, 0], [0, 0, -1000]);
-  assert.deepEqual(
-    rows.map(({ label }) => label),
-    ["a", "b"],
-  );
-  assert.ok(Math.abs(rows[0].before - 2 / 3) < 1e-9 && Math.abs(rows[0].after - 1 / 2) < 1e-9);
-  const values = { agent: { kind: "action_values" }, actions };
-  assert.deepEqual(
-    actionRows(values, [0, 2, 1], [3, 2, 1]).map(({ before, after }) => [before, after]),
-    [
-      [0, 1],
-      [1, 0],
-      [0, 0],
-    ],
-  );
 });

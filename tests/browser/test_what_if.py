@@ -141,6 +141,24 @@ def test_a_removed_feature_changes_the_value_as_the_page_says(networks: dict[str
         wait_for_value(page, before)
 
 
+def test_an_object_is_removed_as_its_effect_was_measured(networks: dict[str, LiveNetwork], visit: Any) -> None:
+    network = networks["policy"]
+    effects = network.results.chunk("objects/1/effects.js")
+    saw = int(np.flatnonzero((effects["frame"] == FRAME) & (effects["track"] == 1))[0])
+    stored = float(network.results.series(0)["values"][FRAME])
+    with serving_page(network) as address:
+        page = visit(address, f"&frame={FRAME + 1}&edit=open")
+        button = page.get_by_test_id("what-if-object-2")
+        expect(button).to_have_text("saw 2")
+        button.click()
+        assert edit_of(page) == "without~2"
+        wait_for_value(page, stored - float(effects["effect.value"][saw]))
+        expect(button).to_have_attribute("aria-pressed", "true")
+        button.click()
+        wait_for_value(page, stored)
+        assert edit_of(page) == "open"
+
+
 def test_features_are_added_at_some_positions_and_attribution_follows_the_boxes(
     networks: dict[str, LiveNetwork], visit: Any
 ) -> None:

@@ -25,7 +25,7 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         tmp_path_factory.mktemp(request.param),
         trajectories={"num_envs": 1, "num_steps": STEPS},
         observations={"num_envs": 2, "num_obs": 16},
-        objects={"every": None},
+        objects={"every": 8, "last_steps": 0},
     )
     return page.results()
 
@@ -46,3 +46,13 @@ def test_outputs_and_ablated_features_are_those_of_the_page(results: Results) ->
         answer = ask(network, "outputs", trajectory=0, first=0, last=STEPS - 1, change=change)
         changes = (values_of(answer, "after") - values_of(answer, "before"))[stored["frames"]]
         np.testing.assert_allclose(changes, stored["change.value"][:, feature - 1], atol=TOLERANCE)
+
+
+def test_objects_are_removed_as_their_effects_were_measured(results: Results) -> None:
+    network = LiveNetwork(results, open_page_agent(results))
+    effects = results.chunk(results.section("objects")["trajectories"][0]["chunk"])
+    assert len(effects["frame"]) >= 3
+    for frame, track, expected in zip(effects["frame"], effects["track"], effects["value"], strict=True):
+        step, change = int(frame), {"objects": [int(track) + 1]}
+        answer = ask(network, "outputs", trajectory=0, first=step, last=step, change=change)
+        assert values_of(answer, "before") - values_of(answer, "after") == pytest.approx(expected, abs=TOLERANCE)

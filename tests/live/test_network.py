@@ -13,7 +13,8 @@ import rl_clarity
 from rl_clarity.base.errors import OptionError
 from rl_clarity.environments.painted_world import paint_over
 from rl_clarity.live import LiveNetwork, Superseded, parse_request
-from tests.live.pages import LAYER, SHAPE, STEPS, ask, open_network, values_of, write_page
+from rl_clarity.live.requests import Change
+from tests.live.pages import BEHIND, EVERY, LAYER, SHAPE, STEPS, WORLD, ask, open_network, values_of, write_page
 
 BOX = [4, 2, 10, 9]
 
@@ -184,3 +185,45 @@ def test_an_answer_that_is_no_longer_wanted_is_not_computed(recurrent: LiveNetwo
     with pytest.raises(Superseded):
         recurrent.answer(_request({"layer": LAYER}, last=STEPS - 1, memory=True), lambda: next(asked))
     assert next(asked, None) is None
+
+
+@pytest.mark.parametrize("removed", [[1], [2], [1, 2]])
+def test_an_object_is_removed_as_its_effect_was_measured(network: LiveNetwork, removed: list[int]) -> None:
+    step = 4 * EVERY
+    change = {"objects": removed}
+    answer = ask(network, "outputs", trajectory=0, first=step, last=step, change=change)
+    assert [(item["number"], item["type"]) for item in answer["objects"]] == [(1, "coin"), (2, "saw")]
+    assert [item["box"] for item in answer["objects"]] == [list(box) for box in WORLD.boxes]
+    expected = WORLD.draw([_without(network, step, removed)])[0]
+    seen = network.observe(0, step, step, Change(objects=removed))[0]
+    np.testing.assert_array_equal(seen, expected)
+    effects = network.results.chunk("objects/1/effects.js")
+    change_of_value = values_of(answer, "before") - values_of(answer, "after")
+    if len(removed) == 1:
+        chosen = (effects["frame"] == step) & (effects["track"] == removed[0] - 1)
+        np.testing.assert_allclose(change_of_value, effects["effect.value"][chosen], atol=1e-5)
+    assert np.abs(change_of_value).max() > 1e-3
+
+
+def _without(network: LiveNetwork, step: int, removed: list[int]) -> bytes:
+    """The state of the world whose squares are drawn as at a step, but for those that are removed."""
+    image = network.observe(0, step, step, Change())[0]
+    for number in removed:
+        left, top, right, bottom = WORLD.boxes[number - 1]
+        image[top:bottom, left:right] = BEHIND[step][top:bottom, left:right]
+    return WORLD.state(image, (0, 0))
+
+
+@pytest.mark.parametrize(
+    ("step", "objects", "message"),
+    [
+        (EVERY, [3], "object 3 is not seen at step 5"),
+        (EVERY + 1, [1], "the objects of step 6 were not measured"),
+        (EVERY, [1, 1], "object 1 covers another one"),
+    ],
+)
+def test_objects_that_cannot_be_removed(network: LiveNetwork, step: int, objects: list[int], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        ask(network, "outputs", trajectory=0, first=step, last=step, change={"objects": objects})
+    if step % EVERY:
+        assert ask(network, "outputs", trajectory=0, first=step, last=step)["objects"] == []

@@ -49,6 +49,7 @@ class Row:
     """The action that is best with the objects."""
     policy: float
     mask: np.ndarray  # (H, ceil(W / 8)) uint8: bits of the pixels that change
+    without: np.ndarray  # (pixels, C) uint8: what these are without the objects, row by row
 
     @property
     def type(self) -> str:
@@ -91,8 +92,7 @@ def measure_trajectory(subject: Subject, trajectory: int, work: Work) -> TaskRes
             work.report(FOLLOWED + (1 - FOLLOWED) * (start + len(frames)) / len(kept))
     rows.sort(key=lambda row: row.frame)
     types = sorted({row.type for row in rows})
-    height, width = subject.trajectories.observations.shape[2:4]
-    arrays = _arrays(rows, types, subject, height, width)
+    arrays = _arrays(rows, types, subject)
     name = chunk_name(trajectory)
     subject.files.write_chunk(name, {"frames": np.array(examined, np.int32), **arrays})
     bounds = [bound for part in values for bound in (float(part.min()), float(part.max()))]
@@ -189,6 +189,7 @@ def _rows(
     for changes in measure_removals(agent, world, moments, scores, removals):
         for i, removal in enumerate(changes.removals):
             moment = moments[removal.moment]
+            changed = (changes.without[i] != moment.observation).any(axis=-1)
             yield Row(
                 moment.step,
                 removal.objects,
@@ -197,7 +198,8 @@ def _rows(
                 changes.actions[i],
                 int(best[removal.moment]),
                 float(changes.policy[i]),
-                np.packbits((changes.without[i] != moment.observation).any(axis=-1), axis=-1),
+                np.packbits(changed, axis=-1),
+                changes.without[i][changed],
             )
 
 
@@ -212,10 +214,9 @@ def _removals(moment: int, objects: Sequence[WorldObject]) -> Iterator[Removal]:
             yield Removal(moment, tuple(same))
 
 
-def _arrays(
-    rows: Sequence[Row], types: Sequence[str], subject: Subject, height: int, width: int
-) -> dict[str, np.ndarray]:
+def _arrays(rows: Sequence[Row], types: Sequence[str], subject: Subject) -> dict[str, np.ndarray]:
     """Return the arrays of the chunk."""
+    height, width, channels = subject.trajectories.observations.shape[2:]
     single = [row for row in rows if len(row.objects) == 1]
     together = sorted((row for row in rows if row.whole), key=lambda row: (row.frame, row.type))
     items = [row.objects[0] for row in single]
@@ -228,6 +229,7 @@ def _arrays(
         "box": pixel_boxes(items, height, width).astype(np.float32),
         "offset": np.array([item.offset for item in items], np.float32).reshape(-1, 2),
         "mask": np.array(masks, np.uint8).reshape(len(masks), height, -(-width // 8)),
+        "without": np.concatenate([np.zeros((0, channels), np.uint8), *(row.without for row in single)]),
         **_effects(single, subject),
         "together.frame": np.array([row.frame for row in together], np.int32),
         "together.type": np.array([types.index(row.type) for row in together], np.uint8),

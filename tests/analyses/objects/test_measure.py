@@ -53,6 +53,7 @@ def test_effects_are_those_of_each_object(tmp_path: Any) -> None:
     for mask, (left, top, right, bottom) in zip(masks, chunk["box"].astype(int), strict=True):
         assert mask[top:bottom, left:right].all()
         assert mask.sum() == 16
+    assert chunk["without"].tolist() == [[0]] * 32
     assert [one.name for one in section.types if one.moves] == ["saw"]
     assert section.value_range == 0
     assert section.exact

@@ -1,0 +1,95 @@
+"""The objects of a page that can be removed from its observations, as they were when their effects were measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from rl_clarity.base.errors import ClarityError, OptionError
+from rl_clarity.pages.results import Results
+
+TRAJECTORIES = 8
+"""Trajectories whose objects are kept."""
+
+
+class RemovableObjects:
+    """What observations are without each object. Objects are numbered along a trajectory, from 1."""
+
+    def __init__(self, results: Results) -> None:
+        self.results = results
+        sections = (section for section in results.manifest["sections"] if section["kind"] == "objects")
+        self._section: dict[str, Any] | None = next((section["data"] for section in sections), None)
+        self._chunk = lru_cache(TRAJECTORIES)(self._read)
+
+    def listed(self, trajectory: int, step: int) -> list[dict[str, Any]]:
+        """Return the number, type and box (left, top, right, bottom, in pixels) of each object that a step has."""
+        chunk = self._chunk(trajectory)
+        if chunk is None:
+            return []
+        effects = chunk.arrays
+        types = self._entry(trajectory)["types"]
+        return [
+            {
+                "number": int(effects["track"][i]) + 1,
+                "type": types[effects["type"][i]],
+                "box": effects["box"][i].tolist(),
+            }
+            for i in np.flatnonzero(effects["frame"] == step)
+        ]
+
+    def remove(self, image: np.ndarray, trajectory: int, step: int, numbers: Sequence[int]) -> np.ndarray:
+        """Return an observation (H, W, C) of a step without some objects.
+
+        Raises OptionError for objects that are not seen at the step, for steps whose objects were not measured, and
+        for objects that cover each other, because the removal of each was drawn with the other one in place.
+        """
+        chunk = self._chunk(trajectory)
+        if chunk is None:
+            raise OptionError("the page does not say what observations are without their objects: make it again")
+        effects = chunk.arrays
+        if step not in effects["frames"]:
+            raise OptionError(
+                f"the objects of step {step + 1} were not measured, so that they cannot be removed there: choose a "
+                "step of the panel Objects, or make the page with objects.every=1"
+            )
+        image, covered = image.copy(), np.zeros(image.shape[:2], bool)
+        for number in numbers:
+            chosen = np.flatnonzero((effects["frame"] == step) & (effects["track"] == number - 1))
+            if not len(chosen):
+                raise OptionError(f"object {number} is not seen at step {step + 1}")
+            index = int(chosen[0])
+            mask = chunk.masks[index]
+            if (covered & mask).any():
+                raise OptionError(f"object {number} covers another one that is removed: remove one of them")
+            covered |= mask
+            image[mask] = effects["without"][chunk.ends[index] : chunk.ends[index + 1]]
+        return image
+
+    def _entry(self, trajectory: int) -> dict[str, Any]:
+        assert self._section is not None
+        entry: dict[str, Any] = self._section["trajectories"][trajectory]
+        return entry
+
+    def _read(self, trajectory: int) -> _Chunk | None:
+        """Return what a trajectory's chunk says; None on pages of earlier versions, which do not say it."""
+        if self._section is None:
+            return None
+        arrays = self.results.chunk(self._entry(trajectory)["chunk"])
+        if "without" not in arrays:
+            return None
+        masks = np.unpackbits(arrays["mask"], axis=-1)[..., : self._section["width"]].astype(bool)
+        ends = np.cumsum(np.concatenate([[0], masks.sum(axis=(1, 2))]))
+        if len(arrays["without"]) != ends[-1]:
+            raise ClarityError("the page's chunk of objects is damaged: it lacks pixels behind objects")
+        return _Chunk(arrays, masks, ends)
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    arrays: Mapping[str, np.ndarray]
+    masks: np.ndarray  # (n, H, W) bool
+    ends: np.ndarray  # (n + 1,): where the pixels behind each object begin, and end

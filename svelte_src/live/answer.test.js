@@ -1,0 +1,37 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { actionRows, attributionRows } from "./answer.js";
+
+test("attribution is summed over positions, the residual last", () => {
+  const array = (shape, ...values) => ({
+    shape,
+    data: btoa(String.fromCharCode(...new Uint8Array(Float32Array.of(...values).buffer))),
+  });
+  const before = { channels: array([1, 2, 2], 1, 2, 3, 4), residual: array([1, 2, 1], 0.5, 0.25) };
+  const after = { channels: array([1, 2, 2], 0, 2, 0, 4), residual: array([1, 2, 1], 0, 0) };
+  assert.deepEqual(attributionRows(before, after, String), [
+    { name: "0", values: [4, 0] },
+    { name: "1", values: [6, 6] },
+    { name: "2", values: [0.75, 0] },
+  ]);
+});
+
+test("actions with the same effect are one row", () => {
+  const actions = ["a", "b", "c"].map((label) => ({ label }));
+  const manifest = { agent: { kind: "policy", equivalent_actions: [[0, 2]] }, actions };
+  const rows = actionRows(manifest, [0, 0, 0], [0, 0, -1000]);
+  assert.deepEqual(
+    rows.map(({ label }) => label),
+    ["a", "b"],
+  );
+  assert.ok(Math.abs(rows[0].before - 2 / 3) < 1e-9 && Math.abs(rows[0].after - 1 / 2) < 1e-9);
+  const values = { agent: { kind: "action_values" }, actions };
+  assert.deepEqual(
+    actionRows(values, [0, 2, 1], [3, 2, 1]).map(({ before, after }) => [before, after]),
+    [
+      [0, 1],
+      [1, 0],
+      [0, 0],
+    ],
+  );
+});
