@@ -11,6 +11,8 @@ import numpy as np
 RESAMPLES, RESAMPLES_OF_PAIRS = 2_000, 20_000
 LEVEL = 0.05
 """Intervals contain the true difference with a probability of 1 - LEVEL."""
+POWER = 0.8
+"""Probability with which the smallest difference that could have been seen is found."""
 BLOCK = 1000
 """Number of resamples that are drawn at once."""
 
@@ -67,6 +69,17 @@ class Comparison:
             p=float(self.p[index]),
             adjusted_p=float(self.adjusted_p[index]),
         )
+
+
+def detectable(interval: tuple[float, float], corrected: tuple[float, float] | None = None) -> float | None:
+    """Return the smallest true difference that a test finds in four of five cases.
+
+    `interval` is that of the difference, of level 1 - LEVEL, and `corrected` the one that decides the test, by default
+    the same. None where no two episodes differed, so that nothing is known of their spread.
+    """
+    half, whole = ((high - low) / 2 for low, high in (interval, corrected or interval))
+    normal = NormalDist()
+    return whole + half * normal.inv_cdf(POWER) / normal.inv_cdf(1 - LEVEL / 2) if whole > 0 else None
 
 
 def _pair(interval: np.ndarray) -> tuple[float, float]:

@@ -16,6 +16,7 @@ from rl_clarity.base.errors import OptionError
 from rl_clarity.base.parsing import typed
 from rl_clarity.cli.option_types import CheckpointPath, Metadata, Switch
 from rl_clarity.environments import override_name
+from rl_clarity.reduction.swapping import numbered_swaps
 
 
 class Result(NamedTuple):
@@ -89,32 +90,34 @@ class PlayingCommand(CheckpointCommand):
     directions: str | None = None
     """Directory that `rl-clarity states` wrote: the directions that are exchanged."""
     swap_directions_from: tuple[int, ...] = ()
-    """Directions of the recurrent state to exchange or collapse as the agent plays, counted from 0: 10 5."""
+    """Directions of the recurrent state to exchange or collapse as the agent plays, counted from 1: 10 5."""
     swap_directions_to: Annotated[tuple[int | None, ...], tyro.conf.arg(metavar="[INT|None ...]")] = ()
     """What each is exchanged with, or None to collapse it: 12 None."""
     swap_directions_on: Literal["state", "increment"] = "state"
     """Change the state, or what each step adds to it."""
 
-    def swaps(self) -> dict[int, int | None]:
-        """Return the directions to exchange. Raises OptionError for options that cannot be combined."""
+    def swaps(self, count: int | None = None) -> dict[int, int | None]:
+        """Return the directions to exchange, of `count`, counted from 0.
+
+        Raises OptionError for options that cannot be combined, and for directions that do not exist.
+        """
         sources, targets = self.swap_directions_from, self.swap_directions_to
         if len(sources) != len(targets) or bool(sources) != (self.directions is not None):
             raise OptionError(
                 f"--directions {self.directions}, --swap-directions-from {' '.join(map(str, sources))} and "
                 f"--swap-directions-to {' '.join(map(str, targets))} belong together, with as many numbers in both"
             )
-        return dict(zip(sources, targets, strict=True))
+        return numbered_swaps(sources, targets, count)
 
     def player(self) -> Any:
         """Return the checkpoint, or its agent with directions of the recurrent state exchanged."""
-        swaps = self.swaps()
-        if not swaps or self.directions is None:
+        if not self.swaps() or self.directions is None:
             return self.checkpoint
         states = rl_clarity.load_states(self.directions)
         part = states.facts["options"]["part"]
         agent = rl_clarity.load_agent(self.checkpoint, **self.overrides())
         edit = rl_clarity.SwapDirections(
-            swaps,
+            self.swaps(len(states.directions)),
             directions=states.directions,
             on=self.swap_directions_on,
             layer="state" if part is None else f"state/{part}",

@@ -110,9 +110,11 @@ class States(CheckpointCommand):
 
 
 def _direction_line(row: dict[str, Any]) -> str:
+    number = str(row["direction"] + 1)
+    name = number if row["name"] == str(row["direction"]) else f"{number} ({row['name']})"
     removed = f"policy changes by {row['effect']:.2g} nats without it, " if "effect" in row else ""
     return (
-        f"  direction {row['name']:8} {removed}stability {min(row['seed_stability'], row['half_stability']):.2f}, "
+        f"  direction {name:8} {removed}stability {min(row['seed_stability'], row['half_stability']):.2f}, "
         f"kurtosis {row['kurtosis']:+.1f}, correlation with the time {row['correlation.time']:+.2f}"
         f"{', rare' if row['rare'] else ''}"
     )

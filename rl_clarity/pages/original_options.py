@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
@@ -87,6 +87,8 @@ RENAMED: Mapping[str, str] = {
     "clips": "quality.clips",
 }
 """Names of single options, of pages that have the part."""
+COUNTED_FROM_0 = ("swap_directions_from", "swap_directions_to")
+"""Names of options whose numbers count from 0; by their present names they count from 1, as on pages."""
 HIDDEN: Mapping[str, str] = {
     "numpy_precision": "",
     **dict.fromkeys(("trajectories_subdir", "trajectories_scrub_subdir"), "filmstrip"),
@@ -186,6 +188,8 @@ def _places(name: str, value: Any, own: Set[str]) -> Iterator[tuple[str, Any]]:
         yield RENAMED[name], bool(value)
     elif name in HIDDEN:
         yield f"{HIDDEN[name]}.{name}".strip("."), Hidden(value)
+    elif name in COUNTED_FROM_0 and renamed(name, own) and isinstance(value, Sequence) and not isinstance(value, str):
+        yield RENAMED[name], tuple(one + 1 if isinstance(one, int) else one for one in value)
     elif renamed(name, own) and not (name in own and isinstance(value, Mapping)):
         yield RENAMED[name], value
     elif isinstance(value, Mapping):

@@ -695,6 +695,7 @@ class InterventionRow(TypedDict):
     p: float | None
     adjusted_p: float | None
     effect: float | None
+    corrected_interval: NotRequired[tuple[float | None, float | None]]
 
 
 class InterventionEntry(TypedDict):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -131,3 +131,16 @@ class SwapDirections(StateEdit):
             "change": self._change,
             **({} if self.directions.range is None else {"range": self.directions.range}),
         }
+
+
+def numbered_swaps(
+    sources: Sequence[int], targets: Sequence[int | None], count: int | None = None
+) -> dict[int, int | None]:
+    """Return `swaps` for `SwapDirections` of directions that are counted from 1, as pages and commands count them.
+
+    Raises OptionError for numbers below 1, and above the number `count` of directions.
+    """
+    for one in (*sources, *targets):
+        if one is not None and (one < 1 or (count is not None and one > count)):
+            raise OptionError(f"{one} is not a direction: they are counted from 1{f' to {count}' if count else ''}")
+    return {source - 1: None if target is None else target - 1 for source, target in zip(sources, targets, strict=True)}

@@ -19,7 +19,7 @@ from rl_clarity.agents.recurrence import join_state
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.files import create_folder, write_output
 from rl_clarity.base.renamed import RenamedAttribute
-from rl_clarity.base.statistics import compare
+from rl_clarity.base.statistics import LEVEL, compare, detectable
 from rl_clarity.environments import make
 from rl_clarity.pages.animations import animated_png, first_difference, side_by_side
 from rl_clarity.pages.images import newest_frames
@@ -41,7 +41,7 @@ class Intervention:
     """A row for each measure (return, length, causes of ends, frequencies of actions and of clusters): `measure`;
     `unedited`, `edited`: means; `difference` with its 95 % `interval` (paired bootstrap) and `corrected_interval`; `p`
     and `adjusted_p` (Holm, for all measures); `effect`: the difference in standard deviations of the differences
-    between pairs."""
+    between pairs. The primary measure, the return, is first. Clusters count from 0, as in the analysis."""
     returns: np.ndarray  # (E, 2): unedited, edited
     agents: tuple[Agent, Agent]
     played: tuple[Block, ...]
@@ -53,13 +53,35 @@ class Intervention:
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter(self.rows)
 
+    @property
+    def verdict(self) -> str:
+        """Return in words what the primary measure, the return, shows, or the smallest change that it would have shown
+        in four of five cases.
+        """
+        primary, smallest = self.rows[0], 2 ** (1 - len(self.returns))
+        if smallest >= LEVEL:
+            return f"So few pairs cannot show a change: the smallest possible p is {smallest:.2g}."
+        if primary["p"] < LEVEL:
+            return "It changes beyond chance."
+        least = detectable(primary["interval"])
+        if least is None:
+            return "No change was found; no two episodes of a pair differed."
+        return f"No change was found; a true change of {least:.2g} or more would have been found in four of five cases."
+
     def __str__(self) -> str:
-        lines = [f"{len(self.returns)} pairs of episodes, without | with the edit:"]
+        primary = self.rows[0]
+        lines = [
+            f"{len(self.returns)} pairs of episodes. Primary measure: {primary['measure']}, p {primary['p']:.2g}. "
+            f"{self.verdict}",
+            "All measures, without | with the edit, difference (95 % interval), p adjusted for all of them, and the "
+            "smallest true difference that would be found in four of five cases:",
+        ]
         for row in self.rows:
-            low, high = row["interval"]
+            (low, high), least = row["interval"], detectable(row["interval"], row["corrected_interval"])
+            found = "no two episodes of a pair differed" if least is None else f"found from {least:.2g}"
             lines.append(
                 f"  {row['measure']:24} {row['unedited']:8.3f} | {row['edited']:8.3f}   {row['difference']:+.3f} "
-                f"({low:+.3f} to {high:+.3f}), p {row['adjusted_p']:.2g}"
+                f"({low:+.3f} to {high:+.3f}), p {row['adjusted_p']:.2g}, {found}"
             )
         return "\n".join(lines)
 

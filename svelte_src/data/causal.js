@@ -97,9 +97,10 @@ export const clipsWithEvidence = (clips = [], rows = []) =>
 const [LEVEL, POWER] = [1.96, 0.84];
 
 /** The smallest true difference that a test of the table finds in four of five cases, from its 95 % and its corrected interval;
- * undefined where no two episodes differed, so that nothing is known of their spread. */
-export function detectable({ interval, corrected_interval: corrected = interval }) {
-  const [half, whole] = [interval, corrected].map(([low, high]) => (high - low) / 2);
+ * undefined where no two episodes differed, so that nothing is known of their spread.
+ * @param {{interval: number[], corrected_interval?: number[] | null}} row */
+export function detectable({ interval, corrected_interval: corrected }) {
+  const [half, whole] = [interval, corrected ?? interval].map(([low, high]) => (high - low) / 2);
   return whole > 0 ? whole + (POWER * half) / LEVEL : undefined;
 }
 

@@ -1029,6 +1029,8 @@ export interface InterventionRow {
   p: number | null;
   adjusted_p: number | null;
   effect: number | null;
+  /** Interval that is corrected for the number of measures. */
+  corrected_interval?: [number | null, number | null];
 }
 
 /** Episodes with directions exchanged or collapsed. */

@@ -292,7 +292,7 @@ def test_tabs_without_data_show_the_command_that_computes_it(open_page: Open, tm
     visitor = open_page(tmp_path)
     for tab, expected in (
         ("behaviours", "rl-clarity memory"), ("causes", "the longest episode has 2 steps"),
-        ("remembering", "rl-clarity memory"), ("interventions", "--swap-directions-from"),
+        ("remembering", "rl-clarity memory"), ("interventions", "--interventions.swap-from"),
         ("simulator", "rl-clarity simulate"),
     ):  # fmt: skip
         visitor.page.evaluate("tab => rlClarity.select({tab})", tab)

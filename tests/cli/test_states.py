@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +18,10 @@ from rl_clarity.cli.arguments import parse_arguments
 from rl_clarity.cli.recordings import Record
 from tests.light_switch import checkpoint
 
-SWAP = ["--swap-directions-from", "1", "0", "--swap-directions-to", "2", "None"]
+SWAP = ["--swap-directions-from", "2", "1", "--swap-directions-to", "3", "None"]
 
 
-def test_swaps_are_pairs_of_numbers_or_none() -> None:
+def test_swaps_are_pairs_of_numbers_from_1_or_none() -> None:
     command = parse_arguments(["record", "agent.jd", "out", "--directions", "states", *SWAP])
     assert isinstance(command, Record)
     assert command.swaps() == {1: 2, 0: None}
@@ -39,11 +42,14 @@ def collapsed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     assert np.mean([row["return"] for row in rl_clarity.open_recording(recording).table()]) > 0.9
     size = ["--method", "pca", "--count", "4", "--clusters", "3", "--lags", "1", "2", "--maps", "pca"]
     small = ["--replay-steps", "2", "--influence-samples", "8"]
-    assert main(["states", agent, recording, states, *size, *small]) == 0
+    with redirect_stdout(io.StringIO()) as printed:
+        assert main(["states", agent, recording, states, *size, *small]) == 0
+    listed = re.findall(r"^  direction (\S+)", printed.getvalue(), re.MULTILINE)
+    assert sorted(listed) == ["1", "2", "3", "4"]
     analysis = rl_clarity.load_states(states)
     assert analysis.facts["steps"] == 320
     assert analysis.arrays["map.pca"].shape == (320 - 32, 2)  # without the first states of 32 episodes
-    numbers = [str(i) for i in range(4)]
+    numbers = ["1", "2", "3", "4"]
     return ["--directions", states, "--swap-directions-from", *numbers, "--swap-directions-to", *["None"] * 4]
 
 

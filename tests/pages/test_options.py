@@ -290,3 +290,11 @@ def test_the_documentation_lists_all_names() -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| `([\w.]+)` \|$", section, re.MULTILINE))
     assert rows == {**PARTS, **RENAMED}
     assert all(f"`{name}`" in section for name in HIDDEN)
+
+
+def test_earlier_names_of_exchanged_directions_count_from_0() -> None:
+    earlier = translate({"swap_directions_from": (0, 2), "swap_directions_to": (1, None)}, MemoryOptions)
+    assert earlier == {"interventions": {"swap_from": (1, 3), "swap_to": (2, None)}}
+    options = parse(MemoryOptions, earlier).interventions
+    assert translate({"interventions": options}, MemoryOptions)["interventions"]["swap_from"] == (1, 3)
+    assert options.swaps() == {0: 1, 2: None}

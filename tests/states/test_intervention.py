@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +13,10 @@ from PIL import Image
 
 import rl_clarity
 from rl_clarity.base.errors import OptionError
+from rl_clarity.base.statistics import compare
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.states.data import read_states
+from rl_clarity.states.intervention import Intervention
 from tests.light_switch import Game, checkpoint
 
 
@@ -46,6 +50,22 @@ def test_clusters_of_states_are_visited_more_or_less_often(light_switch_recordin
     assert len(list(rl_clarity.intervene(agent, collapsed, episodes=2))) == len(list(report)) - 5
 
 
+def test_the_report_has_the_smallest_change_that_would_have_been_found() -> None:
+    before, after = np.random.default_rng(0).normal(size=(2, 100, 2))
+    after[:, 1] = before[:, 1]
+    compared = compare(before, after)
+    rows = [{"measure": name, **asdict(compared[i])} for i, name in enumerate(("return", "length"))]
+    for row in rows:
+        row["edited"] = row.pop("ablated")
+    report = str(Intervention(rows, np.stack([before[:, 0], after[:, 0]], axis=1), (), (), 1))
+    (least,) = re.findall(r"No change was found; a true change of ([\d.]+) or more would have been found", report)
+    error = (after - before)[:, 0].std() / 10
+    assert float(least) == pytest.approx((1.96 + 0.84) * error, rel=0.05)
+    (corrected,) = re.findall(r"return .* found from ([\d.]+)$", report, re.MULTILINE)
+    assert float(corrected) == pytest.approx((2.24 + 0.84) * error, rel=0.05)  # two tests
+    assert re.search(r"length .*, no two episodes of a pair differed$", report, re.MULTILINE)
+
+
 def test_the_cue_is_cut_out_of_memory_but_not_of_the_world(
     light_switch_recordings: dict[Game, Recording], tmp_path: Path
 ) -> None:
@@ -62,5 +82,8 @@ def test_the_cue_is_cut_out_of_memory_but_not_of_the_world(
     assert lost["memory"]["interval"][1] < -0.2
     assert lost["memory"]["adjusted_p"] < 0.01
     assert lost["world"]["difference"] == 0
+    assert "No change was found; no two episodes of a pair differed." in str(report)  # of the world
+    few = str(rl_clarity.intervene(agent, cut_cue(recording), episodes=4))
+    assert "So few pairs cannot show a change: the smallest possible p is 0.12." in few
     with pytest.raises(OptionError, match="episodes=1 must be at least 2"):
         rl_clarity.intervene(agent, cut_cue(recording), episodes=1)

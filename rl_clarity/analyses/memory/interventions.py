@@ -26,7 +26,7 @@ from rl_clarity.pages.schema import read
 from rl_clarity.pages.sections import SectionData
 from rl_clarity.recordings.paired_play import environment_of
 from rl_clarity.recordings.rollouts import play
-from rl_clarity.reduction.swapping import SwapDirections
+from rl_clarity.reduction.swapping import SwapDirections, numbered_swaps
 from rl_clarity.states.intervention import BLOCK, intervene
 from rl_clarity.states.options import StateOptions
 from rl_clarity.states.parts import FittedStates
@@ -44,7 +44,8 @@ class InterventionOptions:
     episodes: int = 20
     """Number of pairs of episodes for each; 0 for none."""
     swap_from: tuple[int, ...] = ()
-    """Directions that are exchanged, or collapsed, together in a further comparison, counted from 0: 10 5."""
+    """Directions that are exchanged, or collapsed, together in a further comparison, counted from 1 as on the page:
+    10 5."""
     swap_to: tuple[int | None, ...] = ()
     """The direction with which each is exchanged, or None to collapse it: 12 None."""
 
@@ -56,9 +57,12 @@ class InterventionOptions:
         paired = len(sources) == len(targets)
         check_option(self, "swap_to", paired, f"must have as many entries as swap_from={sources}")
 
-    def swaps(self) -> dict[int, int | None]:
-        """Return the exchanged or collapsed directions."""
-        return dict(zip(self.swap_from, self.swap_to, strict=True))
+    def swaps(self, count: int | None = None) -> dict[int, int | None]:
+        """Return the exchanged or collapsed directions, of `count`, counted from 0.
+
+        Raises OptionError for directions that do not exist.
+        """
+        return numbered_swaps(self.swap_from, self.swap_to, count)
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,8 @@ class InterventionRow:
     p: float | None
     adjusted_p: float | None
     effect: float | None
+    corrected_interval: tuple[float | None, float | None] | None = None
+    """Interval that is corrected for the number of measures."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +113,7 @@ class InterventionsAnalysis(Analysis[InterventionOptions, InterventionsSection])
     needs_all = False
 
     def check(self, agent: Agent, options: InterventionOptions, page: SubjectOptions) -> None:
-        known = [one for one in (*options.swaps(), *options.swaps().values()) if one is not None]
-        count = (find_part(page, StateOptions) or StateOptions()).count
-        for one in known:
-            if not 0 <= one < count:
-                raise OptionError(f"swap_from or swap_to: {one} is not a direction: 0 to {count - 1}")
+        options.swaps((find_part(page, StateOptions) or StateOptions()).count)
 
     def tasks(self, subject: Subject, options: InterventionOptions) -> Iterable[Task]:
         if not options.episodes:

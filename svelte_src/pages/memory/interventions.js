@@ -18,7 +18,7 @@ export function interventionText({ label, rows: [primary, ...others] }, pairs) {
   if (smallestP(pairs) >= LEVEL)
     return `${start} So few pairs cannot show a change: the smallest possible p is ${formatNumber(smallestP(pairs), 3)}. Use more of them (--interventions.episodes).`;
   if (primary.p < LEVEL) return `${start} It changes beyond chance.${more}`;
-  const least = detectable(primary);
+  const least = detectable({ interval: primary.interval });
   const seen =
     least === undefined
       ? "no two episodes of a pair differed"

@@ -41,12 +41,7 @@ def agent() -> Any:
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """12 episodes, whose last step is in a window; two directions are exchanged."""
     directory = tmp_path_factory.mktemp("page") / "page"
-    swap: dict[str, Any] = {
-        "swap_directions_from": (0,),
-        "swap_directions_to": (1,),
-        "interventions": 1,
-        "intervention_episodes": 6,
-    }
+    swap: dict[str, Any] = {"interventions": {"swap_from": (1,), "swap_to": (2,), "count": 1, "episodes": 6}}
     rl_clarity.explain_memory(checkpoint("memory"), directory, episodes=12, windows=40, **STATES, **swap)
     return directory
 

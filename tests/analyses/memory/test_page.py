@@ -236,7 +236,12 @@ def test_a_recording_of_another_agent_is_refused_unless_that_is_intended(page: P
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"swap_directions_from": (7,), "swap_directions_to": (None,)}, "7 is not a direction: 0 to 2"),
+        (
+            {"interventions": {"swap_from": (4,), "swap_to": (None,)}},
+            "4 is not a direction: they are counted from 1 to 3",
+        ),
+        ({"interventions": {"swap_from": (1,), "swap_to": (0,)}}, "0 is not a direction"),
+        ({"swap_directions_from": (3,), "swap_directions_to": (None,)}, "4 is not a direction"),
         ({"swap_directions_from": (1,)}, "interventions.swap_to"),
         ({"states": {"part": 0}}, "part"),
         ({"count": 0}, "count"),
