@@ -29,8 +29,8 @@ from rl_clarity.recordings.recording import Recording, open_recording
 from rl_clarity.recordings.rollouts import Player, Progress, Transition, observe, play
 
 DEFAULT_EPISODES = 100
-SECONDS_OF_PLAY = 1.0
-"""Seconds of play from which the length of episodes is estimated."""
+SECONDS_OF_PLAY = 5.0
+"""Seconds of play, at most, from which the length of episodes is estimated. No game of Atari ends in the first."""
 MAX_ENVIRONMENTS = 16
 """Largest number of environments. All play until the last one has finished its episodes, so with few environments less
 play is wasted."""
@@ -69,8 +69,8 @@ def record_agent(
 def expected_length(agent: Player, spec: EnvironmentSpec, options: RecordOptions, most: int) -> int:
     """Return the mean number of steps of the episodes that would be recorded, at most `most`.
 
-    It is estimated from a second of play, or until an episode has ended in each environment, as the steps for each end.
-    Without an end it is `most`.
+    It is estimated from a few seconds of play, or until an episode has ended in each environment, as the steps for each
+    end. Without an end it is `most`.
     """
     steps = ends = 0
     with closing(_make(spec, options, full_resolution=False)) as environment:
