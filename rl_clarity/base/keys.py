@@ -34,12 +34,21 @@ version = cache(importlib.metadata.version)
 
 def cache_key(value: Any) -> str:
     """Return the SHA-256 of a value that `to_plain` can convert. Equal values have equal keys."""
-    return hashlib.sha256(as_json(value).encode()).hexdigest()
+    return hashlib.sha256(as_json(_whole_numbers(to_plain(value))).encode()).hexdigest()
 
 
 def as_json(value: Any) -> str:
     """Return compact JSON with sorted keys for a value that `to_plain` can convert."""
     return json.dumps(to_plain(value), sort_keys=True, separators=(",", ":"))
+
+
+def _whole_numbers(value: Any) -> Any:
+    """Return a JSON value with integers in place of equal floats: 4 in Python is 4.0 on the command line."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {key: _whole_numbers(item) for key, item in value.items()}
+    return [_whole_numbers(item) for item in value] if isinstance(value, list) else value
 
 
 def package_versions() -> dict[str, str]:

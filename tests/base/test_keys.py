@@ -23,6 +23,8 @@ class Options:
 def test_equal_values_have_equal_keys() -> None:
     assert cache_key({"a": 1, "b": (2, 3)}) == cache_key({"b": [2, 3], "a": 1})
     assert cache_key({"a": 1}) != cache_key({"a": 2})
+    assert cache_key({"width": 4, "widths": (1, 2.5)}) == cache_key({"width": 4.0, "widths": [1.0, 2.5]})
+    assert cache_key([math.inf, 0.5]) != cache_key([math.nan, 0.5])
 
 
 def test_package_versions_change_the_code_version(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity.cli import main
+from rl_clarity.jobs.forecast import Forecast
 from rl_clarity.pages.options import InterfaceOptions, ObservationsOptions
 from rl_clarity.pages.original_options import translate
 from rl_clarity.pages.results import open_results
@@ -26,6 +27,16 @@ def test_run(page: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -
     assert parse_summary(capsys.readouterr()) == {"page": str(page / "interface.html")}
     assert main(command) == 0
     assert capsys.readouterr().out == f"The page is {page / 'interface.html'}\n"
+
+
+def test_a_page_of_the_command_is_recognized_in_python(page: Path, checkpoint: Path) -> None:
+    sizes = {
+        "trajectories": {"num_envs": 2, "num_steps": 10},
+        "observations": {"num_envs": 2, "num_obs": 4, "obs_every": 2},
+        "layers": {"name_contains_one_of": ["Relu_2"]},
+    }
+    forecast = rl_clarity.run(checkpoint, page, **sizes, title="A page", dry_run=True)
+    assert forecast == Forecast.nothing_to_do()
 
 
 def test_force_replaces_another_page(
