@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -98,12 +99,19 @@ class AppliedEdits:
             names = list(after) if site == STATE_AFTER else [site]
             before = [values[name.replace(AFTER, BEFORE)] for name in names]
             parts = [after[name] for name in names]
+            shapes = [tuple(part.shape[1:]) for part in parts]
+            ends = np.cumsum([0, *map(math.prod, shapes)]).tolist()
             result = edit.apply_to_state(
-                *(operations.concatenate(one) if len(names) > 1 else one[0] for one in (before, parts)),
+                *(
+                    operations.concatenate([operations.reshape(part, (-1, math.prod(part.shape[1:]))) for part in one])
+                    for one in (before, parts)
+                ),
                 operations=operations,
             )
-            ends = np.cumsum([0, *(part.shape[-1] for part in parts)]).tolist()
-            after |= {name: result[..., ends[i] : ends[i + 1]] for i, name in enumerate(names)}
+            after |= {
+                name: operations.reshape(result[:, ends[i] : ends[i + 1]], (-1, *shapes[i]))
+                for i, name in enumerate(names)
+            }
         return after
 
     def of_input(self, site: str, values: np.ndarray, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
@@ -115,14 +123,11 @@ class AppliedEdits:
 
 
 def _state_site(sites: Sequence[Site]) -> Site:
-    """Return the site of the state, with all parts side by side. Raises OptionError if the agent has no state that can
-    be edited as a whole.
+    """Return the site of the state, with the values of all parts side by side. Raises OptionError if the agent has no
+    state.
     """
     parts = [site for site in sites if site.kind == "state"]
-    if len(parts) == 1:
-        return parts[0]
-    if not parts or any(len(part.shape) != 1 for part in parts):
-        raise OptionError(
-            f"the state has parts of the shapes {[part.shape for part in parts]}: parts (n,) of one axis are needed"
-        )
-    return Site(STATE, "state", (sum(part.shape[0] for part in parts),))
+    if not parts:
+        raise OptionError("the agent has no recurrent state")
+    name = parts[0].name if len(parts) == 1 else STATE
+    return Site(name, "state", (sum(math.prod(part.shape) for part in parts),))

@@ -26,6 +26,7 @@ class Operations:
     """Join tensors along a new last axis."""
     concatenate: Callable[[Sequence[Tensor]], Tensor]
     """Join tensors along their last axis."""
+    reshape: Callable[[Tensor, tuple[int, ...]], Tensor]
     solve: Callable[[Tensor, Tensor], Tensor]
     """Solve linear systems (..., K, K) for right-hand sides (..., K, 1)."""
     fixed: Callable[[Tensor], Tensor]
@@ -47,6 +48,7 @@ NUMPY = Operations(
     sign=np.sign,
     stack=lambda tensors: np.stack(tensors, axis=-1),
     concatenate=lambda tensors: np.concatenate(tensors, axis=-1),
+    reshape=np.reshape,
     solve=np.linalg.solve,
     fixed=lambda x: x,
     repeat=_repeat,
@@ -64,6 +66,7 @@ def keras_operations() -> Operations:
         sign=ops.sign,
         stack=lambda tensors: ops.stack(tensors, axis=-1),
         concatenate=lambda tensors: ops.concatenate(tensors, axis=-1),
+        reshape=ops.reshape,
         solve=ops.solve,
         fixed=ops.stop_gradient,
         repeat=lambda count, body, values: ops.fori_loop(0, count, body, values),
@@ -81,6 +84,7 @@ def jax_operations() -> Operations:
         sign=jnp.sign,
         stack=lambda tensors: jnp.stack(tensors, axis=-1),
         concatenate=lambda tensors: jnp.concatenate(tensors, axis=-1),
+        reshape=jnp.reshape,
         solve=jnp.linalg.solve,
         fixed=jax.lax.stop_gradient,
         repeat=lambda count, body, values: jax.lax.fori_loop(0, count, body, values),
@@ -97,6 +101,7 @@ def torch_operations(to_tensor: Callable[[Any], Tensor]) -> Operations:
         sign=torch.sign,
         stack=lambda tensors: torch.stack(tuple(tensors), dim=-1),
         concatenate=lambda tensors: torch.cat(tuple(tensors), dim=-1),
+        reshape=torch.reshape,
         solve=torch.linalg.solve,
         fixed=lambda x: x.detach(),
         repeat=_repeat,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -47,31 +48,37 @@ def state_gradients(
     agent: BatchedAgent, observations: np.ndarray, state: State, weights: np.ndarray, site: Literal["state", "input"]
 ) -> np.ndarray:
     """See `BatchedAgent.state_gradients`."""
-    sizes = [part.shape[1:] for part in agent.initial_state(1) or ()]
-    if not sizes or any(len(size) != 1 for size in sizes):
-        raise OptionError(f"the state has the parts {sizes}; gradients need parts (n,) of one axis")
-    ends = np.cumsum([0, *(size[0] for size in sizes)]).tolist()
+    shapes = [part.shape[1:] for part in agent.initial_state(1) or ()]
+    if not shapes:
+        raise OptionError("the agent has no recurrent state")
+    ends = np.cumsum([0, *(math.prod(shape) for shape in shapes)]).tolist()
     if np.ndim(weights) != 3 or np.shape(weights)[::2] != (len(observations), ends[-1]):
         raise OptionError(
             f"weights have the shape {np.shape(weights)}; ({len(observations)}, S, {ends[-1]}) is needed: S "
             "combinations of the state for each observation"
         )
-    backend, names = agent._backend, [f"state/{i}" for i in range(len(sizes))]
+    backend, names = agent._backend, [f"state/{i}" for i in range(len(shapes))]
+    reshape = backend.operations.reshape
 
     def make() -> GradientStep:
-        section = agent._edited(agent._inputs, tuple(f"after/{i}" for i in range(len(sizes))))
+        section = agent._edited(agent._inputs, tuple(f"after/{i}" for i in range(len(shapes))))
 
         def after(point: Tensor, other: Tensor, *edits: Tensor) -> Tensor:
             inputs, states = (other, point) if site == "state" else (point, other)
-            parts = [states[:, start:end] for start, end in itertools.pairwise(ends)]
-            return backend.concatenate(section(inputs, *parts, *edits))
+            parts = [
+                reshape(states[:, start:end], (-1, *shape))
+                for (start, end), shape in zip(itertools.pairwise(ends), shapes, strict=True)
+            ]
+            return backend.concatenate(
+                [reshape(part, (-1, math.prod(part.shape[1:]))) for part in section(inputs, *parts, *edits)]
+            )
 
         return backend.gradient_step(after)
 
     step = agent._cached(("state gradients", site), make)
     results = []
     for rows, arrays in agent._batches(observations, state, agent.gradient_batch_size, SMALLEST_BATCH):
-        values = np.concatenate([arrays[name] for name in names], axis=1).astype(np.float32), arrays[INPUT]
+        values = join_state(tuple(arrays[name] for name in names)).astype(np.float32), arrays[INPUT]
         point, other = values if site == "state" else values[::-1]
         selection = pad(np.asarray(weights[rows], np.float32), len(point))
         edits = [arrays[name] for name in agent._edits.names]

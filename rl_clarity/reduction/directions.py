@@ -31,6 +31,8 @@ PAIRS = "pairs"
 FEWEST_STATES = 4
 FIT_ROWS = 20_000
 """Largest number of rows that directions are fitted to. Of more states, a random subset is used."""
+FIT_NUMBERS = 50_000_000
+"""Largest number of numbers in these rows, which are 400 MB: of states of 20,000 units, 2,500 are used."""
 CHECK_ROWS = 5_000
 """Largest number of rows of the fits by which stability is measured."""
 HELD_OUT = 0.25
@@ -158,6 +160,11 @@ class Directions:
         return states
 
 
+def fitted_rows(rows: int, units: int) -> int:
+    """Return the number of rows that directions are fitted to, of some states of some units."""
+    return min(rows, FIT_ROWS, max(FEWEST_STATES, FIT_NUMBERS // units))
+
+
 def fit_directions(
     states: np.ndarray,
     method: str = "ica",
@@ -169,6 +176,7 @@ def fit_directions(
     others: np.ndarray | None = None,
     outliers: float | None = None,
     episodes: np.ndarray | None = None,
+    stability: bool = True,
 ) -> Directions:
     """Fit directions to recurrent states (N, H), or to a layer's activations.
 
@@ -207,6 +215,7 @@ def fit_directions(
             these distances; `dropped` counts them.
         episodes: (N,) numbers of the episodes of the states, in order. The halves then have no episode in common, if
             there are several.
+        stability: Whether to measure the stability, by four further fits.
 
     Raises:
         OptionError: The states are not finite, too few or constant, or an option is out of range.
@@ -229,8 +238,9 @@ def fit_directions(
     if episodes is not None and np.shape(episodes) != (len(states),):
         raise OptionError(f"episodes= has the shape {np.shape(episodes)}; ({len(states)},) is needed")
     chosen = np.arange(len(states))
-    if len(chosen) > FIT_ROWS:
-        chosen = np.sort(np.random.default_rng(seed).choice(len(states), FIT_ROWS, replace=False))
+    used = fitted_rows(*np.shape(states))
+    if len(chosen) > used:
+        chosen = np.sort(np.random.default_rng(seed).choice(len(states), used, replace=False))
     rows = np.asarray(states[chosen], np.float64)
     if not np.isfinite(rows).all():
         raise OptionError("states must be finite numbers")
@@ -251,14 +261,17 @@ def fit_directions(
         return dataclasses.replace(REDUCTIONS.get(method).fit(rows[part], amount, fit_seed), method=method)
 
     directions = fit(slice(None), seed, count)
+    dropped = int(len(kept) - kept.sum())
+    ends = np.stack([rows.min(axis=0), rows.max(axis=0)])
+    directions = dataclasses.replace(directions, range=ends, dropped=dropped)
+    if not stability:
+        return directions
     middle = len(rows) // 2
     if episodes is not None:
         begins = np.flatnonzero(np.diff(np.asarray(episodes)[chosen][kept])) + 1
         middle = int(begins[np.abs(begins - middle).argmin()]) if len(begins) else middle
     seeds, halves = _stability(directions, fit, len(rows), middle, seed)
-    dropped = int(len(kept) - kept.sum())
-    ends = np.stack([rows.min(axis=0), rows.max(axis=0)])
-    return dataclasses.replace(directions, seed_stability=seeds, half_stability=halves, range=ends, dropped=dropped)
+    return dataclasses.replace(directions, seed_stability=seeds, half_stability=halves)
 
 
 def _stability(
@@ -308,7 +321,9 @@ def _fit_ica(rows: np.ndarray, count: int | float, seed: int) -> Directions:
 def _fit_units(rows: np.ndarray, count: int, seed: int) -> Directions:
     mean, scale, _, varies = _standardized(rows)
     order = np.argsort(-np.where(varies, rows.std(axis=0), -1), kind="stable")[: min(count, int(varies.sum()))]
-    return Directions(mean, scale, np.eye(rows.shape[1])[order], names=tuple(f"unit {i}" for i in order))
+    basis = np.zeros((len(order), rows.shape[1]))
+    basis[np.arange(len(order)), order] = 1
+    return Directions(mean, scale, basis, names=tuple(f"unit {i}" for i in order))
 
 
 def _fit_nmf(rows: np.ndarray, count: int, seed: int) -> Directions:

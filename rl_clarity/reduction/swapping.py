@@ -92,9 +92,12 @@ class SwapDirections(StateEdit):
         return float(np.linalg.norm(inverse[:, None] * (left.T @ self._difference @ left) * sizes, 2))
 
     @functools.cached_property
-    def _change(self) -> np.ndarray:
-        """(H, H): linear map from a state less its mean to its change, h' - h = (h - mean) change, in float64."""
-        return np.asarray(self.directions.readout @ self._difference @ self.directions.vectors)
+    def _factors(self) -> tuple[np.ndarray, np.ndarray]:
+        """(H, D) and (D, H) float32: linear maps from a state less its mean to the change of its coordinates, and from
+        there to the change of the state.
+        """
+        left = self.directions.readout @ self._difference
+        return left.astype(np.float32), self.directions.vectors.astype(np.float32)
 
     @functools.cached_property
     def _difference(self) -> np.ndarray:
@@ -109,7 +112,8 @@ class SwapDirections(StateEdit):
 
     def apply_to_state(self, before: Tensor, after: Tensor, *, operations: Operations = NUMPY) -> Tensor:
         origin = operations.constant(self.directions.mean.astype(np.float32)) if self.on == "state" else before
-        changed = after + operations.matmul(after - origin, operations.constant(self._change.astype(np.float32)))
+        left, right = map(operations.constant, self._factors)
+        changed = after + operations.matmul(operations.matmul(after - origin, left), right)
         return changed if self.directions.range is None else self._bounded(changed, after, operations)
 
     def _bounded(self, changed: Tensor, after: Tensor, operations: Operations) -> Tensor:
@@ -128,7 +132,7 @@ class SwapDirections(StateEdit):
         return {
             **{name: np.frombuffer(text.encode(), np.uint8) for name, text in texts.items()},
             "mean": self.directions.mean,
-            "change": self._change,
+            **dict(zip(("left", "right"), self._factors, strict=True)),
             **({} if self.directions.range is None else {"range": self.directions.range}),
         }
 

@@ -9,8 +9,8 @@ import numpy as np
 from rl_clarity.agents.capabilities import has
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.agents.recurrence import agent_state
-from rl_clarity.reduction.directions import Directions, fit_directions
-from rl_clarity.states.clusters import Clusters, find_clusters
+from rl_clarity.reduction.directions import Directions, fitted_rows
+from rl_clarity.states.clusters import Clusters, find_clusters, principal_directions
 from rl_clarity.states.data import StateData
 
 BINS = 40
@@ -22,8 +22,6 @@ AUTOCORRELATION_LAGS = (1, 2, 4, 8, 16)
 READOUT_FRAMES = 128
 """Number of frames over which gradients of outputs are averaged."""
 BEHAVIOR_LAGS = (2, 4, 6)
-GROUP = 20_000
-"""Number of steps whose feature vectors for behaviors are computed at once."""
 
 
 def step_facts(data: StateData) -> dict[str, np.ndarray]:
@@ -171,10 +169,12 @@ def find_behaviors(
         now = data.states[steps]
         return np.concatenate([now, *(now - data.states[steps + lag] for lag in BEHAVIOR_LAGS)], axis=1)
 
-    sample = np.sort(np.random.default_rng(seed).choice(rows, min(GROUP, len(rows)), replace=False))
-    directions = fit_directions(vectors(sample), "pca", 0.95, seed)
-    groups = [rows[start : start + GROUP] for start in range(0, len(rows), GROUP)]
-    points = np.concatenate([directions.to(vectors(group))[:, :16] for group in groups])
+    group = fitted_rows(len(rows), vectors(rows[:1]).shape[1])  # steps whose vectors are computed at once
+    sample = np.sort(np.random.default_rng(seed).choice(rows, group, replace=False))
+    directions = principal_directions(vectors(sample), seed)
+    points = np.concatenate(
+        [directions.to(vectors(rows[start : start + group])) for start in range(0, len(rows), group)]
+    )
     clusters = find_clusters(points, "kmeans", count, seed)
     return rows, clusters, _behavior_cards(data, rows, points, clusters, coordinates)
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from rl_clarity.base.errors import OptionError
-from rl_clarity.reduction.directions import fit_directions
+from rl_clarity.reduction.directions import Directions, fit_directions
 
 Method = Literal["kmeans", "gaussian_mixture", "ward", "hdbscan"]
 METHODS = ("kmeans", "gaussian_mixture", "ward", "hdbscan")
@@ -47,8 +47,16 @@ def principal_coordinates(values: np.ndarray, seed: int = 0, rows: np.ndarray | 
 
     Components are those of the rows (m,), by default of all.
     """
-    directions = fit_directions(values if rows is None else values[rows], "pca", SHARE, seed)
-    return np.asarray(directions.to(values)[:, :MOST_COMPONENTS], np.float32)
+    directions = principal_directions(values if rows is None else values[rows], seed)
+    return np.asarray(directions.to(values), np.float32)
+
+
+def principal_directions(values: np.ndarray, seed: int = 0) -> Directions:
+    """Return the fewest principal components of values (n, H) with 95 % of the variance, at most 16."""
+    directions = fit_directions(values, "pca", MOST_COMPONENTS, seed, stability=False)
+    assert directions.explained is not None  # they are principal components
+    count = int(np.searchsorted(np.cumsum(directions.explained), SHARE - 1e-12)) + 1
+    return replace(directions, basis=directions.basis[:count], explained=directions.explained[:count], names=())
 
 
 def find_clusters(

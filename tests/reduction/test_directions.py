@@ -212,3 +212,12 @@ def test_components_of_many_units_are_those_of_few(count: float, monkeypatch: py
     assert few.explained is not None
     np.testing.assert_allclose(many.explained, few.explained, rtol=1e-6)
     np.testing.assert_allclose(many.to(states)[:, :4], few.to(states)[:, :4], atol=1e-3)
+
+
+def test_independent_components_of_many_units(sources: np.ndarray) -> None:
+    rng = np.random.default_rng(5)
+    states = sources @ rng.normal(size=(4, 2000)) + rng.normal(0, 0.1, (len(sources), 2000))
+    found = fit_directions(states.astype(np.float32), "ica", 4).to(states)
+    correlations = np.abs(np.corrcoef(found.T, sources.T)[:4, 4:])
+    assert correlations.max(axis=0).min() > 0.98
+    assert sorted(correlations.argmax(axis=0)) == [0, 1, 2, 3]

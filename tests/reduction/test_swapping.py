@@ -99,7 +99,7 @@ def test_play_is_edited_step_by_step(on: Any) -> None:
     step = 1e-2 * np.eye(16)[2]
     higher, lower = (edited.forward(observations, (state[0] + sign * step,)).state[0] for sign in (1, -1))
     np.testing.assert_allclose(gradient[:, 2], np.einsum("bh,bh->b", weights[:, 0], higher - lower) / 2e-2, atol=2e-3)
-    assert not np.array_equal(edited.parameters()["edits/0/after/0/change"], np.zeros((16, 16)))
+    assert edited.parameters()["edits/0/after/0/left"].any()
 
 
 def test_an_exchange_with_itself_changes_nothing(directions: Directions) -> None:
@@ -192,3 +192,25 @@ def test_directions_that_almost_depend_on_each_other_are_refused() -> None:
     assert expected == pytest.approx(249, abs=0.5)
     SwapDirections({2: None}, directions=near)  # it is far from the others
     SwapDirections({0: None}, directions=Directions(np.zeros(3), np.ones(3), basis + 0.02 * np.eye(3)[[1, 2, 1]]))
+
+
+def test_states_that_are_grids_are_exchanged_as_their_values_side_by_side() -> None:
+    from tests.memory_systems import make_agent
+
+    def step(observations: Any, state: Any) -> tuple[Any, Any]:
+        after = 0.5 * state + observations[:, :2, :3, :2]
+        return after.sum(dim=(1, 2, 3)), after
+
+    agent, rng = make_agent(step, (2, 3, 2)), np.random.default_rng(0)
+    found = fit_directions(rng.normal(size=(50, 12)), "pca", 4)
+    edit = SwapDirections({0: 2, 1: None}, directions=found)
+    observations = rng.integers(0, 256, (3, 4, 4, 3), np.uint8)
+    state = (rng.normal(size=(3, 2, 3, 2)).astype(np.float32),)
+    plain, edited = (one.forward(observations, state).state for one in (agent, rl_clarity.edit(agent, edit)))
+    assert plain is not None
+    assert edited is not None
+    expected = edit.apply_to_state(state[0].reshape(3, 12), plain[0].reshape(3, 12))
+    np.testing.assert_allclose(edited[0].reshape(3, 12), expected, atol=1e-5)
+    weights = rng.normal(size=(3, 2, 12)).astype(np.float32)
+    gradients = agent.state_gradients(observations, state, weights)
+    np.testing.assert_allclose(gradients, 0.5 * np.swapaxes(weights, 0, 1), atol=1e-6)

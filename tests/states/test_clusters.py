@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from rl_clarity.base.errors import OptionError
+from rl_clarity.reduction import directions as directions_module
 from rl_clarity.states.clusters import METHODS, Method, find_clusters, principal_coordinates
 
 
@@ -47,6 +50,27 @@ def test_principal_coordinates_keep_the_variance() -> None:
     values = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 40))
     assert principal_coordinates(values).shape == (500, 3)
     assert principal_coordinates(rng.normal(size=(500, 40))).shape == (500, 16)
+
+
+def test_many_units_need_no_more_components_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One factorization of 16 components, not five of as many as have 95 % of the variance."""
+    from sklearn.utils import extmath
+
+    sizes = []
+
+    def counted(rows: np.ndarray, count: int, **options: Any) -> Any:
+        sizes.append((rows.shape, count))
+        return factorize(rows, count, **options)
+
+    factorize = extmath.randomized_svd
+    monkeypatch.setattr(extmath, "randomized_svd", counted)
+    monkeypatch.setattr(directions_module, "FIT_NUMBERS", 400 * 1000)
+    values = np.random.default_rng(4).normal(size=(900, 1000)).astype(np.float32)
+    assert principal_coordinates(values).shape == (900, 16)
+    assert sizes == [((400, 1000), 16)]
+    directions_module.fit_directions(values, "ica", 3)
+    assert {size for _, size in sizes[1:]} == {3}
+    assert max(shape for shape, _ in sizes[1:]) == (400, 1000)
 
 
 def test_options_are_checked() -> None:

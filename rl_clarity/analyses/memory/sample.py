@@ -54,7 +54,7 @@ def sample_states(sample: Subject) -> FittedStates:
     options = sample.options_of(StateOptions)
     data = read_states(SampleRecording(sample))
     units = data.states.shape[1]
-    directions = Directions(np.zeros(units), np.ones(units), np.eye(units)[: options.count], "units")
+    directions = Directions(np.zeros(units), np.ones(units), np.eye(min(options.count, units), units), "units")
     labels = np.arange(len(data), dtype=np.int32) % options.clusters
     clusters = {method: Clusters(method, labels, 1.0) for method in options.clustering}
     return FittedStates(sample.agent, data, directions, clusters, options)

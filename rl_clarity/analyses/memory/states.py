@@ -30,9 +30,10 @@ from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.pages.files import ChunkName, path_in
 from rl_clarity.pages.schema import read
 from rl_clarity.pages.sections import SectionData
-from rl_clarity.reduction.directions import FIT_ROWS
+from rl_clarity.reduction.directions import Directions, fitted_rows
 from rl_clarity.states.analysis import StateAnalysis, combined_facts
-from rl_clarity.states.cards import AUTOCORRELATION_LAGS
+from rl_clarity.states.cards import AUTOCORRELATION_LAGS, BEHAVIOR_LAGS
+from rl_clarity.states.clusters import MOST_COMPONENTS
 from rl_clarity.states.data import read_states
 from rl_clarity.states.influence import memory_jacobians
 from rl_clarity.states.options import StateOptions
@@ -328,7 +329,8 @@ def _as_stored(array: np.ndarray) -> np.ndarray:
 def _fit_pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
     fitted, few = (random_states(sample, min(steps, count)).data for count in (MEASURED_STATES, 1))
     fit = partial(fit_states, sample.agent, options=sample.options_of(StateOptions))
-    yield Piece(partial(fit, fitted), min(steps, FIT_ROWS) / len(fitted), partial(fit, few))
+    times = fitted_rows(steps, fitted.states.shape[1]) / len(fitted)
+    yield Piece(partial(fit, fitted), times, partial(fit, few))
 
 
 def _cards_pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
@@ -338,7 +340,14 @@ def _cards_pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
 
 def _behaviors_pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
     fitted = random_states(sample, min(steps, MEASURED_STATES))
-    yield Piece(partial(PARTS["behaviours"], fitted), min(steps, FIT_ROWS) / len(fitted.data))
+    count, units = fitted.data.states.shape
+    vectors = np.zeros((count, (1 + len(BEHAVIOR_LAGS)) * units), np.float32)
+    used = fitted_rows(steps, vectors.shape[1])
+    yield Piece(partial(PARTS["behaviours"], fitted), used / count)
+    if used < steps:  # the others are only placed
+        basis = np.eye(MOST_COMPONENTS, vectors.shape[1])
+        directions = Directions(np.zeros(vectors.shape[1]), np.ones(vectors.shape[1]), basis)
+        yield Piece(partial(directions.to, vectors), (steps - used) / count)
 
 
 def _causes_pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:

@@ -50,13 +50,42 @@ def jax_agent() -> Any:
     return rl_clarity.JaxAgent(*jax_networks.initialized("Recurrent", shape), shape, initial_state=state)
 
 
-@pytest.mark.parametrize("make", [keras_agent, jax_agent])
+def keras_grid_agent() -> Any:
+    """Its state is a grid of 4 x 4 places with 2 channels, as that of a ConvLSTM."""
+    import keras
+    from keras import layers
+
+    from rl_clarity.agents.keras_agent import KerasAgent
+
+    frames, before = keras.Input((16, 16, 3)), keras.Input((4, 4, 2))
+    seen = layers.Conv2D(2, 4, strides=4, name="conv")(frames)
+    after = layers.Activation("tanh")(layers.Add()([seen, layers.Conv2D(2, 3, padding="same")(before)]))
+    read = layers.Flatten()(after)
+    heads = [layers.Dense(3, name="policy")(read), layers.Dense(1, name="value")(read), after]
+    return KerasAgent(keras.Model([frames, before], heads), initial_state=[np.zeros((4, 4, 2))])
+
+
+def torch_grid_agent() -> Any:
+    import torch
+
+    mix = torch.nn.Conv2d(2, 2, 3, padding=1)
+
+    def step(observations: Any, state: Any) -> tuple[Any, Any]:
+        after = torch.tanh(mix(state).detach() + 0.5 * state + observations[:, :2, :3, :3])
+        return after.sum(dim=(1, 2, 3)), after
+
+    return systems.make_agent(step, (2, 3, 3))
+
+
+@pytest.mark.parametrize("make", [keras_agent, jax_agent, keras_grid_agent, torch_grid_agent])
 def test_agents_of_every_framework_are_explained(make: Callable[[], Any], tmp_path: Path) -> None:
     agent = make()
     frames = np.random.default_rng(0).integers(0, 256, (6, 8, *agent.observation_shape), np.uint8)
     recording = systems.record_frames(agent, frames, tmp_path / "recording")
     results = rl_clarity.explain_memory(agent, tmp_path / "page", recording=recording, **OPTIONS).results()
     assert len(results.section("stretches")["stretches"]) == 2
+    causes = results.chunk(results.section("states")["causes"]["chunk"])
+    assert np.isfinite(causes["influence"]).all()
 
 
 def test_without_a_recording_it_names_the_environment_that_is_missing(tmp_path: Path) -> None:
