@@ -468,11 +468,15 @@ def _pieces(layer: PageLayer, observations: int, sample: Subject, frames: int) -
     )
     yield gradients
     values = np.nan_to_num(explain())  # the task reports attribution that is not finite
-    rows = min(FIT_ROWS, 2 * fitted * math.prod(layer.shape[:2]))
-    few = max(layer.channels, min(rows // FIT_PART, values.size // values.shape[-1]))
-    fit = functools.cache(partial(ChannelReduction.fit, values, layer.channels, seed, max_rows=few))
-    yield Piece(fit, (rows + FITS * ROWS) / few, partial(ChannelReduction.fit, np.eye(4), 2))
-    reduction = fit()
+    if is_inputs(layer):
+        reduction = ChannelReduction(np.eye(layer.channels, dtype=np.float32))
+    else:
+        rows = min(FIT_ROWS, 2 * fitted * math.prod(layer.shape[:2]))
+        few = max(layer.channels, min(rows // FIT_PART, values.size // values.shape[-1]))
+        fit = functools.cache(partial(ChannelReduction.fit, values, layer.channels, seed, max_rows=few))
+        times = (rows + FITS * min(rows, ROWS)) / min(rows, few)
+        yield Piece(fit, times, partial(ChannelReduction.fit, np.eye(4), 2))
+        reduction = fit()
     read = partial(agent.activations, seen, layer.full_name, state)
     reduce = functools.cache(lambda: reduction.transform(np.maximum(read(), 0)))
     yield Piece(reduce, observations / len(seen), read)

@@ -151,6 +151,19 @@ def test_images_of_features_are_included(small_run: SmallRun, tmp_path: Path) ->
     assert optimized.stages["features"] == pytest.approx(plain.stages["features"] + gradient_ascent)
 
 
+@pytest.mark.usefixtures("even_clock")
+def test_fits_to_few_observations_of_numbers_are_short(tmp_path: Path) -> None:
+    """The fits that judge the stability have no more rows than the first one, and inputs are features without a fit."""
+    torch = pytest.importorskip("torch")
+    module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+    agent = rl_clarity.TorchAgent(module, (4,), heads=("policy_logits",))
+    seen = np.random.default_rng(0).normal(size=(1, 20, 4)).astype(np.float32)
+    zeros = np.zeros((1, 20))
+    samples = {"observations": seen, "actions": zeros.astype(int), "rewards": zeros, "firsts": zeros.astype(bool)}
+    expected = rl_clarity.generate(agent, samples, seen[0], tmp_path / "page", dry_run=True)
+    assert expected.stages["features"] < 60
+
+
 def test_finished_tasks_are_not_included(explain: Explain, small_run: SmallRun, tmp_path: Path) -> None:
     explain()
     arrays = {name: getattr(small_run.trajectories, name)[:, :24] for name in ("observations", "actions", "rewards")}
