@@ -34,6 +34,14 @@ CURVE, DIVERGENCE = "training/curve.js", "training/divergence.js"
 POINTS = 256
 """Largest number of points of the learning curve."""
 MEASURED_STEPS = 4
+NOT_COMPUTED: Mapping[str, Any] = {
+    "entropy": None,
+    "action_entropy": None,
+    "action_shares": (),
+    "totals": {},
+    "correlation": {},
+}
+"""Numbers of a checkpoint on an unfinished page."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +100,10 @@ class CheckpointEntry:
     returns: MeanReturn
     entropy: float | None
     """Mean entropy of the policy along the trajectories, in nats; null for action values."""
-    action_entropy: float
+    action_entropy: float | None
+    """Entropy of the actions that were taken, in nats; null while it is not computed."""
     action_shares: Sequence[float]
-    """Shares of the A actions in its trajectories."""
+    """Shares of the A actions in its trajectories; empty while they are not computed, as `totals` and `correlation`."""
     totals: Mapping[str, float]
     """By output, the mean total of the maps along the trajectories, of the first method."""
     correlation: Mapping[str, float | None]
@@ -145,6 +154,7 @@ class TrainingAnalysis(Analysis[ReferenceOptions, TrainingSection]):
     """
 
     kind = "training"
+    needs_all = False
 
     def check(self, agent: Agent, options: ReferenceOptions, page: SubjectOptions) -> None:
         require_single_choice(agent, "pages of training")
@@ -178,7 +188,8 @@ class TrainingAnalysis(Analysis[ReferenceOptions, TrainingSection]):
 
     def sections(self, subject: Subject, options: ReferenceOptions, results: Results) -> Iterable[TrainingSection]:
         (reference, game), facts = _reference(subject), _training_facts(subject)
-        numbers = results[self.task_name("numbers")]["checkpoints"]
+        computed = results.get(self.task_name("numbers"))
+        numbers = [NOT_COMPUTED] * len(facts.names) if computed is None else computed["checkpoints"]
         checkpoints = [
             CheckpointEntry(
                 agent=checkpoint.info.id,
@@ -199,7 +210,7 @@ class TrainingAnalysis(Analysis[ReferenceOptions, TrainingSection]):
             shown=[ChunkName(shown_name(number)) for number in range(1, len(checkpoints) + 1)],
             divergence=ChunkName(DIVERGENCE),
         )
-        curve = None if facts.curve is None else ChunkName(CURVE)
+        curve = None if facts.curve is None or computed is None else ChunkName(CURVE)
         yield TrainingSection(checkpoints, facts.unit, curve, facts.curve_source, shown)
 
     def notes(self, options: ReferenceOptions) -> Sequence[Note]:

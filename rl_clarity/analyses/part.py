@@ -38,6 +38,16 @@ class Part:
                     notes = ()
         return sections
 
+    def pending(self, results: Results) -> list[str]:
+        """Return the titles of sections that wait for tasks."""
+        own = OwnResults(results, self.folder) if self.folder else results
+        waiting = [
+            analysis
+            for analysis, options in self.analyses
+            if analysis.needs_all and any(task.name not in own for task in analysis.tasks(self.subject, options))
+        ]
+        return [section.title for analysis in waiting for section in analysis.Sections]
+
     def _in_folder(self, task: Task) -> Task:
         def run(work: Work) -> TaskResult:
             result = task.run(replace(work, results=OwnResults(work.results, self.folder)))

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -32,7 +32,7 @@ from rl_clarity.pages.options import CompareOptions
 from rl_clarity.pages.original_options import translate
 from rl_clarity.pages.output import finished_page
 from rl_clarity.pages.results import Page
-from rl_clarity.recordings.conversion import recorded_episode, recorded_games
+from rl_clarity.recordings.conversion import median_games, recorded_episode
 from rl_clarity.recordings.options import RecordOptions
 from rl_clarity.recordings.recording import Recording, open_recording
 from rl_clarity.recordings.samples import Observations
@@ -76,8 +76,9 @@ def compare(
     """Compare the checkpoints of a training: what changes in what the agent does and looks at while it learns.
 
     Each checkpoint plays games of the same seeds, which are recorded in `.rl-clarity/recordings/` of the page and
-    reused by later calls, and further games for its mean return. Saliency maps are computed along its own games, and
-    along one game, by default the first of the last checkpoint, which is shown to every checkpoint.
+    reused by later calls, and further games for its mean return. The page shows the game of the median return. Saliency
+    maps are computed along it, and along one game, by default that of the last checkpoint, which is shown to every
+    checkpoint.
 
     Args:
         checkpoints: files, folders of them, patterns such as `runs/coinrun/checkpoint-*.jd`, addresses, or names of
@@ -146,9 +147,10 @@ def compare(
 def _players(series: Sequence[SeriesCheckpoint], options: CompareOptions, facts: TrainingFacts) -> list[RecordedPlay]:
     """Return the checkpoints, each with its agent; the last one plays for the forecast of all."""
     play = options.play
+    games = max(play.candidates, play.episodes)
     record = RecordOptions(
-        episodes=play.episodes,
-        steps=play.episodes * play.max_steps,
+        episodes=games,
+        steps=games * play.max_steps,
         whole_games=True,
         seed=options.seed,
         greedy=play.greedy,
@@ -165,7 +167,8 @@ def _players(series: Sequence[SeriesCheckpoint], options: CompareOptions, facts:
             dataclasses.asdict(play),
             record,
             return_episodes=play.return_episodes,
-            read=recorded_games,
+            read=partial(median_games, count=play.episodes),
+            selected=play.episodes,
             about={"training": facts},
             measured=players[0] if players else None,
         )

@@ -209,6 +209,7 @@ class PageBuilder:
             numpy_precision=options.numpy_precision,
             provenance=_provenance(subjects, [member.source.checkpoint for member in self._members], options),
             complete=complete,
+            pending=None if complete else list(dict.fromkeys(t for part in parts for t in part.pending(results))) or None,
             page=kind.page(possible - {section.kind for section in sections}),
         )
 

@@ -128,6 +128,8 @@ class Manifest:
     provenance: Sequence[ProvenanceGroup] = ()
     complete: bool = True
     missing: Sequence[str] = ()
+    pending: Sequence[str] | None = None
+    """Titles of sections that an unfinished page does not have yet; None if there are none."""
     page: Mapping[str, Any] | None = None
     """The layout of a page whose kind the page's script does not know (`PageKind.page`)."""
     format: str = field(default=FORMAT, init=False)

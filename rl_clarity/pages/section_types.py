@@ -407,7 +407,7 @@ class CheckpointEntry(TypedDict):
     step: float | None
     returns: MeanReturn
     entropy: float | None
-    action_entropy: float
+    action_entropy: float | None
     action_shares: Sequence[float]
     totals: Mapping[str, float]
     correlation: Mapping[str, float | None]

@@ -66,9 +66,10 @@ def recorded_observations(recording: Recording, count: int) -> Observations:
     return from_arrays(Observations, {name: _join(recording, name, parts) for name in _common(parts)})
 
 
-def recorded_games(recording: Recording) -> Trajectories:
-    """Return one trajectory per environment, which joins its episodes. Images are read when they are indexed.
+def median_games(recording: Recording, count: int) -> Trajectories:
+    """Return the `count` trajectories whose returns are nearest to the median of all, the nearest first.
 
+    There is one trajectory per environment, which joins its episodes. Images are read when they are indexed.
     Raises SamplesError if there are none.
     """
     episodes: dict[int, list[Episode]] = {}
@@ -77,7 +78,10 @@ def recorded_games(recording: Recording) -> Trajectories:
             episodes.setdefault(episode.facts["environment"], []).append(episode)
     if not episodes:
         raise SamplesError(f"{recording.location} has no steps")
-    return _in_rows(recording, [parts for _, parts in sorted(episodes.items())])
+    games = [parts for _, parts in sorted(episodes.items())]
+    returns = np.array([sum(np.sum(episode.rewards) for episode in parts) for parts in games])
+    order = np.argsort(np.abs(returns - np.median(returns)), kind="stable")
+    return _in_rows(recording, [games[number] for number in order[:count]])
 
 
 def recorded_episodes(recording: Recording) -> Trajectories:

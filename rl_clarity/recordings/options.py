@@ -113,9 +113,12 @@ class GamesOptions:
     """How much each checkpoint of a training plays."""
 
     episodes: int = 1
-    """Number of games that the page shows of each checkpoint; all checkpoints play those of the same seeds."""
+    """Number of games that the page shows of each checkpoint: those with the return nearest to the median, the nearest
+    first."""
+    candidates: int = 5
+    """Number of games that each checkpoint plays for that choice; all checkpoints play games of the same seeds."""
     max_steps: int = 1000
-    """Steps after which a game that is shown is cut off."""
+    """Steps after which such a game is cut off."""
     greedy: bool = False
     """Take the most likely action instead of sampling one, and no random actions."""
     return_episodes: int = 16
@@ -124,7 +127,7 @@ class GamesOptions:
     """Also record frames at the environment's full resolution, and show those."""
 
     def __post_init__(self) -> None:
-        check_minimum(self, 1, "episodes", "max_steps", "return_episodes")
+        check_minimum(self, 1, "episodes", "candidates", "max_steps", "return_episodes")
 
 
 @dataclass(frozen=True)

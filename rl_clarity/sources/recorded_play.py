@@ -36,6 +36,7 @@ class RecordedPlay(Source):
         record: The options of the recording.
         return_episodes: Number of further episodes, for the mean return; their seed follows those of the recording.
         read: The function that selects the page's trajectories from the recording.
+        selected: Number of trajectories that it selects, if not all.
         about: Further metadata of the samples.
         measured: The source that plays a few steps for the preview, if several sources play alike.
     """
@@ -52,12 +53,14 @@ class RecordedPlay(Source):
         *,
         return_episodes: int = 0,
         read: Callable[[Recording], Trajectories] = recorded_episodes,
+        selected: int | None = None,
         about: JsonObject | None = None,
         measured: RecordedPlay | None = None,
     ) -> None:
         self.agent, self.checkpoint, self.name = agent, checkpoint, name
         self._play, self._record, self._return_episodes = play, record, return_episodes
-        self._read, self._about, self._measured = read, about or {}, measured or self
+        self._read, self._selected = read, selected
+        self._about, self._measured = about or {}, measured or self
 
     @cached_property
     def spec(self) -> EnvironmentSpec:
@@ -100,6 +103,7 @@ class RecordedPlay(Source):
         )
         return dataclasses.replace(
             played,
+            count=self._selected or episodes,
             observations=Observations.none(self.agent.observation_shape),
             seconds=played.seconds + self._evaluation_seconds(mean),
             shared=True,

@@ -61,7 +61,7 @@ export function createChunks({
 
   async function load(name, early = false) {
     try {
-      if (absent.has(name)) throw new ChunkError(name, "has not been made yet");
+      if (absent.has(name)) throw new ChunkError(name, "is not computed yet");
       const { header, base64 } = embedded(name) ?? (await runScript(name));
       const arrays = await decodeChunk(header, base64, early);
       return { arrays, meta: header.meta };

@@ -100,7 +100,7 @@ test("chunks are loaded once, and failures are named", async () => {
   await assert.rejects(chunks.get("a/none.js"), { message: "a/none.js is missing" });
   await assert.rejects(chunks.get("a/empty.js"), { message: "a/empty.js is damaged" });
   await assert.rejects(chunks.get("a/bad.js"), { message: "a/bad.js is damaged" });
-  await assert.rejects(chunks.get("a/later.js"), { message: "a/later.js has not been made yet" });
+  await assert.rejects(chunks.get("a/later.js"), { message: "a/later.js is not computed yet" });
   assert.ok(!document.runs.includes("a/later.js"));
   const before = document.runs.length;
   await assert.rejects(chunks.get("a/none.js"));

@@ -35,7 +35,7 @@ export function createImages({
   }
 
   function load(name) {
-    if (absent.has(name)) return Promise.reject(new Error(`${name} has not been made yet`));
+    if (absent.has(name)) return Promise.reject(new Error(`${name} is not computed yet`));
     const image = new Image();
     image.src = url(name);
     const check = async () => {

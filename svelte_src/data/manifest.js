@@ -113,6 +113,14 @@ export const observesVector = ({ observation }) => observation.height * observat
 /** Whether frames are images: those of a vector are, where the environment rendered them. */
 export const hasImages = (manifest) => !observesVector(manifest) || manifest.observation.frame_width > 1;
 
+/** A function that says whether an unfinished page lacks a file that a value names. */
+export function lacking(manifest) {
+  const missing = new Set(manifest.missing ?? []);
+  const lacks = (value) =>
+    typeof value === "string" ? missing.has(value) : Object.values(value ?? {}).some((entry) => lacks(entry));
+  return lacks;
+}
+
 /**
  * What an unfinished page lacks, in words.
  *
@@ -120,9 +128,7 @@ export const hasImages = (manifest) => !observesVector(manifest) || manifest.obs
  * @returns {string} such as "frames of trajectory 2; features of 1a; attribution to 1a, to 2b on trajectories 3 to 8"
  */
 export function missingParts(manifest) {
-  const missing = new Set(manifest.missing ?? []);
-  const lacks = (value) =>
-    typeof value === "string" ? missing.has(value) : Object.values(value ?? {}).some((entry) => lacks(entry));
+  const lacks = lacking(manifest);
   const total = manifest.trajectories.length;
   const played = numbers(manifest.trajectories, lacks);
   const features = manifest.layers.filter(({ thumbnails }) => lacks(thumbnails)).map(({ name }) => name);
@@ -145,6 +151,7 @@ export function missingParts(manifest) {
     features.length && `features of ${features.join(", ")}`,
     attribution.length && `attribution ${attribution.map((place) => `to ${place}`).join(", ")}`,
     saliency.length && `saliency by ${saliency.join(", ")}`,
+    ...(manifest.pending ?? []),
     ...(manifest.others ?? []).filter(({ data }) => lacks(data)).map(({ title, kind }) => title || kind),
   ].filter(Boolean);
   return parts.join("; ") || "comparison of features";

@@ -11,6 +11,7 @@ import {
   histogram,
   outputSeries,
   polylines,
+  pushMean,
   quantile,
   rangeOf,
   stackedEdges,
@@ -192,4 +193,12 @@ test("what a page was made with is rows: entries of dictionaries under their nam
   ]);
   const deep = factRows([["deep", '{"a": {"b": {"c": {"d": 1}}}}']]);
   assert.deepEqual(deep.at(-1), { name: "c", value: '{"d":1}', depth: 3 });
+});
+
+test("the mean of the steps that share a pixel, broken where an episode begins", () => {
+  const lines = polylines([1, 3, 5, NaN, 10, 20], [1, 0, 0, 0, 1, 0], 0, 5, 0.5, pushMean);
+  assert.deepEqual(lines, [
+    [0.5, 2, 2.5, 5],
+    [4.5, 15],
+  ]);
 });

@@ -607,8 +607,9 @@ export interface CheckpointEntry {
   returns: MeanReturn;
   /** Mean entropy of the policy along the trajectories, in nats; null for action values. */
   entropy: number | null;
-  action_entropy: number;
-  /** Shares of the A actions in its trajectories. */
+  /** Entropy of the actions that were taken, in nats; null while it is not computed. */
+  action_entropy: number | null;
+  /** Shares of the A actions in its trajectories; empty while they are not computed, as `totals` and `correlation`. */
   action_shares: number[];
   /** By output, the mean total of the maps along the trajectories, of the first method. */
   totals: Record<string, number>;

@@ -69,9 +69,10 @@ export function episodeAround(firsts, step) {
  *
  * @param {ArrayLike<number>} values
  * @param {ArrayLike<number>} firsts lines are broken before these steps
+ * @param {typeof pushMean} push what adds the points of several steps: their extremes, or their mean
  * @returns {number[][]} each a flat list step, value, step, value, ...
  */
-export function polylines(values, firsts, from, to, pixelsPerStep) {
+export function polylines(values, firsts, from, to, pixelsPerStep, push = pushExtremes) {
   const start = Math.max(0, Math.floor(from));
   const end = Math.min(values.length - 1, Math.ceil(to));
   const stride = Math.max(1, Math.floor(1 / pixelsPerStep));
@@ -86,7 +87,7 @@ export function polylines(values, firsts, from, to, pixelsPerStep) {
       if (!Number.isNaN(values[t])) line.push(t, values[t]);
       t += 1;
     } else {
-      t = pushExtremes(line, values, firsts, t, Math.min(end, t + stride - 1));
+      t = push(line, values, firsts, t, Math.min(end, t + stride - 1));
     }
   }
   lines.push(line);
@@ -94,7 +95,7 @@ export function polylines(values, firsts, from, to, pixelsPerStep) {
 }
 
 /** Add the extremes of a bucket that ends at the latest before a new episode; return the step after it. */
-function pushExtremes(line, values, firsts, from, to) {
+export function pushExtremes(line, values, firsts, from, to) {
   let low = -1;
   let high = -1;
   let t = from;
@@ -107,6 +108,18 @@ function pushExtremes(line, values, firsts, from, to) {
   const [a, b] = low < high ? [low, high] : [high, low];
   line.push(a, values[a]);
   if (b !== a) line.push(b, values[b]);
+  return t;
+}
+
+/** Add the mean of a bucket, in place of its extremes. */
+export function pushMean(line, values, firsts, from, to) {
+  let [sum, count, t] = [0, 0, from];
+  for (; t <= to && (t === from || !firsts[t]); t += 1) {
+    if (Number.isNaN(values[t])) continue;
+    sum += values[t];
+    count += 1;
+  }
+  if (count) line.push((from + t - 1) / 2, sum / count);
   return t;
 }
 

@@ -119,7 +119,7 @@ def test_an_incomplete_page_shows_a_message(tmp_path: Path, small_size: Size, op
     write_page(LocalDirectory(tmp_path), manifest)
     visitor = open_page(tmp_path, wait=False)
     visitor.by("data-error").first.wait_for()
-    assert "attribution/2a/1/value-1.js has not been made yet" in visitor.text("data-error")
+    assert "attribution/2a/1/value-1.js is not computed yet" in visitor.text("data-error")
     assert "unfinished" in visitor.page.get_by_role("note").inner_text()
 
 

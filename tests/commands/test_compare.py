@@ -28,7 +28,7 @@ from tests.tiny_series import LONGEST, SHAPE, register, write_checkpoint, write_
 
 register()
 
-OPTIONS: dict[str, Any] = {"saliency_every": 16, "return_episodes": 3}
+OPTIONS: dict[str, Any] = {"saliency_every": 16, "return_episodes": 3, "play.candidates": 1}
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +91,17 @@ def test_games_have_the_same_seeds_and_different_lengths(results: Results) -> No
             frames = one.frames(trajectory)
             assert frames[:, 0, 1, 0].tolist() == list(range(entry["steps"]))  # pixel 1 is the time
             assert set(frames[:, 0, 0, 0]) == {10 * trajectory + 1}  # pixel 0 is the environment
+
+
+def test_the_game_of_the_median_return_is_shown_first(compare: Callable[..., Path]) -> None:
+    page = compare(episodes=2, **{"play.candidates": 5}, saliency=())
+    for number, one in enumerate(rl_clarity.open_results(page).each_agent(), start=1):
+        recording = rl_clarity.open_recording(page / RECORDINGS / f"agent-{number}")
+        played = [float(np.sum(episode.rewards)) for episode in recording]
+        assert len(played) == 5
+        shown = [entry["episodes"][0]["return"] for entry in one.section("trajectories")["trajectories"]]
+        assert shown[0] == np.median(played)
+        assert [abs(value - np.median(played)) for value in shown] == sorted(abs(played - np.median(played)))[:2]
 
 
 def test_checkpoints_are_different_agents(results: Results, series: Path) -> None:
@@ -391,7 +402,7 @@ def test_the_page_is_verified(page: Path) -> None:
 @pytest.mark.slow
 def test_any_number_of_ranks_makes_the_same_page(page: Path, series: Path, tmp_path: Path) -> None:
     arguments = ["compare", str(series), str(tmp_path / "page"), "--episodes", "2", "--saliency-every", "16"]
-    run_ranks(3, *arguments, "--return-episodes", "3")
+    run_ranks(3, *arguments, "--return-episodes", "3", "--play.candidates", "1")
     assert unrecorded_files(tmp_path / "page") == unrecorded_files(page)
 
 
@@ -475,7 +486,7 @@ def test_the_command_makes_the_same_page(
     page: Path, series: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = [str(series / f"agent-{number}.pt") for number in (1, 2, 3)]
-    options = ["--episodes", "2", "--saliency-every", "16", "--return-episodes", "3", "--json"]
+    options = ["--episodes", "2", "--saliency-every", "16", "--return-episodes", "3", "--play.candidates", "1", "--json"]
     assert main(["compare", *files, str(tmp_path / "page"), *options]) == 0
     assert json.loads(capsys.readouterr().out) == {"page": str(tmp_path / "page" / "interface.html")}
     assert unrecorded_files(tmp_path / "page") == unrecorded_files(page)

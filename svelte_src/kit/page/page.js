@@ -18,6 +18,7 @@ const NO_NAMES = { subscribe: readable({ given: {} }).subscribe, add() {} };
  * @property {(manifest: any) => string} [checkpoint] whose episodes these are, as in a brush
  * @property {(manifest: any) => object} [read] what the page knows of its manifest; it becomes part of it
  * @property {(manifest: any) => string | null} [problemWith] why the page cannot be shown
+ * @property {(manifest: any) => string} [unfinished] what is done on an unfinished page, and what is not computed yet
  * @property {string[]} [sections] kinds of sections that the page's own panels draw
  * @property {Object<string, object>} [panels] modules of panels by name, also in place of those that all pages have
  * @property {Object<string, string[]>} [layout] panels by slot: `navigation` at the left, `main`, `legend` at the right, `tabs`
@@ -43,7 +44,7 @@ export function definePage(definition) {
   const kind = { panels: {}, sections: [], layout: {}, labels: {}, aliases: {}, keys: [], tour: [], ...definition };
   kind.keys = kind.keys.map((key) => ({ action: key.field, ...key }));
   const { time, steps, read, explanations = [], facts, extend } = kind;
-  const { panels, layout, labels, aliases, keys, tour, side, beside, filesOf } = kind;
+  const { panels, layout, labels, aliases, keys, tour, side, beside, filesOf, unfinished } = kind;
 
   /**
    * @param {ReturnType<import("../shell/page.js").createShell>} shell
@@ -55,7 +56,7 @@ export function definePage(definition) {
     const manifest = { ...shell.manifest, view, ...read?.({ ...shell.manifest, view }) };
     const page = /** @type {import("../../types").Page} its clock follows */ (
       /** @type {unknown} */ ({
-        ...{ panels, layout, labels, aliases, keys, tour, side, beside, filesOf },
+        ...{ panels, layout, labels, aliases, keys, tour, side, beside, filesOf, unfinished },
         ...shell,
         manifest,
         codec,

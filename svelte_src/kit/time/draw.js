@@ -1,7 +1,7 @@
 // Drawing of the timeline's tracks. A view is {frame, center, visible, width, height, steps}:
 // `visible` steps around `center`, and the frame that is shown.
 import { memoized, recent } from "../../data/cache.js";
-import { polylines, stackedEdges } from "../../data/series.js";
+import { polylines, pushExtremes, pushMean, stackedEdges } from "../../data/series.js";
 
 /** What a track of `visible` steps shows: a trajectory that is not longer as a whole, else the steps around the frame. */
 export const axis = ({ frame, visible, steps }) =>
@@ -37,7 +37,8 @@ export function drawFilm(context, view, parts, perImage) {
 }
 
 /**
- * A graph of numbers, broken where episodes begin, within [low, high].
+ * A graph of numbers, broken where episodes begin, within [low, high]. Where several steps share a pixel, it is their mean, over
+ * a fainter area from the smallest to the largest.
  *
  * @param {CanvasRenderingContext2D} context
  * @param {any} view
@@ -52,13 +53,22 @@ export function drawGraph(context, view, { values, firsts, range: [low, high], c
   context.fillStyle = color;
   context.lineWidth = wide;
   context.lineJoin = "round";
-  context.beginPath();
-  for (const points of polylines(values, firsts, firstVisible(view) - 1, lastVisible(view) + 1, pixelsPerStep(view))) {
-    context.moveTo(stepToX(view, points[0]), toY(points[1]));
-    for (let i = 2; i < points.length; i += 2) context.lineTo(stepToX(view, points[i]), toY(points[i + 1]));
-    if (points.length === 2) context.rect(stepToX(view, points[0]) - 0.75, toY(points[1]) - 0.75, 1.5, 1.5);
-  }
-  context.stroke();
+  const unit = pixelsPerStep(view);
+  const trace = (push) => {
+    context.beginPath();
+    for (const points of polylines(values, firsts, firstVisible(view) - 1, lastVisible(view) + 1, unit, push)) {
+      context.moveTo(stepToX(view, points[0]), toY(points[1]));
+      for (let i = 2; i < points.length; i += 2) context.lineTo(stepToX(view, points[i]), toY(points[i + 1]));
+      if (points.length === 2) context.rect(stepToX(view, points[0]) - 0.75, toY(points[1]) - 0.75, 1.5, 1.5);
+    }
+    context.stroke();
+  };
+  if (unit <= 0.5) {
+    context.globalAlpha = 0.35;
+    trace(pushExtremes);
+    context.globalAlpha = 1;
+    trace(pushMean);
+  } else trace(pushExtremes);
 }
 
 function drawLevel(context, view, y, color) {

@@ -62,8 +62,7 @@ export const memory = definePage({
     ["now", "Components", "The state at this step, and the components that caused the output. Press ? for help."],
   ],
   explanations: EXPLANATIONS,
-  problemWith: ({ trajectories }) =>
-    trajectories.length ? null : "This page has no episodes: its section “trajectories” is missing.",
+  problemWith: ({ trajectories }) => (trajectories.length ? null : "This page has no episodes."),
   facts: ({ env_name: name, agent }) => [name, agent.network],
   filesOf,
   extend,

@@ -19,6 +19,8 @@ import { episodeName, methodsOf, newest } from "./runs.js";
  * @property {number} jump steps that are taken at once
  * @property {number | null} visible steps that tracks show at a time; null: all
  * @property {"standard" | "safe"} palette of the outputs; "safe": for color-blind readers
+ * @property {string} runs regular expression of the names of runs that are shown
+ * @property {string} group regular expression by which runs have one color
  * @property {[number, number] | null} range of steps that was chosen on a track
  * @property {import("../../kit/time/brush.js").Brush | null} marks steps that were chosen on the state map; not in the address
  * @property {import("../../data/find.js").Search | null} find conditions of steps that are marked, in place of range and marks
@@ -68,6 +70,8 @@ export const FIELDS = [
   },
   PALETTE,
   { name: "range", type: "range", count: ({ table }, { chosen }) => longestOf(table, chosen) },
+  { name: "runs", type: "text" },
+  { name: "group", type: "text" },
   { name: "marks", type: {}, default: null, key: null },
   { name: "find", type: SEARCH, of: ({ table }) => searchable(table), conditions: KINDS.recordings },
   { name: "tracks", type: "texts", default: () => ["film", "return", "value", "advantage", "policy"] },

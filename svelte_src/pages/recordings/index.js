@@ -2,7 +2,6 @@
 import { derived, get, writable } from "svelte/store";
 import { nextMatch } from "../../data/find.js";
 import { createFrames } from "../../data/frames.js";
-import { SAFE_HUES } from "../../kit/image/colors.js";
 import { clockOver, definePage, useClock } from "../../kit/page/page.js";
 import { alignedClock, clockOf, heldFrames } from "../../kit/time/clock.js";
 import { goTo, longestOf } from "./chosen.js";
@@ -12,7 +11,7 @@ import { followSource } from "./live.js";
 import { createBrush, createFound } from "./marks.js";
 import * as panels from "./panels.js";
 import { createEntries, createPlays } from "./plays.js";
-import { episodeName, knownSteps, newest, readTable, rowOf } from "./runs.js";
+import { episodeName, knownSteps, newest, readTable, rowOf, runColors } from "./runs.js";
 import { filesOf } from "./export.js";
 
 const EXPLANATIONS = [
@@ -86,7 +85,10 @@ function extend(page) {
     table,
     revision,
     plays,
-    color: ({ number }) => SAFE_HUES[number % SAFE_HUES.length],
+    /** The color of each run. */
+    runColors: derived([revision, derived(selection, ({ group }) => group), page.theme], ([, group, theme]) =>
+      runColors(table, group, theme),
+    ),
     /** The rows of the table as it shows them. */
     order: writable([]),
     found,

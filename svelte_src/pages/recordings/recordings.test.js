@@ -101,15 +101,6 @@ test("entries are merged where components look for them, and stay when the manif
   assert.equal(next.byKey.get("a/b~c~50").length, 33);
 });
 
-test("a new run changes no other run's number, by which it is colored", () => {
-  const table = readTable(manifestOf());
-  const more = manifestOf();
-  more.recordings.push({ id: "recording-3", agent: "agent-2" });
-  more.sections[0].data.runs.unshift({ recording: "recording-3", name: "first" });
-  const numbers = Object.fromEntries(readTable(more, table).runs.map(({ name, number }) => [name, number]));
-  assert.deepEqual(numbers, { first: 2, "a/b~c": 0, two: 1 });
-});
-
 test("the newest episode is chosen at first; a tick adds one, and the last one stays", () => {
   const page = holder(readTable(manifestOf()));
   const { selection } = page;

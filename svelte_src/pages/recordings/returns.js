@@ -10,11 +10,11 @@ export const placeOf = (rows) => (rows.every(({ step }) => Number.isFinite(step)
  * The episodes of each run whose return is known, in the order of training, with the rolling mean of their returns.
  *
  * @param {any[]} rows of the table
- * @param {Set<string>} hidden names of runs that are left out
+ * @param {(name: string) => boolean} isShown whether a run is, by its name
  * @returns {{run: any, rows: any[], xs: number[], means: number[]}[]}
  */
-export function returnsByRun(rows, hidden) {
-  const known = rows.filter((row) => Number.isFinite(row.return) && !hidden.has(row.name));
+export function returnsByRun(rows, isShown) {
+  const known = rows.filter((row) => Number.isFinite(row.return) && isShown(row.name));
   const place = placeOf(rows);
   return [...new Set(known.map(({ of }) => of))].map((run) => {
     const own = known.filter(({ of }) => of === run).sort((a, b) => a[place] - b[place]);

@@ -4,7 +4,6 @@
  * @typedef {object} Run
  * @property {string} id of its recording
  * @property {string} name
- * @property {number} number in the order of their appearance, which decides the color
  * @property {string | null} error why it cannot be read
  * @property {any} manifest what components of the kit read of a page, for this run alone: the same object for as long as the
  *   page is open, its `trajectories` as they are known
@@ -63,7 +62,7 @@ function readRun(manifest, { recording: id, name, error = null }, before) {
   const trajectories = data("trajectories") ?? { trajectories: [] };
   const single = manifest.sections.filter(({ recording, trajectory }) => recording === id && trajectory !== undefined);
   const known = before.find((one) => one.name === name);
-  const run = known ?? { name, number: before.length, manifest: {}, loaded: new Map() };
+  const run = known ?? { name, manifest: {}, loaded: new Map() };
   if (!known) before.push(run);
   Object.assign(run, { id, error, listed: trajectories.trajectories });
   run.saliency = data("saliency") ?? null;
@@ -113,6 +112,49 @@ function sectionAt(section, index) {
     if (data[list]) data[list] = data[list].map((one) => ("frame" in one ? { ...one, trajectory: index } : one));
   }
   return { ...section, id: section.kind, data };
+}
+
+/** TensorBoard's colors of runs, on a light and on a dark page, and that of runs that an expression leaves out. */
+const RUN_COLORS = ["#425066", "#12b5cb", "#e52592", "#f9ab00", "#9334e6", "#7cb342", "#e8710a"];
+const DARK_SLATE = "#8e98a3";
+const UNGROUPED = "#9e9e9e";
+
+/** A regular expression of a reader, as TensorBoard reads it; null if there is none, or it is not complete. */
+export function expressionOf(text) {
+  try {
+    return text ? new RegExp(text, "i") : null;
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * The color of each run, given as TensorBoard gives them: in the order in which runs began; with an expression, runs have one
+ * color whose names give the same captures.
+ *
+ * @param {{runs: Run[], rows: Row[]}} table
+ * @param {string} group a regular expression, or ""
+ * @param {string} theme
+ * @returns {Map<Run, string>}
+ */
+export function runColors({ runs, rows }, group, theme) {
+  const began = new Map(runs.map((run) => [run, Infinity]));
+  for (const { of, time } of rows) began.set(of, Math.min(began.get(of), time ?? Infinity));
+  const ordered = [...runs].sort((a, b) => began.get(a) - began.get(b) || (a.name < b.name ? -1 : 1));
+  const expression = expressionOf(group);
+  const keyOf = ({ name }) => {
+    if (!expression) return name;
+    const match = expression.exec(name);
+    return match && JSON.stringify(match.slice(1));
+  };
+  const keys = [...new Set(ordered.map(keyOf))].filter((key) => key !== null);
+  const colorAt = (place) => (place === 0 && theme === "dark" ? DARK_SLATE : RUN_COLORS[place]);
+  return new Map(
+    ordered.map((run) => [
+      run,
+      keyOf(run) === null ? UNGROUPED : colorAt(keys.indexOf(keyOf(run)) % RUN_COLORS.length),
+    ]),
+  );
 }
 
 /** The further sections of an episode. */

@@ -3,7 +3,7 @@ import { recent } from "../../data/cache.js";
 import { mapIndex } from "../../data/saliency.js";
 import { brushOf } from "../../kit/time/brush.js";
 import { methodNamed } from "./checkpoints.js";
-import { regionName, sharesOf } from "./maps.js";
+import { regionName, sharesOf, totalsOf } from "./maps.js";
 import { commonRange, entropies, largest, returnsToCome, valuesOf } from "../../kit/time/numbers.js";
 import { regionCount } from "./regions.js";
 
@@ -20,6 +20,9 @@ const NUMBERS = {
   return: { label: "return to come", values: ({ rewards, firsts }) => returnsToCome(rewards.data, data(firsts)) },
 };
 
+/** Those that maps have, as regions do. */
+const OF_MAPS = [{ key: "total", label: "total saliency" }];
+
 const regionKey = (k) => `region-${k + 1}`;
 
 /** The numbers of each axis along an episode; at steps between maps regions have those of the last map. */
@@ -33,7 +36,10 @@ const columnsOf = recent(
         return at < 0 ? NaN : share[at];
       });
     const ofRegions = (shares ?? []).map((share, k) => [regionKey(k), held(share)]);
-    return Object.fromEntries([...numbers, ...ofRegions].filter(([, values]) => values));
+    const totals = maps && totalsOf(maps, output);
+    return Object.fromEntries(
+      [...numbers, ...ofRegions, ["total", totals && held(totals)]].filter(([, values]) => values),
+    );
   },
   ({ series, maps, centers, regions, output }) => [series, maps, centers, regions, output],
   64,
@@ -53,7 +59,7 @@ export function axesOf({ regions, axes }) {
     label: regionName(regions, k),
   }));
   const [step, ...others] = Object.entries(NUMBERS).map(([key, { label }]) => ({ key, label }));
-  const all = [step, ...names, ...others];
+  const all = [step, ...names, ...OF_MAPS, ...others];
   const ordered = axes.map((key) => all.find((axis) => axis.key === key)).filter(Boolean);
   return [...ordered, ...all.filter((axis) => !ordered.includes(axis))];
 }

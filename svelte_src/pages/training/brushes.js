@@ -1,13 +1,6 @@
 // Ranges of numbers that are brushed on axes; that of the axis `step` is the range of steps.
 import { outward } from "../../kit/page/fields.js";
 
-/** Brush an axis; null: no longer. */
-export function brush({ selection }, axis, range) {
-  const others = Object.entries(selection.now.brushes).filter(([name]) => name !== axis);
-  const brushes = Object.fromEntries(range ? [...others, [axis, range]] : others);
-  selection.change({ brushes }, `brush ${axis}`);
-}
-
 /** The field: "step~11~40" and "value~0.5~2", one parameter for each axis. */
 export const BRUSHES = {
   initial: () => ({}),

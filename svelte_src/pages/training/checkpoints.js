@@ -5,28 +5,28 @@
  *
  * @typedef {object} Extra
  * @property {number} index in order of training
+ * @property {boolean} done whether all its files are there; on an unfinished page some checkpoints are not done
  * @property {any} manifest what components of the kit read of a page, for this checkpoint alone
  * @property {import("../../data/sections").SaliencySection | null} saliency data of its section `saliency`
  */
 
+import { lacking } from "../../data/manifest.js";
 import { methodNamed } from "../../data/saliency.js";
 
 export { methodNamed, methodsOf } from "../../data/saliency.js";
 
 /** @returns {Checkpoint[]} */
 export function readCheckpoints(manifest) {
+  const lacks = lacking(manifest);
   const { checkpoints: entries = [] } = trainingData(manifest) ?? {};
   return withCommonPercentiles(
     entries.map((entry, index) => {
       const data = (kind) => manifest.sections.find((one) => one.kind === kind && one.agent === entry.agent)?.data;
       const agent = manifest.agents.find(({ id }) => id === entry.agent) ?? {};
       const own = { agent, observation: agent.observation, actions: agent.actions ?? [], trajectories: [] };
-      return {
-        ...entry,
-        index,
-        manifest: { ...manifest, ...own, ...data("trajectories") },
-        saliency: data("saliency") ?? null,
-      };
+      const [played, saliency] = [data("trajectories"), data("saliency") ?? null];
+      const done = !lacks(played) && !lacks(saliency);
+      return { ...entry, index, done, manifest: { ...manifest, ...own, ...(done ? played : {}) }, saliency };
     }),
   );
 }
@@ -61,11 +61,29 @@ export function readReference(manifest, checkpoints) {
   const other = reference.recording !== owner.recording && sectionOf(manifest, "trajectories", reference.recording);
   const checkpoint = other ? { ...owner, manifest: { ...owner.manifest, ...other.data } } : owner;
   const steps = checkpoint.manifest.trajectories[reference.trajectory]?.steps;
-  return steps ? { ...reference, checkpoint, steps } : null;
+  return steps && !lacking(manifest)(reference) ? { ...reference, checkpoint, steps } : null;
 }
 
 const sectionOf = ({ sections }, kind, recording) =>
   sections.find((one) => one.kind === kind && one.recording === recording);
+
+/** Why a page cannot be shown, or null. */
+export function problemWith(manifest) {
+  const checkpoints = readCheckpoints(manifest);
+  if (!checkpoints.length) return "This page has no checkpoints.";
+  const done = checkpoints.filter((checkpoint) => checkpoint.done);
+  if (!done.length) return `This page is unfinished. ${unfinished({ checkpoints, reference: null })}`;
+  const without = done.find(({ manifest: { trajectories } }) => !trajectories.length);
+  return without ? `This page has no episodes of checkpoint “${without.name}”.` : null;
+}
+
+/** What is done, and what is not computed yet; checkpoints are compared when all are done. */
+export function unfinished({ checkpoints, reference }) {
+  const rest = checkpoints.filter(({ done }) => !done).map(({ name }) => name);
+  const names = [...rest, ...(reference ? [] : ["the comparison on one episode"]), "numbers of all checkpoints"];
+  const done = `${checkpoints.length - rest.length} of ${checkpoints.length} checkpoints are done.`;
+  return `${done} Not computed yet: ${names.join(", ")}. If the command was stopped, the same command continues it.`;
+}
 
 /** Steps of the longest play of each episode: the page's time runs so far. */
 export function episodeLengths(checkpoints, reference) {

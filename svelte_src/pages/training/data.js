@@ -13,12 +13,14 @@ import { methodNamed } from "./checkpoints.js";
 
 const LOADING = { state: "loading", series: null, maps: null, error: null };
 
-/** @returns a store of a Play for each checkpoint, in the episode that is selected; `again` tries failures again */
+/** @returns a store of a Play for each checkpoint, in the episode that is selected, also `now`; `again` tries failures again */
 export function createPlays({ checkpoints }, chunks, selection) {
   const store = writable(checkpoints.map(() => LOADING));
   let wanted = null;
   let current = null;
 
+  let now = checkpoints.map(() => LOADING);
+  store.subscribe((plays) => (now = plays));
   const put = (index, play) => store.update((plays) => Object.assign([...plays], { [index]: play }));
 
   async function load(checkpoint, { episode, method }) {
@@ -59,6 +61,9 @@ export function createPlays({ checkpoints }, chunks, selection) {
   });
   return {
     subscribe: store.subscribe,
+    get now() {
+      return now;
+    },
     again() {
       chunks.retry();
       start(selection.now.chosen);

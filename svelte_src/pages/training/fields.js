@@ -40,7 +40,10 @@ export const FIELDS = [
     type: "indices",
     count: ({ checkpoints }) => checkpoints.length,
     least: 1,
-    default: ({ checkpoints }) => [...new Set([0, checkpoints.length - 1])],
+    default: ({ checkpoints }) => {
+      const done = checkpoints.filter((checkpoint) => checkpoint.done).map(({ index }) => index);
+      return [...new Set([done[0], done.at(-1)])];
+    },
     always: true,
     place: true,
   },

@@ -13,9 +13,11 @@ import {
   checkpointColor,
   episodeLengths,
   methodNamed,
+  problemWith,
   readCheckpoints,
   readReference,
   trainingData,
+  unfinished,
 } from "./checkpoints.js";
 import { createPlays, createShown } from "./data.js";
 import { FIELDS, notes } from "./fields.js";
@@ -33,20 +35,6 @@ const EXPLANATIONS = [
     text: "In most panels each checkpoint plays its own episode, so that images differ as well as networks. In “One episode, every checkpoint” all see the same images.",
   },
 ];
-
-function problemWith(manifest) {
-  const checkpoints = readCheckpoints(manifest);
-  if (!checkpoints.length) return unfinished(manifest);
-  const without = checkpoints.find(({ manifest: { trajectories } }) => !trajectories.length);
-  return without ? `This page has no episodes of checkpoint “${without.name}”.` : null;
-}
-
-/** Why a page has no section about all checkpoints, which is computed last. */
-function unfinished({ complete, agents, sections }) {
-  if (complete !== false) return "This page has no checkpoints: its section “training” is missing.";
-  const done = new Set(sections.filter(({ kind }) => kind === "saliency").map(({ agent }) => agent)).size;
-  return `${done} of ${agents.length} checkpoints are done. They are compared when all are; if the command was stopped, the same command continues it.`;
-}
 
 /** The checkpoints, the episode that all were shown, and the steps of each episode of the page's time. */
 function read(manifest) {
@@ -105,6 +93,7 @@ export const training = definePage({
   ],
   explanations: EXPLANATIONS,
   problemWith,
+  unfinished,
   facts: ({ env_name: name, checkpoints }) => [name, `${checkpoints.length} checkpoints`],
   filesOf,
   extend,

@@ -75,6 +75,32 @@ export function sharesOf(maps, output, centers, regions) {
   return codes ? regionShares(codes, JSON.stringify(regionCells(centers, regions))) : null;
 }
 
+/** The total of each map of the policy or the value; null where there are none. @returns {ArrayLike<number> | null} */
+export const totalsOf = (maps, output) => maps.arrays[`totals.${storedOutput(maps, output)}`]?.data ?? null;
+
+/** The center of each map's magnitudes in a region, from the left and from the top; NaN where there are none. */
+export function positionsOf(maps, output, centers, regions, k) {
+  const codes = maps.arrays[`codes.${storedOutput(maps, output)}`];
+  return codes ? regionPositions(codes, JSON.stringify([centers, regionCells(centers, regions)[k]])) : null;
+}
+
+const regionPositions = memoized(({ data, shape: [count, rows, columns] }, place) => {
+  const [centers, cells] = JSON.parse(place);
+  const [x, y] = [new Float64Array(count), new Float64Array(count)];
+  for (let m = 0; m < count; m += 1) {
+    let sum = 0;
+    for (const cell of cells) {
+      const magnitude = Math.abs(data[m * rows * columns + cell]);
+      sum += magnitude;
+      x[m] += magnitude * centers.columns[cell % columns];
+      y[m] += magnitude * centers.rows[Math.floor(cell / columns)];
+    }
+    x[m] /= sum;
+    y[m] /= sum;
+  }
+  return { x, y };
+});
+
 /** The cell of each map's largest magnitude, -1 where a map is constant. */
 export const mapPeaks = memoized(({ data, shape: [count, rows, columns] }) => {
   const size = rows * columns;

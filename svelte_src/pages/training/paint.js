@@ -26,7 +26,14 @@ export function painters() {
       draw(context, view, tokens, ...drawn);
       veil(context, view, bright, tokens.surface);
     });
-  const draws = { policy: drawPolicy, value: drawValue, moments: drawMoments, rolling: drawRolling, heat: drawHeat };
+  const draws = {
+    policy: drawPolicy,
+    value: drawValue,
+    moments: drawMoments,
+    lines: drawLines,
+    position: drawLines,
+    heat: drawHeat,
+  };
   return Object.fromEntries(Object.entries(draws).map(([name, draw]) => [name, brushed(draw)]));
 }
 
@@ -52,16 +59,17 @@ function drawValue(context, view, tokens, { rewards }, values, color, low, high)
 const PAD = 4;
 
 /**
- * Rolling means of shares, from 0 to 1, each with a band from its smallest to its largest.
+ * Lines from 0 to 1, some with a band from the smallest to the largest.
  *
- * @param {{mean: Float64Array, low: Float64Array, high: Float64Array, color: string}[]} lines a number for each map
+ * @param {{mean: Float64Array, low?: Float64Array, high?: Float64Array, color: string}[]} lines a number for each map
  * @param {ArrayLike<number>} steps of the maps
  */
-function drawRolling(context, view, _tokens, lines, steps) {
+function drawLines(context, view, _tokens, lines, steps) {
   const toY = (share) => view.height - PAD - share * (view.height - 2 * PAD);
   const points = (values) => Array.from(values, (value, m) => [stepToX(view, steps[m]), toY(value)]);
   const trace = (path) => path.forEach(([x, y]) => context.lineTo(x, y));
   for (const { low, high, color } of lines) {
+    if (!low) continue;
     context.fillStyle = color;
     context.globalAlpha = 0.18;
     context.beginPath();

@@ -5,7 +5,6 @@ import { stepsText } from "../../kit/shell/format.js";
 import { frameAt, hasEnded, stepOf } from "../../kit/time/align.js";
 import { axesOf, brushedSteps, maskOf, playColumns } from "./axes.js";
 import { choose, episodeLengths, letterOf, methodsOf, readCheckpoints, readReference } from "./checkpoints.js";
-import { brush } from "./brushes.js";
 import { defineSelection } from "../../kit/page/selection.js";
 import { FIELDS, notes } from "./fields.js";
 
@@ -131,15 +130,6 @@ test("a click chooses A, a second kind of click adds or removes", () => {
   assert.deepEqual(one.selection.now.chosen, [1, 0]);
   choose(one, 1, true);
   assert.deepEqual(one.selection.now.chosen, [0]);
-});
-
-test("brushes have their ends in order, and each axis one", () => {
-  const one = page(initialSelection(TRAINING));
-  brush(one, "value", [3, 1]);
-  brush(one, "step", [0, 2]);
-  assert.deepEqual(one.selection.now.brushes, { value: [1, 3], step: [0, 2] });
-  brush(one, "value", null);
-  assert.deepEqual(one.selection.now.brushes, { step: [0, 2] });
 });
 
 test("a selection survives its address", () => {
