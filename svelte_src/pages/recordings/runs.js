@@ -138,9 +138,11 @@ export function expressionOf(text) {
  * @returns {Map<Run, string>}
  */
 export function runColors({ runs, rows }, group, theme) {
-  const began = new Map(runs.map((run) => [run, Infinity]));
-  for (const { of, time } of rows) began.set(of, Math.min(began.get(of), time ?? Infinity));
-  const ordered = [...runs].sort((a, b) => began.get(a) - began.get(b) || (a.name < b.name ? -1 : 1));
+  const began = new Map();
+  for (const { of, time } of rows) began.set(of, Math.min(began.get(of) ?? Infinity, time ?? Infinity));
+  const beginOf = (run) => began.get(run) ?? Infinity;
+  const order = (a, b) => (beginOf(a) === beginOf(b) ? (a.name < b.name ? -1 : 1) : beginOf(a) - beginOf(b));
+  const ordered = [...runs].sort(order);
   const expression = expressionOf(group);
   const keyOf = ({ name }) => {
     if (!expression) return name;
