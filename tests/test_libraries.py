@@ -42,6 +42,8 @@ EXPECTED = {
     "Flax NNX": "nnx.merge(graph, parameters)(x)[0]",
 }
 """Logits as each library computes them itself, for `x` from 0 to 1 in its layout."""
+JAX = ("PureJaxRL", "Equinox", "Flax NNX")
+"""Sections that need no PyTorch."""
 
 
 def blocks(section: str) -> list[str]:
@@ -62,16 +64,17 @@ def test_the_code_of_a_library_gives_an_agent_that_computes_the_same(
     package = REQUIRED[section]
     if importlib.util.find_spec(package.partition(".")[0]) is None:
         pytest.skip(f"{package} is not installed")
-    torch = pytest.importorskip("torch")
-    monkeypatch.setattr(torch.jit, "script", torch.jit.script)  # which is restored
-    torch.manual_seed(0)
+    if section not in JAX:
+        torch = pytest.importorskip("torch")
+        monkeypatch.setattr(torch.jit, "script", torch.jit.script)  # which is restored
+        torch.manual_seed(0)
     namespace: dict[str, Any] = {"rl_clarity": rl_clarity}
     for block in blocks(section):
         exec(compile(block, f"libraries.md, {section}", "exec"), namespace)
     agent: Any = namespace["agent"]
     observations = np.random.default_rng(0).integers(0, 256, (3, *agent.observation_shape), np.uint8)
     x: Any = observations.astype(np.float32) / 255
-    if section in ("PureJaxRL", "Equinox", "Flax NNX"):
+    if section in JAX:
         x = np.moveaxis(x, -1, 1) if section == "Equinox" else x
         expected = np.asarray(eval(EXPECTED[section], {**namespace, "x": x}))
     else:
