@@ -131,12 +131,13 @@ def share_interval(count: int, total: int, level: float = LEVEL) -> tuple[float,
     return 0.0 if count == 0 else center - width, 1.0 if count == total else center + width
 
 
-def compare(before: np.ndarray, after: np.ndarray, seed: int = 0) -> Comparison:
-    """Compare M measures of n pairs of episodes, each (n, M), and correct for M tests.
+def compare(before: np.ndarray, after: np.ndarray, seed: int = 0, *, tests: int | None = None) -> Comparison:
+    """Compare M measures of n pairs of episodes, each (n, M), and correct for `tests` tests, M by default.
 
-    Intervals are percentile bootstrap intervals over pairs. `corrected_intervals` have the level LEVEL / M each
+    Intervals are percentile bootstrap intervals over pairs. `corrected_intervals` have the level LEVEL / tests each
     (Bonferroni). p is that of a sign-flip permutation test of the mean difference (two-sided, as many random flips as
-    resamples); the adjusted p is Holm's. All measures share their resamples, so that each is a product of matrices.
+    resamples); the adjusted p is Holm's, for the M tests. All measures share their resamples, so that each is a product
+    of matrices.
     """
     differences = after.astype(np.float64) - before
     pairs, measures = differences.shape
@@ -154,7 +155,7 @@ def compare(before: np.ndarray, after: np.ndarray, seed: int = 0) -> Comparison:
         before.mean(axis=0),
         after.mean(axis=0),
         _quantiles(means, LEVEL),
-        _quantiles(means, LEVEL / measures),
+        _quantiles(means, LEVEL / (tests or measures)),
         p,
         holm(p),
     )

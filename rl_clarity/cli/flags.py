@@ -34,7 +34,7 @@ ADVANCED = {
     *("attribution.quadrature", "attribution.linear_prefix", "attribution.max_paths", "attribution.images"),
     *("attribution.refinement",),
     *("features.coverage", "features.held_out", "features.fit_steps", "features.fit_observations", "features.images"),
-    *("features.match", "features.thumbnail_patches", "features.thumbnail_width", "ablation.to"),
+    *("features.match", "features.thumbnail_patches", "features.thumbnail_width", "ablation.to", "behavior.stop_early"),
     *("examples.densities", "examples.density", "examples.widths", "examples.width"),
     *(
         "objects.last_steps",

@@ -28,12 +28,14 @@ class AblationReport:
     """The result of `rl_clarity.ablate`, also in `behavior/report.json` and `behavior/report.csv` of its page."""
 
     rows: list[dict[str, Any]]
-    """A row for each feature: `layer`; `feature`, counted from 1; `attribution` and `ablation`, the mean attribution of
-    the value to the feature and the value's mean change when it is ablated; `return_difference` with its `interval`
-    (95 %, paired bootstrap) and `adjusted_p` (Holm, for all tests of the report); `return`, `length`, and, by name,
-    `causes` and `actions`: means `unedited` and `ablated`, `difference`, `interval`, `corrected_interval`, `p` and
-    `adjusted_p`."""
+    """A row for each feature, and for twins together: `layer`; `feature`, counted from 1; `twins`, the features that
+    were ablated with it; `episodes`, the number of pairs, fewer than planned where the change of the return was clear
+    before; `attribution` and `ablation`, the mean attribution of the value to the feature and the value's mean change
+    when it is ablated; `return_difference` with its `interval` (95 %, paired bootstrap) and `adjusted_p` (Holm, for all
+    tests of the report); `return`, `length`, and, by name, `causes` and `actions`: means `unedited` and `ablated`,
+    `difference`, `interval`, `corrected_interval`, `p` and `adjusted_p`."""
     episodes: int
+    """Number of pairs of episodes that were planned for each row."""
     tests: int
     """Number of tests, of all features and measures, that p-values and corrected intervals are adjusted for."""
     page: Page
@@ -58,8 +60,10 @@ class AblationReport:
         for row in self.rows:
             low, high = row["interval"]
             ends = ", ".join(f"{cause} {one['difference']:+.1%}" for cause, one in row["causes"].items())
+            features = " and ".join(map(str, [row["feature"], *row["twins"]]))
+            pairs = "" if row["episodes"] == self.episodes else f" ({row['episodes']} pairs were enough)"
             lines.append(
-                f"  {row['layer']}, feature {row['feature']}: return {row['return_difference']:+.2f} "
+                f"  {row['layer']}, feature {features}{pairs}: return {row['return_difference']:+.2f} "
                 f"({low:+.2f} to {high:+.2f}), p {row['adjusted_p']:.2g}; {ends}"
             )
         if self.features_of is None:

@@ -306,6 +306,8 @@ BehaviorRow = TypedDict(
     {
         "layer": str,
         "feature": int,
+        "twins": Sequence[int],
+        "episodes": int,
         "attribution": float,
         "ablation": float | None,
         "return_difference": float,

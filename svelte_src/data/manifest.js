@@ -56,7 +56,7 @@ export function readManifest(manifest, placed = []) {
         ...withFeatures(layer, features?.data.layers[layer.slug]),
         ...(ablation && { ablation: { ...ablation.data.layers[layer.slug], to: ablation.data.to } }),
         ...(behavior && {
-          behavior: ofLayer(behavior.data.rows, layer),
+          behavior: ofLayer(behavior.data.rows, layer).filter(({ twins = [] }) => twins.length === 0),
           clips: ofLayer(behavior.data.clips, layer),
         }),
       })),

@@ -457,9 +457,13 @@ export interface BehaviorRow {
   layer: string;
   /** Number of the feature, counted from 1. */
   feature: number;
-  /** Mean attribution of the output to the feature. */
+  /** Numbers of the features that were ablated together with it, which are active in the same places; empty where the feature was ablated on its own. */
+  twins: number[];
+  /** Number of pairs of episodes; fewer than planned where the change of the return was clear before. */
+  episodes: number;
+  /** Mean attribution of the output to the features. */
   attribution: number;
-  /** Mean change of the output on the ablated steps; null without the section `ablation`. */
+  /** Mean change of the output on the ablated steps; null without the section `ablation`, and for several features. */
   ablation: number | null;
   return_difference: number;
   interval: [number, number];
@@ -491,7 +495,7 @@ export interface Clip {
 export interface BehaviorSection {
   /** Text above a generic or custom panel. */
   caption?: string;
-  /** Number of pairs of episodes. */
+  /** Number of pairs of episodes that were planned for each row. */
   episodes: number;
   /** Number of tests for which p-values are corrected. */
   tests: number;
@@ -499,7 +503,7 @@ export interface BehaviorSection {
   output: string;
   /** Causes of ends, the most frequent of the unedited agent first. */
   causes: string[];
-  /** A row for each feature. */
+  /** A row for each feature, and for twins together. */
   rows: BehaviorRow[];
   clips: Clip[];
   /** Names of the report's files, JSON and CSV. */

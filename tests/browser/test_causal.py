@@ -68,7 +68,11 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         clip = {"layer": "2a", "episode": 3, "step": 9, "lost": 10.0}
         behavior = {
             **{"episodes": 400, "tests": 12, "output": "value", "causes": ["goal", "saw"]},
-            "rows": [row(1, -0.2, 1.0), row(2, -3.0, 0.001)],
+            "rows": [
+                row(1, -0.2, 1.0),
+                {**row(1, -3.1, 0.002), "twins": [2], "episodes": 50},
+                row(2, -3.0, 0.001),
+            ],
             "clips": [
                 {**clip, "feature": feature, "image": ImageName("clip.png"), "still": ImageName("still.png")}
                 for feature in (1, 2)
@@ -162,13 +166,14 @@ def test_behavior_has_a_panel_with_clips(page: Path, open_page: Open) -> None:
     visitor = open_page(page)
     table = visitor.by("behavior")
     rows = table.locator("tbody th button > span:last-child")
-    assert rows.all_inner_texts() == ["2a, 2", "2a, 1"], "the clearest first"
-    expect(table.locator("tbody th img")).to_have_count(2)
+    assert rows.all_inner_texts() == ["2a, 2", "2a, 1 and 2", "2a, 1"], "the clearest first"
+    expect(table.locator("tbody th img")).to_have_count(3)
+    assert table.locator("tbody tr").nth(1).locator("td").nth(4).inner_text() == "50"
     cells = table.locator("tbody tr").first.locator("td").all_inner_texts()
     assert cells[:4] == ["+0.50", "+4.0", "−3.0 (−3.5 to −2.5)", "±0.67"]
     table.get_by_role("button", name="Change of return").click()
     table.get_by_role("button", name="Change of return").click()
-    assert rows.all_inner_texts() == ["2a, 1", "2a, 2"]
+    assert rows.all_inner_texts() == ["2a, 1", "2a, 2", "2a, 1 and 2"]
     expect(visitor.by("clip"), "none of a feature whose return does not differ beyond chance").to_have_count(1)
     image = visitor.by("clip").locator("img")
     assert str(image.get_attribute("src")).endswith("still.png")

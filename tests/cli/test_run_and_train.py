@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -174,7 +175,10 @@ def test_demo(
         monkeypatch.setattr(demo, "TRAJECTORIES", {"num_envs": 1, "num_steps": 16})
         monkeypatch.setattr(demo, "OBSERVATIONS", {"num_envs": 4, "num_obs": 4, "obs_every": 8})
     else:
-        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+        find_spec = importlib.util.find_spec
+        monkeypatch.setattr(
+            "importlib.util.find_spec", lambda name, *rest: None if name == "procgen" else find_spec(name, *rest)
+        )
     assert main(["demo", "--output-dir", str(tmp_path / "demo"), "--json"]) == 0
     assert parse_summary(capsys.readouterr()) == {"page": str(tmp_path / "demo" / "interface.html")}
     results = open_results(tmp_path / "demo")

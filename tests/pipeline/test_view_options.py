@@ -58,6 +58,7 @@ TESTED_ELSEWHERE = {
         "behavior.episodes",
         "behavior.layers",
         "behavior.cause",
+        "behavior.stop_early",
         "behavior.max_steps",
     ),
     *("objects.every", "objects.last_steps", "objects.types", "objects.most"),

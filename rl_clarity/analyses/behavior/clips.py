@@ -42,16 +42,16 @@ class Clip:
 def write_clips(
     subject: Subject,
     features: Sequence[tuple[PageLayer, int]],
-    losses: np.ndarray,
+    losses: Sequence[np.ndarray],
     blocks: Sequence[Block],
     ablated: Callable[[PageLayer, int], Agent],
 ) -> list[Clip]:
     """Write a clip for each of some features, of the episode in which its ablation loses the most return.
 
-    `losses` (features, n) are the lost returns of each pair of episodes.
+    `losses`, an array (n,) for each feature, are the lost returns of its pairs of episodes.
     """
     clips, used, options = [], set[int](), subject.options_of(BehaviorOptions)
-    order = np.argsort(-losses.mean(axis=1), kind="stable")
+    order = np.argsort([-one.mean() for one in losses], kind="stable")
     for index in [i for i in order if losses[i].max() > 0][:CLIPS]:
         layer, feature = features[index]
         most = np.flatnonzero(losses[index] == losses[index].max()).tolist()
@@ -66,6 +66,6 @@ def write_clips(
         still, animation = ImageName(f"{folder}-still.png"), ImageName(f"{folder}.png")
         subject.files.write_image(still, images[min(BEFORE, parting)])
         subject.files.directory.write(animation, animated_png(images))
-        lost = float(losses[index, episode])
+        lost = float(losses[index][episode])
         clips.append(Clip(layer.name, feature + 1, episode + 1, parting + 1, animation, still, lost))
     return clips

@@ -18,6 +18,9 @@ class BehaviorOptions:
     """Episodes that the agent plays with each feature ablated, on the same levels as without; 0 for none."""
     layers: tuple[str, ...] | None = None
     """Layers whose features are ablated in play, by name; all layers of the page by default."""
+    stop_early: bool = True
+    """Whether no more episodes are played without a feature once the change of its return is clear: the mean is more
+    than 5 standard errors from 0."""
     max_steps: int = EvaluationOptions.max_steps
     """Number of steps after which such an episode is cut off."""
     cause: Cause | None = None

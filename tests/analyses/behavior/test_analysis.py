@@ -6,6 +6,7 @@ import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -135,6 +136,37 @@ def test_features_of_a_page_keep_their_numbers_and_names(report: AblationReport,
     assert "features were fitted" in str(report)
     with pytest.raises(OptionError, match="has no features of layer 'elsewhere'; its layers are"):
         ablate(tmp_path / "wrong", episodes=2, page=page, **{**COMPARED, "layer": "elsewhere"})
+
+
+def test_play_stops_where_the_change_is_clear(tmp_path: Path) -> None:
+    """After the first block of 50 pairs, whose numbers are those of a report of 50 pairs."""
+    early = ablate(tmp_path / "early", episodes=120, **COMPARED)
+    short = ablate(tmp_path / "short", episodes=50, **COMPARED)
+    played = {color_of(early, row["feature"]): row["episodes"] for row in early}
+    assert played == {"red": 50, "green": 120, "blue": 120}
+    assert "(50 pairs were enough)" in str(early)
+    row, expected = (
+        next(row for row in report if color_of(report, row["feature"]) == "red") for report in (early, short)
+    )
+    assert row["return_difference"] == expected["return_difference"]
+    assert row["interval"] == expected["interval"]
+    assert row["adjusted_p"] < 0.05
+    full = ablate(tmp_path / "full", episodes=120, behavior={"stop_early": False}, **COMPARED)
+    assert {row["episodes"] for row in full} == {120}
+
+
+def test_twins_are_ablated_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    twins = [[1], [0, 2], [1]]
+    monkeypatch.setattr("rl_clarity.analyses.behavior.analysis.load_facts", lambda *_: SimpleNamespace(twins=twins))
+    report = ablate(tmp_path, episodes=12, **COMPARED)
+    assert [(row["feature"], row["twins"]) for row in report] == [(1, []), (1, [2, 3]), (2, []), (3, [])]
+    alone, together = [row for row in report if not row["twins"]], report.rows[1]
+    red = next(row for row in alone if color_of(report, row["feature"]) == "red")
+    assert together["return"] == {**red["return"]}  # the policy depends on red alone
+    assert together["attribution"] == pytest.approx(sum(row["attribution"] for row in alone))
+    assert together["ablation"] is None
+    assert "feature 1 and 2 and 3: return" in str(report)
+    assert len(report.page.results().section("behavior")["clips"]) == 1  # of single features
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "q"])
