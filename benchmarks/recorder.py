@@ -1,5 +1,5 @@
-"""What recording costs: PPO of Stable-Baselines3 on Breakout with and without `RecorderCallback`, and a step of `Recorder` in a
-loop over an environment that takes no time.
+"""What recording costs: PPO of Stable-Baselines3 on Breakout with and without `RecorderCallback`, and a step of
+`Recorder` in a loop over an environment that takes no time.
 
 `python -m benchmarks.recorder`. The variants alternate, and are compared by processor time.
 """

@@ -1,11 +1,15 @@
 """Speed of the page of recordings: `python -m benchmarks.tab`, with `rl-clarity serve` in Chromium.
 
 It lists 50 episodes of 1,000 steps, shows the first frame of one, and draws a state map of 20,000 points while an
-episode plays and the pointer moves over the map.
+episode plays and the pointer moves over the map. It shows the first frame of 50 runs with 40 episodes each, also in
+TensorBoard, and an episode of 100,000 steps, of which it reports the memory of the page's script.
 """
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -24,10 +28,16 @@ from rl_clarity.viewer.runs import LogDirectory
 from scripts.chromium import FLAGS, find_chromium
 
 EPISODES, STEPS, MAPPED = 50, 1000, 20
+RUNS, RUN_EPISODES, RUN_STEPS = 50, 40, 50
+LONG_STEPS = 100_000
 ROUNDS = 5
 GOALS = {
     "list 50 episodes (ms)": "at most 100",
     "first frame (ms)": "at most 300",
+    "first frame, 50 runs, 2,000 episodes (ms)": "at most 300",
+    "first frame in TensorBoard, 2,000 episodes (ms)": "at most 300",
+    "one more of 2,000 episodes (ms)": "",
+    "memory at 100,000 steps (MB)": "at most 150",
     "state map of 20,000 points (frames a second)": "60",
 }
 SHOWN = """() => {
@@ -75,7 +85,54 @@ def measure() -> dict[str, float]:
             result["first frame (ms)"] = _first_frame(page, address)
             result |= _pace(page, address)
             browser.close()
-        return result
+    return result | _measure_many(str(program), arguments)
+
+
+def _measure_many(program: str, arguments: list[str]) -> dict[str, float]:
+    """Times of a log directory of many runs, and the memory of a long episode."""
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
+        many, long = Path(name) / "many", Path(name) / "long"
+        for run in range(RUNS):
+            _record(many / f"run-{run}", RUN_EPISODES, RUN_STEPS)
+        _record(long / "long", 1, LONG_STEPS)
+        viewer = _page(many)
+        etag = viewer.manifest().etag
+        _record(many / "run-0", 1, RUN_STEPS)
+        start = time.perf_counter()
+        viewer.manifest(etag)
+        result = {"one more of 2,000 episodes (ms)": 1000 * (time.perf_counter() - start)}
+        browser = playwright.chromium.launch(executable_path=program, args=arguments)
+        page = browser.new_page(viewport={"width": 1366, "height": 768})
+        with served(many) as address:
+            result["first frame, 50 runs, 2,000 episodes (ms)"] = _first_frame(page, address, "run-7")
+        with _tensorboard(many) as address:
+            place = f"{address}data/plugin/rl_clarity/index.html"
+            result["first frame in TensorBoard, 2,000 episodes (ms)"] = _first_frame(page, place, "run-7")
+        with served(long) as address:
+            page.goto(f"{address}?episode=long~0")
+            page.wait_for_function(SHOWN)
+            page.wait_for_timeout(10_000)
+            session = page.context.new_cdp_session(page)
+            session.send("HeapProfiler.collectGarbage")
+            result["memory at 100,000 steps (MB)"] = session.send("Runtime.getHeapUsage")["usedSize"] / 1e6
+            buffers = session.send("Runtime.getHeapUsage").get("backingStorageSize", 0)
+            result["memory of arrays at 100,000 steps (MB)"] = buffers / 1e6
+        browser.close()
+    return result
+
+
+@contextmanager
+def _tensorboard(logdir: Path) -> Iterator[str]:
+    """Run TensorBoard on a log directory; yields the address, with a slash at the end."""
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(logdir), "--port", "0"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert running.stdout is not None
+    try:
+        found = next(match for line in running.stdout if (match := re.search(r"http://[^\s/]+:\d+/", line)))
+        yield found[0]
+    finally:
+        running.kill()
+        running.wait()
 
 
 def lines(result: dict[str, float]) -> list[str]:
@@ -84,18 +141,18 @@ def lines(result: dict[str, float]) -> list[str]:
     return [f"{name:50} {value:8.1f}{goals.get(name, '')}" for name, value in result.items()]
 
 
-def _record(directory: Path, episodes: int) -> None:
+def _record(directory: Path, episodes: int, steps: int = STEPS) -> None:
     rng = np.random.default_rng(0)
     frames = np.repeat(np.repeat(rng.integers(0, 256, (16, 21, 21, 3), np.uint8), 4, 1), 4, 2)  # (16, 84, 84, 3)
     with Recorder(directory, on_error="raise") as recorder:
         for episode in range(episodes):
-            states = rng.standard_normal((STEPS, 32)).cumsum(axis=0).astype(np.float32)
-            for step in range(STEPS):
+            states = rng.standard_normal((steps, 32)).cumsum(axis=0).astype(np.float32)
+            for step in range(steps):
                 recorder.add(
                     observation=frames[(episode + step) % len(frames)],
                     action=step % 4,
                     reward=float(step % 100 == 0),
-                    terminated=step == STEPS - 1,
+                    terminated=step == steps - 1,
                     logits=states[step, :4] / 10,
                     value=states[step, 4],
                     state=states[step],
@@ -140,13 +197,13 @@ def served(logdir: Path) -> Iterator[str]:
     server.close()
 
 
-def _first_frame(page: Page, address: str) -> float:
+def _first_frame(page: Page, address: str, run: str = "long") -> float:
     """Milliseconds from opening the page until it shows a frame. The server has not read this episode before."""
     times = []
     for episode in range(ROUNDS + 1):
         page.goto("about:blank")
         start = time.perf_counter()
-        page.goto(f"{address}?episode=long~{episode}", wait_until="commit")
+        page.goto(f"{address}?episode={run}~{episode}", wait_until="commit")
         page.wait_for_function(SHOWN)
         times.append(1000 * (time.perf_counter() - start))
     return min(times[1:])  # the first one warms up the browser

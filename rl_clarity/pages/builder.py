@@ -194,6 +194,7 @@ class PageBuilder:
         env_name = str(next(filter(None, names), "unknown"))
         kind = PAGE_KINDS.get(options.page_kind)
         sections = [section for part in parts for section in part.sections(results, complete=complete)]
+        pending = [] if complete else [title for part in parts for title in part.pending(results)]
         possible = {one.kind for analysis, _ in [*self._analyses, *self._joint] for one in analysis.Sections}
         return Manifest(
             id=page_id,
@@ -209,7 +210,7 @@ class PageBuilder:
             numpy_precision=options.numpy_precision,
             provenance=_provenance(subjects, [member.source.checkpoint for member in self._members], options),
             complete=complete,
-            pending=None if complete else list(dict.fromkeys(t for part in parts for t in part.pending(results))) or None,
+            pending=[*dict.fromkeys(pending)] or None,
             page=kind.page(possible - {section.kind for section in sections}),
         )
 

@@ -101,7 +101,7 @@ def test_the_game_of_the_median_return_is_shown_first(compare: Callable[..., Pat
         assert len(played) == 5
         shown = [entry["episodes"][0]["return"] for entry in one.section("trajectories")["trajectories"]]
         assert shown[0] == np.median(played)
-        assert [abs(value - np.median(played)) for value in shown] == sorted(abs(played - np.median(played)))[:2]
+        assert [abs(value - np.median(played)) for value in shown] == sorted(abs(np.array(played) - np.median(played)))[:2]
 
 
 def test_checkpoints_are_different_agents(results: Results, series: Path) -> None:
@@ -486,8 +486,8 @@ def test_the_command_makes_the_same_page(
     page: Path, series: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = [str(series / f"agent-{number}.pt") for number in (1, 2, 3)]
-    options = ["--episodes", "2", "--saliency-every", "16", "--return-episodes", "3", "--play.candidates", "1", "--json"]
-    assert main(["compare", *files, str(tmp_path / "page"), *options]) == 0
+    options = ["--episodes", "2", "--saliency-every", "16", "--return-episodes", "3", "--play.candidates", "1"]
+    assert main(["compare", *files, str(tmp_path / "page"), *options, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"page": str(tmp_path / "page" / "interface.html")}
     assert unrecorded_files(tmp_path / "page") == unrecorded_files(page)
     assert main(["compare", str(series / "missing-*.pt"), str(tmp_path / "none")]) == 1
