@@ -29,8 +29,9 @@ from rl_clarity.recordings.recording import Recording, open_recording
 from rl_clarity.recordings.rollouts import Player, Progress, Transition, observe, play
 
 DEFAULT_EPISODES = 100
-SECONDS_OF_PLAY = 5.0
-"""Seconds of play, at most, from which the length of episodes is estimated. No game of Atari ends in the first."""
+SECONDS_OF_PLAY = 20.0
+"""Seconds of play, at most, from which the length of episodes is estimated. Games of Atari take several, and without an
+end in this time the largest length is expected."""
 MAX_ENVIRONMENTS = 16
 """Largest number of environments. All play until the last one has finished its episodes, so with few environments less
 play is wasted."""
@@ -69,7 +70,7 @@ def record_agent(
 def expected_length(agent: Player, spec: EnvironmentSpec, options: RecordOptions, most: int) -> int:
     """Return the mean number of steps of the episodes that would be recorded, at most `most`.
 
-    It is estimated from a few seconds of play, or until an episode has ended in each environment, as the steps for each
+    It is estimated from some seconds of play, or until an episode has ended in each environment, as the steps for each
     end. Without an end it is `most`.
     """
     steps = ends = 0

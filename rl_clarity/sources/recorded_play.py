@@ -113,7 +113,7 @@ class RecordedPlay(Source):
     def _evaluation_seconds(self, length: int) -> float:
         """Return the time of the episodes for the mean return, several of which are played at once.
 
-        The last of these takes longer than their mean. But the mean of a few seconds of play is too long, too, since
+        The last of these takes longer than their mean. But the mean of some seconds of play is too long, too, since
         few episodes end in their first steps: it is about the length of the last one.
         """
         if not self._return_episodes:
