@@ -267,6 +267,7 @@ def test_a_card_lists_the_checks_that_a_simulator_fails() -> None:
         "windows": 64,
         "auc": 0.9,
         "coverage": 0.5,
+        "coverage_interval": [0.25, 0.875],
         "latent_dimensions": 7.0,
         "errors": {"frame": frame, "reward": reward},
     }
@@ -284,5 +285,7 @@ def test_a_card_lists_the_checks_that_a_simulator_fails() -> None:
     assert "**Fails:** the agent moves as the action" in text
     assert "of starts: left 90%, right 95%, up 70%." in text
     assert "- Removing what saliency through time points at changes the value by +0.200 (+0.100 to +0.300) more" in text
+    assert "50% of random latents are as near to one of 32 of them" in text
+    assert "(95 % of random choices of 32: 25% to 88%)" in text
     assert "Tried: two values of kl." in text
     assert cards.simulator_lines("maze", None) == []
