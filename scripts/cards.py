@@ -185,8 +185,8 @@ def simulator_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
         ),
         "- A classifier tells the agent's states in the simulation from recorded ones with an AUC of "
         f"{quality['auc']:.2f} (0.5: not at all). Latents of the data fill {quality['latent_dimensions']:.1f} "
-        f"dimensions. {quality['coverage']:.0%} of random latents are as near to one of 32 of them as these are to each "
-        f"other (95 % of random choices of 32: {quality['coverage_interval'][0]:.0%} to "
+        f"dimensions. {quality['coverage']:.0%} of random latents are as near to one of 32 of them as these are to "
+        f"each other (95 % of random choices of 32: {quality['coverage_interval'][0]:.0%} to "
         f"{quality['coverage_interval'][1]:.0%}).",
         "",
     ]

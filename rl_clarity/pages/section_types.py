@@ -731,6 +731,13 @@ class DeletionEntry(TypedDict):
     starts: int
 
 
+class ErrorDifference(TypedDict):
+    smaller: str
+    larger: str
+    difference: float | None
+    interval: tuple[float | None, float | None]
+
+
 class QualityEntry(TypedDict):
     windows: int
     auc: float | None
@@ -739,6 +746,8 @@ class QualityEntry(TypedDict):
     deletion: DeletionEntry | None
     errors: Mapping[str, Mapping[str, Sequence[Sequence[float | None]]]]
     coverage_interval: NotRequired[tuple[float | None, float | None]]
+    auc_interval: NotRequired[tuple[float | None, float | None]]
+    differences: NotRequired[Mapping[str, Sequence[ErrorDifference]]]
 
 
 class CompassEntry(TypedDict):
@@ -746,6 +755,7 @@ class CompassEntry(TypedDict):
     displacements: Sequence[tuple[float, float]]
     expected: Sequence[tuple[float, float]]
     agreement: Sequence[float | None]
+    agreement_interval: NotRequired[Sequence[tuple[float | None, float | None]]]
 
 
 class SimulatorSection(TypedDict):

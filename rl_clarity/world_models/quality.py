@@ -12,6 +12,7 @@ import numpy as np
 
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.keys import to_plain
+from rl_clarity.base.statistics import bootstrap_interval, resampled_interval, share_interval
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.world_models.deletion import Deletion, deletion_test
 from rl_clarity.world_models.losses import Batch
@@ -24,6 +25,14 @@ BASELINES = ("last_frame", "mean_frame")
 """Simple predictions: copy the last frame before the simulation, with the agent's state at that time and no reward, or
 predict the means of the windows."""
 KINDS = ("frame", "state", "reward")
+EXPECTED = (
+    ("prior", "last_frame"),
+    ("prior", "mean_frame"),
+    ("closed_loop", "last_frame"),
+    ("posterior", "prior"),
+    ("prior", "closed_loop"),
+)
+"""Predictions of which the first should have the smaller error."""
 BAND = (10, 90)
 """Percentiles that are reported with the mean."""
 WINDOWS_AT_ONCE = 16
@@ -49,6 +58,7 @@ class Compass:
     displacements: np.ndarray  # (A, 2): means over starts, to the right and up, in pixels
     expected: np.ndarray  # (A, 2): direction of the action's buttons; 0 without a direction
     agreement: np.ndarray  # (A,): share of starts with the expected direction; NaN for actions without one
+    agreement_interval: np.ndarray  # (A, 2): its 95 % interval
 
     def __str__(self) -> str:
         shown = [
@@ -71,6 +81,12 @@ class Quality:
     auc: float
     """Area under the ROC curve of a logistic regression that distinguishes the agent's simulated states from recorded
     ones, on held-out windows. 0.5 means that it cannot. NaN for agents without a state."""
+    auc_interval: tuple[float, float]
+    """Its 95 % bootstrap interval over windows."""
+    differences: Mapping[str, list[dict[str, Any]]]
+    """By kind, for each of `EXPECTED`: `smaller` and `larger`, names of predictions; `difference`, by how much the mean
+    error of the larger one exceeds that of the smaller one over all horizons, and its 95 % bootstrap `interval` over
+    windows."""
     coverage: float
     """Share of random latents that are as close to one of 32 latents of the data as these are to each other: the mean
     over random choices of 32, because more latents are closer to each other. NaN for fewer windows."""
@@ -93,7 +109,8 @@ class Quality:
             numbers = ", ".join(f"{h}: {mean[h - 1]:.2g} ({low[h - 1]:.1g} to {high[h - 1]:.1g})" for h in at)
             lines.append(f"  {name:12} at horizon {numbers}")
         lines.append(
-            f"AUC real against simulated states {self.auc:.2f}; coverage of latents {self.coverage:.0%} "
+            f"AUC real against simulated states {self.auc:.2f} ({self.auc_interval[0]:.2f} to "
+            f"{self.auc_interval[1]:.2f}); coverage of latents {self.coverage:.0%} "
             f"({self.coverage_interval[0]:.0%} to {self.coverage_interval[1]:.0%}), "
             f"{self.latent_dimensions:.1f} dimensions"
         )
@@ -157,6 +174,14 @@ def measure_quality(
         }
         for kind, by_name in squares.items()
     }
+    differences = {
+        kind: [
+            _difference(by_name, smaller, larger, state_masks if kind == "state" else masks, rng)
+            for smaller, larger in EXPECTED
+        ]
+        for kind, by_name in squares.items()
+    }
+    auc, auc_interval = two_sample_auc(np.concatenate(real), np.concatenate(simulated), state_masks > 0, seed)
     points = np.concatenate(latents)
     covered = coverage(points, simulator.random_latents(1000, seed), seed)
     frames = batches[0].frames[:, :context]
@@ -169,7 +194,9 @@ def measure_quality(
     return Quality(
         errors,
         len(numbers),
-        two_sample_auc(np.concatenate(real), np.concatenate(simulated), state_masks > 0),
+        auc,
+        auc_interval,
+        differences,
         float(covered.mean()),
         (float(np.quantile(covered, 0.025)), float(np.quantile(covered, 0.975))),
         participation_ratio(points),
@@ -205,9 +232,12 @@ def action_compass(
     if idle:
         moved = moved - moved[idle[0]]
     along = np.einsum("abk,ak->ab", moved, expected)
-    agreement = np.where(np.any(expected != 0, axis=1), (along > 0).mean(axis=1), np.nan)
+    directed = np.any(expected != 0, axis=1)
+    agreement = np.where(directed, (along > 0).mean(axis=1), np.nan)
+    intervals = np.array([share_interval(int((one > 0).sum()), len(one)) for one in along])
+    intervals[~directed] = np.nan
     labels = tuple("+".join(combo) or "none" for combo in combos)
-    return Compass(labels, moved.mean(axis=1), expected, agreement)
+    return Compass(labels, moved.mean(axis=1), expected, agreement, intervals)
 
 
 def scene_displacement(frames: np.ndarray) -> np.ndarray:
@@ -254,9 +284,11 @@ def _refined(errors: np.ndarray, best: np.ndarray) -> np.ndarray:
     return np.where(best == inner, np.clip(offsets, -0.5, 0.5), 0.0)
 
 
-def two_sample_auc(first: np.ndarray, second: np.ndarray, mask: np.ndarray) -> float:
+def two_sample_auc(
+    first: np.ndarray, second: np.ndarray, mask: np.ndarray, seed: int = 0
+) -> tuple[float, tuple[float, float]]:
     """Return the area under the ROC curve of a logistic regression that distinguishes two samples (N, T, S), where
-    `mask` (N, T).
+    `mask` (N, T), and its 95 % bootstrap interval over numbers N.
 
     It is cross-validated, with rows of the same number N in the same fold. NaN if there is nothing to distinguish.
     """
@@ -269,14 +301,34 @@ def two_sample_auc(first: np.ndarray, second: np.ndarray, mask: np.ndarray) -> f
     groups = np.nonzero(mask)[0]
     folds = min(FOLDS, len(np.unique(groups)))
     if not first.shape[-1] or folds < 2:
-        return float("nan")
+        return float("nan"), (float("nan"), float("nan"))
     rows = np.concatenate([first[mask], second[mask]])
     labels = np.repeat([0, 1], len(groups))
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     scores = cross_val_predict(
         model, rows, labels, groups=np.tile(groups, 2), cv=GroupKFold(folds), method="decision_function"
     )
-    return float(roc_auc_score(labels, scores))
+
+    def area(weights: np.ndarray) -> np.ndarray:
+        chosen = np.tile(weights[:, places], 2)  # (R, 2n)
+        return np.array([roc_auc_score(labels, scores, sample_weight=one) for one in chosen])
+
+    numbers, places = np.unique(groups, return_inverse=True)
+    rng = np.random.default_rng([seed % 2**63, 8])
+    return float(roc_auc_score(labels, scores)), resampled_interval(len(numbers), area, rng)
+
+
+def _difference(
+    errors: Mapping[str, Sequence[np.ndarray]], smaller: str, larger: str, mask: np.ndarray, rng: np.random.Generator
+) -> dict[str, Any]:
+    """Return how much larger the mean error (N, T) of a prediction is than that of another, with its interval."""
+    each = np.concatenate(errors[larger]) - np.concatenate(errors[smaller])
+    known = (mask > 0) & np.isfinite(each)
+    rows = known.any(axis=1)
+    if not rows.any():
+        return {"smaller": smaller, "larger": larger, "difference": np.nan, "interval": (np.nan, np.nan)}
+    mean = bootstrap_interval(np.where(known, each, 0)[rows].sum(axis=1) / known[rows].sum(axis=1), rng)
+    return {"smaller": smaller, "larger": larger, "difference": mean.mean, "interval": (mean.low, mean.high)}
 
 
 def coverage(latents: np.ndarray, random: np.ndarray, seed: int = 0) -> np.ndarray:

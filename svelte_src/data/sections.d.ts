@@ -1082,6 +1082,15 @@ export interface DeletionEntry {
   starts: number;
 }
 
+/** By how much the error of a prediction exceeds that of another, as a mean over horizons and windows. */
+export interface ErrorDifference {
+  smaller: string;
+  larger: string;
+  difference: number | null;
+  /** 95 % bootstrap interval over windows. */
+  interval: [number | null, number | null];
+}
+
 /** Errors of the simulator on windows of the recording. */
 export interface QualityEntry {
   windows: number;
@@ -1094,6 +1103,10 @@ export interface QualityEntry {
   errors: Record<string, Record<string, ((number | null)[])[]>>;
   /** 95 % of the random choices of 32 latents have a coverage between these. */
   coverage_interval?: [number | null, number | null];
+  /** 95 % bootstrap interval of `auc` over windows. */
+  auc_interval?: [number | null, number | null];
+  /** By kind: the differences of the errors of predictions, of which the first should have the smaller one. */
+  differences: Record<string, ErrorDifference[]>;
 }
 
 /** The agent's displacement under each constant action. */
@@ -1105,6 +1118,8 @@ export interface CompassEntry {
   expected: [number, number][];
   /** Shares of the starts with the expected direction; null for an action without a direction. */
   agreement: (number | null)[];
+  /** Their 95 % intervals. */
+  agreement_interval: ([number | null, number | null])[];
 }
 
 /** The quality of the simulator. */

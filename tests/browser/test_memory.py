@@ -475,6 +475,7 @@ def test_the_strongest_decision_is_a_click_away(open_memory: Open) -> None:
     assert "Those of episodes 1, 3 were" in visitor.text("dependence-read")
     visitor.click("to-strongest")
     assert (visitor.state()["trajectory"], visitor.state()["frame"]) == (2, 21)
+    expect(visitor.by("strip")).to_be_in_viewport()  # its causes are below the first screen
     visitor.by("dependence").wait_for()
     expect(visitor.by("dependence-marked")).to_have_count(1)
 

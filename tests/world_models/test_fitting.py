@@ -185,6 +185,17 @@ def test_quality_compares_with_simple_predictions(simulator: Simulator, recordin
     assert (copied[1] <= copied[0]).all()
     assert (copied[0] <= copied[2]).all()
     assert set(quality.errors["state"]) == {"posterior", "prior", "closed_loop", "last_frame", "mean_frame"}
+    for kind, means in quality.errors.items():
+        for one in quality.differences[kind]:
+            low, high = one["interval"]
+            assert low <= one["difference"] <= high
+            if kind == "frame":  # all windows are complete
+                expected = np.mean(means[one["larger"]][0]) - np.mean(means[one["smaller"]][0])
+                assert one["difference"] == pytest.approx(expected, abs=0.02)
+    assert quality.auc_interval[0] <= quality.auc <= quality.auc_interval[1]
+    assert quality.compass is not None
+    assert np.isnan(quality.compass.agreement_interval[1]).all()  # the action without buttons
+    assert (quality.compass.agreement_interval[[0, 2], 0] <= quality.compass.agreement[[0, 2]]).all()
     assert "posterior" in str(quality)
     assert quality.to_dict()["compass"]["actions"] == ["LEFT", "none", "RIGHT"]
 
@@ -202,8 +213,12 @@ def test_two_samples_of_the_same_distribution_cannot_be_told_apart() -> None:
     rng = np.random.default_rng(0)
     first, second = rng.normal(size=(2, 60, 5, 3))
     mask = np.ones((60, 5), bool)
-    assert two_sample_auc(first, second, mask) == pytest.approx(0.5, abs=0.07)
-    assert two_sample_auc(first, second + 3, mask) > 0.99
+    area, (low, high) = two_sample_auc(first, second, mask)
+    assert area == pytest.approx(0.5, abs=0.07)
+    assert low < 0.5 < high
+    assert high - low < 0.3
+    area, (low, _) = two_sample_auc(first, second + 3, mask)
+    assert min(area, low) > 0.99
 
 
 def test_coverage_is_that_of_the_sphere() -> None:

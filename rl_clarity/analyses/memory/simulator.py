@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -56,6 +57,17 @@ class DeletionEntry:
 
 
 @dataclass(frozen=True)
+class ErrorDifference:
+    """By how much the error of a prediction exceeds that of another, as a mean over horizons and windows."""
+
+    smaller: str
+    larger: str
+    difference: float | None
+    interval: tuple[float | None, float | None]
+    """95 % bootstrap interval over windows."""
+
+
+@dataclass(frozen=True)
 class QualityEntry:
     """Errors of the simulator on windows of the recording."""
 
@@ -70,6 +82,10 @@ class QualityEntry:
     `mean_frame`): means by horizon, 10th percentiles, 90th percentiles."""
     coverage_interval: tuple[float | None, float | None] | None = None
     """95 % of the random choices of 32 latents have a coverage between these."""
+    auc_interval: tuple[float | None, float | None] | None = None
+    """95 % bootstrap interval of `auc` over windows."""
+    differences: Mapping[str, Sequence[ErrorDifference]] = dataclasses.field(default_factory=dict)
+    """By kind: the differences of the errors of predictions, of which the first should have the smaller one."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +99,8 @@ class CompassEntry:
     expected: Sequence[tuple[float, float]]
     agreement: Sequence[float | None]
     """Shares of the starts with the expected direction; null for an action without a direction."""
+    agreement_interval: Sequence[tuple[float | None, float | None]] = ()
+    """Their 95 % intervals."""
 
 
 @dataclass(frozen=True)

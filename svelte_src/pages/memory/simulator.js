@@ -31,8 +31,16 @@ const horizons = ({ held, count }) => {
   return `at ${held.length === 1 ? "horizon" : "horizons"} ${numberRanges(held)} of ${count}`;
 };
 
+/** By how much an error is larger than another, with its interval; empty on pages without it. */
+function excess(differences, smaller, larger) {
+  const found = differences?.find((one) => one.smaller === smaller && one.larger === larger);
+  if (!Number.isFinite(found?.difference)) return "";
+  const [low, high] = found.interval.map((end) => formatNumber(end, 2));
+  return `; mean difference ${formatNumber(found.difference, 2)} (95\u2009% interval ${low} to ${high})`;
+}
+
 /** Sentences about one quantity's errors: [{text, good}]. */
-export function errorVerdicts(errors, quantity) {
+export function errorVerdicts(errors, quantity, differences = /** @type {any[]} */ ([])) {
   const means = Object.fromEntries(Object.entries(errors[quantity] ?? {}).map(([id, [mean]]) => [id, mean]));
   const sentences = [];
   for (const [id, other] of [
@@ -43,7 +51,7 @@ export function errorVerdicts(errors, quantity) {
     if (!means[id] || !means[other]) continue;
     const better = compare(means[id], means[other], (a, b) => a < b);
     if (better.count)
-      sentences.push({ text: `${LABELS[id]} beats the ${LABELS[other]} ${horizons(better)}`, good: better.held.length > better.count / 2 }); // prettier-ignore
+      sentences.push({ text: `${LABELS[id]} beats the ${LABELS[other]} ${horizons(better)}${excess(differences, id, other)}`, good: better.held.length > better.count / 2 }); // prettier-ignore
   }
   for (const [id, other] of [
     ["posterior", "prior"],
@@ -52,7 +60,7 @@ export function errorVerdicts(errors, quantity) {
     if (!means[id] || !means[other]) continue;
     const ordered = compare(means[id], means[other], (a, b) => a <= b);
     if (ordered.count)
-      sentences.push({ text: `the ${LABELS[id]}'s error is at most the ${LABELS[other]}'s ${horizons(ordered)}`, good: ordered.held.length === ordered.count }); // prettier-ignore
+      sentences.push({ text: `the ${LABELS[id]}'s error is at most the ${LABELS[other]}'s ${horizons(ordered)}${excess(differences, id, other)}`, good: ordered.held.length === ordered.count }); // prettier-ignore
   }
   return sentences;
 }
@@ -61,19 +69,27 @@ export function errorVerdicts(errors, quantity) {
 const between = (interval) =>
   Number.isFinite(interval?.[0]) ? ` (${formatPercent(interval[0])} to ${formatPercent(interval[1])})` : "";
 
+/** An interval of numbers in words, empty if there is none. */
+const numbers = (interval) =>
+  Number.isFinite(interval?.[0]) ? ` (${interval.map((end) => formatNumber(end, 2)).join(" to ")})` : "";
+
 /** Sentences about what is not an error by horizon: [{text, good}]. */
 export function otherVerdicts({ quality, compass }) {
   const sentences = [];
-  const known = (compass?.agreement ?? []).map((share, a) => ({ share, label: compass.actions[a] }));
+  const known = (compass?.agreement ?? []).map((share, a) => ({
+    ...{ share, label: compass.actions[a] },
+    interval: compass.agreement_interval?.[a],
+  }));
   const [good, bad] = [true, false].map((wanted) =>
     known.filter(({ share }) => Number.isFinite(share) && share >= GOOD_AGREEMENT === wanted),
   );
-  const list = (actions) => actions.map(({ label, share }) => `${label} (${formatPercent(share)})`).join(", ");
+  const list = (actions) =>
+    actions.map(({ label, share, interval }) => `${label} ${formatPercent(share)}${between(interval)}`).join(", ");
   if (good.length) sentences.push({ text: `the agent moves as the buttons say under ${list(good)}`, good: true });
   if (bad.length)
     sentences.push({ text: `it does so in fewer than 80\u2009% of the starts under ${list(bad)}`, good: false });
   if (Number.isFinite(quality?.auc))
-    sentences.push({ text: `a classifier tells simulated states from recorded ones with an AUC of ${formatNumber(quality.auc, 2)} (0.5: not at all, 1: always)`, good: quality.auc < 0.75 }); // prettier-ignore
+    sentences.push({ text: `a classifier tells simulated states from recorded ones with an AUC of ${formatNumber(quality.auc, 2)}${numbers(quality.auc_interval)} (0.5: not at all, 1: always)`, good: quality.auc < 0.75 }); // prettier-ignore
   if (Number.isFinite(quality?.coverage))
     sentences.push({ text: `${formatPercent(quality.coverage)}${between(quality.coverage_interval)} of random latents are near one of 32 of the data's`, good: quality.coverage > 0.5 }); // prettier-ignore
   if (quality?.deletion) {

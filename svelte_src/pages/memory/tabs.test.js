@@ -138,15 +138,24 @@ test("verdicts on a simulator name the horizons", () => {
     "the posterior's error is at most the prior's at all 4 horizons: true",
     "the prior's error is at most the closed loop's at all 4 horizons: true",
   ]);
+  const differences = [{ smaller: "posterior", larger: "prior", difference: 0.75, interval: [0.5, 1] }];
+  assert.match(
+    errorVerdicts(errors, "frame", differences)[2].text,
+    /horizons; mean difference 0\.75 \(95.% interval 0\.50 to 1\.0\)$/,
+  );
   assert.deepEqual(errorVerdicts(errors, "reward"), []);
-  const compass = { actions: ["left", "jump", "none"], agreement: [0.9, 0.5, null] };
+  const compass = {
+    ...{ actions: ["left", "jump", "none"], agreement: [0.9, 0.5, null] },
+    agreement_interval: [[0.7, 0.97], [0.3, 0.7], [null, null]],
+  }; // prettier-ignore
   const deletion = { difference: 0.25, interval: [0.1, 0.4] };
-  const others = otherVerdicts({ quality: { auc: 0.9, deletion }, compass });
+  const others = otherVerdicts({ quality: { auc: 0.9, auc_interval: [0.85, 0.94], deletion }, compass });
   assert.deepEqual(
     others.map(({ good }) => good),
     [true, false, false, true],
   );
-  assert.match(others[0].text, /left \(90/);
+  assert.match(others[0].text, /left 90.% \(70.% to 97.%\)$/);
+  assert.match(others[2].text, /AUC of 0\.90 \(0\.85 to 0\.94\) \(0\.5/);
   assert.match(others[3].text, /by 0.250 \(0.100 to 0.400\)/);
 });
 

@@ -109,10 +109,15 @@ def test_a_single_episode_is_no_matrix(tmp_path: Path) -> None:
     assert len(results.section("stretches")["stretches"]) == 4
 
 
+@pytest.fixture(scope="module")
+def cue_page(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """The page, with the defaults, of an agent whose decision depends on the frame 21 steps before."""
+    return rl_clarity.explain_memory(systems.cue_agent(20), tmp_path_factory.mktemp("cue") / "page").results()
+
+
 @pytest.mark.slow
-def test_a_cue_of_20_steps_is_found_with_the_defaults(tmp_path: Path) -> None:
-    agent = systems.cue_agent(20)
-    results = rl_clarity.explain_memory(agent, tmp_path / "page").results()
+def test_a_cue_of_20_steps_is_found_with_the_defaults(cue_page: Results) -> None:
+    results = cue_page
     section = results.section("memory_matrix")
     strongest, reach = section["strongest"], section["reach"]
     assert (strongest["frame"], strongest["begins"], reach["steps"]) == (21, 0, 21)
@@ -123,3 +128,37 @@ def test_a_cue_of_20_steps_is_found_with_the_defaults(tmp_path: Path) -> None:
     strength = np.abs(window.maps["memory"][window.targets.index("action")]).sum(axis=(1, 2))
     assert strength[:21].argmax() == 0
     assert strength[0] > 10 * strength[1:21].max()
+
+
+@pytest.mark.slow
+def test_matrix_window_map_and_replaced_cue_agree(cue_page: Results) -> None:
+    """They agree within 20 %: the matrix and the replaced cue in nats, the estimate, the map and the mean frame in the
+    cue's place in units of the target. Of one of the two cues the mean frame is almost the same to the agent.
+    """
+    section = cue_page.section("memory_matrix")
+    rows = {one["trajectory"]: cue_page.chunk(one["chunk"])["policy"][0] for one in section["episodes"]}
+    windows = [one for one in cue_page.section("stretches")["stretches"] if one.get("begins") == 0]
+    switches, effects = 0, []
+    for window in windows:
+        arrays, action = cue_page.chunk(window["chunk"]), window["targets"].index("action")
+        cause = arrays["replaced.frames"][action].tolist().index(0)  # of the three largest causes
+        changed = float(arrays["replaced.partner.policy"][action, cause])
+        if changed < 1e-3:  # the other episode had the same cue
+            continue
+        in_matrix = rows[window["trajectory"]][window["frame"]]  # exchanged after the first step
+        assert changed == pytest.approx(in_matrix, rel=0.2)
+        estimated, measured = (
+            float(arrays[name][action, i]) for name, i in (("memory.sums", 0), ("replaced.mean", cause))
+        )
+        whole = abs(float(arrays["replaced.partner"][action, cause]))  # of the other cue in its place
+        if whole < 1:  # the action that was taken is to press no switch
+            continue
+        switches += 1
+        assert estimated == pytest.approx(measured, abs=0.2 * whole)
+        codes, scale = arrays["memory"][action, 0].astype(float), float(arrays["memory.scale"][action])
+        assert codes.sum() / 127 * scale == pytest.approx(estimated, rel=0.2)
+        if measured > 1:
+            assert estimated == pytest.approx(measured, rel=0.2)
+            effects.append(measured)
+    assert switches >= 4
+    assert effects
