@@ -109,7 +109,7 @@ def _measure_many(program: str, arguments: list[str]) -> dict[str, float]:
             place = f"{address}data/plugin/rl_clarity/index.html"
             result["first frame in TensorBoard, 2,000 episodes (ms)"] = _first_frame(page, place, "run-7")
         with served(long) as address:
-            page.goto(f"{address}?episode=long~0")
+            page.goto(f"{address}#episode=long~0")
             page.wait_for_function(SHOWN)
             page.wait_for_timeout(10_000)
             session = page.context.new_cdp_session(page)
@@ -203,7 +203,7 @@ def _first_frame(page: Page, address: str, run: str = "long") -> float:
     for episode in range(ROUNDS + 1):
         page.goto("about:blank")
         start = time.perf_counter()
-        page.goto(f"{address}?episode={run}~{episode}", wait_until="commit")
+        page.goto(f"{address}#episode={run}~{episode}", wait_until="commit")
         page.wait_for_function(SHOWN)
         times.append(1000 * (time.perf_counter() - start))
     return min(times[1:])  # the first one warms up the browser
@@ -211,7 +211,7 @@ def _first_frame(page: Page, address: str, run: str = "long") -> float:
 
 def _pace(page: Page, address: str) -> dict[str, float]:
     """Frames a second that the browser draws while an episode plays and the pointer moves over its map."""
-    page.goto(f"{address}?episode=mapped~0")
+    page.goto(f"{address}#episode=mapped~0")
     page.wait_for_function(SHOWN)
     if page.get_by_test_id("tour-skip").count():
         page.get_by_test_id("tour-skip").click()

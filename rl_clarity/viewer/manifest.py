@@ -169,7 +169,11 @@ def describe_page(
     listing = EpisodesSection(
         live=logdir is not None,
         runs=[one.listing for one in runs],
-        episodes=[replace(row, run=number) for number, one in enumerate(runs) for row in one.episodes],
+        # In the order in which they began: a new one is then a short change of the manifest.
+        episodes=sorted(
+            (replace(row, run=number) for number, one in enumerate(runs) for row in one.episodes),
+            key=lambda row: row.time or 0.0,
+        ),
         logdir=logdir,
     )
     return Manifest(

@@ -82,6 +82,8 @@ class RecordingsPage:
         self._lock = threading.Lock()
         self._cache = _Cache(CACHE_BYTES)
         self._problems: dict[tuple[str, int], str] = {}
+        self._described: dict[tuple[str, str], tuple[Any, DescribedRun]] = {}
+        """By name and location, the description of a run, with what it was made of."""
         self._manifest: tuple[Any, Content] | None = None
         self._values: OrderedDict[str, Any] = OrderedDict()
         """The last manifests as JSON values, by ETag."""
@@ -111,7 +113,8 @@ class RecordingsPage:
         before = self._manifest
         if before is not None and before[0] == state:
             return before[1]
-        runs = [_describe(run, problems) for run in snapshots]
+        self._described = {(run.name, run.location): self._describe(run, problems) for run in snapshots}
+        runs = [described for _, described in self._described.values()]
         manifest = describe_page(runs, self.title, id=cache_key([KIND, self.title]), logdir=self.title).to_dict()
         value = to_plain(manifest, finite=True)
         made = content(as_compact_json(value), JSON, fixed=False)
@@ -121,6 +124,13 @@ class RecordingsPage:
             while len(self._values) > REVISIONS:
                 self._values.popitem(last=False)
         return made
+
+    def _describe(self, run: Snapshot, problems: Mapping[Any, str]) -> tuple[Any, DescribedRun]:
+        """Return the description of a run, made again only if the run has changed."""
+        own = {place: text for place, text in problems.items() if place[0] == run.key}
+        made_of = [run.name, run.key, run.state, run.error, own]
+        before = self._described.get((run.name, run.location))
+        return before if before is not None and before[0] == made_of else (made_of, _describe(run, problems))
 
     def file(self, name: str) -> Content | None:
         """Return the file of a name that the manifest or an entry lists; None for other names.

@@ -54,3 +54,20 @@ def test_a_single_episode_has_no_chart(open_page: Open, tmp_path: Path) -> None:
     visitor = open_page(tmp_path, wait=False)
     expect(visitor.by("episode-row")).to_have_count(1)
     expect(visitor.by("returns-chart")).to_have_count(0)
+
+
+def test_runs_are_filtered_and_grouped_by_regular_expressions(open_page: Open, recordings: RecordingsPage) -> None:
+    visitor = open_page(recordings.directory, wait=False)
+    keys = visitor.by("returns-run").locator(".key")
+    colors = "keys => keys.map((key) => getComputedStyle(key).backgroundColor)"
+    assert len(set(keys.evaluate_all(colors))) == 2
+    visitor.by("returns-group").fill(".")
+    assert len(set(keys.evaluate_all(colors))) == 1
+    visitor.by("returns-runs").fill(f"^{RUNS[1]}$")
+    expect(visitor.by("returns-run")).to_have_count(1)
+    assert [dots(visitor, run) for run in RUNS] == [0, len(LENGTHS[1])]
+    expect(visitor.by("episode-row")).to_have_count(len(LENGTHS[1]))
+    assert visitor.state()["runs"] == f"^{RUNS[1]}$"
+    visitor.by("returns-runs").fill("(")
+    expect(visitor.by("returns-runs")).to_have_attribute("aria-invalid", "true")
+    expect(visitor.by("returns-run")).to_have_count(2)

@@ -19,7 +19,7 @@ from rl_clarity.base.errors import SamplesError
 from rl_clarity.pages.chunks import decode_chunk, parse_script
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import StoredRecording
-from rl_clarity.viewer import runs
+from rl_clarity.viewer import page, runs
 from rl_clarity.viewer.page import RecordingsPage
 from rl_clarity.viewer.runs import LogDirectory
 from tests.explaining.recordings import explain, record
@@ -168,6 +168,22 @@ def test_runs_that_appear_are_added_and_those_that_are_deleted_are_removed(
     assert listed[2]["recording"] == "recording-1"  # as before
     (tmp_path / "exp2/plugins/rl_clarity/training/recording.json").unlink()
     assert [run["name"] for run in reader.section("episodes")["runs"]] == ["exp1", "exp1/evaluation"]
+
+
+def test_an_episode_of_any_run_is_a_short_change_and_only_its_run_is_described_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("exp1", "exp2", "exp3"):
+        record(tmp_path / name, (3, 3, 3), name="training")
+    reader = Reader(tmp_path)
+    etag = reader.page.manifest().etag
+    described = record_calls(monkeypatch, page, "_describe")
+    record(tmp_path / "exp1", (3,), first=3, name="training")
+    change = json.loads(reader.page.manifest(etag).data)["change"]
+    assert [run.name for run, _ in described] == ["exp1"]
+    text = json.dumps(change)
+    assert text.count('"episode": ') == 1
+    assert len(text) < 600
 
 
 def test_indices_stay_when_the_recorder_removes_episodes(tmp_path: Path) -> None:
