@@ -201,7 +201,8 @@ def test_states_that_are_grids_are_exchanged_as_their_values_side_by_side() -> N
         after = 0.5 * state + observations[:, :2, :3, :2]
         return after.sum(dim=(1, 2, 3)), after
 
-    agent, rng = make_agent(step, (2, 3, 2)), np.random.default_rng(0)
+    agent: Any = make_agent(step, (2, 3, 2))
+    rng = np.random.default_rng(0)
     found = fit_directions(rng.normal(size=(50, 12)), "pca", 4)
     edit = SwapDirections({0: 2, 1: None}, directions=found)
     observations = rng.integers(0, 256, (3, 4, 4, 3), np.uint8)

@@ -57,7 +57,8 @@ def test_the_report_has_the_smallest_change_that_would_have_been_found() -> None
     rows = [{"measure": name, **asdict(compared[i])} for i, name in enumerate(("return", "length"))]
     for row in rows:
         row["edited"] = row.pop("ablated")
-    report = str(Intervention(rows, np.stack([before[:, 0], after[:, 0]], axis=1), (), (), 1))
+    agents: Any = ()
+    report = str(Intervention(rows, np.stack([before[:, 0], after[:, 0]], axis=1), agents, (), 1))
     (least,) = re.findall(r"No change was found; a true change of ([\d.]+) or more would have been found", report)
     error = (after - before)[:, 0].std() / 10
     assert float(least) == pytest.approx((1.96 + 0.84) * error, rel=0.05)
