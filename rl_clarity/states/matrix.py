@@ -18,9 +18,10 @@ from rl_clarity.base.statistics import Interval, bootstrap_interval
 from rl_clarity.formats.included import load_agent
 from rl_clarity.recordings.recording import Recording, open_recording
 from rl_clarity.states.data import StateData, read_states
+from rl_clarity.states.partners import PARTNERS, Partners, over_partners
 from rl_clarity.states.replay import policy_change, value_change
 
-EPISODES, PARTNERS, EXCHANGES = 64, 4, 32
+EPISODES, EXCHANGES = 64, 32
 NOTICEABLE = 0.02
 """Smallest change of the policy, in nats, that counts as a dependence: that from 50 % to 60 %."""
 FEWEST, SHARE = 2, 0.05
@@ -29,8 +30,6 @@ SAME_STATE = 1e-4
 """A replay ends when its state differs from the recorded one by less than this share of each unit's range."""
 BEGINS = 0.25
 """A dependence begins with the first exchange that has this share of the decision's largest change."""
-FAR = 0.5
-"""Partners differ from the state by at least this share of the largest difference."""
 LANES, BYTES = 1024, 2**28
 """Largest number of replays that are computed together, and of bytes of their states and of the matrices."""
 
@@ -69,22 +68,22 @@ class MemoryMatrix:
     @cached_property
     def policy(self) -> np.ndarray:
         """(E, T, T) float32: means over partners of `policy_changes`."""
-        return self._by_step(_over_partners(self.policy_changes)[0])
+        return self._by_step(over_partners(self.policy_changes, 2)[0])
 
     @cached_property
     def value(self) -> np.ndarray:
         """(E, T, T) float32: means over partners of `value_changes`."""
-        return self._by_step(_over_partners(self.value_changes)[0])
+        return self._by_step(over_partners(self.value_changes, 2)[0])
 
     @cached_property
     def policy_spread(self) -> np.ndarray:
         """(E, T, T) float32: standard deviations over partners of `policy_changes`."""
-        return self._by_step(_over_partners(self.policy_changes)[1])
+        return self._by_step(over_partners(self.policy_changes, 2)[1])
 
     @cached_property
     def value_spread(self) -> np.ndarray:
         """(E, T, T) float32: standard deviations over partners of `value_changes`."""
-        return self._by_step(_over_partners(self.value_changes)[1])
+        return self._by_step(over_partners(self.value_changes, 2)[1])
 
     def _by_step(self, rows: np.ndarray) -> np.ndarray:
         """Return an array (E, T, T) with rows (E, X, T) at the steps of the exchanges."""
@@ -164,16 +163,6 @@ class MemoryMatrix:
         tested = known.any(axis=1)
         largest = np.nanmax(lags[tested], axis=1) if tested.any() else np.zeros(1)
         return Reach(0, bootstrap_interval(largest, rng), 0, int(tested.sum()), longest)
-
-
-def _over_partners(changes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return means and standard deviations (E, X, T) over the partners of changes (E, X, P, T); NaN without one."""
-    known = np.isfinite(changes)
-    with np.errstate(invalid="ignore"):  # 0 / 0 where there is no partner
-        count = known.sum(axis=2)
-        mean = changes.sum(axis=2, where=known, dtype=np.float64) / count
-        squares = np.square(changes - mean[:, :, None]).sum(axis=2, where=known)
-        return mean, np.sqrt(squares / count)
 
 
 @dataclass(frozen=True)
@@ -260,21 +249,19 @@ def exchange_states(
     steps = int(lengths.max())
     most = max(1, BYTES // (4 * 4 * steps * steps))
     chosen = longer[np.unique(np.linspace(0, len(longer) - 1, min(episodes, most, len(longer))).astype(int))]
-    rng = np.random.default_rng(seed)
-    others = np.sort(rng.choice(longer, min(len(longer), 256), replace=False))
+    others = Partners(data, seed)
     each = min(exchanges, steps - 1)
     before, taken = np.full((len(chosen), each), -1), np.full((len(chosen), each, partners), -1)
     policy, value = (np.full((*taken.shape, steps), np.nan, np.float32) for _ in range(2))
     size = partners * exchanges * data.states.shape[1] * 4
     groups = np.array_split(np.arange(len(chosen)), -(-len(chosen) * size // BYTES))
-    scale = np.maximum(np.ptp(data.states, axis=0), 1e-9)
     done = 0
     for group in groups:
-        lanes = _lanes(data, chosen[group], others, partners, exchanges, scale)
+        lanes = _lanes(data, chosen[group], others, partners, exchanges)
         e = group[lanes.episode]
         before[e, lanes.exchange] = lanes.step
         taken[e, lanes.exchange, lanes.partner] = data.episode[lanes.row]
-        for step, members, changes in _replayed(agent, data, chosen[group], lanes, scale):
+        for step, members, changes in _replayed(agent, data, chosen[group], lanes, others.scale):
             place = (e[members], lanes.exchange[members], lanes.partner[members], step)
             policy[place], value[place] = changes[members].T
         done += len(group)
@@ -293,38 +280,15 @@ class _Lanes:
     row: np.ndarray  # (n,) row of the state that is taken
 
 
-def _lanes(
-    data: StateData, chosen: np.ndarray, others: np.ndarray, partners: int, exchanges: int, scale: np.ndarray
-) -> _Lanes:
-    starts, lengths = data.starts, data.length[data.starts]
+def _lanes(data: StateData, chosen: np.ndarray, others: Partners, partners: int, exchanges: int) -> _Lanes:
+    starts, lengths = data.starts[chosen], data.length[data.starts[chosen]]
     columns: list[tuple[int, int, int, int, int]] = []
-    for e, number in enumerate(chosen):
-        steps = np.unique(np.rint(np.linspace(1, lengths[number] - 1, min(exchanges, lengths[number] - 1))).astype(int))
+    for e, (start, length) in enumerate(zip(starts, lengths, strict=True)):
+        steps = np.unique(np.rint(np.linspace(1, length - 1, min(exchanges, length - 1))).astype(int))
         for exchange, step in enumerate(steps):
-            possible = others[(lengths[others] > step) & (others != number)]
-            if not len(possible):
-                continue
-            rows = starts[possible] + step
-            different = _different((data.states[rows] - data.states[starts[number] + step]) / scale, partners)
-            columns += [(e, step, exchange, partner, int(row)) for partner, row in enumerate(rows[different])]
+            rows = others.rows(start + step, partners)
+            columns += [(e, step, exchange, partner, int(row)) for partner, row in enumerate(rows)]
     return _Lanes(*np.array(columns).T)
-
-
-def _different(differences: np.ndarray, count: int) -> np.ndarray:
-    """Return the indices of at most `count` large differences (n, H) that also differ from each other.
-
-    The first is the largest. The next ones are farthest from those before, among those at least half as large. So
-    partners do not all have, for example, the opposite of two things whose opposites cancel.
-    """
-    sizes = np.linalg.norm(differences, axis=1)
-    large = np.flatnonzero(sizes >= FAR * sizes.max())
-    chosen = [int(large[sizes[large].argmax()])]
-    distance = np.full(len(large), np.inf)
-    while len(chosen) < min(count, len(large)):
-        distance = np.minimum(distance, np.linalg.norm(differences[large] - differences[chosen[-1]], axis=1))
-        distance[np.isin(large, chosen)] = -1
-        chosen.append(int(large[distance.argmax()]))
-    return np.array(chosen)
 
 
 def _replayed(

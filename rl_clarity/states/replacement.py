@@ -10,6 +10,7 @@ from rl_clarity.agents.protocol import Agent, Outputs, Score
 from rl_clarity.agents.recurrence import agent_state, join_state
 from rl_clarity.agents.scores import action_scores
 from rl_clarity.states.data import StateData
+from rl_clarity.states.partners import FAR, PARTNERS, Partners, over_partners
 from rl_clarity.states.replay import policy_change
 
 REPLACED = 3
@@ -24,15 +25,24 @@ def measured_causes(
     weights: np.ndarray,
     frames: np.ndarray,
     baseline: np.ndarray,
+    *,
+    partners: int = PARTNERS,
+    seed: int = 0,
 ) -> dict[str, np.ndarray]:
     """Replace the frames of the three largest causes of each target, and compute the target again.
 
     Causes are frames before the explained step, by the sums of gradients (G, B, n, ...) times differences from the
     baseline. The arrays (G, B, 3) are `replaced.frames`, their places in the window, or -1; `replaced.mean`, by how
-    much the target is larger with the frame than with the baseline in its place; `replaced.partner`, the same with the
-    frame of another episode at the same step, the one whose state after it differs most; and `replaced.mean.policy` and
-    `replaced.partner.policy`, the Kullback-Leibler divergences of the changed policies in nats. `memory.change` (G, B):
-    by how much the target is larger than with the baseline in place of all frames of the window.
+    much the target is larger with the frame than with the baseline in its place; `replaced.partner`, the same with
+    frames of other episodes at the same step, as a mean over `replaced.partners` of them, and
+    `replaced.partner.spread`, its standard deviation over them; `replaced.mean.policy`, `replaced.partner.policy` and
+    `replaced.partner.policy.spread`, the Kullback-Leibler divergences of the changed policies in nats. `memory.change`
+    (G, B): by how much the target is larger than with the baseline in place of all frames of the window.
+
+    The other episodes are the partners of `exchange_states` before the next step. Their states may differ because of
+    earlier frames, while the frames themselves are the same. So those are left out whose frame changes the state of
+    this episode less than half as much as that of another partner does: the mean would measure how many partners had
+    another frame, not what the frame does.
     """
     targets, count, steps = frames.shape[:3]
     first = rows - steps + 1
@@ -45,13 +55,11 @@ def measured_causes(
     chosen = np.unique(np.stack([window, places], axis=-1)[places >= 0].reshape(-1, 2), axis=0)  # (m, 2)
     of_window, place = chosen.T
     at = first[of_window] + place
-    partners = _partners(data, at)
-    other = np.zeros((len(at), *agent.observation_shape), np.uint8)
-    other[partners >= 0] = data.observations(partners[partners >= 0]) if (partners >= 0).any() else 0
+    cause, number, other = _partner_frames(agent, data, at, partners, seed)
     # replays: unchanged, without any frame of the window, with the mean frame, with the frame of a partner
-    lanes = np.concatenate([np.arange(count), np.arange(count), of_window, of_window])
-    begin = np.concatenate([rows, first, at, at])
-    kind = np.repeat(range(4), [count, count, len(at), len(at)])
+    lanes = np.concatenate([np.arange(count), np.arange(count), of_window, of_window[cause]])
+    begin = np.concatenate([rows, first, at, at[cause]])
+    kind = np.repeat(range(4), [count, count, len(at), len(cause)])
 
     def see(now: np.ndarray, observations: np.ndarray) -> None:
         replaced = now == begin
@@ -62,39 +70,54 @@ def measured_causes(
     scores = [_of_lanes(score, lanes) for score in outputs.values()]
     values = target_values(after, states, scores, weights[lanes])  # (G, replays)
     changes = values[:, lanes] - values  # of the unchanged replays, which are the first ones
-    policy = policy_change(after, after, lanes)
-    changes[:, kind == 3] = np.where(partners >= 0, changes[:, kind == 3], np.nan)
+    policy = np.tile(policy_change(after, after, lanes), (targets, 1))
     index = np.full((count, steps), -1)
     index[of_window, place] = np.arange(len(at))
     target = np.arange(targets)[:, None, None]
-    result = {"replaced.frames": places, "memory.change": changes[:, kind == 1].astype(np.float32)}
-    for number, name in ((2, "mean"), (3, "partner")):
-        of_place = index[window, places] + np.flatnonzero(kind == number)[:1].sum()
-        known = (places >= 0) & np.isfinite(changes[0, np.minimum(of_place, len(lanes) - 1)])
-        of_place = np.where(known, of_place, 0)
-        result[f"replaced.{name}"] = np.where(known, changes[target, of_place], np.nan).astype(np.float32)
-        result[f"replaced.{name}.policy"] = np.where(known, policy[of_place], np.nan).astype(np.float32)
+
+    def by_cause(measured: np.ndarray) -> np.ndarray:
+        """Return what was measured of each cause (G, m) at the causes of each target (G, B, 3)."""
+        padded = np.concatenate([measured, np.full((targets, 1), np.nan)], axis=1)
+        return padded[target, np.where(places >= 0, index[window, places], -1)].astype(np.float32)
+
+    used = np.bincount(cause, minlength=len(at))
+    result = {
+        "replaced.frames": places,
+        "replaced.partners": np.nan_to_num(by_cause(np.tile(used, (targets, 1)))).astype(np.int32),
+        "memory.change": changes[:, kind == 1].astype(np.float32),
+    }
+    for name, measured in (("", changes), (".policy", policy)):
+        by_partner = np.full((targets, len(at), partners), np.nan)
+        by_partner[:, cause, number] = measured[:, kind == 3]
+        mean, spread = over_partners(by_partner, 2)
+        result[f"replaced.mean{name}"] = by_cause(measured[:, kind == 2])
+        result[f"replaced.partner{name}"], result[f"replaced.partner{name}.spread"] = by_cause(mean), by_cause(spread)
     return result
+
+
+def _partner_frames(
+    agent: Agent, data: StateData, rows: np.ndarray, count: int, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return which of the steps (m,) and which of its partners each of p frames is of, and the frames (p, H, W, C)."""
+    others = Partners(data, seed)
+    found = [others.rows(row + 1, count) - 1 for row in rows]
+    cause = np.repeat(np.arange(len(rows)), [len(one) for one in found])
+    if not len(cause):
+        return cause, cause, np.zeros((0, *agent.observation_shape), np.uint8)
+    number = np.concatenate([np.arange(len(one)) for one in found])
+    frames = data.observations(np.concatenate(found))
+    states = join_state(agent.forward(frames, agent_state(agent, data.states[rows[cause]])).state)
+    sizes = np.linalg.norm((states - data.states[rows[cause] + 1]) / others.scale, axis=1)
+    largest = np.zeros(len(rows))
+    np.maximum.at(largest, cause, sizes)
+    kept = sizes >= FAR * largest[cause]
+    return cause[kept], number[kept], frames[kept]
 
 
 def _of_lanes(score: Score, lanes: np.ndarray) -> Score:
     return (
         {action: np.asarray(weight)[lanes] for action, weight in score.items()} if isinstance(score, Mapping) else score
     )
-
-
-def _partners(data: StateData, rows: np.ndarray) -> np.ndarray:
-    """Return steps (m,) of other episodes at the same time whose states after them differ most, or -1."""
-    scale = np.maximum(np.ptp(data.states, axis=0), 1e-9)
-    result = np.full(len(rows), -1)
-    for i, row in enumerate(rows):
-        time = data.time[row]
-        possible = data.starts[data.length[data.starts] > time + 1] + time
-        possible = possible[data.episode[possible] != data.episode[row]]
-        if len(possible):
-            differences = (data.states[possible + 1] - data.states[row + 1]) / scale
-            result[i] = possible[np.linalg.norm(differences, axis=1).argmax()]
-    return result
 
 
 def replay_frames(

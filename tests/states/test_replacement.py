@@ -42,6 +42,9 @@ def test_both_cues_of_xor_come_before_the_decoy(xor: tuple[dict[str, np.ndarray]
     assert (value[:, 2] == XOR_STEPS["decoy"]).all()
     assert np.abs(found["replaced.mean"][0]) == pytest.approx(np.tile([2, 2, 0.3], (16, 1)), abs=0.05)
     assert np.abs(found["replaced.partner"][0]) == pytest.approx(np.tile([4, 4, 0.6], (16, 1)), abs=0.05)
+    # of the partners, those with the same frame are left out
+    assert found["replaced.partner.spread"][0] == pytest.approx(0, abs=0.05)
+    assert set(found["replaced.partners"][0, :, :2].ravel().tolist()) - {4}
     # the effect of both cues together is divided between them
     assert (np.abs(sums[0, :, XOR_STEPS["first"]]) < 0.5 * np.abs(found["replaced.mean"][0, :, 0])).all()
 
@@ -72,4 +75,5 @@ def test_there_is_no_frame_of_another_episode_in_a_single_one(tmp_path: Path) ->
     data = read_states(record_frames(agent, systems.noise_frames(1, STEPS), tmp_path / "recording"))
     found, _ = causes(agent, data)
     assert np.isnan(found["replaced.partner"]).all()
+    assert not found["replaced.partners"].any()
     assert np.isfinite(found["replaced.mean"]).all()

@@ -21,7 +21,8 @@ from rl_clarity.states.data import StateData, read_states
 from rl_clarity.states.options import StateOptions
 from rl_clarity.states.parts import FittedStates
 
-EPISODES = 2
+EPISODES = 4
+"""Number of episodes: the frames of causes are replaced by those of three others."""
 STEPS = 64
 """Number of steps of each episode, without the frames from which a simulation starts."""
 MEASURED_STATES = 500

@@ -167,7 +167,7 @@ class WindowsAnalysis(Analysis[WindowOptions, WindowsSection]):
     def tasks(self, subject: Subject, options: WindowOptions) -> Iterable[Task]:
         if not options.count or not has(subject.agent, "state_gradients"):
             return
-        inputs = subject.decisive(StateOptions, WindowOptions, MatrixOptions)
+        inputs = [subject.decisive(StateOptions, WindowOptions, MatrixOptions), subject.options.seed]
         before = (FIT, f"{FOLDER}/cards", f"{FOLDER}/behaviours", MATRIX)
         yield self.task(
             subject, CHOICE, partial(_choose, subject), inputs, after=before, pieces=lambda sample, batch: ()
@@ -372,7 +372,10 @@ def _write_chunks(
         points=options.points,
     )  # fmt: skip
     paths = {"memory": gradients}
-    causes = measured_causes(subject.agent, fitted.data, rows, outputs, weights, gradients[0], baseline)
+    causes = measured_causes(
+        subject.agent, fitted.data, rows, outputs, weights, gradients[0], baseline,
+        partners=subject.options_of(MatrixOptions).partners, seed=subject.options.seed,
+    )  # fmt: skip
     source = memory_source(subject)
     if source.simulator is not None:
         frames, states, causes["whole.change"] = _simulated(

@@ -1,5 +1,6 @@
 // Stretches: short windows of episodes whose last step is explained through time (docs/page-format.md, "Section stretches").
 import { memoized } from "../../data/cache.js";
+import { formatNumber } from "../../kit/shell/format.js";
 
 /** The paths of influence that can be shown. */
 export function pathsOf({ memory: { stretches } }) {
@@ -106,9 +107,11 @@ const disagrees = (estimated, measured) =>
 /**
  * The strongest causes of a target through memory, whose frames were replaced, by their steps in the window.
  *
- * @returns {Map<number, {estimated: number, measured: number, partner: number, nats: number, disagrees: boolean}>}
- *   `measured`: with the mean frame; `partner`: with the frame of another episode, NaN if there is none; `nats`: change of
- *   the policy with that
+ * @typedef {{mean: number, spread: number}} OverPartners mean and standard deviation over other episodes
+ * @returns {Map<number, {estimated: number, measured: number, disagrees: boolean, partners: number, partner: OverPartners,
+ *   nats: OverPartners}>}
+ *   `measured`: with the mean frame; `partner`: with the frames of `partners` other episodes; `nats`: change of the policy
+ *   with those
  */
 export function replacements(arrays, stretch, target) {
   const index = stretch.targets.indexOf(target);
@@ -116,18 +119,33 @@ export function replacements(arrays, stretch, target) {
   if (index < 0 || !arrays["replaced.frames"]) return found;
   const places = part(arrays["replaced.frames"], index);
   const sums = part(arrays["memory.sums"], index);
-  const [means, partners, nats] = ["mean", "partner", "partner.policy"].map((name) =>
-    part(arrays[`replaced.${name}`], index),
-  );
+  const measuredAt = (name, k) => part(arrays[`replaced.${name}`], index)[k];
+  const overPartners = (name, k) => ({ mean: measuredAt(name, k), spread: measuredAt(`${name}.spread`, k) });
   places.forEach((place, k) => {
     if (place < 0) return;
-    const [estimated, measured] = [sums[place], means[k]];
+    const [estimated, measured] = [sums[place], measuredAt("mean", k)];
     found.set(place, {
-      ...{ estimated, measured, partner: partners[k], nats: nats[k] },
+      estimated,
+      measured,
       disagrees: disagrees(estimated, measured),
+      partners: measuredAt("partners", k),
+      partner: overPartners("partner", k),
+      nats: overPartners("partner.policy", k),
     });
   });
   return found;
+}
+
+/** What the frames of other episodes change, in words; "" if there is none. */
+export function partnersText({ partners, partner, nats }) {
+  if (!partners) return "";
+  const number = ({ mean, spread }) =>
+    formatNumber(mean, 2) + (partners > 1 ? ` \u00b1 ${formatNumber(spread, 2)}` : "");
+  const frames =
+    partners > 1
+      ? `the frames of ${partners} other episodes (\u00b1 standard deviation)`
+      : "the frame of another episode";
+  return `; ${number(partner)} with ${frames}, by which the policy changes by ${number(nats)} nats`;
 }
 
 /**
