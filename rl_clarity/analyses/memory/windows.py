@@ -50,8 +50,8 @@ APART = 4
 """Smallest number of steps between explained decisions of an episode."""
 End = Literal["top", "middle", "bottom"]
 ENDS: tuple[End, ...] = ("top", "middle", "bottom")
-MEASURED_STEPS = 2
-"""Number of steps of the windows that are explained to measure the time."""
+MEASURED_STEPS, MEASURED_WINDOWS = 2, 2
+"""Numbers of steps and of windows, of those that are explained to measure the time."""
 
 
 @dataclass(frozen=True)
@@ -476,9 +476,9 @@ def _cells(maps: np.ndarray, grid: int) -> np.ndarray:
 
 
 def _pieces(count: int, sample: Subject, batch: int) -> Iterable[Piece]:
-    """A batch of short windows; `count` are those of a task."""
+    """A batch of short windows; `count` are those of a task, of which few have the same shape."""
     fitted, options = sample_states(sample), sample.options_of(WindowOptions)
-    steps, together = min(options.horizon, MEASURED_STEPS), min(count, AT_ONCE)
+    steps, together = min(options.horizon, MEASURED_STEPS), min(count, MEASURED_WINDOWS)
     # including the direction for which it is chosen
     directions = range(min(options.directions + 1, len(fitted.directions)))
     targets = [*outputs_at(sample.agent, fitted.data, np.zeros(1, int)), *(f"direction-{i}" for i in directions)]
