@@ -273,14 +273,13 @@ def test_without_a_renderer_only_frames_are_missing(
         record_with_frames(loop, tmp_path)
     assert len([one for one in warned if "frames" in str(one.message)]) == 1
     assert len(calls) == working + 1
-    first, *others = open_recording(tmp_path)
-    assert others
-    assert all(episode.frames is None for episode in others)
-    if working:
-        assert first.frames is not None
-        assert np.asarray(first.frames).max(axis=(1, 2, 3)).tolist() == [9] * working + [0] * (len(first) - working)
-    else:
-        assert first.frames is None
+    episodes = list(open_recording(tmp_path))
+    frames = [np.asarray(episode.frames) for episode in episodes if episode.frames is not None]
+    assert len(frames) < len(episodes)
+    assert all(episode.frames is None for episode in episodes[len(frames) :])
+    brightest = [int(frame.max()) for part in frames for frame in part]  # episodes may be shorter than `working`
+    assert brightest == [9] * working + [0] * (len(brightest) - working)
+    assert bool(frames) == bool(working)
 
 
 def no_screen(*arguments: Any) -> Any:

@@ -112,7 +112,7 @@ def _checkpoints(folder: Path, policy: str, env: str) -> Path:
     return folder
 
 
-PLAY = {"episodes": 1, "max_steps": 12}
+PLAY = {"episodes": 1, "max_steps": 12, "candidates": 1}
 
 
 def test_checkpoints_of_dictionaries_are_compared_with_the_recorded_inputs(tmp_path: Path) -> None:

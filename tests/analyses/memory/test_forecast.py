@@ -77,7 +77,7 @@ def test_windows_interventions_and_the_simulator_are_measured(tmp_path: Path) ->
         )
     )
     assert plain.notes == ()
-    windows = 10 / 4 * 16 / 2
+    windows = 10 / 2 * 16 / 2
     assert plain.stages["stretches"] == pytest.approx(windows + 2 * SECONDS_PER_TASK)
     assert more.stages["stretches"] == pytest.approx(2 * windows + 3 * SECONDS_PER_TASK)
     assert plain.stages["interventions"] == pytest.approx(1 + 2 * 2 * 100 / 8 + SECONDS_PER_TASK)
