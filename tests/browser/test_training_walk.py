@@ -130,7 +130,13 @@ def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         folder = path_of("breakout-series")
         checkpoints, options = [folder / f"checkpoint-{number}.jd" for number in (1, 30, 60)], {}
     directory = tmp_path_factory.mktemp(request.param)
-    rl_clarity.compare(checkpoints, directory, max_steps=MAX_STEPS, saliency_every=EVERY, return_episodes=1, **options)
+    sizes: dict[str, Any] = {
+        "max_steps": MAX_STEPS,
+        "saliency_every": EVERY,
+        "return_episodes": 1,
+        "play.candidates": 1,
+    }
+    rl_clarity.compare(checkpoints, directory, **sizes, **options)
     return Real(directory)
 
 
