@@ -27,8 +27,9 @@ OPTIONS = [
     *("--nmf-features", "2", "--causal-episodes", "3", "--causal-max-steps", "20"),
     "--json",
 ]
-TASKS = 2 + 4 + 8 + 8 + 3 + (1 + 4) + 1
-"""Features, trajectories, attribution, ablation, examples, play with and without 4 features, their comparison."""
+TASKS = 2 + 4 + 8 + 8 + 3 + (1 + 2 * 4) + 1
+"""Features, trajectories, attribution, ablation, examples, play with and without 4 features and their twins, their
+comparison."""
 RUN = """
 import os, signal, sys, time
 from functools import partial

@@ -210,7 +210,7 @@ class _Edited:
 
     @property
     def name(self) -> str:
-        return f"{self.layer.name}/{self.feature + 1}{' and twins' if self.with_twins else ''}"
+        return f"{self.layer.name}/{self.feature + 1}{'-twins' if self.with_twins else ''}"
 
     def features(self, subject: Subject, results: Results) -> list[int]:
         """Return the features that are ablated, once the layer is finished; none if there is no such agent.
