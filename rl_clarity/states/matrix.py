@@ -68,22 +68,30 @@ class MemoryMatrix:
     @cached_property
     def policy(self) -> np.ndarray:
         """(E, T, T) float32: means over partners of `policy_changes`."""
-        return self._by_step(over_partners(self.policy_changes, 2)[0])
+        return self._by_step(self._policy_over_partners[0])
 
     @cached_property
     def value(self) -> np.ndarray:
         """(E, T, T) float32: means over partners of `value_changes`."""
-        return self._by_step(over_partners(self.value_changes, 2)[0])
+        return self._by_step(self._value_over_partners[0])
 
     @cached_property
     def policy_spread(self) -> np.ndarray:
         """(E, T, T) float32: standard deviations over partners of `policy_changes`."""
-        return self._by_step(over_partners(self.policy_changes, 2)[1])
+        return self._by_step(self._policy_over_partners[1])
 
     @cached_property
     def value_spread(self) -> np.ndarray:
         """(E, T, T) float32: standard deviations over partners of `value_changes`."""
-        return self._by_step(over_partners(self.value_changes, 2)[1])
+        return self._by_step(self._value_over_partners[1])
+
+    @cached_property
+    def _policy_over_partners(self) -> tuple[np.ndarray, np.ndarray]:
+        return over_partners(self.policy_changes, 2)
+
+    @cached_property
+    def _value_over_partners(self) -> tuple[np.ndarray, np.ndarray]:
+        return over_partners(self.value_changes, 2)
 
     def _by_step(self, rows: np.ndarray) -> np.ndarray:
         """Return an array (E, T, T) with rows (E, X, T) at the steps of the exchanges."""
