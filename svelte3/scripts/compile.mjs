@@ -1,16 +1,18 @@
 // Reads {"input", "name"} from stdin; prints {"code", "warnings"} or {"error"} as JSON.
 import { readFileSync } from "node:fs";
+import Module from "node:module";
 import path from "node:path";
-import { directory, load } from "./toolchain.mjs";
+import { directory, load, require } from "./toolchain.mjs";
 
 const { input, name } = JSON.parse(readFileSync(0, "utf8"));
+const compiler = require("svelte/compiler"); // the plugin calls this object's `compile`
 const { rollup } = await load("@rollup/wasm-node");
 const svelte = await load("rollup-plugin-svelte");
 const { nodeResolve } = await load("@rollup/plugin-node-resolve");
 const { minify } = await load("terser");
 
 const root = path.dirname(input);
-const warnings = [];
+let warnings = [];
 
 function describe(problem) {
   const file = problem.filename ?? problem.loc?.file ?? problem.id;
@@ -45,7 +47,42 @@ function withShortNames(code) {
     .replace(destructured, "const { f: fragment, after_update }");
 }
 
+/**
+ * The compiler's function `compile`, without the code by which components wait for transitions inside others: Svelte writes it
+ * for all components, since it sees one at a time.
+ */
+function compileWithoutTransitions() {
+  const file = require.resolve("svelte/compiler");
+  const code = readFileSync(file, "utf8")
+    .replace(/block\.add_outro\(\);(\s*\}\s*set_slot\()/, "$1") // of a component
+    .replace(/block\.add_intro\(\);\s*block\.add_outro\(\);/, "") // of a slot
+    .replace("block.has_outro_method = true;", ""); // of a component's fragment
+  const module = new Module(file);
+  module._compile(code, file);
+  return module.exports.compile;
+}
+
+const TRANSITION = /\bcreate_(in|out|bidirectional)_transition\b/;
+
+/** The script; smaller if none of its components has a transition. */
 async function bundle() {
+  const { compile } = compiler;
+  const compileSmaller = compileWithoutTransitions();
+  let transitions = false;
+  compiler.compile = (...source) => {
+    const compiled = compileSmaller(...source);
+    transitions ||= TRANSITION.test(compiled.js.code);
+    return compiled;
+  };
+  const code = await bundled();
+  if (!transitions) return code;
+  compiler.compile = compile;
+  styles.clear();
+  warnings = [];
+  return bundled();
+}
+
+async function bundled() {
   const built = await rollup({
     input,
     plugins: [
@@ -64,7 +101,11 @@ async function bundle() {
   });
   const { output } = await built.generate({ format: "iife", name, exports: "auto", indent: false });
   await built.close();
-  const { code } = await minify(withShortNames(output[0].code), {
+  return output[0].code;
+}
+
+async function minified(script) {
+  const { code } = await minify(withShortNames(script), {
     ecma: 2020,
     compress: { passes: 2, unsafe_arrows: true }, // nothing asks a function for its prototype
     format: { ascii_only: true, comments: false },
@@ -73,7 +114,7 @@ async function bundle() {
 }
 
 try {
-  const code = await bundle();
+  const code = await minified(await bundle());
   process.stdout.write(JSON.stringify({ code: `${code}\n`, warnings }));
 } catch (error) {
   process.stdout.write(JSON.stringify({ error: describe(error), warnings }));

@@ -4,7 +4,7 @@ import { pathToFileURL } from "node:url";
 import path from "node:path";
 
 export const directory = process.env.SVELTE3_TOOLCHAIN;
-const require = createRequire(path.join(directory, "package.json"));
+export const require = createRequire(path.join(directory, "package.json"));
 
 export async function load(name) {
   const module = await import(pathToFileURL(require.resolve(name)).href);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import warnings
 from pathlib import Path
@@ -108,6 +109,49 @@ def test_a_page_shows_its_component(
     assert page.evaluate("document.getElementById('a\"b').children.length") == 2
     assert messages == []
     page.close()
+
+
+ENTRY = """
+<script>
+  import { fade } from "svelte/transition";
+  export let text;
+  export const transition = fade;
+</script>
+<slot><b OUT>{text}</b></slot>
+"""
+LIST = """
+<script>
+  import Entry from "./Entry.svelte";
+  let names = ["a", "b"];
+  let wide = true;
+</script>
+<button on:click={() => ([names, wide] = [["b"], false])}>less</button>
+{#if wide}<p><Entry text="x" /></p>{:else}<i>narrow</i>{/if}
+{#each names as name (name)}<Entry text={name} />{/each}
+{#each names as name}<svelte:component this={wide ? Entry : null}><u>{name}</u></svelte:component>{/each}
+"""
+
+
+@pytest.mark.parametrize(
+    ("transition", "texts"), [("", ["b"]), ("out:fade={{ duration: 600000 }}", ["x", "a", "b"])], ids=["none", "fade"]
+)
+@pytest.mark.usefixtures("toolchain")
+def test_components_are_removed_after_their_transitions(
+    tmp_path: Path, chromium_browser: Browser, transition: str, texts: list[str]
+) -> None:
+    (tmp_path / "Entry.svelte").write_text(ENTRY.replace("OUT", transition))
+    (tmp_path / "List.svelte").write_text(LIST)
+    path = Path(compile_html(tmp_path / "List.svelte", js_lint=False))
+    page = chromium_browser.new_page()
+    page.goto(path.as_uri())
+    assert page.locator("b").all_text_contents() == ["x", "a", "b"]
+    assert page.locator("u").all_text_contents() == ["a", "b"]
+    page.click("button")
+    assert page.locator("b").all_text_contents() == texts
+    assert page.locator("u").count() == 0
+    page.close()
+    waits = re.search(r"[,}]o\(\w\){", path.read_text())  # methods of the components' blocks
+    assert bool(waits) == bool(transition)
 
 
 def test_a_page_from_a_compiled_script(component: Path, tmp_path: Path) -> None:
