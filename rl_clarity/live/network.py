@@ -6,7 +6,7 @@ import base64
 import binascii
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,9 @@ from rl_clarity.live.requests import (
     PaintedBox,
     Request,
     Superseded,
+    WindowRequest,
 )
+from rl_clarity.live.windows import LiveWindows
 from rl_clarity.pages.images import newest_frames
 from rl_clarity.pages.results import Results
 
@@ -67,7 +69,13 @@ class LiveNetwork:
             return self._outputs(request, wanted)
         if isinstance(request, AttributionRequest):
             return self._attribution(request)
+        if isinstance(request, WindowRequest):
+            return self._windows.explain(request)
         return self._check(request, wanted)
+
+    @cached_property
+    def _windows(self) -> LiveWindows:
+        return LiveWindows(self.played)
 
     def observe(self, trajectory: int, first: int, last: int, change: Change) -> np.ndarray:
         """Return the changed observations (n, H, W, C) uint8 of the steps from the first to the last."""

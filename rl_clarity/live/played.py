@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -76,20 +77,37 @@ class PlayedPage:
         return observations
 
     def _replay(self, trajectory: int) -> State:
+        return self.replay([trajectory])[0]
+
+    def replay(self, trajectories: Sequence[int]) -> list[State]:
+        """Return the states before the steps of trajectories, which are played again together; None for an agent
+        without a state.
+        """
         initial = initial_state(self.agent, 1)
         if initial is None:
-            return None
-        stored = self.series(trajectory)
+            return [None] * len(trajectories)
+        counts = np.array([self.steps(one) for one in trajectories])
+        observations = [self.observations(one, 0, self.steps(one) - 1) for one in trajectories]
+        firsts = [self.firsts(one, 0, self.steps(one) - 1) for one in trajectories]
         # Pages of earlier versions have no state, and their trajectories may begin within an episode.
-        state: State = tuple(stored.get(f"{FIRST_STATE}{i}", part) for i, part in enumerate(initial))
-        count = self.steps(trajectory)
-        observations, firsts = self.observations(trajectory, 0, count - 1), self.firsts(trajectory, 0, count - 1)
-        before = []
-        for step in range(count):
-            state = before_step(self.agent, state, firsts[step : step + 1])
-            before.append(state)
-            state = self.agent.forward(observations[step : step + 1], state).state
-        return tuple(np.concatenate(parts) for parts in zip(*before, strict=True))
+        stored = [self.series(one) for one in trajectories]
+        parts = [[one.get(f"{FIRST_STATE}{i}", part) for one in stored] for i, part in enumerate(initial)]
+        state = tuple(np.concatenate(part) for part in parts)
+        before = [tuple(np.empty((count, *part.shape[1:]), part.dtype) for part in initial) for count in counts]
+        for step in range(counts.max()):
+            playing = np.flatnonzero(counts > step)
+            now = before_step(
+                self.agent, tuple(part[playing] for part in state), np.array([firsts[one][step] for one in playing])
+            )
+            assert now is not None
+            for lane, one in enumerate(playing):
+                for kept, part in zip(before[one], now, strict=True):
+                    kept[step] = part[lane]
+            later = self.agent.forward(np.stack([observations[one][step] for one in playing]), now).state
+            assert later is not None
+            for part, new in zip(state, later, strict=True):
+                part[playing] = new
+        return list(before)
 
 
 def _checked_stack(results: Results, agent: Agent) -> int:

@@ -121,16 +121,25 @@ class CheckRequest:
     trajectory: int
 
 
-Request = OutputsRequest | AttributionRequest | CheckRequest
+@dataclass(frozen=True)
+class WindowRequest:
+    """Asks for the window that ends at a step, on a page about memory: what it depends on through memory."""
+
+    trajectory: int
+    step: int
+
+
+Request = OutputsRequest | AttributionRequest | CheckRequest | WindowRequest
 KINDS: Mapping[str, type[Request]] = {
     "outputs": OutputsRequest,
     "attribution": AttributionRequest,
     "check": CheckRequest,
+    "window": WindowRequest,
 }
 
 
 def parse_request(kind: str, body: bytes) -> Request:
-    """Read a request of a kind (`outputs`, `attribution`, `check`) from JSON.
+    """Read a request of a kind (`outputs`, `attribution`, `check`, `window`) from JSON.
 
     Raises ClarityError, with the place, for anything that is not such a request, and OptionError for numbers out of
     range.

@@ -21,7 +21,7 @@ import numpy as np
 
 from rl_clarity.base.errors import ClarityError, OptionError
 from rl_clarity.base.keys import JsonObject
-from rl_clarity.base.parsing import path_text
+from rl_clarity.base.parsing import path_text, typed
 from rl_clarity.base.renamed import RenamedAttribute, warn_renamed
 from rl_clarity.jobs.directory import Directory, open_directory
 from rl_clarity.pages.chunks import Chunk, decode_chunk, parse_embedded, parse_script
@@ -130,6 +130,16 @@ class Results:
         Raises ClarityError if the page has none.
         """
         return section_data(self.manifest, kind)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of the page by name, and those of each of its analyses as a dict, such as `windows`."""
+        listed = [one["items"] for one in self.manifest.get("provenance", ()) if one["group"] == "Options"]
+        options: dict[str, Any] = {}
+        for name, value in typed({name: text for items in listed for name, text in items}).items():
+            group, _, own = name.rpartition(".")
+            (options.setdefault(group, {}) if group else options)[own] = value
+        return options
 
     def each_agent(self) -> Iterator[Results]:
         """Yield results of each agent of the page, such as the checkpoints of a training, without the sections of other

@@ -274,7 +274,7 @@ def test_a_frame_of_the_strip_leads_to_its_step(open_memory: Open) -> None:
 def test_steps_without_a_window_link_to_the_nearest_window(open_memory: Open) -> None:
     visitor = open_memory("?episode=1&step=5")
     assert "Step 5 of episode 1 is in no window" in visitor.text("no-stretch")
-    assert "--windows.at 1:5." in visitor.text("no-stretch")
+    assert "--windows.at 1:5," in visitor.text("no-stretch")
     assert "no window" in visitor.text("bars-caused")
     visitor.click("to-nearest")
     assert (visitor.state()["stretch"], visitor.state()["frame"]) == (0, 30)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Browser, expect
 
 import rl_clarity
+from rl_clarity.live import LiveNetwork
 from rl_clarity.pages.results import Results
 from tests.browser.pages import Visitor
 from tests.browser.test_memory import bars, settle, strip_image
 from tests.light_switch import checkpoint
+from tests.live.pages import ask
+from tests.servers import serving_page
 
 pytestmark = pytest.mark.slow
 SWITCHES = 9
@@ -34,7 +38,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
 def test_the_page_shows_the_arrays_that_python_reads(results: Results, open_page: Callable[..., Visitor]) -> None:
     section, states = results.section("stretches"), results.section("states")
     number = next(n for n, one in enumerate(section["stretches"]) if one["frame"] == SWITCHES)
-    stretch = results.stretch(number)
+    stretch = results.window(number)
     query = f"?episode={stretch.trajectory + 1}&step={SWITCHES + 1}&target=action"
     visitor = open_page(Path(results._directory.location), query, wait=False)
     settle(visitor)
@@ -77,5 +81,31 @@ def test_every_window_of_the_page_opens(results: Results, open_page: Callable[..
         assert visitor.state()["stretch"] == number
         visitor.page.wait_for_function(
             "n => document.querySelectorAll('[data-testid=strip-step]').length === n",
-            arg=len(results.stretch(number).frames),
+            arg=len(results.window(number).frames),
         )
+
+
+def test_a_step_without_a_window_is_explained_by_the_network(results: Results, chromium_browser: Browser) -> None:
+    known = {(one["trajectory"], one["frame"]) for one in results.section("stretches")["stretches"]}
+    episode, step = next((0, step) for step in range(SWITCHES, 0, -1) if (0, step) not in known)
+    network = LiveNetwork(results, rl_clarity.load_agent(checkpoint("memory")))
+    wanted = ask(network, "window", trajectory=episode, step=step)["window"]
+    messages: list[str] = []
+    with serving_page(network) as address, closing(chromium_browser.new_context()) as context:
+        page = context.new_page()
+        page.set_default_timeout(60_000)
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.goto(f"{address}&episode={episode + 1}&step={step + 1}")
+        page.get_by_test_id("tour-skip").click()
+        page.get_by_test_id("explain-step").click()
+        steps = step - wanted["first"] + 1
+        expect(page.get_by_test_id("caption")).to_contain_text(f"episode {episode + 1}, step {step + 1}")
+        expect(page.get_by_test_id("strip-step")).to_have_count(steps)
+        expect(page.get_by_test_id("explain-step")).to_have_count(0)
+        count = len(known) + 1
+        expect(page.get_by_test_id("stretch-count")).to_have_text(f"{count} of {count} windows")
+        page.get_by_test_id("stretches").get_by_role("button").first.click()
+        page.get_by_test_id("stretches").get_by_role("button").last.click()
+        expect(page.get_by_test_id("caption")).to_contain_text(f"episode {episode + 1}, step {step + 1}")
+    assert messages == []

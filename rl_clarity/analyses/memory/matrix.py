@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -203,13 +203,14 @@ def decisions(matrix: MemoryMatrix) -> Iterator[tuple[int, int]]:
         yield int(e), int(step)
 
 
-def page_matrix(subject: Subject, facts: object) -> MemoryMatrix:
-    """Return the matrix of a page from the facts of its task; its `episodes` are trajectories.
+def page_matrix(section: MatrixSection, read_chunk: Callable[[str], Mapping[str, np.ndarray]]) -> MemoryMatrix | None:
+    """Return the matrix of a page, whose `episodes` are trajectories; None if nothing was exchanged.
 
     A page has means over partners, which are here the changes with a single one.
     """
-    section = read(MatrixSection, facts, MATRIX)
-    chunks = [subject.files.read_chunk(one.chunk) for one in section.episodes]
+    if not section.episodes:
+        return None
+    chunks = [read_chunk(one.chunk) for one in section.episodes]
     lengths = np.array([chunk["policy"].shape[1] for chunk in chunks], int)
     each = max((len(chunk["exchanged"]) for chunk in chunks), default=0)
     exchanges = np.full((len(chunks), each), -1)

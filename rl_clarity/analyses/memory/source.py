@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.analysis import Subject
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.keys import JsonObject
@@ -16,7 +17,7 @@ from rl_clarity.reduction.directions import FEWEST_STATES, Directions
 from rl_clarity.reduction.methods import REDUCTIONS
 from rl_clarity.states.analysis import StateAnalysis, read_analysis
 from rl_clarity.states.clusters import Clusters
-from rl_clarity.states.data import read_states
+from rl_clarity.states.data import StateData, read_states
 from rl_clarity.states.options import StateOptions
 from rl_clarity.states.parts import FittedStates
 from rl_clarity.world_models.options import FitOptions
@@ -113,13 +114,17 @@ def read_fit(subject: Subject) -> StateAnalysis:
 
 def fitted_states(subject: Subject) -> FittedStates:
     """Return the states of the recording with the directions and clusters of the first task."""
-    analysis = read_fit(subject)
+    data = read_states(memory_source(subject).required_recording)
+    return with_fit(subject.agent, data, read_fit(subject), subject.options_of(StateOptions))
+
+
+def with_fit(agent: Agent, data: StateData, analysis: StateAnalysis, options: StateOptions) -> FittedStates:
+    """Return states with the directions and clusters of an analysis."""
     clusters = {
         one["method"]: Clusters(one["method"], analysis.arrays[f"cluster.{one['method']}"], one["agreement"])
         for one in analysis.facts["clusters"]
     }
-    data = read_states(memory_source(subject).required_recording)
-    return FittedStates(subject.agent, data, analysis.directions, clusters, subject.options_of(StateOptions))
+    return FittedStates(agent, data, analysis.directions, clusters, options)
 
 
 def places(fitted: FittedStates, rows: np.ndarray) -> np.ndarray:

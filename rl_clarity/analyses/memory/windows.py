@@ -7,19 +7,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, cast
+from typing import Literal
 
 import numpy as np
 
 from rl_clarity.agents.capabilities import has
-from rl_clarity.agents.protocol import Score, Tensor
 from rl_clarity.analyses.analysis import Analysis, Subject
-from rl_clarity.analyses.memory.matrix import MATRIX, MatrixOptions, decisions, page_matrix
+from rl_clarity.analyses.memory.explained import explain_windows
+from rl_clarity.analyses.memory.matrix import MATRIX, MatrixOptions, MatrixSection, decisions, page_matrix
 from rl_clarity.analyses.memory.sample import sample_states
 from rl_clarity.analyses.memory.source import (
     FIT,
     FOLDER,
-    MemorySource,
     direction_names,
     fitted_states,
     memory_source,
@@ -33,12 +32,9 @@ from rl_clarity.pages.schema import as_dicts, read
 from rl_clarity.pages.sections import SectionData
 from rl_clarity.states.data import StateData
 from rl_clarity.states.matrix import MemoryMatrix
-from rl_clarity.states.memory_path import mean_frame, memory_gradients, outputs_at
+from rl_clarity.states.memory_path import mean_frame, outputs_at
 from rl_clarity.states.options import StateOptions
 from rl_clarity.states.parts import FittedStates
-from rl_clarity.states.replacement import measured_causes
-from rl_clarity.world_models.gradients import Target, flat_state, saliency_through_time, target_value
-from rl_clarity.world_models.simulation import Simulation, simulate
 
 CHOICE = "stretches/choice"
 """Name of the task that chooses the windows."""
@@ -50,6 +46,10 @@ APART = 4
 """Smallest number of steps between explained decisions of an episode."""
 End = Literal["top", "middle", "bottom"]
 ENDS: tuple[End, ...] = ("top", "middle", "bottom")
+Output = Literal["value", "action"]
+OUTPUTS: tuple[Output, ...] = ("value", "action")
+DIRECTION = "direction-"
+"""Prefix of the ids of directions."""
 MEASURED_STEPS, MEASURED_WINDOWS = 2, 2
 """Numbers of steps and of windows, of those that are explained to measure the time."""
 
@@ -129,6 +129,11 @@ class WindowChoice:
     """The first step whose frame the decision depends on, by the memory matrix; null if it has no such decision. A
     window that starts later is cut."""
 
+    @property
+    def directions(self) -> list[int]:
+        """The directions among the targets."""
+        return [int(one.removeprefix(DIRECTION)) for one in self.targets if one.startswith(DIRECTION)]
+
 
 @dataclass(frozen=True)
 class WindowEntry(WindowChoice):
@@ -202,32 +207,44 @@ def _choose(subject: Subject, work: Work) -> TaskResult:
     clips = subject.files.read_chunk(behaviors)["clips"] if behaviors else np.zeros((0, 0, 2), np.int32)
     context = 0 if source.simulator is None else source.context
     facts = work.results.get(MATRIX)
-    matrix = page_matrix(subject, facts) if facts and facts["episodes"] else None
+    matrix = None
+    if facts is not None:
+        matrix = page_matrix(read(MatrixSection, facts, MATRIX), subject.files.read_chunk)
     chosen = choose_windows(fitted, cards, clips, options.count, context, matrix, options.places())
-    outputs = list(outputs_at(subject.agent, fitted.data, np.zeros(1, int)))
-    scale = np.maximum(fitted.spread, 1e-12)
-    windows: list[WindowChoice] = []
-    used: set[int] = set()
-    for row, why in chosen.items():
-        trajectory, frame = map(int, places(fitted, np.array([row]))[0])
-        begins = _begins(matrix, trajectory, frame)
-        first = frame - options.horizon + 1
-        if begins is not None and any(reason.kind in ("asked", "decision") for reason in why):
-            first = min(first, max(begins, frame - options.longest + 1))
-        first = max(context, first)
-        largest = np.argsort(-np.abs(fitted.coordinates[row] - fitted.center) / scale, kind="stable")[
-            : options.directions
-        ]
-        directions = sorted({*map(int, largest), *(one.direction for one in why if one.direction is not None)})
-        used.update(directions)
-        targets = [*outputs, *(f"direction-{i}" for i in directions)]
-        windows.append(WindowChoice(trajectory, frame, first, targets, why, begins))
-    labels = {"value": "value function", "action": "action taken"}
-    names = direction_names(fitted.directions)
-    explained = [{"id": output, "kind": output, "label": labels[output]} for output in outputs]
-    explained += as_dicts([WindowTarget(f"direction-{i}", "direction", names[i], i) for i in sorted(used)])
+    windows = [window_at(fitted, row, options, matrix, why, context) for row, why in chosen.items()]
+    used = sorted({direction for window in windows for direction in window.directions})
     paths = ["memory"] if source.simulator is None else ["memory", "whole"]
-    return TaskResult({"targets": explained, "paths": paths, "stretches": as_dicts(windows)})
+    return TaskResult(as_dicts({"targets": window_targets(fitted, used), "paths": paths, "stretches": windows}))
+
+
+def window_at(
+    fitted: FittedStates,
+    row: int,
+    options: WindowOptions,
+    matrix: MemoryMatrix | None,
+    why: Sequence[WindowReason],
+    context: int = 0,
+) -> WindowChoice:
+    """Return the window that ends at a row of the states, with the outputs and the largest directions as targets."""
+    trajectory, frame = map(int, places(fitted, np.array([row]))[0])
+    begins = _begins(matrix, trajectory, frame)
+    first = frame - options.horizon + 1
+    if begins is not None and any(reason.kind in ("asked", "decision") for reason in why):
+        first = min(first, max(begins, frame - options.longest + 1))
+    sizes = np.abs(fitted.coordinates[row] - fitted.center) / np.maximum(fitted.spread, 1e-12)
+    largest = np.argsort(-sizes, kind="stable")[: options.directions]
+    directions = sorted({*map(int, largest), *(one.direction for one in why if one.direction is not None)})
+    targets = [one.id for one in window_targets(fitted, directions)]
+    return WindowChoice(trajectory, frame, max(context, first), targets, why, begins)
+
+
+def window_targets(fitted: FittedStates, directions: Iterable[int]) -> list[WindowTarget]:
+    """Return the targets of windows: the agent's outputs, and directions."""
+    labels: Mapping[Output, str] = {"value": "value function", "action": "action taken"}
+    names = direction_names(fitted.directions)
+    known = outputs_at(fitted.agent, fitted.data, np.zeros(1, int))
+    outputs = [WindowTarget(one, one, labels[one]) for one in OUTPUTS if one in known]
+    return outputs + [WindowTarget(f"{DIRECTION}{i}", "direction", names[i], i) for i in directions]
 
 
 def _begins(matrix: MemoryMatrix | None, trajectory: int, frame: int) -> int | None:
@@ -276,7 +293,7 @@ def choose_windows(
         for row, reason in candidates:
             if row in chosen:
                 chosen[row].append(reason)
-            elif time[row] > context and len(chosen) < most:
+            elif time[row] > context and len(chosen) < min(most, count):
                 chosen[row] = [reason]
 
     take([(_asked_row(fitted.data, *place, context), WindowReason("asked")) for place in asked], count)
@@ -363,116 +380,28 @@ def _write_chunks(
 ) -> list[WrittenChunk]:
     """Write the chunks of windows that have the same number of steps and targets."""
     options = subject.options_of(WindowOptions)
-    rows = np.array([_row(fitted, one) for _, one in windows])
-    numbers = np.array([_directions(one) for _, one in windows], int).reshape(len(rows), -1)
-    weights = fitted.directions.readout.T[numbers].astype(np.float32)  # (B, D, H)
-    outputs = outputs_at(subject.agent, fitted.data, rows)
-    gradients = memory_gradients(
-        subject.agent, fitted.data, rows, list(outputs.values()), weights, steps, baseline=baseline,
+    explained = explain_windows(
+        fitted,
+        np.array([_row(fitted, one) for _, one in windows]),
+        np.array([one.directions for _, one in windows], int).reshape(len(windows), -1),
+        steps,
+        baseline,
         points=options.points,
-    )  # fmt: skip
-    paths = {"memory": gradients}
-    causes = measured_causes(
-        subject.agent, fitted.data, rows, outputs, weights, gradients[0], baseline,
-        partners=subject.options_of(MatrixOptions).partners, seed=subject.options.seed,
-    )  # fmt: skip
-    source = memory_source(subject)
-    if source.simulator is not None:
-        frames, states, causes["whole.change"] = _simulated(
-            source, fitted.data, rows, outputs, weights, steps, baseline, options.points
-        )
-        paths["whole"] = frames, states
+        grid=options.grid,
+        partners=subject.options_of(MatrixOptions).partners,
+        seed=subject.options.seed,
+        source=memory_source(subject),
+    )
     chunks = []
-    for i, (number, _) in enumerate(windows):
+    for (number, _), arrays in zip(windows, explained, strict=True):
         name = path_in("stretches", f"{number + 1}.js")
-        arrays = {key: values[:, i] for key, values in causes.items()}
-        for path, (frames, states) in paths.items():
-            arrays |= window_arrays(fitted, path, int(rows[i]), frames[:, i], states[:, i], baseline, options.grid)
         subject.files.write_chunk(name, arrays)
         chunks.append(WrittenChunk(number, name))
     return chunks
 
 
-def _simulated(
-    source: MemorySource,
-    data: StateData,
-    rows: np.ndarray,
-    outputs: Mapping[str, Score],
-    weights: np.ndarray,
-    steps: int,
-    baseline: np.ndarray,
-    points: int,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the same gradients in simulations, in which the agent acts, and which start from the recorded frames
-    before the window; and by how much the targets are larger than when the agent sees the baseline all the time.
-    """
-    import tensorflow as tf
-
-    simulator, context = source.required_simulator, source.context
-
-    def action(simulation: Simulation, at: int) -> Tensor:
-        by_action = cast(Mapping[int, np.ndarray], outputs["action"])
-        of_actions = np.stack([by_action[i] for i in range(len(by_action))], axis=1)
-        return tf.reduce_sum(simulation.steps[at].heads[0] * of_actions.astype(np.float32), 1)
-
-    def direction(number: int, simulation: Simulation, at: int) -> Tensor:
-        return tf.reduce_sum(flat_state(simulation.steps[at].state) * weights[:, number], 1)
-
-    targets: list[Target] = [action if name == "action" else "value" for name in outputs]
-    targets += [partial(direction, number) for number in range(weights.shape[1])]
-    first = rows - steps + 1
-    before = np.stack([data.observations(first - context + i) for i in range(context)], axis=1)
-    state = [np.asarray(part) for part in simulator.split_state(data.states[first])]
-    start = simulator.start(before, state=state, action=data.actions[first - 1])
-    saliency = saliency_through_time(simulator, start, targets, steps - 1, baseline=baseline, points=points)
-    mean = tf.constant(baseline.astype(np.float32) / 255)
-    values = []
-    for see in (None, lambda step, frame: tf.broadcast_to(mean, frame.shape)):
-        simulation = simulate(simulator, start, steps, see=see)
-        values.append(np.stack([np.asarray(target_value(simulation, one, steps - 1)) for one in targets]))
-    states = [np.reshape(part, (*part.shape[:3], -1)) for part in saliency.states]
-    return saliency.frames, np.concatenate(states, axis=-1), values[0] - values[1]
-
-
 def _row(fitted: FittedStates, window: WindowChoice) -> int:
     return int(fitted.data.starts[window.trajectory]) + window.frame
-
-
-def _directions(window: WindowChoice) -> list[int]:
-    kind = "direction-"
-    return [int(target.removeprefix(kind)) for target in window.targets if target.startswith(kind)]
-
-
-def window_arrays(
-    fitted: FittedStates, path: str, row: int, frames: np.ndarray, states: np.ndarray, baseline: np.ndarray, grid: int
-) -> dict[str, np.ndarray]:
-    """Return the arrays of a chunk for gradients with respect to frames (G, n, h, w, C) and states (G, n, H).
-
-    The gradients are multiplied by frames from 0 to 1, less the mean frame of the recording, and by centered
-    coordinates.
-    """
-    rows = np.arange(row - frames.shape[1] + 1, row + 1)
-    seen = (fitted.data.observations(rows) - baseline.astype(np.float32)) / 255
-    maps = _cells((frames * seen).sum(axis=-1), grid)  # (G, n, rows, columns)
-    scale = np.abs(maps).max(axis=(1, 2, 3))
-    codes = np.rint(maps / np.where(scale > 0, scale, 1)[:, None, None, None] * 127).astype(np.int8)
-    centered = fitted.coordinates[rows] - fitted.center
-    components = fitted.directions.pull(states) * centered
-    return {
-        path: codes,
-        f"{path}.sums": maps.sum(axis=(-2, -1)).astype(np.float32),
-        f"{path}.scale": scale.astype(np.float32),
-        f"{path}.components": components.astype(np.float32),
-    }
-
-
-def _cells(maps: np.ndarray, grid: int) -> np.ndarray:
-    """Return the sums of maps (..., h, w) over the cells of a grid with at most `grid` rows and columns."""
-    for axis in (-2, -1):
-        size = maps.shape[axis]
-        edges = np.linspace(0, size, min(grid, size) + 1).astype(int)[:-1]
-        maps = np.add.reduceat(maps, edges, axis=axis)
-    return maps
 
 
 def _pieces(count: int, sample: Subject, batch: int) -> Iterable[Piece]:

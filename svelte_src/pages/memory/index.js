@@ -10,6 +10,7 @@ import { FIELDS, notes, TABS } from "./fields.js";
 import * as panels from "./panels.js";
 import { readMemory } from "./sections.js";
 import { explanation, listed, pathsOf, showStretch } from "./stretches.js";
+import { createWindows } from "./windows.js";
 import { filesOf } from "./export.js";
 
 const EXPLANATIONS = [
@@ -77,8 +78,9 @@ function extend(page) {
   const coordinates = following(chunks, selection, ({ trajectory }) => memory.states?.coordinates[trajectory] ?? null);
   const exchanged = Object.fromEntries((memory.matrix?.episodes ?? []).map((one) => [one.trajectory, one.chunk]));
   const dependence = following(chunks, selection, ({ trajectory }) => exchanged[trajectory] ?? null);
-  const stretches = memory.stretches?.stretches ?? [];
-  const explained = following(chunks, selection, ({ stretch }) => stretches[stretch]?.chunk);
+  const windows = createWindows(page);
+  const windowAt = (index) => memory.stretches?.stretches[index];
+  const explained = following(chunks, selection, ({ stretch }) => windowAt(stretch)?.chunk);
   Object.assign(page, {
     memory,
     frames: createFrames(manifest, chunks),
@@ -90,10 +92,11 @@ function extend(page) {
     /** The resource of the episode's memory matrix, and its arrays. */
     dependence,
     dependenceArrays: arraysOf(dependence),
+    windows,
     /** The resource of the stretch that is shown, and what it says of the target's causes; null where it does not. */
     explained,
     explanation: derived([selection, explained], ([{ stretch, target, path }, { chunk }]) =>
-      chunk && stretches[stretch] ? explanation(chunk.arrays, stretches[stretch], target, path) : null,
+      chunk && windowAt(stretch) ? explanation(chunk.arrays, windowAt(stretch), target, path) : null,
     ),
     names: directionNaming(page.names),
     /** A frame in words. */

@@ -8,7 +8,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from rl_clarity.analyses.memory.windows import WindowOptions, choose_windows, window_arrays
+from rl_clarity.analyses.memory.explained import window_arrays
+from rl_clarity.analyses.memory.windows import WindowOptions, choose_windows
 from rl_clarity.base.errors import OptionError
 from rl_clarity.reduction.directions import Directions
 
