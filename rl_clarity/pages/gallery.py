@@ -9,7 +9,7 @@ import base64
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from urllib.parse import quote
@@ -27,6 +27,7 @@ from rl_clarity.pages.images import encode_png
 from rl_clarity.pages.manifest import FORMAT, VERSION
 from rl_clarity.pages.results import Results, read_document
 from rl_clarity.pages.section_types import TrajectoryEntry
+from rl_clarity.reduction.matching import match_components
 
 INDEX = "index.html"
 KIND = "gallery"
@@ -49,7 +50,8 @@ def gallery(directory: str | os.PathLike[str], *, title: str = "Pages", overwrit
 
     Each page is listed with an image, its environment, network, mean return, date and a link; pages that are damaged,
     unfinished or of another format version are listed with the reason. Two pages that explain the same recording can
-    be shown side by side, with one clock. An earlier index is replaced.
+    be shown side by side, with one clock, one scale, the same colors for features that match, and their differences.
+    An earlier index is replaced.
 
     Args:
         directory: a local directory, or an address such as `s3://bucket/pages`
@@ -66,6 +68,7 @@ def gallery(directory: str | os.PathLike[str], *, title: str = "Pages", overwrit
     if not overwrite:
         _check_replaceable(root)
     pages = [_describe(open_directory(f"{location}/{path.parent}".removesuffix("/.")), path) for path in documents]
+    _match_features(root, pages)
     manifest = {
         **{"format": FORMAT, "version": VERSION, "kind": KIND, "id": KIND, "title": title, "complete": True},
         **{"agents": [], "recordings": [], "sections": [], "view": {}, "numpy_precision": 6, "pages": pages},
@@ -129,6 +132,40 @@ def _describe(directory: Directory, path: PurePosixPath) -> dict[str, object]:
             reason = f"its manifest is damaged: {error!r}"
         entry.setdefault("problem", reason.replace(directory.location, folder))
     return {key: value for key, value in entry.items() if value is not None}
+
+
+def _match_features(root: Directory, pages: Sequence[dict[str, object]]) -> None:
+    """Add to the entries of pages of the same recording which features of the others are theirs (`matches`)."""
+    fits = {
+        page["folder"]: _components(Results(open_directory(f"{root.location}/{page['folder']}".removesuffix("/."))))
+        for page in pages
+        if "recording" in page and "problem" not in page
+    }
+    for page in pages:
+        own = fits.get(page["folder"], {})
+        matches = {}
+        for other in pages:
+            theirs = fits.get(other["folder"], {})
+            if other is not page and other.get("recording") == page.get("recording"):
+                layers = [key for key in own if key in theirs and own[key].shape[1] == theirs[key].shape[1]]
+                matches[other["folder"]] = {
+                    slug: [match and asdict(match) for match in match_components(own[slug, name], theirs[slug, name])]
+                    for slug, name in layers
+                }
+        if any(matches.values()):
+            page["matches"] = matches
+
+
+def _components(results: Results) -> dict[tuple[str, str], np.ndarray]:
+    """Return the components (K, c) of each layer that has them, by its slug and the name of its site."""
+    components = {}
+    for section in results.manifest["sections"]:
+        for layer in section["data"]["layers"] if section["kind"] == "attribution" else ():
+            try:
+                components[layer["slug"], layer["full_name"]] = results.reduction(layer["name"]).components
+            except ClarityError:  # the input, or a page of an earlier version
+                continue
+    return components
 
 
 def _recording_key(trajectories: Sequence[TrajectoryEntry], checksums: Mapping[str, object]) -> str | None:

@@ -170,6 +170,65 @@ def test_a_comparison_is_an_address_and_moves_by_keys(read: Callable[..., Reader
     expect(reader.side(1).get_by_test_id("panel-attribution")).to_have_count(0)
 
 
+AT = "?left=a+b&right=deep%2Fsecond&trajectory=2&frame=7"
+
+
+def number(text: str) -> float:
+    return float(text.replace("\u2212", "-"))
+
+
+def test_two_pages_have_one_scale_and_the_colors_of_features_that_match(
+    read: Callable[..., Reader], pages: Path
+) -> None:
+    reader = read(AT)
+    left, right = (rl_clarity.open_results(pages / folder) for folder in ("a b", "deep/second"))
+    matches = left.match_features(right, "2a")
+    matched = {k: match.number - 1 for k, match in enumerate(matches) if match is not None}
+    assert 3 < len(matched) < len(matches)
+    expect(reader.page.get_by_test_id("matched")).to_have_text(f"{len(matched)} of {len(matches)} features of A")
+    limits = [results.layer("2a")["limits"]["value"][1] for results in (left, right)]
+    assert max(limits) > 1.02 * min(limits)
+    ranges, colors = [], []
+    for side in (reader.side(0), reader.side(1)):
+        full = side.locator("figcaption", has_text="full color").first
+        expect(full).to_contain_text(f"full color {max(limits):.2g}")
+        account = side.get_by_test_id("account")
+        ranges.append(account.get_by_text("range").inner_text())
+        parts = [account.locator(f"[data-part=feature-{k + 1}]") for k in range(len(matches))]
+        colors.append([part.evaluate("part => part.style.getPropertyValue('--color')") for part in parts])
+    assert ranges[0] == ranges[1]
+    assert {k: colors[1].index(colors[0][k]) for k in matched} == matched
+    assert len(set(colors[0]) & set(colors[1])) == len(matched)
+
+
+def test_differences_are_those_of_the_data_of_both_pages(read: Callable[..., Reader], pages: Path) -> None:
+    page = read(AT).page
+    left, right = (rl_clarity.open_results(pages / folder) for folder in ("a b", "deep/second"))
+    a, b = (results.series(1)["values"][6] for results in (left, right))
+    page.get_by_test_id("difference-features").wait_for()
+    shown = [number(text) for text in page.get_by_test_id("difference-output").all_inner_texts()]
+    assert shown == pytest.approx([a, b, b - a], rel=0.01)
+    matches = [(k, match.number - 1) for k, match in enumerate(left.match_features(right, "2a")) if match is not None]
+    parts = [results.decomposition(1, "2a")["features"][6] for results in (left, right)]
+    rows = page.locator("[data-measure=attribution] tr").all()
+    shown = [[number(text) for text in row.locator("td").all_inner_texts()] for row in rows]
+    expected = [[parts[0][k], parts[1][m], parts[1][m] - parts[0][k]] for k, m in matches]
+    np.testing.assert_allclose(shown, np.transpose(expected), rtol=0.01, atol=1e-4)
+    assert page.locator("[data-measure=lost]").inner_text().startswith("lost without it, frame 5")
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_test_id("difference-output").first).not_to_have_text(f"{a:.2f}")
+    a = left.series(1)["values"][7]
+    assert number(page.get_by_test_id("difference-output").first.inner_text()) == pytest.approx(a, rel=0.01)
+
+
+def test_the_title_names_both_pages(read: Callable[..., Reader]) -> None:
+    page = read(AT).page
+    page.get_by_test_id("differences").wait_for()
+    assert page.title() == f"{HOSTILE} and Second"
+    page.get_by_test_id("close-compare").click()
+    expect(page).to_have_title("My agents")
+
+
 def test_playback_of_a_page_also_plays_the_page_beside_it(read: Callable[..., Reader]) -> None:
     reader = read("?left=a+b&right=deep%2Fsecond")
     reader.wait_for(1)

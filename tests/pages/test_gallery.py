@@ -4,14 +4,16 @@ import json
 import uuid
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import rl_clarity
 from rl_clarity.base.errors import ClarityError, OutputError
 from rl_clarity.cli import main
 from rl_clarity.jobs.directory import LocalDirectory, open_directory
-from rl_clarity.pages.document import read_manifest
-from tests.pages.pages import write_small_page
+from rl_clarity.pages.document import read_manifest, write_page
+from rl_clarity.pages.files import PageFiles
+from tests.pages.pages import BUNDLE, write_small_page
 
 
 @pytest.fixture
@@ -89,6 +91,21 @@ def test_another_index_is_not_replaced(tmp_path: Path, page: Path) -> None:
     assert (tmp_path / "index.html").read_text() == "mine"
     rl_clarity.gallery(tmp_path, overwrite=True)
     assert len(entries(tmp_path)) == 1
+
+
+def test_features_of_pages_of_one_recording_are_matched(tmp_path: Path) -> None:
+    data = LocalDirectory(tmp_path / "data")
+    manifest = write_small_page(LocalDirectory(tmp_path / "one"), single_file=True, data=data)
+    arrays = rl_clarity.open_results(tmp_path / "one").features("2b")
+    components = arrays["components"][::-1].copy()
+    components[0] = np.eye(components.shape[1])[0]
+    chunk = manifest["sections"][1]["data"]["layers"]["2b"]["chunk"]
+    PageFiles(data).write_chunk(chunk, {**arrays, "components": components})
+    write_page(LocalDirectory(tmp_path / "two"), manifest, bundle=BUNDLE, single_file=True, data=data)
+    rl_clarity.gallery(tmp_path)
+    one, two = (dict(entry["matches"]) for entry in entries(tmp_path))  # type: ignore[call-overload]
+    assert one == {"two": {"2b": [{"number": 3, "similarity": 1}, {"number": 2, "similarity": 1}, None]}}
+    assert two == {"one": {"2b": [None, {"number": 2, "similarity": 1}, {"number": 1, "similarity": 1}]}}
 
 
 def test_a_directory_without_pages_is_refused(tmp_path: Path) -> None:

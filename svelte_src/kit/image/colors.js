@@ -90,6 +90,10 @@ export function channelColors(layer, palette) {
   });
 }
 
+/** Channels' colors with others in their place, if there is one for each. */
+export const withColors = (list, colors) =>
+  colors?.length === list.length ? list.map((one, k) => ({ ...one, color: colors[k], hue: hueOf(colors[k]) })) : list;
+
 /** A color as [red, green, blue] of unit L2 norm. */
 export function hueOf(color) {
   const rgb = parseHex(color);

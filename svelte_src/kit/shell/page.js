@@ -1,5 +1,5 @@
 // What pages of every kind share: data, settings, theme, drawer, notes, brush. A kind of page adds its own selection and clocks.
-import { derived, readable, writable } from "svelte/store";
+import { derived, get, readable, writable } from "svelte/store";
 import { createChunks } from "../../data/chunks.js";
 import { createImages } from "../../data/images.js";
 import { EMPTY } from "../time/brush.js";
@@ -35,11 +35,21 @@ export function createShell(manifest, source = null) {
     tracks: new Set(),
     /** The steps that are marked on all tracks. */
     brush: writable(EMPTY),
+    /** What the page has in common with one beside it, as `kit/shell/embedding.js` reads it; null where there is none. */
+    beside: createBeside(),
     notes: createKept(`rl-clarity:${manifest.id}:notes`, [], cleanNotes),
     announcement: writable(""),
     /** Functions that draw sections, by kind, from `rlClarity.panel`. */
     customPanels: writable({}),
   };
+}
+
+/** A store whose value is also in `now`. */
+function createBeside() {
+  const store = writable(/** @type {import("./embedding.js").Beside | null} */ (null));
+  const beside = { ...store, now: get(store) };
+  store.subscribe((value) => (beside.now = value));
+  return beside;
 }
 
 /** The selection of a page, with undo and redo. `changed(selection, patch)` returns the next one, everything in range. */

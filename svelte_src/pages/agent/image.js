@@ -3,8 +3,9 @@ import { memoized, recent } from "../../data/cache.js";
 import { findOutput, termsOf, weightAt } from "../../data/questions.js";
 import { cellUnder, cellMiddle } from "../../kit/image/cells.js";
 import { parseHex } from "../../kit/image/colors.js";
-import { frameValues, fullScale, partsOf } from "../../kit/image/values.js";
-import { isSaliency, saliencyChunk, saliencyOptions, saliencyValues } from "./saliency.js";
+import { frameOwnScale, frameValues, fullScale, partsOf } from "../../kit/image/values.js";
+import { commonRange } from "../../kit/shell/embedding.js";
+import { isSaliency, mapKey, ownMapScales, saliencyChunk, saliencyOptions, saliencyValues } from "./saliency.js";
 import { shownChannels } from "./channels.js";
 import { rowTarget } from "./rows.js";
 
@@ -106,8 +107,30 @@ export function knownLimit(manifest, { layer: index, output: id, trajectory }) {
   return sum([centred(subject, sum), centred(against, sum)]);
 }
 
-/** What a target's values are divided by. */
-function scaleOf(page, target) {
+/** What a target's values are divided by; null: the frame's own scale. */
+function scaleOf(page, target, values) {
+  const beside = page.beside?.now;
+  if (!beside) return ownScale(page, target);
+  const { layer, output } = target;
+  const own = ownScale(page, target) ?? frameScale(page, target, values);
+  return commonRange(beside, mapKey(page.manifest.layers[layer], unitOf(page.manifest, output)), [0, own])[1];
+}
+
+const frameScale = ({ manifest }, { layer }, values) => frameOwnScale(values, manifest.layers[layer].channels);
+
+/** Scales of a target's images by name, without those of a page beside this one: empty while its chunks are not loaded. */
+export function ownScales(page, target) {
+  const { manifest } = page;
+  const layer = manifest.layers[target.layer];
+  if (!layer || target.past) return {};
+  if (isSaliency(layer)) return ownMapScales(page, target);
+  const values = targetValues(page, target);
+  if (!values) return {};
+  const scale = ownScale(page, target) ?? frameScale(page, target, values);
+  return { [mapKey(layer, unitOf(manifest, target.output))]: [0, scale] };
+}
+
+function ownScale(page, target) {
   const { manifest, selection } = page;
   const { mixed, scale } = selection.now;
   if (scale === "frame") return null;
@@ -150,7 +173,7 @@ export function overlayOf(page, { target, sign, isolated, colors }) {
   return {
     grid: layer,
     sign,
-    scale: scaleOf(page, target),
+    scale: scaleOf(page, target, values),
     values,
     hues: mixed ? huesOf(colors) : colorsOf(colors),
     ...shownChannels(selection.now, layer, target.layer, isolated),

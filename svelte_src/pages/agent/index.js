@@ -7,7 +7,7 @@ import { objectsOf } from "../../data/objects.js";
 import { accountOf, findOutput } from "../../data/questions.js";
 import { createRegionSums } from "../../data/region.js";
 import { createResource } from "../../data/resource.js";
-import { channelColors } from "../../kit/image/colors.js";
+import { channelColors, withColors } from "../../kit/image/colors.js";
 import { composeImage } from "../../kit/image/compose.js";
 import { definePage } from "../../kit/page/page.js";
 import { formatNumber } from "../../kit/shell/format.js";
@@ -16,6 +16,7 @@ import { FIELDS, notes } from "./fields.js";
 import { overlayOf, requestImage } from "./image.js";
 import { createMatches } from "./matches.js";
 import * as panels from "./panels.js";
+import { createReport } from "./report.js";
 import { firstTarget, rowTarget } from "./rows.js";
 import { filesOf } from "./export.js";
 
@@ -115,10 +116,11 @@ export const agent = definePage(AGENT);
 
 /** @param {import("../../types").Page} page */
 function extend(page) {
-  const { manifest, chunks, selection, clock } = page;
+  const { manifest, chunks, selection, clock, beside } = page;
   const series = createResource(chunks);
   selection.subscribe(({ trajectory }) => series.want(manifest.trajectories[trajectory].series));
   const palette = derived(selection, (now) => now.palette);
+  const ownColors = derived(palette, (name) => manifest.layers.map((layer) => channelColors(layer, name)));
   Object.assign(page, {
     frames: createFrames(manifest, chunks),
     regionSums: createRegionSums(chunks),
@@ -126,7 +128,11 @@ function extend(page) {
     matches: createMatches(page),
     /** Numbers along the selected trajectory. */
     series,
-    colors: derived(palette, (name) => manifest.layers.map((layer) => channelColors(layer, name))),
+    ownColors,
+    /** Those of a page beside this one, where features of both match. */
+    colors: derived([ownColors, beside], ([own, other]) =>
+      other ? own.map((list, i) => withColors(list, other.colors[manifest.layers[i].slug])) : own,
+    ),
     /** A frame in words. */
     describe({ trajectory, frame }) {
       const parts = [`frame ${frame + 1}`];
@@ -170,6 +176,7 @@ function extend(page) {
       channels: () => chooseChannels(page, selection.now.layer, null),
     },
   });
+  page.report = createReport(page);
   requestImage(page, firstTarget(manifest, selection.now));
 }
 

@@ -2,6 +2,7 @@
 import { memoized } from "../../data/cache.js";
 import { mapIndex, saliencyMap, saliencyScale, segmentOfMap } from "../../data/saliency.js";
 import { overlaySize } from "../../kit/image/saliency.js";
+import { commonRange } from "../../kit/shell/embedding.js";
 import { shownChannels } from "./channels.js";
 import { rowTarget } from "./rows.js";
 
@@ -42,6 +43,17 @@ function scaleOf({ manifest, selection }, target, output, map) {
   return Math.max(own(target), ...compared.map(own));
 }
 
+/** The name of the scale of a layer's images, of outputs with one unit. */
+export const mapKey = ({ slug }, unit) => `map/${slug}/${unit}`;
+
+/** Scales of a target's maps by name, without those of a page beside this one: empty while their chunk is not loaded. */
+export function ownMapScales(page, target) {
+  const layer = page.manifest.layers[target.layer];
+  const shown = targetMaps(page, target);
+  const entry = ({ id }, k) => [mapKey(layer, id), [0, scaleOf(page, target, id, shown?.maps[k])]];
+  return shown ? Object.fromEntries(layer.outputs.map(entry)) : {};
+}
+
 /** What `composeImage` makes a target's image of; null while its chunk is not loaded. */
 export function saliencyOptions(page, { target, isolated, colors }) {
   const { manifest, selection } = page;
@@ -53,10 +65,11 @@ export function saliencyOptions(page, { target, isolated, colors }) {
     .filter((k) => shown.maps[k])
     .map((k) => {
       const map = shown.maps[k];
+      const { id } = layer.outputs[k];
       return {
         output: k,
         map,
-        scale: scaleOf(page, target, layer.outputs[k].id, map),
+        scale: commonRange(page.beside?.now, mapKey(layer, id), [0, scaleOf(page, target, id, map)])[1],
         color: colors[k].color,
         negative: colors[k].negative,
       };
