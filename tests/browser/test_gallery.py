@@ -211,9 +211,9 @@ def test_differences_are_those_of_the_data_of_both_pages(read: Callable[..., Rea
     matches = [(k, match.number - 1) for k, match in enumerate(left.match_features(right, "2a")) if match is not None]
     parts = [results.decomposition(1, "2a")["features"][6] for results in (left, right)]
     rows = page.locator("[data-measure=attribution] tr").all()
-    shown = [[number(text) for text in row.locator("td").all_inner_texts()] for row in rows]
+    lines = [[number(text) for text in row.locator("td").all_inner_texts()] for row in rows]
     expected = [[parts[0][k], parts[1][m], parts[1][m] - parts[0][k]] for k, m in matches]
-    np.testing.assert_allclose(shown, np.transpose(expected), rtol=0.01, atol=1e-4)
+    np.testing.assert_allclose(lines, np.transpose(expected), rtol=0.01, atol=1e-4)
     assert page.locator("[data-measure=lost]").inner_text().startswith("lost without it, frame 5")
     page.keyboard.press("ArrowRight")
     expect(page.get_by_test_id("difference-output").first).not_to_have_text(f"{a:.2f}")

@@ -75,8 +75,8 @@ def test_pages_of_other_kinds_and_agents_without_gradients_are_refused(network: 
     other = open_network(write_page(tmp_path, "recurrent"), "recurrent")
     with pytest.raises(OptionError, match="is not about memory"):
         ask(other, "window", trajectory=0, step=3)
-    shape = tuple(network.agent.observation_shape)
-    without_gradients = TinyAgent("recurrent", shape, network.agent.num_actions)
+    height, width, channels = network.agent.observation_shape
+    without_gradients = TinyAgent("recurrent", (height, width, channels), network.agent.num_actions)
     with pytest.raises(OptionError, match="state_gradients"):
         ask(LiveNetwork(network.results, without_gradients), "window", trajectory=0, step=3)
 
