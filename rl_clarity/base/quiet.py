@@ -52,7 +52,7 @@ def import_keras() -> None:
     limit_heaps()
     # Both variables are read once, while these packages are imported and run their first operation.
     variables = {"KERAS_BACKEND": keras_backend(), "TF_CPP_MIN_LOG_LEVEL": os.environ.get("TF_CPP_MIN_LOG_LEVEL", "3")}
-    with environment_variables(variables), _held_back(), _without_compiler():
+    with environment_variables(variables), held_back(), _without_compiler():
         import keras
 
         keras.ops.zeros(1)  # the remaining notices appear with the first operation
@@ -130,7 +130,7 @@ def _install(extra: str) -> str:
 
 
 @contextmanager
-def _held_back() -> Iterator[None]:
+def held_back() -> Iterator[None]:
     """Suppress what the block, including C libraries, writes to standard error, unless an error occurs."""
     sys.stderr.flush()
     try:

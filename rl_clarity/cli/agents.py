@@ -63,10 +63,10 @@ class Inspect(CheckpointCommand):
 
 @dataclass(frozen=True, kw_only=True)
 class Convert(CheckpointCommand):
-    """Convert a checkpoint of any known format to safetensors, with its metadata."""
+    """Convert a checkpoint of any known format to safetensors, with its metadata, or its network to ONNX."""
 
     file: FilePath
-    """File to write, such as agent.safetensors."""
+    """File to write, such as agent.safetensors or network.onnx."""
     force: Switch = False
     """Replace an existing file."""
 

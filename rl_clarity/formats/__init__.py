@@ -123,19 +123,22 @@ def load_agent(path: str | Path, *, check: Any = None, **metadata: Any) -> Agent
 
 
 def convert(path: str | Path, out_path: str | Path, *, overwrite: bool = False, **metadata: Any) -> Checkpoint:
-    """Convert a checkpoint of any known format to the package's format (see `formats.native`). `metadata` is as in
-    `read`.
+    """Convert a checkpoint of any known format to the package's format (see `formats.native`), or its network to ONNX
+    (see `agents.onnx_export`) for a path that ends in `.onnx`. `metadata` is as in `read`.
 
     The agent is built first, so that the written file is known to work.
 
-    Raises OutputError if `out_path` does not end in `.safetensors`, cannot be written, or exists without `overwrite`;
-    CheckpointError as `read` and `build_agent`.
+    Raises OutputError if `out_path` ends in neither `.safetensors` nor `.onnx`, cannot be written, or exists without
+    `overwrite`; CheckpointError as `read` and `build_agent`; OptionError for a network that cannot be exported.
     """
-    from rl_clarity.formats import native
+    from rl_clarity.formats import native, onnx_file
 
     out_path = Path(out_path)
-    native.check_output(out_path, overwrite=overwrite)
+    native.check_output(out_path, (native.SUFFIX, onnx_file.SUFFIX), overwrite=overwrite)
     checkpoint = read(path, **metadata)
+    if out_path.suffix.lower() == onnx_file.SUFFIX:
+        onnx_file.write(out_path, path, metadata)
+        return checkpoint
     build_agent(checkpoint)
     native.write(out_path, checkpoint)
     return checkpoint

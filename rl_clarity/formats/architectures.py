@@ -203,7 +203,7 @@ def gru(builder: NetworkBuilder, x: Any, units: int) -> tuple[Any, list[StatePar
         for y, name in ((x, "x"), (h, "h"))
     )
     update = ops.sigmoid(update_x + update_h)
-    h_after = (1 - update) * ops.tanh(new_x + ops.sigmoid(reset_x + reset_h) * new_h) + update * h
+    h_after = (1.0 - update) * ops.tanh(new_x + ops.sigmoid(reset_x + reset_h) * new_h) + update * h
     builder.expect(INITIAL_STATE, (units,))
     builder.store(INITIAL_STATE, keras.Variable(np.zeros(units, np.float32), name="gru_initial"))
     return h_after, [(h, h_after, builder.tensors[INITIAL_STATE].read())]

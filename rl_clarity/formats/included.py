@@ -119,13 +119,14 @@ def open_agent(
 def convert(
     checkpoint: str | os.PathLike[str], out_path: str | os.PathLike[str], *, overwrite: bool = False, **metadata: Any
 ) -> Checkpoint:
-    """Convert a checkpoint of any supported format, or an included agent, to the package's format (safetensors).
+    """Convert a checkpoint of any supported format, or an included agent, to the package's format (`.safetensors`), or
+    its network to ONNX (`.onnx`).
 
     `metadata` is as in `load_agent`, and is written, too. The agent is built first, so that the written file is known
-    to work.
+    to work. ONNX needs PyTorch and the extra `onnx`; docs/formats.md describes inputs and outputs.
 
-    Raises OutputError if `out_path` does not end in `.safetensors`, cannot be written, or exists without `overwrite`;
-    CheckpointError as `load_agent`.
+    Raises OutputError if `out_path` ends in neither `.safetensors` nor `.onnx`, cannot be written, or exists without
+    `overwrite`; CheckpointError as `load_agent`; OptionError for a network that cannot be exported.
     """
     with fetched(checkpoint) as path:
         return formats.convert(path, Path(out_path), overwrite=overwrite, **metadata)

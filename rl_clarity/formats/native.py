@@ -13,6 +13,7 @@ training.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +82,10 @@ def build_agent(checkpoint: Checkpoint) -> Agent:
 FORMAT = Format("rl_clarity's own (.safetensors, by rl-clarity convert)", recognize, read, build_agent)
 
 
-def check_output(path: Path, *, overwrite: bool) -> None:
-    """Raise OutputError for a path that does not end in `.safetensors`, or exists without `overwrite`."""
-    if path.suffix.lower() != SUFFIX:
-        raise OutputError(f"the output has the native format: {path} must end in {SUFFIX}")
+def check_output(path: Path, suffixes: Sequence[str] = (SUFFIX,), *, overwrite: bool) -> None:
+    """Raise OutputError for a path that does not end in one of the suffixes, or exists without `overwrite`."""
+    if path.suffix.lower() not in suffixes:
+        raise OutputError(f"the file's name says its format: {path} must end in {' or '.join(suffixes)}")
     if path.exists() and not overwrite:
         raise OutputError(f"{path} exists: choose another name, or replace it with overwrite=True (--force)")
 

@@ -152,7 +152,7 @@ class TorchLayers:
         update = ops.sigmoid(x_update + h_update)
         # in PyTorch the reset gate applies to the bias in h_new, too
         new = ops.tanh(x_new + ops.sigmoid(x_reset + h_reset) * h_new)
-        h_after = (1 - update) * new + update * h
+        h_after = (1.0 - update) * new + update * h
         return h_after, [(h, h_after, np.zeros(size, np.float32))]
 
     def _gates(self, x: Any, h: Any, name: str, suffix: str, units: int) -> tuple[Any, Any]:
