@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 
 from rl_clarity.base.errors import OptionError
-from rl_clarity.base.statistics import softmax
+from rl_clarity.base.statistics import entropy, softmax
 
 
 @dataclass(frozen=True)
@@ -238,6 +238,23 @@ def sample_factors(
             uniform = _choose(softmax(np.where(np.isfinite(logits), 0, -np.inf)), rng) if noise else values
         chosen.append(np.where(rng.random(len(columns)) < noise, uniform, values) if noise else values)
     return np.stack(chosen, axis=1).astype(np.float32)
+
+
+def policy_entropy(outputs: np.ndarray, factors: Sequence[Factor] | None = None) -> np.ndarray:
+    """Return the entropy (n,) in nats of policies with outputs (n, A): the sum of those of all factors; without
+    factors, A are the logits of one choice. Numbers have the differential entropy before they are squashed or clipped.
+    """
+    outputs = np.asarray(outputs, np.float64)
+    total = np.zeros(len(outputs))
+    for where, factor in zip(factor_columns(factors), factors, strict=True) if factors else [(slice(None), None)]:
+        columns = outputs[:, where]
+        if isinstance(factor, Gaussian):
+            with np.errstate(divide="ignore"):  # a deterministic number
+                total += np.log(factor.stds(columns)) + math.log(2 * math.pi * math.e) / 2
+        else:
+            logits = columns if columns.shape[1] > 1 else np.concatenate([np.zeros_like(columns), columns], axis=1)
+            total += entropy(softmax(logits))
+    return total
 
 
 def policy_change(before: np.ndarray, after: np.ndarray, factors: Sequence[Factor]) -> np.ndarray:

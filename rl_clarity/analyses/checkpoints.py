@@ -24,7 +24,7 @@ from rl_clarity.analyses.saliency import (
     saliency_outputs,
 )
 from rl_clarity.base.parsing import check_minimum, check_option
-from rl_clarity.base.statistics import softmax
+from rl_clarity.base.statistics import entropy, softmax
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.pages.files import ChunkName, segments
 from rl_clarity.pages.schema import read
@@ -273,13 +273,6 @@ def jensen_shannon(policies: np.ndarray) -> np.ndarray:
     """Return the Jensen-Shannon divergence (T,) in nats of C distributions at each step (C, T, A) (Lin 1991)."""
     divergence: np.ndarray = entropy(policies.mean(axis=0)) - entropy(policies).mean(axis=0)
     return np.maximum(divergence, 0)
-
-
-def entropy(probabilities: np.ndarray) -> np.ndarray:
-    """Return the entropy (...) in nats of distributions (..., A)."""
-    logarithms = np.log(np.where(probabilities > 0, probabilities, 1))
-    result: np.ndarray = -(probabilities * logarithms).sum(axis=-1)
-    return result
 
 
 def map_correlation(maps: np.ndarray, others: np.ndarray) -> float | None:

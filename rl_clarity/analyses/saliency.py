@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import PIL.Image
@@ -282,7 +282,9 @@ def _grid(agent: Agent) -> PerturbationGrid:
 
 
 def write_maps(subject: Subject, method: str, trajectory: int, segment: int, work: Work) -> TaskResult:
-    """Write the maps of a segment of a trajectory. Return the largest magnitude of each map by output."""
+    """Write the maps of a segment of a trajectory. Return the largest magnitude of each map by output, and the
+    sum of the totals of the maps.
+    """
     part = segments(subject.trajectories.steps(trajectory))[segment]
     options = subject.options_of(SaliencyOptions)
     frames = np.array(frames_with_map(part, options.every), int)
@@ -294,9 +296,10 @@ def write_maps(subject: Subject, method: str, trajectory: int, segment: int, wor
         report = partial(_report_part, work.report, rows, len(frames))
         values[:, rows] = compute_maps(agent, method, observations, outputs, state, batch=work.frames, report=report)
     name = chunk_name(method, trajectory, segment)
-    arrays = map_arrays(frames, dict(zip(outputs, values, strict=True)), signed=METHODS.get(method).signed)
-    subject.files.write_chunk(name, arrays)
-    return TaskResult({"peaks": map_peaks(dict(zip(outputs, values, strict=True)))}, [name])
+    maps = dict(zip(outputs, values, strict=True))
+    subject.files.write_chunk(name, map_arrays(frames, maps, signed=METHODS.get(method).signed))
+    totals = {output: float(map_totals(own).sum(dtype=np.float64)) for output, own in maps.items()}
+    return TaskResult({"peaks": map_peaks(maps), "totals": totals}, [name])
 
 
 def _report_part(report: Report, rows: np.ndarray, count: int, share: float) -> None:
@@ -323,8 +326,31 @@ def map_arrays(
         levels, dtype = (SIGNED_LEVELS, np.int8) if signed else (LEVELS, np.uint8)
         arrays[f"codes.{output}"] = np.rint(values / divisors * levels).astype(dtype)
         arrays[f"scales.{output}"] = scales
-        arrays[f"totals.{output}"] = np.abs(values).sum(axis=(1, 2)).astype(np.float32)
+        arrays[f"totals.{output}"] = map_totals(values)
     return arrays
+
+
+def map_totals(maps: np.ndarray) -> np.ndarray:
+    """Return the total saliency (m,) float32 of maps (m, gh, gw): the sum of their magnitudes."""
+    totals: np.ndarray = np.abs(maps).sum(axis=(1, 2)).astype(np.float32)
+    return totals
+
+
+def mean_totals(results: Results) -> dict[str, dict[str, float]]:
+    """Return the mean total saliency of the maps of an episode, by method and output, from the facts of its tasks."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for task, facts in results.items():
+        kind, method, *_ = task.split("/")
+        if kind == SaliencyAnalysis.kind and "totals" in facts:
+            found.setdefault(method, []).append(facts)
+    return {
+        method: {
+            output: sum(one["totals"][output] for one in parts) / sum(len(one["peaks"][output]) for one in parts)
+            for output in parts[0]["totals"]
+            if any(one["peaks"][output] for one in parts)
+        }
+        for method, parts in found.items()
+    }
 
 
 def _peaks(maps: np.ndarray) -> np.ndarray:

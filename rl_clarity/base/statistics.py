@@ -93,6 +93,13 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return probabilities
 
 
+def entropy(probabilities: np.ndarray) -> np.ndarray:
+    """Return the entropy (...) in nats of distributions (..., A)."""
+    logarithms = np.log(np.where(probabilities > 0, probabilities, 1))
+    result: np.ndarray = -(probabilities * logarithms).sum(axis=-1)
+    return result
+
+
 def bootstrap_interval(values: np.ndarray, rng: np.random.Generator) -> Interval:
     """Return the percentile bootstrap interval of the mean of values (n,)."""
     values = np.asarray(values, np.float64)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rl_clarity.analyses.saliency import SaliencySection, join_sections
+from rl_clarity.analyses.saliency import SaliencySection, join_sections, mean_totals
 from rl_clarity.analyses.updates import UpdatesSection
 from rl_clarity.base.files import local_path
 from rl_clarity.jobs.directory import is_name, open_directory
@@ -75,6 +75,14 @@ class Explanations:
     def has_maps(self, index: int) -> bool:
         """Return whether an episode has saliency maps."""
         return any(own.of("saliency") for own in self.episodes.get(index, {}).values())
+
+    def totals(self, index: int) -> dict[str, dict[str, float]]:
+        """Return the mean total saliency of the maps of an episode, by method and output."""
+        return {
+            method: means
+            for own in self.episodes.get(index, {}).values()
+            for method, means in mean_totals(own.results).items()
+        }
 
     def saliency(self, indices: Iterable[int], rename: Callable[[str], str] = str) -> SaliencySection | None:
         """Return the saliency maps of some episodes as a section with a trajectory for each, or None."""

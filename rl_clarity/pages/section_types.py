@@ -787,6 +787,8 @@ EpisodeRow = TypedDict(
         "end": str,
         "explained": bool,
         "error": str | None,
+        "entropy": NotRequired[float],
+        "totals": NotRequired[Mapping[str, Mapping[str, float]]],
     },
 )
 

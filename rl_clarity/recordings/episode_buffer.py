@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
+from rl_clarity.agents.actions import count_outputs, policy_entropy
 from rl_clarity.base.errors import SamplesError
 from rl_clarity.recordings.blocks import MAX_BYTES, MAX_STEPS, Filter, check_name, check_type, encode_block
 from rl_clarity.recordings.recording_writer import RecordingWriter
@@ -21,6 +23,8 @@ class EpisodeBuffer:
 
     def __init__(self, writer: RecordingWriter, thread: ThreadPoolExecutor, facts: Mapping[str, Any]) -> None:
         self._writer, self._thread, self._facts = writer, thread, facts
+        self._entropy = 0.0
+        """Sum of the entropy of the policy over the steps that are written."""
         self._sets: list[dict[str, np.ndarray]] = []
         self._rows = self._count = self._start = 0
         self._pending: Future[None] | None = None
@@ -83,8 +87,18 @@ class EpisodeBuffer:
             self._index = self._writer.begin(self._facts)
         header, data = encode_block(self._index, start, arrays, self._filters)
         self._writer.append(self._index, start, steps, header, data)
+        self._entropy += self._entropy_sum(arrays.get("policy_logits"))
         if result is not None:
-            self._writer.end(self._index, {**self._facts, **result})
+            entropy = self._entropy / (start + steps)
+            self._writer.end(self._index, {**self._facts, **result, "entropy": entropy})
+
+    def _entropy_sum(self, logits: np.ndarray | None) -> float:
+        """Return the sum over steps of the entropy of the policy, NaN where it is not known."""
+        factors = self._writer.factors
+        if logits is None or logits.ndim != 2 or (factors and count_outputs(factors) != logits.shape[1]):
+            return math.nan
+        with np.errstate(all="ignore"):  # what is not finite is not stored
+            return float(policy_entropy(logits, factors).sum())
 
 
 def to_array(name: str, value: Any) -> np.ndarray:

@@ -21,6 +21,7 @@ ACTING = "agents"
 """Field (T,) of an episode: the number of the checkpoint that acted."""
 TRAINING_STEPS = "training_steps"
 """Field (T,) of an episode with `ACTING`: the training step, if the caller says it."""
+STATISTICS = "statistics.bin"
 PLUGIN = "plugins/rl_clarity"
 """Folder of a log directory that contains recordings, by the convention of TensorBoard's plug-ins."""
 
@@ -61,6 +62,8 @@ EPISODE = np.dtype(
 )
 """A record of `episodes.bin`, which is written when an episode begins (with `end` GOING), when it ends, and when it is
 removed."""
+STATISTIC = np.dtype([("episode", "<u4"), ("entropy", "<f8"), ("checksum", "<u4")])
+"""A record of `statistics.bin`, which is written before the end of an episode whose policy was recorded."""
 ENDS = (GOING, DONE, TIME_LIMIT, STOPPED, REMOVED)
 UNKNOWN = -(2**63)
 """Value of an unknown integer. An unknown return is NaN."""
@@ -81,8 +84,28 @@ def encode_episode(facts: Mapping[str, Any]) -> bytes:
         elif value is None:
             value = np.nan if EPISODE[name].kind == "f" else 0 if name == "checksum" else UNKNOWN
         record[name] = value
+    return _with_checksum(record)
+
+
+def encode_statistic(episode: int, entropy: float) -> bytes:
+    """Return a record of `statistics.bin`: the mean entropy of the policy in an episode, in nats."""
+    return _with_checksum(np.array([(episode, entropy, 0)], STATISTIC))
+
+
+def decode_statistics(data: bytes) -> dict[int, float]:
+    """Return the mean entropy of episodes by index, of all intact records of `statistics.bin`."""
+    records = np.frombuffer(data[: len(data) // STATISTIC.itemsize * STATISTIC.itemsize], STATISTIC)
+    return {int(one["episode"]): float(one["entropy"]) for one in records if _is_intact(one)}
+
+
+def _with_checksum(record: np.ndarray) -> bytes:
+    """Return the bytes of a record, whose last field is the CRC-32 of those before it."""
     data = record.tobytes()
     return data[:-4] + zlib.crc32(data[:-4]).to_bytes(4, "little")
+
+
+def _is_intact(record: np.ndarray) -> bool:
+    return bool(zlib.crc32(record.tobytes()[:-4]) == record["checksum"])
 
 
 def decode_episodes(data: bytes, file: str) -> np.ndarray:

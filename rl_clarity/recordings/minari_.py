@@ -87,10 +87,10 @@ class MinariRecording(Recording):
             end = DONE if data["terminations"][-1] else end
         except Exception as error:  # h5py and Pillow raise any kind of error for a damaged file
             raise SamplesError(f"{self.location} is damaged: episode {index} ({error})") from error
-        unknown = dict.fromkeys(("environment", "level_seed", "start_step", "start_time", "training_step"))
+        names = ("environment", "level_seed", "start_step", "start_time", "training_step", "entropy")
         total = float(np.sum(data["rewards"], dtype=np.float64))
         known = {"episode": index, "number": index, "seed": facts.get("seed"), "end": end, "steps": steps}
-        return Episode({**unknown, **known, "return": total}, arrays)
+        return Episode({**dict.fromkeys(names), **known, "return": total}, arrays)
 
 
 def write_minari(recording: Recording, directory: str | os.PathLike[str], *, dataset_id: str | None = None) -> Path:

@@ -24,9 +24,11 @@ from rl_clarity.recordings.layout import (
     METADATA,
     PROBE,
     REMOVED,
+    STATISTICS,
     complete_records,
     data_file,
     decode_episodes,
+    decode_statistics,
     episode_rows,
     latest_blocks,
 )
@@ -53,7 +55,8 @@ class Recording(ABC):
     @abstractmethod
     def table(self) -> list[dict[str, Any]]:
         """Return a row for each episode: `episode`, `number`, `environment`, `seed`, `level_seed`, `start_step`,
-        `start_time` (seconds since 1970), `training_step`, `agent`, `end`, `steps` and `return`; None where unknown.
+        `start_time` (seconds since 1970), `training_step`, `agent`, `end`, `steps`, `return` and `entropy` (the mean of
+        the policy, in nats); None where unknown.
         """
 
     def listing(self) -> list[tuple[dict[str, Any], str | None]]:
@@ -142,6 +145,7 @@ class StoredRecording(Recording):
         # The writer of an episode without steps was stopped before it wrote the first block.
         has_steps = (episodes["steps"] > 0) | (self._steps > 0)
         self._facts = episodes[has_steps & (episodes["end"] != ENDS.index(REMOVED))]
+        self._entropies = decode_statistics(self._files.read_from(STATISTICS, 0))
         return self
 
     def checkpoint(self, episode: Episode, step: int = 0) -> str | None:
@@ -164,7 +168,7 @@ class StoredRecording(Recording):
         return len(self._facts)
 
     def table(self) -> list[dict[str, Any]]:
-        return [self._complete(row) for row in episode_rows(self._facts)]
+        return [self._complete(row) for row in self._rows(self._facts)]
 
     def listing(self) -> list[tuple[dict[str, Any], str | None]]:
         """See `Recording.listing`.
@@ -174,7 +178,7 @@ class StoredRecording(Recording):
         """
         missing = self._missing()
         rows: list[tuple[dict[str, Any], str | None]] = []
-        for row in episode_rows(self._facts):
+        for row in self._rows(self._facts):
             problem = missing.get(row["episode"])
             try:
                 row = self._complete(row) if problem is None else row
@@ -198,8 +202,11 @@ class StoredRecording(Recording):
             raise SamplesError(f"{self.location} has no episode {index}")
         if steps is None:
             return self._episode(int(positions[0]))
-        (row,) = episode_rows(self._facts[positions])
+        (row,) = self._rows(self._facts[positions])
         return Episode({**row, "steps": steps, "end": GOING}, self._arrays(index, steps, part=True))
+
+    def _rows(self, episodes: np.ndarray) -> list[dict[str, Any]]:
+        return [{**row, "entropy": self._entropies.get(row["episode"])} for row in episode_rows(episodes)]
 
     def _missing(self) -> dict[int, str]:
         """Return why episodes are damaged, by index, if blocks are not listed or not in the data files."""
@@ -231,7 +238,7 @@ class StoredRecording(Recording):
         return row
 
     def _episode(self, index: int) -> Episode:
-        (row,) = episode_rows(self._facts[index : index + 1])
+        (row,) = self._rows(self._facts[index : index + 1])
         row = self._complete(row)
         return Episode(row, self._arrays(row["episode"], row["steps"]))
 

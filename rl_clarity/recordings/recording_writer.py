@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import shutil
 import tempfile
@@ -15,6 +16,7 @@ from weakref import finalize
 
 import numpy as np
 
+from rl_clarity.agents.actions import factors_from_json
 from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.base.files import UNFINISHED, local_path, lock_file, open_regular, unlock_file, write_atomically
 from rl_clarity.recordings.blocks import encode_block
@@ -38,11 +40,14 @@ from rl_clarity.recordings.layout import (
     METADATA,
     PROBE,
     REMOVED,
+    STATISTIC,
+    STATISTICS,
     STOPPED,
     complete_records,
     data_file,
     decode_episodes,
     encode_episode,
+    encode_statistic,
     episode_rows,
     latest_blocks,
 )
@@ -99,6 +104,7 @@ class RecordingWriter:
         self._data: IO[bytes] | None = None
         self._blocks: IO[bytes] | None = None
         self._episodes: IO[bytes] | None = None
+        self._statistics: IO[bytes] | None = None
         self._torn = False
         if self._remote is not None:
             self._download(self._remote)
@@ -145,8 +151,12 @@ class RecordingWriter:
     def end(self, episode: int, facts: Mapping[str, Any]) -> None:
         """Write why an episode ended, with all its facts. Its blocks must already be added.
 
-        `last_agent` is the number of the last checkpoint that acted, if it is not that of the beginning.
+        `last_agent` is the number of the last checkpoint that acted, if it is not that of the beginning; `entropy` is
+        the mean entropy of the policy.
         """
+        entropy = facts.get("entropy", math.nan)
+        if math.isfinite(entropy):
+            self._write(self._statistics, encode_statistic(episode, entropy))
         self._write(self._episodes, encode_episode({**facts, "episode": episode}))
         self._stored[episode] = StoredEpisode(self._going.pop(episode), _agents(facts))
         self._begun.pop(episode, None)
@@ -235,7 +245,7 @@ class RecordingWriter:
 
     def close(self) -> None:
         """Sync the files to disk, or upload them."""
-        for file in (self._data, self._blocks, self._episodes):
+        for file in (self._data, self._blocks, self._statistics, self._episodes):
             if file is not None:
                 with suppress(OSError):
                     os.fsync(file.fileno())
@@ -253,7 +263,7 @@ class RecordingWriter:
             self._cleanup.detach()
 
     def _close_files(self) -> None:
-        for file in (self._data, self._blocks, self._episodes, self._lock):
+        for file in (self._data, self._blocks, self._statistics, self._episodes, self._lock):
             if file is not None:
                 file.close()
 
@@ -281,12 +291,16 @@ class RecordingWriter:
                 )
             self.metadata = dict(metadata)
             write_atomically(path, encode_metadata(metadata))
+        actions = self.metadata.get("actions")
+        self.factors = factors_from_json(actions) if actions else None
+        """What an action consists of, if it is not one choice."""
         self._episodes, records = self._open_records(EPISODES, EPISODE)
         ends = records[~np.isin(records["end"], [ENDS.index(GOING), ENDS.index(REMOVED)])]
         episodes = episode_rows(decode_episodes(records.tobytes(), f"{self.location}/{EPISODES}"))
         self.count = len(episodes)
         self.next_number = 1 + max((facts["number"] for facts in episodes if facts["number"] is not None), default=-1)
         """Number in training of the next episode, after those that are recorded."""
+        self._statistics, _ = self._open_records(STATISTICS, STATISTIC)
         self._blocks, records = self._open_records(BLOCKS, BLOCK)
         self._file = int(records["file"].max()) if len(records) else -1
         names = RecordingFiles(self.location).names(AGENTS)
@@ -387,25 +401,23 @@ class RecordingWriter:
 
     def _download(self, remote: RecordingFiles) -> None:
         """Download all files except the data of a recording that is continued."""
-        for name in (METADATA, EPISODES, BLOCKS):
+        for name in (METADATA, EPISODES, BLOCKS, STATISTICS):
             if remote.exists(name):
                 (self._folder / name).write_bytes(remote.read_from(name, 0))
 
     def _upload(self, remote: RecordingFiles) -> None:
         """Upload files that have changed, data first, so that all listed blocks can be read."""
-        names = [
-            *(f"{AGENTS}/{path.name}" for path in self._agent_files()),
-            *sorted(path.name for path in self._folder.glob("data-*.bin")),
-            *(path.name for path in self._folder.glob(PROBE)),
-            *(BLOCKS, EPISODES, METADATA),
-        ]
+        agents = [f"{AGENTS}/{path.name}" for path in self._agent_files()]
+        data = sorted(path.name for path in self._folder.glob("data-*.bin"))
+        probe = [path.name for path in self._folder.glob(PROBE)]
+        names = [*agents, *data, *probe, BLOCKS, STATISTICS, EPISODES, METADATA]
         for name in names:
             path = self._folder / name
             size = path.stat().st_size
             if self._uploaded.get(name) != size:
                 remote.upload(path, name)
                 self._uploaded[name] = size
-            if name not in names[-4:]:
+            if name in agents or name in data[:-1]:
                 path.unlink()
         self._upload_time = time.monotonic()
 

@@ -14,6 +14,7 @@ from rl_clarity.analyses.trajectories import (
     TrajectoryEntry,
     scrub_images,
 )
+from rl_clarity.explaining.files import Explanations
 from rl_clarity.pages.files import SEGMENT
 from rl_clarity.pages.manifest import AgentInfo, Manifest, ProvenanceGroup, RecordingInfo, ViewOptions
 from rl_clarity.pages.sections import Section, SectionData, StoredSection
@@ -62,6 +63,10 @@ class EpisodeRow:
     """Whether it has saliency maps."""
     error: str | None
     """Why it is damaged."""
+    entropy: float | None = None
+    """Mean entropy of the policy, in nats; absent if no policy was recorded."""
+    totals: Mapping[str, Mapping[str, float]] | None = None
+    """By method and output, the mean total of its saliency maps; absent if it is not explained."""
 
 
 @dataclass(frozen=True)
@@ -189,8 +194,11 @@ def describe_page(
     )
 
 
-def describe_episode(row: Row, trajectory: int, *, explained: bool, problem: str | None = None) -> EpisodeRow:
+def describe_episode(
+    row: Row, trajectory: int, explanations: Explanations | None, *, problem: str | None = None
+) -> EpisodeRow:
     """Return the row of an episode of the first run in the section `episodes`."""
+    index = row["episode"]
     return EpisodeRow(
         run=0,
         trajectory=trajectory,
@@ -200,8 +208,10 @@ def describe_episode(row: Row, trajectory: int, *, explained: bool, problem: str
         length=row["steps"],
         time=row["start_time"],
         end=LIVE if row["end"] == GOING else row["end"],
-        explained=explained,
+        explained=explanations is not None and explanations.has_maps(index),
         error=problem,
+        entropy=row["entropy"],
+        totals=(explanations and explanations.totals(index)) or None,
     )
 
 

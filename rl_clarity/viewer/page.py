@@ -182,8 +182,7 @@ def _show(run: Snapshot, problems: Mapping[Any, str]) -> ShownRun:
     for row, listed in run.rows:
         index = row["episode"]
         problem = listed or problems.get((run.key, index))
-        explained = run.explanations is not None and run.explanations.has_maps(index)
-        episodes.append(describe_episode(row, index, explained=explained, problem=problem))
+        episodes.append(describe_episode(row, index, run.explanations, problem=problem))
         trajectories += [ListedTrajectory(0)] * (index - len(trajectories))  # of episodes that were removed
         known = problem is None and row["steps"] > 0
         trajectories.append(ListedTrajectory(row["steps"], _entry_name(run, row)) if known else ListedTrajectory(0))

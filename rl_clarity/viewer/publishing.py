@@ -127,7 +127,7 @@ class _ChosenRun:
             self.run if self.run.error is None else failed(self.run, self._hide_location(self.run.error)),
             [
                 replace(
-                    describe_episode(row, i, explained=self._has_maps(row["episode"])),
+                    describe_episode(row, i, self.explanations),
                     # whole seconds: pages round floats to fewer digits than a time has
                     time=None if row["start_time"] is None else int(row["start_time"]),
                 )
@@ -218,9 +218,6 @@ class _ChosenRun:
             found = explanations.sections(row["episode"], self._explained)
             sections += [StoredSection(one, trajectory) for one in found if one["kind"] != "saliency"]
         return sections
-
-    def _has_maps(self, index: int) -> bool:
-        return self.explanations is not None and self.explanations.has_maps(index)
 
     def _explained(self, name: str) -> str:
         return f"run-{self.run.number}/explained/{name}"

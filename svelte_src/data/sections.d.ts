@@ -1168,6 +1168,10 @@ export interface EpisodeRow {
   explained: boolean;
   /** Why it is damaged. */
   error: string | null;
+  /** Mean entropy of the policy, in nats; absent if no policy was recorded. */
+  entropy?: number;
+  /** By method and output, the mean total of its saliency maps; absent if it is not explained. */
+  totals?: Record<string, Record<string, number>>;
 }
 
 /** A table of recorded episodes. */

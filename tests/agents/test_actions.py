@@ -15,6 +15,7 @@ from rl_clarity.agents.actions import (
     greedy_columns,
     output_labels,
     policy_change,
+    policy_entropy,
     sample_factors,
 )
 from rl_clarity.agents.scores import select_scores
@@ -84,6 +85,14 @@ def test_the_change_of_a_number_is_the_total_variation(first: tuple[float, float
     expected = np.abs(stats.norm.pdf(x, *first) - stats.norm.pdf(x, *second)).sum() * (x[1] - x[0]) / 2
     rows = [np.array([[mean, np.log(std)]]) for mean, std in (first, second)]
     np.testing.assert_allclose(policy_change(rows[0], rows[1], [Gaussian()]), expected, atol=1e-4)
+
+
+def test_entropy_is_the_sum_over_factors() -> None:
+    choice, switch = stats.entropy(softmax(OUTPUTS[0, :3])), stats.bernoulli(1 / (1 + np.exp(0.7))).entropy()
+    numbers = stats.norm(0.3, 0.4).entropy() + stats.norm(1.2, 0.5).entropy()
+    assert policy_entropy(OUTPUTS, FACTORS) == pytest.approx([choice + switch + numbers])
+    assert policy_entropy(OUTPUTS[:, :3]) == pytest.approx([choice])
+    assert policy_entropy(np.array([[0.0, -np.inf, 0.0]])) == pytest.approx([np.log(2)])  # an invalid choice
 
 
 def test_the_change_of_several_factors_is_that_some_factor_differs() -> None:

@@ -58,7 +58,7 @@ def write_recordings_page(
     page, rng, files = RecordingsPage(directory), np.random.default_rng(5), LocalDirectory(directory)
     sections = [one for run in range(len(lengths)) for one in _run(page, files, rng, run, lengths[run])]
     rows = [
-        describe_episode(run, index, page.series[run][index], index < EXPLAINED)
+        describe_episode(run, index, page.series[run][index], page.maps[run][index] if index < EXPLAINED else None)
         for run in range(len(lengths))
         for index in range(len(lengths[run]))
     ]
@@ -91,12 +91,18 @@ def describe_recorded_agent(name: str) -> dict[str, Any]:
     return agent
 
 
-def describe_episode(run: int, index: int, series: dict[str, np.ndarray], explained: bool) -> dict[str, Any]:
+def describe_episode(
+    run: int, index: int, series: dict[str, np.ndarray], maps: dict[str, np.ndarray] | None
+) -> dict[str, Any]:
     """A row of the table of episodes."""
+    shares = series["probabilities"]
+    totals = maps and {output: float(maps[f"total {output}"].mean()) for output in ("policy", "value")}
     return {
         "run": run, "trajectory": index, "episode": NUMBERS[index % len(NUMBERS)], "step": 1000 * index + run,
         "return": float(series["rewards"].sum()), "length": len(series["actions"]),
-        "time": TIME + 3600 * index + run, "end": "done", "explained": explained, "error": None,
+        "time": TIME + 3600 * index + run, "end": "done", "explained": maps is not None, "error": None,
+        "entropy": float(-(shares * np.log(shares)).sum(1).mean()),
+        **({"totals": {"perturbation": totals}} if maps else {}),
     }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Position, expect
 
 from tests.browser.pages import Visitor
-from tests.browser.recording_pages import LENGTHS, RUNS, RecordingsPage, write_recordings_page
+from tests.browser.recording_pages import EXPLAINED, LENGTHS, RUNS, RecordingsPage, write_recordings_page
 
 Open = Callable[..., Visitor]
 
@@ -31,6 +31,25 @@ def test_each_episode_is_a_dot_and_runs_are_hidden(open_page: Open, recordings: 
     assert [dots(visitor, run) for run in RUNS] == [len(lengths) for lengths in LENGTHS]
     visitor.by("returns-run").nth(0).click()
     assert [dots(visitor, run) for run in RUNS] == [0, len(LENGTHS[1])]
+
+
+def test_the_curve_shows_entropy_and_total_saliency_instead(open_page: Open, recordings: RecordingsPage) -> None:
+    visitor = open_page(recordings.directory, wait=False)
+    names = visitor.by("returns-curve").locator("option").all_text_contents()
+    assert names == ["return", "length", "entropy of the policy", "total saliency, policy", "total saliency, value"]
+    visitor.by("returns-curve").select_option("entropy")
+    expect(visitor.by("returns-chart")).to_contain_text("entropy of the policy")
+    assert [dots(visitor, run) for run in RUNS] == [len(lengths) for lengths in LENGTHS]
+    visitor.by("returns-curve").select_option("total-value")  # of the episodes that are explained
+    assert [dots(visitor, run) for run in RUNS] == [EXPLAINED, EXPLAINED]
+    visitor.by("returns-run").nth(1).click()
+    chart = visitor.by("returns-chart")
+    box = chart.bounding_box()
+    assert box
+    chart.hover(position=Position(x=box["width"] - 15, y=box["height"] / 2))
+    shown = visitor.by("returns-pointed").locator("strong").text_content() or ""
+    assert float(shown) == pytest.approx(recordings.maps[0][1]["total value"].mean(), rel=0.01)
+    assert visitor.state()["curve"] == "total-value"
 
 
 def test_pointing_shows_an_episode_and_a_click_plays_it(open_page: Open, recordings: RecordingsPage) -> None:

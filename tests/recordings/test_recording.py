@@ -18,11 +18,12 @@ from hypothesis import strategies
 from PIL import Image
 
 from rl_clarity.base.errors import ClarityError, OptionError, SamplesError
-from rl_clarity.recordings import blocks
-from rl_clarity.recordings.layout import BLOCK, EPISODE, encode_episode
+from rl_clarity.base.statistics import entropy, softmax
+from rl_clarity.recordings import blocks, recording_writer
+from rl_clarity.recordings.layout import BLOCK, EPISODE, STATISTIC, encode_episode
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import Recording, StoredRecording, open_recording
-from tests.recordings.episodes import add_episode, make_recording, step_values
+from tests.recordings.episodes import SHAPE, add_episode, make_recording, step_values
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +108,7 @@ def test_large_frames_are_in_small_blocks(tmp_path: Path) -> None:
 def test_short_episodes_share_files(tmp_path: Path) -> None:
     make_recording(tmp_path, (2,) * 500)
     assert len(open_recording(tmp_path)) == 500
-    assert len(list(tmp_path.iterdir())) <= 4
+    assert len(list(tmp_path.iterdir())) <= 5
 
 
 @pytest.mark.parametrize("noise", [0, 3])
@@ -151,6 +152,41 @@ def test_recording_at_an_address() -> None:
     recording = open_recording(address)
     assert [len(episode) for episode in recording] == [3, 70, 32, 4]
     np.testing.assert_array_equal(recording[3].observations[2], step_values(0, 2)["observation"])
+
+
+def test_the_mean_entropy_of_each_episode_is_stored(tmp_path: Path) -> None:
+    make_recording(tmp_path, (3, 70))
+    make_recording(tmp_path, (40,))  # continued by another writer
+    recording = open_recording(tmp_path)
+    for row, episode in zip(recording.table(), recording, strict=True):
+        assert row["entropy"] == pytest.approx(entropy(softmax(np.asarray(episode.policy_logits))).mean())
+        assert episode.facts["entropy"] == row["entropy"]
+    corrupt = bytearray((tmp_path / "statistics.bin").read_bytes())
+    corrupt[STATISTIC.itemsize + 5] ^= 255
+    (tmp_path / "statistics.bin").write_bytes(corrupt[:-3])  # and the last record is cut off
+    assert [row["entropy"] is None for row in open_recording(tmp_path).table()] == [False, True, True]
+    make_recording(tmp_path, (5,))
+    assert [row["entropy"] is None for row in open_recording(tmp_path).table()] == [False, True, True, False]
+    (tmp_path / "statistics.bin").unlink()  # as in recordings of an earlier version
+    assert [row["entropy"] for row in open_recording(tmp_path).table()] == [None] * 4
+
+
+def test_no_entropy_without_a_policy_or_with_one_that_is_not_finite(tmp_path: Path) -> None:
+    for name, logits in {"none": None, "nan": np.full(5, np.nan, np.float32)}.items():
+        with Recorder(tmp_path / name, on_error="raise") as recorder:
+            recorder.add(**{**step_values(0, 0), "logits": logits}, terminated=True)
+        assert open_recording(tmp_path / name).table()[0]["entropy"] is None
+
+
+def test_data_that_are_still_written_stay_when_they_are_uploaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recording_writer, "UPLOAD_SECONDS", 0)
+    with Recorder("memory://recordings/probe", name=None, on_error="raise") as recorder:
+        recorder.probe(np.zeros((2, *SHAPE), np.uint8))
+        add_episode(recorder, 0, 3)
+        add_episode(recorder, 1, 70)
+    recording = open_recording("memory://recordings/probe")
+    assert [len(episode) for episode in recording] == [3, 70]
+    read_all(recording)
 
 
 def test_a_missing_recording_is_an_error(tmp_path: Path) -> None:

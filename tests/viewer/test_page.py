@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from rl_clarity.base.errors import SamplesError
+from rl_clarity.base.statistics import entropy, softmax
 from rl_clarity.pages.chunks import decode_chunk, parse_script
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import StoredRecording
@@ -74,6 +75,9 @@ def test_explanations_are_served(tmp_path: Path) -> None:
     record(location, (30, 12))
     reader = Reader(tmp_path)
     assert [row["explained"] for row in reader.episodes] == [False, False]
+    assert ["totals" in row for row in reader.episodes] == [False, False]
+    logits = np.asarray(StoredRecording(location)[0].policy_logits)
+    assert reader.episodes[0]["entropy"] == pytest.approx(entropy(softmax(logits)).mean(), rel=1e-5)
     before = reader.section("trajectories")["trajectories"][0]["entry"]
     explain(location, embeddings=["pca"])
     assert [row["explained"] for row in reader.episodes] == [True, True]
@@ -89,8 +93,10 @@ def test_explanations_are_served(tmp_path: Path) -> None:
     (own,) = section["data"]["methods"]
     assert set(own["scales"]) == set(method["scales"]) == {"policy", "value"}
     (names,) = own["maps"]
-    codes = reader.chunk(names[0])["codes.policy"]
-    assert codes.shape == (15, method["rows"], method["columns"])
+    maps = reader.chunk(names[0])
+    assert maps["codes.policy"].shape == (15, method["rows"], method["columns"])
+    totals = {output: maps[f"totals.{output}"].mean() for output in ("policy", "value")}
+    assert reader.episodes[0]["totals"]["jacobian"] == pytest.approx(totals)
     points = reader.chunk(reader.section("state_map")["maps"][0]["chunk"])
     assert {0, 1} == {*points["trajectory"].tolist()}
     name = names[0]

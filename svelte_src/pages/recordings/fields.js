@@ -4,6 +4,7 @@ import { PALETTE, TYPES } from "../../kit/page/fields.js";
 import { UPDATE_FIELDS } from "../../kit/updates/updates.js";
 import { longestOf } from "./chosen.js";
 import { searchable } from "./find.js";
+import { curvesOf } from "./returns.js";
 import { episodeName, methodsOf, newest } from "./runs.js";
 
 /**
@@ -21,6 +22,7 @@ import { episodeName, methodsOf, newest } from "./runs.js";
  * @property {"standard" | "safe"} palette of the outputs; "safe": for color-blind readers
  * @property {string} runs regular expression of the names of runs that are shown
  * @property {string} group regular expression by which runs have one color
+ * @property {string} curve what is shown of the episodes over training
  * @property {[number, number] | null} range of steps that was chosen on a track
  * @property {import("../../kit/time/brush.js").Brush | null} marks steps that were chosen on the state map; not in the address
  * @property {import("../../data/find.js").Search | null} find conditions of steps that are marked, in place of range and marks
@@ -72,6 +74,7 @@ export const FIELDS = [
   { name: "range", type: "range", count: ({ table }, { chosen }) => longestOf(table, chosen) },
   { name: "runs", type: "text" },
   { name: "group", type: "text" },
+  { name: "curve", type: "choice", options: ({ table }) => curvesOf(table).map(({ key }) => key) },
   { name: "marks", type: {}, default: null, key: null },
   { name: "find", type: SEARCH, of: ({ table }) => searchable(table), conditions: KINDS.recordings },
   { name: "tracks", type: "texts", default: () => ["film", "return", "value", "advantage", "policy"] },
