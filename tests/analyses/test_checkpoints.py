@@ -1,11 +1,11 @@
-"""Numbers of a page of checkpoints: learning curve, entropy, divergence, correlation of maps."""
+"""Numbers of a page of checkpoints: learning curve, divergence, correlation of maps."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from rl_clarity.analyses.checkpoints import binned_curve, entropy, jensen_shannon, map_correlation
+from rl_clarity.analyses.checkpoints import binned_curve, jensen_shannon, map_correlation
 
 
 def test_a_short_curve_is_kept_as_it_is() -> None:
@@ -20,11 +20,6 @@ def test_a_long_curve_has_means_and_a_band_in_equal_parts_of_training() -> None:
     assert curve["steps"].shape == (10,)
     assert curve["returns"].tolist() == [2] * 10
     assert (curve["low"].tolist(), curve["high"].tolist()) == ([0] * 10, [4] * 10)
-
-
-def test_entropy_of_known_distributions() -> None:
-    distributions = np.array([[0.25, 0.25, 0.25, 0.25], [1, 0, 0, 0], [0.5, 0.5, 0, 0]])
-    assert entropy(distributions) == pytest.approx([np.log(4), 0, np.log(2)])
 
 
 def test_divergence_is_zero_for_equal_policies_and_log_n_for_disjoint_ones() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from rl_clarity.base.statistics import bootstrap_interval, compare, holm
+from rl_clarity.base.statistics import bootstrap_interval, compare, entropy, holm
 
 RNG = np.random.default_rng(0)
 
@@ -22,6 +22,11 @@ def test_intervals_are_those_of_the_bootstrap_over_pairs() -> None:
     np.testing.assert_allclose(compared.intervals, interval, atol=0.03)
     widths, corrected = (np.ptp(one, axis=1) for one in (compared.intervals, compared.corrected_intervals))
     assert np.all(corrected > widths)
+
+
+def test_entropy_of_known_distributions() -> None:
+    distributions = np.array([[0.25, 0.25, 0.25, 0.25], [1, 0, 0, 0], [0.5, 0.5, 0, 0]])
+    assert entropy(distributions) == pytest.approx([np.log(4), 0, np.log(2)])
 
 
 def test_interval_contains_the_mean() -> None:

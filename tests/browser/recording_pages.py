@@ -96,7 +96,7 @@ def describe_episode(
 ) -> dict[str, Any]:
     """A row of the table of episodes."""
     shares = series["probabilities"]
-    totals = maps and {output: float(maps[f"total {output}"].mean()) for output in ("policy", "value")}
+    totals = {output: float(np.mean((maps or {})[f"total {output}"])) for output in ("policy", "value") if maps}
     return {
         "run": run, "trajectory": index, "episode": NUMBERS[index % len(NUMBERS)], "step": 1000 * index + run,
         "return": float(series["rewards"].sum()), "length": len(series["actions"]),
