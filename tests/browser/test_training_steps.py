@@ -110,6 +110,18 @@ def test_numbers_totals_and_returns_are_of_what_is_brushed(open_training: Open, 
     assert visitor.by("returns-chart").locator("[data-line='3 held']").count() == 1
 
 
+def test_a_brush_marks_the_steps_of_the_shown_episode(open_training: Open, training: TrainingPage) -> None:
+    visitor = open_training("?checkpoints=2&step=1")
+    marks = visitor.by("shown-value").locator("rect.range")
+    assert marks.count() == 0
+    brush_axis(visitor, "value", 0, 0.4)
+    low, high = visitor.state()["brushes"]["value"]
+    values = training.shown[1]["values"].astype(np.float64)
+    starts = np.diff(np.r_[0, ((values >= low) & (values <= high)).astype(int), 0]) == 1
+    assert starts.any()
+    expect(marks).to_have_count(int(starts.sum()))
+
+
 def test_total_saliency_is_an_axis_and_a_track(open_training: Open, training: TrainingPage) -> None:
     visitor = open_training("?checkpoints=4.1&step=41")
     shown = visitor.by("tracks-4").inner_text()

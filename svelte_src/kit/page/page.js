@@ -34,7 +34,7 @@ const NO_NAMES = { subscribe: readable({ given: {} }).subscribe, add() {} };
  * @property {(page: import("../../types").Page) => void} [extend] adds to the page what its panels need, and `actions` of the keys
  * @property {(page: import("../../types").Page) => object} [scripting] what `window.rlClarity` offers beside what every page has
  * @property {string} [side] width of the slot `navigation`, which then stays in view
- * @property {string} [beside] width of the slot `legend`
+ * @property {string} [legendSize] width of the slot `legend`
  * @property {object} [component] drawn instead of panels in slots
  */
 
@@ -44,7 +44,7 @@ export function definePage(definition) {
   const kind = { panels: {}, sections: [], layout: {}, labels: {}, aliases: {}, keys: [], tour: [], ...definition };
   kind.keys = kind.keys.map((key) => ({ action: key.field, ...key }));
   const { time, steps, read, explanations = [], facts, extend } = kind;
-  const { panels, layout, labels, aliases, keys, tour, side, beside, filesOf, unfinished } = kind;
+  const { panels, layout, labels, aliases, keys, tour, side, legendSize, filesOf, unfinished } = kind;
 
   /**
    * @param {ReturnType<import("../shell/page.js").createShell>} shell
@@ -56,7 +56,7 @@ export function definePage(definition) {
     const manifest = { ...shell.manifest, view, ...read?.({ ...shell.manifest, view }) };
     const page = /** @type {import("../../types").Page} its clock follows */ (
       /** @type {unknown} */ ({
-        ...{ panels, layout, labels, aliases, keys, tour, side, beside, filesOf, unfinished },
+        ...{ panels, layout, labels, aliases, keys, tour, side, legendSize, filesOf, unfinished },
         ...shell,
         manifest,
         codec,

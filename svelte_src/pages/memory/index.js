@@ -44,7 +44,7 @@ export const memory = definePage({
     aside: ["notes", "trust", "export", "help"],
   },
   side: "clamp(220px, 18vw, 300px)",
-  beside: "clamp(280px, 25vw, 420px)",
+  legendSize: "clamp(280px, 25vw, 420px)",
   labels: { navigation: "Windows", legend: "State", tabs: "Analyses", skip: "Skip to the player" },
   aliases: { memory: "remembering", state_map: "map", states: "components", stretches: "through_time" },
   keys: [

@@ -1,7 +1,7 @@
 // The axes of steps: numbers that each step of an episode has, and what brushes on them leave.
 import { recent } from "../../data/cache.js";
 import { mapIndex } from "../../data/saliency.js";
-import { brushOf } from "../../kit/time/brush.js";
+import { brushOf, rangesIn } from "../../kit/time/brush.js";
 import { methodNamed } from "./checkpoints.js";
 import { regionName, sharesOf, totalsOf } from "./maps.js";
 import { commonRange, entropies, largest, returnsToCome, valuesOf } from "../../kit/time/numbers.js";
@@ -50,6 +50,40 @@ export function playColumns({ checkpoints }, { method, regions, output }, plays,
   const { series, maps } = plays[index];
   const centers = methodNamed(checkpoints[index], method)?.centers ?? null;
   return series && columnsOf({ series, maps, centers, regions, output });
+}
+
+/** What a checkpoint computes for the shown episode, with the rewards of that episode; advantages are of who played it. */
+const withOutputs = recent(
+  ({ series, maps: { arrays } }) => ({ ...series, advantages: undefined, ...arrays }),
+  ({ series, maps }) => [series, maps],
+  64,
+);
+
+/**
+ * The steps of the episode that all checkpoints were shown at which brushes hold the numbers of a chosen checkpoint.
+ *
+ * @param {any} manifest
+ * @param {any} selection
+ * @param {object | null} series arrays of that episode; null while they are loading
+ * @param {any[]} shown outputs and maps of every checkpoint
+ * @returns {number[][]} ranges [first, last]; none without brushes
+ */
+export function shownRanges({ checkpoints }, { brushes, chosen, method, regions, output }, series, shown) {
+  if (!series || !Object.keys(brushes).length) return [];
+  const masks = chosen
+    .filter((index) => shown[index])
+    .map((index) => {
+      const centers = methodNamed(checkpoints[index], method)?.centers ?? null;
+      const [own, maps] = [
+        withOutputs({ series, maps: shown[index] }),
+        shown[index].arrays.steps ? shown[index] : null,
+      ];
+      return maskOf(columnsOf({ series: own, maps, centers, regions, output }), brushes);
+    });
+  const held = Array.from(masks[0] ?? [], (_, step) => ({ episode: 0, step })).filter(({ step }) =>
+    masks.some((mask) => mask[step]),
+  );
+  return rangesIn(brushOf(held), "", 0);
 }
 
 /** Keys and labels of the axes in the selection's order. @returns {{key: string, label: string, decimals?: number}[]} */

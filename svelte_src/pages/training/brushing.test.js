@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { defineSelection } from "../../kit/page/selection.js";
+import { shownRanges } from "./axes.js";
 import { brush } from "./brushing.js";
 import { episodeLengths, problemWith, readCheckpoints, readReference, unfinished } from "./checkpoints.js";
 import { FIELDS, notes } from "./fields.js";
@@ -93,6 +94,26 @@ test("numbers are means over the steps that brushes hold", () => {
   assert.deepEqual([held["share-value-1"], held["share-value-3"]], [0.75, 0.25]);
   const { columns } = numbersTable(TRAINING, page({ brushes: { value: [2, 4] } }).selection.now, PLAYS);
   assert.ok(columns.some(({ key }) => key === "held"));
+});
+
+test("brushes mark the steps of the shown episode at which a chosen checkpoint's numbers are within them", () => {
+  const values = (...numbers) => ({ arrays: { values: array(Float32Array, [numbers.length], ...numbers) } });
+  const shown = [values(0, 5, 0, 5, 0, 0), values(5, 0, 0, 0, 0, 5)];
+  const rangesOf = (brushes, chosen) =>
+    shownRanges(TRAINING, page({ brushes, chosen }).selection.now, PLAYS[1].series, shown);
+  assert.deepEqual(rangesOf({}, [0]), []);
+  assert.deepEqual(rangesOf({ value: [4, 6] }, [0]), [
+    [1, 1],
+    [3, 3],
+  ]);
+  assert.deepEqual(rangesOf({ value: [4, 6] }, [0, 1]), [
+    [0, 1],
+    [3, 3],
+    [5, 5],
+  ]);
+  assert.deepEqual(rangesOf({ value: [4, 6], step: [0, 2] }, [0]), [[1, 1]]);
+  assert.deepEqual(rangesOf({ reward: [9, 9] }, [0]), [[5, 5]], "the episode's own rewards");
+  assert.deepEqual(shownRanges(TRAINING, page({ brushes: { value: [4, 6] } }).selection.now, null, []), [], "loading");
 });
 
 test("totals and positions are those of the maps", () => {

@@ -64,7 +64,7 @@ export const training = definePage({
     legend: ["films"],
     aside: ["notes", "trust", "export", "help"],
   },
-  beside: "clamp(400px, 38vw, 640px)",
+  legendSize: "clamp(400px, 38vw, 640px)",
   labels: { navigation: "Checkpoints", skip: "Skip to the player", legend: "Episodes side by side" },
   aliases: { training: "curve", comparison: "films" },
   keys: [
