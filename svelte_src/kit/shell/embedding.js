@@ -86,7 +86,7 @@ const isNumbers = (list) => Array.isArray(list) && list.every(Number.isFinite);
  * Set a page's clock as the window around it says, and tell it of other changes from its first message on. A page that can be
  * compared also takes over scales and colors, and from then on reports what it shows.
  */
-export function followParent({ clock, beside, report }) {
+export function followParent({ clock, partner, report }) {
   const { parent } = window;
   if (parent === window) return () => {};
   const post = (message) => parent.postMessage(message, "*");
@@ -105,7 +105,7 @@ export function followParent({ clock, beside, report }) {
     if (event.source !== parent) return;
     const other = report && besideIn(event);
     if (other) {
-      beside.set(other);
+      partner.set(other);
       stopReport ??= report.subscribe((now) => now && post({ rlClarity: REPORT, ...now }));
     }
     const time = timeIn(event);

@@ -36,7 +36,7 @@ export function createShell(manifest, source = null) {
     /** The steps that are marked on all tracks. */
     brush: writable(EMPTY),
     /** What the page has in common with one beside it, as `kit/shell/embedding.js` reads it; null where there is none. */
-    beside: createBeside(),
+    partner: createPartner(),
     notes: createKept(`rl-clarity:${manifest.id}:notes`, [], cleanNotes),
     announcement: writable(""),
     /** Functions that draw sections, by kind, from `rlClarity.panel`. */
@@ -45,11 +45,11 @@ export function createShell(manifest, source = null) {
 }
 
 /** A store whose value is also in `now`. */
-function createBeside() {
+function createPartner() {
   const store = writable(/** @type {import("./embedding.js").Beside | null} */ (null));
-  const beside = { ...store, now: get(store) };
-  store.subscribe((value) => (beside.now = value));
-  return beside;
+  const partner = { ...store, now: get(store) };
+  store.subscribe((value) => (partner.now = value));
+  return partner;
 }
 
 /** The selection of a page, with undo and redo. `changed(selection, patch)` returns the next one, everything in range. */

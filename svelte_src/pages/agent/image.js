@@ -109,7 +109,7 @@ export function knownLimit(manifest, { layer: index, output: id, trajectory }) {
 
 /** What a target's values are divided by; null: the frame's own scale. */
 function scaleOf(page, target, values) {
-  const beside = page.beside?.now;
+  const beside = page.partner?.now;
   if (!beside) return ownScale(page, target);
   const { layer, output } = target;
   const own = ownScale(page, target) ?? frameScale(page, target, values);

@@ -116,7 +116,7 @@ export const agent = definePage(AGENT);
 
 /** @param {import("../../types").Page} page */
 function extend(page) {
-  const { manifest, chunks, selection, clock, beside } = page;
+  const { manifest, chunks, selection, clock, partner } = page;
   const series = createResource(chunks);
   selection.subscribe(({ trajectory }) => series.want(manifest.trajectories[trajectory].series));
   const palette = derived(selection, (now) => now.palette);
@@ -130,7 +130,7 @@ function extend(page) {
     series,
     ownColors,
     /** Those of a page beside this one, where features of both match. */
-    colors: derived([ownColors, beside], ([own, other]) =>
+    colors: derived([ownColors, partner], ([own, other]) =>
       other ? own.map((list, i) => withColors(list, other.colors[manifest.layers[i].slug])) : own,
     ),
     /** A frame in words. */

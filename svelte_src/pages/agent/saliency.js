@@ -69,7 +69,7 @@ export function saliencyOptions(page, { target, isolated, colors }) {
       return {
         output: k,
         map,
-        scale: commonRange(page.beside?.now, mapKey(layer, id), [0, scaleOf(page, target, id, map)])[1],
+        scale: commonRange(page.partner?.now, mapKey(layer, id), [0, scaleOf(page, target, id, map)])[1],
         color: colors[k].color,
         negative: colors[k].negative,
       };
