@@ -639,6 +639,8 @@ class DecisionEntry(TypedDict):
     trajectory: int
     frame: int
     begins: int
+    until: int
+    change: float
     policy: float
     spread: float
 
@@ -686,6 +688,8 @@ class WindowsSection(TypedDict):
     targets: Sequence[WindowTarget]
     paths: Sequence[Literal["memory", "whole"]]
     stretches: Sequence[WindowEntry]
+    measured: NotRequired[int]
+    disagree: NotRequired[int]
 
 
 class InterventionRow(TypedDict):

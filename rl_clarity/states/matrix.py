@@ -148,12 +148,19 @@ class MemoryMatrix:
         This is the step before the first exchange that has a quarter of the decision's largest change. If only some of
         the steps were exchanged, it is the step of the exchange before that one, because the frame may be any after it.
         """
+        exchanges = self.beginning(episode, step)
+        return None if exchanges is None else exchanges[0]
+
+    def beginning(self, episode: int, step: int) -> tuple[int, int] | None:
+        """Return the exchanges between which the first frame is that a decision depends on, as in `begins`: it was seen
+        at the first of these steps or later, and before the second.
+        """
         column = self.policy[episode, : step + 1, step]
         known = np.flatnonzero(np.isfinite(column))
         if not len(known) or column[known].max() < NOTICEABLE:
             return None
         strong = int(np.flatnonzero(column[known] >= BEGINS * column[known].max())[0])
-        return int(known[strong - 1]) if strong else 0
+        return int(known[strong - 1]) if strong else 0, int(known[strong])
 
     def reach(self, seed: int = 0) -> Reach:
         """Return how far back decisions depend on what was seen: the largest lag, not the mean."""

@@ -951,8 +951,12 @@ export interface ReachEntry {
 export interface DecisionEntry {
   trajectory: number;
   frame: number;
-  /** The first step whose frame it depends on. */
+  /** The first step whose frame it depends on, or, if not all steps were exchanged, the earliest that may be it. */
   begins: number;
+  /** The last step that may be it. */
+  until: number;
+  /** Change of the policy when what was seen up to that step is exchanged, in nats; mean over partners. */
+  change: number;
   /** Largest change of the policy when the state is exchanged before any earlier step, in nats; mean over partners. */
   policy: number;
   /** Standard deviation of that change over partners. */
@@ -1022,6 +1026,10 @@ export interface WindowsSection {
   /** Gradients of `memory` go through memory alone. With a simulator, `whole` minus `memory` goes through the world. */
   paths: ("memory" | "whole")[];
   stretches: WindowEntry[];
+  /** Number of causes in all windows whose frames were replaced, without those below a twentieth of the largest. */
+  measured: number;
+  /** Number of these whose estimate differs from the measured effect by more than half of the larger one. */
+  disagree: number;
 }
 
 /** A measure of paired episodes, as in `rl_clarity.states.Intervention`. */

@@ -11,6 +11,20 @@ from rl_clarity.base.statistics import bootstrap_interval, compare, entropy, hol
 RNG = np.random.default_rng(0)
 
 
+def test_intervals_contain_0_where_the_test_finds_nothing() -> None:
+    """With 4 of 20 pairs that differ, p is at least 1 / 8, though nearly all resamples have a difference."""
+    before = np.zeros((20, 2))
+    after = before.copy()
+    after[:4, 0] = -1
+    after[:, 1] = -1
+    compared = compare(before, after)
+    assert compared.p[0] > 0.1
+    assert compared.intervals[0, 0] < -0.3
+    assert compared.intervals[0, 1] == 0
+    assert compared.p[1] < 0.01
+    np.testing.assert_array_equal(compared.intervals[1], -1)
+
+
 def test_intervals_are_those_of_the_bootstrap_over_pairs() -> None:
     before = RNG.normal(size=(60, 2)) * 5
     after = before + RNG.normal([0.5, 0], [1, 2], size=(60, 2))

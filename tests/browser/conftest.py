@@ -15,6 +15,8 @@ from svelte3.errors import ToolchainError
 from svelte3.toolchain import install
 from tests.browser.contexts import ReusedContext, new_context
 from tests.browser.generated import Generated, generate_page
+from tests.browser.memory_pages import MemoryPage, write_memory_page
+from tests.browser.memory_pages import settle as settle_memory
 from tests.browser.pages import Visitor
 from tests.browser.synthetic import Size, write_synthetic_page
 from tests.browser.training_pages import TrainingPage, settle, write_training_page
@@ -138,6 +140,23 @@ def open_training(open_page: Callable[..., Visitor], training: TrainingPage) -> 
     def open_at(query: str = "", **options: object) -> Visitor:
         visitor = open_page(training.directory, query, wait=False, **options)
         settle(visitor)
+        return visitor
+
+    return open_at
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> MemoryPage:
+    return write_memory_page(tmp_path_factory.mktemp("memory"))
+
+
+@pytest.fixture
+def open_memory(open_page: Callable[..., Visitor], memory: MemoryPage) -> Callable[..., Visitor]:
+    """`open_memory(query)` opens the page and waits until the step and its stretch are drawn."""
+
+    def open_at(query: str = "", page: MemoryPage = memory, **options: object) -> Visitor:
+        visitor: Visitor = open_page(page.directory, query, wait=False, **options)
+        settle_memory(visitor)
         return visitor
 
     return open_at

@@ -18,6 +18,7 @@ from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages.document import write_page
 from rl_clarity.pages.files import ImageName
 from tests.browser.drawn import SIDE, draw_frame, smooth_columns
+from tests.browser.pages import Visitor
 from tests.browser.synthetic import SEGMENT, write_chunk
 from tests.browser.training_pages import LABELS, describe_agent, make_series, section, write_trajectory
 
@@ -276,7 +277,7 @@ def _matrix(page: MemoryPage, files: LocalDirectory) -> dict[str, Any]:
         "steps": 8, "effect": 0.25, "interval": [0.2, 0.3], "count": 2, "episodes": 2, "longest": 79,
         "detectable": 0.78, "noticeable": 0.02,
     }  # fmt: skip
-    strongest = {"trajectory": 2, "frame": 21, "begins": 13, "policy": 3.0, "spread": 0.3}
+    strongest = {"trajectory": 2, "frame": 21, "begins": 13, "until": 13, "change": 3.0, "policy": 3.0, "spread": 0.3}
     return {"partners": 3, "reach": reach, "strongest": strongest, "episodes": episodes, "skipped": None}
 
 
@@ -380,3 +381,23 @@ def _film(files: LocalDirectory, name: str, world: int, sides: int = 2) -> str:
     frames[0].save(buffer, "PNG", save_all=True, append_images=frames[1:], duration=120, loop=0)
     files.write(f"films/{name}.png", buffer.getvalue())
     return ImageName(f"films/{name}.png")
+
+
+def settle(visitor: Visitor) -> None:
+    visitor.page.wait_for_function(
+        """() => {
+          document.querySelector("[data-testid=strip]")?.scrollIntoView({ block: "nearest" });
+          const { trajectory, frame, stretch } = window.rlClarity?.state() ?? {};
+          const shown = document.querySelector("[data-testid=observation-canvas]")?.dataset.frame;
+          const strip = document.querySelectorAll("[data-testid=strip-canvas]:not([data-frame=''])");
+          const drawn = stretch < 0 || strip.length || document.querySelector("[data-testid=no-target]");
+          return shown === `${trajectory}/${frame}` && drawn && document.querySelector("[data-track^=component-]");
+        }"""
+    )
+
+
+def listed(visitor: Visitor) -> list[int]:
+    entries: list[int] = (
+        visitor.by("stretches").locator("li").evaluate_all("all => all.map((one) => +one.dataset.stretch)")
+    )
+    return entries

@@ -14,8 +14,9 @@ from playwright.sync_api import Browser, expect
 import rl_clarity
 from rl_clarity.live import LiveNetwork
 from rl_clarity.pages.results import Results
+from tests.browser.memory_pages import settle
 from tests.browser.pages import Visitor
-from tests.browser.test_memory import bars, settle, strip_image
+from tests.browser.test_memory import bars, strip_image
 from tests.light_switch import checkpoint
 from tests.live.pages import ask
 from tests.servers import serving_page

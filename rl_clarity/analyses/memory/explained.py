@@ -67,6 +67,24 @@ def explain_windows(
     return windows
 
 
+MATERIAL = 0.05
+"""Causes count from this share of the largest one of their window and target."""
+
+
+def cause_agreement(arrays: Mapping[str, np.ndarray]) -> tuple[int, int]:
+    """Return how many causes of a window's chunk were measured, and of how many the estimate differs.
+
+    An estimate differs if it is more than half of the larger of both away from the effect of the mean frame. Causes
+    below a twentieth of the largest one are left out. The page marks the same ones (`replacements` in stretches.js).
+    """
+    places, sums = arrays["replaced.frames"], arrays["memory.sums"]
+    estimated = np.take_along_axis(sums, np.maximum(places, 0), axis=1)
+    measured = np.nan_to_num(arrays["replaced.mean"])
+    sizes = np.where(places >= 0, np.maximum(np.abs(estimated), np.abs(measured)), 0)
+    counted = (sizes > 0) & (sizes >= MATERIAL * sizes.max(axis=1, keepdims=True))
+    return int(counted.sum()), int((counted & (np.abs(estimated - measured) > sizes / 2)).sum())
+
+
 def _simulated(
     source: MemorySource,
     data: StateData,

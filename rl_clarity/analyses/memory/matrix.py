@@ -78,7 +78,11 @@ class DecisionEntry:
     trajectory: int
     frame: int
     begins: int
-    """The first step whose frame it depends on."""
+    """The first step whose frame it depends on, or, if not all steps were exchanged, the earliest that may be it."""
+    until: int
+    """The last step that may be it."""
+    change: float
+    """Change of the policy when what was seen up to that step is exchanged, in nats; mean over partners."""
     policy: float
     """Largest change of the policy when the state is exchanged before any earlier step, in nats; mean over partners."""
     spread: float
@@ -183,7 +187,9 @@ def strongest_decision(matrix: MemoryMatrix, trajectories: np.ndarray) -> Decisi
     for e, step in decisions(matrix):
         exchange = int(np.nanargmax(matrix.policy[e, :, step]))
         change, spread = (float(array[e, exchange, step]) for array in (matrix.policy, matrix.policy_spread))
-        return DecisionEntry(int(trajectories[e]), step, matrix.begins(e, step) or 0, change, spread)
+        first, second = matrix.beginning(e, step) or (0, exchange)
+        at_second = float(matrix.policy[e, second, step])
+        return DecisionEntry(int(trajectories[e]), step, first, max(first, second - 1), at_second, change, spread)
     return None
 
 

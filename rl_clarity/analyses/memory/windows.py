@@ -13,7 +13,7 @@ import numpy as np
 
 from rl_clarity.agents.capabilities import has
 from rl_clarity.analyses.analysis import Analysis, Subject
-from rl_clarity.analyses.memory.explained import explain_windows
+from rl_clarity.analyses.memory.explained import cause_agreement, explain_windows
 from rl_clarity.analyses.memory.matrix import MATRIX, MatrixOptions, MatrixSection, decisions, page_matrix
 from rl_clarity.analyses.memory.sample import sample_states
 from rl_clarity.analyses.memory.source import (
@@ -153,6 +153,10 @@ class WindowsSection(SectionData):
     """Gradients of `memory` go through memory alone. With a simulator, `whole` minus `memory` goes through
     the world."""
     stretches: Sequence[WindowEntry]
+    measured: int = 0
+    """Number of causes in all windows whose frames were replaced, without those below a twentieth of the largest."""
+    disagree: int = 0
+    """Number of these whose estimate differs from the measured effect by more than half of the larger one."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +165,8 @@ class WrittenChunk:
 
     number: int
     name: str
+    measured: int
+    disagree: int
 
 
 class WindowsAnalysis(Analysis[WindowOptions, WindowsSection]):
@@ -189,13 +195,15 @@ class WindowsAnalysis(Analysis[WindowOptions, WindowsSection]):
         if choice is None:
             return
         finished = (facts for name, facts in results.items() if name.startswith(self.task_name("")))
-        chunk_of = {one["number"]: one["name"] for facts in finished for one in facts.get("chunks", ())}
+        written = [one for facts in finished for one in facts.get("chunks", ())]
+        chunk_of = {one["number"]: one["name"] for one in written}
         windows = [
             {**window, "chunk": chunk_of[number]}
             for number, window in enumerate(choice["stretches"])
             if number in chunk_of
         ]
-        yield read(WindowsSection, {**choice, "stretches": windows}, self.kind)
+        counts = {name: sum(one[name] for one in written) for name in ("measured", "disagree")}
+        yield read(WindowsSection, {**choice, "stretches": windows, **counts}, self.kind)
 
 
 def _choose(subject: Subject, work: Work) -> TaskResult:
@@ -396,7 +404,7 @@ def _write_chunks(
     for (number, _), arrays in zip(windows, explained, strict=True):
         name = path_in("stretches", f"{number + 1}.js")
         subject.files.write_chunk(name, arrays)
-        chunks.append(WrittenChunk(number, name))
+        chunks.append(WrittenChunk(number, name, *cause_agreement(arrays)))
     return chunks
 
 

@@ -1,6 +1,9 @@
 // What the section `memory_matrix` says: which decisions depend on what was seen before (docs/page-format.md).
 import { formatNumber, formatPercent } from "../../kit/shell/format.js";
 
+/** With fewer episodes, the interval of a mean says nothing. */
+const FEWEST = 5;
+
 const steps = (count) => `${count} ${count === 1 ? "step" : "steps"}`;
 
 /** The page's first sentences. @param {any} matrix data of the section @returns {string[]} */
@@ -12,13 +15,13 @@ export function verdict({ reach, strongest, partners, skipped }) {
   const power = `A dependence in more than ${formatPercent(reach.detectable)} of the episodes would have been seen in at least one of them, with a probability of 95 %; changes below ${formatNumber(reach.noticeable, 2)} nats are not counted.`;
   const first = strongest
     ? [
-        `The decision at step ${strongest.frame + 1} of episode ${strongest.trajectory + 1} depends on step ${strongest.begins + 1}, ${steps(strongest.frame - strongest.begins)} earlier: with the memory of other episodes its policy changes by ${formatNumber(strongest.policy, 2)} nats (standard deviation over ${partners} of them ${formatNumber(strongest.spread, 2)}).`,
+        `The decision at step ${strongest.frame + 1} of episode ${strongest.trajectory + 1} depends on ${earliest(strongest)}: with the memory of ${partners} other episodes its policy changes by ${formatNumber(strongest.policy, 2)} nats (standard deviation over them ${formatNumber(strongest.spread, 2)})${atFirst(strongest)}.`,
       ]
     : [];
   if (reach.steps)
     return [
       ...first,
-      `Decisions depend on frames up to ${steps(reach.steps)} before: at that distance the largest change is ${effect}, in ${reach.count} of ${reach.episodes} episodes; up to ${reach.longest} were tested.`,
+      `Decisions depend on frames up to ${steps(reach.steps)} before: at that distance the largest change is ${reach.count < FEWEST ? `${formatNumber(reach.effect, 2)} nats on average` : effect}, in ${reach.count} of ${reach.episodes} episodes (those with at least ${formatNumber(reach.noticeable, 2)} nats); up to ${steps(reach.longest)} were tested.`,
     ];
   const most = first.length ? "Only in single episodes do decisions" : "This agent's decisions hardly";
   return [
@@ -26,6 +29,18 @@ export function verdict({ reach, strongest, partners, skipped }) {
     `${most} depend on what was seen before: the largest change in an episode is ${effect}, in ${reach.episodes} episodes, up to ${steps(reach.longest)} back. ${power}`,
   ];
 }
+
+/** The first step that a decision depends on, or the steps of which one is it. */
+function earliest({ frame, begins, until }) {
+  if (until === begins) return `step ${begins + 1}, ${steps(frame - begins)} earlier`;
+  return `a step from ${begins + 1} to ${until + 1}, ${frame - until} to ${steps(frame - begins)} earlier`;
+}
+
+/** How much of the change is due to what was seen up to that step, where it is not nearly all. */
+const atFirst = ({ until, change, policy }) =>
+  change > 0.9 * policy
+    ? ""
+    : `, and by ${formatNumber(change, 2)} nats if only what was seen up to step ${until + 1} is that of the others`;
 
 /** An entry of an episode's matrix, row by row, in words. */
 export function entryText({ exchanged, policy, policy_spread: spread, value }, index, partners) {

@@ -7,16 +7,24 @@ const REACH = {
   ...{ steps: 21, effect: 0.53, interval: [0.5, 0.56], count: 15, episodes: 16, longest: 21 },
   ...{ detectable: 0.171, noticeable: 0.02 },
 };
-const STRONGEST = { trajectory: 2, frame: 21, begins: 0, policy: 0.74, spread: 0.05 };
+const STRONGEST = { trajectory: 2, frame: 21, begins: 0, until: 0, change: 0.74, policy: 0.74, spread: 0.05 };
 
 test("the first line says which step the decision depends on, and how far back decisions reach", () => {
   const [first, second] = verdict({ reach: REACH, strongest: STRONGEST, partners: 3 });
   assert.match(first, /^The decision at step 22 of episode 3 depends on step 1, 21 steps earlier:/);
-  assert.match(first, /0\.74 nats \(standard deviation over 3 of them 0\.050\)/);
+  assert.match(first, /memory of 3 other episodes .* 0\.74 nats \(standard deviation over them 0\.050\)\.$/);
   assert.match(
     second,
     /up to 21 steps before: .* 0\.53 nats on average \(95 % interval 0\.50 to 0\.56\), in 15 of 16 episodes/,
   );
+  const [few, mean] = verdict({
+    reach: { ...REACH, count: 2 },
+    strongest: { ...STRONGEST, until: 4, change: 0.2 },
+    partners: 3,
+  });
+  assert.match(few, /depends on a step from 1 to 5, 17 to 21 steps earlier/);
+  assert.match(few, /, and by 0\.20 nats if only what was seen up to step 5 is that of the others\.$/);
+  assert.match(mean, /0\.53 nats on average, in 2 of 16 episodes \(those with at least 0\.020 nats\)/);
 });
 
 test("an agent that depends on nothing is said not to, with what would have been seen", () => {

@@ -11,7 +11,7 @@ export const smallestP = (pairs) => 2 ** (1 - pairs);
 /** @param {any} intervention entry of the section @param {number} pairs of episodes */
 export function interventionText({ label, rows: [primary, ...others] }, pairs) {
   const [low, high] = primary.interval.map((end) => formatNumber(end, 3));
-  const numbers = `${primary.measure} ${formatNumber(primary.unedited, 3)} without, ${formatNumber(primary.edited, 3)} with the change, difference ${formatNumber(primary.difference, 3)} (95 % interval ${low} to ${high}), p ${formatNumber(primary.p, 2)}`;
+  const numbers = `${primary.measure} ${formatNumber(primary.unedited, 3)} without, ${formatNumber(primary.edited, 3)} with the change, difference ${formatNumber(primary.difference, 3)} (95 % interval ${low} to ${high}), p ${formatNumber(primary.p, 2)} for this measure alone`;
   const start = `${label}, ${pairs} pairs of episodes. Primary measure: ${numbers}.`;
   const clear = others.filter(({ adjusted_p: p }) => Number.isFinite(p) && p < LEVEL).map(({ measure }) => measure);
   const more = clear.length ? ` Of the descriptive measures, beyond chance differ: ${clear.join(", ")}.` : "";

@@ -6,16 +6,13 @@ import { defineSelection } from "../../kit/page/selection.js";
 import { FIELDS, notes } from "./fields.js";
 import {
   causes,
-  completeness,
   explanation,
   gridAt,
   gridCenters,
   listed,
   nearestStretch,
-  partnersText,
   pathsOf,
   reasons,
-  replacements,
   showStretch,
   strengths,
   stretchAt,
@@ -168,33 +165,4 @@ test("coordinates are in standard deviations, and labels make a band", () => {
   const coordinates = { data: Float32Array.of(2, 4, 6, 8), shape: [2, 2] };
   assert.deepEqual([...inDeviations({ coordinates }, "1 4")], [1, 2]);
   assert.deepEqual([...labelBand(Int32Array.of(1, -1, 0)).data], [0, 1, 0, 0, 1, 0]);
-});
-
-test("estimated causes are compared with measured ones", () => {
-  const of = (shape, ...data) => ({ shape, data: Float32Array.from(data) });
-  const arrays = {
-    "memory.sums": of([1, 3], 0.7, 0.3, 0.1),
-    "memory.change": of([1], 1.2),
-    "replaced.frames": { shape: [1, 3], data: Int32Array.of(0, 1, -1) },
-    "replaced.mean": of([1, 3], 0.74, 1, NaN),
-    "replaced.partners": { shape: [1, 3], data: Int32Array.of(3, 1, 0) },
-    "replaced.partner": of([1, 3], 1.5, 2, NaN),
-    "replaced.partner.spread": of([1, 3], 0.25, 0, NaN),
-    "replaced.partner.policy": of([1, 3], 0.5, 0.6, NaN),
-    "replaced.partner.policy.spread": of([1, 3], 0.1, 0, NaN),
-  };
-  const found = replacements(arrays, STRETCHES[0], "value");
-  assert.deepEqual([...found.keys()], [0, 1]);
-  assert.deepEqual([found.get(0).disagrees, found.get(1).disagrees], [false, true]);
-  assert.ok(Math.abs(found.get(0).measured - 0.74) < 1e-6);
-  assert.match(
-    partnersText(found.get(0)),
-    /^; 1\.5 ± 0\.25 with the frames of 3 other episodes.* by 0\.50 ± 0\.10 nats$/,
-  );
-  assert.match(partnersText(found.get(1)), /^; 2\.0* with the frame of another episode, .* by 0\.60 nats$/);
-  assert.equal(partnersText({ partners: 0 }), "");
-  const { sum, change } = completeness(arrays, STRETCHES[0], "value", "memory");
-  assert.ok(Math.abs(sum - 1.1) < 1e-6 && Math.abs(change - 1.2) < 1e-6);
-  assert.equal(completeness(arrays, STRETCHES[0], "value", "whole"), null);
-  assert.equal(replacements({}, STRETCHES[0], "value").size, 0);
 });

@@ -1,6 +1,5 @@
 // Stretches: short windows of episodes whose last step is explained through time (docs/page-format.md, "Section stretches").
 import { memoized } from "../../data/cache.js";
-import { formatNumber } from "../../kit/shell/format.js";
 
 /** The paths of influence that can be shown. */
 export function pathsOf({ memory: { stretches } }) {
@@ -81,7 +80,8 @@ function onPath(arrays, path, index) {
   };
 }
 
-function part({ data, shape }, index) {
+/** The part of an array (n, ...) with an index. */
+export function part({ data, shape }, index) {
   const size = data.length / shape[0];
   return data.subarray(index * size, (index + 1) * size);
 }
@@ -99,67 +99,6 @@ export const strengths = memoized(({ values, shape: [steps, height, width] }) =>
     return { raises: sum(1), lowers: sum(-1) };
   }),
 );
-
-/** A measured effect disagrees with its estimate if they differ by more than half of the larger one. */
-const disagrees = (estimated, measured) =>
-  Math.abs(estimated - measured) > Math.max(Math.abs(estimated), Math.abs(measured)) / 2;
-
-/**
- * The strongest causes of a target through memory, whose frames were replaced, by their steps in the window.
- *
- * @typedef {{mean: number, spread: number}} OverPartners mean and standard deviation over other episodes
- * @returns {Map<number, {estimated: number, measured: number, disagrees: boolean, partners: number, partner: OverPartners,
- *   nats: OverPartners}>}
- *   `measured`: with the mean frame; `partner`: with the frames of `partners` other episodes; `nats`: change of the policy
- *   with those
- */
-export function replacements(arrays, stretch, target) {
-  const index = stretch.targets.indexOf(target);
-  const found = new Map();
-  if (index < 0 || !arrays["replaced.frames"]) return found;
-  const places = part(arrays["replaced.frames"], index);
-  const sums = part(arrays["memory.sums"], index);
-  const measuredAt = (name, k) => part(arrays[`replaced.${name}`], index)[k];
-  const overPartners = (name, k) => ({ mean: measuredAt(name, k), spread: measuredAt(`${name}.spread`, k) });
-  places.forEach((place, k) => {
-    if (place < 0) return;
-    const [estimated, measured] = [sums[place], measuredAt("mean", k)];
-    found.set(place, {
-      estimated,
-      measured,
-      disagrees: disagrees(estimated, measured),
-      partners: measuredAt("partners", k),
-      partner: overPartners("partner", k),
-      nats: overPartners("partner.policy", k),
-    });
-  });
-  return found;
-}
-
-/** What the frames of other episodes change, in words; "" if there is none. */
-export function partnersText({ partners, partner, nats }) {
-  if (!partners) return "";
-  const number = ({ mean, spread }) =>
-    formatNumber(mean, 2) + (partners > 1 ? ` \u00b1 ${formatNumber(spread, 2)}` : "");
-  const frames =
-    partners > 1
-      ? `the frames of ${partners} other episodes (\u00b1 standard deviation)`
-      : "the frame of another episode";
-  return `; ${number(partner)} with ${frames}, by which the policy changes by ${number(nats)} nats`;
-}
-
-/**
- * What all frames of a window change a target by, compared with the mean frame, and the sum of the map; null where it was
- * not computed.
- *
- * @returns {{sum: number, change: number} | null}
- */
-export function completeness(arrays, stretch, target, path) {
-  const index = stretch.targets.indexOf(target);
-  const [sums, changes] = ["sums", "change"].map((name) => arrays[`${path}.${name}`]);
-  if (index < 0 || !sums || !changes) return null;
-  return { sum: part(sums, index).reduce((total, value) => total + value, 0), change: changes.data[index] };
-}
 
 /** One step's grid as a map of saliency. @returns {import("../../data/saliency.js").SaliencyMap} */
 export const gridAt = memoized(({ values, shape: [, height, width] }, s) => {

@@ -1,0 +1,86 @@
+// Measured effects of the causes of a window, beside the estimates of its map (docs/page-format.md, "Section stretches").
+import { formatNumber } from "../../kit/shell/format.js";
+import { part } from "./stretches.js";
+
+/** Causes count from this share of the largest one of their window and target. */
+const MATERIAL = 0.05;
+
+/** A measured effect disagrees with its estimate if they differ by more than half of the larger one. */
+const disagrees = (estimated, measured) =>
+  Math.abs(estimated - measured) > Math.max(Math.abs(estimated), Math.abs(measured)) / 2;
+
+/**
+ * The strongest causes of a target through memory, whose frames were replaced, by their steps in the window.
+ *
+ * @typedef {{mean: number, spread: number}} OverPartners mean and standard deviation over other episodes
+ * @returns {Map<number, {estimated: number, measured: number, disagrees: boolean, small: boolean, partners: number, partner: OverPartners,
+ *   nats: OverPartners}>}
+ *   `measured`: with the mean frame; `partner`: with the frames of `partners` other episodes; `nats`: change of the policy
+ *   with those
+ */
+export function replacements(arrays, stretch, target) {
+  const index = stretch.targets.indexOf(target);
+  const found = new Map();
+  if (index < 0 || !arrays["replaced.frames"]) return found;
+  const places = part(arrays["replaced.frames"], index);
+  const sums = part(arrays["memory.sums"], index);
+  const measuredAt = (name, k) => part(arrays[`replaced.${name}`], index)[k];
+  const overPartners = (name, k) => ({ mean: measuredAt(name, k), spread: measuredAt(`${name}.spread`, k) });
+  places.forEach((place, k) => {
+    if (place < 0) return;
+    const [estimated, measured] = [sums[place], measuredAt("mean", k)];
+    found.set(place, {
+      estimated,
+      measured,
+      disagrees: disagrees(estimated, measured),
+      small: false,
+      partners: measuredAt("partners", k),
+      partner: overPartners("partner", k),
+      nats: overPartners("partner.policy", k),
+    });
+  });
+  const sizeOf = ({ estimated, measured }) => Math.max(Math.abs(estimated), Math.abs(measured));
+  const largest = Math.max(...Array.from(found.values(), sizeOf));
+  found.forEach((effect) => {
+    effect.small = !(sizeOf(effect) >= MATERIAL * largest);
+    effect.disagrees &&= !effect.small;
+  });
+  return found;
+}
+
+/**
+ * What a measured cause says about the map, as one of these: "disagrees" with the mean frame in its place; "more": frames of
+ * other episodes change the target far more than the map says; "unclear": their effects differ as much as they are large.
+ */
+export function doubt({ disagrees: differs, small, measured, partners, partner: { mean, spread } }) {
+  if (differs) return "disagrees";
+  if (small || partners < 2) return "";
+  if (Math.abs(mean) < spread) return "unclear";
+  return Math.abs(mean) > 3 * Math.abs(measured) ? "more" : "";
+}
+
+/** What the frames of other episodes change, in words; "" if there is none. */
+export function partnersText({ partners, partner, nats }) {
+  if (!partners) return "";
+  const number = ({ mean, spread }) =>
+    formatNumber(mean, 2) + (partners > 1 ? ` \u00b1 ${formatNumber(spread, 2)}` : "");
+  const frames =
+    partners > 1
+      ? `the frames of ${partners} other episodes (\u00b1 standard deviation)`
+      : "the frame of another episode";
+  return `; ${number(partner)} with ${frames}, by which the policy changes by ${number(nats)} nats`;
+}
+
+/**
+ * What all frames of a window change a target by, compared with the mean frame, and the sum of the map; null where it was
+ * not computed.
+ *
+ * @returns {{sum: number, change: number, fails: boolean} | null} `fails`: they differ by more than half of the larger one
+ */
+export function completeness(arrays, stretch, target, path) {
+  const index = stretch.targets.indexOf(target);
+  const [sums, changes] = ["sums", "change"].map((name) => arrays[`${path}.${name}`]);
+  if (index < 0 || !sums || !changes) return null;
+  const [sum, change] = [part(sums, index).reduce((total, value) => total + value, 0), changes.data[index]];
+  return { sum, change, fails: disagrees(sum, change) };
+}
