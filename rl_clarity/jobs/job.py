@@ -96,6 +96,7 @@ class Job:
             "python": platform.python_version(),
             "versions": package_versions(),
             "stages": {},
+            "processor": {},  # seconds of processor time of each stage, of all ranks
             "peak_memory_mb": {},  # facts of this rank until the end of the stage
             "tasks": [],
         }
@@ -113,13 +114,14 @@ class Job:
     def stage(self, name: str) -> Iterator[None]:
         """Log a stage of the job, which all ranks enter together."""
         self.team.doing(name)
-        start = time.perf_counter()
+        start, used = time.perf_counter(), time.process_time()
         yield
         ranks = self.team.ranks
         for tasks in ranks.gather(self._tasks):
             self._run["tasks"] += tasks
         self._tasks = []
         self._run["stages"][name] = round(time.perf_counter() - start, 3)
+        self._run["processor"][name] = round(sum(ranks.gather(time.process_time() - used)), 3)
         self._run["peak_memory_mb"][name] = round(max(ranks.gather(peak_memory()), default=0) / 1e6)
         self._write()
 

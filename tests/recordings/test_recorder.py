@@ -61,6 +61,7 @@ def test_table_has_a_row_for_each_episode(tmp_path: Path) -> None:
     recording = open_recording(tmp_path)
     row = recording.table()[1]
     assert row.pop("start_time") >= recording.metadata["begun"]
+    assert 0 < row.pop("entropy") < np.log(5)
     assert row == {
         "episode": 1,
         "number": 1,

@@ -23,17 +23,34 @@ export function prepare(canvas, width, height, ratio = globalThis.devicePixelRat
   return context;
 }
 
-/** The strip of every step, from scrub images that hold `perImage` steps each. */
-export function drawFilm(context, view, parts, perImage) {
+/** Scrub images that a view shows at most, so that a long episode is not loaded as a whole. */
+const MOST_PARTS = 64;
+
+/**
+ * The scrub images, of `perImage` steps each, that a view shows; of many, every n-th, which stands for those up to the next.
+ *
+ * @returns {{index: number, start: number, count: number}[]} with the steps that each is drawn over
+ */
+export function filmParts(view, perImage) {
+  const [first, last] = [firstVisible(view), lastVisible(view)].map((step) => Math.floor(step / perImage));
+  const apart = Math.max(1, 2 ** Math.ceil(Math.log2((last - first + 1) / MOST_PARTS)));
+  const from = Math.floor(first / apart);
+  return Array.from({ length: Math.max(0, Math.floor(last / apart) - from + 1) }, (_, i) => {
+    const start = (from + i) * apart * perImage;
+    return { index: (from + i) * apart, start, count: Math.min(apart * perImage, view.steps - start) };
+  });
+}
+
+/** The strip of every step, from the scrub images that are loaded. */
+export function drawFilm(context, view, images, perImage) {
   const unit = pixelsPerStep(view);
   context.imageSmoothingEnabled = true;
-  parts.forEach((image, index) => {
-    const start = index * perImage;
-    const count = Math.min(perImage, view.steps - start);
+  for (const { index, start, count } of filmParts(view, perImage)) {
+    const image = images[index];
+    if (!image) continue;
     const x = stepToX(view, start - 0.5);
-    if (!image || x > view.width || x + count * unit < 0) return;
     context.drawImage(image, 0, 0, image.naturalWidth, image.naturalHeight, x, 0, count * unit, view.height);
-  });
+  }
 }
 
 /**

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { latest, recent } from "../../data/cache.js";
-import { stepToX } from "./draw.js";
+import { filmParts, stepToX } from "./draw.js";
 import { createQueue, redraw, stripAround, stripOffset, stripView } from "./strip.js";
 
 const view = (center, visible = 256, steps = 4096) => ({ center, visible, steps, width: 512, height: 48 });
@@ -20,6 +20,25 @@ test("a strip of a long trajectory is drawn anew in time, and at once after a ju
   assert.equal(redraw(view(935), strip), "soon");
   assert.equal(redraw(view(1129), strip), "now");
   assert.equal(redraw(view(3000), strip), "now");
+});
+
+test("a film shows the images in view, and of a long episode not all", () => {
+  const parts = (...args) => filmParts(view(...args), 512);
+  assert.deepEqual(
+    parts(2048, 4096),
+    Array.from({ length: 8 }, (_, i) => ({ index: i, start: 512 * i, count: 512 })),
+  );
+  assert.deepEqual(
+    parts(5000, 256, 100_000).map(({ index }) => index),
+    [9, 10],
+  );
+  const long = parts(49_999.5, 100_000, 100_000);
+  assert.equal(long.length, 49, "every fourth of 196");
+  assert.deepEqual(long[1], { index: 4, start: 2048, count: 2048 });
+  assert.equal(
+    long.reduce((sum, { count }) => sum + count, 0),
+    100_000,
+  );
 });
 
 test("there is nothing to draw beyond the ends of a trajectory", () => {
