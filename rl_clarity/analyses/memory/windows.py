@@ -40,7 +40,7 @@ CHOICE = "stretches/choice"
 """Name of the task that chooses the windows."""
 TASK_WINDOWS = 10
 """Number of windows per task."""
-AT_ONCE = 4
+AT_ONCE = 2
 """Number of windows that are explained at once."""
 APART = 4
 """Smallest number of steps between explained decisions of an episode."""
@@ -70,7 +70,7 @@ class WindowOptions:
     directions: int = 2
     """Number of directions that are explained in each window, those that are largest there, in addition to the
     direction for which it was chosen."""
-    points: int = 4
+    points: int = 32
     """Number of points on the line from the mean frame of the recording to the frames over which gradients are
     averaged."""
     grid: int = 32
