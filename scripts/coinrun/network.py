@@ -16,7 +16,7 @@ from rl_clarity.formats.architectures import CLEAR_CONVOLUTIONS, CLEAR_DENSE, SC
 
 NUM_ACTIONS = 15
 METADATA: dict[str, Any] = {"env_kind": "procgen", "env_name": "coinrun", "cnn": "clear", "library": "baselines"}
-METADATA |= {"distribution_mode": "easy", "observation_shape": [64, 64, 3]}
+METADATA |= {"distribution_mode": "easy", "paint_vel_info": True, "observation_shape": [64, 64, 3]}
 
 
 class Clear(nn.Module):  # type: ignore[misc]

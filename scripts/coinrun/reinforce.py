@@ -25,6 +25,7 @@ OPTIONS: Mapping[str, Any] = {
     "env_name": "coinrun",
     "distribution_mode": "easy",
     "num_levels": LEVELS,
+    "paint_vel_info": True,
     "gamma": DISCOUNT,
     "num_steps": 128,
     "num_minibatches": 16,

@@ -37,9 +37,12 @@ SLIP = 0.06
 
 
 def open_games(count: int, seed: int, *, start_level: int = 0, num_levels: int = LEVELS) -> Any:
-    """Make games of CoinRun (easy levels), as the included agent `coinrun` plays them."""
+    """Make games of CoinRun (easy levels) that draw the player's velocity in a corner, as the paper's do.
+
+    A network without memory cannot see otherwise whether a jump has just begun or is about to end.
+    """
     options = ProcgenOptions(
-        distribution_mode="easy", start_level=start_level, num_levels=num_levels, num_threads=0
+        distribution_mode="easy", start_level=start_level, num_levels=num_levels, num_threads=0, paint_vel_info=True
     ).arguments("coinrun")
     return _procgen().ProcgenGym3Env(count, "coinrun", rand_seed=seed, **options)
 
