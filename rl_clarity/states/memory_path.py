@@ -24,7 +24,7 @@ def memory_gradients(
     steps: int,
     *,
     baseline: np.ndarray | None = None,
-    points: int = 4,
+    points: int = 32,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return gradients of targets at B steps with respect to the last n frames, and to the states before them.
 

@@ -54,9 +54,7 @@ def explain_windows(
     paths = {"memory": gradients}
     causes = measured_causes(agent, data, rows, outputs, weights, gradients[0], baseline, partners=partners, seed=seed)
     if source is not None and source.simulator is not None:
-        frames, states, causes["whole.change"] = _simulated(
-            source, data, rows, outputs, weights, steps, baseline, points
-        )
+        frames, states, causes["whole.change"] = _simulated(source, data, rows, outputs, weights, steps, baseline)
         paths["whole"] = frames, states
     windows = []
     for i, row in enumerate(rows.tolist()):
@@ -67,6 +65,8 @@ def explain_windows(
     return windows
 
 
+WORLD_POINTS = 4
+"""Points of the path of gradients through the world, each of which takes a simulation."""
 MATERIAL = 0.05
 """Causes count from this share of the largest one of their window and target."""
 
@@ -93,7 +93,6 @@ def _simulated(
     weights: np.ndarray,
     steps: int,
     baseline: np.ndarray,
-    points: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the same gradients in simulations, in which the agent acts, and which start from the recorded frames
     before the window; and by how much the targets are larger than when the agent sees the baseline all the time.
@@ -116,7 +115,7 @@ def _simulated(
     before = np.stack([data.observations(first - context + i) for i in range(context)], axis=1)
     state = [np.asarray(part) for part in simulator.split_state(data.states[first])]
     start = simulator.start(before, state=state, action=data.actions[first - 1])
-    saliency = saliency_through_time(simulator, start, targets, steps - 1, baseline=baseline, points=points)
+    saliency = saliency_through_time(simulator, start, targets, steps - 1, baseline=baseline, points=WORLD_POINTS)
     mean = tf.constant(baseline.astype(np.float32) / 255)
     values = []
     for see in (None, lambda step, frame: tf.broadcast_to(mean, frame.shape)):

@@ -71,8 +71,8 @@ class WindowOptions:
     """Number of directions that are explained in each window, those that are largest there, in addition to the
     direction for which it was chosen."""
     points: int = 32
-    """Number of points on the line from the mean frame of the recording to the frames over which gradients are
-    averaged."""
+    """Number of points on the line from the mean frame of the recording to the frames over which gradients through
+    memory are averaged; 4 for those through the world."""
     grid: int = 32
     """Largest number of rows and columns of saliency maps."""
 
