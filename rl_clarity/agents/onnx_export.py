@@ -34,18 +34,13 @@ EXAMPLES = 2
 """Number of observations with which the network is traced."""
 
 
-def runs_on_torch(agent: Agent) -> bool:
-    """Return whether PyTorch computes the network: that of a `TorchAgent`, or of Keras on PyTorch."""
-    return isinstance(agent, BatchedAgent) and isinstance(agent._backend, TorchBackend)
-
-
 def export_onnx(agent: Agent) -> bytes:
     """Return the network of an agent in ONNX; see the module's docstring for its inputs and outputs.
 
     Raises OptionError for an agent that PyTorch does not compute, that is edited or takes numbers beside the image, and
     for a network with an operation that cannot be exported; DependencyError if `onnxscript` is not installed.
     """
-    if not isinstance(agent, BatchedAgent) or not runs_on_torch(agent):
+    if not isinstance(agent, BatchedAgent) or not isinstance(agent._backend, TorchBackend):
         raise OptionError("networks are exported by PyTorch: use a TorchAgent, or set KERAS_BACKEND=torch")
     if agent.edits or agent.held_inputs:
         raise OptionError("only networks without edits, whose inputs are an image and a state, are exported")

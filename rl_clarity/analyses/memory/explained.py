@@ -17,6 +17,11 @@ from rl_clarity.states.replacement import measured_causes
 from rl_clarity.world_models.gradients import Target, flat_state, saliency_through_time, target_value
 from rl_clarity.world_models.simulation import Simulation, simulate
 
+WORLD_POINTS = 4
+"""Points of the path of gradients through the world, each of which takes a simulation."""
+MATERIAL = 0.05
+"""Causes count from this share of the largest one of their window and target."""
+
 
 def explain_windows(
     fitted: FittedStates,
@@ -65,17 +70,11 @@ def explain_windows(
     return windows
 
 
-WORLD_POINTS = 4
-"""Points of the path of gradients through the world, each of which takes a simulation."""
-MATERIAL = 0.05
-"""Causes count from this share of the largest one of their window and target."""
-
-
 def cause_agreement(arrays: Mapping[str, np.ndarray]) -> tuple[int, int]:
     """Return how many causes of a window's chunk were measured, and of how many the estimate differs.
 
     An estimate differs if it is more than half of the larger of both away from the effect of the mean frame. Causes
-    below a twentieth of the largest one are left out. The page marks the same ones (`replacements` in stretches.js).
+    below a twentieth of the largest one are left out. The page marks the same ones (`replacements` in measured.js).
     """
     places, sums = arrays["replaced.frames"], arrays["memory.sums"]
     estimated = np.take_along_axis(sums, np.maximum(places, 0), axis=1)

@@ -218,9 +218,9 @@ def page_matrix(section: MatrixSection, read_chunk: Callable[[str], Mapping[str,
         return None
     chunks = [read_chunk(one.chunk) for one in section.episodes]
     lengths = np.array([chunk["policy"].shape[1] for chunk in chunks], int)
-    each = max((len(chunk["exchanged"]) for chunk in chunks), default=0)
+    each = max(len(chunk["exchanged"]) for chunk in chunks)
     exchanges = np.full((len(chunks), each), -1)
-    policy, value = (np.full((len(chunks), each, 1, lengths.max(initial=0)), np.nan, np.float32) for _ in range(2))
+    policy, value = (np.full((len(chunks), each, 1, lengths.max()), np.nan, np.float32) for _ in range(2))
     for e, chunk in enumerate(chunks):
         count = len(chunk["exchanged"])
         exchanges[e, :count] = chunk["exchanged"]

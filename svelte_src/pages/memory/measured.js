@@ -5,9 +5,10 @@ import { part } from "./stretches.js";
 /** Causes count from this share of the largest one of their window and target. */
 const MATERIAL = 0.05;
 
+const sizeOf = (estimated, measured) => Math.max(Math.abs(estimated), Math.abs(measured));
+
 /** A measured effect disagrees with its estimate if they differ by more than half of the larger one. */
-const disagrees = (estimated, measured) =>
-  Math.abs(estimated - measured) > Math.max(Math.abs(estimated), Math.abs(measured)) / 2;
+const disagrees = (estimated, measured) => Math.abs(estimated - measured) > sizeOf(estimated, measured) / 2;
 
 /**
  * The strongest causes of a target through memory, whose frames were replaced, by their steps in the window.
@@ -20,32 +21,27 @@ const disagrees = (estimated, measured) =>
  */
 export function replacements(arrays, stretch, target) {
   const index = stretch.targets.indexOf(target);
-  const found = new Map();
-  if (index < 0 || !arrays["replaced.frames"]) return found;
-  const places = part(arrays["replaced.frames"], index);
+  if (index < 0 || !arrays["replaced.frames"]) return new Map();
   const sums = part(arrays["memory.sums"], index);
   const measuredAt = (name, k) => part(arrays[`replaced.${name}`], index)[k];
   const overPartners = (name, k) => ({ mean: measuredAt(name, k), spread: measuredAt(`${name}.spread`, k) });
-  places.forEach((place, k) => {
-    if (place < 0) return;
+  const causes = Array.from(part(arrays["replaced.frames"], index), (place, k) => {
     const [estimated, measured] = [sums[place], measuredAt("mean", k)];
-    found.set(place, {
-      estimated,
-      measured,
-      disagrees: disagrees(estimated, measured),
-      small: false,
-      partners: measuredAt("partners", k),
-      partner: overPartners("partner", k),
-      nats: overPartners("partner.policy", k),
-    });
-  });
-  const sizeOf = ({ estimated, measured }) => Math.max(Math.abs(estimated), Math.abs(measured));
-  const largest = Math.max(...Array.from(found.values(), sizeOf));
-  found.forEach((effect) => {
-    effect.small = !(sizeOf(effect) >= MATERIAL * largest);
-    effect.disagrees &&= !effect.small;
-  });
-  return found;
+    return { place, k, estimated, measured, size: sizeOf(estimated, measured) };
+  }).filter(({ place }) => place >= 0);
+  const least = MATERIAL * Math.max(...causes.map(({ size }) => size));
+  return new Map(
+    causes.map(({ place, k, estimated, measured, size }) => {
+      const small = !(size >= least);
+      const effect = {
+        ...{ estimated, measured, small, disagrees: !small && disagrees(estimated, measured) },
+        partners: measuredAt("partners", k),
+        partner: overPartners("partner", k),
+        nats: overPartners("partner.policy", k),
+      };
+      return [place, effect];
+    }),
+  );
 }
 
 /**

@@ -22,7 +22,8 @@ export function createWindows(page) {
     const answer = await ask("window", { trajectory, step: frame });
     if (!answer) return;
     const { stretches, targets } = memory.stretches;
-    if (!stretches.some(({ chunk }) => chunk === answer.window.chunk)) {
+    const known = stretches.findIndex(({ chunk }) => chunk === answer.window.chunk);
+    if (known < 0) {
       embed(answer.window.chunk, answer.chunk);
       const others = answer.targets.filter(({ id }) => !targets.some((one) => one.id === id));
       memory.stretches = {
@@ -32,10 +33,7 @@ export function createWindows(page) {
       };
       set(memory.stretches);
     }
-    showStretch(
-      page,
-      memory.stretches.stretches.findIndex(({ chunk }) => chunk === answer.window.chunk),
-    );
+    showStretch(page, known < 0 ? stretches.length : known);
   }
 
   return { subscribe, explain: isLive ? explain : null };
