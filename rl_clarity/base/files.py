@@ -93,7 +93,7 @@ def create_folder(folder: Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, f"{place} {target}", str(folder)) from error
 
 
-def open_regular(path: Path, mode: str, buffering: int = -1) -> Any:
+def open_regular(path: str | Path, mode: str, buffering: int = -1) -> Any:
     """Open a regular file as `open` does, without waiting for a pipe and without writing through a link.
 
     Raises OSError, with the file's name, for links that would be written through, pipes, devices and folders.
@@ -101,7 +101,7 @@ def open_regular(path: Path, mode: str, buffering: int = -1) -> Any:
 
     def opener(name: str, flags: int) -> int:
         writes = flags & (os.O_WRONLY | os.O_RDWR)
-        if writes and path.is_symlink():
+        if writes and os.path.islink(path):
             raise OSError(errno.ELOOP, f"{path} is a link: nothing is written through links", name)
         only = getattr(os, "O_NOFOLLOW", 0) if writes else 0
         descriptor = os.open(name, flags | only | getattr(os, "O_NONBLOCK", 0), 0o666)

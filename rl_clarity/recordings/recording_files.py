@@ -78,7 +78,7 @@ class RecordingFiles:
     def _read(self, path: str, start: int, end: int) -> bytes:
         if not self.is_local:
             return bytes(self._files.cat_file(path, start=start, end=end))
-        with open_regular(Path(path), "rb") as file:
+        with open_regular(path, "rb") as file:
             file.seek(start)
             return bytes(file.read(end - start))
 

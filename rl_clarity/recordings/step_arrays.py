@@ -123,9 +123,10 @@ class StepArray:
     def _read(self, rows: np.ndarray) -> np.ndarray:
         result = np.empty((len(rows), *self.shape[1:]), self.dtype)
         numbers = np.searchsorted(self._starts, rows, side="right") - 1
-        for number in np.unique(numbers):
-            here = numbers == number
-            result[here] = self._block(int(number))[rows[here] - self._starts[number]]
+        order = np.argsort(numbers, kind="stable")  # each block is read once
+        for here in np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1) if len(rows) else ():
+            number = int(numbers[here[0]])
+            result[here] = self._block(number)[rows[here] - self._starts[number]]
         return result
 
     def _block(self, number: int) -> np.ndarray:

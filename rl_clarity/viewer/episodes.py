@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,10 +15,10 @@ from rl_clarity.analyses.analysis import action_info, describe_actions, describe
 from rl_clarity.analyses.numeric_inputs import MOST_INPUTS
 from rl_clarity.analyses.trajectories import (
     SCRUB_STEPS,
+    EpisodeSummary,
     TrajectoryEntry,
     TrajectoryPageOptions,
     compute_series,
-    episode_entries,
     factor_series,
     recorded_discounts,
     series_arrays,
@@ -32,11 +32,12 @@ from rl_clarity.pages.manifest import AgentInfo, ObservationInfo
 from rl_clarity.recordings.advantages import compute_advantages
 from rl_clarity.recordings.conversion import recorded_episode
 from rl_clarity.recordings.episode import Episode, memory_parts, observed_parts
-from rl_clarity.recordings.layout import GOING
+from rl_clarity.recordings.layout import DONE, GOING, TIME_LIMIT
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.recordings.samples import Trajectories
 
 SCRUB_RANGE = TrajectoryPageOptions().scrub_range
+_ENDS: Mapping[str, Literal["done", "time limit"]] = {DONE: "done", TIME_LIMIT: "time limit"}
 
 
 def describe_recorded_agent(metadata: Mapping[str, Any], episode: Episode, id: str) -> AgentInfo:
@@ -146,8 +147,13 @@ class ShownEpisode:
             ChunkName(names.series),
             [ImageName(name) for name in names.filmstrips] if shown else [],
             [ChunkName(name) for name in names.frames] if shown else [],
-            episodes=episode_entries(self._played, 0),
+            episodes=[self._summary()],
         )
+
+    def _summary(self) -> EpisodeSummary:
+        """Return what the entry says of the episode, from its facts: a page asks for it before anything else."""
+        end = _ENDS.get(self._episode.end)
+        return EpisodeSummary(0, len(self._episode), self._episode.facts["return"], end or "cut")
 
     def series(self) -> dict[str, np.ndarray | bytes]:
         """Return the arrays of the series: also `info.NAME`, and the parts of actions that are not discrete."""

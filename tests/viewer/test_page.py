@@ -20,6 +20,7 @@ from rl_clarity.base.statistics import entropy, softmax
 from rl_clarity.pages.chunks import decode_chunk, parse_script
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import StoredRecording
+from rl_clarity.recordings.step_arrays import StepArray
 from rl_clarity.viewer import page, runs
 from rl_clarity.viewer.page import RecordingsPage
 from rl_clarity.viewer.runs import LogDirectory
@@ -277,6 +278,16 @@ def test_the_list_of_episodes_reads_the_data_of_only_one(tmp_path: Path, monkeyp
     assert [episode for _, episode, _ in read] == [0]  # its fields describe the agent
     monkeypatch.delattr(StoredRecording, "listing")  # what has not changed is not read again
     assert len(json.loads(page.manifest().data)["sections"][0]["data"]["episodes"]) == 3
+
+
+def test_an_entry_reads_no_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_recording(tmp_path, (5, 40), name="training")
+    reader = Reader(tmp_path)
+    returns = reader.episodes[1]["return"]
+    read = record_calls(monkeypatch, StepArray, "_read")
+    episodes = reader.entry(1)["trajectory"]["episodes"]
+    assert not read
+    assert episodes == [{"frame": 0, "steps": 40, "return": returns, "end": "done"}]
 
 
 def test_no_framework_is_imported() -> None:
