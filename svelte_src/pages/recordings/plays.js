@@ -55,6 +55,8 @@ export function createPlays({ table, chunks, images, selection, entryOf }) {
     try {
       if (row.error || row.of.error) throw new Error(row.error ?? row.of.error);
       const trajectory = await entryOf(row.of, row.trajectory);
+      // the image is asked for with the numbers, not after them
+      chunks.prefetch(trajectory.frames[Math.floor(selection.now.step / row.of.manifest.segment)]);
       const names = methodNamed(row.of, method)?.maps[row.trajectory] ?? [];
       const compared = row.of.saliency?.differences?.[row.trajectory];
       const [{ arrays }, maps, differences] = await Promise.all([
