@@ -255,7 +255,7 @@ def _read_episode(run: Snapshot, row: Mapping[str, Any], name: str, match: re.Ma
             return None
         episode = recording.episode(index, steps if match["live"] else None)
         arrays = ShownEpisode(recording, episode, run.agent).series()
-        return content(encode_chunk(name, arrays).script(), SCRIPT)
+        return content(encode_chunk(name, arrays, quick=True).script(), SCRIPT)
     length = SEGMENT if match["kind"] == "frames" else SCRUB_STEPS
     start = (int(match["part"]) - 1) * length
     stop = start + int(match["steps"])
@@ -265,7 +265,7 @@ def _read_episode(run: Snapshot, row: Mapping[str, Any], name: str, match: re.Ma
         return None
     shown = ShownEpisode(recording, recording.episode(index), run.agent)
     if match["kind"] == "frames":
-        return content(encode_chunk(name, shown.frames(slice(start, stop))).script(), SCRIPT)
+        return content(encode_chunk(name, shown.frames(slice(start, stop)), quick=True).script(), SCRIPT)
     return content(encode_png(shown.filmstrip(slice(start, stop))), IMAGE)
 
 

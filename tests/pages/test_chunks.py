@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from rl_clarity.base.errors import ClarityError
+from rl_clarity.pages import chunks
 from rl_clarity.pages.chunks import DTYPES, Chunk, decode_chunk, encode_chunk, parse_embedded, parse_script
+from tests.pipeline.small import record_calls
 
 NAME = "attribution/2b/1/value-1.js"
 any_array = st.sampled_from(DTYPES).flatmap(
@@ -18,9 +20,11 @@ any_array = st.sampled_from(DTYPES).flatmap(
 )
 
 
-@given(st.dictionaries(st.sampled_from(["codes", "scales", "totals.value", "png"]), any_array, min_size=1))
-def test_arrays_round_trip(data: dict[str, np.ndarray]) -> None:
-    chunk = parse_script(encode_chunk(NAME, data).script())
+@given(
+    st.dictionaries(st.sampled_from(["codes", "scales", "totals.value", "png"]), any_array, min_size=1), st.booleans()
+)
+def test_arrays_round_trip(data: dict[str, np.ndarray], quick: bool) -> None:
+    chunk = parse_script(encode_chunk(NAME, data, quick=quick).script())
     assert chunk.name == NAME
     decoded = decode_chunk(chunk)
     assert list(decoded) == list(data)
@@ -79,6 +83,13 @@ def test_the_same_arrays_give_the_same_bytes() -> None:
     assert encode_chunk(NAME, {"codes": codes}).script() == encode_chunk(NAME, {"codes": codes.copy()}).script()
     strided = np.asfortranarray(codes)
     assert encode_chunk(NAME, {"codes": codes}).script() == encode_chunk(NAME, {"codes": strided}).script()
+
+
+def test_quick_chunks_compress_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compressed = record_calls(monkeypatch, chunks, "_compress")
+    frames = np.random.default_rng(0).integers(0, 9, (9, 4, 4, 3), np.uint8)
+    encode_chunk(NAME, {"pixels": frames}, quick=True)
+    assert len(compressed) == 1
 
 
 def test_bytes_and_metadata_round_trip() -> None:
