@@ -167,11 +167,11 @@ def animate(browser: Browser, directory: Path, address: dict[str, Any]) -> None:
 
 
 def take_training(browser: Browser, directory: Path) -> None:
-    """The panels Side by side and One episode, every checkpoint, of the step on which checkpoints disagree most."""
+    """Curve, steps and episodes side by side, at the step on which checkpoints disagree most."""
     page = open_large(browser, directory, f"?checkpoints={TRAINING_CHECKPOINTS}")
     page.get_by_test_id("disagreement").click()
     page.mouse.move(0, 0)
-    page.get_by_test_id("panel-films").evaluate("panel => window.scrollTo(0, panel.offsetTop - 165)")
+    page.evaluate("window.scrollTo(0, 0)")
     save(page, "training")
 
 
