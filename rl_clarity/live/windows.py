@@ -36,6 +36,7 @@ from rl_clarity.states.analysis import read_analysis
 from rl_clarity.states.data import read_states
 from rl_clarity.states.memory_path import mean_frame
 from rl_clarity.states.options import StateOptions
+from rl_clarity.states.partners import Partners
 
 EPISODES = 16
 """Episodes that are played again together, and whose observations are kept."""
@@ -109,7 +110,7 @@ class LiveWindows:
             )
         section = read(MatrixSection, results.section(MatrixSection.kind), "memory_matrix")
         self._matrix = page_matrix(section, results.chunk)
-        self._baseline = mean_frame(data)
+        self._mean, self._others = mean_frame(data), Partners(data, self._seed)
 
     def explain(self, request: WindowRequest) -> dict[str, Any]:
         """Return a window's entry, its targets, and its chunk as a page embeds it: the header, and base64."""
@@ -121,9 +122,11 @@ class LiveWindows:
         if not 0 < request.step <= last:
             raise OptionError(f"step {request.step} is out of range: steps 1 to {last}, from 0, have steps before them")
         row = int(starts[request.trajectory]) + request.step
-        window = window_at(fitted, row, self._options, self._matrix, [WindowReason("asked")])
+        window = window_at(fitted, row, self._options, self._others, self._matrix, [WindowReason("asked")])
+        compared = -1 if window.partner is None else int(starts[window.partner]) + window.frame
         (arrays,) = explain_windows(
-            fitted, np.array([row]), np.array([window.directions]), request.step - window.first + 1, self._baseline,
+            fitted, np.array([row]), np.array([window.directions]), request.step - window.first + 1,
+            np.array([compared]), self._mean,
             points=self._options.points, grid=self._options.grid, partners=self._partners, seed=self._seed,
         )  # fmt: skip
         name = path_in("stretches", f"live-{request.trajectory + 1}-{request.step + 1}.js")

@@ -73,6 +73,8 @@ class Window:
     """(G, n, h, w) float32 by path, `memory` and `whole`: contributions of each cell of each frame."""
     components: dict[str, np.ndarray]
     """(G, n, D) float32 by path: contributions through each direction of the state before each step."""
+    partner: int | None = None
+    """The trajectory with whose frames at the same steps the maps compare; None for the mean frame."""
 
 
 @dataclass(frozen=True)

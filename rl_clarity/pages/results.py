@@ -384,6 +384,7 @@ class Results:
             tuple(entry["targets"]),
             {path: arrays[path] / np.float32(127) * scales[path] for path in paths},
             {path: arrays[f"{path}.components"] for path in paths},
+            entry.get("partner"),
         )
 
     stretch = RenamedAttribute("window")

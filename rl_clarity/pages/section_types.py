@@ -680,6 +680,7 @@ class WindowEntry(TypedDict):
     targets: Sequence[str]
     why: Sequence[WindowReason]
     begins: NotRequired[int]
+    partner: NotRequired[int]
     chunk: str
 
 

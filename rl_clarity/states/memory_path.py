@@ -43,11 +43,12 @@ def memory_gradients(
         scores: S outputs at t, as for `Agent.gradients`.
         weights: (B, D, H) further targets: combinations of the state before step t, which frame t cannot change.
         steps: n, the length of the window that ends at t.
-        baseline: (height, width, channels) uint8. Gradients are then means over the line on which all frames of the
-            window change from the baseline to what they are, and the states after the first follow, as in integrated
-            gradients (Sundararajan et al. 2017, https://arxiv.org/abs/1703.01365). Multiplied by the differences from
-            the baseline, they add up to the change of the target. A clear cue can saturate a cell, whose gradient at
-            the cue itself is then almost 0.
+        baseline: uint8 frames that the agent could have seen instead, (B, n, height, width, channels), or one for all
+            steps, (height, width, channels). Gradients are then means over the line on which all frames of the window
+            change from the baseline to what they are, and the states after the first follow, as in integrated gradients
+            (Sundararajan et al. 2017, https://arxiv.org/abs/1703.01365). Multiplied by the differences from the
+            baseline, they add up to the change of the target. A clear cue can saturate a cell, whose gradient at the
+            cue itself is then almost 0.
         points: Number of points on that line.
 
     Returns:
@@ -64,10 +65,14 @@ def memory_gradients(
     shares = np.ones(1) if baseline is None else (np.arange(points) + 0.5) / points
     copies = len(shares) * len(rows)
     first = rows - steps + 1
+    if baseline is not None:
+        baseline = np.broadcast_to(baseline, (len(rows), steps, *agent.observation_shape))
     state = agent_state(agent, np.tile(data.states[first], (len(shares), 1)))
     seen: list[tuple[np.ndarray, State]] = []
     for step in range(steps):
-        observations = _between(baseline, data.observations(first + step), shares)
+        observations = data.observations(first + step)
+        if baseline is not None:
+            observations = _between(baseline[:, step], observations, shares)
         seen.append((observations, state))
         if step < steps - 1:
             state = agent.forward(observations, state).state
@@ -99,10 +104,8 @@ def memory_gradients(
     return frames, states
 
 
-def _between(baseline: np.ndarray | None, observations: np.ndarray, shares: np.ndarray) -> np.ndarray:
+def _between(baseline: np.ndarray, observations: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """Return observations (P x B, height, width, channels) at shares (P,) of the line from the baseline."""
-    if baseline is None:
-        return observations
     start = baseline.astype(np.float32)
     line = [start + share * (observations - start) for share in shares]
     return np.rint(np.concatenate(line)).astype(np.uint8)

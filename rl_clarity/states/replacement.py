@@ -25,6 +25,7 @@ def measured_causes(
     weights: np.ndarray,
     frames: np.ndarray,
     baseline: np.ndarray,
+    mean: np.ndarray,
     *,
     partners: int = PARTNERS,
     seed: int = 0,
@@ -32,12 +33,13 @@ def measured_causes(
     """Replace the frames of the three largest causes of each target, and compute the target again.
 
     Causes are frames before the explained step, by the sums of gradients (G, B, n, ...) times differences from the
-    baseline. The arrays (G, B, 3) are `replaced.frames`, their places in the window, or -1; `replaced.mean`, by how
-    much the target is larger with the frame than with the baseline in its place; `replaced.partner`, the same with
-    frames of other episodes at the same step, as a mean over `replaced.partners` of them, and
-    `replaced.partner.spread`, its standard deviation over them; `replaced.mean.policy`, `replaced.partner.policy` and
-    `replaced.partner.policy.spread`, the Kullback-Leibler divergences of the changed policies in nats. `memory.change`
-    (G, B): by how much the target is larger than with the baseline in place of all frames of the window.
+    baseline (B, n, H, W, C). The arrays (G, B, 3) are `replaced.frames`, their places in the window, or -1;
+    `replaced.change`, by how much the target is larger with the frame than with that of the baseline in its place;
+    `replaced.mean`, the same with the `mean` frame (H, W, C); `replaced.partner`, the same with frames of other
+    episodes at the same step, as a mean over `replaced.partners` of them, and `replaced.partner.spread`, its standard
+    deviation over them; and with `.policy` after these names, the Kullback-Leibler divergences of the changed policies
+    in nats. `memory.change` (G, B): by how much the target is larger than with the baseline in place of all frames of
+    the window.
 
     The other episodes are the partners of `exchange_states` before the next step. Their states may differ because of
     earlier frames, while the frames themselves are the same. So those are left out whose frame changes the state of
@@ -56,15 +58,17 @@ def measured_causes(
     of_window, place = chosen.T
     at = first[of_window] + place
     cause, number, other = _partner_frames(agent, data, at, partners, seed)
-    # replays: unchanged, without any frame of the window, with the mean frame, with the frame of a partner
-    lanes = np.concatenate([np.arange(count), np.arange(count), of_window, of_window[cause]])
-    begin = np.concatenate([rows, first, at, at[cause]])
-    kind = np.repeat(range(4), [count, count, len(at), len(cause)])
+    # replays: unchanged, with the baseline in all steps, and with that of one, the mean frame, or a partner's frame
+    lanes = np.concatenate([np.arange(count), np.arange(count), of_window, of_window, of_window[cause]])
+    begin = np.concatenate([rows, first, at, at, at[cause]])
+    kind = np.repeat(range(5), [count, count, len(at), len(at), len(cause)])
 
     def see(now: np.ndarray, observations: np.ndarray) -> None:
         replaced = now == begin
-        observations[(kind == 1) & (now >= 0) | (kind == 2) & replaced] = baseline
-        observations[(kind == 3) & replaced] = other[replaced[kind == 3]]
+        compared = (kind == 1) & (now >= 0) | (kind == 2) & replaced
+        observations[compared] = baseline[lanes[compared], (now - first[lanes])[compared]]
+        observations[(kind == 3) & replaced] = mean
+        observations[(kind == 4) & replaced] = other[replaced[kind == 4]]
 
     after, states = replay_frames(agent, data, rows[lanes], begin, see)
     scores = [_of_lanes(score, lanes) for score in outputs.values()]
@@ -88,10 +92,11 @@ def measured_causes(
     }
     for name, measured in (("", changes), (".policy", policy)):
         by_partner = np.full((targets, len(at), partners), np.nan)
-        by_partner[:, cause, number] = measured[:, kind == 3]
-        mean, spread = over_partners(by_partner, 2)
-        result[f"replaced.mean{name}"] = by_cause(measured[:, kind == 2])
-        result[f"replaced.partner{name}"], result[f"replaced.partner{name}.spread"] = by_cause(mean), by_cause(spread)
+        by_partner[:, cause, number] = measured[:, kind == 4]
+        average, spread = over_partners(by_partner, 2)
+        result[f"replaced.change{name}"] = by_cause(measured[:, kind == 2])
+        result[f"replaced.mean{name}"] = by_cause(measured[:, kind == 3])
+        result[f"replaced.partner{name}"], result[f"replaced.partner{name}.spread"] = map(by_cause, (average, spread))
     return result
 
 

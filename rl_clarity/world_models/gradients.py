@@ -74,9 +74,9 @@ def saliency_through_time(
         world_gradients: whether gradients flow through actions into the world
         actions: (B, at + 1) integers taken instead of the agent's actions
         edits: edits of the agent
-        baseline: (H, W, C) uint8. Gradients are then means over the line on which all frames that the agent gets change
-            from the baseline to the simulated ones, without noise, as in integrated gradients (Sundararajan et al.
-            2017, https://arxiv.org/abs/1703.01365)
+        baseline: (H, W, C) uint8, or (B, at + 1, H, W, C) with a frame for each step. Gradients are then means over the
+            line on which all frames that the agent gets change from the baseline to the simulated ones, without noise,
+            as in integrated gradients (Sundararajan et al. 2017, https://arxiv.org/abs/1703.01365)
         points: number of points on that line
         seed: seed of the noise, and of samples in the simulation, which all copies share
 
@@ -116,7 +116,7 @@ def saliency_through_time(
 
 def _see(baseline: np.ndarray, share: float, seen: list[Tensor], step: int, frame: Tensor) -> Tensor:
     """Return a frame at a share of the line from the baseline, and keep it."""
-    start = baseline.astype(np.float32) / 255
+    start = (baseline if baseline.ndim == 3 else baseline[:, step]).astype(np.float32) / 255
     seen.append(start + np.float32(share) * (frame - start))
     return seen[-1]
 

@@ -1015,6 +1015,8 @@ export interface WindowEntry {
   why: WindowReason[];
   /** The first step whose frame the decision depends on, by the memory matrix; null if it has no such decision. A window that starts later is cut. */
   begins?: number;
+  /** The episode with whose frames at the same steps those of the window are compared: of all that have the explained step, its state differs most before it. Null for the recording's mean frame, where no other episode has the step. */
+  partner?: number;
   chunk: string;
 }
 

@@ -301,9 +301,15 @@ def _stretches(
             entries.append({
                 "trajectory": trajectory, "frame": frame, "first": frame - WINDOW + 1,
                 "targets": [target["id"] for target in targets], "why": why,
+                **({} if (partner := _partner(trajectory, frame)) is None else {"partner": partner}),
                 "chunk": write_chunk(files, f"stretches/{len(entries) + 1}.js", arrays),
             })  # fmt: skip
     return {"targets": list(TARGETS), "paths": paths, "stretches": entries}
+
+
+def _partner(trajectory: int, frame: int) -> int | None:
+    """Return another episode that has a step."""
+    return next((i for i, steps in enumerate(LENGTHS) if i != trajectory and steps > frame), None)
 
 
 def _explained(rng: np.random.Generator, targets: int, paths: list[str]) -> dict[str, np.ndarray]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from rl_clarity.agents.protocol import Agent
+from rl_clarity.agents.recurrence import agent_state
 from rl_clarity.states.data import StateData, read_states
 from rl_clarity.states.memory_path import mean_frame, memory_gradients, outputs_at
 from rl_clarity.states.replacement import measured_causes
@@ -17,15 +18,23 @@ from tests.memory_systems import XOR_STEPS, record_frames
 STEPS = systems.XOR_LENGTH
 
 
-def causes(agent: Agent, data: StateData) -> tuple[dict[str, np.ndarray], np.ndarray]:
-    """Measured causes of the last decisions, and the sums of their maps (G, B, n)."""
+def causes(
+    agent: Agent, data: StateData, compared: np.ndarray | None = None
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Measured causes of the last decisions, and the sums of their maps (G, B, n).
+
+    Frames are compared with those of the rows (B,) of other decisions, or with the mean frame.
+    """
     rows = data.starts + STEPS - 1
     outputs, weights = outputs_at(agent, data, rows), np.zeros((len(rows), 0, data.states.shape[1]), np.float32)
-    baseline = mean_frame(data)
+    mean = mean_frame(data)
+    baseline = np.broadcast_to(mean, (len(rows), STEPS, *mean.shape))
+    if compared is not None:
+        baseline = np.stack([data.observations(compared - STEPS + 1 + i) for i in range(STEPS)], axis=1)
     frames, _ = memory_gradients(agent, data, rows, list(outputs.values()), weights, STEPS, baseline=baseline)
     seen = np.stack([data.observations(data.starts + step) for step in range(STEPS)], axis=1)
     sums = (frames * (seen - baseline.astype(np.float32)) / 255).sum(axis=(-3, -2, -1))
-    return measured_causes(agent, data, rows, outputs, weights, frames, baseline), sums
+    return measured_causes(agent, data, rows, outputs, weights, frames, baseline, mean), sums
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +49,13 @@ def test_both_cues_of_xor_come_before_the_decoy(xor: tuple[dict[str, np.ndarray]
     value = found["replaced.frames"][0]
     assert {tuple(sorted(places[:2])) for places in value.tolist()} == {(XOR_STEPS["first"], XOR_STEPS["second"])}
     assert (value[:, 2] == XOR_STEPS["decoy"]).all()
-    assert np.abs(found["replaced.mean"][0]) == pytest.approx(np.tile([2, 2, 0.3], (16, 1)), abs=0.05)
+    assert np.abs(found["replaced.change"][0]) == pytest.approx(np.tile([2, 2, 0.3], (16, 1)), abs=0.05)
     assert np.abs(found["replaced.partner"][0]) == pytest.approx(np.tile([4, 4, 0.6], (16, 1)), abs=0.05)
     # of the partners, those with the same frame are left out
     assert found["replaced.partner.spread"][0] == pytest.approx(0, abs=0.05)
     assert set(found["replaced.partners"][0, :, :2].ravel().tolist()) - {4}
     # the effect of both cues together is divided between them
-    assert (np.abs(sums[0, :, XOR_STEPS["first"]]) < 0.5 * np.abs(found["replaced.mean"][0, :, 0])).all()
+    assert (np.abs(sums[0, :, XOR_STEPS["first"]]) < 0.5 * np.abs(found["replaced.change"][0, :, 0])).all()
 
 
 def test_the_policy_changes_by_the_divergence_from_the_opposite_preference(
@@ -64,10 +73,25 @@ def test_a_shift_register_is_changed_by_one_frame_only(tmp_path: Path) -> None:
     found, sums = causes(agent, data)
     at = STEPS - 1 - systems.REGISTER_LAG
     assert (found["replaced.frames"][:, :, 0] == at).all()
-    np.testing.assert_allclose(found["replaced.mean"][..., 0], sums[..., at], rtol=0.01)  # it is linear
+    np.testing.assert_allclose(found["replaced.change"][..., 0], sums[..., at], rtol=0.01)  # it is linear
     np.testing.assert_allclose(found["memory.change"], sums.sum(axis=-1), rtol=0.01)
-    assert not found["replaced.mean"][..., 1:].any()
-    assert not found["replaced.mean.policy"][..., 1:].any()
+    assert not found["replaced.change"][..., 1:].any()
+    assert not found["replaced.change.policy"][..., 1:].any()
+
+
+def test_frames_are_compared_with_those_of_another_episode(tmp_path: Path) -> None:
+    agent = systems.shift_register()
+    data = read_states(record_frames(agent, systems.noise_frames(8, STEPS), tmp_path / "recording"))
+    rows = data.starts + STEPS - 1
+    found, sums = causes(agent, data, np.roll(rows, 1))
+    at = STEPS - 1 - systems.REGISTER_LAG
+    values = agent.forward(data.observations(rows), agent_state(agent, data.states[rows])).values
+    assert values is not None
+    difference = values - np.roll(values, 1)
+    assert np.abs(difference).max() > 0.1
+    np.testing.assert_allclose(found["replaced.change"][0, :, 0], difference, atol=1e-4)
+    np.testing.assert_allclose(sums[0, :, at], difference, atol=1e-3)
+    np.testing.assert_allclose(found["memory.change"][0], difference, atol=1e-4)
 
 
 def test_there_is_no_frame_of_another_episode_in_a_single_one(tmp_path: Path) -> None:
@@ -76,4 +100,5 @@ def test_there_is_no_frame_of_another_episode_in_a_single_one(tmp_path: Path) ->
     found, _ = causes(agent, data)
     assert np.isnan(found["replaced.partner"]).all()
     assert not found["replaced.partners"].any()
-    assert np.isfinite(found["replaced.mean"]).all()
+    assert np.isfinite(found["replaced.change"]).all()
+    np.testing.assert_array_equal(found["replaced.mean"], found["replaced.change"])

@@ -28,7 +28,8 @@ def explain_windows(
     rows: np.ndarray,
     directions: np.ndarray,
     steps: int,
-    baseline: np.ndarray,
+    compared: np.ndarray,
+    mean: np.ndarray,
     *,
     points: int,
     grid: int,
@@ -43,7 +44,8 @@ def explain_windows(
         rows: (B,) the steps at which the windows end.
         directions: (B, D) int, those that are explained in addition to the outputs.
         steps: Length of the windows.
-        baseline: The mean frame (H, W, C) uint8 of the recording.
+        compared: (B,) steps of other episodes, with whose windows of frames these are compared; -1 for the mean frame.
+        mean: The mean frame (H, W, C) uint8 of the recording.
         points: See `memory_gradients`.
         grid: See `window_arrays`.
         partners: See `measured_causes`.
@@ -53,11 +55,14 @@ def explain_windows(
     agent, data = fitted.agent, fitted.data
     weights = fitted.directions.readout.T[directions].astype(np.float32)  # (B, D, H)
     outputs = outputs_at(agent, data, rows)
+    baseline = _compared_frames(data, compared, steps, mean)
     gradients = memory_gradients(
         agent, data, rows, list(outputs.values()), weights, steps, baseline=baseline, points=points
     )
     paths = {"memory": gradients}
-    causes = measured_causes(agent, data, rows, outputs, weights, gradients[0], baseline, partners=partners, seed=seed)
+    causes = measured_causes(
+        agent, data, rows, outputs, weights, gradients[0], baseline, mean, partners=partners, seed=seed
+    )
     if source is not None and source.simulator is not None:
         frames, states, causes["whole.change"] = _simulated(source, data, rows, outputs, weights, steps, baseline)
         paths["whole"] = frames, states
@@ -65,7 +70,7 @@ def explain_windows(
     for i, row in enumerate(rows.tolist()):
         arrays = {key: values[:, i] for key, values in causes.items()}
         for path, (frames, states) in paths.items():
-            arrays |= window_arrays(fitted, path, row, frames[:, i], states[:, i], baseline, grid)
+            arrays |= window_arrays(fitted, path, row, frames[:, i], states[:, i], baseline[i], grid)
         windows.append(arrays)
     return windows
 
@@ -73,15 +78,23 @@ def explain_windows(
 def cause_agreement(arrays: Mapping[str, np.ndarray]) -> tuple[int, int]:
     """Return how many causes of a window's chunk were measured, and of how many the estimate differs.
 
-    An estimate differs if it is more than half of the larger of both away from the effect of the mean frame. Causes
-    below a twentieth of the largest one are left out. The page marks the same ones (`replacements` in measured.js).
+    An estimate differs if it is more than half of the larger of both away from the effect of the frame with which the
+    window is compared. Causes below a twentieth of the largest one are left out. The page marks the same ones
+    (`replacements` in measured.js).
     """
     places, sums = arrays["replaced.frames"], arrays["memory.sums"]
     estimated = np.take_along_axis(sums, np.maximum(places, 0), axis=1)
-    measured = np.nan_to_num(arrays["replaced.mean"])
+    measured = np.nan_to_num(arrays["replaced.change"])
     sizes = np.where(places >= 0, np.maximum(np.abs(estimated), np.abs(measured)), 0)
     counted = (sizes > 0) & (sizes >= MATERIAL * sizes.max(axis=1, keepdims=True))
     return int(counted.sum()), int((counted & (np.abs(estimated - measured) > sizes / 2)).sum())
+
+
+def _compared_frames(data: StateData, compared: np.ndarray, steps: int, mean: np.ndarray) -> np.ndarray:
+    """Return the frames (B, n, H, W, C) uint8 with which those of windows are compared."""
+    others = np.maximum(compared, steps - 1)
+    frames = np.stack([data.observations(others - steps + 1 + i) for i in range(steps)], axis=1)
+    return np.where((compared < 0)[:, None, None, None, None], mean, frames)
 
 
 def _simulated(
@@ -94,7 +107,7 @@ def _simulated(
     baseline: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the same gradients in simulations, in which the agent acts, and which start from the recorded frames
-    before the window; and by how much the targets are larger than when the agent sees the baseline all the time.
+    before the window; and by how much the targets are larger than when the agent sees the baseline (B, n, H, W, C).
     """
     import tensorflow as tf
 
@@ -115,9 +128,9 @@ def _simulated(
     state = [np.asarray(part) for part in simulator.split_state(data.states[first])]
     start = simulator.start(before, state=state, action=data.actions[first - 1])
     saliency = saliency_through_time(simulator, start, targets, steps - 1, baseline=baseline, points=WORLD_POINTS)
-    mean = tf.constant(baseline.astype(np.float32) / 255)
+    other = tf.constant(baseline.astype(np.float32) / 255)
     values = []
-    for see in (None, lambda step, frame: tf.broadcast_to(mean, frame.shape)):
+    for see in (None, lambda step, frame: other[:, step]):
         simulation = simulate(simulator, start, steps, see=see)
         values.append(np.stack([np.asarray(target_value(simulation, one, steps - 1)) for one in targets]))
     states = [np.reshape(part, (*part.shape[:3], -1)) for part in saliency.states]
@@ -129,8 +142,7 @@ def window_arrays(
 ) -> dict[str, np.ndarray]:
     """Return the arrays of a chunk for gradients with respect to frames (G, n, h, w, C) and states (G, n, H).
 
-    The gradients are multiplied by frames from 0 to 1, less the mean frame of the recording, and by centered
-    coordinates.
+    The gradients are multiplied by frames from 0 to 1, less the baseline (n, h, w, C), and by centered coordinates.
     """
     rows = np.arange(row - frames.shape[1] + 1, row + 1)
     seen = (fitted.data.observations(rows) - baseline.astype(np.float32)) / 255

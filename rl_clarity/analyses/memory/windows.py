@@ -34,6 +34,7 @@ from rl_clarity.states.data import StateData
 from rl_clarity.states.matrix import MemoryMatrix
 from rl_clarity.states.memory_path import mean_frame, outputs_at
 from rl_clarity.states.options import StateOptions
+from rl_clarity.states.partners import Partners
 from rl_clarity.states.parts import FittedStates
 
 CHOICE = "stretches/choice"
@@ -71,8 +72,8 @@ class WindowOptions:
     """Number of directions that are explained in each window, those that are largest there, in addition to the
     direction for which it was chosen."""
     points: int = 32
-    """Number of points on the line from the mean frame of the recording to the frames over which gradients through
-    memory are averaged; 4 for those through the world."""
+    """Number of points on the line from the frames of another episode to those of the window, over which gradients
+    through memory are averaged; 4 for those through the world."""
     grid: int = 32
     """Largest number of rows and columns of saliency maps."""
 
@@ -128,6 +129,9 @@ class WindowChoice:
     begins: int | None = None
     """The first step whose frame the decision depends on, by the memory matrix; null if it has no such decision. A
     window that starts later is cut."""
+    partner: int | None = None
+    """The episode with whose frames at the same steps those of the window are compared: of all that have the explained
+    step, its state differs most before it. Null for the recording's mean frame, where no other episode has the step."""
 
     @property
     def directions(self) -> list[int]:
@@ -219,7 +223,8 @@ def _choose(subject: Subject, work: Work) -> TaskResult:
     if facts is not None:
         matrix = page_matrix(read(MatrixSection, facts, MATRIX), subject.files.read_chunk)
     chosen = choose_windows(fitted, cards, clips, options.count, context, matrix, options.places())
-    windows = [window_at(fitted, row, options, matrix, why, context) for row, why in chosen.items()]
+    others = Partners(fitted.data, subject.options.seed)
+    windows = [window_at(fitted, row, options, others, matrix, why, context) for row, why in chosen.items()]
     used = sorted({direction for window in windows for direction in window.directions})
     paths = ["memory"] if source.simulator is None else ["memory", "whole"]
     return TaskResult(as_dicts({"targets": window_targets(fitted, used), "paths": paths, "stretches": windows}))
@@ -229,6 +234,7 @@ def window_at(
     fitted: FittedStates,
     row: int,
     options: WindowOptions,
+    others: Partners,
     matrix: MemoryMatrix | None,
     why: Sequence[WindowReason],
     context: int = 0,
@@ -243,7 +249,8 @@ def window_at(
     largest = np.argsort(-sizes, kind="stable")[: options.directions]
     directions = sorted({*map(int, largest), *(one.direction for one in why if one.direction is not None)})
     targets = [one.id for one in window_targets(fitted, directions)]
-    return WindowChoice(trajectory, frame, max(context, first), targets, why, begins)
+    partner = next((int(one) for one, _ in places(fitted, others.rows(row, 1))), None)
+    return WindowChoice(trajectory, frame, max(context, first), targets, why, begins, partner)
 
 
 def window_targets(fitted: FittedStates, directions: Iterable[int]) -> list[WindowTarget]:
@@ -365,7 +372,7 @@ def _explain(subject: Subject, part: slice, work: Work) -> TaskResult:
     chosen = [read(WindowChoice, window, CHOICE) for window in work.results[CHOICE]["stretches"]]
     windows = list(enumerate(chosen))[part]
     fitted = fitted_states(subject)
-    baseline = mean_frame(fitted.data)
+    mean = mean_frame(fitted.data)
     groups: dict[tuple[int, int], list[tuple[int, WindowChoice]]] = {}
     for number, one in windows:  # windows of the same shape are computed together
         groups.setdefault((one.frame - one.first + 1, len(one.targets)), []).append((number, one))
@@ -373,7 +380,7 @@ def _explain(subject: Subject, part: slice, work: Work) -> TaskResult:
     done = 0
     for (steps, _), members in sorted(groups.items()):
         for few in slices(len(members), AT_ONCE):
-            chunks += _write_chunks(subject, fitted, members[few], steps, baseline)
+            chunks += _write_chunks(subject, fitted, members[few], steps, mean)
             done += len(members[few])
             work.report(done / len(windows))
     return TaskResult({"chunks": chunks}, [chunk.name for chunk in chunks])
@@ -384,16 +391,17 @@ def _write_chunks(
     fitted: FittedStates,
     windows: Sequence[tuple[int, WindowChoice]],
     steps: int,
-    baseline: np.ndarray,
+    mean: np.ndarray,
 ) -> list[WrittenChunk]:
     """Write the chunks of windows that have the same number of steps and targets."""
     options = subject.options_of(WindowOptions)
     explained = explain_windows(
         fitted,
-        np.array([_row(fitted, one) for _, one in windows]),
+        np.array([_row(fitted, one.trajectory, one.frame) for _, one in windows]),
         np.array([one.directions for _, one in windows], int).reshape(len(windows), -1),
         steps,
-        baseline,
+        np.array([-1 if one.partner is None else _row(fitted, one.partner, one.frame) for _, one in windows]),
+        mean,
         points=options.points,
         grid=options.grid,
         partners=subject.options_of(MatrixOptions).partners,
@@ -408,8 +416,8 @@ def _write_chunks(
     return chunks
 
 
-def _row(fitted: FittedStates, window: WindowChoice) -> int:
-    return int(fitted.data.starts[window.trajectory]) + window.frame
+def _row(fitted: FittedStates, trajectory: int, frame: int) -> int:
+    return int(fitted.data.starts[trajectory]) + frame
 
 
 def _pieces(count: int, sample: Subject, batch: int) -> Iterable[Piece]:

@@ -16,7 +16,7 @@ import { filesOf } from "./export.js";
 const EXPLANATIONS = [
   {
     title: "What gradients tell, and what they do not",
-    text: "Maps and bars of causes are integrated gradients times differences: from the recording's mean frame, or from the mean coordinate. They add up to the effect of all frames together. What two frames do only together is divided between them, so an estimate can differ from the effect of one frame, which is measured for the strongest causes. Through the simulator, gradients pass sampled states and actions as if they had not been sampled, so they are estimates, and only as good as the simulator: look at its quality first.",
+    text: "Maps and bars of causes are integrated gradients times differences: from the frames of another episode, or from the mean coordinate. They add up to the effect of all frames together. What two frames do only together is divided between them, so an estimate can differ from the effect of one frame, which is measured for the strongest causes. Through the simulator, gradients pass sampled states and actions as if they had not been sampled, so they are estimates, and only as good as the simulator: look at its quality first.",
   },
 ];
 

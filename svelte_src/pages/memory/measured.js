@@ -14,10 +14,10 @@ const disagrees = (estimated, measured) => Math.abs(estimated - measured) > size
  * The strongest causes of a target through memory, whose frames were replaced, by their steps in the window.
  *
  * @typedef {{mean: number, spread: number}} OverPartners mean and standard deviation over other episodes
- * @returns {Map<number, {estimated: number, measured: number, disagrees: boolean, small: boolean, partners: number, partner: OverPartners,
- *   nats: OverPartners}>}
- *   `measured`: with the mean frame; `partner`: with the frames of `partners` other episodes; `nats`: change of the policy
- *   with those
+ * @returns {Map<number, {estimated: number, measured: number, disagrees: boolean, small: boolean, mean: number, partners: number,
+ *   partner: OverPartners, nats: OverPartners}>}
+ *   `measured`: with the frame that the map compares with; `mean`: with the mean frame; `partner`: with the frames of
+ *   `partners` other episodes; `nats`: change of the policy with those
  */
 export function replacements(arrays, stretch, target) {
   const index = stretch.targets.indexOf(target);
@@ -26,7 +26,7 @@ export function replacements(arrays, stretch, target) {
   const measuredAt = (name, k) => part(arrays[`replaced.${name}`], index)[k];
   const overPartners = (name, k) => ({ mean: measuredAt(name, k), spread: measuredAt(`${name}.spread`, k) });
   const causes = Array.from(part(arrays["replaced.frames"], index), (place, k) => {
-    const [estimated, measured] = [sums[place], measuredAt("mean", k)];
+    const [estimated, measured] = [sums[place], measuredAt("change", k)];
     return { place, k, estimated, measured, size: sizeOf(estimated, measured) };
   }).filter(({ place }) => place >= 0);
   const least = MATERIAL * Math.max(...causes.map(({ size }) => size));
@@ -35,6 +35,7 @@ export function replacements(arrays, stretch, target) {
       const small = !(size >= least);
       const effect = {
         ...{ estimated, measured, small, disagrees: !small && disagrees(estimated, measured) },
+        mean: measuredAt("mean", k),
         partners: measuredAt("partners", k),
         partner: overPartners("partner", k),
         nats: overPartners("partner.policy", k),
@@ -45,8 +46,8 @@ export function replacements(arrays, stretch, target) {
 }
 
 /**
- * What a measured cause says about the map, as one of these: "disagrees" with the mean frame in its place; "more": frames of
- * other episodes change the target far more than the map says; "unclear": their effects differ as much as they are large.
+ * What a measured cause says about the map, as one of these: "disagrees"; "more": frames of other episodes change the target
+ * far more than the one that the map compares with; "unclear": their effects differ as much as they are large.
  */
 export function doubt({ disagrees: differs, small, measured, partners, partner: { mean, spread } }) {
   if (differs) return "disagrees";
@@ -55,8 +56,8 @@ export function doubt({ disagrees: differs, small, measured, partners, partner: 
   return Math.abs(mean) > 3 * Math.abs(measured) ? "more" : "";
 }
 
-/** What the frames of other episodes change, in words; "" if there is none. */
-export function partnersText({ partners, partner, nats }) {
+/** What the frames of other episodes and the mean frame change, in words; "" if there is no other episode. */
+export function partnersText({ mean, partners, partner, nats }) {
   if (!partners) return "";
   const number = ({ mean, spread }) =>
     formatNumber(mean, 2) + (partners > 1 ? ` \u00b1 ${formatNumber(spread, 2)}` : "");
@@ -64,12 +65,12 @@ export function partnersText({ partners, partner, nats }) {
     partners > 1
       ? `the frames of ${partners} other episodes (\u00b1 standard deviation)`
       : "the frame of another episode";
-  return `; ${number(partner)} with ${frames}, by which the policy changes by ${number(nats)} nats`;
+  return `; ${number(partner)} with ${frames}, by which the policy changes by ${number(nats)} nats; ${formatNumber(mean, 2)} with the mean frame`;
 }
 
 /**
- * What all frames of a window change a target by, compared with the mean frame, and the sum of the map; null where it was
- * not computed.
+ * What all frames of a window change a target by, compared with those of the partner, and the sum of the map; null where it
+ * was not computed.
  *
  * @returns {{sum: number, change: number, fails: boolean} | null} `fails`: they differ by more than half of the larger one
  */

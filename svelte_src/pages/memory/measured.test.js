@@ -10,7 +10,8 @@ test("estimated causes are compared with measured ones", () => {
     "memory.sums": of([1, 3], 0.7, 0.3, 0.1),
     "memory.change": of([1], 1.2),
     "replaced.frames": { shape: [1, 3], data: Int32Array.of(0, 1, -1) },
-    "replaced.mean": of([1, 3], 0.74, 1, NaN),
+    "replaced.change": of([1, 3], 0.74, 1, NaN),
+    "replaced.mean": of([1, 3], 0.3, 0.4, NaN),
     "replaced.partners": { shape: [1, 3], data: Int32Array.of(3, 1, 0) },
     "replaced.partner": of([1, 3], 1.5, 2, NaN),
     "replaced.partner.spread": of([1, 3], 0.25, 0, NaN),
@@ -23,9 +24,9 @@ test("estimated causes are compared with measured ones", () => {
   assert.ok(Math.abs(found.get(0).measured - 0.74) < 1e-6);
   assert.match(
     partnersText(found.get(0)),
-    /^; 1\.5 ± 0\.25 with the frames of 3 other episodes.* by 0\.50 ± 0\.10 nats$/,
+    /^; 1\.5 ± 0\.25 with the frames of 3 other episodes.* by 0\.50 ± 0\.10 nats; 0\.30 with the mean frame$/,
   );
-  assert.match(partnersText(found.get(1)), /^; 2\.0* with the frame of another episode, .* by 0\.60 nats$/);
+  assert.match(partnersText(found.get(1)), /^; 2\.0* with the frame of another episode, .* by 0\.60 nats; 0\.40 with the mean frame$/);
   assert.equal(partnersText({ partners: 0 }), "");
   assert.deepEqual([...found.values()].map(doubt), ["", "disagrees"]);
   const { sum, change, fails } = completeness(arrays, WINDOW, "value", "memory");
@@ -37,11 +38,12 @@ test("estimated causes are compared with measured ones", () => {
   assert.equal(replacements({}, WINDOW, "value").size, 0);
 });
 
-test("small causes are not doubted, and frames of other episodes are compared with the mean frame", () => {
+test("small causes are not doubted, and those of several episodes are compared with that of one", () => {
   const of = (shape, ...data) => ({ shape, data: Float32Array.from(data) });
   const arrays = {
     "memory.sums": of([1, 3], 1, 0.01, 0.5),
     "replaced.frames": { shape: [1, 3], data: Int32Array.of(0, 1, 2) },
+    "replaced.change": of([1, 3], 0.9, -0.01, 0.4),
     "replaced.mean": of([1, 3], 0.9, -0.01, 0.4),
     "replaced.partners": { shape: [1, 3], data: Int32Array.of(3, 3, 3) },
     "replaced.partner": of([1, 3], 3.8, 0, 0.1),

@@ -13,7 +13,7 @@ from rl_clarity.base.errors import OptionError
 from rl_clarity.pages.builder import RECORDINGS
 from rl_clarity.pages.results import Results
 from rl_clarity.states.data import StateData, read_states
-from rl_clarity.states.memory_path import mean_frame, memory_gradients, outputs_at
+from rl_clarity.states.memory_path import memory_gradients, outputs_at
 from rl_clarity.world_models.files import save_simulator
 from rl_clarity.world_models.gradients import saliency_through_time
 from rl_clarity.world_models.options import Size
@@ -91,11 +91,12 @@ def test_windows_hold_gradients_times_frames_and_coordinates(results: Results, a
     number = next(n for n, one in enumerate(results.section("stretches")["stretches"]) if one["frame"] == SWITCHES)
     window = results.window(number)
     row = int(data.starts[window.trajectory]) + SWITCHES
-    rows, baseline = np.array([row]), mean_frame(data)
+    rows, steps = np.array([row]), np.arange(row - SWITCHES, row + 1)
+    assert window.partner not in (None, window.trajectory)
+    baseline = data.observations(data.starts[window.partner] + np.arange(SWITCHES + 1))
     weights = directions.readout.T[[int(one.removeprefix("direction-")) for one in window.targets[2:]]][None]
     scores = list(outputs_at(agent, data, rows).values())
-    frames, states = memory_gradients(agent, data, rows, scores, weights, SWITCHES + 1, baseline=baseline)
-    steps = np.arange(row - SWITCHES, row + 1)
+    frames, states = memory_gradients(agent, data, rows, scores, weights, SWITCHES + 1, baseline=baseline[None])
     maps = (frames[:, 0] * (data.observations(steps) / 255 - baseline / 255)).sum(axis=-1)
     coordinates = directions.to(data.states)
     components = directions.pull(states[:, 0]) * (coordinates - coordinates[data.changed].mean(axis=0))[steps]
@@ -159,7 +160,8 @@ def test_the_simulator_and_the_path_through_the_world(simulated: Results, simula
     start = simulator.start(frames, state=state, action=data.actions[[first - 1]])
     coordinates = directions.to(data.states)
     coordinates = (coordinates - coordinates[data.changed].mean(axis=0))[first : first + steps]
-    baseline = mean_frame(data)
+    other = int(data.starts[window.partner or 0]) + window.frames[0]
+    baseline = data.observations(np.arange(other, other + steps))[None]
     found = saliency_through_time(simulator, start, ["value"], steps - 1, baseline=baseline)
     expected = directions.pull(found.states[0][0, 0]) * coordinates
     np.testing.assert_allclose(window.components["whole"][0], expected, rtol=1e-2, atol=1e-5)
@@ -170,7 +172,7 @@ def test_the_simulator_and_the_path_through_the_world(simulated: Results, simula
     arrays = simulated.chunk(simulated.section("stretches")["stretches"][0]["chunk"])
     ends: list[Any] = [
         np.asarray(simulate(simulator, start, steps, see=see).values)[0, -1]
-        for see in (None, lambda step, frame: 0 * frame + baseline.astype(np.float32) / 255)
+        for see in (None, lambda step, frame: baseline[:, step].astype(np.float32) / 255)
     ]
     assert arrays["whole.change"][0] == pytest.approx(ends[0] - ends[1], abs=1e-5)
     assert arrays["whole.sums"].shape == arrays["memory.sums"].shape == (len(window.targets), steps)

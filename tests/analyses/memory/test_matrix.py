@@ -132,32 +132,28 @@ def test_a_cue_of_20_steps_is_found_with_the_defaults(cue_page: Results) -> None
 
 @pytest.mark.slow
 def test_matrix_window_map_and_replaced_cue_agree(cue_page: Results) -> None:
-    """They agree within 20 %: the matrix and the replaced cue in nats, the estimate, the map and the mean frame in the
-    cue's place in units of the target. Of one of the two cues the mean frame is almost the same to the agent. The
-    partners are the same.
+    """They agree within 20 %: the matrix and the replaced cue in nats; the estimate, the map, and the cue of the other
+    episode and of several others in its place in units of the target.
     """
     section = cue_page.section("memory_matrix")
     rows = {one["trajectory"]: cue_page.chunk(one["chunk"])["policy"][0] for one in section["episodes"]}
     windows = [one for one in cue_page.section("stretches")["stretches"] if one.get("begins") == one["first"] == 0]
-    switches, effects = 0, []
+    switches = 0
     for window in windows:
         arrays, action = cue_page.chunk(window["chunk"]), window["targets"].index("action")
         cause = arrays["replaced.frames"][action].tolist().index(0)  # of the three largest causes
         changed = float(arrays["replaced.partner.policy"][action, cause])
         in_matrix = rows[window["trajectory"]][window["frame"]]  # exchanged after the first step
         assert changed == pytest.approx(in_matrix, rel=0.2)
-        estimated, measured = (
-            float(arrays[name][action, i]) for name, i in (("memory.sums", 0), ("replaced.mean", cause))
+        estimated, measured, partners = (
+            float(arrays[name][action, i])
+            for name, i in (("memory.sums", 0), ("replaced.change", cause), ("replaced.partner", cause))
         )
-        whole = abs(float(arrays["replaced.partner"][action, cause]))  # of the other cue in its place
-        if whole < 1:  # the action that was taken is to press no switch
+        if abs(partners) < 1:  # the action that was taken is to press no switch
             continue
         switches += 1
-        assert estimated == pytest.approx(measured, abs=0.2 * whole)
+        assert measured == pytest.approx(partners, rel=0.2)
+        assert estimated == pytest.approx(measured, rel=0.2)
         codes, scale = arrays["memory"][action, 0].astype(float), float(arrays["memory.scale"][action])
         assert codes.sum() / 127 * scale == pytest.approx(estimated, rel=0.2)
-        if measured > 1:
-            assert estimated == pytest.approx(measured, rel=0.2)
-            effects.append(measured)
-    assert switches >= 4
-    assert effects
+    assert switches >= 8
