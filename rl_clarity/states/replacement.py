@@ -13,8 +13,24 @@ from rl_clarity.states.data import StateData
 from rl_clarity.states.partners import FAR, PARTNERS, Partners, over_partners
 from rl_clarity.states.replay import policy_change
 
+TRIED = 16
+"""Number of episodes of which the one is chosen whose frames a window is compared with."""
 REPLACED = 3
 """Number of causes of each target whose frames are replaced."""
+
+
+def compared_step(agent: Agent, data: StateData, others: Partners, row: int) -> int:
+    """Return the same step of another episode, whose state before it, in place of that of the row, changes the policy
+    most: of 16 whose states differ much, from that of the row and from each other. -1 if no other episode has the step.
+    """
+    candidates = others.rows(row, TRIED)
+    if not len(candidates):
+        return -1
+    rows = np.concatenate([[row], candidates])
+    observations = np.repeat(data.observations(np.array([row])), len(rows), axis=0)
+    outputs = agent.forward(observations, agent_state(agent, data.states[rows]))
+    changes = policy_change(outputs, outputs, np.zeros(len(rows), int))
+    return int(rows[1:][changes[1:].argmax()])
 
 
 def measured_causes(

@@ -1015,7 +1015,7 @@ export interface WindowEntry {
   why: WindowReason[];
   /** The first step whose frame the decision depends on, by the memory matrix; null if it has no such decision. A window that starts later is cut. */
   begins?: number;
-  /** The episode with whose frames at the same steps those of the window are compared: of all that have the explained step, its state differs most before it. Null for the recording's mean frame, where no other episode has the step. */
+  /** The episode with whose frames at the same steps those of the window are compared: of 16 whose states differ much, its state before the explained step changes the policy most. Null for the recording's mean frame, where no other episode has the step. */
   partner?: number;
   chunk: string;
 }

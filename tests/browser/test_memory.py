@@ -217,10 +217,20 @@ def test_actions_have_one_color_and_one_name_everywhere(
 
 def test_a_frame_of_the_strip_leads_to_its_step(open_memory: Open) -> None:
     visitor = open_memory("?episode=1&step=31")
-    visitor.page.locator("[data-testid=strip-step][data-frame='28'] button").click()
+    visitor.page.locator("[data-testid=strip-step][data-frame='28'] button").first.click()
     state = visitor.state()
     assert (state["frame"], state["stretch"]) == (28, 0)
     expect(visitor.by("strip-step")).to_have_count(WINDOW)
+
+
+def test_frames_of_the_other_episode_are_shown_below(open_memory: Open) -> None:
+    visitor = open_memory("?episode=1&step=31")
+    assert "Compared with the frames of episode 2 at the same steps" in visitor.text("caption")
+    button = visitor.page.locator("[data-testid=strip-step][data-frame='28'] button").last
+    expect(button).to_contain_text("ep. 2")
+    button.click()
+    state = visitor.state()
+    assert (state["trajectory"], state["frame"]) == (1, 28)
 
 
 def test_steps_without_a_window_link_to_the_nearest_window(open_memory: Open) -> None:

@@ -36,6 +36,7 @@ from rl_clarity.states.memory_path import mean_frame, outputs_at
 from rl_clarity.states.options import StateOptions
 from rl_clarity.states.partners import Partners
 from rl_clarity.states.parts import FittedStates
+from rl_clarity.states.replacement import compared_step
 
 CHOICE = "stretches/choice"
 """Name of the task that chooses the windows."""
@@ -130,8 +131,9 @@ class WindowChoice:
     """The first step whose frame the decision depends on, by the memory matrix; null if it has no such decision. A
     window that starts later is cut."""
     partner: int | None = None
-    """The episode with whose frames at the same steps those of the window are compared: of all that have the explained
-    step, its state differs most before it. Null for the recording's mean frame, where no other episode has the step."""
+    """The episode with whose frames at the same steps those of the window are compared: of 16 whose states differ much,
+    its state before the explained step changes the policy most. Null for the recording's mean frame, where no other
+    episode has the step."""
 
     @property
     def directions(self) -> list[int]:
@@ -249,8 +251,8 @@ def window_at(
     largest = np.argsort(-sizes, kind="stable")[: options.directions]
     directions = sorted({*map(int, largest), *(one.direction for one in why if one.direction is not None)})
     targets = [one.id for one in window_targets(fitted, directions)]
-    partner = next((int(one) for one, _ in places(fitted, others.rows(row, 1))), None)
-    return WindowChoice(trajectory, frame, max(context, first), targets, why, begins, partner)
+    partner = int(places(fitted, np.array([compared_step(fitted.agent, fitted.data, others, row)]))[0, 0])
+    return WindowChoice(trajectory, frame, max(context, first), targets, why, begins, None if partner < 0 else partner)
 
 
 def window_targets(fitted: FittedStates, directions: Iterable[int]) -> list[WindowTarget]:

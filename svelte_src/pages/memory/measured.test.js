@@ -26,7 +26,10 @@ test("estimated causes are compared with measured ones", () => {
     partnersText(found.get(0)),
     /^; 1\.5 ± 0\.25 with the frames of 3 other episodes.* by 0\.50 ± 0\.10 nats; 0\.30 with the mean frame$/,
   );
-  assert.match(partnersText(found.get(1)), /^; 2\.0* with the frame of another episode, .* by 0\.60 nats; 0\.40 with the mean frame$/);
+  assert.match(
+    partnersText(found.get(1)),
+    /^; 2\.0* with the frame of another episode, .* by 0\.60 nats; 0\.40 with the mean frame$/,
+  );
   assert.equal(partnersText({ partners: 0 }), "");
   assert.deepEqual([...found.values()].map(doubt), ["", "disagrees"]);
   const { sum, change, fails } = completeness(arrays, WINDOW, "value", "memory");

@@ -152,21 +152,26 @@ def test_the_simulator_and_the_path_through_the_world(simulated: Results, simula
     assert causes["influence.world"].shape == causes["influence"].shape == (2, 3, 3)
     data = read_states(recording)
     directions = rl_clarity.load_states(Path(simulated._directory.location) / "states").directions
-    window = simulated.window(0)
+    # samples of the world depend on which windows are computed together
+    window, next_window = simulated.window(0), simulated.window(1)
+    assert (window.frames, window.targets) == (next_window.frames, next_window.targets)
     steps = len(window.frames)
-    first = int(data.starts[window.trajectory]) + window.frames[0]
-    frames = np.stack([data.observations(np.array([first - 2 + i])) for i in range(2)], axis=1)
-    state = [np.asarray(part) for part in simulator.split_state(data.states[[first]])]
-    start = simulator.start(frames, state=state, action=data.actions[[first - 1]])
+    firsts = data.starts[[window.trajectory, next_window.trajectory]] + window.frames[0]
+    frames = np.stack([data.observations(firsts - 2 + i) for i in range(2)], axis=1)
+    state = [np.asarray(part) for part in simulator.split_state(data.states[firsts])]
+    start = simulator.start(frames, state=state, action=data.actions[firsts - 1])
+    first = int(firsts[0])
     coordinates = directions.to(data.states)
     coordinates = (coordinates - coordinates[data.changed].mean(axis=0))[first : first + steps]
-    other = int(data.starts[window.partner or 0]) + window.frames[0]
-    baseline = data.observations(np.arange(other, other + steps))[None]
+    others = data.starts[[one.partner or 0 for one in (window, next_window)]] + window.frames[0]
+    baseline = np.stack([data.observations(others + i) for i in range(steps)], axis=1)
     found = saliency_through_time(simulator, start, ["value"], steps - 1, baseline=baseline)
     expected = directions.pull(found.states[0][0, 0]) * coordinates
     np.testing.assert_allclose(window.components["whole"][0], expected, rtol=1e-2, atol=1e-5)
     row = np.array([first + steps - 1])
-    _, states = memory_gradients(simulator.agent, data, row, ["value"], np.zeros((1, 0, 16)), steps, baseline=baseline)
+    _, states = memory_gradients(
+        simulator.agent, data, row, ["value"], np.zeros((1, 0, 16)), steps, baseline=baseline[:1]
+    )
     expected = directions.pull(states[0, 0]) * coordinates  # the same as without a simulator
     np.testing.assert_allclose(window.components["memory"][0], expected, rtol=1e-3, atol=1e-6)
     arrays = simulated.chunk(simulated.section("stretches")["stretches"][0]["chunk"])
