@@ -101,7 +101,7 @@ def open_regular(path: str | Path, mode: str, buffering: int = -1) -> Any:
 
     def opener(name: str, flags: int) -> int:
         writes = flags & (os.O_WRONLY | os.O_RDWR)
-        if writes and os.path.islink(path):
+        if writes and Path(path).is_symlink():
             raise OSError(errno.ELOOP, f"{path} is a link: nothing is written through links", name)
         only = getattr(os, "O_NOFOLLOW", 0) if writes else 0
         descriptor = os.open(name, flags | only | getattr(os, "O_NONBLOCK", 0), 0o666)
