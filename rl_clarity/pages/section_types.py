@@ -581,6 +581,7 @@ class DirectionEntry(TypedDict):
     half_stability: float | None
     kurtosis: float | None
     rare: NotRequired[bool]
+    fits: NotRequired[Sequence[float]]
     effect: NotRequired[float]
     effect_interval: NotRequired[tuple[float, float]]
 

@@ -64,6 +64,8 @@ class Directions:
     """|cosine| with the matching direction of fits with other seeds, from 0 to 1."""
     half_stability: np.ndarray | None = None  # (D,)
     """|cosine| with the matching direction of fits to each half of the data."""
+    fits: np.ndarray | None = None  # (D, 4)
+    """The |cosines| of which the stabilities are means: of two fits with other seeds, then of the two halves."""
     explained: np.ndarray | None = None  # (D,)
     """For principal components, the share of the variance of standardized states; for pairs, that of the squared
     differences."""
@@ -128,7 +130,7 @@ class Directions:
         order = np.argsort(rare, kind="stable")
         measured = {
             name: values[order]
-            for name in ("seed_stability", "half_stability", "explained", "auc")
+            for name in ("seed_stability", "half_stability", "fits", "explained", "auc")
             if (values := getattr(self, name)) is not None
         }
         numbered = self.names == tuple(map(str, range(len(self))))
@@ -270,14 +272,15 @@ def fit_directions(
     if episodes is not None:
         begins = np.flatnonzero(np.diff(np.asarray(episodes)[chosen][kept])) + 1
         middle = int(begins[np.abs(begins - middle).argmin()]) if len(begins) else middle
-    seeds, halves = _stability(directions, fit, len(rows), middle, seed)
-    return dataclasses.replace(directions, seed_stability=seeds, half_stability=halves)
+    fits = _similarities(directions, fit, len(rows), middle, seed)
+    seeds, halves = fits[:, :2].mean(axis=1), fits[:, 2:].mean(axis=1)
+    return dataclasses.replace(directions, seed_stability=seeds, half_stability=halves, fits=fits)
 
 
-def _stability(
+def _similarities(
     directions: Directions, fit: Callable[[slice, int, int | float], Directions], rows: int, middle: int, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the |cosine| (D,) with the matching directions of fits with other seeds, and that of fits to the rows
+) -> np.ndarray:
+    """Return the |cosine| (D, 4) with the matching directions of two fits with other seeds, and of fits to the rows
     before and from `middle` on.
     """
 
@@ -291,7 +294,7 @@ def _stability(
     step = max(1, rows // CHECK_ROWS)
     seeds = [similarity(slice(None, None, step), seed + i) for i in (1, 2)]
     halves = [similarity(part, seed) for part in (slice(0, middle), slice(middle, None))]
-    return np.mean(seeds, axis=0), np.mean(halves, axis=0)
+    return np.stack([*seeds, *halves], axis=1)
 
 
 def _standardized(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

@@ -868,6 +868,8 @@ export interface DirectionEntry {
   kurtosis: number | null;
   /** Whether fewer than 2 % of the steps have more than half of the variance. */
   rare: boolean;
+  /** The cosines of which the stabilities are means: of two fits with other seeds, and of the two halves. */
+  fits?: number[];
   /** How much the policy changes when the coordinate is set to its mean, in nats, as a mean over the steps that are replayed then; null if it was not measured. */
   effect?: number;
   /** 95 % bootstrap interval of `effect` over the replays. */

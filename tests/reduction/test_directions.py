@@ -135,6 +135,8 @@ def test_halves_are_of_different_episodes() -> None:
     assert found.half_stability is not None
     assert without.half_stability is not None
     np.testing.assert_allclose(found.half_stability, np.mean(halves, axis=0), atol=1e-6)
+    assert found.fits is not None
+    np.testing.assert_allclose(found.fits[:, 2:], np.transpose(halves), atol=1e-6)
     assert not np.allclose(found.half_stability, without.half_stability, atol=1e-3)
     with pytest.raises(OptionError, match=r"episodes= has the shape \(3,\); \(100,\) is needed"):
         fit_directions(states, "pca", episodes=episodes[:3])

@@ -67,6 +67,8 @@ class DirectionEntry:
     """Excess kurtosis of the coordinate; null if the coordinate is constant, or while it is not measured."""
     rare: bool = False
     """Whether fewer than 2 % of the steps have more than half of the variance."""
+    fits: Sequence[float] | None = None
+    """The cosines of which the stabilities are means: of two fits with other seeds, and of the two halves."""
     effect: float | None = None
     """How much the policy changes when the coordinate is set to its mean, in nats, as a mean over the steps that are
     replayed then; null if it was not measured."""
@@ -208,7 +210,7 @@ def _fit(subject: Subject, work: Work) -> TaskResult:
             "rare": directions.rare is not None and directions.rare[i],
             **{
                 key: None if values is None else values[i]
-                for key in ("explained", "seed_stability", "half_stability")
+                for key in ("explained", "seed_stability", "half_stability", "fits")
                 for values in [getattr(directions, key)]
             },
         }

@@ -83,10 +83,10 @@ export function placesOf(array, k) {
   return places.filter(({ trajectory }) => trajectory >= 0);
 }
 
-const stabilities = ({ seed_stability: seeds, half_stability: halves }) =>
+const stabilities = ({ seed_stability: seeds, half_stability: halves, fits }) =>
   [
-    { value: seeds, where: "other seeds", of: "seeds" },
-    { value: halves, where: "halves of the episodes", of: "halves of the episodes" },
+    { value: seeds, where: "other seeds", of: "seeds", each: fits?.slice(0, 2) },
+    { value: halves, where: "halves of the episodes", of: "halves of the episodes", each: fits?.slice(2) },
   ].filter(({ value }) => Number.isFinite(value));
 
 /** Whether other fits find another component in its place. */
@@ -96,7 +96,8 @@ export const isUnstable = (direction) => stabilities(direction).some(({ value })
 export function stabilityText(direction) {
   const known = stabilities(direction);
   if (!known.length) return "Its stability was not measured.";
-  const numbers = known.map(({ value, of }) => `${formatNumber(value, 2)} over ${of}`).join(", ");
+  const inEach = (each) => (each ? ` (${each.map((one) => formatNumber(one, 2)).join(" and ")})` : "");
+  const numbers = known.map(({ value, of, each }) => `${formatNumber(value, 2)} over ${of}${inEach(each)}`).join(", ");
   const weak = known.filter(({ value }) => value < LOW);
   if (!weak.length) return `Stable: other fits find it again (cosine ${numbers}).`;
   const where = weak.map((one) => one.where).join(" and ");

@@ -61,8 +61,8 @@ test("shares of signs that agree, of all steps and of a cluster", () => {
 
 test("low stability is said in words", () => {
   assert.match(
-    stabilityText({ seed_stability: 0.95, half_stability: 0.9 }),
-    /^Stable.*0.95 over seeds, 0.90 over halves/,
+    stabilityText({ seed_stability: 0.95, half_stability: 0.9, fits: [0.94, 0.96, 0.85, 0.95] }),
+    /^Stable.*0.95 over seeds \(0.94 and 0.96\), 0.90 over halves of the episodes \(0.85 and 0.95\)/,
   );
   assert.match(
     stabilityText({ seed_stability: 0.95, half_stability: 0.4 }),
