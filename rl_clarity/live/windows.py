@@ -19,6 +19,7 @@ from rl_clarity.analyses.memory.windows import (
     WindowReason,
     WindowsSection,
     window_at,
+    window_rows,
     window_targets,
 )
 from rl_clarity.base.errors import ClarityError, OptionError
@@ -123,10 +124,9 @@ class LiveWindows:
             raise OptionError(f"step {request.step} is out of range: steps 1 to {last}, from 0, have steps before them")
         row = int(starts[request.trajectory]) + request.step
         window = window_at(fitted, row, self._options, self._others, self._matrix, [WindowReason("asked")])
-        compared = -1 if window.partner is None else int(starts[window.partner]) + window.frame
+        rows, compared = window_rows(fitted, [window])
         (arrays,) = explain_windows(
-            fitted, np.array([row]), np.array([window.directions]), request.step - window.first + 1,
-            np.array([compared]), self._mean,
+            fitted, rows, np.array([window.directions]), request.step - window.first + 1, compared, self._mean,
             points=self._options.points, grid=self._options.grid, partners=self._partners, seed=self._seed,
         )  # fmt: skip
         name = path_in("stretches", f"live-{request.trajectory + 1}-{request.step + 1}.js")

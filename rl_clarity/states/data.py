@@ -77,6 +77,12 @@ class StateData:
         """Read the observations (len(rows), H, W, C) uint8 of some steps."""
         return self._read(rows, lambda episode: episode.observations)
 
+    def windows(self, first: np.ndarray, steps: int) -> np.ndarray:
+        """Read the observations (len(first), steps, H, W, C) uint8 of windows of steps."""
+        rows = np.asarray(first)[:, None] + np.arange(steps)
+        observations = self.observations(rows.ravel())
+        return observations.reshape(*rows.shape, *observations.shape[1:])
+
     def frames(self, rows: np.ndarray) -> np.ndarray:
         """Read the images (len(rows), H', W', C) uint8 that show some steps."""
         return self._read(rows, lambda episode: episode.observations if episode.frames is None else episode.frames)

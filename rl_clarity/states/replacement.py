@@ -64,7 +64,7 @@ def measured_causes(
     """
     targets, count, steps = frames.shape[:3]
     first = rows - steps + 1
-    seen = np.stack([data.observations(first + step) for step in range(steps)], axis=1).astype(np.float32)
+    seen = data.windows(first, steps).astype(np.float32)
     sums = (frames * (seen - baseline) / 255).reshape(targets, count, steps, -1).sum(axis=-1)
     causes = np.argsort(-np.abs(sums[..., :-1]), axis=-1, kind="stable")[..., :REPLACED]  # (G, B, at most 3)
     places = np.full((targets, count, REPLACED), -1, np.int32)

@@ -92,8 +92,7 @@ def cause_agreement(arrays: Mapping[str, np.ndarray]) -> tuple[int, int]:
 
 def _compared_frames(data: StateData, compared: np.ndarray, steps: int, mean: np.ndarray) -> np.ndarray:
     """Return the frames (B, n, H, W, C) uint8 with which those of windows are compared."""
-    others = np.maximum(compared, steps - 1)
-    frames = np.stack([data.observations(others - steps + 1 + i) for i in range(steps)], axis=1)
+    frames = data.windows(np.maximum(compared - steps + 1, 0), steps)
     return np.where((compared < 0)[:, None, None, None, None], mean, frames)
 
 
@@ -124,7 +123,7 @@ def _simulated(
     targets: list[Target] = [action if name == "action" else "value" for name in outputs]
     targets += [partial(direction, number) for number in range(weights.shape[1])]
     first = rows - steps + 1
-    before = np.stack([data.observations(first - context + i) for i in range(context)], axis=1)
+    before = data.windows(first - context, context)
     state = [np.asarray(part) for part in simulator.split_state(data.states[first])]
     start = simulator.start(before, state=state, action=data.actions[first - 1])
     saliency = saliency_through_time(simulator, start, targets, steps - 1, baseline=baseline, points=WORLD_POINTS)

@@ -397,12 +397,13 @@ def _write_chunks(
 ) -> list[WrittenChunk]:
     """Write the chunks of windows that have the same number of steps and targets."""
     options = subject.options_of(WindowOptions)
+    rows, compared = window_rows(fitted, [one for _, one in windows])
     explained = explain_windows(
         fitted,
-        np.array([_row(fitted, one.trajectory, one.frame) for _, one in windows]),
+        rows,
         np.array([one.directions for _, one in windows], int).reshape(len(windows), -1),
         steps,
-        np.array([-1 if one.partner is None else _row(fitted, one.partner, one.frame) for _, one in windows]),
+        compared,
         mean,
         points=options.points,
         grid=options.grid,
@@ -418,8 +419,12 @@ def _write_chunks(
     return chunks
 
 
-def _row(fitted: FittedStates, trajectory: int, frame: int) -> int:
-    return int(fitted.data.starts[trajectory]) + frame
+def window_rows(fitted: FittedStates, windows: Sequence[WindowChoice]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rows (B,) of the steps that windows explain, and of those of their partners, or -1."""
+    starts = fitted.data.starts
+    rows = [starts[one.trajectory] + one.frame for one in windows]
+    compared = [-1 if one.partner is None else starts[one.partner] + one.frame for one in windows]
+    return np.array(rows), np.array(compared)
 
 
 def _pieces(count: int, sample: Subject, batch: int) -> Iterable[Piece]:

@@ -140,9 +140,9 @@ export const reasons = ({ why = [] }, label) =>
 /** Whether a decision depends on steps before its window, by the memory matrix. */
 export const isCut = ({ begins, first }) => Number.isFinite(begins) && begins < first;
 
-/** What the frames of a stretch are compared with, in words: the same steps of another episode, or the mean frame. */
-export const comparedWith = ({ partner }) =>
-  partner === undefined ? "the mean frame" : `the frames of episode ${partner + 1}`;
+/** What `frames` of a stretch are compared with, in words: those of another episode at the same steps, or the mean frame. */
+export const comparedWith = ({ partner }, frames = "frames") =>
+  partner === undefined ? "the mean frame" : `the ${frames} of episode ${partner + 1}`;
 
 /** A stretch's place in words. */
 export const placeOf = ({ trajectory, frame }) => `episode ${trajectory + 1}, step ${frame + 1}`;
