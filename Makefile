@@ -16,7 +16,7 @@ NUMPY_2 := $(VENV)/numpy-2
 PYTEST = chromium="$$($(PY) scripts/chromium.py)" && \
 	RL_CLARITY_CHROMIUM="$$chromium" PATH="$$(cd $(VENV)/bin && pwd):$$PATH" $(PY) -m pytest -n $(WORKERS) --dist loadfile
 
-.PHONY: help demo docs test test-slow test-js train-series check lint types lint-js paths format js benchmarks constraints dist clean distclean
+.PHONY: help demo onnxruntime docs test test-slow test-js train-series check lint types lint-js paths format js benchmarks constraints dist clean distclean
 
 help:
 	@echo "make demo        explain the shipped model: writes $(DEMO_DIR)/interface.html in about a minute"
@@ -25,6 +25,7 @@ help:
 	@echo "make check       style, types, JavaScript, paths of this machine"
 	@echo "make format      fix style"
 	@echo "make js          write the types of sections, and compile the page's script from svelte_src/"
+	@echo "make onnxruntime fetch onnxruntime-web, which run --live writes beside pages"
 	@echo "make docs        build the documentation: out/site/index.html"
 	@echo "make benchmarks  measure each stage"
 	@echo "make train-series  train the series of checkpoints that is included (hours; the same command resumes it)"
@@ -54,6 +55,7 @@ $(INSTALLED_DEV): pyproject.toml setup.py | $(PY)
 		interop=$$($(PY) -c "import torch" 2> /dev/null && echo interop, || true) && \
 		$(PIP) install -e ".[$${interop}atari,dev,hub,minari,procgen,tensorboard,tensorflow,$$mpi]"
 	$(PY) -c "from svelte3.toolchain import find_node; find_node()" 2> /dev/null || $(PIP) install -e ".[node]"
+	$(PY) -m scripts.fetch_onnxruntime || echo "onnxruntime-web cannot be fetched: tests that need it will be skipped"
 	@touch $@ $(INSTALLED)
 
 # The same packages with NumPy 2, for checking types: Procgen needs NumPy 1.
@@ -68,7 +70,7 @@ constraints: $(INSTALLED_DEV)
 	{ echo "# Tested versions, for PIP_CONSTRAINT; written by \`make constraints\` with Python 3.11 on Linux"; \
 		$(PIP) freeze --all --exclude-editable | sed -e '/ @ /d' -e 's/+cpu$$//'; } > constraints.txt
 
-dist: $(INSTALLED_DEV)
+dist: $(INSTALLED_DEV) onnxruntime
 	rm -rf build dist
 	$(PIP) wheel --no-deps --wheel-dir dist .
 	$(PY) -c "from setuptools.build_meta import build_sdist; build_sdist('dist')" > /dev/null
@@ -78,6 +80,10 @@ dist: $(INSTALLED_DEV)
 demo: $(INSTALLED)
 	$(VENV)/bin/rl-clarity demo --output-dir "$(DEMO_DIR)"
 	@echo "Open it in a browser."
+
+# Wheels contain onnxruntime-web, the repository does not.
+onnxruntime: $(INSTALLED)
+	$(PY) -m scripts.fetch_onnxruntime
 
 # The site includes the demo's page (scripts/docs_hooks.py); it is computed again only if something has changed.
 docs: $(INSTALLED_DEV)

@@ -13,7 +13,7 @@ setup(
     package_dir=RESOURCES,
     package_data={
         "rl_clarity": ["py.typed"],
-        "rl_clarity.pages": ["compiled/*"],
+        "rl_clarity.pages": ["compiled/*", "onnxruntime/*"],
         "rl_clarity.viewer": ["*.js"],
         "svelte3": ["py.typed", "*.json", "scripts/*"],
         **{package: ["**/*"] for package in RESOURCES},

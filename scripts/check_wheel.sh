@@ -12,6 +12,10 @@ if unzip -l "$wheel" | grep -E '\.test\.js|node_modules|\.samples/|/tests/'; the
     echo "$wheel contains files that are not part of the package" >&2
     exit 1
 fi
+if ! unzip -l "$wheel" | grep -q 'onnxruntime/.*\.wasm'; then
+    echo "$wheel does not contain onnxruntime-web: make dist" >&2
+    exit 1
+fi
 "${PYTHON:-python3}" -m venv environment
 if [ -n "${SITE_PACKAGES:-}" ]; then
     environment/bin/python -m pip --disable-pip-version-check install --quiet --no-deps --no-index "$wheel"

@@ -1,9 +1,9 @@
 """Take the screenshots and the animation of the pages in docs/images/.
 
-    python -m scripts.make_screenshots [--only KIND ...] [--agent PAGE] [--training PAGE] [--memory PAGE] [--debug PAGE]
+    python -m scripts.make_screenshots [--only KIND ...] [--KIND PAGE ...]
 
-A page of which no directory is named is made first, from the included agents (some minutes; they need Procgen and
-Atari).
+The kinds are agent, training, memory, debug and failure. A page of which no directory is named is made first, from the
+included agents (some minutes; they need Procgen and Atari).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ READY = """() => {
   const canvases = [...document.querySelectorAll('[data-testid=attribution-canvas], [data-testid=observation-canvas]')];
   const frame = window.rlClarity?.state().frame;
   return canvases.length > 0 && canvases.every((canvas) => canvas.dataset.frame?.endsWith(`/${frame}`))
-    && [...document.images].every((image) => image.complete);
+    && [...document.images].every((image) => image.complete || image.getBoundingClientRect().top > innerHeight);
 }"""
 TOURED = "localStorage.setItem('rl-clarity:{id}:settings', JSON.stringify({{ toured: true }}))"
 
@@ -56,7 +56,7 @@ def open_feature(page: Page) -> None:
 
 def open_trust(page: Page) -> None:
     page.keyboard.press("t")
-    page.get_by_test_id("nmf-errors").wait_for()
+    page.get_by_test_id("gaps").wait_for()
 
 
 SCREENSHOTS = (
@@ -117,6 +117,20 @@ def make_debug(directory: Path) -> Path:
     import rl_clarity
 
     rl_clarity.debug("models:coinrun", directory)
+    return directory
+
+
+def make_failure(directory: Path) -> Path:
+    """The page of docs/guides/failure.md."""
+    import rl_clarity
+
+    rl_clarity.run(
+        "models:coinrun-early",
+        directory,
+        trajectories={"num_envs": 4, "num_steps": 96},
+        observations={"num_envs": 2, "num_obs": 16},
+        layers={"name_contains_one_of": ["2b"]},
+    )
     return directory
 
 
@@ -192,6 +206,13 @@ def take_debug(browser: Browser, directory: Path) -> None:
     save(page, "debug")
 
 
+def take_failure(browser: Browser, directory: Path) -> None:
+    """The last frame of an episode that a saw ended."""
+    page = open_large(browser, directory, "?trajectory=1&frame=73&objects=1")
+    page.mouse.move(0, 0)
+    save(page, "failure")
+
+
 def open_large(browser: Browser, directory: Path, query: str) -> Page:
     page = browser.new_page(viewport={"width": 1440, "height": 1040}, reduced_motion="reduce")
     page.add_init_script(TOURED.format(id=open_results(directory).manifest["id"]))
@@ -233,6 +254,7 @@ PAGES: dict[str, tuple[Callable[[Path], Path], Callable[[Browser, Path], None]]]
     "training": (make_training, take_training),
     "memory": (make_memory, take_memory),
     "debug": (make_debug, take_debug),
+    "failure": (make_failure, take_failure),
 }
 """How to make a page of each kind, and how to take its screenshots."""
 

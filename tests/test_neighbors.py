@@ -16,7 +16,7 @@ from rl_clarity.agents.output_check import check_outputs
 from rl_clarity.base.errors import CheckpointError, ClarityError, SamplesError
 from rl_clarity.cli import main
 from rl_clarity.explaining import recordings
-from rl_clarity.explaining.recordings import ExplainedRecording
+from rl_clarity.explaining.reports import ExplainedRecording
 from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages import gallery
 from rl_clarity.recordings.recording import StoredRecording

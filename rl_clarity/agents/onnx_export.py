@@ -17,9 +17,10 @@ state after the step, and `layer.0`, ..., the activations before they are replac
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import warnings
-from typing import Any
+from typing import Any, TypeGuard
 
 from rl_clarity.agents.batched import BatchedAgent
 from rl_clarity.agents.differentiation import TorchBackend
@@ -34,21 +35,32 @@ EXAMPLES = 2
 """Number of observations with which the network is traced."""
 
 
+def is_exportable(agent: Agent) -> TypeGuard[BatchedAgent]:
+    """Return whether PyTorch computes an agent."""
+    return isinstance(agent, BatchedAgent) and isinstance(agent._backend, TorchBackend)
+
+
+def check_export(agent: Agent) -> None:
+    """Raise OptionError for an agent that is edited or takes numbers beside the image, and DependencyError if a package
+    is missing that exporting needs.
+    """
+    if getattr(agent, "edits", None) or getattr(agent, "held_inputs", None):
+        raise OptionError("exporting to ONNX needs a network without edits, whose inputs are an image and a state")
+    for package in ("torch", "onnx", "onnxscript"):  # PyTorch needs the last one
+        if importlib.util.find_spec(package) is None:
+            raise DependencyError(f'exporting to ONNX needs {package}: pip install "rl-clarity[onnx]"')
+
+
 def export_onnx(agent: Agent) -> bytes:
     """Return the network of an agent in ONNX; see the module's docstring for its inputs and outputs.
 
     Raises OptionError for an agent that PyTorch does not compute, that is edited or takes numbers beside the image, and
-    for a network with an operation that cannot be exported; DependencyError if `onnxscript` is not installed.
+    for a network with an operation that cannot be exported; DependencyError if a package is missing.
     """
-    if not isinstance(agent, BatchedAgent) or not isinstance(agent._backend, TorchBackend):
+    if not is_exportable(agent):
         raise OptionError("networks are exported by PyTorch: use a TorchAgent, or set KERAS_BACKEND=torch")
-    if agent.edits or agent.held_inputs:
-        raise OptionError("only networks without edits, whose inputs are an image and a state, are exported")
-    try:
-        import onnx
-        import onnxscript  # noqa: F401  # PyTorch needs it
-    except ImportError as error:
-        raise DependencyError(f'exporting to ONNX needs {error.name}: pip install "rl-clarity[onnx]"') from error
+    check_export(agent)
+    import onnx
     import torch
 
     sites = [agent.site(name) for name in agent.layers]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import itertools
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -102,6 +103,50 @@ def default_layers(sites: Sequence[Site]) -> list[Layer]:
 
 def _block(site: Site, prefix: str, number: int) -> Layer:
     return Layer(f"{prefix}{number}", site, f"block {number}, {' x '.join(map(str, site.shape))}")
+
+
+def layer_labels(sites: Sequence[Site], layers: Sequence[Layer]) -> list[str | None]:
+    """Return labels for people, None for a layer whose name is its label.
+
+    Where a framework made the names (`features.2`, `Relu_1`), layers are counted: `conv 3`, in a residual block
+    `block 2, conv 3`. An activation after a convolution is called as the convolution.
+    """
+    if not any(layer.label is None and re.search(r"[/.]|(^|_)\d+$", layer.name) for layer in layers):
+        return [layer.label for layer in layers]
+    numbers = _numbers(sites)
+    labels = [layer.label or numbers.get(layer.site) for layer in layers]
+    return [
+        f"{label}, {layer.site.kind}" if layer.site.kind in ACTIVATIONS and label and labels.count(label) > 1 else label
+        for layer, label in zip(layers, labels, strict=True)
+    ]
+
+
+def _numbers(sites: Sequence[Site]) -> dict[Site, str]:
+    """Return what kind of operation a feature map is, and its number: in its residual block, or in the network.
+
+    Those that some path avoids outside of residual blocks are left out: a number would not tell branches apart.
+    """
+    maps = feature_maps(sites)
+    defaults = {layer.site: layer.label for layer in default_layers(sites)}
+    blocks: dict[Site, str | None] = {}
+    block = None
+    for site in reversed(maps):
+        block = defaults.get(site, block)  # the one that ends next
+        blocks[site] = block
+    numbers: dict[Site, str] = {}
+    counts = Counter[str]()
+    for before, site in zip([None, *maps], maps, strict=False):
+        block = blocks[site]
+        if site.bypassed and block is None:
+            continue
+        if before in numbers and before.kind == "conv2d" and site.kind in ACTIVATIONS:
+            numbers[site] = numbers[before]
+            continue
+        kind = site.kind.removesuffix("2d")
+        name = f"{block.partition(',')[0]}, {kind}" if block else kind
+        counts[name] += 1
+        numbers[site] = f"{name} {counts[name]}"
+    return numbers
 
 
 def layer_shapes(sites: Sequence[Site]) -> dict[str, tuple[int, ...]]:

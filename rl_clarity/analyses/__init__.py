@@ -23,6 +23,7 @@ ANALYSES: Registry[type[Analysis[Any, Any]]] = Registry(
         "saliency": "rl_clarity.analyses.saliency:SaliencyAnalysis",
         "state_map": "rl_clarity.analyses.state_map:StateMapAnalysis",
         "examples": "rl_clarity.analyses.examples:ExamplesAnalysis",
+        "what_if": "rl_clarity.analyses.what_if:WhatIfAnalysis",
         "training": "rl_clarity.analyses.checkpoints:TrainingAnalysis",
         "updates": "rl_clarity.analyses.updates:UpdatesAnalysis",
         "checks": "rl_clarity.analyses.checks.analysis:ChecksAnalysis",

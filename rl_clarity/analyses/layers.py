@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +13,7 @@ import numpy as np
 
 from rl_clarity.agents.capabilities import is_vector, parallel_calls
 from rl_clarity.agents.protocol import Agent, Score
-from rl_clarity.agents.sites import INPUT, Layer, feature_maps, short_names
+from rl_clarity.agents.sites import INPUT, feature_maps, layer_labels
 from rl_clarity.analyses.analysis import Subject, SubjectOptions
 from rl_clarity.analyses.attribution import attribute
 from rl_clarity.analyses.attribution.baselines import AUTO, BASELINES
@@ -131,8 +130,8 @@ class PageLayer:
     """Features: as many as are asked for, or with `count="auto"` the most that there can be."""
     is_input: bool = False
     label: str | None = None
-    """Label of the layer that the page shows instead of its name, for a residual block and for a layer whose name is a
-    number."""
+    """Label of the layer that the page shows instead of its name, for a residual block and for a layer whose name a
+    framework made."""
     bypassed: bool = False
     """Whether paths from the observation to the outputs avoid the layer."""
 
@@ -167,7 +166,7 @@ def page_layers(agent: Agent, page: SubjectOptions) -> tuple[PageLayer, ...]:
     elif options.input:
         name, shape = options.input_name, agent.observation_shape
         layers.append(PageLayer(name, page_slugs[name], name, shape, shape[-1], is_input=True))
-    for layer, label in zip(chosen, _labels(chosen), strict=True):
+    for layer, label in zip(chosen, layer_labels(agent.sites, chosen), strict=True):
         channels = min(MOST_FEATURES if most == "auto" else most, layer.shape[-1])
         slug = page_slugs[layer.name]
         layers.append(
@@ -181,22 +180,6 @@ def page_layers(agent: Agent, page: SubjectOptions) -> tuple[PageLayer, ...]:
 def is_inputs(layer: PageLayer) -> bool:
     """Return whether a layer is a vector of observations each of whose inputs is a feature."""
     return layer.shape[:2] == (1, 1) and layer.full_name == INPUT and layer.channels == layer.shape[-1]
-
-
-def _labels(layers: Sequence[Layer]) -> list[str | None]:
-    """Return labels by layer: the layer's label if it has one, else kind, short name and channels for names that end
-    with a number.
-
-    Such layers are those of a `torch.nn.Sequential`. A submodule that is called twice is named `features.1`, then
-    `features.1_1`.
-    """
-    shortened = short_names([layer.site.name.replace(".", "/") for layer in layers])
-    return [
-        f"{layer.site.kind.removesuffix('2d')} {short.replace('/', '.')} ({layer.shape[-1]} channels)"
-        if re.search(r"(^|[./])\d+(_\d+)?$", layer.name)
-        else layer.label
-        for layer, short in zip(layers, shortened, strict=True)
-    ]
 
 
 def gradient_bytes(agent: Agent, shape: Sequence[int], scores: int) -> int:

@@ -21,7 +21,7 @@ from rl_clarity.base.parsing import check_minimum
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
 from rl_clarity.pages.files import ChunkName
 from rl_clarity.pages.schema import as_dicts, read
-from rl_clarity.pages.sections import SectionData
+from rl_clarity.pages.sections import Note, SectionData
 from rl_clarity.recordings.samples import Trajectories
 from rl_clarity.reduction.embedding import FITTED_ON, Method, embed, usable_perplexity
 
@@ -222,6 +222,15 @@ def map_entry(source: Source, method: str, chunk: str, perplexity: float, fitted
     return MapEntry(source.name, source.label, method, ChunkName(chunk), known, fitted_on)
 
 
+NOTE = Note(
+    "Maps of states",
+    "Read t-SNE with care (Wattenberg et al. 2016, “How to use t-SNE effectively”, distill.pub/2016/misread-tsne): it "
+    "shows which steps are neighbors. How large a group is, and how far it is from others, means little; the "
+    "perplexity decides how many neighbors count, and with a small one even noise forms groups. Compare with principal "
+    "components before you believe in a group.",
+)
+
+
 class StateMapAnalysis(Analysis[StateMapOptions, StateMapSection]):
     """A map of the steps of all trajectories."""
 
@@ -249,6 +258,9 @@ class StateMapAnalysis(Analysis[StateMapOptions, StateMapSection]):
         facts = results.get(self.task_name("map"))
         if facts is not None:
             yield read(StateMapSection, facts, self.kind)
+
+    def notes(self, options: StateMapOptions) -> Sequence[Note]:
+        return [NOTE]
 
 
 def mapped_steps(played: Trajectories) -> list[range]:

@@ -28,6 +28,7 @@ SUPPRESSED = ("overwrite", "action_group_fns", "behavior.cause", "checks", "load
 """Options that commands have in another form, or not at all."""
 ADVANCED = {
     *("batch_size", "action_combos", "equivalent_actions", "inline_js", "page_kind", "advantages.bookmarks"),
+    *("filmstrip.scrub_range",),
     *("load.model_path", "load.metadata_path", "load.trajectories_path", "load.observations_path"),
     *("observations.obs_every", "observations.bfloat16", "view.attribution_weight", "view.single_channels"),
     *("layers.op_is_one_of", "layers.bottleneck_only", "layers.input_name"),
@@ -42,6 +43,8 @@ ADVANCED = {
         "objects.most",
         "behavior.layers",
         "behavior.max_steps",
+        "behavior.pairs",
+        "behavior.invisible",
         "state_map.layer",
         "state_map.methods",
         "state_map.perplexity",

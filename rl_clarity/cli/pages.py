@@ -43,6 +43,8 @@ class Run(CheckpointCommand):
     """Explain the episodes of this recording, or Minari dataset, instead of new ones."""
     other_agent: Switch = False
     """Another agent than this one played the recording, on purpose."""
+    live: Switch = False
+    """Write the network beside the page, too: its panel What if computes it in the browser, without a server."""
     dry_run: Switch = False
     """Only print a forecast of time, memory and disk space. Nothing is written."""
     force: Switch = False
@@ -60,6 +62,7 @@ class Run(CheckpointCommand):
             observations=self.observations,
             recording=self.recording,
             other_agent=self.other_agent,
+            live=self.live,
             **_page_options(self),
         )
         return _page_or_forecast(result, dry_run=self.dry_run)
@@ -276,7 +279,8 @@ class Debug(CheckpointCommand):
 @dataclass(frozen=True, kw_only=True)
 class Demo(Command):
     """Explain an included agent, compare the checkpoints of an included series, or explain what an included agent
-    remembers, at a small size: it takes a minute for an agent, several minutes for the others.
+    remembers, at a small size: it takes a minute for an agent, several minutes for its memory, and up to 20 minutes on
+    two cores for the checkpoints, each of which plays 60 games.
     """
 
     output_dir: Path = Path("out/demo")

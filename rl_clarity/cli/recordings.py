@@ -71,12 +71,15 @@ class Explain(Command):
     options: Annotated[ExplainFlags, tyro.conf.arg(name="")] = field(default_factory=ExplainFlags)
 
     def execute(self) -> Result:
+        from rl_clarity.explaining.reports import describe, group_reasons
+
         options = field_values(self.options, ExplainOptions)
         agent = self.agent
         choice = imported_loader(agent) if agent is not None and is_loader(agent) else agent
         reports = rl_clarity.explain_recording(self.path, choice, **options)
         recordings = {report.location: asdict(report) for report in reports}
-        return Result({"recordings": recordings}, "\n".join(map(str, reports)))
+        reasons = [reason.to_dict() for reason in group_reasons(reports)]
+        return Result({"recordings": recordings, "reasons": reasons}, describe(reports))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -61,9 +61,10 @@ class AblationReport:
             low, high = row["interval"]
             ends = ", ".join(f"{cause} {one['difference']:+.1%}" for cause, one in row["causes"].items())
             features = " and ".join(map(str, [row["feature"], *row["twins"]]))
+            what = f"{row['invisible']} invisible" if row["invisible"] else f"{row['layer']}, feature {features}"
             pairs = "" if row["episodes"] == self.episodes else f" ({row['episodes']} pairs were enough)"
             lines.append(
-                f"  {row['layer']}, feature {features}{pairs}: return {row['return_difference']:+.2f} "
+                f"  {what}{pairs}: return {row['return_difference']:+.2f} "
                 f"({low:+.2f} to {high:+.2f}), p {row['adjusted_p']:.2g}; {ends}"
             )
         if self.features_of is None:
@@ -128,6 +129,7 @@ def ablate(
     section = written.results().section("behavior")
     for row in section["rows"]:
         row["causes"] = {cause: row["causes"][cause] for cause in section["causes"]}  # the most frequent first
+        row.setdefault("invisible", None)
     return AblationReport(
         section["rows"], section["episodes"], section["tests"], written, None if page is None else os.fspath(page)
     )

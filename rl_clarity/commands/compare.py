@@ -145,7 +145,7 @@ def compare(
 
 
 def _players(series: Sequence[SeriesCheckpoint], options: CompareOptions, facts: TrainingFacts) -> list[RecordedPlay]:
-    """Return the checkpoints, each with its agent; the last one plays for the forecast of all."""
+    """Return the checkpoints, each with its agent; the first and the last one play for the forecast of all."""
     play = options.play
     games = max(play.candidates, play.episodes)
     record = RecordOptions(
@@ -156,24 +156,26 @@ def _players(series: Sequence[SeriesCheckpoint], options: CompareOptions, facts:
         greedy=play.greedy,
         full_resolution=play.full_resolution,
     )
-    players: list[RecordedPlay] = []
-    for number in range(len(series), 0, -1):
-        checkpoint = series[number - 1].checkpoint
+
+    def player(number: int, measured: tuple[RecordedPlay, RecordedPlay, float] | None = None) -> RecordedPlay:
+        checkpoint = series[number].checkpoint
         agent = require(formats.build_agent(checkpoint), *PLAYING, *EXPLAINING, for_=f"compare: {checkpoint.path.name}")
-        player = RecordedPlay(
+        return RecordedPlay(
             agent,
             checkpoint,
-            f"agent-{number}",
+            f"agent-{number + 1}",
             dataclasses.asdict(play),
             record,
             return_episodes=play.return_episodes,
             read=partial(median_games, count=play.episodes),
             selected=play.episodes,
             about={"training": facts},
-            measured=players[0] if players else None,
+            measured=measured,
         )
-        players.append(player)
-    return players[::-1]
+
+    first, last = player(0), player(len(series) - 1)
+    between = [player(i, (first, last, i / (len(series) - 1))) for i in range(1, len(series) - 1)]
+    return [first, *between, last]
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 import numpy as np
@@ -15,7 +16,7 @@ from rl_clarity.base.errors import EvaluationError, OptionError
 from rl_clarity.base.parsing import parse
 from rl_clarity.environments import EnvironmentSpec, spec_from_metadata
 from rl_clarity.formats.included import open_agent
-from rl_clarity.recordings.evaluation import Evaluation, evaluate_agent, unseen_levels
+from rl_clarity.recordings.evaluation import UNKNOWN_CAUSE, Evaluation, evaluate_agent, known_cause, unseen_levels
 from rl_clarity.recordings.options import EvaluationOptions
 from rl_clarity.recordings.rollouts import Player, RandomPolicyAgent
 
@@ -48,9 +49,9 @@ def evaluate(
     """
     chosen = parse(EvaluationOptions, options)
     agent, env = _agent_and_environment(agent, env, metadata)
-    evaluations = {AGENT: evaluate_agent(AGENT, agent, env, chosen)}
+    evaluations = {AGENT: evaluate_agent(AGENT, agent, env, chosen, known_cause)}
     if chosen.unseen and isinstance(env, EnvironmentSpec) and (unseen := unseen_levels(env)) is not None:
-        evaluations[UNSEEN] = evaluate_agent(UNSEEN, agent, unseen, chosen)
+        evaluations[UNSEEN] = evaluate_agent(UNSEEN, agent, unseen, chosen, known_cause)
     if chosen.random:
         factors = action_factors(agent)
         if not is_single_choice(factors):
@@ -60,7 +61,7 @@ def evaluate(
             )
         sampled = dataclasses.replace(chosen, deterministic=False)
         random_agent = RandomPolicyAgent(agent.num_actions, {"action_masks": uses_action_masks(agent)})
-        evaluations[RANDOM] = evaluate_agent(RANDOM, random_agent, env, sampled)
+        evaluations[RANDOM] = evaluate_agent(RANDOM, random_agent, env, sampled, known_cause)
     if chosen.expect_return is not None:
         _check_return(evaluations[AGENT], chosen.expect_return, chosen.tolerance)
     return evaluations
@@ -100,6 +101,8 @@ class Summary(TypedDict):
     lengths: tuple[int, int]
     cut: int
     sampled: bool
+    causes: Mapping[str, float]
+    """Share of the episodes by the cause of their end, the most frequent first; empty if none is reported."""
 
 
 def summary(evaluation: Evaluation) -> Summary:
@@ -114,7 +117,14 @@ def summary(evaluation: Evaluation) -> Summary:
         "lengths": (int(evaluation.lengths.min()), int(evaluation.lengths.max())),
         "cut": evaluation.cut,
         "sampled": evaluation.sampled,
+        "causes": _shares(evaluation.causes),
     }
+
+
+def _shares(causes: Sequence[str]) -> dict[str, float]:
+    if {*causes} <= {UNKNOWN_CAUSE}:
+        return {}
+    return {cause: count / len(causes) for cause, count in Counter(sorted(causes)).most_common()}
 
 
 def text(evaluations: Mapping[str, Evaluation]) -> str:
@@ -132,6 +142,8 @@ def text(evaluations: Mapping[str, Evaluation]) -> str:
             f"length {numbers['mean_length']:.0f} steps on average, {shortest} to {longest}; "
             f"actions {'sampled' if evaluation.sampled else 'greedy (the most likely, or of the highest value)'}",
         ]
+        if numbers["causes"]:
+            lines.append("  ended by: " + ", ".join(f"{cause} {one:.0%}" for cause, one in numbers["causes"].items()))
         if evaluation.cut:
             lines.append(f"  {evaluation.cut} episodes were cut off after {longest} steps")
     return "\n".join(lines)

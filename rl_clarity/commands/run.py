@@ -72,6 +72,7 @@ def run(
     observations_full: np.ndarray | None = None,
     recording: Path | Recording | None = None,
     other_agent: bool = False,
+    live: bool = False,
     **options: Any,
 ) -> Page | Forecast:
     """Collect samples of the agent in a checkpoint, explain it, and write a page into `output_dir`.
@@ -91,6 +92,8 @@ def run(
             options above say how much of it
         other_agent: another agent than this one played the recording, on purpose; without it, OptionError is raised if
             the agent's outputs are not the recorded ones
+        live: write the network beside the page, too, whose panel What if computes it in the browser. Whoever has the
+            page has the network
         options: see `InterfaceOptions`; names of understanding-rl-vision and of version 0.1 are accepted
 
     A stopped call is resumed by calling it again. Under mpiexec all ranks call it and share the work.
@@ -101,10 +104,13 @@ def run(
         choose_value(name, value, translated.pop(name, None))
         for name, value in (("load", load), ("trajectories", trajectories), ("observations", observations))
     )
+    page_options = parse(InterfaceOptions, translated)
+    if live:
+        page_options = replace(page_options, analyses={**page_options.analyses, "what_if": {}})
     return explain(
         checkpoint_path,
         output_dir,
-        parse(InterfaceOptions, translated),
+        page_options,
         load=load,
         trajectories=sizes,
         observations=more,

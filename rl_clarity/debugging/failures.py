@@ -14,6 +14,7 @@ import numpy as np
 
 from rl_clarity.base.errors import WorldError
 from rl_clarity.base.parsing import check_minimum
+from rl_clarity.base.statistics import share_interval
 from rl_clarity.debugging.branching import Brancher, check_restored
 from rl_clarity.environments.worlds import WorldObject, follow
 from rl_clarity.recordings.advantages import last_steps
@@ -86,6 +87,11 @@ class Survival:
     survived: int
     count: int
 
+    def __str__(self) -> str:
+        """Return the share with its 95 % interval, for sentences."""
+        low, high = share_interval(self.survived, self.count)
+        return f"{self.survived} of {self.count} continuations ({low:.0%} to {high:.0%})"
+
 
 @dataclass(frozen=True)
 class Reaction:
@@ -111,6 +117,8 @@ class Failure:
     """The verdict with its numbers."""
     killer: str | None = None
     """Type of the object without which the last step does not end the episode."""
+    killer_pixels: tuple[float, float, float, float] | None = None
+    """Where it is in the last observation: left, top, right and bottom, as shares of width and height."""
     visible_since: int | None = None
     """First step of the window in which it is seen."""
     avoidable_until: int | None = None
@@ -122,6 +130,8 @@ class Failure:
     escape: Sequence[int] = ()
     """One of these sequences."""
     survival: Sequence[Survival] = ()
+    without_killer: Sequence[Survival] = ()
+    """Survival from the same steps after the killer is removed from the environment, where it is there."""
     reactions: Sequence[Reaction] = ()
 
 
@@ -135,7 +145,10 @@ class _Measured:
     escapes: int = 0
     escape: Sequence[int] = ()
     survival: list[Survival] = field(default_factory=list)
+    without_killer: list[Survival] = field(default_factory=list)
     reactions: list[Reaction] = field(default_factory=list)
+    killers: dict[int, WorldObject] = field(default_factory=dict)
+    """The killer in the state of each step at which it is there, in view or not."""
 
 
 def failed_episodes(trajectories: Trajectories, most: int | None = None) -> list[Ending]:
@@ -223,6 +236,8 @@ def examine(
     _measure_killer(brancher, moments, actions, ending.cause, measured)
     _search(brancher, moments, options, rng, measured)
     _continue(brancher, moments, options, rng, measured)
+    others = np.random.default_rng([seed, ending.trajectory, ending.last, 1])
+    _continue_without_killer(brancher, moments, options, others, measured)
     return _verdict(ending, measured, options)
 
 
@@ -252,6 +267,7 @@ def _measure_killer(
         found = next((item for item in later if item.number == number), None)
         if found is None:
             break
+        measured.killers[moments[i].step] = found
         if found.in_view:
             rows.append(Removal(i, (found,)))
     rows.reverse()
@@ -315,12 +331,40 @@ def _continue(
     chosen = sorted(
         {int(i) for i in spread} | {i for i, one in enumerate(moments) if one.step == measured.avoidable_until}
     )
-    repeated = [moments[i] for i in chosen for _ in range(options.continuations)]
+    measured.survival = _survival(brancher, [moments[i] for i in chosen], last, options, rng)
+
+
+def _continue_without_killer(
+    brancher: Brancher,
+    moments: Sequence[Moment],
+    options: FailureOptions,
+    rng: np.random.Generator,
+    measured: _Measured,
+) -> None:
+    """Let the policy continue from the same steps in an environment without what ended the episode."""
+    chosen = {one.step for one in measured.survival} & measured.killers.keys()
+    try:
+        edited = [
+            replace(moment, world_state=brancher.world.without(moment.world_state, [measured.killers[moment.step]]))
+            for moment in moments
+            if moment.step in chosen
+        ]
+    except WorldError:  # nothing is known about survival without it
+        return
+    if edited:
+        measured.without_killer = _survival(brancher, edited, moments[-1].step, options, rng)
+
+
+def _survival(
+    brancher: Brancher, moments: Sequence[Moment], last: int, options: FailureOptions, rng: np.random.Generator
+) -> list[Survival]:
+    """Return how many of the policy's continuations from each moment survive until some steps after the last one."""
+    repeated = [moment for moment in moments for _ in range(options.continuations)]
     steps = [last + 1 - moment.step + options.horizon for moment in repeated]
-    survived = brancher.continue_policy(repeated, steps, rng).survived.reshape(len(chosen), -1).sum(axis=1)
-    measured.survival = [
-        Survival(moments[i].step, count, options.continuations)
-        for i, count in zip(chosen, survived.tolist(), strict=True)
+    survived = brancher.continue_policy(repeated, steps, rng).survived.reshape(len(moments), -1).sum(axis=1)
+    return [
+        Survival(moment.step, count, options.continuations)
+        for moment, count in zip(moments, survived.tolist(), strict=True)
     ]
 
 
@@ -329,11 +373,11 @@ def _verdict(ending: Ending, measured: _Measured, options: FailureOptions) -> Fa
     until = measured.avoidable_until
     at = next((one for one in measured.survival if one.step == until), None)
     policy = [one.step for one in measured.survival if 2 * one.survived >= one.count]
-    before = [one.policy for one in measured.reactions if until is not None and one.step <= until]
+    before = [one for one in measured.reactions if until is not None and one.step <= until]
     after = [one.policy for one in measured.reactions if until is not None and one.step > until]
     cause = measured.killer or ending.cause
-    left = "" if until is None else _ago(ending.last, until)
-    largest = max(before, default=0.0)
+    left = "" if until is None else ago(ending.last, until)
+    largest = max((one.policy for one in before), default=0.0)
     if ending.truncated:
         verdict, text = (
             "time ran out",
@@ -347,7 +391,7 @@ def _verdict(ending: Ending, measured: _Measured, options: FailureOptions) -> Fa
         )
     else:
         known = f"{cause}; avoidable until {left}: {measured.escapes} of {options.sequences} random sequences survive"
-        ours = f"the policy in {at.survived} of {at.count} continuations"
+        ours = f"the policy in {at}"
         if at.survived >= LUCK * at.count:
             verdict, text = "bad luck", f"Ended by {known}, {ours}."
         elif measured.killer is None:
@@ -356,17 +400,24 @@ def _verdict(ending: Ending, measured: _Measured, options: FailureOptions) -> Fa
             seen = (
                 "was never seen"
                 if measured.visible_since is None
-                else f"was first seen {_ago(ending.last, measured.visible_since)}"
+                else f"was first seen {ago(ending.last, measured.visible_since)}"
             )
             verdict, text = "not visible in time", f"Ended by {known}, {ours}; it {seen}."
         elif largest < NOISE:
             late = max(after, default=0.0) >= NOISE
             verdict = "late" if late else "no reaction"
-            then = f"at most {max(after, default=0.0):.2g} afterwards" if late else f"below {NOISE} at every step"
-            text = f"Ended by {known}, {ours}; its effect on the policy was at most {largest:.2g} until then, {then}."
+            then = (
+                f"by up to {max(after, default=0.0):.2g} afterwards" if late else f"by less than {NOISE} at every step"
+            )
+            changed = f"this {cause} changed the policy by at most {largest:.2g} until then, {then}"
+            text = f"Ended by {known}, {ours}; {changed}."
         else:
             verdict = "wrong reaction"
-            text = f"Ended by {known}, {ours}; its effect on the policy was up to {largest:.2g} until then."
+            peak, latest = max(before, key=lambda one: one.policy), before[-1]
+            changed = f"this {cause} changed the policy by up to {largest:.2g}, {ago(ending.last, peak.step)}"
+            if latest is not peak:
+                changed += f", and by {latest.policy:.2g}, {ago(ending.last, latest.step)}"
+            text = f"Ended by {known}, {ours}; {changed} ({NOISE} or more at any step is a reaction)."
     return Failure(
         ending.trajectory,
         ending.first,
@@ -376,15 +427,18 @@ def _verdict(ending: Ending, measured: _Measured, options: FailureOptions) -> Fa
         verdict,
         text,
         killer=measured.killer,
+        killer_pixels=measured.killers[ending.last].pixels if ending.last in measured.killers else None,
         visible_since=measured.visible_since,
         avoidable_until=until,
         policy_until=max(policy, default=None),
         escapes=measured.escapes,
         escape=measured.escape,
         survival=measured.survival,
+        without_killer=measured.without_killer,
         reactions=measured.reactions,
     )
 
 
-def _ago(last: int, step: int) -> str:
+def ago(last: int, step: int) -> str:
+    """Return where a step is, for sentences about an end."""
     return "the last step" if step == last else f"{last - step} step{'s' * (last - step != 1)} before the last"

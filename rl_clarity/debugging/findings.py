@@ -323,7 +323,10 @@ class _Maker:
             if one.present:
                 yield self._finding("reacts", "reaction", one, f"The policy reacts to {one.subject}")
             elif one.absent:
-                text = f"No reaction to {one.subject}{self._role(one.subject)} (effects below {one.band:.2g})"
+                text = (
+                    f"No reaction to {one.subject}{self._role(one.subject)}, on average over all that were "
+                    f"{self._measured.edit} (mean effect below {one.band:.2g}; single ones can be larger)"
+                )
                 yield self._finding("no_reaction", "reaction", one, text)
 
     def _values(self, value: Mapping[str, _Tested]) -> Iterator[Finding]:

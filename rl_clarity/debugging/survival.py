@@ -11,7 +11,7 @@ import numpy as np
 
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.base.parsing import check_minimum
-from rl_clarity.base.statistics import LEVEL, compare
+from rl_clarity.base.statistics import LEVEL, compare, holm
 from rl_clarity.debugging.branching import Brancher
 from rl_clarity.debugging.failures import Failure, episode_moments
 from rl_clarity.debugging.measures import LEAST_EPISODES, Clustered
@@ -26,10 +26,11 @@ class SurvivalOptions:
     """Which features failures are continued without, and how."""
 
     features: str | None = None
-    """Page of the agent, or .npz file of components by layer, whose features are removed one by one; none by default.
-    Numbers and names are those of the page."""
+    """Page of the agent, or .npz file of components by layer, whose features are removed one by one. Numbers and names
+    are those of the page."""
     layer: str | None = None
-    """Layer of these features; needed if there are several."""
+    """Layer of the features; needed if the page or the file has several. Without them, the features are those of the
+    page that is made. By default no features are removed."""
     continuations: int = 16
     """Continuations of each failure by each agent."""
     horizon: int = 20
@@ -37,6 +38,11 @@ class SurvivalOptions:
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "continuations", "horizon")
+
+    @property
+    def removes_features(self) -> bool:
+        """Whether there are features to remove."""
+        return self.features is not None or self.layer is not None
 
 
 @dataclass(frozen=True)
@@ -122,3 +128,33 @@ def compare_survival(unedited: np.ndarray, ablated: np.ndarray, seed: int = 0) -
             )
         )
     return rows
+
+
+def changed_survival(unedited: int, ablated: Sequence[int], count: int) -> list[int]:
+    """Return the features, by number from 1, without which one failure is survived more or less often.
+
+    Of `count` continuations, `unedited` survive, and `ablated` (K) without each feature (Fisher's exact test, corrected
+    for the number of features).
+    """
+    p = np.array([_fisher(unedited, number, count) for number in ablated])
+    return [int(index) + 1 for index in np.flatnonzero(holm(p) < LEVEL)]
+
+
+def least_change(count: int, tests: int) -> int | None:
+    """Return the least difference in survivors of `count` continuations that `changed_survival` finds between any two
+    numbers, if one of so many features has an effect; None if there is none.
+    """
+    return next(
+        (
+            difference
+            for difference in range(1, count + 1)
+            if max(_fisher(low, low + difference, count) for low in range(count - difference + 1)) < LEVEL / tests
+        ),
+        None,
+    )
+
+
+def _fisher(one: int, other: int, count: int) -> float:
+    from scipy.stats import fisher_exact
+
+    return float(fisher_exact([[one, count - one], [other, count - other]]).pvalue)

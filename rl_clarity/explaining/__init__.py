@@ -2,7 +2,8 @@
 
 from rl_clarity.explaining.files import EpisodeSections, Explanations, read_explanations
 from rl_clarity.explaining.options import ExplainOptions
-from rl_clarity.explaining.recordings import ExplainedRecording, explain_recording
+from rl_clarity.explaining.recordings import explain_recording
+from rl_clarity.explaining.reports import ExplainedRecording
 
 __all__ = [
     "EpisodeSections",

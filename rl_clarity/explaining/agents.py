@@ -24,6 +24,7 @@ from rl_clarity.recordings.agreement import check_first_step, output_differences
 from rl_clarity.recordings.arrays import agent_key
 from rl_clarity.recordings.conversion import recorded_episode
 from rl_clarity.recordings.episode import Episode
+from rl_clarity.recordings.metadata import TOLERANCE
 from rl_clarity.recordings.recording import Recording, StoredRecording
 from rl_clarity.recordings.samples import Trajectories, from_arrays, to_arrays
 
@@ -43,6 +44,8 @@ class Players:
     """(n,) int: the first step of each; the first of them is 0."""
     load: Callable[[int], Agent]
     """Loads the agent that acts from a first step on."""
+    tolerance: float = 0.0
+    """Largest error of weights that were stored rounded, as a share of the root mean square of their tensor."""
 
     def at(self, step: int) -> Agent:
         """Return the agent of a step."""
@@ -112,8 +115,11 @@ class Agents:
 
         Raises OptionError for an episode without a checkpoint, and where the agent of its first step did not play it.
         """
-        starts = np.zeros(1, int) if self._checkpoint is not None else _starts(episode)
-        players = Players(starts, partial(self._load_at, recording, episode))
+        load = partial(self._load_at, recording, episode)
+        if self._checkpoint is not None:
+            players = Players(np.zeros(1, int), load)
+        else:
+            players = Players(_starts(episode), load, recording.metadata.get(TOLERANCE) or 0.0)
         if not self._other_agent:
             check_first_step(episode, output_differences(players.at(0), episode, np.zeros(1, int)))
         return players

@@ -133,7 +133,7 @@ def _agreement(
     """Return how far the agents' outputs are from those recorded, at every n-th step, and all differences."""
     steps = np.arange(0, len(episode), options.every)
     differences = np.zeros(len(steps))
-    agreement = Agreement(0, other_agent=options.other_agent)
+    agreement = Agreement(0, other_agent=options.other_agent, tolerance=players.tolerance)
     for rows, agent in players.groups(steps):
         compared = output_differences(agent, episode, steps[rows], state_rows(states, steps[rows]))
         if compared is None:

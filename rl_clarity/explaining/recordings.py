@@ -7,12 +7,11 @@ call that was stopped is resumed, and ranks share the work.
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -24,6 +23,7 @@ from rl_clarity.explaining.agents import AgentChoice, Agents
 from rl_clarity.explaining.episodes import EpisodeAnalysis, episode_analyses, explain_episode
 from rl_clarity.explaining.files import EXPLAINED, STATE_MAP, UPDATES, WRITTEN, episode_folder
 from rl_clarity.explaining.options import ExplainOptions
+from rl_clarity.explaining.reports import FEWEST_POINTS, NO_CHECKPOINT, ExplainedRecording
 from rl_clarity.explaining.state_maps import StateMaps
 from rl_clarity.explaining.updates import ANSWERS, FEWEST, Updates
 from rl_clarity.jobs.directory import open_directory, remove_empty_folders
@@ -39,71 +39,10 @@ from rl_clarity.recordings.search import FoundRecording, find_recordings
 
 PLACED, FITTED = "placed", "fitted"
 """Names of finished work beside those in `files`: `placed/EPISODE/MAP`, `fitted/MAP`."""
-FEWEST_POINTS = 1000
-"""While watching, a map is fitted once there are so many points: one of the first episodes alone would be poor."""
 WATCH_SECONDS = 2.0
 WATCHED_CHECKPOINTS = 4
 """While watching, number of checkpoints that are compared before episodes are looked at again."""
-_NUMBERS = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
-"""Numbers in reasons, in which those of several episodes may differ."""
 NICENESS = 10
-NO_CHECKPOINT = (
-    "no checkpoint is stored with them: call Recorder.agent(checkpoint) in the training loop, or pass the agent "
-    "that played (agent=, rl-clarity explain --agent)"
-)
-
-
-@dataclass
-class ExplainedRecording:
-    """The result of `explain_recording`: which episodes of a recording are explained.
-
-    `rl_clarity.read_explanations` reads the maps and sections.
-    """
-
-    location: str
-    episodes: int = 0
-    """Complete episodes that the recording has."""
-    explained: int = 0
-    """Those of them for which everything is computed, by this call or an earlier one."""
-    only_states: list[int] = field(default_factory=list)
-    """Indices of others whose recorded states are on the map, and that have no checkpoint for more."""
-    waiting: int | None = None
-    """While watching, the number of points that are there so far, if the state map waits for more."""
-    skipped: dict[int, str] = field(default_factory=dict)
-    """Why others were not explained, or only in part, by their index in the recording."""
-    problem: str | None = None
-    """Why the recording cannot be explained."""
-    loader: str | None = None
-    """MODULE:FUNCTION that loads its agents, as the recording says. It is only shown, never run."""
-
-    def __str__(self) -> str:
-        if self.problem is not None:
-            return f"{self.location} is not explained: {self.problem}"
-        lines = [f"{self.location}: {self.explained} of {self.episodes} complete episodes are explained"]
-        if self.only_states:
-            word = "episode" if len(self.only_states) == 1 else "episodes"
-            lines.append(f"  only the states of {word} {_ranges(sorted(self.only_states))}: {NO_CHECKPOINT}")
-        if self.waiting is not None:
-            lines.append(f"  the state map waits for {FEWEST_POINTS} points; there are {self.waiting}")
-        reasons: dict[str, list[int]] = {}
-        for index, reason in sorted(self.skipped.items()):
-            reasons.setdefault(_NUMBERS.sub("#", reason), []).append(index)
-        for indices in reasons.values():
-            first = self.skipped[indices[0]]
-            same = all(self.skipped[index] == first for index in indices)
-            word = "episode" if len(indices) == 1 else "episodes"
-            lines.append(f"  not {word} {_ranges(indices)}: {first}{'' if same else ' (this is the first of them)'}")
-        if reasons and self.loader is not None:
-            lines.append(f"  the recording suggests a function that loads its agents: --agent {self.loader}")
-        return "\n".join(lines)
-
-
-def _ranges(indices: Sequence[int]) -> str:
-    """Return sorted indices as text, such as `0 to 5, 8`."""
-    starts = [i for i in indices if i - 1 not in indices]
-    ends = [i for i in indices if i + 1 not in indices]
-    pairs = zip(starts, ends, strict=True)
-    return ", ".join(f"{a}" if a == b else f"{a}{', ' if b == a + 1 else ' to '}{b}" for a, b in pairs)
 
 
 def explain_recording(

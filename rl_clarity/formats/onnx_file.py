@@ -11,11 +11,24 @@ from pathlib import Path
 from typing import Any
 
 from rl_clarity import formats
-from rl_clarity.agents.onnx_export import export_onnx
+from rl_clarity.agents.onnx_export import export_onnx, is_exportable
+from rl_clarity.agents.protocol import Agent
 from rl_clarity.base.errors import ClarityError, OptionError
 from rl_clarity.base.files import write_output
 
 SUFFIX = ".onnx"
+
+
+def onnx_of_agent(agent: Agent) -> bytes:
+    """Return the network of an agent in ONNX, as `export_onnx` does. An agent that another framework than PyTorch
+    computes is loaded from its checkpoint again.
+
+    Raises OptionError for a network that cannot be exported, with the reason; DependencyError without PyTorch.
+    """
+    checkpoint = getattr(agent, "checkpoint", None)
+    if is_exportable(agent) or checkpoint is None or getattr(agent, "edits", None):
+        return export_onnx(agent)
+    return onnx_of_checkpoint(checkpoint.path, checkpoint.metadata)
 
 
 def onnx_of_checkpoint(path: str | Path, metadata: Mapping[str, Any]) -> bytes:

@@ -44,8 +44,9 @@ class RemovableObjects:
     def remove(self, image: np.ndarray, trajectory: int, step: int, numbers: Sequence[int]) -> np.ndarray:
         """Return an observation (H, W, C) of a step without some objects.
 
-        Raises OptionError for objects that are not seen at the step, for steps whose objects were not measured, and
-        for objects that cover each other, because the removal of each was drawn with the other one in place.
+        Without an object that is not seen at the step, the observation is the same. Raises OptionError for objects that
+        the trajectory does not have, for steps whose objects were not measured, and for objects that cover each other,
+        because the removal of each was drawn with the other one in place.
         """
         chunk = self._chunk(trajectory)
         if chunk is None:
@@ -58,9 +59,12 @@ class RemovableObjects:
             )
         image, covered = image.copy(), np.zeros(image.shape[:2], bool)
         for number in numbers:
-            chosen = np.flatnonzero((effects["frame"] == step) & (effects["track"] == number - 1))
+            tracked = effects["track"] == number - 1
+            if not tracked.any():
+                raise OptionError(f"trajectory {trajectory + 1} has no object {number}")
+            chosen = np.flatnonzero((effects["frame"] == step) & tracked)
             if not len(chosen):
-                raise OptionError(f"object {number} is not seen at step {step + 1}")
+                continue
             index = int(chosen[0])
             mask = chunk.masks[index]
             if (covered & mask).any():

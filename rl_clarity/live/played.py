@@ -12,7 +12,7 @@ from rl_clarity.agents.capabilities import before_step, initial_state
 from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.analyses.trajectories import FIRST_STATE
 from rl_clarity.base.errors import ClarityError, OptionError, SamplesError
-from rl_clarity.pages.frames import STACK, read_frame
+from rl_clarity.pages.frames import STACK, hidden_observations, read_frame
 from rl_clarity.pages.results import Results
 
 SEGMENTS, TRAJECTORIES = 16, 8
@@ -112,20 +112,7 @@ class PlayedPage:
 
 def _checked_stack(results: Results, agent: Agent) -> int:
     """Return the number of frames in an observation."""
-    observation = results.agent["observation"]
-    stack, shape = int(observation["stack"]), tuple(agent.observation_shape)
-    sizes = (observation["height"], observation["width"])
-    frames = (observation["frame_height"], observation["frame_width"])
-    if getattr(agent, "held_inputs", None):
-        problem = "the agent observes numbers beside the image"
-    elif sizes == (1, 1):
-        problem = "the agent observes a vector"
-    elif (*sizes, observation["channels"]) != shape:
-        problem = f"its observations have the shape {(*sizes, observation['channels'])}, those of the agent {shape}"
-    elif shape[-1] not in (stack, 3 * stack):
-        problem = f"observations of {shape[-1]} channels are shown as images of fewer"
-    elif stack == 1 and (frames != sizes or observation.get("region")):
-        problem = "its frames are not the agent's observations but were drawn at another resolution"
-    else:
-        return stack
-    raise SamplesError(f"the page {results.location} does not contain what its agent observed: {problem}")
+    problem = hidden_observations(results.agent["observation"], agent)
+    if problem:
+        raise SamplesError(f"the page {results.location} does not contain what its agent observed: {problem}")
+    return int(results.agent["observation"]["stack"])

@@ -38,7 +38,7 @@ SCRIPTS = ("agent", "training", "memory", "recordings", "gallery")
 PANEL_SCRIPTS = ("what_if",)
 """Panels whose script is loaded by the pages that have them."""
 GLOBAL_NAME = "Interface"
-"""The JavaScript variable with the page's constructor."""
+"""The JavaScript variable with the page's constructor, or that of a panel."""
 _START = f'new {GLOBAL_NAME}({{ target: document.getElementById("app") }});'
 _THEME = """\
 (function () {
@@ -73,6 +73,17 @@ def compiled_bundle(kind: str) -> Bundle:
         raise OutputError(
             f"the page's script {path} is missing; create it with `make js` or rl_clarity.recompile_js()"
         ) from None
+
+
+def panel_module(kind: str) -> str:
+    """Return the JavaScript module of a panel in `PANEL_SCRIPTS`. Raises OutputError if its script is missing."""
+    mount = f"new {GLOBAL_NAME}({{ target: element, props: {{ context }} }})"
+    return f"""{compiled_bundle(kind).script.rstrip()}
+rlClarity.panel("{kind}", (element, context) => {{
+  const panel = {mount};
+  return () => panel.$destroy();
+}});
+"""
 
 
 def _script_name(kind: str) -> str:
@@ -218,9 +229,10 @@ def _document(
     precision = int(manifest["numpy_precision"])
     inline = [_inside_script(code) for code in (_THEME, script) if code is not None]
     panels = {kind: _inside_script(source) for kind, source in modules.items()}
+    policy = _policy([*inline, *panels.values()], frames, wasm=not panels.keys().isdisjoint(PANEL_SCRIPTS))
     yield f'<!doctype html>\n<html lang="en" data-page="{html.escape(manifest["id"])}">\n<head>\n'
     yield '<meta charset="utf-8">\n'
-    yield f'<meta http-equiv="Content-Security-Policy" content="{_policy([*inline, *panels.values()], frames)}">\n'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
     yield '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
     yield f"<title>{html.escape(manifest['title'])}</title>\n<script>{inline[0]}</script>\n"
@@ -264,13 +276,14 @@ def _seal(digest: hashlib._Hash) -> bytes:
     return _SEAL.format(digest.hexdigest()).encode()
 
 
-def _policy(inline_scripts: Sequence[str], frames: str) -> str:
+def _policy(inline_scripts: Sequence[str], frames: str, *, wasm: bool) -> str:
     """Return a content security policy under which the page loads nothing from elsewhere. `frames` are the sources that
-    it may embed.
+    it may embed; `wasm` lets it run WebAssembly, and the module that does.
     """
+    more = " blob: 'wasm-unsafe-eval'" if wasm else ""
     hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in inline_scripts)
     return (
-        f"default-src 'none'; script-src 'self' {hashes}; style-src 'unsafe-inline'; img-src 'self' data: blob:; "
+        f"default-src 'none'; script-src 'self' {hashes}{more}; style-src 'unsafe-inline'; img-src 'self' data: blob:; "
         f"worker-src blob:; frame-src {frames}; connect-src 'none'; base-uri 'none'; form-action 'none'"
     )
 

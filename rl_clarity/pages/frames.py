@@ -11,7 +11,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from rl_clarity.agents.protocol import Agent
 from rl_clarity.base.errors import ClarityError
+from rl_clarity.base.keys import JsonObject
 from rl_clarity.pages.images import decode_png, encode_pngs
 
 STACK = "stack_"
@@ -53,3 +55,24 @@ def _arrays(prefix: str, frames: np.ndarray, workers: int) -> dict[str, np.ndarr
     pngs = encode_pngs(frames, workers)
     offsets = np.cumsum([0, *map(len, pngs)]).astype(np.int32)
     return {f"{prefix}offsets": offsets, f"{prefix}png": b"".join(pngs)}
+
+
+def hidden_observations(observation: JsonObject, agent: Agent) -> str:
+    """Return why the frames of a page do not contain what its agent observed, or an empty text if they do.
+
+    `observation` is the `ObservationInfo` of the page as JSON.
+    """
+    stack, shape = int(observation["stack"]), tuple(agent.observation_shape)
+    sizes = (observation["height"], observation["width"])
+    frames = (observation["frame_height"], observation["frame_width"])
+    if getattr(agent, "held_inputs", None):
+        return "the agent observes numbers beside the image"
+    if sizes == (1, 1):
+        return "the agent observes a vector"
+    if (*sizes, observation["channels"]) != shape:
+        return f"its observations have the shape {(*sizes, observation['channels'])}, those of the agent {shape}"
+    if shape[-1] not in (stack, 3 * stack):
+        return f"observations of {shape[-1]} channels are shown as images of fewer"
+    if stack == 1 and (frames != sizes or observation.get("region")):
+        return "its frames are not the agent's observations but were drawn at another resolution"
+    return ""

@@ -155,6 +155,7 @@ PAGE_KINDS: Registry[PageKind] = Registry(
                     "verdicts",
                     "failure_clips",
                     "failures",
+                    "failure_survival",
                     "survival",
                     "goal_images",
                     "goals",

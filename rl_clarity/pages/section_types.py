@@ -229,9 +229,15 @@ class TypeEffects(TypedDict):
     by_distance: Sequence[DistanceEffect]
 
 
+class EndingObject(TypedDict):
+    track: int
+    frame: int
+
+
 class TrajectoryObjects(TypedDict):
     chunk: str
     types: Sequence[str]
+    ended: NotRequired[Sequence[EndingObject]]
 
 
 class ObjectsSection(TypedDict):
@@ -301,6 +307,11 @@ class MeasuredDifference(TypedDict):
     adjusted_p: float
 
 
+class FailureOdds(TypedDict):
+    unedited: float | None
+    ablated: float | None
+
+
 BehaviorRow = TypedDict(
     "BehaviorRow",
     {
@@ -308,7 +319,7 @@ BehaviorRow = TypedDict(
         "feature": int,
         "twins": Sequence[int],
         "episodes": int,
-        "attribution": float,
+        "attribution": float | None,
         "ablation": float | None,
         "return_difference": float,
         "interval": tuple[float, float],
@@ -317,6 +328,8 @@ BehaviorRow = TypedDict(
         "length": MeasuredDifference,
         "causes": Mapping[str, MeasuredDifference],
         "actions": Mapping[str, MeasuredDifference],
+        "failures": NotRequired[Mapping[str, FailureOdds]],
+        "invisible": NotRequired[str],
     },
 )
 
@@ -396,6 +409,14 @@ class StateMapSection(TypedDict):
     colors: Sequence[MapColor]
 
 
+class WhatIfSection(TypedDict):
+    caption: NotRequired[str]
+    network: NotRequired[str]
+    runtime: NotRequired[str]
+    sha256: NotRequired[str]
+    layers: NotRequired[Sequence[str]]
+
+
 class MeanReturn(TypedDict):
     mean: float
     error: float | None
@@ -465,6 +486,7 @@ class UpdatesSection(TypedDict):
 class Column(TypedDict):
     key: str
     label: str
+    frame: NotRequired[bool]
 
 
 class ChecksSection(TypedDict):
@@ -535,6 +557,7 @@ class Line(TypedDict):
     key: str
     label: str
     color: NotRequired[str]
+    limits: NotRequired[tuple[float, float]]
 
 
 class FailureTracks(TypedDict):
@@ -556,6 +579,12 @@ class GoalImages(TypedDict):
 
 
 class SurvivalSection(TypedDict):
+    caption: NotRequired[str]
+    columns: Sequence[Column]
+    rows: Sequence[Mapping[str, object]]
+
+
+class FailureSurvivalSection(TypedDict):
     caption: NotRequired[str]
     columns: Sequence[Column]
     rows: Sequence[Mapping[str, object]]
@@ -818,6 +847,7 @@ SECTION_TYPES: Mapping[str, type] = {
     "behavior": BehaviorSection,
     "saliency": SaliencySection,
     "state_map": StateMapSection,
+    "what_if": WhatIfSection,
     "training": TrainingSection,
     "updates": UpdatesSection,
     "checks": ChecksSection,
@@ -832,6 +862,7 @@ SECTION_TYPES: Mapping[str, type] = {
     "goals": GoalsSection,
     "goal_images": GoalImages,
     "survival": SurvivalSection,
+    "failure_survival": FailureSurvivalSection,
     "findings": FindingsSection,
     "not_found": NotFoundSection,
     "states": StatesSection,

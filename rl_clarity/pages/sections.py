@@ -129,6 +129,8 @@ class Line:
     """Name of the array."""
     label: str
     color: str | None = None
+    limits: tuple[float, float] | None = None
+    """Ends of its axis; by default its smallest and largest number."""
 
 
 @dataclass(frozen=True)
@@ -198,11 +200,22 @@ class Column:
 
     key: str
     label: str
+    frame: bool | None = None
+    """Whether its numbers are frames of the row's trajectory, counted from 0: shown as links, counted from 1."""
 
 
-def columns_with_values(labels: Mapping[str, str], rows: Sequence[Mapping[str, object]]) -> list[Column]:
-    """Return the columns, whose labels are given by key, in which any of the rows has a value."""
-    return [Column(key, label) for key, label in labels.items() if any(row.get(key) is not None for row in rows)]
+def columns_with_values(
+    labels: Mapping[str, str], rows: Sequence[Mapping[str, object]], frames: Sequence[str] = ()
+) -> list[Column]:
+    """Return the columns, whose labels are given by key, in which any of the rows has a value.
+
+    The values of `frames` are frames.
+    """
+    return [
+        Column(key, label, True if key in frames else None)
+        for key, label in labels.items()
+        if any(row.get(key) is not None for row in rows)
+    ]
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import itertools
 import os
 import time
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -67,18 +68,30 @@ def record_agent(
     return open_recording(directory)
 
 
-def expected_length(agent: Player, spec: EnvironmentSpec, options: RecordOptions, most: int) -> int:
-    """Return the mean number of steps of the episodes that would be recorded, at most `most`.
+@dataclass(frozen=True)
+class Lengths:
+    """Numbers of steps that episodes are expected to have."""
 
-    It is estimated from some seconds of play, or until an episode has ended in each environment, as the steps for each
-    end. Without an end it is `most`.
+    mean: int
+    longest: int
+    """Steps until an episode has ended in each of several environments."""
+
+
+def expected_lengths(
+    agent: Player, spec: EnvironmentSpec, options: RecordOptions, most: int, played_most: int | None = None
+) -> Lengths:
+    """Return the lengths of the episodes that would be recorded, if `most` is the largest length.
+
+    They are estimated from some seconds of play, or until an episode has ended in each environment. The mean is the
+    steps for each end, which is too large after some seconds: few episodes end in their first steps. Without an end it
+    is `most`. With `played_most`, so many steps are played, and lengths are not limited to `most`.
     """
-    steps = ends = 0
+    steps = ends = played = 0
     with closing(_make(spec, options, full_resolution=False)) as environment:
         transitions = play(agent, environment, _generator(options), choice=_action_choice(spec, options))
         start, waiting = None, np.ones(environment.num_envs, bool)
-        for transition in itertools.islice(transitions, most):
-            steps += environment.num_envs
+        for transition in itertools.islice(transitions, played_most or most):
+            played, steps = played + 1, steps + environment.num_envs
             ended = _ended(transition.result, options)
             ends, waiting = ends + int(ended.sum()), waiting & ~ended
             now = time.perf_counter()
@@ -86,7 +99,8 @@ def expected_length(agent: Player, spec: EnvironmentSpec, options: RecordOptions
             if now - start > SECONDS_OF_PLAY or not waiting.any():
                 break
         transitions.close()
-    return min(most, -(-steps // ends)) if ends else most
+    mean = min(played_most or most, -(-steps // ends)) if ends else max(played, most)
+    return Lengths(mean, played if not waiting.any() else max(played, mean))
 
 
 def record_in_directory(

@@ -37,15 +37,19 @@ class Agreement:
     """Largest difference, as a share of the outputs' range."""
     other_agent: bool = False
     """Whether the caller deliberately explains another agent than the one that acted."""
+    tolerance: float = 0.0
+    """Largest error of weights that the recorder rounded, as a share of the root mean square of their tensor."""
 
     def __str__(self) -> str:
         text = "another agent than the one that played, on purpose; " if self.other_agent else ""
+        rounded = f"; weights were stored rounded, with errors of at most {self.tolerance:.1g} of their tensors' size"
+        end = rounded if self.tolerance else ""
         if not self.steps:
-            return f"{text}not checked: the recording has no outputs"
+            return f"{text}not checked: the recording has no outputs{end}"
         steps = "1 step" if self.steps == 1 else f"{self.steps} steps"
         return (
             f"{text}recomputed outputs differ from the recorded ones by at most {self.largest:.1g} of their range "
-            f"({steps} compared)"
+            f"({steps} compared){end}"
         )
 
 
@@ -56,6 +60,7 @@ def join_agreements(parts: Iterable[Agreement]) -> Agreement:
         sum(part.steps for part in parts),
         max((part.largest for part in parts), default=0.0),
         any(part.other_agent for part in parts),
+        max((part.tolerance for part in parts), default=0.0),
     )
 
 

@@ -1,8 +1,9 @@
 """The checkpoints of a recording, of any format: `agents/00000.zip`, or the difference of a file from the one before,
 `agents/00001.zip.diff`.
 
-A difference is exact. Its size depends on the format: files that are not compressed, with the parameters at the same
-places in each (`torch.save`, safetensors, `.npz`), take about half as much as the file itself.
+A difference is exact, or that of a file with rounded weights (`rounded_weights`). Its size depends on the format: files
+that are not compressed, with the parameters at the same places in each (`torch.save`, safetensors, `.npz`), take about
+half as much as the file itself, and a quarter with rounded weights.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import hashlib
 import shutil
 import struct
 import tempfile
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,9 +22,11 @@ from weakref import finalize
 import numpy as np
 import zstandard
 
-from rl_clarity.base.errors import SamplesError
+from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.recordings.layout import AGENTS
+from rl_clarity.recordings.metadata import LARGEST_TOLERANCE
 from rl_clarity.recordings.recording_files import RecordingFiles
+from rl_clarity.recordings.rounded_weights import EXPONENTS, RoundedWeights
 
 if TYPE_CHECKING:
     from rl_clarity.recordings.recording_writer import AgentSource, RecordingWriter
@@ -41,47 +45,76 @@ WORD = 4
 LEVEL = 3
 _HEADER = struct.Struct("<4sQ32s")  # magic, size and SHA-256 of the file
 _MAGIC = b"RLCD"
+_ROUNDED_MAGIC = b"RLCW"
+_COUNT = struct.Struct("<I")
+_WEIGHTS = struct.Struct("<QQi")
 
 
-def encode_difference(data: bytes, base: bytes) -> bytes:
-    """Return the difference of a file from another one: the XOR of their bytes, those of equal significance in words of
-    4 bytes together, by Zstandard.
+def encode_difference(data: bytes, base: bytes, weights: Sequence[RoundedWeights] = ()) -> bytes:
+    """Return the difference of a file from another one, by Zstandard: for rounded weights that of their multiples, for
+    other bytes their XOR. Bytes of equal significance in words of 4 bytes are together.
     """
-    changed = np.frombuffer(data, np.uint8) ^ _resized(base, len(data))
+    new, old = np.frombuffer(data, np.uint8), _resized(base, len(data))
+    changes = [_zigzag(one.multiples(new) - one.multiples(old)).view(np.uint8) for one in weights]
+    changed = np.concatenate([*changes, (new ^ old)[_others(len(data), weights)]])
     whole = len(changed) // WORD * WORD
     planes = changed[:whole].reshape(-1, WORD).T
     body = zstandard.ZstdCompressor(level=LEVEL).compress(planes.tobytes() + changed[whole:].tobytes())
-    return _HEADER.pack(_MAGIC, len(data), hashlib.sha256(data).digest()) + body
+    listed = _COUNT.pack(len(weights)) + b"".join(_WEIGHTS.pack(*one) for one in weights) if weights else b""
+    header = _HEADER.pack(_ROUNDED_MAGIC if weights else _MAGIC, len(data), hashlib.sha256(data).digest())
+    return header + listed + body
 
 
 def decode_difference(difference: bytes, base: bytes, file: str) -> bytes:
     """Return the file of a difference from `base`. Raises SamplesError if it is damaged."""
     size, digest = _read_header(difference, file)
     try:
-        body = difference[_HEADER.size :]
+        weights, start = _read_weights(difference, size)
+        body = difference[start:]
         if zstandard.frame_content_size(body) != size:
             raise ValueError("its size is another one")
         changed = np.frombuffer(zstandard.ZstdDecompressor().decompress(body), np.uint8)
-    except (ValueError, zstandard.ZstdError) as error:
+    except (ValueError, struct.error, zstandard.ZstdError) as error:
         raise SamplesError(f"{file} is damaged ({error})") from error
     whole = size // WORD * WORD
-    words = changed[:whole].reshape(WORD, -1).T.ravel()
-    data = (np.concatenate([words, changed[whole:]]) ^ _resized(base, size)).tobytes()
+    changed = np.concatenate([changed[:whole].reshape(WORD, -1).T.ravel(), changed[whole:]])
+    old = _resized(base, size)
+    others = _others(size, weights)
+    result = old.copy()
+    result[others] ^= changed[size - np.count_nonzero(others) :]
+    position = 0
+    for one in weights:
+        change = changed[position : position + WORD * one.size].view("<u4")
+        result[one.place] = one.values(one.multiples(old) + _unzigzag(change))
+        position += WORD * one.size
+    data = result.tobytes()
     if hashlib.sha256(data).digest() != digest:
         raise SamplesError(f"{file} is damaged, or a checkpoint before it is: the rebuilt file has another hash")
     return data
 
 
+def check_options(every: int | None, tolerance: float | None) -> None:
+    """Raise OptionError for invalid options of a recorder."""
+    if every is not None and every < 1:
+        raise OptionError(f"checkpoint_every={every} must be at least 1, or None")
+    if tolerance is not None and not 0 < tolerance <= LARGEST_TOLERANCE:
+        raise OptionError(f"checkpoint_tolerance={tolerance} must be above 0, at most {LARGEST_TOLERANCE:g}, or None")
+    if tolerance is not None and every is None:
+        raise OptionError(
+            f"checkpoint_tolerance={tolerance} rounds the checkpoints of updates: give checkpoint_every, too"
+        )
+
+
 class NewCheckpoints:
     """The checkpoints that a training loop passes to a recorder: stored where an episode begins, and with `every` at
-    every n-th update while episodes are recorded, until checkpoints take more than `limit` bytes.
+    every n-th update while episodes are recorded, until checkpoints take more than `limit` bytes: then it warns once.
     """
 
-    def __init__(self, writer: RecordingWriter, every: int | None, limit: int) -> None:
-        self._writer, self._every, self._limit = writer, every, limit
+    def __init__(self, writer: RecordingWriter, every: int | None, limit: int, tolerance: float | None = None) -> None:
+        self._writer, self._every, self._limit, self._tolerance = writer, every, limit, tolerance
         self._new: AgentSource | None = None
         self._number: int | None = None
-        self._updates, self._due = 0, False
+        self._updates, self._due, self._warned = 0, False, False
 
     def update(self, checkpoint: AgentSource) -> None:
         """Set the checkpoint of the agent that acts from here on."""
@@ -92,7 +125,9 @@ class NewCheckpoints:
     def begin(self) -> int | None:
         """Return the number of the checkpoint of an episode that begins."""
         if self._new is not None:
-            self._number = self._writer.add_agent(self._new, differences=self._every is not None)
+            self._number = self._writer.add_agent(
+                self._new, differences=self._every is not None, tolerance=self._tolerance
+            )
             self._new, self._due = None, False
         return self._number
 
@@ -102,6 +137,17 @@ class NewCheckpoints:
             return None
         if self._due and self._writer.agent_bytes < self._limit:
             self.begin()
+        elif self._due and not self._warned:
+            self._warned = True
+            smaller = "" if self._tolerance else ", rounded (checkpoint_tolerance=2e-5)"
+            warnings.warn(
+                f"checkpoints take {self._writer.agent_bytes / 1e6:.0f} MB after {self._updates} updates, as many as "
+                f"checkpoint_bytes={self._limit} allows: from here on, only those with which recorded episodes begin "
+                f"are stored, and the maps of later steps are of these. Store them{smaller} less often "
+                f"(checkpoint_every={2 * self._every}), or allow more",
+                RuntimeWarning,
+                stacklevel=3,
+            )
         return -1 if self._number is None else self._number
 
 
@@ -186,9 +232,45 @@ def _read_header(data: bytes, file: str) -> tuple[int, bytes]:
     """Return size and SHA-256 of the file that a difference leads to."""
     with suppress(struct.error):
         magic, size, digest = _HEADER.unpack_from(data)
-        if magic == _MAGIC and size <= MAX_BYTES:
+        if magic in (_MAGIC, _ROUNDED_MAGIC) and size <= MAX_BYTES:
             return size, digest
     raise SamplesError(f"{file} is damaged: it is no difference of checkpoints")
+
+
+def _read_weights(difference: bytes, size: int) -> tuple[list[RoundedWeights], int]:
+    """Return the rounded weights of a difference, and where its body begins. Raises ValueError if they are outside of
+    the file of `size` bytes, or overlap.
+    """
+    start = _HEADER.size
+    if not difference.startswith(_ROUNDED_MAGIC):
+        return [], start
+    (count,) = _COUNT.unpack_from(difference, start)
+    start += _COUNT.size
+    end = start + count * _WEIGHTS.size
+    if end > len(difference):
+        raise ValueError(f"it lists {count} tensors")
+    weights = [RoundedWeights(*numbers) for numbers in _WEIGHTS.iter_unpack(difference[start:end])]
+    bounds = [0, *(bound for one in weights for bound in (one.place.start, one.place.stop)), size]
+    if bounds != sorted(bounds) or any(one.exponent not in EXPONENTS for one in weights):
+        raise ValueError("its tensors are not in the file, or overlap")
+    return weights, end
+
+
+def _others(size: int, weights: Sequence[RoundedWeights]) -> np.ndarray:
+    """Return which bytes (size,) of a file are not of rounded weights."""
+    others = np.ones(size, bool)
+    for one in weights:
+        others[one.place] = False
+    return others
+
+
+def _zigzag(changes: np.ndarray) -> np.ndarray:
+    """Return small numbers (n,) uint32 for changes (n,) int32 of either sign that are small."""
+    return ((changes << 1) ^ (changes >> 31)).view(np.uint32).astype("<u4")
+
+
+def _unzigzag(numbers: np.ndarray) -> np.ndarray:
+    return ((numbers >> 1) ^ -(numbers & 1)).astype(np.uint32).view(np.int32)
 
 
 def _resized(data: bytes, size: int) -> np.ndarray:

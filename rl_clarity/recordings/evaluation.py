@@ -51,6 +51,8 @@ class Evaluation:
     """The cause of each episode's end, if it was requested."""
     # (E, M) float64: sums of the measures over the steps of each episode, if a measure was given
     measured: np.ndarray | None = None
+    # (E,) bool: the last step gave no reward, or a time limit ended the episode
+    failed: np.ndarray | None = None
 
     @property
     def mean(self) -> float:
@@ -114,7 +116,7 @@ def play_episodes(
     is_choice = is_single_choice(action_factors(environment))
     actions = np.zeros((n, environment.num_actions if is_choice else 0), np.int64)
     measured = np.zeros((n, 1))  # (n, M) after the first step
-    results: list[tuple[int, float, int, bool, np.ndarray, str, np.ndarray]] = []
+    results: list[tuple[int, float, int, bool, np.ndarray, str, np.ndarray, bool]] = []
     cut, last = 0, deque[np.ndarray](maxlen=LAST_FRAMES)
     choice, sampled = ActionChoice(greedy=deterministic), False
     transitions = play(agent, environment, rng, choice=choice, active=lambda: played < quota)
@@ -142,7 +144,7 @@ def play_episodes(
             if cause is not None:
                 frames = np.stack([frame[i] for frame in list(last)[-int(lengths[i]) :]])
                 name = str(cause({**step.ends.get(int(i), {}), **about}, frames))
-            counted = actions[i].copy(), name, measured[i].copy()
+            counted = actions[i].copy(), name, measured[i].copy(), truncated or bool(step.rewards[i] <= 0)
             results.append((int(i), float(total), int(lengths[i]), truncated, *counted))
             cut += int(too_long[i])
         played += ended
@@ -152,7 +154,7 @@ def play_episodes(
     transitions.close()
     check_observed(environment)
     results.sort(key=lambda result: result[0])
-    environments, totals, steps, cuts, taken, causes, sums = zip(*results, strict=True)
+    environments, totals, steps, cuts, taken, causes, sums, failed = zip(*results, strict=True)
     return Evaluation(
         np.array(totals),
         np.array(steps),
@@ -163,14 +165,17 @@ def play_episodes(
         np.stack(taken),
         causes if cause is not None else (),
         np.stack(sums) if measure is not None else None,
+        np.array(failed),
     )
 
 
-def evaluate_agent(name: str, agent: Player, env: Any, options: EvaluationOptions) -> Evaluation:
+def evaluate_agent(
+    name: str, agent: Player, env: Any, options: EvaluationOptions, cause: Cause | None = None
+) -> Evaluation:
     """Play complete episodes in `env`, an `EnvironmentSpec` or an environment as for `collect`, and return their
     returns.
 
-    `name` is the label of the progress bar.
+    `name` is the label of the progress bar, `cause` a function for causes of ends.
     """
     rng = np.random.default_rng([options.seed % 2**63, 1])
     with (
@@ -185,6 +190,7 @@ def evaluate_agent(name: str, agent: Player, env: Any, options: EvaluationOption
             deterministic=options.deterministic,
             max_steps=options.max_steps,
             progress=counted(report),
+            cause=cause,
         )
 
 
@@ -200,9 +206,12 @@ def _opened(env: Any, options: EvaluationOptions, *, action_masks: bool) -> Iter
         yield environment
 
 
+UNKNOWN_CAUSE = "end of episode"
+
+
 def known_cause(info: Mapping[str, Any], frames: np.ndarray) -> str:
     """Return the cause that the environment reports, else `time limit` or `end of episode`."""
-    return str(info.get("cause") or ("time limit" if info["truncated"] else "end of episode"))
+    return str(info.get("cause") or ("time limit" if info["truncated"] else UNKNOWN_CAUSE))
 
 
 def unseen_levels(spec: EnvironmentSpec) -> EnvironmentSpec | None:

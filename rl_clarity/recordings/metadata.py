@@ -20,7 +20,10 @@ VERSION = 3
 READ_VERSIONS = (2, VERSION)
 """Version 3 stores stacked frames once."""
 MAX_BYTES = 2**20
-RESERVED = ("begun", "format", "version")
+TOLERANCE = "checkpoint_tolerance"
+"""Name of the largest error of rounded weights in checkpoints; absent where all checkpoints are exact."""
+LARGEST_TOLERANCE = 1e-3
+RESERVED = ("begun", "format", "version", TOLERANCE)
 """Names that the recorder sets itself."""
 
 _FILE: Check = ("a text", lambda value: isinstance(value, str))
@@ -45,6 +48,7 @@ FIELDS: Schema = {
     "inputs": _INPUTS,
     "gamma": PROBABILITY,
     "lambda": PROBABILITY,
+    TOLERANCE: (f"a number from 0 to {LARGEST_TOLERANCE:g}", lambda value: is_number(value, 0, LARGEST_TOLERANCE)),
     "sampling": {
         "temperature": ("a positive number", lambda value: is_number(value, math.ulp(0), 1e300)),
         "greedy": ("true or false", lambda value: isinstance(value, bool)),
@@ -54,8 +58,10 @@ FIELDS: Schema = {
 """Metadata that the package reads. None stands for an unknown value, and programs may add other names."""
 
 
-def new_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata of a new recording. Raises OptionError for invalid ones."""
+def new_metadata(metadata: Mapping[str, Any], tolerance: float | None = None) -> dict[str, Any]:
+    """Return the metadata of a new recording, in whose checkpoints weights may be rounded. Raises OptionError for
+    invalid ones.
+    """
     try:
         plain = _parse(json.dumps(to_plain(metadata)))
         problem = find_problem("metadata", plain, {"metadata": FIELDS})
@@ -65,6 +71,8 @@ def new_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
         if name in plain:
             problem = f"metadata.{name}={brief(plain[name])} is what the recorder itself sets: use another name"
     plain["begun"] = time.time()
+    if tolerance is not None:
+        plain[TOLERANCE] = tolerance
     size = len(encode_metadata(plain))
     if size > MAX_BYTES:
         problem = f"metadata={brief(metadata)} take {size} bytes; they must take at most {MAX_BYTES}"

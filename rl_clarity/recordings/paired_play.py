@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,8 @@ import numpy as np
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.base.progress import Report
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make, spec_from_metadata
+from rl_clarity.environments.invisible import Invisible
+from rl_clarity.environments.kinds import make_world
 from rl_clarity.recordings.evaluation import Cause, Evaluation, Measure, play_episodes
 from rl_clarity.recordings.rollouts import play
 
@@ -35,12 +37,18 @@ class Block:
     number: int
     episodes: int
     seed: int
+    invisible: tuple[str, ...] = ()
+    """Types of objects that the agent does not see."""
 
     @contextmanager
     def opened(self) -> Iterator[tuple[VectorEnvironment, np.random.Generator]]:
         """Open the block's environment until the end of the `with` statement, with the random numbers of actions."""
         levels, actions = np.random.SeedSequence([self.seed, STREAM, self.number]).generate_state(2)
-        with closing(make(self.spec, self.episodes, int(levels % 2**31))) as environment:
+        with ExitStack() as opened:
+            environment = opened.enter_context(closing(make(self.spec, self.episodes, int(levels % 2**31))))
+            if self.invisible:
+                world = opened.enter_context(closing(make_world(self.spec)))
+                environment = Invisible(environment, world, self.invisible)
             yield environment, np.random.default_rng(actions)
 
     def play(

@@ -19,7 +19,7 @@ from rl_clarity.base.parsing import path_text
 from rl_clarity.base.renamed import renamed_arguments
 from rl_clarity.environments.images import ImageLayout
 from rl_clarity.recordings.blocks import check_type
-from rl_clarity.recordings.checkpoints import BUDGET, NewCheckpoints
+from rl_clarity.recordings.checkpoints import BUDGET, NewCheckpoints, check_options
 from rl_clarity.recordings.episode_buffer import EpisodeBuffer, to_array
 from rl_clarity.recordings.layout import ACTING, DONE, METADATA, PLUGIN, STOPPED, TIME_LIMIT, TRAINING_STEPS
 from rl_clarity.recordings.metadata import new_metadata
@@ -71,8 +71,12 @@ class Recorder:
         max_bytes: Keep data and checkpoints of about this size at most, in the same manner.
         checkpoint_every: Also store a checkpoint while an episode is recorded, at every n-th call of `agent`: with 1,
             each step can be explained with the network that acted. None stores only those with which episodes begin.
-            They are stored as exact differences from one another, where that is smaller.
-        checkpoint_bytes: Bytes of checkpoints after which only those with which episodes begin are stored.
+            They are stored as differences from one another, where that is smaller.
+        checkpoint_bytes: Bytes of checkpoints after which only those with which episodes begin are stored, with a
+            warning.
+        checkpoint_tolerance: Round large weights in these differences, each by at most this share, such as 2e-5, of the
+            root mean square of its tensor. They take half as much space, and outputs change by about 1e-5. Errors do
+            not accumulate; biases, small tensors and buffers stay exact. None stores everything exactly.
         on_error: `warn` ends the recording with a warning; `raise` raises the error.
         seed: Seed of the environments, to be stored with the episodes.
         metadata: JSON values about agent and environment, to be stored with a new recording. Names that
@@ -99,6 +103,7 @@ class Recorder:
         max_bytes: int | None = None,
         checkpoint_every: int | None = None,
         checkpoint_bytes: int = BUDGET,
+        checkpoint_tolerance: float | None = None,
         on_error: Literal["warn", "raise"] = "warn",
         seed: int | None = None,
         metadata: Mapping[str, Any] | None = None,
@@ -112,9 +117,8 @@ class Recorder:
             self._is_recorded: Callable[[int], bool] = lambda number: number % every == 0
         else:
             self._is_recorded = every
-        if checkpoint_every is not None and checkpoint_every < 1:
-            raise OptionError(f"checkpoint_every={checkpoint_every} must be at least 1, or None")
-        about = new_metadata(metadata or {})
+        check_options(checkpoint_every, checkpoint_tolerance)
+        about = new_metadata(metadata or {}, checkpoint_tolerance)
         self.location = _location(directory, name)
         """Path or address of the recording, for `open_recording`."""
         self._writer = RecordingWriter(self.location, about, Limits(max_episodes, max_bytes))
@@ -122,7 +126,7 @@ class Recorder:
         self._envs, self._seed, self._channels_first = envs, seed, channels_first
         self._value_range = value_range
         self._resets_next_step, self._raises = autoreset == "next_step", on_error == "raise"
-        self._checkpoints = NewCheckpoints(self._writer, checkpoint_every, checkpoint_bytes)
+        self._checkpoints = NewCheckpoints(self._writer, checkpoint_every, checkpoint_bytes, checkpoint_tolerance)
         self._thinning: Future[None] | None = None
         self._recorded_envs: Sequence[int] = ()
         self._slots: list[_Slot] = []

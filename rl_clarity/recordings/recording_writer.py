@@ -54,6 +54,7 @@ from rl_clarity.recordings.layout import (
 from rl_clarity.recordings.metadata import encode_metadata
 from rl_clarity.recordings.recording_files import RecordingFiles
 from rl_clarity.recordings.retention import FREED, Limits, StoredEpisode, choose_removed
+from rl_clarity.recordings.rounded_weights import round_weights
 from rl_clarity.recordings.step_arrays import Block, intact_blocks
 
 LOCAL_FILE_BYTES = 2**29
@@ -161,9 +162,9 @@ class RecordingWriter:
         self._stored[episode] = StoredEpisode(self._going.pop(episode), _agents(facts))
         self._begun.pop(episode, None)
 
-    def add_agent(self, source: AgentSource, *, differences: bool = False) -> int:
+    def add_agent(self, source: AgentSource, *, differences: bool = False, tolerance: float | None = None) -> int:
         """Copy or write a checkpoint, and return its number. With `differences`, it may be stored as the difference
-        from the one before.
+        from the one before, with weights rounded within a tolerance.
         """
         number, folder = self._agents, self._folder / AGENTS
         unfinished = folder / f".{number:05}{UNFINISHED}"
@@ -179,7 +180,7 @@ class RecordingWriter:
                 raise SamplesError(f"the function that saves an agent must write one file, not {len(files)}")
             path = folder / f"{number:05}{files[0].suffix}"
             if differences:
-                files[0], path = self._difference(files[0], path)
+                files[0], path = self._difference(files[0], path, tolerance)
             size = files[0].stat().st_size
             files[0].replace(path)
         except OSError as error:
@@ -190,15 +191,17 @@ class RecordingWriter:
         self.agent_bytes += size
         return number
 
-    def _difference(self, file: Path, path: Path) -> tuple[Path, Path]:
+    def _difference(self, file: Path, path: Path, tolerance: float | None) -> tuple[Path, Path]:
         """Write the difference of a checkpoint from the one before, if that is smaller. Return the file to store, and
         its path.
         """
         data, before = file.read_bytes(), self._last_agent
         self._last_agent = data
         if before is not None and self._differences + 1 < FULL_EVERY:
-            difference = encode_difference(data, before)
+            stored, weights = (data, []) if tolerance is None else round_weights(data, tolerance)
+            difference = encode_difference(stored, before, weights)
             if len(difference) <= LARGEST_SHARE * len(data):
+                self._last_agent = stored
                 self._differences += 1
                 file = file.with_name(f"agent{DIFFERENCE}")
                 file.write_bytes(difference)

@@ -15,7 +15,7 @@ from rl_clarity.jobs.directory import Directory
 from rl_clarity.jobs.job import Job
 from rl_clarity.jobs.store import WorkStore
 from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work
-from rl_clarity.recordings.agent_play import expected_length, record_in_directory
+from rl_clarity.recordings.agent_play import Lengths, expected_lengths, record_in_directory
 from rl_clarity.recordings.conversion import recorded_episodes
 from rl_clarity.recordings.evaluation import choose_num_envs, evaluate_agent
 from rl_clarity.recordings.options import EvaluationOptions, RecordOptions
@@ -23,6 +23,9 @@ from rl_clarity.recordings.recording import Recording, open_recording
 from rl_clarity.recordings.samples import Observations, Trajectories
 from rl_clarity.sources.preview import MIN_STEPS, Preview, preview_play, preview_samples, recorded_step_bytes
 from rl_clarity.sources.source import Samples, Source, checkpoint_metadata
+
+FEWEST_GAMES = 5
+"""Number of games from which the length of the games for the mean return is estimated, if fewer are recorded."""
 
 
 class RecordedPlay(Source):
@@ -38,7 +41,8 @@ class RecordedPlay(Source):
         read: The function that selects the page's trajectories from the recording.
         selected: Number of trajectories that it selects, if not all.
         about: Further metadata of the samples.
-        measured: The source that plays a few steps for the preview, if several sources play alike.
+        measured: The sources of the first and the last checkpoint of a series, which play a few steps for the preview,
+            and the position of this one between them, from 0 to 1.
     """
 
     checkpoint: Checkpoint
@@ -55,12 +59,12 @@ class RecordedPlay(Source):
         read: Callable[[Recording], Trajectories] = recorded_episodes,
         selected: int | None = None,
         about: JsonObject | None = None,
-        measured: RecordedPlay | None = None,
+        measured: tuple[RecordedPlay, RecordedPlay, float] | None = None,
     ) -> None:
         self.agent, self.checkpoint, self.name = agent, checkpoint, name
         self._play, self._record, self._return_episodes = play, record, return_episodes
         self._read, self._selected = read, selected
-        self._about, self._measured = about or {}, measured or self
+        self._about, self._measured = about or {}, measured or (self, self, 0.0)
 
     @cached_property
     def spec(self) -> EnvironmentSpec:
@@ -83,21 +87,25 @@ class RecordedPlay(Source):
         if facts is not None:
             samples = self._samples(recordings, facts)
             return preview_samples(samples.trajectories, samples.observations, samples.metadata)
-        expected = self._measured._few_steps
-        metadata = {**expected.metadata, **self._metadata, "returns": {}, **self._about}
-        return dataclasses.replace(expected, metadata=metadata)
+        first, last, position = self._measured
+        early, late = first._few_steps, last._few_steps
+        return dataclasses.replace(
+            late,
+            metadata={**late.metadata, **self._metadata, "returns": {}, **self._about},
+            steps=round(_between(early.steps, late.steps, position)),
+            seconds=_between(early.seconds, late.seconds, position),
+            sample_bytes=round(_between(early.sample_bytes, late.sample_bytes, position)),
+        )
 
     @cached_property
     def _few_steps(self) -> Preview:
         record = self._record
         episodes = record.episodes or 1
         most = (record.steps or 0) // episodes
-        mean = length = expected_length(self.agent, self.spec, record, most)  # of those that are recorded, if short
-        if self._return_episodes > episodes:
-            further = dataclasses.replace(record, episodes=self._return_episodes)
-            mean = expected_length(self.agent, self.spec, further, most)
-            length = length if length < most else mean
-        steps = max(MIN_STEPS, length)
+        whole = EvaluationOptions.max_steps if self._return_episodes else most
+        games = dataclasses.replace(record, episodes=max(episodes, min(self._return_episodes, FEWEST_GAMES)))
+        lengths = expected_lengths(self.agent, self.spec, games, most, whole)
+        steps = max(MIN_STEPS, min(most, lengths.mean))
         played = preview_play(
             self.agent, self.spec, episodes, steps, record.seed, full_resolution=record.full_resolution
         )
@@ -105,22 +113,20 @@ class RecordedPlay(Source):
             played,
             count=self._selected or episodes,
             observations=Observations.none(self.agent.observation_shape),
-            seconds=played.seconds + self._evaluation_seconds(mean),
+            seconds=played.seconds + self._evaluation_seconds(lengths),
             shared=True,
             sample_bytes=round(episodes * steps * recorded_step_bytes(played.trajectories)),
         )
 
-    def _evaluation_seconds(self, length: int) -> float:
-        """Return the time of the episodes for the mean return, several of which are played at once.
-
-        The last of these takes longer than their mean. But the mean of some seconds of play is too long, too, since
-        few episodes end in their first steps: it is about the length of the last one.
+    def _evaluation_seconds(self, games: Lengths) -> float:
+        """Return the time of the episodes for the mean return, several of which are played at once until the last of
+        them ends.
         """
         if not self._return_episodes:
             return 0.0
         count = choose_num_envs(self._return_episodes)
-        played = preview_play(self.agent, self.spec, count, length, self._record.seed, full_resolution=False)
-        return played.seconds * -(-self._return_episodes // count)
+        steps = games.longest + games.mean * (-(-self._return_episodes // count) - 1)
+        return preview_play(self.agent, self.spec, count, steps, self._record.seed, full_resolution=False).seconds
 
     def _task(self, recordings: Directory) -> Task:
         return Task(f"playing/{self.name}", partial(self._run, recordings), [self.identity, code_version()])
@@ -154,3 +160,7 @@ def play_identity(checkpoint: Checkpoint, num_actions: int, play: Mapping[str, o
     spec = spec_from_metadata(checkpoint.metadata, num_actions=num_actions)
     sources = [formats.source_key(checkpoint), environments.source_key(spec)]
     return [checkpoint.sha256, checkpoint.metadata, dataclasses.asdict(spec), sources, play, seed]
+
+
+def _between(first: float, last: float, position: float) -> float:
+    return first + position * (last - first)

@@ -23,7 +23,7 @@ from werkzeug.wrappers import Request, Response
 from rl_clarity.base.errors import ClarityError
 from rl_clarity.live import LiveNetwork, Superseded, parse_request
 from rl_clarity.live.requests import MAX_BYTES
-from rl_clarity.pages.document import PAGE, compiled_bundle, read_checksums
+from rl_clarity.pages.document import PAGE, panel_module, read_checksums
 from rl_clarity.pages.results import Results, read_document
 from rl_clarity.viewer.application import HTML, INDEX, JAVASCRIPT, BaseApplication
 from rl_clarity.viewer.page import Content, content
@@ -35,12 +35,6 @@ KIND = "what_if"
 SCRIPT, LIVE = f"{KIND}.js", "live/"
 JSON, PNG, OTHER = "application/json", "image/png", "application/octet-stream"
 TYPES = {"js": JAVASCRIPT, "png": PNG}
-START = f"""
-rlClarity.panel("{KIND}", (element, context) => {{
-  const panel = new Interface({{ target: element, props: {{ context }} }});
-  return () => panel.$destroy();
-}});
-"""
 _MANIFEST = re.compile(rb'(<script type="application/json" id="manifest">)(.*?)(</script>)', re.DOTALL)
 _POLICY = (
     b"connect-src 'none'",
@@ -72,7 +66,7 @@ class AgentPageApplication(BaseApplication):
             raise ClarityError(f"the page {results.location} is not finished: repeat the command that writes it")
         self._static = {
             INDEX: content(with_panel(document, results), HTML, fixed=False),
-            SCRIPT: content((compiled_bundle(KIND).script.rstrip() + START).encode(), JAVASCRIPT, fixed=False),
+            SCRIPT: content(panel_module(KIND).encode(), JAVASCRIPT, fixed=False),
         }
 
     def find(self, name: str, since: str) -> Content | None:
@@ -112,10 +106,11 @@ class AgentPageApplication(BaseApplication):
 def with_panel(document: bytes, results: Results) -> bytes:
     """Return the document of a page with the section and the script of the panel, which may ask the server."""
     manifest: dict[str, Any] = results.manifest
-    played = next(section for section in manifest["sections"] if section["kind"] == "trajectories")
+    sections = [section for section in manifest["sections"] if section["kind"] != KIND]
+    played = next(section for section in sections if section["kind"] == "trajectories")
     section = {"kind": KIND, "title": "What if", "data": {}}
     section |= {key: played[key] for key in ("agent", "recording") if key in played}
-    text = to_json({**manifest, "sections": [*manifest["sections"], section]}).encode("utf-8", "replace")
+    text = to_json({**manifest, "sections": [*sections, section]}).encode("utf-8", "replace")
     document = _MANIFEST.sub(lambda match: match[1] + text + match[3], document, count=1)
     document = document.replace(*_POLICY, 1)
     head, end, tail = document.rpartition(b"</body>")

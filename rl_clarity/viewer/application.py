@@ -168,6 +168,8 @@ def _index(title: str) -> str:
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
+        f'<link rel="modulepreload" href="{MODULE}">\n<link rel="preload" as="script" href="{SCRIPT}">\n'
+        f'<link rel="preload" as="fetch" href="{DATA}{MANIFEST}" crossorigin>\n'
         f"<title>{escape(title)}</title>\n</head>\n<body>\n"
         f'<script type="module">{_START}</script>\n</body>\n</html>\n'
     )

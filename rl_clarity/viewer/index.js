@@ -2,6 +2,16 @@
 const base = new URL("./", import.meta.url).href;
 
 export async function render() {
+  let early = fetch(`${base}data/manifest.json`, { cache: "no-store" }); // while the script is loaded
+  early.catch(() => {}); // asked for again
+
+  /** As fetch; the first request is the one that was made early. */
+  function request(address, options) {
+    const answer = early ?? fetch(address, options);
+    early = null;
+    return answer;
+  }
+
   const script = document.createElement("script");
   script.src = base + "page.js";
   await new Promise((resolve, reject) => {
@@ -11,5 +21,5 @@ export async function render() {
   });
   const target = document.createElement("div");
   document.body.append(target);
-  new globalThis.Interface({ target, props: { base } });
+  new globalThis.Interface({ target, props: { base, request } });
 }

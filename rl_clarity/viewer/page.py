@@ -137,10 +137,10 @@ class RecordingsPage:
 
         Raises SamplesError if what was recorded is damaged; the manifest then lists the problem.
         """
-        state = None
+        key, state = name.partition("/")[0], None
         while True:
             with self._lock:
-                run = next((one for one in self._runs.snapshots() if one.key and name.startswith(f"{one.key}/")), None)
+                run = self._runs.find(key) if key else None
             if run is None:
                 return None
             try:

@@ -97,6 +97,12 @@ class Runs:
         current = [run.current() for run in list(self._runs.values())]
         return sorted((one for one in current if one is not None), key=lambda one: (one.name, one.location))
 
+    def find(self, key: str) -> Snapshot | None:
+        """Return the run with a key as it is now; the others are looked at only if none of the runs had this key."""
+        self._scan()
+        known = [run.current() for run in list(self._runs.values()) if run.key == key]
+        return next((one for one in known or self.snapshots() if one is not None and one.key == key), None)
+
     def exist(self) -> bool:
         """Return whether there are recordings to list, without reading them."""
         self._scan()
@@ -168,6 +174,11 @@ class Run:
     def __init__(self, number: int, name: str, found: FoundRecording) -> None:
         self.found = found
         self._snapshot = Snapshot(number, name, found.location)
+
+    @property
+    def key(self) -> str:
+        """The key that the recording had when it was read last; empty before."""
+        return self._snapshot.key
 
     @cached_property
     def _files(self) -> RecordingFiles:

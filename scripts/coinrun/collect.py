@@ -19,7 +19,6 @@ EXECUTED = (3, 8)
 """Fewest and most steps of a plan that are executed, and labeled with its actions."""
 RANDOM = 0.06
 """Probability that another action is executed than the label says."""
-NO_VALUES = np.full(len(ACTIONS), np.nan)
 GAMES = 16
 """Games that the network plays at once."""
 STUCK = 200
@@ -48,7 +47,7 @@ def network_shard(network: Clear, seed: int) -> dict[str, np.ndarray]:
     for states, frames, won in episodes(network, rng, seed):
         for step in range(int(rng.integers(VALUED)), len(frames), VALUED):
             remaining = len(frames) - 1 - step
-            shard.add(frames=frames[step], actions=NO_ACTION, values=NO_VALUES, won=won, remaining=remaining)
+            shard.add(frames=frames[step], actions=NO_ACTION, critical=False, won=won, remaining=remaining)
         first = 0 if won or len(states) >= STUCK else max(0, len(states) - BEFORE_FAILURE)
         count = min(len(states) - first, WON_LABELS if won else FAILURE_LABELS)
         for step in rng.choice(np.arange(first, len(states)), count, replace=False):
@@ -90,11 +89,10 @@ def _take_over(shard: Shard, searcher: Searcher, game: SavedGames, rng: np.rando
     Nothing is learned from states in which the player dies whatever it does.
     """
     plan = searcher.plan(game.state(0))
-    values = plan.values
-    for action in plan.actions[: rng.integers(EXECUTED[0], EXECUTED[1] + 1)]:
-        label = NO_ACTION if plan.score < 0 else action
-        shard.add(frames=game.frames()[0], actions=label, values=values, won=False, remaining=NO_END)
-        values = NO_VALUES
+    executed = int(rng.integers(EXECUTED[0], EXECUTED[1] + 1))
+    for action, critical in zip(plan.actions[:executed], plan.critical, strict=False):
+        label = action if plan.survives else NO_ACTION
+        shard.add(frames=game.frames()[0], actions=label, critical=critical, won=False, remaining=NO_END)
         slipped = rng.random() < RANDOM
         _, firsts = game.step(np.array([rng.choice(ACTIONS) if slipped else action]))
         if slipped or firsts[0]:

@@ -22,7 +22,7 @@ NO_ACTION, NO_END = 255, 65535
 KINDS = {
     "frames": np.uint8,  # (n, 64, 64, 3)
     "actions": np.uint8,  # of the searcher, or NO_ACTION
-    "values": np.float16,  # (n, 6) for each of the searcher's actions, or NaN where it did not search
+    "critical": bool,  # another action would not go well
     "won": bool,  # the network's episode completes its level
     "remaining": np.uint16,  # steps until it ends, or NO_END for episodes of the searcher
 }
@@ -62,10 +62,8 @@ class Part:
     @classmethod
     def read(cls, path: Path) -> Part:
         with np.load(path) as arrays:
-            labels = {name: arrays[name] for name in KINDS if name != "frames" and name in arrays.files}
+            labels = {name: arrays[name] for name in KINDS if name != "frames"}
             frames = [zlib.compress(frame.tobytes(), 1) for frame in arrays["frames"]]
-        labels.setdefault("remaining", np.full(len(frames), NO_END, np.uint16))
-        labels.setdefault("values", np.full((len(frames), 6), np.nan, np.float16))
         return cls(frames, labels)
 
 

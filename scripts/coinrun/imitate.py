@@ -14,8 +14,7 @@ from torch.nn import functional
 from rl_clarity.base.files import write_atomically
 from rl_clarity.base.resources import models_directory
 from scripts.coinrun.data import NO_ACTION, NO_END, Frames
-from scripts.coinrun.network import Clear, first_network
-from scripts.coinrun.search import ACTIONS
+from scripts.coinrun.network import Clear, first_network, mixed_precision
 
 FIRST = models_directory() / "coinrun.jd"
 """The agent with which training begins: PPO trained it for 3.3 hours, and it completes 80 % of the levels."""
@@ -26,10 +25,10 @@ LEARNING_RATE, DECAY_BATCHES = 7e-4, 12_000
 """Learning rate at first, and the batches after which it is halved; it decays as 1 / (1 + batches / DECAY_BATCHES)."""
 AVERAGE = 0.998
 """Decay of the averaged parameters, which play."""
-VALUE_COEFFICIENT, GAIN_COEFFICIENT = 1.0, 0.3
-"""Coefficients of the value's loss, and of the searcher's value of the policy's actions."""
-LARGEST_LOSS = 20.0
-"""Values are at most this much below that of the best action. A death in all repetitions costs twice as much."""
+UNCRITICAL = 0.2
+"""Weight of the label of a frame in which the player may as well run as jump."""
+VALUE_COEFFICIENT = 1.0
+"""Coefficient of the value's loss."""
 DISCOUNT = 0.98
 """Discount of the value. Episodes take about 40 steps."""
 
@@ -57,7 +56,7 @@ class Imitation:
 
     def train(self, frames: Frames, batches: int = ROUND) -> dict[str, float]:
         """Take optimizer steps. Return means of the losses and of the agreement with the searcher."""
-        start, sums = time.process_time(), np.zeros(4)
+        start, sums = time.process_time(), np.zeros(3)
         for _ in range(batches):
             rate = LEARNING_RATE / (1 + self.batches / DECAY_BATCHES) * min(1.0, (self.batches + 1) / 200)
             for group in self.optimizer.param_groups:
@@ -65,45 +64,29 @@ class Imitation:
             sums += self._step(frames.sample(self.rng, BATCH))
             self.batches += 1
         self.cpu_seconds += time.process_time() - start
-        policy, agreement, value, labeled = sums / batches
-        return {
-            "policy_loss": policy / labeled,
-            "agreement": agreement / labeled,
-            "value_loss": value / max(1 - labeled, 1e-6),
-        }
+        policy, agreement, value = sums / batches
+        return {"policy_loss": policy, "agreement": agreement, "value_loss": value}
 
     def _step(self, rows: dict[str, np.ndarray]) -> np.ndarray:
         labeled = torch.from_numpy(rows["actions"] != NO_ACTION)
-        valued = torch.from_numpy(rows["remaining"] != NO_END)
+        weights = labeled * torch.where(torch.from_numpy(rows["critical"]), 1.0, UNCRITICAL)
+        valued = torch.from_numpy(rows["remaining"] != NO_END).float()
         actions = torch.from_numpy(np.where(rows["actions"] == NO_ACTION, 0, rows["actions"]).astype(np.int64))
         returns = torch.from_numpy((rows["won"] * DISCOUNT ** rows["remaining"].astype(float)).astype(np.float32))
-        with torch.autocast("cpu", torch.bfloat16):
+        with mixed_precision():
             logits, values = self.network(torch.from_numpy(rows["frames"]))
-        policy = (functional.cross_entropy(logits, actions, reduction="none") * labeled).mean()
-        gain = self.mean_values(logits, torch.from_numpy(rows["values"].astype(np.float32)), labeled)
-        value = ((values - returns).square() * valued).mean()
+        policy = _mean(functional.cross_entropy(logits, actions, reduction="none"), weights)
+        value = _mean((values - returns).square(), valued)
         self.optimizer.zero_grad(set_to_none=True)
-        (policy - GAIN_COEFFICIENT * gain + VALUE_COEFFICIENT * value).backward()
+        (policy + VALUE_COEFFICIENT * value).backward()
         torch.nn.utils.clip_grad_norm_(self.network.parameters(), 1.0)
         self.optimizer.step()
         with torch.no_grad():
             weight = max(1 - AVERAGE, 1 / (self.batches + 1))
             for mean, parameter in zip(self.average.parameters(), self.network.parameters(), strict=True):
                 mean.lerp_(parameter, weight)
-        agreement = ((logits.argmax(1) == actions) & labeled).float().mean()
-        return np.array([part.item() for part in (policy, agreement, value, labeled.float().mean())])
-
-    def mean_values(self, logits: torch.Tensor, values: torch.Tensor, labeled: torch.Tensor) -> torch.Tensor:
-        """Return the mean over states of the expected value of the policy's action, relative to the best action.
-
-        The searcher's values are noisy: where many actions survive or few do, two searches choose the same one in less
-        than half of the states. Since the expectation is linear in the values, noise averages out.
-        """
-        searched = labeled & ~values.isnan().any(1)
-        relative = (values - values.amax(1, keepdim=True)).nan_to_num().clamp(min=-LARGEST_LOSS)
-        policy = torch.softmax(logits, 1)[:, torch.from_numpy(ACTIONS)]
-        expected = (policy * relative).sum(1) - (1 - policy.sum(1)) * LARGEST_LOSS  # others are never useful
-        return (expected * searched).mean()
+        agreement = _mean((logits.argmax(1) == actions).float(), weights)
+        return np.array([mean.item() for mean in (policy, agreement, value)])
 
     def save(self) -> None:
         """Write the state, and the averaged network for those who play with it."""
@@ -121,3 +104,8 @@ class Imitation:
         parameters: dict[str, Any] = self.average.parameters_by_name()
         np.savez(arrays, **parameters)
         write_atomically(self.folder / "network.npz", arrays.getvalue())
+
+
+def _mean(numbers: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Return the weighted mean of numbers (B,); 0 if all weights are."""
+    return (numbers * weights).sum() / weights.sum().clamp(min=1e-6)

@@ -16,7 +16,7 @@ from rl_clarity.formats import read
 from rl_clarity.ppo.options import train_options
 from rl_clarity.ppo.trainer import CHECKPOINT, STATE, Trainer, TrainingState
 from scripts.coinrun.imitate import DISCOUNT
-from scripts.coinrun.network import Clear
+from scripts.coinrun.network import BFLOAT16, Clear
 from scripts.coinrun.search import LEVELS
 
 REWARD = 10.0
@@ -34,7 +34,7 @@ OPTIONS: Mapping[str, Any] = {
     "entropy_coeff": 0.001,
     "clip_range": 0.15,
     "reward_processing": "normalize",
-    "precision": "bfloat16",
+    "precision": "bfloat16" if BFLOAT16 else "float32",
     "seed": 1,
     "save_all": True,
     "tensorboard": False,

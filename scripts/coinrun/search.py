@@ -1,39 +1,50 @@
 """A searcher that plays CoinRun by trying sequences of actions from the saved state of the game.
 
 It sees the future, since the game is deterministic: a saved state and a sequence of actions always lead to the same
-end. So its choices are made robust: the best sequences are tried again with delays and wrong actions, and the one that
-survives most often is taken. A network that imitates it makes such mistakes.
+end. A network can imitate it only if its action follows from what is seen. So it runs to the right while that goes
+well, jumps a few steps before the last moment, and does something else only where no run with one jump goes well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rl_clarity.environments.procgen import STATE_BYTES, ProcgenOptions, _procgen
-from rl_clarity.environments.procgen_state import X, Y, read_state
+from rl_clarity.environments.procgen_state import VY, X, Y, read_state
 
 LEVELS = 100_000
 """Levels from 0 to this are for training, all later ones for evaluation."""
-HORIZON = 24
-"""Steps of a sequence."""
-CANDIDATES, REPEATS = 8, 8
-"""Sequences that are tried for each first action, and how often the best of them is tried again."""
-LEFT_UP, NOOP, UP, RIGHT, RIGHT_UP = 2, 4, 5, 7, 8
-ACTIONS = np.array([1, LEFT_UP, NOOP, UP, RIGHT, RIGHT_UP])
+HORIZON = 30
+"""Steps of a sequence: a run of ten steps, a jump of sixteen, and what comes then."""
+JUMPS = 11
+"""Steps at which a run may have its jump, from the first one on."""
+SLACK = 3
+"""Steps that are left to jump when the searcher jumps, so that a network may be a little late or early."""
+RUN = 4
+"""Steps of a run without a jump that are taken before the next search."""
+AFTER_JUMP = 4
+"""Steps that are taken after a jump from the ground; the player is in the air for sixteen, or less before a step."""
+MARGIN = 1.5
+"""Cells of progress by which a sequence may be worse than the best one."""
+DELAY = 0.5
+"""Cells of progress that waiting for the last moment may cost."""
+LEFT, LEFT_UP, NOOP, UP, RIGHT, RIGHT_UP = 1, 2, 4, 5, 7, 8
+ACTIONS = np.array([LEFT, LEFT_UP, NOOP, UP, RIGHT, RIGHT_UP])
 PROBABILITIES = np.array([0.06, 0.06, 0.06, 0.06, 0.38, 0.38])
+RANDOM = 48
+"""Random sequences that are tried where nothing else goes well."""
 CHANGE = 0.22
 """Probability that a random sequence changes its action at a step."""
 CHANGE_COST, UP_COST = 0.1, 0.03
-"""Scores of a change of action, and of a step with `up`, which has an effect on the ground only. Of sequences that are
-equally good, the simplest is the easiest to imitate, and jumps have a reason."""
+"""Scores of a change of action, and of a step with `up`, which has an effect on the ground only. Of random sequences
+that are equally good, the simplest is the easiest to imitate."""
 HEIGHT = 0.05
 """Score of a cell of height, if that of a cell to the right is 1."""
-SLIP = 0.06
-"""Probability that a step of a repetition has a random action."""
 
 
 def open_games(count: int, seed: int, *, start_level: int = 0, num_levels: int = LEVELS) -> Any:
@@ -74,38 +85,46 @@ class SavedGames:
 
 @dataclass(frozen=True)
 class Plan:
-    """The sequence that a search chose."""
+    """The actions that a search chose."""
 
-    actions: np.ndarray  # (HORIZON,)
-    score: float
-    """Score of the sequence as planned: above 0 if the player survives it."""
-    values: np.ndarray  # (6,): for each of `ACTIONS`, the mean score of its best sequence with mistakes
+    actions: np.ndarray  # (n,)
+    survives: bool
+    critical: np.ndarray  # (n,) bool
+    """Whether, of running on and jumping, the other one would not go well at a step."""
 
 
 class Searcher:
-    """Random shooting (held actions, mostly to the right) from saved states."""
+    """Runs with one jump, tried from saved states; random sequences where none of them goes well."""
 
     def __init__(self, seed: int = 0) -> None:
-        self._count = len(ACTIONS) * max(CANDIDATES, REPEATS)
+        self._runs = runs()
+        self._count = max(len(self._runs), RANDOM)
         self._games = SavedGames(open_games(self._count, seed))
         self._rng = np.random.default_rng(seed)
 
     def plan(self, state: bytes) -> Plan:
-        """Return the best sequence of the first action that is best in spite of mistakes."""
-        candidates = random_sequences(self._rng)  # (6, CANDIDATES, HORIZON)
-        costs = CHANGE_COST * (np.diff(candidates) != 0).sum(axis=2)
-        costs += UP_COST * np.isin(candidates, (LEFT_UP, UP, RIGHT_UP)).sum(axis=2)
-        scores = self.scores(state, candidates.reshape(-1, HORIZON)).reshape(costs.shape)
-        best = (scores - costs).argmax(axis=1)
-        each = np.arange(len(ACTIONS))
-        repeated = with_mistakes(candidates[each, best], self._rng)  # (6, REPEATS, HORIZON)
-        robust = self.scores(state, repeated.reshape(-1, HORIZON)).reshape(-1, REPEATS)
-        values = (robust.sum(axis=1) + scores[each, best]) / (REPEATS + 1) - costs[each, best]
-        chosen = int(values.argmax())
-        return Plan(candidates[chosen, best[chosen]], float(scores[chosen, best[chosen]]), values)
+        """Return what to do in a state."""
+        scores, blocked = self.scores(state, self._runs)
+        good = scores >= max(scores.max() - MARGIN, 0)
+        if good[0] and not blocked:
+            return Plan(self._runs[0, :RUN], True, ~good[1:].reshape(2, JUMPS).any(axis=0)[:RUN])
+        jumps, good_jump = scores[1:].reshape(2, JUMPS), good[1:].reshape(2, JUMPS).any(axis=0)
+        when = np.flatnonzero(good_jump)
+        if not len(when) or (blocked and when[0] > 0):
+            return self._random(state)
+        first = int(when[0])
+        last = first + int(np.argmin(np.append(good_jump[first:], False))) - 1
+        step = max(first, last - SLACK)
+        if jumps[:, first].max() - jumps[:, step].max() > DELAY or blocked:
+            step = first
+        after = AFTER_JUMP if _player(state, VY)[0] == 0 else 0  # in the air, the jump is one at the landing
+        can_wait = bool(good[0] or good_jump[step + 1 :].any())
+        critical = np.concatenate([~good_jump[:step], [not can_wait], np.zeros(after, bool)])
+        return Plan(self._runs[1 + step, : step + 1 + after], True, critical)
 
-    def scores(self, state: bytes, sequences: np.ndarray) -> np.ndarray:
-        """Return a score (n,) for each sequence (n, steps) of actions from a state.
+    def scores(self, state: bytes, sequences: np.ndarray) -> tuple[np.ndarray, bool]:
+        """Return a score (n,) for each sequence (n, steps) of actions from a state, and whether the first one does not
+        move the player at its first step.
 
         Completing the level is worth 60 less a tenth for every step, surviving the cells of progress to the right plus
         one; dying costs 30, less a tenth for every step before.
@@ -113,7 +132,7 @@ class Searcher:
         count, steps = sequences.shape
         for i in range(count):
             self._games.restore(i, state)
-        start = _position(state)
+        start, blocked = _player(state, X, Y), False
         scores = np.full(count, np.nan)
         actions = np.full(self._count, NOOP)
         for step in range(steps):
@@ -121,69 +140,61 @@ class Searcher:
             rewards, firsts = self._games.step(actions)
             ended = firsts[:count] & np.isnan(scores)
             scores[ended] = np.where(rewards[:count][ended] > 0, 60 - 0.1 * step, -30 + 0.1 * step)
+            if step == 0 and not ended[0]:
+                blocked = bool(abs(_player(self._games.state(0), X, Y) - start).max() < 0.02)
             if not np.isnan(scores).any():
                 break
         for i in np.flatnonzero(np.isnan(scores)).tolist():
-            progress = _position(self._games.state(i)) - start
+            progress = _player(self._games.state(i), X, Y) - start
             scores[i] = max(progress[0] + HEIGHT * progress[1], -10) + 11
-        return scores
+        return scores, blocked
 
     def close(self) -> None:
         self._games.games.close()
 
+    def _random(self, state: bytes) -> Plan:
+        """Return the best of random sequences whose actions are held for a random time."""
+        drawn = self._rng.choice(ACTIONS, size=(RANDOM, HORIZON), p=PROBABILITIES)
+        changes = self._rng.random(drawn.shape) < CHANGE
+        changes[:, 0] = True
+        last = np.maximum.accumulate(np.where(changes, np.arange(HORIZON), 0), axis=1)
+        sequences = np.take_along_axis(drawn, last, axis=1)
+        scores, _ = self.scores(state, sequences)
+        costs = CHANGE_COST * (np.diff(sequences) != 0).sum(axis=1)
+        costs += UP_COST * np.isin(sequences, (LEFT_UP, UP, RIGHT_UP)).sum(axis=1)
+        best = int((scores - costs).argmax())
+        actions = sequences[best, : RUN + AFTER_JUMP]
+        return Plan(actions, bool(scores[best] > 0), np.ones(len(actions), bool))
 
-def random_sequences(rng: np.random.Generator) -> np.ndarray:
-    """Return sequences (6, CANDIDATES, HORIZON) for each first action, whose actions are held for a random time.
 
-    Those of the first three do the same at once for all first actions: they go to the right, and jump later or hold up.
+def runs() -> np.ndarray:
+    """Return the sequences (1 + 2 * JUMPS, HORIZON): a run without a jump, runs with one, and runs that jump again
+    whenever the player is on the ground.
     """
-    shape = len(ACTIONS), CANDIDATES, HORIZON
-    drawn = rng.choice(ACTIONS, size=shape, p=PROBABILITIES)
-    drawn[:, :3] = RIGHT
-    drawn[:, 1, 4:6] = RIGHT_UP
-    drawn[:, 2] = RIGHT_UP
-    drawn[:, :, 0] = ACTIONS[:, None]
-    changes = rng.random(shape) < CHANGE
-    changes[:, :3] = True
-    changes[:, :, 0] = True
-    return _held(drawn, changes)
+    sequences = np.full((1 + 2 * JUMPS, HORIZON), RIGHT)
+    for step in range(JUMPS):
+        sequences[1 + step, step] = RIGHT_UP
+        sequences[1 + JUMPS + step, step:] = RIGHT_UP
+    return sequences
 
 
-def with_mistakes(sequences: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return sequences (n, REPEATS, HORIZON) with random actions, and one step too late or too early, as a network
-    plays. The first action stays, and the mistakes are the same for all sequences.
-    """
-    steps = np.arange(HORIZON) + rng.choice([-1, 0, 1], size=(REPEATS, 1))
-    shifted = sequences[:, np.clip(steps, 0, HORIZON - 1)]
-    slips = rng.random(steps.shape) < SLIP
-    mistaken = np.where(slips, rng.choice(ACTIONS, size=steps.shape), shifted)
-    mistaken[:, :, 0] = sequences[:, None, 0]
-    return mistaken
-
-
-def _held(drawn: np.ndarray, changes: np.ndarray) -> np.ndarray:
-    """Return the action drawn at the last change, for each step."""
-    last = np.maximum.accumulate(np.where(changes, np.arange(drawn.shape[-1]), 0), axis=-1)
-    return np.take_along_axis(drawn, last, axis=-1)
-
-
-def _position(state: bytes) -> np.ndarray:
+def _player(state: bytes, *columns: int) -> np.ndarray:
+    """Return columns of the player's box."""
     read = read_state(state)
-    return np.asarray(read.boxes[read.player][[X, Y]], np.float64)
+    return np.asarray(read.boxes[read.player][[*columns]], np.float64)
 
 
-def plays(searcher: Searcher, games: Sequence[int], executed: int = 6) -> list[bool]:
-    """Return whether the searcher completes unseen levels."""
-    results = []
-    for level in games:
-        game = SavedGames(open_games(1, 0, start_level=level, num_levels=1))
-        over = False
-        while not over:
-            for action in searcher.plan(game.state(0)).actions[:executed]:
-                rewards, firsts = game.step(np.array([action]))
+def plays(searcher: Searcher, levels: Sequence[int], most_searches: int = 200) -> list[bool]:
+    """Return whether the searcher completes levels."""
+    return [_completes(searcher, level, most_searches) for level in levels]
+
+
+def _completes(searcher: Searcher, level: int, most_searches: int) -> bool:
+    game = SavedGames(open_games(1, 0, start_level=level, num_levels=1))
+    with closing(game.games):
+        for _ in range(most_searches):
+            for action in searcher.plan(game.state(0)).actions:
+                rewards, firsts = game.step(action[None])
                 if firsts[0]:
-                    over = True
-                    results.append(bool(rewards[0] > 0))
-                    break
-        game.games.close()
-    return results
+                    return bool(rewards[0] > 0)
+    return False

@@ -20,10 +20,10 @@ export function fromBase64(text) {
   return bytes;
 }
 
-/** Unpack a zlib stream. @returns {Promise<ArrayBuffer>} */
+/** Unpack a zlib stream. The stream of a Blob would take twice the time. @returns {Promise<ArrayBuffer>} */
 export function inflate(bytes) {
-  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return new Response(stream).arrayBuffer();
+  const { body } = /** @type {{body: ReadableStream}} */ (new Response(bytes));
+  return new Response(body.pipeThrough(new DecompressionStream("deflate"))).arrayBuffer();
 }
 
 /**

@@ -13,6 +13,10 @@ export const objectsOf = memoized(({ others = [] }) => others.find(({ kind }) =>
 /** The name of the chunk about a trajectory; null without one. */
 export const objectsChunk = (manifest, trajectory) => objectsOf(manifest)?.trajectories[trajectory]?.chunk ?? null;
 
+/** The name of an object along a trajectory, and whether it ended an episode there. */
+export const objectName = (type, track, { ended = [] }) =>
+  `${type} ${track + 1}${ended.some((one) => one.track === track) ? ", ended the episode" : ""}`;
+
 /** The measured frame that is nearest to a frame; null if there is none. */
 export function nearestFrame({ frames }, frame) {
   let nearest = null;

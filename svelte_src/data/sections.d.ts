@@ -223,7 +223,7 @@ export interface LayerEntry {
   effect_spread: Record<string, [number, number][]>;
   /** By output, the value with full opacity in each trajectory if each position has the color of its strongest feature; 99.25 % of the positions do not exceed it. Also for each action less the policy's mean (`action-3-less-mean`). Empty while attribution is missing. */
   limits: Record<string, number[]>;
-  /** Label of the layer that the page shows instead of `name`, for a residual block (`block 2, 16 x 16 x 32`) and for a layer whose name is a number, as in `torch.nn.Sequential`. */
+  /** Label of the layer that the page shows instead of `name`, for a residual block (`block 2, 16 x 16 x 32`) and for layers whose names a framework made (`features.4`, `Relu_2`): `conv 3`, in a residual block `block 2, conv 3`. */
   label?: string;
   /** By output, 1 - var(s(a) - features - residual) / var(s(a)) over all steps; null for an output that does not vary. Absent for the input, and while attribution is missing. */
   variance_share?: Record<string, number | null>;
@@ -340,11 +340,21 @@ export interface TypeEffects {
   by_distance: DistanceEffect[];
 }
 
+/** An object that ended an episode, as the analysis `failures` found. */
+export interface EndingObject {
+  /** As in the chunk. */
+  track: number;
+  /** The episode's last frame. */
+  frame: number;
+}
+
 /** Effects along a trajectory. */
 export interface TrajectoryObjects {
   chunk: string;
   /** Names of the types by their number in the chunk. */
   types: string[];
+  /** Objects that ended episodes; absent without the analysis `failures`. */
+  ended?: EndingObject[];
 }
 
 /** Effects of the objects that the agent sees, measured by removing them from the state of the environment. */
@@ -452,17 +462,24 @@ export interface MeasuredDifference {
   adjusted_p: number;
 }
 
-/** Differences of play with a feature ablated. */
+/** Failures by a cause for each failure by another cause. None where no failure has another cause. */
+export interface FailureOdds {
+  unedited: number | null;
+  ablated: number | null;
+}
+
+/** Differences of play with features ablated, or with objects of a type invisible. */
 export interface BehaviorRow {
+  /** Empty where objects are invisible. */
   layer: string;
-  /** Number of the feature, counted from 1. */
+  /** Number of the feature, counted from 1; 0 where objects are invisible. */
   feature: number;
-  /** Numbers of the features that were ablated together with it, which are active in the same places; empty where the feature was ablated on its own. */
+  /** Numbers of the features that were ablated together with it: those that are active in the same places, or the other one of a pair; empty where the feature was ablated on its own. */
   twins: number[];
   /** Number of pairs of episodes; fewer than planned where the change of the return was clear before. */
   episodes: number;
   /** Mean attribution of the output to the features. */
-  attribution: number;
+  attribution: number | null;
   /** Mean change of the output on the ablated steps; null without the section `ablation`, and for several features. */
   ablation: number | null;
   return_difference: number;
@@ -475,6 +492,10 @@ export interface BehaviorRow {
   causes: Record<string, MeasuredDifference>;
   /** By label, the share of an episode's steps. */
   actions: Record<string, MeasuredDifference>;
+  /** By cause of a failure: an episode whose last step gave no reward, or whose time ran out. */
+  failures: Record<string, FailureOdds>;
+  /** The type of the objects that the unedited agent did not see; None where features were ablated. */
+  invisible?: string;
 }
 
 /** An animated PNG of an episode around the first step at which the actions differ. The unedited agent is on the left, the agent without the feature on the right. */
@@ -503,7 +524,7 @@ export interface BehaviorSection {
   output: string;
   /** Causes of ends, the most frequent of the unedited agent first. */
   causes: string[];
-  /** A row for each feature, and for twins together. */
+  /** A row for each feature, for twins together, and on request for pairs of features and invisible types. */
   rows: BehaviorRow[];
   clips: Clip[];
   /** Names of the report's files, JSON and CSV. */
@@ -590,6 +611,20 @@ export interface StateMapSection {
   /** A map for each method. */
   maps: MapEntry[];
   colors: MapColor[];
+}
+
+/** The network behind the panel What if: beside the page, or that of the server that shows the page. */
+export interface WhatIfSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  /** Chunk with the network in ONNX (`onnx`; see `rl_clarity.agents.onnx_export`), its initial state (`state.0`, ...), and for each blur (`blur`, `narrow-blur`) the matrices that blur columns (`blur.down`) and rows (`blur.across`). None if a server has the network. */
+  network?: string;
+  /** Chunk with onnxruntime-web: its module (`script`) and the WebAssembly that this runs (`wasm`). */
+  runtime?: string;
+  /** SHA-256 of the network. */
+  sha256: string;
+  /** Short names of the layers that the network can replace, in the order of its inputs `write.0`, ... */
+  layers: string[];
 }
 
 /** Mean return of complete games. */
@@ -700,6 +735,8 @@ export interface UpdatesSection {
 export interface Column {
   key: string;
   label: string;
+  /** Whether its numbers are frames of the row's trajectory, counted from 0: shown as links, counted from 1. */
+  frame?: boolean;
 }
 
 /** Results of sanity checks of saliency methods. */
@@ -796,6 +833,8 @@ export interface Line {
   key: string;
   label: string;
   color?: string;
+  /** Ends of its axis; by default its smallest and largest number. */
+  limits?: [number, number];
 }
 
 /** What was measured before each end, along the trajectories. */
@@ -827,6 +866,15 @@ export interface GoalImages {
 
 /** How often failures are survived with and without each feature of a layer. */
 export interface SurvivalSection {
+  /** Text above a generic or custom panel. */
+  caption?: string;
+  columns: Column[];
+  /** Values by the column's key; a row with `trajectory` and `frame` links to the step. */
+  rows: Record<string, unknown>[];
+}
+
+/** How often each failure is survived without each feature of a layer. */
+export interface FailureSurvivalSection {
   /** Text above a generic or custom panel. */
   caption?: string;
   columns: Column[];
@@ -1395,6 +1443,7 @@ export type Section =
   | SectionOf<"behavior", BehaviorSection>
   | SectionOf<"saliency", SaliencySection>
   | SectionOf<"state_map", StateMapSection>
+  | SectionOf<"what_if", WhatIfSection>
   | SectionOf<"training", TrainingSection>
   | SectionOf<"updates", UpdatesSection>
   | SectionOf<"checks", ChecksSection>
@@ -1409,6 +1458,7 @@ export type Section =
   | SectionOf<"goals", GoalsSection>
   | SectionOf<"goal_images", GoalImages>
   | SectionOf<"survival", SurvivalSection>
+  | SectionOf<"failure_survival", FailureSurvivalSection>
   | SectionOf<"findings", FindingsSection>
   | SectionOf<"not_found", NotFoundSection>
   | SectionOf<"states", StatesSection>

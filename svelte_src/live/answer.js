@@ -33,6 +33,19 @@ export function probabilities(logits, ofValues) {
 }
 
 /**
+ * How much of the value, or of the largest action value without one, is lost at one step, and how much the policy changes, by its
+ * total variation; null for several choices at once.
+ *
+ * @returns {{lost: number, policy: number | null}}
+ */
+export function lossOf({ agent }, before, after) {
+  const [p, q] = [before, after].map(({ logits }) => probabilities(logits[0], agent.kind !== "policy"));
+  const outputs = [before, after].map(({ values, logits }) => (values ? values[0] : Math.max(...logits[0])));
+  const policy = agent.factors ? null : p.reduce((sum, one, k) => sum + Math.abs(one - q[k]), 0) / 2;
+  return { lost: outputs[0] - outputs[1], policy };
+}
+
+/**
  * Rows of a table of actions: those with the same effect are one, whose probabilities are added.
  *
  * @returns {{label: string, before: number, after: number}[]}

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { actionRows, attributionRows } from "./answer.js";
+import { actionRows, attributionRows, lossOf } from "./answer.js";
 
 test("attribution is summed over positions, the residual last", () => {
   const array = (shape, ...values) => ({
@@ -34,4 +34,15 @@ test("actions with the same effect are one row", () => {
       [0, 0],
     ],
   );
+});
+
+test("what is lost is the decrease of the value; the policy changes by its total variation", () => {
+  const before = { values: [2], logits: [[0, 0]] };
+  const after = { values: [1.5], logits: [[Math.log(3), 0]] };
+  const { lost, policy } = lossOf({ agent: { kind: "policy" } }, before, after);
+  assert.equal(lost, 0.5);
+  assert.ok(Math.abs(policy - 0.25) < 1e-12);
+  const q = [[1, 3]].map((logits) => ({ logits: [logits] }))[0];
+  assert.deepEqual(lossOf({ agent: { kind: "action_values" } }, q, { logits: [[4, 3.5]] }), { lost: -1, policy: 1 });
+  assert.equal(lossOf({ agent: { kind: "policy", factors: [{}] } }, before, after).policy, null);
 });

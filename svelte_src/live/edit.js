@@ -185,6 +185,22 @@ export function changeOf({ objects, boxes, factors, baseline, added, at, only },
   return { objects, boxes, features };
 }
 
+/**
+ * An edit in which a feature (from 1) of a layer is removed, too: set to the page's baseline, or to zero.
+ *
+ * @param {Edit} edit
+ * @returns {Edit}
+ */
+export function withoutFeature(edit, slug, number, toZero) {
+  const others = (edit.baseline[slug] ?? []).filter((other) => other !== number);
+  const factors = without(edit.factors[slug] ?? {}, number);
+  return {
+    ...edit,
+    factors: { ...edit.factors, [slug]: toZero ? { ...factors, [number]: 0 } : factors },
+    baseline: { ...edit.baseline, [slug]: toZero ? others : [...others, number] },
+  };
+}
+
 /** @param {number[]} place as in `Edit.at` */
 function positionsOf(place) {
   const [top, left, bottom, right] = place;

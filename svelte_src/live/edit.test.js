@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { boxBetween, changeOf, changes, editFromText, editToText, emptyEdit } from "./edit.js";
+import { boxBetween, changeOf, changes, editFromText, editToText, emptyEdit, withoutFeature } from "./edit.js";
 
 const MANIFEST = {
   observation: { height: 64, width: 48 },
@@ -63,4 +63,13 @@ test("a request has the changed layers alone, by their names", () => {
   });
   const [steered] = changeOf(editFromText("add~2b~1~2,at~2b~1.0.2.2", MANIFEST), MANIFEST).features;
   assert.deepEqual([steered.added, steered.positions], [{ 1: 2 }, [[1, 0], [1, 1]]]); // prettier-ignore
+});
+
+test("a feature is removed beside other changes", () => {
+  const edit = editFromText("around~1.2.3.4,base~2b~1,base~2b~4,times~2b~3~-0.5", MANIFEST);
+  const withZero = editToText(withoutFeature(edit, "2b", 4, true));
+  assert.equal(withZero, "around~1.2.3.4,base~2b~1,times~2b~3~-0.5,times~2b~4~0");
+  const atBaseline = editToText(withoutFeature(edit, "2b", 3, false));
+  assert.equal(atBaseline, "around~1.2.3.4,base~2b~1,base~2b~4,base~2b~3");
+  assert.equal(editToText(edit), "around~1.2.3.4,base~2b~1,base~2b~4,times~2b~3~-0.5");
 });

@@ -119,7 +119,7 @@ def test_number_of_stacked_frames(channels: int, stack: int | None, expected: in
     assert make_subject(agent, metadata={"frame_stack": stack}).stack == expected
 
 
-def test_layers_of_a_sequential_module_are_labeled_by_their_kind() -> None:
+def test_layers_of_a_sequential_module_are_counted() -> None:
     nn = pytest.importorskip("torch").nn
     module: Any = nn.Module()
     layers = [nn.Conv2d(3, 8, 4, 4), nn.ReLU(), nn.Conv2d(8, 6, 2, 2), nn.ReLU(), nn.Flatten()]
@@ -132,9 +132,11 @@ def test_layers_of_a_sequential_module_are_labeled_by_their_kind() -> None:
     module.forward = forward
     agent = rl_clarity.TorchAgent(module, (16, 16, 3))
     labels = {layer.name: layer.label for layer in page_layers(agent, InterfaceOptions())}
-    assert labels == {"features.1": "relu 1 (8 channels)", "features.3": "relu 3 (6 channels)"}
+    assert labels == {"features.1": "conv 1", "features.3": "conv 2"}
     convolutions = InterfaceOptions(layers=LayersOptions(op_is_one_of=("conv2d",), bottleneck_only=False))
-    assert [layer.label for layer in page_layers(agent, convolutions)] == ["conv 0 (8 channels)", "conv 2 (6 channels)"]
+    assert [layer.label for layer in page_layers(agent, convolutions)] == ["conv 1", "conv 2"]
+    both = InterfaceOptions(layers=LayersOptions(op_is_one_of=("conv2d", "relu"), bottleneck_only=False))
+    assert [layer.label for layer in page_layers(agent, both)] == ["conv 1", "conv 1, relu", "conv 2", "conv 2, relu"]
     assert {layer.label for layer in page_layers(TinyAgent(), InterfaceOptions())} == {None}
 
 

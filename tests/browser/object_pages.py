@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from rl_clarity.analyses.debugging.findings import FindingsSection, NotFoundSection
 from rl_clarity.analyses.objects.section import (
     DistanceEffect,
+    EndingObject,
     MeanEffect,
     ObjectsSection,
     TrajectoryObjects,
@@ -54,15 +56,19 @@ class ObjectPage:
         ]
 
 
-def write_object_page(directory: Path, size: Size = SIZE, **observation: Any) -> ObjectPage:
-    """Write the page; `observation` replaces what the manifest says of the agent's observations."""
+def write_object_page(
+    directory: Path, size: Size = SIZE, *, ended: Sequence[EndingObject] | None = None, **observation: Any
+) -> ObjectPage:
+    """Write the page; `ended` are the objects that ended episodes, `observation` replaces what the manifest says of the
+    agent's observations.
+    """
     rng = np.random.default_rng(3)
     chunks = [effects_chunk(rng, np.arange(0, size.steps, EVERY)) for _ in range(2)] + [
         effects_chunk(rng, np.arange(0))
     ]
     files = LocalDirectory(directory)
     trajectories = [
-        TrajectoryObjects(ChunkName(write_chunk(files, f"objects/{i + 1}/effects.js", chunk)), TYPES)
+        TrajectoryObjects(ChunkName(write_chunk(files, f"objects/{i + 1}/effects.js", chunk)), TYPES, ended)
         for i, chunk in enumerate(chunks)
     ]
     section = ObjectsSection(

@@ -179,3 +179,26 @@ def expected_image(
 def close(shown: np.ndarray, wanted: np.ndarray, tolerance: float = TOLERANCE) -> bool:
     """Whether a canvas shows an image, up to the coding of values and of the canvas."""
     return shown.shape == wanted.shape and bool(np.abs(shown - wanted).max() <= tolerance)
+
+
+def wait_for_value(page: Page, value: float, tolerance: float) -> None:
+    """Wait until the panel What if shows a value after the change."""
+    page.wait_for_function(
+        """([expected, tolerance]) => {
+          const row = document.querySelector("[data-testid=what-if-value]");
+          return row && Math.abs(Number(row.dataset.after) - expected) <= tolerance;
+        }""",
+        arg=[value, tolerance],
+    )
+
+
+def wait_for_track(page: Page, values: list[float], tolerance: float) -> None:
+    """Wait until the track of the panel What if shows values after the change."""
+    page.wait_for_function(
+        """([expected, tolerance]) => {
+          const track = document.querySelector("[data-testid=what-if-track]");
+          const shown = JSON.parse(track?.dataset.after ?? "[]");
+          return expected.length === shown.length && expected.every((v, i) => Math.abs(v - shown[i]) < tolerance);
+        }""",
+        arg=[values, tolerance],
+    )

@@ -251,9 +251,10 @@ def test_numbers_of_the_waterfall_do_not_overlap(generated: Generated, open_page
 def test_a_layer_that_explains_little_variance_of_an_output_is_marked(
     with_layer_data: Callable[..., Path], open_page: Open
 ) -> None:
-    page = with_layer_data(variance_share={"value": 0.12}, label="block 2, 16 x 16 x 32")
+    page = with_layer_data(variance_share={"value": 0.12}, label="block 2, 16 x 16 x 32", full_name="add_3")
     visitor = open_page(page, "?layer=2a&frame=5")
     assert "12" in visitor.text("layer-2a")
+    expect(visitor.by("layer-2a")).to_have_attribute("title", re.compile("^add_3: "))
     expect(visitor.by("layer-2a").locator(".warning")).to_have_count(1)
     assert "only 12" in visitor.text("layer-warning")
     assert "bypass" not in visitor.text("layer-warning")

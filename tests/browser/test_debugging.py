@@ -50,6 +50,19 @@ def test_failures_are_shown_with_a_continuation_that_survives(page: Path, open_p
     failures = visitor.by("panel-failures").locator("tbody tr")
     failures.first.wait_for()
     expect(failures).to_have_count(6)
+    ends = failures.first.get_by_role("button", name="frame ")
+    ends.click()
+    last = visitor.frame()
+    assert ends.inner_text() == f"frame {last}"
+    assert f"step {last} of trajectory" in failures.first.inner_text()
+    visitor.by("panel-failures").get_by_role("button", name="What Failures shows").click()
+    help_text = visitor.by("panel-failures").locator(".help")
+    expect(help_text).to_contain_text("wrong reaction: the policy reacted in time, but not so that it survived")
+    for name in ("avoidable", "survives", "without"):
+        limits = visitor.track(name).locator(".limit")
+        assert [float(text) for text in limits.all_inner_texts()] == [1, 0]
+        label = visitor.track(name).locator(".text")
+        assert label.evaluate("text => text.scrollWidth <= text.clientWidth")
     clips = visitor.by("panel-failure_clips").locator("img")
     clips.last.scroll_into_view_if_needed()
     visitor.page.wait_for_function(

@@ -255,6 +255,15 @@ def test_links_are_copied(synthetic: Path, open_page: Open) -> None:
     assert link == (synthetic / "interface.html").resolve().as_uri() + "?layer=3a&trajectory=1&frame=7"
 
 
+_IN_VIEW = """element => {
+  const { left, top, width, height } = element.getBoundingClientRect();
+  return [1, height / 2, height - 1].every((down) => {
+    const above = document.elementFromPoint(left + width / 4, top + down);
+    return above && element.parentElement.contains(above);
+  });
+}"""
+
+
 def test_the_tour_is_offered_once(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, toured=False)
     assert "Timeline" in visitor.text("tour")
@@ -266,6 +275,15 @@ def test_the_tour_is_offered_once(synthetic: Path, open_page: Open) -> None:
     visitor.press("?")
     visitor.click("start-tour")
     expect(visitor.by("tour")).to_be_visible()
+    visitor.page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+    last = visitor.page.locator("main [data-panel]").last.bounding_box()
+    tour = visitor.by("tour").bounding_box()
+    assert last
+    assert tour
+    assert last["y"] + last["height"] <= tour["y"]  # the page's end can be scrolled to where the tour does not cover it
+    visitor.press("Escape")
+    expect(visitor.by("tour")).to_have_count(0)
+    assert visitor.page.evaluate("document.body.style.paddingBottom") == ""
 
 
 @pytest.mark.parametrize(("width", "height"), [(1366, 768), (1440, 900)])
@@ -284,6 +302,30 @@ def test_the_tour_covers_nothing_that_it_speaks_of(synthetic: Path, open_page: O
         if not visitor.by("tour-next").count():
             break
         visitor.click("tour-next")
+
+
+def test_on_a_telephone_the_tour_leaves_titles_and_the_first_images_in_view(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, toured=False, viewport={"width": 390, "height": 844})
+    while visitor.by("tour-next").count():
+        visitor.click("tour-next")
+        shown = [visitor.page.locator(".toured h2")]
+        if "Attribution" in visitor.text("tour"):
+            shown += [visitor.by("observation-canvas"), visitor.by("attribution-canvas").first]
+        for locator in shown:
+            assert locator.evaluate(_IN_VIEW), visitor.text("tour")
+
+
+def test_the_line_around_a_panel_of_the_tour_is_whole(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, toured=False)
+    while "Features" not in visitor.text("tour"):
+        visitor.click("tour-next")
+    room = visitor.page.locator(".toured").evaluate(
+        """panel => {
+          const [inner, outer] = [panel, panel.parentElement].map((element) => element.getBoundingClientRect());
+          return [inner.left - outer.left, inner.top - outer.top, outer.right - inner.right];
+        }"""
+    )
+    assert min(room) >= 7, "its width and distance"
 
 
 def test_help_shows_keys_and_every_panel_explains_itself(synthetic: Path, open_page: Open) -> None:

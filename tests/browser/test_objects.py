@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Locator, expect
 
+from rl_clarity.analyses.objects.section import EndingObject
 from tests.browser.object_pages import CELL, FINDINGS, TYPES, ObjectPage, write_object_page
 from tests.browser.pages import Visitor
 from tests.browser.synthetic import Size, read_chunk, write_synthetic_page
@@ -50,7 +51,7 @@ def test_boxes_lie_around_the_objects_of_the_frame(page: ObjectPage, open_page: 
     expect(boxes(visitor)).to_have_count(len(here))
     for i in here:
         box = visitor.page.locator(f"[data-testid=row] [data-testid=object-box][data-track='{chunk['track'][i]}']")
-        assert box.inner_text() == TYPES[chunk["type"][i]]
+        assert box.inner_text() == f"{TYPES[chunk['type'][i]]} {chunk['track'][i] + 1}"
         shown = box.bounding_box()
         assert shown
         left, top, right, bottom = np.clip(chunk["box"][i], 0, 64) / 64
@@ -200,7 +201,7 @@ def test_a_type_leads_to_the_frames_of_the_table_by_effect(page: ObjectPage, ope
     state = visitor.state()
     assert (state["trajectory"], state["frame"]) == (trajectory, frame)
     shown = [one.inner_text() for one in boxes(visitor).all()]
-    assert shown == ["saw", "saw"], "boxes of the type alone"
+    assert sorted(shown) == ["saw 1", "saw 2"], "boxes of the type alone"
     visitor.click("objects-mark")
     assert visitor.track("film").get_attribute("data-marks") == str(sum(t == 1 for t, _ in best))
     visitor.page.wait_for_function("() => location.search.includes('trajectory=2')")
@@ -212,12 +213,22 @@ def test_a_type_leads_to_the_frames_of_the_table_by_effect(page: ObjectPage, ope
     expect(visitor.by("objects-frames")).to_have_count(0)
 
 
+def test_the_object_that_ended_the_episode_is_marked(tmp_path: Path, open_page: Open) -> None:
+    page = write_object_page(tmp_path, ended=[EndingObject(1, FRAME + 4)])
+    visitor = open_page(page.directory, f"?frame={FRAME + 1}&objects=1")
+    names = visitor.by("objects-here").locator("tbody tr button")
+    names.first.wait_for()
+    assert {"saw 1", "saw 2, ended the episode", "coin 7"} <= set(names.all_inner_texts())
+    boxes(visitor).first.wait_for()
+    assert "saw 2, ended the episode" in boxes(visitor).all_inner_texts()
+
+
 def test_an_object_is_followed_over_time(page: ObjectPage, open_page: Open) -> None:
     visitor = open_page(page.directory, f"?frame={FRAME + 1}")
     coin = visitor.by("objects-here").get_by_role("button", name="coin")
     coin.click()
     assert coin.get_attribute("aria-pressed") == "true"
-    assert boxes(visitor).all_inner_texts() == ["coin"]
+    assert boxes(visitor).all_inner_texts() == ["coin 7"]
     chunk = page.chunks[0]
     effects = {int(chunk["frame"][i]): float(chunk["value"][i]) for i in np.flatnonzero(chunk["track"] == 6)}
 

@@ -64,11 +64,11 @@ def test_bookmarks_lead_to_their_frames(page: Path, open_page: Open) -> None:
 
 def test_layers_are_chosen(page: Path, open_page: Open, expected: Expected) -> None:
     visitor = open_page(page, "?frame=30")
-    for name, side in ((FINE, 15), (COARSE, 4)):
+    for name, label, side in ((FINE, "conv 1", 15), (COARSE, "conv 3", 4)):
         visitor.click(f"layer-{name}")
         assert visitor.attribution("pos").shape == (side, side, 4)
         assert close(visitor.attribution("neg"), expected(visitor, "neg", layer=name))
-        expect(visitor.page.get_by_role("heading", name=f"Features of layer {name}")).to_be_visible()
+        expect(visitor.page.get_by_role("heading", name=f"Features of layer {label}")).to_be_visible()
 
 
 @pytest.mark.parametrize(("layer", "frame"), [(FINE, 1), (MIDDLE, 66), (COARSE, 30)])
@@ -334,7 +334,7 @@ def test_the_address_restores_the_view(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?layer=Relu_2&trajectory=2&frame=60")
     state = visitor.state()
     assert (
-        visitor.page.evaluate(f"rlClarity.manifest.layers[{state['layer']}].name"),
+        visitor.page.evaluate(f"rlClarity.manifest.layers[{state['layer']}].key"),
         state["trajectory"],
         state["frame"],
     ) == (COARSE, 1, 59)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -424,6 +425,35 @@ def play(recorder: rl_clarity.Recorder, steps: int, *, end: bool = True) -> None
             terminated=end and t == steps - 1, truncated=False, frame=np.full((16, 16, 3), t, np.uint8),
             logits=np.array([0.0, 1.0, 2.0], np.float32), value=float(t), training_step=t,
         )  # fmt: skip
+
+
+ORDER = """
+new MutationObserver(() => {
+  const canvas = document.querySelector("[data-testid=training-observation]");
+  const isListed = document.querySelector("[data-testid=episode-row], [data-testid=returns-chart]");
+  if (isListed) window.frameAtList ??= canvas?.dataset.frame ?? "none";
+}).observe(document, { childList: true, subtree: true });
+"""
+"""Notes which frame is drawn when the list of episodes or a panel below the player appears."""
+
+
+def test_the_first_frame_is_drawn_before_the_list_and_other_panels(chromium_browser: Browser, tmp_path: Path) -> None:
+    metadata = {"action_combos": [["LEFT"], ["RIGHT"], ["FIRE"]]}
+    with rl_clarity.Recorder(tmp_path / "exp1", metadata=metadata) as recorder:
+        for _ in range(3):
+            play(recorder, 12)
+    with serve_recordings(tmp_path) as server:
+        page = chromium_browser.new_page()
+        page.add_init_script(ORDER)
+        page.goto(server.address)
+        page.wait_for_selector("[data-testid=episode-row]")
+        assert page.evaluate("frameAtList") == "2/0"
+        page.wait_for_selector("[data-testid=returns-chart]")
+        kinds = [re.split(r"[-.]", path.rpartition("/")[2])[0] for path, status in server.answers if status == 200]
+        assert kinds[5] == "entry"
+        assert sorted(kinds[6:8]) == ["frames", "series"], "what the first frame needs comes first"
+        assert kinds[8:] == ["scrub"]
+        page.close()
 
 
 def test_live_episodes_grow_and_new_ones_appear(chromium_browser: Browser, tmp_path: Path) -> None:

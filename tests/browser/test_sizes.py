@@ -113,12 +113,13 @@ def test_by_default_the_layout_decides(with_view: WithView, open_page: Open) -> 
     assert right["x"] + right["width"] - left["x"] <= 1560
 
 
-@pytest.mark.parametrize(("width", "height"), [(1366, 768), (1440, 900)])
-def test_images_use_the_width_there_is(synthetic: Path, open_page: Open, width: int, height: int) -> None:
-    visitor = open_page(synthetic, "?layer=2b&frame=5&mixed=0", viewport={"width": width, "height": height})
+@pytest.mark.parametrize(("width", "height"), [(1366, 768), (1366, 900), (1440, 900)])
+@pytest.mark.parametrize("choice", ["mixed=0", "mixed=1", "mixed=0&combined=1"])
+def test_images_use_the_width_there_is(synthetic: Path, open_page: Open, choice: str, width: int, height: int) -> None:
+    visitor = open_page(synthetic, f"?layer=2b&frame=5&{choice}", viewport={"width": width, "height": height})
     visitor.settle()
     row = visitor.by("row").first.bounding_box()
-    last = visitor.by("multiples").last.bounding_box()
+    last = visitor.page.locator(".with-multiples").last.bounding_box()
     assert row
     assert last
     assert row["x"] + row["width"] - last["x"] - last["width"] < 130, "the values under the pointer may stand there"

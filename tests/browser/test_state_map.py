@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Locator
 
+from rl_clarity.analyses.state_map import NOTE
 from rl_clarity.jobs.directory import LocalDirectory
 from tests.browser.pages import Visitor
 from tests.browser.synthetic import Size, read_chunk, write_chunk, write_synthetic_page
@@ -51,7 +53,13 @@ def section(directory: Path, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
         {"key": "time", "label": "time in the episode", "kind": "number"},
     ]
     place = {"agent": "agent-1", "recording": "recording-1", "version": 1}
-    return {"kind": "state_map", "title": "State map", "data": {"maps": maps, "colors": colors}, **place}
+    return {
+        "kind": "state_map",
+        "title": "State map",
+        "data": {"maps": maps, "colors": colors},
+        "notes": [asdict(NOTE)],
+        **place,
+    }
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
@@ -40,6 +41,7 @@ def test_a_click_on_a_marker_chooses_a_and_with_shift_adds(open_training: Open) 
     visitor.by("compare-4").uncheck()
     assert visitor.state()["chosen"] == [1, 2]
     visitor.page.wait_for_url("**checkpoints=2.3*")
+    visitor.page.wait_for_timeout(600)  # changes in quick succession are one entry of the browser's history
     visitor.press("z")
     assert visitor.state()["chosen"] == [1, 3, 2], "undo"
     visitor.page.wait_for_url("**checkpoints=2.4.3*")
@@ -150,6 +152,20 @@ def test_a_missing_episode_of_a_checkpoint_is_reported(open_page: Open, tmp_path
     write_training_page(tmp_path, ((20, 12), (16,)))
     visitor = open_page(tmp_path, "?episode=2", wait=False)
     assert "half a million has no episode 2." in visitor.text("film-2")
+
+
+def test_the_return_of_an_unfinished_game_is_that_so_far(open_page: Open, tmp_path: Path) -> None:
+    page = write_training_page(tmp_path, ((20,), (16,)))
+    manifest = read_manifest((tmp_path / "interface.html").read_bytes())
+    played = [one["data"]["trajectories"][0] for one in manifest["sections"] if one["kind"] == "trajectories"]
+    first, last = ({"frame": frame, "steps": 8, "return": 1.5, "end": "done"} for frame in (0, 8))
+    played[1]["episodes"] = [first, {**last, "end": "cut"}]  # one life is over, the recording stops in the next
+    write_page(LocalDirectory(tmp_path), manifest)
+    visitor = open_page(tmp_path, "?checkpoints=1.2", wait=False)
+    pattern = re.compile(r"return (so far|of the game) ([\d.]+)( \(done\))? ·")
+    finished, unfinished = (pattern.findall(visitor.text(f"film-{i}")) for i in (1, 2))
+    assert finished == [("of the game", f"{page.series[0][0]['rewards'].sum():.2f}", " (done)")]
+    assert unfinished == [("so far", "3.00", "")]
 
 
 def test_all_checkpoints_are_shown_the_same_play(open_training: Open, training: TrainingPage) -> None:

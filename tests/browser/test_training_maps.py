@@ -119,7 +119,7 @@ def test_a_weak_map_is_labeled_as_weak(open_training: Open, training: TrainingPa
     visitor = open_training("?step=21&overlay=value&scale=trajectory")
     scales = training.codes[3][0]["scale value"]
     text = visitor.by("film-4").get_by_test_id("peaks").inner_text().replace("\u00a0", " ")
-    assert text.startswith("Largest: value ")
+    assert text.startswith("largest: value ")
     percent = float(text.split("value ")[1].split("%")[0])
     np.testing.assert_allclose(percent, 100 * scales[5] / scales.max(), atol=0.6)
     visitor.by("scale").select_option("frame")

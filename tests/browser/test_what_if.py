@@ -14,8 +14,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from rl_clarity.live import LiveNetwork
-from tests.browser.pages import read_canvas
-from tests.live.pages import LAYER, SHAPE, ask, open_network, write_page
+from tests.browser.pages import read_canvas, wait_for_track, wait_for_value
+from tests.live.pages import LAYER, SHAPE, ask, open_network, tiny_agent, write_page
 from tests.servers import serving_page
 
 pytest.importorskip("waitress")
@@ -30,7 +30,7 @@ TOLERANCE = 1e-3
 @pytest.fixture(scope="module")
 def networks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LiveNetwork]:
     kinds = ("policy", "recurrent")
-    return {kind: open_network(write_page(tmp_path_factory.mktemp(kind), kind), kind) for kind in kinds}
+    return {kind: open_network(write_page(tmp_path_factory.mktemp(kind), tiny_agent(kind)), kind) for kind in kinds}
 
 
 @pytest.fixture
@@ -59,16 +59,6 @@ def numbers(page: Page, name: str = "what-if-value") -> tuple[float, float]:
     assert before is not None
     assert after is not None
     return float(before), float(after)
-
-
-def wait_for_value(page: Page, expected: float) -> None:
-    page.wait_for_function(
-        """([expected, tolerance]) => {
-          const row = document.querySelector("[data-testid=what-if-value]");
-          return row && Math.abs(Number(row.dataset.after) - expected) <= tolerance;
-        }""",
-        arg=[expected, TOLERANCE],
-    )
 
 
 def edit_of(page: Page) -> str:
@@ -101,12 +91,12 @@ def test_a_painted_box_has_the_outputs_of_the_agent(networks: dict[str, LiveNetw
         answer = expected(network, {"boxes": [{"box": [4, 2, 10, 9]}]})
         value = answer["after"]["values"][0]
         assert abs(value - stored) > 10 * TOLERANCE
-        wait_for_value(page, value)
+        wait_for_value(page, value, TOLERANCE)
         shown = read_canvas(page.get_by_test_id("what-if-canvas"))
         pixels = network.observe(0, FRAME, FRAME, _change({"boxes": [{"box": [4, 2, 10, 9]}]}))[0]
         np.testing.assert_array_equal(shown[..., :3], pixels)
         page.keyboard.press("u")
-        wait_for_value(page, stored)
+        wait_for_value(page, stored, TOLERANCE)
         assert edit_of(page) == "open"
 
 
@@ -128,7 +118,7 @@ def test_a_removed_feature_changes_the_value_as_the_page_says(networks: dict[str
         page.get_by_test_id("what-if-value").wait_for()
         page.get_by_test_id("what-if-baseline-2").click()
         assert edit_of(page) == "base~2a~2"
-        wait_for_value(page, float(network.results.series(0)["values"][FRAME]) + change)
+        wait_for_value(page, float(network.results.series(0)["values"][FRAME]) + change, TOLERANCE)
         before, after = numbers(page)
         assert after - before == pytest.approx(change, abs=TOLERANCE)
         page.get_by_test_id("what-if-baseline-2").click()
@@ -136,9 +126,9 @@ def test_a_removed_feature_changes_the_value_as_the_page_says(networks: dict[str
         assert edit_of(page) == "times~2a~2~0"
         page.get_by_test_id("what-if-only-3").click()
         answer = expected(network, {"features": [{"layer": LAYER, "factors": {"2": 0}, "only": [3]}]})
-        wait_for_value(page, answer["after"]["values"][0])
+        wait_for_value(page, answer["after"]["values"][0], TOLERANCE)
         page.get_by_test_id("what-if-clear").click()
-        wait_for_value(page, before)
+        wait_for_value(page, before, TOLERANCE)
 
 
 def test_an_object_is_removed_as_its_effect_was_measured(networks: dict[str, LiveNetwork], visit: Any) -> None:
@@ -152,10 +142,10 @@ def test_an_object_is_removed_as_its_effect_was_measured(networks: dict[str, Liv
         expect(button).to_have_text("saw 2")
         button.click()
         assert edit_of(page) == "without~2"
-        wait_for_value(page, stored - float(effects["effect.value"][saw]))
+        wait_for_value(page, stored - float(effects["effect.value"][saw]), TOLERANCE)
         expect(button).to_have_attribute("aria-pressed", "true")
         button.click()
-        wait_for_value(page, stored)
+        wait_for_value(page, stored, TOLERANCE)
         assert edit_of(page) == "open"
 
 
@@ -177,9 +167,9 @@ def test_features_are_added_at_some_positions_and_attribution_follows_the_boxes(
         everywhere = {"boxes": [box], "features": [{**feature, "positions": None}]}
         value = expected(network, change)["after"]["values"][0]
         assert abs(value - expected(network, everywhere)["after"]["values"][0]) > 2 * TOLERANCE
-        wait_for_value(page, value)
+        wait_for_value(page, value, TOLERANCE)
         page.get_by_test_id("what-if-at").uncheck()
-        wait_for_value(page, expected(network, everywhere)["after"]["values"][0])
+        wait_for_value(page, expected(network, everywhere)["after"]["values"][0], TOLERANCE)
         page.get_by_test_id("what-if-maps").check()
         page.get_by_test_id("what-if-attribution").wait_for()
         cells = page.get_by_test_id("what-if-attribution").locator("td")
@@ -206,17 +196,11 @@ def test_an_edit_in_the_address_is_applied_to_a_range_of_steps(networks: dict[st
             if memory:
                 page.get_by_test_id("what-if-memory").check()
             answer = ask(network, "outputs", **steps, memory=memory)
-            page.wait_for_function(
-                """values => {
-                  const shown = JSON.parse(document.querySelector("[data-testid=what-if-track]").dataset.after);
-                  return values.length === shown.length && values.every((v, i) => Math.abs(v - shown[i]) < 1e-3);
-                }""",
-                arg=answer["after"]["values"],
-            )
+            wait_for_track(page, answer["after"]["values"], TOLERANCE)
         assert len({round(value, 3) for value in answer["after"]["values"]}) > 1
         page.keyboard.press("ArrowRight")
         moved = ask(network, "outputs", trajectory=0, first=FRAME + 1, last=FRAME + 1, change=change)
-        wait_for_value(page, moved["after"]["values"][0])
+        wait_for_value(page, moved["after"]["values"][0], TOLERANCE)
         page.wait_for_function("() => location.search.includes('edit=color') && !location.search.includes('token')")
 
 

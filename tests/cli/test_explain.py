@@ -30,6 +30,17 @@ def test_explain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "rl-clarity explain --agent" in printed
 
 
+def test_reasons_of_several_recordings_are_grouped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for run in ("a", "b"):
+        make_recording(tmp_path / run, (9, 5), name="training")
+    command = ["explain", str(tmp_path), "--embeddings", "pca"]
+    assert main([*command, "--json"]) == 0
+    (reason,) = parse_summary(capsys.readouterr())["reasons"]
+    assert [*reason["recordings"].values()] == [[0, 1], [0, 1]]
+    assert main(command) == 0
+    assert capsys.readouterr().out.count(reason["reason"]) == 1
+
+
 def test_watching_ends_with_an_interrupt(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,6 +21,8 @@ from rl_clarity.pages.builder import RECORDINGS
 from rl_clarity.pages.manifest_check import check_manifest
 from rl_clarity.pages.results import Results
 from rl_clarity.recordings import agent_play
+from rl_clarity.recordings.agent_play import Lengths
+from rl_clarity.sources import recorded_play
 from tests.fakes import TinyAgent
 from tests.pipeline.small import record_tasks, unrecorded_files
 from tests.ranks import run_ranks
@@ -421,23 +423,34 @@ def test_a_dry_run_writes_nothing_and_counts_all_tasks(series: Path, tmp_path: P
 
 
 @pytest.mark.usefixtures("even_clock")
+@pytest.mark.parametrize(("max_steps", "recorded"), [(180, 270 / 4), (40, 40)])
 def test_the_forecast_of_play_knows_the_length_of_games(
+    series: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_steps: int, recorded: float
+) -> None:
+    """Until each of 3 games at once has ended, 90 steps are played, and 4 games end. Only recorded games are cut."""
+    monkeypatch.setattr(agent_play, "SECONDS_OF_PLAY", 1e9)
+    forecast = rl_clarity.compare(series, tmp_path / "page", dry_run=True, max_steps=max_steps, **OPTIONS)
+    assert forecast.stages["playing"] == pytest.approx(3 * (recorded + 90), rel=0.01)
+
+
+@pytest.mark.usefixtures("even_clock")
+def test_the_forecast_expects_lengths_between_those_of_the_first_and_the_last_checkpoint(
     series: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The recorded game takes 90 steps; 3 further games at once take 90, 43 and 90 steps, 67.5 on average."""
-    monkeypatch.setattr(agent_play, "SECONDS_OF_PLAY", 1e9)
+    lengths = {1: Lengths(20, 30), 3: Lengths(80, 120)}
+    monkeypatch.setattr(recorded_play, "expected_lengths", lambda agent, *arguments: lengths[agent.seed])
     forecast = rl_clarity.compare(series, tmp_path / "page", dry_run=True, max_steps=180, **OPTIONS)
-    assert forecast.stages["playing"] == pytest.approx(3 * (90 + 68))
+    assert forecast.stages["playing"] == pytest.approx(3 * (20 + 30 + 80 + 120) / 2)
 
 
 @pytest.mark.usefixtures("even_clock")
 def test_the_forecast_knows_that_maps_of_the_reference_exist(
     series: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three agents follow 90 steps, measured on 4; two of them need 6 maps, measured on 4."""
+    """Three agents follow 270 / 4 steps, measured on 4; two of them need 6 maps, measured on 4."""
     monkeypatch.setattr(agent_play, "SECONDS_OF_PLAY", 1e9)
     forecast = rl_clarity.compare(series, tmp_path / "page", dry_run=True, max_steps=180, **OPTIONS)
-    assert forecast.stages["training"] == pytest.approx(3 * 90 / 4 + 2 * 6 / 4 + 4 * SECONDS_PER_TASK)
+    assert forecast.stages["training"] == pytest.approx(3 * 270 / 4 / 4 + 2 * 6 / 4 + 4 * SECONDS_PER_TASK, rel=0.01)
 
 
 def test_the_forecast_of_a_recording_needs_no_play(compare: Callable[..., Path], series: Path) -> None:

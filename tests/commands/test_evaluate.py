@@ -103,6 +103,8 @@ def test_procgen_is_seeded() -> None:
     assert first.returns.tolist() == again.returns.tolist()
     assert first.lengths.tolist() != other.lengths.tolist()
     assert all(value == round(value) for value in first.returns)
+    assert len(first.causes) == 6
+    assert not {"", "end of episode"} & {*first.causes}, "Procgen says what ended them"
 
 
 def test_fire_is_pressed_after_a_lost_life() -> None:
@@ -129,6 +131,10 @@ def test_the_report_states_mean_interval_lengths_and_how_actions_were_chosen() -
     assert lines[1] == "  95 % interval 0.00 to 10.00 (bootstrap); length 3 steps on average, 1 to 6; actions sampled"
     assert lines[2] == "unseen levels: mean return 5.00 +- 2.89 over 4 episodes"
     assert len(lines) == 4
+    causes = ("saw", "level completed", "saw", "time limit")
+    ended = text({AGENT: dataclasses.replace(evaluation, causes=causes)})
+    assert ended.endswith("\n  ended by: saw 50%, level completed 25%, time limit 25%")
+    assert "ended by" not in text({AGENT: dataclasses.replace(evaluation, causes=("end of episode",) * 4)})
     cut = text({AGENT: dataclasses.replace(evaluation, cut=2)})
     assert "2 episodes were cut off after 6 steps" in cut
     assert "; actions greedy (the most likely" in text({AGENT: dataclasses.replace(evaluation, sampled=False)})

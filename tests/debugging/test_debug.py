@@ -50,7 +50,10 @@ def test_findings_say_why_an_agent_fails(blind: tuple[Debug, Path]) -> None:
     assert result.findings[0].key == ("failure_cause", "mine: no reaction")
     assert {("pursues", "coin"), ("no_reaction", "mine"), ("no_reaction", "stone"), ("value", "coin")} <= keys(result)
     (mine,) = [one for one in result.findings if one.key == ("no_reaction", "mine")]
-    assert "No reaction to mine, which ends episodes (effects below 0.03)" in mine.statement
+    assert (
+        "No reaction to mine, which ends episodes, on average over all that were placed (mean effect below 0.03"
+        in mine.statement
+    )
     assert {row["verdict"] for row in result.failures} == {"no reaction"}
     assert "failures: 6 of 6 failures" in str(result)
 
@@ -101,7 +104,7 @@ def test_tracks_show_what_was_measured_before_an_end(blind: tuple[Debug, Path]) 
     assert isinstance(result.page, Page)
     results = result.page.results()
     section = results.section("failure_tracks")
-    assert [line["key"] for line in section["series"]] == ["effect", "avoidable", "survives"]
+    assert [line["key"] for line in section["series"]] == ["effect", "avoidable", "survives", "without"]
     for row in result.failures:
         tracks = results.chunk(section["trajectories"][row["trajectory"]])
         last = row["frame"] + row["until"]

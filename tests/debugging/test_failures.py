@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rl_clarity.analyses.debugging.failures import action_words
 from rl_clarity.base.errors import OptionError, WorldError
 from rl_clarity.base.statistics import share_interval
 from rl_clarity.debugging.branching import Brancher, check_restored
@@ -23,6 +24,7 @@ from rl_clarity.debugging.failures import (
 )
 from rl_clarity.debugging.sample import play_sample
 from rl_clarity.environments import EnvironmentSpec
+from rl_clarity.pages.manifest import ActionInfo, AgentInfo, ObservationInfo
 from rl_clarity.recordings.samples import Trajectories
 from tests.debugging.field import SIDE, Player, Seen, Setup, field_spec, step
 
@@ -64,11 +66,32 @@ def test_an_agent_that_does_not_see_mines_has_no_reaction_to_them() -> None:
         assert failure.policy_until is None or failure.policy_until < failure.last
         assert "Ended by mine; avoidable until the last step" in failure.statement
         assert f"{failure.escapes} of 64 random sequences survive" in failure.statement
+        assert "the policy in 0 of 16 continuations (0% to 19%)" in failure.statement
+        assert failure.killer_pixels is not None
+        assert failure.killer_pixels[2] - failure.killer_pixels[0] == pytest.approx(1 / SIDE)
+
+
+def test_survival_without_what_ended_the_episode_is_measured() -> None:
+    """Behind the mine is nothing that the agent dies by, unless there is another mine."""
+    for things, survives in ((["mine"], True), (["mine", "mine"], False)):
+        failures = examined(Player(avoided=()), behind(*things))
+        assert failures
+        for failure in failures:
+            assert [one.step for one in failure.without_killer] == [one.step for one in failure.survival]
+            shares = [one.survived / one.count for one in failure.without_killer]
+            assert min(shares) == 1 if survives else max(shares) < 0.2
+            assert failure.survival[-1].survived == 0
 
 
 def test_an_agent_that_flees_into_what_it_sees_reacts_wrongly() -> None:
     confused = Player(pursued=("mine",), avoided=())
-    assert set(verdicts(examined(confused, behind("mine")))) == {"wrong reaction"}
+    failures = examined(confused, behind("mine"))
+    assert set(verdicts(failures)) == {"wrong reaction"}
+    for failure in failures:
+        until = failure.avoidable_until or 0
+        peak = max((one for one in failure.reactions if one.step <= until), key=lambda one: one.policy)
+        expected = f"changed the policy by up to {peak.policy:.2g}, {failure.last - peak.step} steps before the last"
+        assert expected in failure.statement
 
 
 def test_an_agent_that_reacts_after_the_last_chance_is_late() -> None:
@@ -191,6 +214,13 @@ def test_states_that_do_not_continue_as_they_did_end_the_test(blind: Any) -> Non
         failure = examine(brancher, unsaved, ending, OPTIONS)
     assert failure.verdict == "not tested"
     assert "have no states of the environment" in failure.statement
+
+
+def test_actions_are_words_of_which_equal_ones_follow_each_other_once() -> None:
+    actions = [ActionInfo(label, [label], "#000000") for label in ("no-op", "D", "right")]
+    info = AgentInfo("clear", "policy", True, False, 3, ObservationInfo(4, 4, 3, 3, 4, 4), actions, [], [[0, 1]])
+    assert action_words(info, [2, 2, 0, 1, 0, 2]) == "right ×2, no-op ×3, right"
+    assert action_words(info, []) is None
 
 
 def test_intervals_of_shares() -> None:

@@ -78,7 +78,9 @@ def test_what_is_followed_and_what_is_not() -> None:
     assert first.evidence == {"trajectory": 2, "frame": 7}
     assert first.command == "rl-clarity debug CHECKPOINT OUT --goals.types coin"
     assert first.interval[0] < first.effect < first.interval[1]
-    assert findings[4].statement.startswith("No reaction to stone, which does nothing (effects below 0.03)")
+    assert findings[4].statement.startswith(
+        "No reaction to stone, which does nothing, on average over all that were placed"
+    )
     assert {one.family for one in untested} == {"failures", "sides"}
 
 
@@ -108,7 +110,7 @@ def test_removed_objects_are_tested_as_placed_ones_are() -> None:
     ]
     saw, coin, crate = findings[:3]
     assert [one.suspicious for one in findings] == [True, False, False, False, False]
-    assert saw.statement.startswith("No reaction to saw, which ends episodes (effects below 0.03): +0.001")
+    assert saw.statement.startswith("No reaction to saw, which ends episodes, on average over all that were removed")
     assert coin.measure == "total variation of the policy when the object is removed"
     assert findings[3].measure == "value with the object less that without it, when it is removed"
     assert findings[4].statement.startswith("The value falls with saw: -0.4")

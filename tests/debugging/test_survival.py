@@ -13,7 +13,8 @@ import rl_clarity
 from rl_clarity.agents.protocol import Outputs, Site
 from rl_clarity.base.errors import OptionError
 from rl_clarity.commands.debug import Debug
-from rl_clarity.debugging.survival import compare_survival
+from rl_clarity.debugging.survival import changed_survival, compare_survival, least_change
+from rl_clarity.pages.results import Results
 from tests.debugging.field import COLORS, PLAYER, SIDE, TILE, Player, field_spec, scattered
 
 LAYER = "seen"
@@ -72,11 +73,16 @@ def components(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(path)
 
 
-def test_survival_changes_without_the_feature_that_matters(components: str, tmp_path: Path) -> None:
-    """Who does not see the coin does not walk through mines to it."""
-    result = debugged(tmp_path / "page", features=components, horizon=8)
+@pytest.fixture(scope="module")
+def results(components: str, tmp_path_factory: pytest.TempPathFactory) -> Results:
+    result = debugged(tmp_path_factory.mktemp("debug") / "page", features=components, horizon=8)
     assert result.page is not None
-    section = result.page.results().section("survival")
+    return result.page.results()
+
+
+def test_survival_changes_without_the_feature_that_matters(results: Results) -> None:
+    """Who does not see the coin does not walk through mines to it."""
+    section = results.section("survival")
     coin, mine, stone = section["rows"]
     assert coin["verdict"] == "survives more often"
     assert coin["difference"] > 0.2
@@ -84,7 +90,37 @@ def test_survival_changes_without_the_feature_that_matters(components: str, tmp_
     assert mine["difference"] == 0  # mines are not avoided, and the random numbers are the same
     assert mine["ablated"] == mine["unedited"] == coin["unedited"] == stone["unedited"]
     assert "failures that could be avoided" in section["caption"]
+    assert "multiplying it by 0" in section["caption"]
     assert {"trajectory", "frame"} <= coin.keys()
+
+
+def test_survival_of_each_failure_without_each_feature(results: Results) -> None:
+    section, (coin, _, _) = results.section("failure_survival"), results.section("survival")["rows"]
+    rows = section["rows"]
+    assert [column["label"] for column in section["columns"][3:]] == ["1", "2", "3"]
+    assert all(row["without.2"] == row["unedited"] for row in rows)
+    for key, share in (("unedited", coin["unedited"]), ("without.1", coin["ablated"])):
+        assert abs(sum(row[key] for row in rows) / len(rows) / 16 - share) < 0.001
+    changed = [row for row in rows if row["changes"] != "none"]
+    assert changed
+    for row in rows:
+        found = changed_survival(row["unedited"], [row[f"without.{k}"] for k in (1, 2, 3)], 16)
+        assert row["changes"] == (", ".join(f"{k}: {row[f'without.{k}']}" for k in found) or "none")
+
+
+def test_a_page_without_features_or_failures_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"survival.layer='seen' needs survival.features: this page has none"):
+        debugged(tmp_path / "page", layer=LAYER)
+
+
+def test_the_least_change_that_is_found() -> None:
+    assert changed_survival(0, [9, 3, 0], 16) == [1]
+    least = least_change(16, 1)
+    assert least is not None
+    for low in range(17 - least):
+        assert changed_survival(low, [low + least], 16) == [1]
+    assert any(not changed_survival(low, [low + least - 1], 16) for low in range(17 - least))
+    assert least_change(2, 8) is None
 
 
 def test_a_file_without_the_layer_is_refused(components: str, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from rl_clarity.analyses.saliency import compute_maps
 from rl_clarity.base.errors import OptionError, OutputError
 from rl_clarity.explaining import recordings, state_maps
 from rl_clarity.explaining.files import EXPLAINED
+from rl_clarity.explaining.reports import NO_CHECKPOINT, ExplainedRecording, describe, group_reasons
 from rl_clarity.jobs.store import locked
 from rl_clarity.recordings.agreement import Agreement
 from rl_clarity.recordings.recording import open_recording
@@ -352,6 +353,54 @@ def test_episodes_are_refused_that_another_network_played(tmp_path: Path, option
         assert "another agent than the one that played, on purpose" in str(explanations.agreement([0, 1, 2]))
     assert explain(location, agent=random_network, **options).explained == 0
     assert explain(location, **options).explained == 3
+
+
+def test_equal_reasons_are_grouped_also_if_their_numbers_differ() -> None:
+    other = "the agent is not the one that played episode {}: its value is {} instead of {}"
+    skipped = {
+        4: other.format(4, "-1.2e-05", 0.25),
+        0: other.format(0, 0.21, -1.51),
+        1: other.format(1, 3, 2.5),
+        2: "no such file",
+        7: "no such file",
+    }
+    lines = str(ExplainedRecording("runs", 8, 3, skipped=skipped, loader="game:load")).splitlines()
+    assert lines == [
+        "runs: 3 of 8 complete episodes are explained",
+        f"  not episodes 0, 1, 4: {skipped[0]} (this is the first of them)",
+        "  not episodes 2, 7: no such file",
+        "  the recording suggests a function that loads its agents: --agent game:load",
+    ]
+
+
+def test_equal_reasons_of_several_recordings_are_printed_once() -> None:
+    other = "runs/{}: the agent of episode {} is not the one that played"
+    reports = [
+        ExplainedRecording("runs/a", 3, 1, skipped={0: other.format("a", 0), 1: other.format("a", 1)}),
+        ExplainedRecording("runs/b", 2, 0, skipped={0: "no such file", 1: other.format("b", 1)}, only_states=[2]),
+        ExplainedRecording("runs/c", problem="runs/c is damaged"),
+        ExplainedRecording("runs/d", problem="runs/d is damaged"),
+    ]
+    assert describe(reports).splitlines() == [
+        "runs/a: 1 of 3 complete episodes are explained",
+        "runs/b: 0 of 2 complete episodes are explained",
+        f"  only the states of episode 2: {NO_CHECKPOINT}",
+        "  not episode 0: no such file",
+        "runs/c is not explained",
+        "runs/d is not explained",
+        "2 recordings: runs/a: the agent of episode 0 is not the one that played (this is the first of them)",
+        "  runs/a: not episodes 0, 1",
+        "  runs/b: not episode 1",
+        "2 recordings: runs/c is damaged (this is the first of them)",
+        "  runs/c",
+        "  runs/d",
+    ]
+    assert [reason.to_dict()["recordings"] for reason in group_reasons(reports)] == [
+        {"runs/a": [0, 1], "runs/b": [1]},
+        {"runs/b": [2]},
+        {"runs/b": [0]},
+        {"runs/c": [], "runs/d": []},
+    ]
 
 
 def test_a_map_of_a_layer_is_fitted_without_episodes_of_another_network(tmp_path: Path) -> None:

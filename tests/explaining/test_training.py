@@ -106,25 +106,45 @@ def test_stable_baselines3(algorithm: str, tmp_path: Path) -> None:
         assert about["label"].startswith("layer ")
 
 
+def largest_difference(recording: Recording, load: Any) -> float:
+    """Return the largest difference between recorded and recomputed values, and logits less their mean."""
+    differences = []
+    for episode in recording:
+        played = np.asarray(episode.policy_logits), np.asarray(episode.values)
+        assert episode.agents is not None
+        for number in np.unique(episode.agents):
+            steps = np.flatnonzero(episode.agents == number)
+            outputs = load(recording.checkpoint(episode, int(steps[0]))).forward(
+                np.asarray(episode.observations[steps])
+            )
+            logits = [np.asarray(one) for one in (outputs.policy_logits, played[0][steps])]
+            centered = [one - one.mean(axis=-1, keepdims=True) for one in logits]
+            differences += [centered[0] - centered[1], outputs.values - played[1][steps]]
+    return max(float(np.abs(one).max()) for one in differences)
+
+
 @pytest.mark.parametrize("loop", ["sb3", "cleanrl"])
 def test_every_step_is_explained_with_the_network_that_acted(
     loop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a checkpoint for each update, recorded and recomputed outputs agree; with every tenth, they do not."""
-    largest = {}
-    for every in (1, 10):
-        folder = tmp_path / f"{every}"
+    """With a checkpoint for each update, recorded and recomputed outputs agree, also with rounded weights; with every
+    tenth, they do not.
+    """
+    largest, absolute, sizes = {}, {}, {}
+    for name, every, tolerance in (("exact", 1, None), ("rounded", 1, 2e-5), ("tenth", 10, None)):
+        folder = tmp_path / name
+        stored: dict[str, Any] = {"checkpoint_every": every, "checkpoint_tolerance": tolerance}
         agent: Any = None
         if loop == "sb3":
             stable_baselines3 = pytest.importorskip("stable_baselines3")
             from rl_clarity.integrations import sb3
 
             options: dict[str, Any] = {"n_steps": 24, "batch_size": 24, "n_epochs": 2, "learning_rate": 1e-3}
-            kwargs = {"features_extractor_kwargs": {"features_dim": 16}}
+            kwargs = {"features_extractor_kwargs": {"features_dim": 1024}}
             model = stable_baselines3.PPO(
                 "CnnPolicy", Steps(SIDE, 40), policy_kwargs=kwargs, seed=0, device="cpu", **options
             )
-            model.learn(200, callback=sb3.RecorderCallback(folder, on_error="raise", checkpoint_every=every))
+            model.learn(200, callback=sb3.RecorderCallback(folder, on_error="raise", **stored))
         else:
             pytest.importorskip("torch")
             monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "examples"))
@@ -132,19 +152,25 @@ def test_every_step_is_explained_with_the_network_that_acted(
 
             monkeypatch.setattr(record_cleanrl, "NUM_STEPS", 20)
             monkeypatch.setitem(record_cleanrl.SIZES, "tiny", 12 * 20 * record_cleanrl.NUM_ENVS)
-            recorder = partial(rl_clarity.Recorder, **RECORDED, checkpoint_every=every)
+            recorder = partial(rl_clarity.Recorder, **RECORDED, **stored)
             monkeypatch.setattr(record_cleanrl, "new_recorder", recorder)
             record_cleanrl.main(folder, "tiny")
             agent = record_cleanrl.load
         recording, explanations = explain(folder, agent=agent, every=1, embeddings=())
         agreement = explanations.agreement(explanations.episodes)
         assert agreement.steps == sum(len(episode) for episode in recording)
-        largest[every] = agreement.largest
+        largest[name] = agreement.largest
+        assert ("stored rounded" in str(agreement)) == (name == "rounded")
         if every == 1:
+            absolute[name] = largest_difference(recording, agent or rl_clarity.load_agent)
+            sizes[name] = sum(path.stat().st_size for path in Path(recording.location).glob("agents/*.diff"))
             numbers = [one.agents for one in recording]
             assert any(one is not None and len(np.unique(one)) > 1 for one in numbers)
-    assert largest[1] < 1e-5
-    assert largest[10] > 1e-3
+    assert largest["exact"] < 1e-5
+    assert absolute["exact"] < absolute["rounded"] < 1e-5
+    assert largest["rounded"] < 1e-4  # ranges of outputs are small at the beginning of training
+    assert largest["tenth"] > 1e-3
+    assert 0 < sizes["rounded"] < 0.8 * sizes["exact"]
 
 
 def test_what_each_update_of_ppo_changed(tmp_path: Path) -> None:

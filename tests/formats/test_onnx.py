@@ -18,6 +18,9 @@ torch: Any = pytest.importorskip("torch")
 pytest.importorskip("onnx")
 pytest.importorskip("onnxscript")
 runtime: Any = pytest.importorskip("onnxruntime")
+
+from tests.live.torch_networks import with_state  # noqa: E402
+
 SHAPE = (16, 16, 3)
 
 
@@ -50,18 +53,7 @@ class Unknown(torch.nn.Module):
 
 def recurrent_agent() -> Any:
     torch.manual_seed(0)
-
-    def forward(module: Any, observations: Any, state: Any) -> Any:
-        logits, values, after = module(observations, state[0])
-        return logits, values, (after,)
-
-    return rl_clarity.TorchAgent(
-        Recurrent(),
-        SHAPE,
-        forward=forward,
-        initial_state=[np.full(6, 0.5, np.float32)],
-        heads=("policy_logits", "values"),
-    )
+    return with_state(Recurrent(), SHAPE, np.full(6, 0.5, np.float32))
 
 
 def run(

@@ -14,7 +14,10 @@ from typing import Any
 
 import numpy as np
 
-STORAGES = {"float32": "FloatStorage", "float64": "DoubleStorage", "int64": "LongStorage", "uint8": "ByteStorage"}
+STORAGES = {
+    **{"float32": "FloatStorage", "float64": "DoubleStorage"},
+    **{"int64": "LongStorage", "int32": "IntStorage", "uint8": "ByteStorage", "bool": "BoolStorage"},
+}
 STREAM_MAGIC = 0x1950A86A20F9469CFC6C
 
 

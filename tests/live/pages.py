@@ -77,19 +77,25 @@ EVERY = 4
 """The squares of every fourth step are removed."""
 
 
-def write_page(directory: Path, kind: str = "policy") -> Path:
-    """Write the page of an agent that plays from the middle of an episode, and begins another one at step 40."""
+def write_page(directory: Path, agent: Any = None, **options: Any) -> Path:
+    """Write the page of an agent, `tiny_agent()` by default, that plays from the middle of an episode, and begins
+    another one at step 40.
+
+    Agents with observations of another shape than `SHAPE` see noise, without objects.
+    """
     KINDS.register("squares", EnvironmentKind(make=lambda *_, **__: None, world=lambda name, options: WORLD))  # type: ignore[arg-type,return-value]
     try:
-        return _write_page(directory, kind)
+        return _write_page(directory, agent or tiny_agent(), options)
     finally:
         KINDS.unregister("squares")
 
 
-def _write_page(directory: Path, kind: str) -> Path:
-    agent, rng = tiny_agent(kind), np.random.default_rng(1)
+def _write_page(directory: Path, agent: Any, options: Json) -> Path:
+    rng, has_squares = np.random.default_rng(1), tuple(agent.observation_shape) == SHAPE
     states_of_world = [WORLD.state(image) for image in BEHIND]
     observations = WORLD.draw(states_of_world)[None]
+    if not has_squares:
+        observations = rng.integers(0, 256, (1, STEPS, *agent.observation_shape), np.uint8)
     firsts = np.zeros((1, STEPS), bool)
     firsts[0, 40] = True
     state: State = None if agent.initial_state(1) is None else (rng.normal(size=(1, 6)).astype(np.float32),)
@@ -111,19 +117,18 @@ def _write_page(directory: Path, kind: str) -> Path:
             EnvironmentSpec("squares", "squares"),
             1,
             [compress(states_of_world[start : start + BLOCK]) for start in range(0, STEPS, BLOCK)],
-        ),
+        )
+        if has_squares
+        else None,
         **recorded,
     )
-    rl_clarity.generate(
-        agent,
-        played,
-        observations[0, ::4],
-        directory,
-        features={"count": 3},
-        ablation={"every": 4},
-        objects={"every": EVERY, "last_steps": 0},
-        layers={"name_contains_one_of": [LAYER]},
-    )
+    defaults: Json = {
+        "features": {"count": 3},
+        "ablation": {"every": 4},
+        "objects": {"every": EVERY, "last_steps": 0} if has_squares else {"every": None},
+        "layers": {"name_contains_one_of": [LAYER]},
+    }
+    rl_clarity.generate(agent, played, observations[0, ::4], directory, **defaults | options)
     return directory
 
 

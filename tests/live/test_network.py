@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,19 @@ from rl_clarity.base.errors import OptionError
 from rl_clarity.environments.painted_world import paint_over
 from rl_clarity.live import LiveNetwork, Superseded, parse_request
 from rl_clarity.live.requests import Change
-from tests.live.pages import BEHIND, EVERY, LAYER, SHAPE, STEPS, WORLD, ask, open_network, values_of, write_page
+from tests.live.pages import (
+    BEHIND,
+    EVERY,
+    LAYER,
+    SHAPE,
+    STEPS,
+    WORLD,
+    ask,
+    open_network,
+    tiny_agent,
+    values_of,
+    write_page,
+)
 
 BOX = [4, 2, 10, 9]
 
@@ -26,7 +39,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def recurrent_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_page(tmp_path_factory.mktemp("recurrent"), "recurrent")
+    return write_page(tmp_path_factory.mktemp("recurrent"), tiny_agent("recurrent"))
 
 
 @pytest.fixture(scope="module")
@@ -214,10 +227,23 @@ def _without(network: LiveNetwork, step: int, removed: list[int]) -> bytes:
     return WORLD.state(image, (0, 0))
 
 
+def test_without_an_object_that_is_not_in_view_nothing_changes(
+    network: LiveNetwork, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunk = network.objects._chunk(0)
+    assert chunk is not None
+    track, step = chunk.arrays["track"].copy(), EVERY
+    track[(chunk.arrays["frame"] == step) & (track == 1)] = 5
+    changed = dataclasses.replace(chunk, arrays={**chunk.arrays, "track": track})
+    monkeypatch.setattr(network.objects, "_chunk", lambda trajectory: changed)
+    seen = network.observe(0, step, step, Change(objects=[2]))
+    np.testing.assert_array_equal(seen, network.played.observations(0, step, step))
+
+
 @pytest.mark.parametrize(
     ("step", "objects", "message"),
     [
-        (EVERY, [3], "object 3 is not seen at step 5"),
+        (EVERY, [9], "trajectory 1 has no object 9"),
         (EVERY + 1, [1], "the objects of step 6 were not measured"),
         (EVERY, [1, 1], "object 1 covers another one"),
     ],

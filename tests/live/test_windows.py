@@ -18,7 +18,7 @@ from rl_clarity.pages.results import open_results
 from rl_clarity.states.analysis import ARRAYS
 from tests.fakes import TinyAgent
 from tests.light_switch import checkpoint
-from tests.live.pages import ask, open_network, write_page
+from tests.live.pages import ask, open_network, tiny_agent, write_page
 
 OPTIONS: dict[str, Any] = {
     "states": {"count": 3, "method": "pca", "clusters": 3, "lags": (1,), "maps": (), "replay_steps": 0},
@@ -72,7 +72,7 @@ def test_steps_without_a_past_are_refused(network: LiveNetwork, trajectory: int,
 
 
 def test_pages_of_other_kinds_and_agents_without_gradients_are_refused(network: LiveNetwork, tmp_path: Path) -> None:
-    other = open_network(write_page(tmp_path, "recurrent"), "recurrent")
+    other = open_network(write_page(tmp_path, tiny_agent("recurrent")), "recurrent")
     with pytest.raises(OptionError, match="is not about memory"):
         ask(other, "window", trajectory=0, step=3)
     height, width, channels = network.agent.observation_shape

@@ -18,6 +18,6 @@ def test_the_reference_describes_all_sections() -> None:
     missing = [name for name in described_classes() if f"<!-- keys of {name} -->" not in reference]
     generic = ["ChecksSection", "CheckEffects", "CheckMaps", "CheckDeletion", "CheckInsertion"]
     generic += ["FailuresSection", "VerdictsSection", "FailureClips", "FailureTracks", "GoalsSection", "GoalImages"]
-    generic += ["SurvivalSection", "FindingsSection", "NotFoundSection"]
+    generic += ["SurvivalSection", "FailureSurvivalSection", "FindingsSection", "NotFoundSection"]
     assert missing == generic
     assert len({section.kind for section in section_classes()}) == len(section_classes())

@@ -109,9 +109,9 @@ def test_other_options_replace_it_without_overwrite(explain: Explain, stop_at: C
 # --- in the browser ------------------------------------------------------------------------------------------------
 
 NOTES = {
-    "features": "frames of all trajectories; features of Relu_2; attribution to Relu_2.",
-    "trajectories/2": "frames of trajectory 2; attribution to Relu_2.",
-    "attribution/Relu_2/2": "attribution to Relu_2 on trajectory 2.",
+    "features": "frames of all trajectories; features of conv 3; attribution to conv 3.",
+    "trajectories/2": "frames of trajectory 2; attribution to conv 3.",
+    "attribution/Relu_2/2": "attribution to conv 3 on trajectory 2.",
 }
 
 

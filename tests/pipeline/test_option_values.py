@@ -32,6 +32,16 @@ def test_residual_blocks_are_labeled_as_blocks(impala: Callable[..., Any]) -> No
     assert [layer.name for layer in impala(name_contains_one_of=["Relu_4"], op_is_one_of=["relu"])] == ["Relu_4"]
 
 
+def test_layers_inside_of_residual_blocks_are_counted_in_their_block(impala: Callable[..., Any]) -> None:
+    layers = impala(op_is_one_of=["conv2d"], bottleneck_only=False)
+    assert [layer.label for layer in layers] == [
+        f"block {block}, conv {number}" for block in (1, 2, 3) for number in (1, 2, 3, 4, 5)
+    ]
+    assert layers[7].full_name.endswith("layer_7")
+    layers = impala(name_contains_one_of=["Relu_4", "Relu_5"], bottleneck_only=False)
+    assert [layer.label for layer in layers] == ["block 2, relu 1", "block 2, conv 2"]
+
+
 @pytest.fixture
 def impala() -> Callable[..., Any]:
     """Select the layers of a page of an IMPALA network."""

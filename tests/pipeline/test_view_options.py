@@ -58,6 +58,8 @@ TESTED_ELSEWHERE = {
         "behavior.episodes",
         "behavior.layers",
         "behavior.cause",
+        "behavior.pairs",
+        "behavior.invisible",
         "behavior.stop_early",
         "behavior.max_steps",
     ),

@@ -16,10 +16,7 @@ from scripts.coinrun import collect, imitate, reinforce  # noqa: E402 (it needs 
 from scripts.coinrun.data import KINDS, NO_ACTION, NO_END, Frames, Shard, next_number, write_shard  # noqa: E402
 from scripts.coinrun.evaluate import play_unseen  # noqa: E402
 from scripts.coinrun.network import METADATA, NUM_ACTIONS, Clear  # noqa: E402
-from scripts.coinrun.search import LEVELS, Searcher, plays  # noqa: E402
-
-VALUES = [0, 1, 2, 3, 12, 8]
-"""Values of the searcher's actions: to the right is best."""
+from scripts.coinrun.search import JUMPS, LEVELS, MARGIN, RIGHT, SavedGames, Searcher, open_games, plays, runs  # noqa: E402
 
 
 def initialized(seed: int) -> Clear:
@@ -36,7 +33,7 @@ def one_shard(tmp_path: Path) -> Path:
     for step in range(8):
         label, end = (7, NO_END) if step % 2 else (NO_ACTION, 8 - step)
         frame = rng.integers(0, 256, (64, 64, 3), np.uint8)
-        shard.add(frames=frame, actions=label, values=VALUES, won=not step % 2, remaining=end)
+        shard.add(frames=frame, actions=label, critical=True, won=not step % 2, remaining=end)
     write_shard(tmp_path, next_number(tmp_path), shard.arrays())
     return tmp_path
 
@@ -46,6 +43,25 @@ def test_the_searcher_completes_unseen_levels() -> None:
     searcher = Searcher(seed=0)
     assert plays(searcher, range(LEVELS, LEVELS + 2)) == [True, True]
     searcher.close()
+
+
+def test_a_step_is_critical_where_the_other_of_running_and_jumping_does_not_go_well() -> None:
+    searcher = Searcher(seed=0)
+    game = SavedGames(open_games(1, 0, start_level=LEVELS, num_levels=1))
+    seen = {True: 0, False: 0}
+    for _ in range(6):
+        state = game.state(0)
+        plan = searcher.plan(state)
+        jumps_now = np.isin(np.arange(len(runs())), [1, 1 + JUMPS])
+        others = runs()[jumps_now if plan.actions[0] == RIGHT else ~jumps_now]
+        good = searcher.scores(state, runs())[0].max() - MARGIN
+        assert plan.critical[0] == (searcher.scores(state, others)[0].max() < good)
+        seen[bool(plan.critical[0])] += 1
+        for action in plan.actions:
+            game.step(action[None])
+    assert min(seen.values()) > 0
+    searcher.close()
+    game.games.close()
 
 
 def test_the_network_computes_what_the_package_computes() -> None:
@@ -85,16 +101,6 @@ def test_interrupted_imitation_continues_where_it_was_saved(one_shard: Path, tmp
         np.testing.assert_array_equal(resumed.network.parameters_by_name()[name], array)
     before = training.train(frames, batches=1)["policy_loss"]
     assert training.train(frames, batches=5)["policy_loss"] < before
-
-
-def test_actions_are_valued_relative_to_the_best_one(tmp_path: Path) -> None:
-    training = imitate.Imitation(tmp_path)
-    right, up, unused = (100.0 * torch.eye(NUM_ACTIONS)[[action]] for action in (7, 5, 14))
-    values = torch.tensor([VALUES], dtype=torch.float32)
-    searched = torch.ones(1, dtype=torch.bool)
-    gains = [training.mean_values(logits, values, searched).item() for logits in (right, up, unused)]
-    assert gains == pytest.approx([0, 3 - 12, -imitate.LARGEST_LOSS])
-    assert training.mean_values(up, values * np.nan, searched) == 0
 
 
 @pytest.mark.slow

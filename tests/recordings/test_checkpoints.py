@@ -75,7 +75,9 @@ def test_the_acting_checkpoint_of_each_step_is_rebuilt(tmp_path: Path) -> None:
 
 
 def test_checkpoints_between_episodes_end_with_the_budget(tmp_path: Path) -> None:
-    record(tmp_path, (60, 60), checkpoint_bytes=3 * 4 * PARAMETERS)
+    with pytest.warns(RuntimeWarning, match=r"only those with which recorded .*checkpoint_every=2") as warned:
+        record(tmp_path, (60, 60), checkpoint_bytes=3 * 4 * PARAMETERS)
+    assert len(warned) == 1
     recording = StoredRecording(tmp_path)
     numbers = [recording[position].agents for position in (0, 1)]
     assert numbers[0] is not None

@@ -12,7 +12,7 @@ import rl_clarity
 from rl_clarity import formats
 from rl_clarity.environments import spec_from_metadata
 from rl_clarity.recordings import agent_play
-from rl_clarity.recordings.agent_play import expected_length
+from rl_clarity.recordings.agent_play import expected_lengths
 from rl_clarity.recordings.options import RecordOptions
 from tests.tiny_series import LONGEST, register, write_checkpoint
 
@@ -41,4 +41,4 @@ def _expected_length(directory: Path, most: int) -> int:
     path = write_checkpoint(directory / "agent.pt", 1)
     agent = rl_clarity.load_agent(path)
     spec = spec_from_metadata(formats.read(path).metadata, num_actions=agent.num_actions)
-    return expected_length(agent, spec, RecordOptions(episodes=2, steps=2 * most), most)
+    return expected_lengths(agent, spec, RecordOptions(episodes=2, steps=2 * most), most).mean

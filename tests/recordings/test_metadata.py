@@ -13,7 +13,7 @@ from hypothesis import strategies
 
 from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.cli.inspection import describe_recording
-from rl_clarity.recordings.metadata import FIELDS
+from rl_clarity.recordings.metadata import FIELDS, RESERVED
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import open_recording
 from rl_clarity.viewer.episodes import ShownEpisode
@@ -126,7 +126,7 @@ JSON = strategies.recursive(
     lambda inner: strategies.lists(inner, max_size=5) | strategies.dictionaries(TEXT, inner, max_size=5),
     max_leaves=9,
 )
-NAMES = sorted({*FIELDS, "mine"} - {"begun"})
+NAMES = sorted({*FIELDS, "mine"} - {*RESERVED})
 METADATA = strategies.dictionaries(strategies.sampled_from(NAMES), JSON, max_size=4) | strategies.fixed_dictionaries(
     {},
     optional={

@@ -1,4 +1,4 @@
-"""Recording of episodes: rules, parallel environments, appending, and what is refused."""
+"""Recording of episodes: rules, appending, and what is refused."""
 
 from __future__ import annotations
 
@@ -109,52 +109,6 @@ def test_frames_are_rendered_for_recorded_steps_only(tmp_path: Path) -> None:
     assert frames[:, 0, 0, 0].tolist() == [4, 5, 6]
 
 
-def vector_values(step: int, count: int) -> dict[str, Any]:
-    """One step of several environments; environment i has the values of episode i."""
-    rows = [step_values(env, step) for env in range(count)]
-    values: dict[str, Any] = {
-        key: np.stack([row[key] for row in rows]) for key in ("observation", "action", "reward", "logits")
-    }
-    return values
-
-
-def record_vector(directory: Path, **options: Any) -> None:
-    """Environment 0 ends after 4 steps, environment 1 after 3, again and again."""
-    with Recorder(directory, **options) as recorder:
-        for step in range(12):
-            ends = np.array([step % 4 == 3, step % 3 == 2])
-            recorder.add(**vector_values(step, 2), terminated=ends, truncated=np.zeros(2, bool))
-
-
-def test_every_counts_the_recorded_environments_together(tmp_path: Path) -> None:
-    """Both begin at once, then environment 1 at steps 3, 6 and 9, and environment 0 at 4 and 8."""
-    record_vector(tmp_path / "both", envs=None, every=2)
-    rows = open_recording(tmp_path / "both").table()
-    begins = [(row["number"], row["environment"], row["start_step"] // 2) for row in rows]
-    assert begins == [(0, 0, 0), (2, 1, 3), (4, 1, 6), (6, 1, 9)]
-    record_vector(tmp_path / "one", envs=[1], every=2)
-    rows = open_recording(tmp_path / "one").table()
-    assert [(row["number"], row["start_step"] // 2) for row in rows] == [(0, 0), (2, 6)]
-
-
-def test_functions_with_a_parameter_are_called_for_recorded_environments_only(tmp_path: Path) -> None:
-    calls = []
-
-    def logits(env: int) -> np.ndarray:
-        calls.append(env)
-        return np.full(5, env, np.float32)
-
-    with Recorder(tmp_path, envs=[2, 0], on_error="raise") as recorder:
-        for step in range(3):
-            values = vector_values(step, 4) | {"logits": logits}
-            recorder.add(**values, terminated=np.full(4, step == 2), value=lambda: np.arange(4.0))
-    assert calls == [2, 0] * 3
-    for episode in open_recording(tmp_path):
-        env = episode.facts["environment"]
-        assert np.asarray(episode.policy_logits).tolist() == [[env] * 5] * 3
-        assert np.asarray(episode.values).tolist() == [env] * 3
-
-
 def stacks(steps: int, channels: int, count: int = 4) -> np.ndarray:
     """Frames (steps, 16, 12, count * channels), of which each step adds one."""
     frames = np.random.default_rng(2).integers(0, 256, (steps + count - 1, *SHAPE[:2], channels), np.uint8)
@@ -186,54 +140,6 @@ def test_an_earlier_version_is_continued(tmp_path: Path) -> None:
     make_recording(tmp_path, (4,))
     assert '"version": 3' in path.read_text()
     assert [len(episode) for episode in open_recording(tmp_path)] == [3, 4]
-
-
-def test_parallel_environments(tmp_path: Path) -> None:
-    record_vector(tmp_path, envs=None)
-    recording = open_recording(tmp_path)
-    assert sorted((row["environment"], row["start_step"], row["steps"]) for row in recording.table()) == [
-        *((0, start, 4) for start in (0, 8, 16)),
-        *((1, start, 3) for start in (0, 6, 12, 18)),
-    ]
-    second = next(episode for episode in recording if episode.facts["environment"] == 1 and episode.number > 1)
-    np.testing.assert_array_equal(second.observations[0], step_values(1, 3)["observation"])
-
-
-def test_first_environment_is_recorded_by_default(tmp_path: Path) -> None:
-    record_vector(tmp_path)
-    assert {row["environment"] for row in open_recording(tmp_path).table()} == {0}
-
-
-def test_unknown_environment_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"envs=\(2,\) must be from 0 to 1"):
-        record_vector(tmp_path, envs=(2,))
-
-
-def test_idle_environments_are_not_recorded(tmp_path: Path) -> None:
-    with Recorder(tmp_path, envs=None) as recorder:
-        for step in range(4):
-            idle = np.array([False, step == 1])
-            recorder.add(**vector_values(step, 2), terminated=np.full(2, step == 3), idle=idle)
-    assert sorted(row["steps"] for row in open_recording(tmp_path).table()) == [3, 4]
-
-
-def test_final_observation_and_state_are_of_the_episode_that_ended(tmp_path: Path) -> None:
-    with Recorder(tmp_path, envs=None) as recorder:
-        for step in range(2):
-            recorder.add(
-                **vector_values(step, 2),
-                terminated=np.array([step == 1, False]),
-                final_observation={0: np.full(SHAPE, 9, np.uint8)},
-                final_state=np.array([[1.0], [2.0]], np.float32),
-                final_value=np.array([5.0, 6.0]),
-            )
-    ended, stopped = open_recording(tmp_path)
-    assert ended.final_observation is not None
-    assert (ended.final_observation == 9).all()
-    assert ended.final_states is not None
-    assert ended.final_states[0].tolist() == [1.0]
-    assert ended.final_value == 5.0
-    assert stopped.final_observation is None
 
 
 def test_values_are_copied(tmp_path: Path) -> None:

@@ -290,6 +290,18 @@ def test_an_entry_reads_no_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert episodes == [{"frame": 0, "steps": 40, "return": returns, "end": "done"}]
 
 
+def test_a_file_is_read_without_a_look_at_other_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("exp1", "exp2", "exp3"):
+        make_recording(tmp_path / name, (3,), name="training")
+    reader = Reader(tmp_path)
+    name = reader.section("trajectories", 1)["trajectories"][0]["entry"]
+    looked = record_calls(monkeypatch, runs.Run, "current")
+    assert json.loads(reader.read(name))["trajectory"]["steps"] == 3
+    assert len(looked) == 1
+    assert Reader(tmp_path).read(name)  # a viewer that was started again knows the address, too
+    assert reader.page.file("0" * 16 + "/0/entry-000000000000.json") is None
+
+
 def test_no_framework_is_imported() -> None:
     pytest.importorskip("tensorboard")
     modules = ("publishing", "server", "tensorboard_plugin")

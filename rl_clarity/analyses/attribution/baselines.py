@@ -169,14 +169,20 @@ def blurred(observations: np.ndarray, sigma: float) -> np.ndarray:
 
     `sigma` is the standard deviation, as a share of the height.
     """
+    count, height, width, channels = observations.shape
+    down, across = blur_matrices(height, width, sigma)
+    values = down @ observations.reshape(count, height, width * channels).astype(np.float32)
+    return _as_type(across @ values.reshape(count, height, width, channels), observations)
+
+
+def blur_matrices(height: int, width: int, sigma: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the matrices (H, H) and (W, W) float32 that blur the columns and the rows of an image."""
     from scipy.ndimage import gaussian_filter1d
 
-    count, height, width, channels = observations.shape
     down, across = (
         gaussian_filter1d(np.eye(size, dtype=np.float32), sigma * height, axis=0) for size in (height, width)
     )
-    values = down @ observations.reshape(count, height, width * channels).astype(np.float32)
-    return _as_type(across @ values.reshape(count, height, width, channels), observations)
+    return down, across
 
 
 def _as_type(values: np.ndarray, observations: np.ndarray) -> np.ndarray:

@@ -126,7 +126,7 @@ class LayerEntry:
     (`action-3-less-mean`). Empty while attribution is missing."""
     label: str | None = None
     """Label of the layer that the page shows instead of `name`, for a residual block (`block 2, 16 x 16 x 32`) and for
-    a layer whose name is a number, as in `torch.nn.Sequential`."""
+    layers whose names a framework made (`features.4`, `Relu_2`): `conv 3`, in a residual block `block 2, conv 3`."""
     variance_share: Mapping[str, float | None] | None = None
     """By output, 1 - var(s(a) - features - residual) / var(s(a)) over all steps; null for an output that does not vary.
     Absent for the input, and while attribution is missing."""

@@ -6,14 +6,12 @@ import csv
 import functools
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
 from rl_clarity.agents.capabilities import PLAYING, require
-from rl_clarity.agents.edited_agent import edit
-from rl_clarity.agents.editing import Ablate
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.ablation import AblationAnalysis, AblationOptions, read_changes
 from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
@@ -22,12 +20,10 @@ from rl_clarity.analyses.attribution.files import read_totals
 from rl_clarity.analyses.attribution.outputs import attributed_outputs
 from rl_clarity.analyses.behavior.clips import Clip, write_clips
 from rl_clarity.analyses.behavior.options import BehaviorOptions
-from rl_clarity.analyses.feature_facts import load_facts
+from rl_clarity.analyses.behavior.variants import Variant, variants
 from rl_clarity.analyses.features import (
     FeaturesAnalysis,
-    feature_layers,
     finished_layer,
-    load_features,
     reduction_inputs,
 )
 from rl_clarity.analyses.layers import PageLayer, page_layers
@@ -35,6 +31,7 @@ from rl_clarity.base.errors import OptionError
 from rl_clarity.base.keys import as_json, to_plain
 from rl_clarity.base.registry import source_hash
 from rl_clarity.base.statistics import MeasuredDifference, compare, holm
+from rl_clarity.environments.invisible import check_types
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.pages.schema import as_dicts, read
 from rl_clarity.pages.sections import SectionData
@@ -59,18 +56,27 @@ et al., 1976, whose bound is 3 for a single hypothesis)."""
 
 
 @dataclass(frozen=True)
+class FailureOdds:
+    """Failures by a cause for each failure by another cause. None where no failure has another cause."""
+
+    unedited: float | None
+    ablated: float | None
+
+
+@dataclass(frozen=True)
 class BehaviorRow:
-    """Differences of play with a feature ablated."""
+    """Differences of play with features ablated, or with objects of a type invisible."""
 
     layer: str
+    """Empty where objects are invisible."""
     feature: int
-    """Number of the feature, counted from 1."""
+    """Number of the feature, counted from 1; 0 where objects are invisible."""
     twins: Sequence[int]
-    """Numbers of the features that were ablated together with it, which are active in the same places; empty where the
-    feature was ablated on its own."""
+    """Numbers of the features that were ablated together with it: those that are active in the same places, or the
+    other one of a pair; empty where the feature was ablated on its own."""
     episodes: int
     """Number of pairs of episodes; fewer than planned where the change of the return was clear before."""
-    attribution: float
+    attribution: float | None
     """Mean attribution of the output to the features."""
     ablation: float | None
     """Mean change of the output on the ablated steps; null without the section `ablation`, and for several features."""
@@ -84,6 +90,10 @@ class BehaviorRow:
     """By cause, the share of the episodes that ended with it."""
     actions: Mapping[str, MeasuredDifference]
     """By label, the share of an episode's steps."""
+    failures: Mapping[str, FailureOdds] = field(default_factory=dict)
+    """By cause of a failure: an episode whose last step gave no reward, or whose time ran out."""
+    invisible: str | None = None
+    """The type of the objects that the unedited agent did not see; None where features were ablated."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +111,7 @@ class BehaviorSection(SectionData):
     causes: Sequence[str]
     """Causes of ends, the most frequent of the unedited agent first."""
     rows: Sequence[BehaviorRow]
-    """A row for each feature, and for twins together."""
+    """A row for each feature, for twins together, and on request for pairs of features and invisible types."""
     clips: Sequence[Clip]
     files: Sequence[str]
     """Names of the report's files, JSON and CSV."""
@@ -121,6 +131,8 @@ class BehaviorAnalysis(Analysis[BehaviorOptions, BehaviorSection]):
             unknown = [name for name in options.layers or () if name not in layers]
             if unknown:
                 raise OptionError(f"behavior.layers={unknown}: the page explains the layers {', '.join(layers)}")
+            if options.invisible:
+                check_types(environment_of(agent), options.invisible, "behavior.invisible")
 
     def tasks(self, subject: Subject, options: BehaviorOptions) -> Iterable[Task]:
         if not options.episodes:
@@ -129,19 +141,20 @@ class BehaviorAnalysis(Analysis[BehaviorOptions, BehaviorSection]):
         for block in _blocks(subject):
             run = partial(_play_unedited, subject, block)
             yield self._play_task(subject, UNEDITED, block, run, [own, None], (), block.episodes)
-        for edited in _edits(subject):
-            inputs = [own, reduction_inputs(subject), asdict(edited.layer), edited.feature, edited.with_twins]
-            inputs.append(options.stop_early and CLEAR)
-            agent = functools.lru_cache(maxsize=1)(partial(_ablated, subject, edited))
+        for variant in variants(subject):
+            fitted = None if variant.layer is None else reduction_inputs(subject)
+            inputs = [own, fitted, asdict(variant), options.stop_early and CLEAR]
+            agent = functools.lru_cache(maxsize=1)(partial(variant.agent, subject))
+            needed = [] if variant.layer is None else [FeaturesAnalysis.task_name(variant.layer.name)]
             for block in _blocks(subject):
-                before = (self.task_name(name, _number(block.number)) for name in (UNEDITED, edited.name))
-                after = (FeaturesAnalysis.task_name(edited.layer.name), *(before if block.number else ()))
-                run = partial(_play_edited, subject, block, agent, edited)
-                size = 1 if edited.with_twins else block.episodes  # most features have no twins
-                yield self._play_task(subject, edited.name, block, run, inputs, after, size)
+                before = [self.task_name(name, _number(block.number)) for name in (UNEDITED, variant.name)]
+                after = (*needed, *(before if block.number else ()))
+                run = partial(_play_variant, subject, block, agent, variant)
+                size = 1 if variant.with_twins else block.episodes  # most features have no twins
+                yield self._play_task(subject, variant.name, block, run, inputs, after, size)
         every = subject.options_of(AblationOptions).every
         analyses = (BehaviorAnalysis, FeaturesAnalysis, AttributionAnalysis, AblationAnalysis)
-        names = [asdict(layer) for layer in _layers(subject)]
+        names = [asdict(variant) for variant in variants(subject)]
         yield self.task(
             subject,
             COMPARISON,
@@ -177,12 +190,6 @@ class BehaviorAnalysis(Analysis[BehaviorOptions, BehaviorSection]):
             yield read(BehaviorSection, results[COMPARISON], self.kind)
 
 
-def _layers(subject: Subject) -> list[PageLayer]:
-    """Return the layers whose features are ablated."""
-    chosen = subject.options_of(BehaviorOptions).layers
-    return [layer for layer in feature_layers(subject) if chosen is None or layer.name in chosen]
-
-
 def _own_inputs(subject: Subject) -> list[object]:
     """Return everything that decides the episodes of the unedited agent."""
     options = subject.options_of(BehaviorOptions)
@@ -200,65 +207,20 @@ def _number(number: int) -> str:
     return f"{number:05d}"
 
 
-@dataclass(frozen=True)
-class _Edited:
-    """An edited agent: without a feature, or without this one and its twins."""
-
-    layer: PageLayer
-    feature: int
-    with_twins: bool = False
-
-    @property
-    def name(self) -> str:
-        return f"{self.layer.name}/{self.feature + 1}{'-twins' if self.with_twins else ''}"
-
-    def features(self, subject: Subject, results: Results) -> list[int]:
-        """Return the features that are ablated, once the layer is finished; none if there is no such agent.
-
-        Twins of twins are ablated, too. The first feature of such a group stands for it.
-        """
-        if self.feature >= finished_layer(self.layer, results).channels:  # `features.count="auto"` chose fewer features
-            return []
-        if not self.with_twins:
-            return [self.feature]
-        twins = load_facts(subject.files, self.layer).twins
-        group, waiting = {self.feature}, [self.feature]
-        while waiting:
-            new = set(twins[waiting.pop()]) - group
-            group |= new
-            waiting += new
-        return sorted(group) if len(group) > 1 and min(group) == self.feature else []
-
-
-def _edits(subject: Subject) -> list[_Edited]:
-    """Return all edited agents that there may be."""
-    return [
-        _Edited(layer, feature, with_twins)
-        for layer in _layers(subject)
-        for feature in range(layer.channels)
-        for with_twins in (False, True)
-    ]
-
-
-def _ablated(subject: Subject, edited: _Edited, features: tuple[int, ...]) -> Agent:
-    components = load_features(subject.files, edited.layer).reduction.components[list(features)]
-    return edit(subject.agent, Ablate(edited.layer.full_name, component=components))
-
-
-def _play_edited(
-    subject: Subject, block: Block, agent: Callable[..., Agent], edited: _Edited, work: Work
+def _play_variant(
+    subject: Subject, block: Block, agent: Callable[..., Agent], variant: Variant, work: Work
 ) -> TaskResult:
-    features = edited.features(subject, work.results)
-    if not features or (subject.options_of(BehaviorOptions).stop_early and _is_clear(work.results, edited, block)):
+    features = variant.features(subject, work.results)
+    if features is None or (subject.options_of(BehaviorOptions).stop_early and _is_clear(work.results, variant, block)):
         return TaskResult()
-    return _play(subject, block, agent(tuple(features)), work)
+    return _play(subject, variant.seen(block), agent(tuple(features)), work)
 
 
-def _is_clear(results: Results, edited: _Edited, block: Block) -> bool:
+def _is_clear(results: Results, variant: Variant, block: Block) -> bool:
     """Return whether the change of the return is clear from the blocks before."""
     if block.number == 0:
         return False
-    edits = Episodes.joined(results, edited.name, block.number)
+    edits = Episodes.joined(results, variant.name, block.number)
     if edits is None or len(edits) < block.number * BLOCK:
         return True
     own = Episodes.joined(results, UNEDITED, block.number)
@@ -275,11 +237,13 @@ def _play(subject: Subject, block: Block, agent: Agent, work: Work) -> TaskResul
     options = subject.options_of(BehaviorOptions)
     played = block.play(agent, options.max_steps, options.cause or known_cause, work.report)
     assert played.actions is not None
+    assert played.failed is not None
     facts = {
         "returns": played.returns.tolist(),
         "lengths": played.lengths.tolist(),
         "causes": list(played.causes),
         "actions": played.actions.tolist(),
+        "failed": played.failed.tolist(),
     }
     return TaskResult(facts)
 
@@ -295,6 +259,7 @@ class Episodes:
     lengths: np.ndarray  # (n,)
     causes: np.ndarray  # (n,) of texts
     actions: np.ndarray  # (n, A): how often each action was taken
+    failed: np.ndarray  # (n,) bool
 
     @classmethod
     def joined(cls, results: Results, name: str, count: int) -> Episodes | None:
@@ -314,6 +279,20 @@ class Episodes:
         frequencies = self.actions / self.lengths[:, None]
         return np.column_stack([self.returns, self.lengths, *ended_by, frequencies])
 
+    def failures_by(self, cause: str) -> int:
+        """Return the number of failures by a cause."""
+        return int((self.failed & (self.causes == cause)).sum())
+
+    def odds(self, cause: str) -> float | None:
+        """Return the number of failures by a cause for each failure by another one; None without others."""
+        target = self.failures_by(cause)
+        others = int(self.failed.sum()) - target
+        return target / others if others else None
+
+    def first(self, count: int) -> Episodes:
+        """Return the first episodes."""
+        return Episodes(*(getattr(self, name)[:count] for name in self.__dataclass_fields__))
+
 
 def _compare_task(subject: Subject, work: Work) -> TaskResult:
     """Compare the episodes of each edited agent to those of the unedited one, and write the report and clips."""
@@ -321,24 +300,30 @@ def _compare_task(subject: Subject, work: Work) -> TaskResult:
     parts = _blocks(subject)
     own = Episodes.joined(results, UNEDITED, len(parts))
     assert own is not None
-    played = [(edited, Episodes.joined(results, edited.name, len(parts))) for edited in _edits(subject)]
-    edits = [(edited, edited.features(subject, results), one) for edited, one in played if one is not None]
+    played = [(variant, Episodes.joined(results, variant.name, len(parts))) for variant in variants(subject)]
+    edits = [(variant, variant.features(subject, results) or [], one) for variant, one in played if one is not None]
     shares = {cause: float(np.mean(own.causes == cause)) for cause in {*own.causes.tolist()}}
     others = {cause for *_, one in edits for cause in one.causes.tolist()} - {*shares}
     causes = [*sorted(shares, key=lambda cause: (-shares[cause], cause)), *sorted(others)]
     # how often an action is taken is only counted if it is one choice
     labels = [action.label for action in subject.info.actions] if subject.info.factors is None else []
+    agents = [own, *(one for *_, one in edits)]
     before = own.measures(causes)
     tests = len(edits) * before.shape[1]
     compared = _compared(before, [one.measures(causes) for *_, one in edits], subject.options.seed, tests)
+    failing = [cause for cause in causes if any(one.failures_by(cause) for one in agents)]
     rows = []
-    for (edited, features, one), row in zip(edits, compared, strict=True):
-        attribution, ablation = _on_frames(subject, finished_layer(edited.layer, results), features)
+    for (variant, features, one), row in zip(edits, compared, strict=True):
+        layer = variant.layer
+        on_frames = (None, None) if layer is None else _on_frames(subject, finished_layer(layer, results), features)
+        attribution, ablation = on_frames
+        first = own.first(len(one))
         rows.append(
             BehaviorRow(
-                layer=edited.layer.name,
-                feature=edited.feature + 1,
+                layer="" if layer is None else layer.name,
+                feature=features[0] + 1 if features else 0,
                 twins=[feature + 1 for feature in features[1:]],
+                invisible=variant.invisible,
                 episodes=len(one),
                 attribution=attribution,
                 ablation=ablation,
@@ -348,16 +333,21 @@ def _compare_task(subject: Subject, work: Work) -> TaskResult:
                 return_=row[0],
                 length=row[1],
                 causes=dict(zip(causes, row[2:], strict=False)),
+                failures={cause: FailureOdds(first.odds(cause), one.odds(cause)) for cause in failing},
                 actions=dict(zip(_unique(labels), row[2 + len(causes) :], strict=True)),
             )
         )
-    alone = [(edited, own.returns[: len(one)] - one.returns) for edited, features, one in edits if len(features) == 1]
+    alone = [
+        (variant.layer, features[0], own.returns[: len(one)] - one.returns)
+        for variant, features, one in edits
+        if variant.layer is not None and len(features) == 1
+    ]
     clips = write_clips(
         subject,
-        [(edited.layer, edited.feature) for edited, _ in alone],
-        [lost for _, lost in alone],
+        [(layer, feature) for layer, feature, _ in alone],
+        [lost for *_, lost in alone],
         parts,
-        lambda layer, feature: _ablated(subject, _Edited(layer, feature), (feature,)),
+        lambda layer, feature: Variant(layer).agent(subject, [feature]),
     )
     names = ["behavior/report.json", "behavior/report.csv"]
     output = attributed_outputs(subject)[0].id
@@ -410,7 +400,8 @@ def flat_rows(rows: Sequence[BehaviorRow]) -> list[dict[str, object]]:
             **{f"ended by: {cause}": one for cause, one in row.causes.items()},
             **{f"action: {label}": action for label, action in row.actions.items()},
         }
-        shared = {key: getattr(row, key) for key in ("layer", "feature", "episodes", "attribution", "ablation")}
+        keys = ("layer", "feature", "invisible", "episodes", "attribution", "ablation")
+        shared = {key: getattr(row, key) for key in keys}
         shared["twins"] = " ".join(map(str, row.twins))
         for name, one in measures.items():
             values = {key: value for key, value in asdict(one).items() if not key.endswith("interval")}

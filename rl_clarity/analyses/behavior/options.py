@@ -18,6 +18,11 @@ class BehaviorOptions:
     """Episodes that the agent plays with each feature ablated, on the same levels as without; 0 for none."""
     layers: tuple[str, ...] | None = None
     """Layers whose features are ablated in play, by name; all layers of the page by default."""
+    pairs: bool = False
+    """Whether each two features of a layer are also ablated together."""
+    invisible: tuple[str, ...] = ()
+    """Types of objects that are also taken out of everything that the unedited agent observes, one type at a time; the
+    environment itself does not change."""
     stop_early: bool = True
     """Whether no more episodes are played without a feature once the change of its return is clear: the mean is more
     than 5 standard errors from 0."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import groupby
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,6 +23,8 @@ from rl_clarity.debugging.failures import (
     Ending,
     Failure,
     FailureOptions,
+    Survival,
+    ago,
     count_episodes,
     episode_moments,
     escape_frames,
@@ -32,6 +35,7 @@ from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
 from rl_clarity.pages.animations import BEFORE, animated_png, side_by_side
 from rl_clarity.pages.files import ChunkName
 from rl_clarity.pages.images import newest_frames
+from rl_clarity.pages.manifest import AgentInfo
 from rl_clarity.pages.schema import read
 from rl_clarity.pages.sections import (
     Bar,
@@ -53,11 +57,16 @@ SEARCHES = 8
 """Steps of a failure from which is searched, on average, for the forecast."""
 STEPS_OF_A_FAILURE = 512
 """Steps in which one episode fails, for the forecast: how many do is not known before they are played."""
-TRACKS = (Line("effect", "reaction"), Line("avoidable", "avoidable"), Line("survives", "survival"))
+TRACKS = (
+    Line("effect", "reaction"),
+    Line("avoidable", "avoidable", limits=(0, 1)),
+    Line("survives", "survival", limits=(0, 1)),
+    Line("without", "without it", limits=(0, 1)),
+)
 TRACKS_CAPTION = (
     "Reaction: effect on the policy of what ended the episode, from the step on at which it is seen. Avoidable: 1 up "
     "to the last step from which the end could be avoided, then 0. Survival: share of the policy's continuations from "
-    "a step that survive."
+    "a step that survive. Without it: the same after what ended the episode was removed from the environment. "
 )
 NOTE = Note(
     "Failures",
@@ -109,6 +118,7 @@ class FailuresAnalysis(Analysis[FailureOptions, _Sections]):
     """Continues failed episodes from the saved states of the steps before their end."""
 
     kind = "failures"
+    version = 4
 
     def tasks(self, subject: Subject, options: FailureOptions) -> Iterable[Task]:
         for part in range(min(PARTS, max(1, options.count))):
@@ -133,20 +143,29 @@ class FailuresAnalysis(Analysis[FailureOptions, _Sections]):
     def sections(self, subject: Subject, options: FailureOptions, results: Results) -> Iterable[_Sections]:
         failures, episodes, known = failures_of(results), episodes_of(results), _failed(results)
         columns = {
+            "failure": "failure",
             "statement": "what happened",
             "verdict": "verdict",
+            "end": "end",
             "return": "return",
             "until": "avoidable until",
             "seen": "seen since",
+            "played": "what it did then",
+            "escape": "what survives",
             "survival": "policy survives",
+            "without": "without what ended it",
         }
         worst = f" The {len(failures)} with the lowest return were examined." if known > len(failures) else ""
         caption = (
-            f"{known} of {episodes} episodes failed.{worst} Steps are counted back from the last one; the policy "
-            "survives in so many of its continuations from a step."
+            f"{known} of {episodes} episodes failed.{worst} Steps are counted back from the last one. From the last "
+            "step at which the end could be avoided, columns have the actions that were taken, and a sequence of "
+            "actions that survives. The last two columns have how many of the policy's continuations from a step "
+            "survive, with and without what ended the episode; the last one is empty where this is not known, or "
+            "cannot be removed from the environment. Shares in sentences have 95 % intervals. A row opens the last "
+            "step from which the end could be avoided, its end the last step."
         )
-        rows = [_row(one) for one in failures]
-        yield FailuresSection(columns_with_values(columns, rows), rows, caption=caption)
+        rows = [_row(one, subject) for one in failures]
+        yield FailuresSection(columns_with_values(columns, rows, frames=("end",)), rows, caption=caption)
         counts = Counter(f"{one.cause}: {one.verdict}" for one in failures)
         bars = [
             Bar(name, count / len(failures), *share_interval(count, len(failures)))
@@ -160,7 +179,10 @@ class FailuresAnalysis(Analysis[FailureOptions, _Sections]):
             yield FailureClips(clips, caption=caption)
         tracks = [ChunkName(name) for name in results[self.task_name("tracks")]["chunks"]]
         if any(one.reactions or one.survival for one in failures):
-            yield FailureTracks(tracks, TRACKS, caption=TRACKS_CAPTION)
+            half = Survival(0, options.continuations // 2, options.continuations)
+            yield FailureTracks(
+                tracks, TRACKS, caption=f"{TRACKS_CAPTION}The 95 % interval of a share is wide: {half}."
+            )
 
     def notes(self, options: FailureOptions) -> Sequence[Note]:
         return [NOTE]
@@ -215,8 +237,9 @@ def _write_tracks(subject: Subject, options: FailureOptions, work: Work) -> Task
             if one.trajectory == trajectory:
                 for reaction in one.reactions:
                     arrays["effect"][reaction.step] = reaction.policy
-                for point in one.survival:
-                    arrays["survives"][point.step] = point.survived / point.count
+                for key, points in (("survives", one.survival), ("without", one.without_killer)):
+                    for point in points:
+                        arrays[key][point.step] = point.survived / point.count
                 if one.avoidable_until is not None or one.verdict == "unavoidable":
                     begin, until = max(one.first, one.last + 1 - options.window), one.avoidable_until
                     arrays["avoidable"][begin : one.last + 1] = 0
@@ -272,19 +295,59 @@ UNKNOWN = (
 """Why episodes cannot be continued."""
 
 
-def _row(failure: Failure) -> dict[str, object]:
-    last = failure.last
-    survival = [f"{last - one.step}: {one.survived}/{one.count}" for one in failure.survival]
+def failure_name(failure: Failure) -> str:
+    """Return what ended an episode, and where it is on the page."""
+    return f"{failure.cause}, step {failure.last + 1} of trajectory {failure.trajectory + 1}"
+
+
+def _row(failure: Failure, subject: Subject) -> dict[str, object]:
+    last, until = failure.last, failure.avoidable_until
+    since = last + 1 if until is None else until
+    played = np.asarray(subject.trajectories.actions[failure.trajectory, since : last + 1]).tolist()
+    survival, without = (
+        ", ".join(f"{last - one.step}: {one.survived}/{one.count}" for one in points) or None
+        for points in (failure.survival, failure.without_killer)
+    )
     return {
-        "statement": failure.statement,
+        "failure": failure_name(failure),
+        "statement": f"{failure.statement}{_without_killer(failure)}",
         "verdict": failure.verdict,
+        "end": last,
         "return": failure.total,
-        "until": None if failure.avoidable_until is None else last - failure.avoidable_until,
+        "until": None if until is None else last - until,
         "seen": None if failure.visible_since is None else last - failure.visible_since,
-        "survival": ", ".join(survival) or None,
+        "played": action_words(subject.info, played),
+        "escape": action_words(subject.info, failure.escape),
+        "survival": survival,
+        "without": without,
         "trajectory": failure.trajectory,
-        "frame": last if failure.avoidable_until is None else failure.avoidable_until,
+        "frame": last if until is None else until,
     }
+
+
+def action_words(info: AgentInfo, actions: Iterable[int]) -> str | None:
+    """Return the labels of actions in order, those that are held once with their number of steps. Actions with the
+    same effect have the label of the first of them. None for no actions, and where an action is not one choice.
+    """
+    if info.factors is not None:
+        return None
+    first = {action: group[0] for group in info.equivalent_actions for action in group}
+    labels = [info.actions[first.get(int(action), int(action))].label for action in actions]
+    held = [(label, len(list(same))) for label, same in groupby(labels)]
+    return ", ".join(label if steps == 1 else f"{label} ×{steps}" for label, steps in held) or None
+
+
+def _without_killer(failure: Failure) -> str:
+    """Return a sentence on survival without what ended the episode, from the last step at which it was avoidable."""
+    until = failure.avoidable_until
+    removed = next((one for one in failure.without_killer if until in (None, one.step)), None)
+    if removed is None:
+        return ""
+    with_it = next(one for one in failure.survival if one.step == removed.step)
+    return (
+        f" Without this {failure.killer}, the policy survives from {ago(failure.last, removed.step)} in "
+        f"{removed}, with it in {with_it}."
+    )
 
 
 def _pieces(options: FailureOptions, failures: float, sample: Subject, batch: int) -> Iterable[Piece]:
@@ -299,7 +362,8 @@ def _pieces(options: FailureOptions, failures: float, sample: Subject, batch: in
         search = partial(brancher.continue_actions, [moment.world_state] * options.sequences, sequences)
         yield Piece(search, SEARCHES * failures, search)
         length = options.horizon + options.window // 2
-        yield continuations_piece(brancher, sample, options.continuations, length, (options.points + 1) * failures)
+        points = 2 * (options.points + 1)  # with and without what ended the episode
+        yield continuations_piece(brancher, sample, options.continuations, length, points * failures)
         brancher.close()
 
 

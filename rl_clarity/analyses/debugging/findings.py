@@ -70,6 +70,7 @@ class FindingsAnalysis(Analysis[NoOptions, _Sections]):
     """Makes findings from what the other analyses of the page measured, and writes `findings/findings.json`."""
 
     kind = "findings"
+    version = 2
 
     def tasks(self, subject: Subject, options: NoOptions) -> Iterable[Task]:
         kinds = [one.kind for one in (FailuresAnalysis, GoalsAnalysis) if one.kind in subject.analyses]
@@ -101,9 +102,11 @@ class FindingsAnalysis(Analysis[NoOptions, _Sections]):
             "command": "repeat",
         }
         measures = dict.fromkeys(f" {one.family.capitalize()}: {one.measure}." for one in findings)
-        caption = (
-            f"Each opens the frame in which it can be seen.{''.join(measures)}" if findings else "Nothing was found."
-        )
+        caption = "Nothing was found."
+        if findings:
+            caption = (
+                f"Each opens the frame with its largest effect, or an example; tests are of means.{''.join(measures)}"
+            )
         rows = [_row(one) for one in findings]
         yield FindingsSection(columns_with_values(columns, rows), rows, caption=caption)
         others = {"family": "family", "subject": "subject", "reason": "why", "detectable": "effect that would be found"}

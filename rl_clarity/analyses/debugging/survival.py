@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -14,17 +15,35 @@ from rl_clarity.agents.edited_agent import edit
 from rl_clarity.agents.editing import Ablate
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
-from rl_clarity.analyses.debugging.failures import FailuresAnalysis, continuations_piece, expected_failures, failures_of
+from rl_clarity.analyses.debugging.failures import (
+    FailuresAnalysis,
+    continuations_piece,
+    expected_failures,
+    failure_name,
+    failures_of,
+)
+from rl_clarity.analyses.feature_names import layer_feature_names
+from rl_clarity.analyses.features import (
+    FeatureOptions,
+    FeaturesAnalysis,
+    feature_layers,
+    load_features,
+    reduction_inputs,
+)
 from rl_clarity.analyses.given_components import read_components
+from rl_clarity.analyses.layers import PageLayer, page_layers
 from rl_clarity.base.errors import ClarityError, OptionError
+from rl_clarity.base.parsing import find_part
 from rl_clarity.debugging.branching import Brancher
-from rl_clarity.debugging.failures import FailureOptions
+from rl_clarity.debugging.failures import Failure, FailureOptions
 from rl_clarity.debugging.measures import LEAST_EPISODES
 from rl_clarity.debugging.survival import (
     BEFORE_CHANCE,
     SurvivalOptions,
+    changed_survival,
     compare_survival,
     continued_failures,
+    least_change,
     measure_survival,
 )
 from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work
@@ -32,6 +51,11 @@ from rl_clarity.pages.results import open_results
 from rl_clarity.pages.sections import Note, TableSection, columns_with_values
 
 UNEDITED = "unedited"
+REMOVED = (
+    "A feature is removed by multiplying it by 0 at each step; the bars “lost without it” and What if set it to the "
+    "page's baseline."
+)
+"""How a feature is removed, for readers who compare with the page's other numbers."""
 NOTE = Note(
     "Survival without a feature",
     f"Failures that could be avoided are continued by the policy from {BEFORE_CHANCE} steps before the last avoidable "
@@ -49,13 +73,28 @@ class SurvivalSection(TableSection):
     title = "Survival without a feature"
 
 
-class SurvivalAnalysis(Analysis[SurvivalOptions, SurvivalSection]):
+@dataclass(frozen=True)
+class FailureSurvivalSection(TableSection):
+    """How often each failure is survived without each feature of a layer."""
+
+    kind = "failure_survival"
+    title = "Each failure without a feature"
+
+
+_Sections: TypeAlias = SurvivalSection | FailureSurvivalSection
+
+
+class SurvivalAnalysis(Analysis[SurvivalOptions, _Sections]):
     """Continues failures by the agent without each feature of a layer."""
 
     kind = "survival"
 
     def check(self, agent: Agent, options: SurvivalOptions, page: SubjectOptions) -> None:
         if options.features is None:
+            if options.layer is not None and find_part(page, FeatureOptions) is None:
+                raise OptionError(f"survival.layer={options.layer!r} needs survival.features: this page has none")
+            if options.layer is not None:
+                _page_layer(options, page_layers(agent, page))
             return
         layer, components = _chosen(options)
         try:
@@ -64,32 +103,35 @@ class SurvivalAnalysis(Analysis[SurvivalOptions, SurvivalSection]):
             raise OptionError(f"survival.features={options.features!r} does not fit the agent: {error}") from None
 
     def tasks(self, subject: Subject, options: SurvivalOptions) -> Iterable[Task]:
-        if options.features is None:
+        if not options.removes_features:
             return
-        layer, components = _chosen(options)
-        for number, component in enumerate([None, *components]):
+        chosen = (*subject.analysis_options, *vars(subject.options).values())
+        if not any(isinstance(one, FailureOptions) for one in chosen):
+            raise OptionError("survival continues failures: add the analysis failures, too")
+        tested = _tested(subject, options)
+        for number in range(tested.count + 1):
             yield self.task(
                 subject,
-                self.task_name(UNEDITED if component is None else "without", number),
-                partial(_measure, subject, options, layer, component),
+                self.task_name("without", number) if number else self.task_name(UNEDITED, 0),
+                partial(_measure, subject, options, tested, number),
                 [
                     *(asdict(options), asdict(subject.options_of(FailureOptions)), subject.options.seed),
-                    *(layer, None if component is None else component.tolist()),
+                    *(tested.inputs(subject), number),
                 ],
                 group=self.task_name(""),
-                after=(FailuresAnalysis.task_name(""),),
+                after=(FailuresAnalysis.task_name(""), *tested.after),
                 pieces=partial(_pieces, options, expected_failures(subject, subject.options_of(FailureOptions))),
             )
 
-    def sections(self, subject: Subject, options: SurvivalOptions, results: Results) -> Iterable[SurvivalSection]:
-        if options.features is None:
+    def sections(self, subject: Subject, options: SurvivalOptions, results: Results) -> Iterable[_Sections]:
+        if not options.removes_features:
             return
-        layer, components = _chosen(options)
+        tested = _tested(subject, options)
         failures = continued_failures(failures_of(results))
-        ablated = [results[self.task_name("without", number)]["survived"] for number in range(1, len(components) + 1)]
+        ablated = [results[self.task_name("without", number)]["survived"] for number in range(1, tested.count + 1)]
         unedited = results[self.task_name(UNEDITED, 0)]["survived"]
         rows = compare_survival(np.asarray(unedited), np.asarray(ablated), subject.options.seed)
-        names = open_results(options.features).feature_names(layer) if Path(options.features).is_dir() else {}
+        names = tested.names(subject, options)
         columns = {
             "feature": "feature",
             "name": "name",
@@ -101,7 +143,10 @@ class SurvivalAnalysis(Analysis[SurvivalOptions, SurvivalSection]):
             "p": "corrected p",
             "detectable": "difference that would be found",
         }
-        caption = f"Layer {layer}, {len(failures)} failures that could be avoided, {options.continuations} times each."
+        caption = (
+            f"Layer {tested.layer}, {len(failures)} failures that could be avoided, {options.continuations} times "
+            f"each. {REMOVED}"
+        )
         if not rows:
             caption += (
                 f" At least {LEAST_EPISODES} are needed to compare anything: play more, or examine more failures."
@@ -120,10 +165,107 @@ class SurvivalAnalysis(Analysis[SurvivalOptions, SurvivalSection]):
             }
             for row in rows
         ]
+        if failures:
+            yield _by_failure(tested, options, failures, np.asarray(unedited), np.asarray(ablated))
         yield SurvivalSection(columns_with_values(columns, shown), shown, caption=caption)
 
     def notes(self, options: SurvivalOptions) -> Sequence[Note]:
-        return () if options.features is None else (NOTE,)
+        return (NOTE,) if options.removes_features else ()
+
+
+def _by_failure(
+    tested: _Tested,
+    options: SurvivalOptions,
+    failures: Sequence[Failure],
+    unedited: np.ndarray,
+    ablated: np.ndarray,
+) -> FailureSurvivalSection:
+    """Return the survivors (n) of the continuations of n failures, and (K, n) without each of K features."""
+    count = options.continuations
+    columns = {"failure": "failure", "unedited": "survives", "changes": "differs beyond chance"}
+    columns |= {f"without.{number}": str(number) for number in range(1, tested.count + 1)}
+    rows = []
+    for index, one in enumerate(failures):
+        own = round(unedited[index] * count)
+        without = [round(share * count) for share in ablated[:, index]]
+        changed = [f"{number}: {without[number - 1]}" for number in changed_survival(own, without, count)]
+        rows.append(
+            {
+                "failure": failure_name(one),
+                "unedited": own,
+                "changes": ", ".join(changed) or "none",
+                **{f"without.{number}": survivors for number, survivors in enumerate(without, start=1)},
+                "trajectory": one.trajectory,
+                "frame": one.avoidable_until,
+            }
+        )
+    least = least_change(count, tested.count)
+    caption = (
+        f"How many of {count} continuations survive from {BEFORE_CHANCE} steps before the last at which the failure "
+        f"could be avoided: by the agent as it is, and without feature 1, 2, ... of layer {tested.layer}. {REMOVED} "
+        "A row opens the last step at which the failure could be avoided. "
+    )
+    caption += (
+        f"Only differences of about {least} of {count} would be found reliably."
+        if least
+        else "No difference could be found with so few: increase survival.continuations."
+    )
+    return FailureSurvivalSection(columns_with_values(columns, rows), rows, caption=caption)
+
+
+@dataclass(frozen=True)
+class _Tested:
+    """The features that are removed: those of a page or a file, or those of a layer of the page that is made."""
+
+    layer: str
+    count: int
+    components: np.ndarray | None = None  # (K, c) of a page or a file
+    own: PageLayer | None = None
+
+    @property
+    def after(self) -> tuple[str, ...]:
+        return () if self.own is None else (FeaturesAnalysis.task_name(self.own.name),)
+
+    def inputs(self, subject: Subject) -> object:
+        """Return what decides the components."""
+        if self.components is not None:
+            return [self.layer, self.components.tolist()]
+        return [self.layer, *reduction_inputs(subject)]
+
+    def edit(self, subject: Subject, number: int) -> Ablate:
+        """Return the edit that removes a feature, whose number is from 1."""
+        if self.own is None:
+            assert self.components is not None
+            return Ablate(self.layer, component=self.components[number - 1])
+        components = load_features(subject.files, self.own).reduction.components
+        return Ablate(self.own.full_name, component=components[number - 1])
+
+    def names(self, subject: Subject, options: SurvivalOptions) -> Mapping[int, str | None]:
+        if self.own is not None:
+            return dict(enumerate(layer_feature_names(subject.options_of(FeatureOptions), self.own), start=1))
+        assert options.features is not None
+        is_page = Path(options.features).is_dir()
+        return {**open_results(options.features).feature_names(self.layer)} if is_page else {}
+
+
+def _tested(subject: Subject, options: SurvivalOptions) -> _Tested:
+    if options.features is None:
+        layer = _page_layer(options, feature_layers(subject))
+        return _Tested(layer.name, layer.channels, own=layer)
+    name, components = _chosen(options)
+    return _Tested(name, len(components), components)
+
+
+def _page_layer(options: SurvivalOptions, layers: Sequence[PageLayer]) -> PageLayer:
+    """Return the layer of the page that is made. Raises OptionError if it is not there, or has no features."""
+    known = {layer.name: layer for layer in layers if not layer.is_input}
+    found = next((one for one in known.values() if options.layer in (one.name, one.slug, one.full_name)), None)
+    if found is None:
+        raise OptionError(
+            f"survival.layer={options.layer!r} is not a layer with features of the page, which has "
+            f"{', '.join(known) or 'none'}"
+        )
+    return found
 
 
 def _chosen(options: SurvivalOptions) -> tuple[str, np.ndarray]:
@@ -149,15 +291,14 @@ def _pieces(options: SurvivalOptions, failures: float, sample: Subject, batch: i
         yield continuations_piece(brancher, sample, options.continuations, length, failures)
 
 
-def _measure(
-    subject: Subject, options: SurvivalOptions, layer: str, component: np.ndarray | None, work: Work
-) -> TaskResult:
+def _measure(subject: Subject, options: SurvivalOptions, tested: _Tested, number: int, work: Work) -> TaskResult:
+    """Continue the failures without a feature; with all of them for the number 0."""
     played, seed = subject.trajectories, subject.options.seed
     failures = continued_failures(failures_of(work.results))
     if not failures:
         return TaskResult({"survived": []})
     assert played.world_states is not None
-    agent = None if component is None else edit(subject.agent, Ablate(layer, component=component))
+    agent = edit(subject.agent, tested.edit(subject, number)) if number else None
     with closing(Brancher(subject.agent, played.world_states.spec, seed)) as brancher:
         survived = measure_survival(brancher, played, failures, options, agent, seed)
     return TaskResult({"survived": survived.tolist()})

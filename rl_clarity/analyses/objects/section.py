@@ -64,12 +64,24 @@ class TypeEffects:
 
 
 @dataclass(frozen=True)
+class EndingObject:
+    """An object that ended an episode, as the analysis `failures` found."""
+
+    track: int
+    """As in the chunk."""
+    frame: int
+    """The episode's last frame."""
+
+
+@dataclass(frozen=True)
 class TrajectoryObjects:
     """Effects along a trajectory."""
 
     chunk: ChunkName
     types: Sequence[str]
     """Names of the types by their number in the chunk."""
+    ended: Sequence[EndingObject] | None = None
+    """Objects that ended episodes; absent without the analysis `failures`."""
 
 
 @dataclass(frozen=True)

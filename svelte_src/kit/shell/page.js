@@ -143,7 +143,9 @@ export function createKept(key, initial, clean) {
   const nothing = JSON.stringify(initial); // as text, since Svelte changes the value itself
   const store = writable(read(key, initial, clean));
   const lost = writable(false);
-  store.subscribe((value) => lost.set(!write(key, JSON.stringify(value), nothing)));
+  let opened = false; // only changes are written: a page that could not read what is stored leaves it as it is
+  store.subscribe((value) => opened && lost.set(!write(key, JSON.stringify(value), nothing)));
+  opened = true;
   // Svelte changes an entry in place and sets the same object: a copy is seen by components that compare identities.
   const set = (value) => store.set(Array.isArray(value) ? [...value] : { ...value });
   return { ...store, set, lost: { subscribe: lost.subscribe } };
@@ -162,8 +164,7 @@ function read(key, initial, clean) {
 /** Whether the browser keeps the text, or has nothing to keep. */
 function write(key, text, nothing) {
   try {
-    if (text === nothing) localStorage.removeItem(key);
-    else localStorage.setItem(key, text);
+    localStorage.setItem(key, text);
     return true;
   } catch {
     return text === nothing; // forbidden or full: the page works without

@@ -28,9 +28,9 @@ export function chosenLength(view, key) {
   return value === length({}, key) ? null : value;
 }
 
-/** The width of an observation: by default less in low windows and beside features alone, so that film, images and bars fit. */
-export const imageWidth = (view, mixed) =>
-  chosenLength(view, "video_width") ?? (mixed ? "clamp(9rem, 27vh, 16rem)" : "clamp(7.5rem, 30vh, 16rem)");
+/** The width of an observation: by default less in low windows, so that film, images and bars fit; more beside a single map. */
+export const imageWidth = (view, maps) =>
+  chosenLength(view, "video_width") ?? `clamp(8rem, ${maps > 1 ? 32 : 42}vh, 22rem)`;
 
 /** A height as CSS: a percentage is one of the window, as what stands on the page has no height to be a part of. */
 export const height = (view, key) => length(view, key).replace("%", "vh");

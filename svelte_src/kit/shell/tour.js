@@ -6,12 +6,12 @@ const WIDTHS = [360, 188];
 
 /** @typedef {{left: number, top: number, width: number, height: number}} Box in pixels of the window */
 
-const overlap = (a, b) =>
-  Math.max(0, Math.min(a.left + a.width, b.left + b.width) - Math.max(a.left, b.left)) *
-  Math.max(0, Math.min(a.top + a.height, b.top + b.height) - Math.max(a.top, b.top));
+const apart = (a, b) =>
+  a.left + a.width <= b.left || b.left + b.width <= a.left || a.top + a.height <= b.top || b.top + b.height <= a.top;
 
 /**
- * The corner of the window, and the width, with the least of the panel below the box; of equal ones the first, at the lower right.
+ * The first corner of the window, and width, where the box covers nothing of the panel; the lower right, below the panel's title,
+ * where the panel leaves no room.
  *
  * @param {Box} panel
  * @param {{width: number, height: number}} window
@@ -30,5 +30,5 @@ export function tourPlace(panel, { width: wide, height: high }, area) {
       [MARGIN, MARGIN],
     ].map(([left, top]) => ({ left, top, width, height }));
   });
-  return places.reduce((best, place) => (overlap(place, panel) < overlap(best, panel) ? place : best));
+  return places.find((place) => apart(place, panel)) ?? places[0];
 }

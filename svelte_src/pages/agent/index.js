@@ -172,7 +172,10 @@ function extend(page) {
       },
       channel: (key) => toggleChannel(page, Number(key) - 1),
       features: () => page.drawer.update((now) => (now?.name === "features" ? null : { name: "features" })),
-      what_if: () => selection.change({ edit: selection.now.edit || "open" }),
+      what_if() {
+        selection.change({ edit: selection.now.edit || "open" });
+        document.querySelector("[data-panel=what_if]")?.scrollIntoView();
+      },
       channels: () => chooseChannels(page, selection.now.layer, null),
     },
   });

@@ -15,7 +15,7 @@ export function createWindows(page) {
   const { manifest } = page;
   const { memory } = manifest;
   const { set, subscribe } = writable(memory.stretches ?? { stretches: [], targets: [] });
-  const isLive = memory.stretches && manifest.sections.some(({ kind }) => kind === LIVE);
+  const isLive = memory.stretches && manifest.sections.some(({ kind, data }) => kind === LIVE && !data.network);
   const ask = createQuestions("windows");
 
   async function explain(trajectory, frame) {

@@ -9,8 +9,10 @@ import { combine, FIELDS, notes } from "./fields.js";
 import { asMatches } from "./find.js";
 import { followSource } from "./live.js";
 import { createBrush, createFound } from "./marks.js";
+import Page from "./Page.svelte";
 import * as panels from "./panels.js";
 import { createEntries, createPlays } from "./plays.js";
+import { createShown, whenAsked } from "./shown.js";
 import { episodeName, knownSteps, newest, readTable, rowOf, runColors } from "./runs.js";
 import { filesOf } from "./export.js";
 
@@ -27,6 +29,7 @@ export const recordings = definePage({
   notes,
   /** The table is always the same object, so that components may keep it; `revision` tells that it has changed. */
   read: (manifest) => ({ table: readTable(manifest) }),
+  component: Page,
   panels,
   sections: ["episodes", "trajectories", "saliency", "state_map", "updates"],
   layout: {
@@ -77,7 +80,11 @@ function extend(page) {
   const { manifest, source, chunks, images, selection } = page;
   const { table } = manifest;
   const entryOf = createEntries(source);
-  const plays = createPlays({ table, chunks, images, selection, entryOf });
+  const frameOf = (row) => {
+    const { clock, frames } = page.episodeView(row);
+    return frames.get(row.trajectory, clock.now.frame);
+  };
+  const plays = createPlays({ table, chunks, images, selection, entryOf, frameOf });
   const found = createFound(selection, table, plays);
   const revision = writable(0);
   useClock(page, clockOver(page, TIME, steps, { others: [plays] }));
@@ -99,6 +106,8 @@ function extend(page) {
     },
   });
   Object.assign(page, viewsOf(page, entryOf), { actions: actionsOf(page) });
+  const first = { table, selection, plays, entryOf, frameOf };
+  Object.assign(page, { asked: whenAsked(first), shown: createShown(first) });
   page.server = followSource(source, table, (next) => {
     Object.assign(table, next);
     if (!selection.now.chosen.length && table.rows.length) selection.change({ chosen: [newest(table.rows).key] });

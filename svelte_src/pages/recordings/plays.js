@@ -39,8 +39,11 @@ export function createEntries(source) {
   };
 }
 
-/** @returns a store of a Map from keys to Plays; `again` tries failures again, `refresh` what has changed in the table */
-export function createPlays({ table, chunks, images, selection, entryOf }) {
+/**
+ * @param {any} page with `entryOf` of `createEntries`, and `frameOf`, which loads the frame of a row that is shown
+ * @returns a store of a Map from keys to Plays; `again` tries failures again, `refresh` what has changed in the table
+ */
+export function createPlays({ table, chunks, images, selection, entryOf, frameOf }) {
   const store = writable(new Map());
   const versions = new Map();
   let plays = new Map();
@@ -55,8 +58,8 @@ export function createPlays({ table, chunks, images, selection, entryOf }) {
     try {
       if (row.error || row.of.error) throw new Error(row.error ?? row.of.error);
       const trajectory = await entryOf(row.of, row.trajectory);
-      // the image is asked for with the numbers, not after them
-      chunks.prefetch(trajectory.frames[Math.floor(selection.now.step / row.of.manifest.segment)]);
+      if (trajectory.frames.length) frameOf(row).catch(() => {}); // it is asked for with the numbers, not after them
+      const grown = plays.get(key)?.trajectory;
       const names = methodNamed(row.of, method)?.maps[row.trajectory] ?? [];
       const compared = row.of.saliency?.differences?.[row.trajectory];
       const [{ arrays }, maps, differences] = await Promise.all([
@@ -64,7 +67,7 @@ export function createPlays({ table, chunks, images, selection, entryOf }) {
         Promise.all(names.map((name) => chunks.get(name))),
         compared && chunks.get(compared),
         // so that a filmstrip that has grown does not vanish for a moment
-        ...trajectory.scrub.slice(-1).map((name) => images.image(name).catch(() => {})),
+        grown && Promise.all(trajectory.scrub.slice(-1).map((name) => images.image(name).catch(() => {}))),
       ]);
       const series = differences ? { ...arrays, differs: differing(differences, trajectory.steps) } : arrays;
       put(key, version, { ...LOADING, state: "ready", trajectory, series, maps: joinMaps(maps) });

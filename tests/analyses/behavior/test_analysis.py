@@ -157,7 +157,7 @@ def test_play_stops_where_the_change_is_clear(tmp_path: Path) -> None:
 
 def test_twins_are_ablated_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     twins = [[1], [0, 2], [1]]
-    monkeypatch.setattr("rl_clarity.analyses.behavior.analysis.load_facts", lambda *_: SimpleNamespace(twins=twins))
+    monkeypatch.setattr("rl_clarity.analyses.behavior.variants.load_facts", lambda *_: SimpleNamespace(twins=twins))
     report = ablate(tmp_path, episodes=12, **COMPARED)
     assert [(row["feature"], row["twins"]) for row in report] == [(1, []), (1, [2, 3]), (2, []), (3, [])]
     alone, together = [row for row in report if not row["twins"]], report.rows[1]

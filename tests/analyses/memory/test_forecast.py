@@ -9,6 +9,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity.jobs.forecast import SECONDS_PER_TASK, Forecast
+from rl_clarity.recordings.agent_play import Lengths
 from rl_clarity.sources import recorded_play
 from rl_clarity.world_models.options import Size
 from rl_clarity.world_models.simulator import Simulator, new_world
@@ -27,7 +28,7 @@ SIZE = Size(latent=6, deterministic=12, variables=3, classes=4, hidden=10, chann
 @pytest.fixture(autouse=True)
 def whole_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let all episodes be as long as they may be."""
-    monkeypatch.setattr(recorded_play, "expected_length", lambda agent, spec, record, most: most)
+    monkeypatch.setattr(recorded_play, "expected_lengths", lambda agent, spec, record, most, _: Lengths(most, most))
 
 
 def forecast(agent: Path, directory: Path, **options: Any) -> Forecast:

@@ -64,7 +64,10 @@ def test_what_removed_objects_show(tmp_path: Path) -> None:
     rows = [(row["kind"], row["subject"], row["suspicious"]) for row in findings.rows]
     assert rows == [("no_reaction", "saw", "yes"), ("reacts", "coin", None), ("value", "coin", None)]
     saw, coin, _ = findings.rows
-    assert str(saw["statement"]).startswith("No reaction to saw, which ends episodes (effects below 0.03): +0.00")
+    assert str(saw["statement"]).startswith(
+        "No reaction to saw, which ends episodes, on average over all that were removed (mean effect below 0.03; "
+        "single ones can be larger): +0.00"
+    )
     assert "24 in 8 episodes" in str(coin["statement"])
     assert coin["command"] == "rl-clarity run CHECKPOINT OUT --objects.types coin"
     assert findings.caption is not None

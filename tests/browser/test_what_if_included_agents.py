@@ -1,6 +1,10 @@
-"""The network behind pages of included agents computes their outputs, and what ablated features change."""
+"""The network behind pages of included agents, served or beside them, computes their outputs and changed features."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,12 +12,17 @@ import pytest
 import rl_clarity
 from rl_clarity.base.errors import CheckpointError
 from rl_clarity.live import LiveNetwork, open_page_agent
+from rl_clarity.pages import browser_runtime
 from rl_clarity.pages.results import Results
+from tests.browser.pages import Visitor, wait_for_value
 from tests.live.pages import ask, values_of
 
 pytestmark = pytest.mark.slow
 STEPS = 32
 TOLERANCE = 1e-3
+HAS_RUNTIME = browser_runtime.missing_file() is None and all(
+    find_spec(name) for name in ("torch", "onnx", "onnxscript")
+)
 AGENTS = ("coinrun", "fruitbot", "starpilot-lstm")
 
 
@@ -26,6 +35,7 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         trajectories={"num_envs": 1, "num_steps": STEPS},
         observations={"num_envs": 2, "num_obs": 16},
         objects={"every": 8, "last_steps": 0},
+        live=HAS_RUNTIME,
     )
     return page.results()
 
@@ -56,3 +66,23 @@ def test_objects_are_removed_as_their_effects_were_measured(results: Results) ->
         step, change = int(frame), {"objects": [int(track) + 1]}
         answer = ask(network, "outputs", trajectory=0, first=step, last=step, change=change)
         assert values_of(answer, "before") - values_of(answer, "after") == pytest.approx(expected, abs=TOLERANCE)
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(not HAS_RUNTIME, reason="needs PyTorch, onnx, onnxscript and onnxruntime-web (make onnxruntime)")
+def test_a_page_from_a_file_computes_the_same(results: Results, open_page: Callable[..., Visitor]) -> None:
+    network = LiveNetwork(results, open_page_agent(results))
+    layer, step = results.layers[-1], 16
+    slug = results.layer(layer)["slug"]
+    ablation = results.chunk(results.section("ablation")["layers"][slug]["trajectories"][0])
+    changes = ablation["change.value"][list(ablation["frames"]).index(step)]
+    stored = float(results.series(0)["values"][step])
+    visitor = open_page(Path(results.location), f"?frame={step + 1}&edit=open")
+    wait_for_value(visitor.page, stored, TOLERANCE)
+    for number, change in enumerate(changes, start=1):
+        visitor.page.evaluate("edit => rlClarity.select({ edit })", f"base~{slug}~{number}")
+        wait_for_value(visitor.page, stored + float(change), TOLERANCE)
+    box = {"boxes": [{"box": [8, 20, 40, 44]}]}
+    answer = ask(network, "outputs", trajectory=0, first=step, last=step, change=box)
+    visitor.page.evaluate("rlClarity.select({ edit: 'around~8.20.40.44' })")
+    wait_for_value(visitor.page, float(answer["after"]["values"][0]), TOLERANCE)
