@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import subprocess
 import sys
 from pathlib import Path
 
 from svelte3.compiler import check_types, compile_html, compile_js, lint
 from svelte3.errors import Svelte3Error
-from svelte3.toolchain import find_node, install
+from svelte3.toolchain import install, run_tests
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -50,7 +49,7 @@ def _run(options: argparse.Namespace) -> int:
         tests = sorted(
             str(test) for path in options.paths for test in path.rglob("*.test.js") if "node_modules" not in test.parts
         )
-        return subprocess.run([find_node().executable, "--test", *tests], check=False).returncode
+        return run_tests(tests)
     else:
         problems = lint(options.paths, style=True, fix=options.command == "format")
         problems += check_types(options.paths) if options.command == "lint" else []

@@ -125,15 +125,26 @@ def _move_into_place(staging: Path, target: Path) -> None:
 def run_script(script: str, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     """Run one of this package's scripts, after installing the toolchain if necessary."""
     node = find_node()
-    toolchain = install(node)
-    environment = {**os.environ, "SVELTE3_TOOLCHAIN": str(toolchain), "NODE_NO_WARNINGS": "1"}
-    environment.pop("NODE_OPTIONS", None)
     return subprocess.run(
         [node.executable, str(PACKAGE / "scripts" / script), *arguments],
         input=stdin,
-        env=environment,
+        env=_environment(node),
         capture_output=True,
         text=True,
         encoding="utf-8",
         check=False,
     )
+
+
+def run_tests(tests: list[str]) -> int:
+    """Run test files with Node.js and return its exit status. They may import the pinned packages, as components do."""
+    node = find_node()
+    resolve = (PACKAGE / "scripts" / "resolve.mjs").as_uri()
+    command = [node.executable, "--import", resolve, "--test", *tests]
+    return subprocess.run(command, env=_environment(node), check=False).returncode
+
+
+def _environment(node: Node) -> dict[str, str]:
+    environment = {**os.environ, "SVELTE3_TOOLCHAIN": str(install(node)), "NODE_NO_WARNINGS": "1"}
+    environment.pop("NODE_OPTIONS", None)
+    return environment

@@ -62,7 +62,7 @@ def read_sb3(data: bytes) -> Arrays:
     return read_torch(SafeZip(io.BytesIO(data)).read("policy.pth"))
 
 
-def save_npz(values: Arrays) -> bytes:
+def save_npz(values: dict[str, Any]) -> bytes:
     file = io.BytesIO()
     np.savez(file, **values)
     return file.getvalue()
