@@ -12,7 +12,6 @@ from rl_clarity.base import resources
 from rl_clarity.base.errors import OutputError
 from rl_clarity.pages import document as page_compiler
 from svelte3 import LintWarning
-from svelte3.compiler import check_types, lint
 
 SOURCES = resources.svelte_source_directory()
 
@@ -31,16 +30,6 @@ def test_the_committed_script_is_up_to_date(kind: str, tmp_path: Path) -> None:
         rebuilt = Path(page_compiler.recompile_js(tmp_path / "interface.js", kind=kind)).read_bytes()
     committed = page_compiler.COMPILED / f"{kind}.js"
     assert rebuilt == committed.read_bytes(), "run `make js` and commit the result"
-
-
-@pytest.mark.usefixtures("toolchain")
-def test_the_sources_have_no_lint_warnings() -> None:
-    assert lint([SOURCES], style=True) == []
-
-
-@pytest.mark.usefixtures("toolchain")
-def test_the_sources_have_no_type_errors() -> None:
-    assert check_types([SOURCES]) == []
 
 
 def test_components_and_modules_are_small() -> None:
