@@ -17,9 +17,10 @@ from typing import Literal
 
 import numpy as np
 
-from rl_clarity.agents.capabilities import parallel_calls
+from rl_clarity.agents.capabilities import before_step, parallel_calls
 from rl_clarity.agents.editing import Ablate, Edit
-from rl_clarity.agents.protocol import Agent, Score, State, Tail
+from rl_clarity.agents.protocol import Agent, Outputs, Score, State, Tail
+from rl_clarity.agents.sites import find_site
 from rl_clarity.analyses.analysis import Analysis, Subject
 from rl_clarity.analyses.attribution.analysis import AttributionAnalysis
 from rl_clarity.analyses.attribution.baselines import DEFAULT_BASELINE, Baseline, ExpectedBaseline, layer_baseline
@@ -199,17 +200,38 @@ def _change(tail: Tail, before: np.ndarray, start: np.ndarray | ExpectedBaseline
     """Return how much scores (S, n) change if the part of a layer's activations that an edit removes becomes that of
     the baseline (n or 1, h, w, c).
     """
-    replacement = None
-    if isinstance(start, ExpectedBaseline):
-        replacement = removed_part(edit, start.activations).mean(axis=0, keepdims=True)
-    elif start is not None:
-        replacement = removed_part(edit, start)
-    return tail.scores(edit.apply(tail.values, replacement)) - before
+    return tail.scores(edit.apply(tail.values, replaced_by(edit, start))) - before
 
 
-def removed_part(edit: Edit, activations: np.ndarray) -> np.ndarray:
-    """Return the part of activations (n, h, w, c) that an edit removes."""
-    return activations - np.asarray(edit.apply(activations))
+def replaced_by(edit: Edit, start: np.ndarray | ExpectedBaseline | None) -> np.ndarray | None:
+    """Return what an edit's part of a layer's activations becomes: that of the baseline (n or 1, h, w, c); None for 0.
+
+    Of the observations of an `ExpectedBaseline`, it is the mean of their parts.
+    """
+    if start is None:
+        return None
+    activations = start.activations if isinstance(start, ExpectedBaseline) else start
+    part = activations - np.asarray(edit.apply(activations))
+    return part.mean(axis=0, keepdims=True) if isinstance(start, ExpectedBaseline) else part
+
+
+class AblatedPlayer:
+    """Plays as an agent whose component of a layer is set to the baseline at each step, as in `ablation_changes`."""
+
+    def __init__(self, agent: Agent, layer: str, component: np.ndarray, baseline: Baseline) -> None:
+        self.num_actions, self.initial_state, self.preprocess = agent.num_actions, agent.initial_state, agent.preprocess
+        self._agent, self._baseline = agent, baseline
+        self._edit = Ablate(find_site(agent.sites, layer).name, component=component)
+
+    def reset(self, state: State, firsts: np.ndarray) -> State:
+        return before_step(self._agent, state, firsts)
+
+    def step(self, observations: np.ndarray, state: State, firsts: np.ndarray) -> tuple[Outputs, State]:
+        layer, state = self._edit.layer, self.reset(state, np.asarray(firsts, bool))
+        start = layer_baseline(self._agent, self._baseline, observations, layer, state)
+        change = partial(self._edit.apply, replacement=replaced_by(self._edit, start))
+        outputs = self._agent.forward(observations, state, write={layer: change})
+        return outputs, outputs.state
 
 
 def ablate_trajectory(subject: Subject, layer: PageLayer, trajectory: int, work: Work) -> TaskResult:
@@ -217,10 +239,8 @@ def ablate_trajectory(subject: Subject, layer: PageLayer, trajectory: int, work:
     options = subject.options_of(AblationOptions)
     chosen = np.arange(0, subject.trajectories.actions.shape[1], options.every or 1)
     features = load_features(subject.files, layer)
-    components, name = features.reduction.components, "zero-layer"
-    if options.to == "baseline":
-        name = with_chosen_baseline(subject, work.results).options_of(PathOptions).baseline
-    baseline = features.baseline(name) if options.to == "baseline" else name
+    components = features.reduction.components
+    baseline = features.baseline(ablation_baseline(subject, work.results))
     parts = []
     for part in slices(len(chosen), work.frames):
         frames = chosen[part]
@@ -240,6 +260,13 @@ def ablate_trajectory(subject: Subject, layer: PageLayer, trajectory: int, work:
     name = chunk_name(layer, trajectory)
     subject.files.write_chunk(name, arrays)
     return TaskResult(files=[name])
+
+
+def ablation_baseline(subject: Subject, results: Results) -> str:
+    """Return the name of the baseline that ablated features of the page are set to."""
+    if subject.options_of(AblationOptions).to == "zero":
+        return "zero-layer"
+    return with_chosen_baseline(subject, results).options_of(PathOptions).baseline
 
 
 def chunk_name(layer: PageLayer, trajectory: int) -> ChunkName:

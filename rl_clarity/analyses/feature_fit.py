@@ -223,7 +223,7 @@ def _starts(subject: Subject, layer: PageLayer, chosen: np.ndarray, batch: int) 
 
 
 def _baseline(name: str, starts: np.ndarray | None) -> Baseline:
-    if starts is None:
+    if starts is None or name == "zero-layer":
         return name
     return ExpectedBaseline(starts) if name == "expected" else starts
 

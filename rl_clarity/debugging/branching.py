@@ -110,13 +110,13 @@ class Brancher:
         *,
         world_states: Sequence[bytes] | None = None,
         keep: bool = False,
-        agent: Agent | None = None,
+        agent: Player | None = None,
     ) -> Branches:
         """Let the agent continue from each moment for so many steps, with new random numbers for its actions.
 
         `world_states` replace those of the moments, `agent` the agent; with `keep`, observations are returned.
         """
-        player = self.agent if agent is None else agent
+        player: Player = self.agent if agent is None else agent
         states = [moment.world_state for moment in moments] if world_states is None else world_states
         return self._branch(
             states, [moment.state for moment in moments], lambda rows: player, steps, rng, self._choice, keep=keep

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rl_clarity.agents.protocol import Agent
 from rl_clarity.base.parsing import check_minimum
 from rl_clarity.base.statistics import LEVEL, compare, holm
 from rl_clarity.debugging.branching import Brancher
 from rl_clarity.debugging.failures import Failure, episode_moments
 from rl_clarity.debugging.measures import LEAST_EPISODES, Clustered
+from rl_clarity.recordings.rollouts import Player
 from rl_clarity.recordings.samples import Trajectories
 
 BEFORE_CHANCE = 5
@@ -83,7 +83,7 @@ def measure_survival(
     trajectories: Trajectories,
     failures: Sequence[Failure],
     options: SurvivalOptions,
-    agent: Agent | None = None,
+    agent: Player | None = None,
     seed: int = 0,
 ) -> np.ndarray:
     """Return the shares (n,) of continuations of n avoidable failures that survive, by an agent, or by that of the

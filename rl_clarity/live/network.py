@@ -15,8 +15,8 @@ from rl_clarity.agents.capabilities import before_step
 from rl_clarity.agents.editing import Ablate, Edit, Scale, Steer
 from rl_clarity.agents.protocol import Agent, Outputs, Score, State, Written
 from rl_clarity.agents.sites import find_site
-from rl_clarity.analyses.ablation import removed_part
-from rl_clarity.analyses.attribution.baselines import OBSERVED_BASELINES, ExpectedBaseline, layer_baseline
+from rl_clarity.analyses.ablation import replaced_by
+from rl_clarity.analyses.attribution.baselines import OBSERVED_BASELINES, layer_baseline
 from rl_clarity.analyses.attribution.integrated_gradients import attribute
 from rl_clarity.base.errors import OptionError
 from rl_clarity.environments.painted_world import paint_over
@@ -185,16 +185,11 @@ class LiveNetwork:
         write: dict[str, Written] = {}
         for one in changes:
             name = find_site(self.agent.sites, one.edit.layer).name
-            start = self._start(one.edit.layer, observations, state) if one.to_baseline else None
-            replacement = None if start is None else removed_part(one.edit, start)
-            write[name] = partial(_edited, one.edit, replacement, write.get(name))
+            start = None
+            if one.to_baseline:
+                start = layer_baseline(self.agent, self._baseline(None), observations, one.edit.layer, state)
+            write[name] = partial(_edited, one.edit, replaced_by(one.edit, start), write.get(name))
         return write
-
-    def _start(self, layer: str, observations: np.ndarray, state: State) -> np.ndarray | None:
-        """Return a layer's activations at the page's baseline, None for zeros."""
-        start = layer_baseline(self.agent, self._baseline(None), observations, layer, state)
-        assert not isinstance(start, ExpectedBaseline)
-        return start
 
     def _attribution(self, request: AttributionRequest) -> dict[str, Any]:
         observations = self.observe(request.trajectory, request.step, request.step, request.change)

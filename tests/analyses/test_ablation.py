@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import rl_clarity
-from rl_clarity.analyses.ablation import ablation_changes, summarize
+from rl_clarity.analyses.ablation import AblatedPlayer, ablation_changes, summarize
 from rl_clarity.analyses.attribution.baselines import layer_baseline
 from rl_clarity.analyses.attribution.integrated_gradients import attribute
 from rl_clarity.pages.options import ORIGINAL
@@ -69,6 +69,23 @@ def test_changes_are_those_of_the_edited_agent(kind: str) -> None:
         before, after = agent.forward(observations, state), edited.forward(observations, state)
         scores = [np.asarray(one.q_values if kind == "q" else one.policy_logits)[:, 4] for one in (before, after)]
         np.testing.assert_allclose(changes[0, :, k], scores[1] - scores[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("baseline", ["zero-layer", "blur", "expected"])
+@pytest.mark.parametrize("kind", ["policy", "recurrent", "q"])
+def test_a_player_without_a_feature_differs_by_these_changes(kind: str, baseline: str) -> None:
+    agent = TinyAgent(kind)
+    observations = RNG.integers(0, 256, (3, 64, 64, 3)).astype(np.uint8)
+    state, component = agent.initial_state(3), RNG.random(12).astype(np.float32)
+    start: Any = baseline
+    if baseline == "expected":
+        start = layer_baseline(agent, baseline, observations, "1a", state, count=2)
+    changes = ablation_changes(agent, observations, "1a", component[None], [4], state, baseline=start)
+    players = agent, AblatedPlayer(agent, "1a", component, start)
+    before, after = (player.step(observations, state, np.zeros(3, bool))[0] for player in players)
+    scores = [np.asarray(one.q_values if kind == "q" else one.policy_logits)[:, 4] for one in (before, after)]
+    np.testing.assert_allclose(scores[1] - scores[0], changes[0, :, 0], atol=1e-5)
+    assert np.abs(changes).max() > 1e-4
 
 
 def test_summary_over_frames() -> None:

@@ -14,7 +14,9 @@ import numpy as np
 from rl_clarity.agents.edited_agent import edit
 from rl_clarity.agents.editing import Ablate
 from rl_clarity.agents.protocol import Agent
+from rl_clarity.analyses.ablation import AblatedPlayer, AblationOptions, ablation_baseline
 from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
+from rl_clarity.analyses.attribution.baselines import OBSERVED_BASELINES
 from rl_clarity.analyses.debugging.failures import (
     FailuresAnalysis,
     continuations_piece,
@@ -51,15 +53,12 @@ from rl_clarity.pages.results import open_results
 from rl_clarity.pages.sections import Note, TableSection, columns_with_values
 
 UNEDITED = "unedited"
-REMOVED = (
-    "A feature is removed by multiplying it by 0 at each step; the bars “lost without it” and What if set it to the "
-    "page's baseline."
-)
-"""How a feature is removed, for readers who compare with the page's other numbers."""
 NOTE = Note(
     "Survival without a feature",
     f"Failures that could be avoided are continued by the policy from {BEFORE_CHANCE} steps before the last avoidable "
-    "one, with the same random numbers: by the agent as it is, and by the agent without each feature of a layer. "
+    "one, with the same random numbers: by the agent as it is, and by the agent without each feature of a layer. The "
+    "feature is set to its value at the page's baseline at each step, as for the page's other numbers without it; "
+    "features of a file are multiplied by 0. "
     "Shares that survive are compared by failure. Intervals and p-values are corrected for the number of features. "
     "Where no difference was found, the table has the one that would have been found with a probability of 80 %.",
 )
@@ -88,6 +87,7 @@ class SurvivalAnalysis(Analysis[SurvivalOptions, _Sections]):
     """Continues failures by the agent without each feature of a layer."""
 
     kind = "survival"
+    version = 2
 
     def check(self, agent: Agent, options: SurvivalOptions, page: SubjectOptions) -> None:
         if options.features is None:
@@ -108,12 +108,12 @@ class SurvivalAnalysis(Analysis[SurvivalOptions, _Sections]):
         chosen = (*subject.analysis_options, *vars(subject.options).values())
         if not any(isinstance(one, FailureOptions) for one in chosen):
             raise OptionError("survival continues failures: add the analysis failures, too")
-        tested = _tested(subject, options)
+        tested = _tested(subject, options, {})
         for number in range(tested.count + 1):
             yield self.task(
                 subject,
                 self.task_name("without", number) if number else self.task_name(UNEDITED, 0),
-                partial(_measure, subject, options, tested, number),
+                partial(_measure, subject, options, number),
                 [
                     *(asdict(options), asdict(subject.options_of(FailureOptions)), subject.options.seed),
                     *(tested.inputs(subject), number),
@@ -126,7 +126,7 @@ class SurvivalAnalysis(Analysis[SurvivalOptions, _Sections]):
     def sections(self, subject: Subject, options: SurvivalOptions, results: Results) -> Iterable[_Sections]:
         if not options.removes_features:
             return
-        tested = _tested(subject, options)
+        tested = _tested(subject, options, results)
         failures = continued_failures(failures_of(results))
         ablated = [results[self.task_name("without", number)]["survived"] for number in range(1, tested.count + 1)]
         unedited = results[self.task_name(UNEDITED, 0)]["survived"]
@@ -145,7 +145,7 @@ class SurvivalAnalysis(Analysis[SurvivalOptions, _Sections]):
         }
         caption = (
             f"Layer {tested.layer}, {len(failures)} failures that could be avoided, {options.continuations} times "
-            f"each. {REMOVED}"
+            f"each. {tested.removed}"
         )
         if not rows:
             caption += (
@@ -202,8 +202,8 @@ def _by_failure(
     least = least_change(count, tested.count)
     caption = (
         f"How many of {count} continuations survive from {BEFORE_CHANCE} steps before the last at which the failure "
-        f"could be avoided: by the agent as it is, and without feature 1, 2, ... of layer {tested.layer}. {REMOVED} "
-        "A row opens the last step at which the failure could be avoided. "
+        f"could be avoided: by the agent as it is, and without feature 1, 2, ... of layer {tested.layer}. "
+        f"{tested.removed} A row opens the last step at which the failure could be avoided. "
     )
     caption += (
         f"Only differences of about {least} of {count} would be found reliably."
@@ -219,6 +219,8 @@ class _Tested:
 
     layer: str
     count: int
+    baseline: str
+    """Name of the baseline that they are set to; those of a file are multiplied by 0."""
     components: np.ndarray | None = None  # (K, c) of a page or a file
     own: PageLayer | None = None
 
@@ -230,15 +232,26 @@ class _Tested:
         """Return what decides the components."""
         if self.components is not None:
             return [self.layer, self.components.tolist()]
-        return [self.layer, *reduction_inputs(subject)]
+        return [self.layer, *reduction_inputs(subject), subject.decisive(AblationOptions)]
 
-    def edit(self, subject: Subject, number: int) -> Ablate:
-        """Return the edit that removes a feature, whose number is from 1."""
+    def player(self, subject: Subject, number: int) -> AblatedPlayer:
+        """Return the agent without a feature, whose number is from 1."""
         if self.own is None:
             assert self.components is not None
-            return Ablate(self.layer, component=self.components[number - 1])
-        components = load_features(subject.files, self.own).reduction.components
-        return Ablate(self.own.full_name, component=components[number - 1])
+            return AblatedPlayer(subject.agent, self.layer, self.components[number - 1], self.baseline)
+        features = load_features(subject.files, self.own)
+        component, baseline = features.reduction.components[number - 1], features.baseline(self.baseline)
+        return AblatedPlayer(subject.agent, self.own.full_name, component, baseline)
+
+    @property
+    def removed(self) -> str:
+        """Return how a feature is removed, as a sentence."""
+        if self.baseline == "zero-layer":
+            return "A feature is removed by multiplying it by 0 at each step."
+        return (
+            f"A feature is removed by setting it to the page's baseline ({self.baseline}) at each step, as for “lost "
+            "without it” and What if."
+        )
 
     def names(self, subject: Subject, options: SurvivalOptions) -> Mapping[int, str | None]:
         if self.own is not None:
@@ -248,12 +261,18 @@ class _Tested:
         return {**open_results(options.features).feature_names(self.layer)} if is_page else {}
 
 
-def _tested(subject: Subject, options: SurvivalOptions) -> _Tested:
+def _tested(subject: Subject, options: SurvivalOptions, results: Results) -> _Tested:
     if options.features is None:
         layer = _page_layer(options, feature_layers(subject))
-        return _Tested(layer.name, layer.channels, own=layer)
+        return _Tested(layer.name, layer.channels, ablation_baseline(subject, results), own=layer)
     name, components = _chosen(options)
-    return _Tested(name, len(components), components)
+    return _Tested(name, len(components), _page_baseline(options.features), components)
+
+
+def _page_baseline(path: str) -> str:
+    """Return the baseline of another page, if it depends on nothing but the observation."""
+    name = open_results(path).baseline if Path(path).is_dir() else "zero-layer"
+    return "zero-layer" if name in OBSERVED_BASELINES else name
 
 
 def _page_layer(options: SurvivalOptions, layers: Sequence[PageLayer]) -> PageLayer:
@@ -291,14 +310,14 @@ def _pieces(options: SurvivalOptions, failures: float, sample: Subject, batch: i
         yield continuations_piece(brancher, sample, options.continuations, length, failures)
 
 
-def _measure(subject: Subject, options: SurvivalOptions, tested: _Tested, number: int, work: Work) -> TaskResult:
+def _measure(subject: Subject, options: SurvivalOptions, number: int, work: Work) -> TaskResult:
     """Continue the failures without a feature; with all of them for the number 0."""
     played, seed = subject.trajectories, subject.options.seed
     failures = continued_failures(failures_of(work.results))
     if not failures:
         return TaskResult({"survived": []})
     assert played.world_states is not None
-    agent = edit(subject.agent, tested.edit(subject, number)) if number else None
+    agent = _tested(subject, options, work.results).player(subject, number) if number else None
     with closing(Brancher(subject.agent, played.world_states.spec, seed)) as brancher:
         survived = measure_survival(brancher, played, failures, options, agent, seed)
     return TaskResult({"survived": survived.tolist()})
