@@ -558,6 +558,7 @@ class Line(TypedDict):
     label: str
     color: NotRequired[str]
     limits: NotRequired[tuple[float, float]]
+    points: NotRequired[bool]
 
 
 class FailureTracks(TypedDict):

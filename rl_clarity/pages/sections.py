@@ -131,6 +131,8 @@ class Line:
     color: str | None = None
     limits: tuple[float, float] | None = None
     """Ends of its axis; by default its smallest and largest number."""
+    points: bool | None = None
+    """Whether each number is marked, as where few steps have one."""
 
 
 @dataclass(frozen=True)

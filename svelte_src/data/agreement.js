@@ -2,7 +2,7 @@
 import { formatNumber, formatPercent } from "../kit/shell/format.js";
 
 const UNKNOWN =
-  "Whether attribution predicts what objects do is not known for this agent: their effects were not measured, which needs an environment whose states can be edited and play that was not recorded elsewhere. docs/truth.md, in the documentation, has the numbers of other agents.";
+  "Whether attribution predicts what objects do is not known for this agent: their effects were not measured, which needs an environment whose states can be edited and play that was not recorded elsewhere. docs/truth.md has the numbers of other agents.";
 
 /**
  * @param {import("./sections").AgreementSection | null | undefined} agreement

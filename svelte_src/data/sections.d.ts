@@ -835,6 +835,8 @@ export interface Line {
   color?: string;
   /** Ends of its axis; by default its smallest and largest number. */
   limits?: [number, number];
+  /** Whether each number is marked, as where few steps have one. */
+  points?: boolean;
 }
 
 /** What was measured before each end, along the trajectories. */

@@ -18,12 +18,13 @@
  *   column after the last; everywhere where it has none
  * @property {boolean} maps whether attribution is computed, too
  * @property {Record<string, number>} only the feature of a layer that is kept, by the layer's slug
- * @property {number} last steps of the track; 0: no track
+ * @property {boolean} effects whether what is lost without each feature is computed, too
+ * @property {number} last steps of the track before the one in view; 0: no track
  * @property {boolean} memory whether the state follows from the changed steps
  */
 
 export const [LEAST, MOST] = [-2, 2];
-const MAX_STEPS = 512;
+const MOST_BEFORE = 511;
 /** Largest multiple of a component that is added. */
 export const MOST_ADDED = 100;
 
@@ -37,6 +38,7 @@ export const emptyEdit = () => ({
   at: {},
   only: {},
   maps: false,
+  effects: false,
   last: 0,
   memory: false,
 });
@@ -51,7 +53,7 @@ export const changes = ({ objects, boxes, factors, baseline, added, only }) =>
   [only, ...Object.values(factors), ...Object.values(added)].some((one) => Object.keys(one).length > 0);
 
 /** "around~16.8.32.24,times~2b~3~0.5"; "open" for an edit that changes nothing. @param {Edit} edit */
-export function editToText({ objects, boxes, factors, baseline, added, at, only, maps, last, memory }) {
+export function editToText({ objects, boxes, factors, baseline, added, at, only, maps, effects, last, memory }) {
   const items = objects.map((number) => `without~${number}`);
   const painted = boxes.map(({ box, fill, color = [], trajectory = 0, step = 0 }) => {
     const place = box.join(".");
@@ -68,6 +70,7 @@ export function editToText({ objects, boxes, factors, baseline, added, at, only,
     for (const [number, amount] of Object.entries(numbers)) items.push(`add~${slug}~${number}~${amount}`);
   for (const [slug, place] of Object.entries(at)) items.push(`at~${slug}~${place.join(".")}`);
   if (maps) items.push("maps");
+  if (effects) items.push("effects");
   if (last) items.push(`last~${last}`);
   if (memory) items.push("memory");
   return items.join(",") || "open";
@@ -137,8 +140,11 @@ const READERS = {
   maps(edit) {
     edit.maps = true;
   },
+  effects(edit) {
+    edit.effects = true;
+  },
   last(edit, [steps]) {
-    if (/^\d{1,3}$/.test(steps)) edit.last = Math.min(MAX_STEPS, Number(steps));
+    if (/^\d{1,3}$/.test(steps)) edit.last = Math.min(MOST_BEFORE, Number(steps));
   },
   memory(edit) {
     edit.memory = true;

@@ -11,7 +11,7 @@ const MANIFEST = {
   ],
 };
 const TEXT =
-  "without~3,without~12,around~1.2.3.4,color~0.0.48.64~ff0080,frame~1.2.3.4~2~20,only~2b~3,base~2b~1,base~2b~4,times~2b~3~-0.5,add~2b~1~2.5,at~2b~1.0.3.2,maps,last~30,memory";
+  "without~3,without~12,around~1.2.3.4,color~0.0.48.64~ff0080,frame~1.2.3.4~2~20,only~2b~3,base~2b~1,base~2b~4,times~2b~3~-0.5,add~2b~1~2.5,at~2b~1.0.3.2,maps,effects,last~30,memory";
 
 test("an edit and its text are each other's", () => {
   const edit = editFromText(TEXT, MANIFEST);

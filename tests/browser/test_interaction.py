@@ -316,9 +316,8 @@ def test_on_a_telephone_the_tour_leaves_titles_and_the_first_images_in_view(synt
 
 
 def test_the_line_around_a_panel_of_the_tour_is_whole(synthetic: Path, open_page: Open) -> None:
-    visitor = open_page(synthetic, toured=False)
-    while "Features" not in visitor.text("tour"):
-        visitor.click("tour-next")
+    visitor = open_page(synthetic)
+    visitor.by("panel-legend").evaluate("panel => panel.classList.add('toured')")
     room = visitor.page.locator(".toured").evaluate(
         """panel => {
           const [inner, outer] = [panel, panel.parentElement].map((element) => element.getBoundingClientRect());
@@ -338,6 +337,21 @@ def test_help_shows_keys_and_every_panel_explains_itself(synthetic: Path, open_p
         button = visitor.page.get_by_role("button", name=f"What {name} shows", exact=True)
         button.click()
         assert button.get_attribute("aria-expanded") == "true"
+    visitor.press("Escape")
+    expect(visitor.page.locator(".help")).to_have_count(0)
+
+
+def test_a_panel_at_the_side_leaves_what_is_in_the_middle_where_it_is(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, viewport={"width": 1366, "height": 768})
+    title = visitor.page.locator("#title-outputs")
+    title.evaluate("title => scrollBy(0, title.getBoundingClientRect().top - innerHeight / 2)")
+    before = title.bounding_box()
+    for _ in range(2):
+        visitor.press("t")
+        after = title.bounding_box()
+        assert before
+        assert after
+        assert abs(after["y"] - before["y"]) < 40
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

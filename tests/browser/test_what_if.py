@@ -190,7 +190,7 @@ def test_an_edit_in_the_address_is_applied_to_a_range_of_steps(networks: dict[st
     change = {"boxes": [{"box": [0, 0, 8, 16], "fill": "color", "color": [255, 0, 0]}]}
     steps = {"trajectory": 0, "first": FRAME - 4, "last": FRAME, "change": change}
     with serving_page(network) as address:
-        page = visit(address, f"&frame={FRAME + 1}&edit=color~0.0.8.16~ff0000,last~5")
+        page = visit(address, f"&frame={FRAME + 1}&edit=color~0.0.8.16~ff0000,last~4")
         page.get_by_test_id("what-if-track").wait_for()
         for memory in (False, True):
             if memory:

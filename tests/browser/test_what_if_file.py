@@ -169,11 +169,12 @@ def test_effects_of_all_features_are_listed(
         color = row.locator(".bar .bar").evaluate("bar => getComputedStyle(bar).backgroundColor")
         colors.add((float(row.get_attribute("data-lost") or "nan") < 0, color))
     assert len(colors) == len({color for _, color in colors}) == 2  # one color for each sign
-    for state in ({"frame": FRAME + 3}, {"edit": "color~2.3.9.12~ff8000"}, {"edit": EDIT}):
+    assert visitor.state()["edit"] == f"{EDIT},effects"  # part of the address
+    for state in ({"frame": FRAME + 3}, {"edit": "color~2.3.9.12~ff8000,effects"}, {"edit": f"{EDIT},effects"}):
         assert visitor.page.evaluate(TABLES_AT_ONCE, state) == 0, state  # nothing about what is no longer in view
         visitor.by("what-if-effects-table").wait_for()
     check_effects(visitor, network, FRAME + 3)
-    visitor.page.evaluate("frame => rlClarity.select({ frame, edit: 'open' })", FRAME)
+    visitor.page.evaluate("frame => rlClarity.select({ frame, edit: 'effects' })", FRAME)
     visitor.by("what-if-effects-table").wait_for()
     ablation = network.results.chunk(network.results.section("ablation")["layers"]["body.3"]["trajectories"][0])
     for number, change in enumerate(ablation["change.value"][list(ablation["frames"]).index(FRAME)], start=1):
@@ -230,7 +231,7 @@ def test_a_recurrent_network_continues_from_its_states(
     network = networks["recurrent"]
     last = 44  # an episode begins at step 40
     box = {"box": [0, 0, 60, 96], "fill": "color", "color": [255]}
-    visitor = open_page(directory(network), f"?frame={last + 1}&edit=color~0.0.60.96~ff,last~9")
+    visitor = open_page(directory(network), f"?frame={last + 1}&edit=color~0.0.60.96~ff,last~8")
     for memory in (False, True):
         if memory:
             visitor.by("what-if-memory").check()
@@ -254,6 +255,10 @@ def test_what_if_goes_to_the_panel_that_is_open(
     visitor.page.evaluate("window.scrollTo(0, 0)")
     expect(visitor.by("what-if")).not_to_be_in_viewport()
     visitor.by("what-if-from-decomposition").first.click()
+    expect(visitor.by("what-if")).to_be_in_viewport()
+    visitor.press("w")
+    expect(visitor.by("what-if")).to_have_count(0)
+    visitor.press("w")
     expect(visitor.by("what-if")).to_be_in_viewport()
 
 

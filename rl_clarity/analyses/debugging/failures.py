@@ -14,6 +14,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from rl_clarity.analyses.analysis import Analysis, Subject
+from rl_clarity.analyses.objects.measure import ending_track
+from rl_clarity.analyses.objects.section import ObjectsSection
 from rl_clarity.base.errors import ClarityError
 from rl_clarity.base.keys import JsonObject
 from rl_clarity.base.statistics import share_interval
@@ -60,13 +62,14 @@ STEPS_OF_A_FAILURE = 512
 TRACKS = (
     Line("effect", "reaction"),
     Line("avoidable", "avoidable", limits=(0, 1)),
-    Line("survives", "survival", limits=(0, 1)),
-    Line("without", "without it", limits=(0, 1)),
+    Line("survives", "survival", limits=(0, 1), points=True),
+    Line("without", "without it", limits=(0, 1), points=True),
 )
 TRACKS_CAPTION = (
     "Reaction: effect on the policy of what ended the episode, from the step on at which it is seen. Avoidable: 1 up "
     "to the last step from which the end could be avoided, then 0. Survival: share of the policy's continuations from "
-    "a step that survive. Without it: the same after what ended the episode was removed from the environment. "
+    "a step that survive, at the marked steps. Without it: the same after what ended the episode was removed from the "
+    "environment. "
 )
 NOTE = Note(
     "Failures",
@@ -144,27 +147,25 @@ class FailuresAnalysis(Analysis[FailureOptions, _Sections]):
         failures, episodes, known = failures_of(results), episodes_of(results), _failed(results)
         columns = {
             "failure": "failure",
-            "statement": "what happened",
-            "verdict": "verdict",
-            "end": "end",
-            "return": "return",
-            "until": "avoidable until",
-            "seen": "seen since",
-            "played": "what it did then",
-            "escape": "what survives",
             "survival": "policy survives",
             "without": "without what ended it",
+            "verdict": "verdict",
+            "until": "avoidable until",
+            "seen": "seen since",
+            "statement": "what happened",
+            "end": "end",
+            "return": "return",
+            "played": "what it did then",
+            "escape": "what survives",
         }
         worst = f" The {len(failures)} with the lowest return were examined." if known > len(failures) else ""
         caption = (
-            f"{known} of {episodes} episodes failed.{worst} Steps are counted back from the last one. From the last "
-            "step at which the end could be avoided, columns have the actions that were taken, and a sequence of "
-            "actions that survives. The last two columns have how many of the policy's continuations from a step "
-            "survive, with and without what ended the episode; the last one is empty where this is not known, or "
-            "cannot be removed from the environment. Shares in sentences have 95 % intervals. A row opens the last "
-            "step from which the end could be avoided, its end the last step."
+            f"{known} of {episodes} episodes failed.{worst} From the last step at which the end could be avoided, "
+            "which a row opens: how many of the policy's continuations survive, with and without what ended the "
+            "episode, the actions that were taken, and a sequence of actions that survives. Steps are counted back "
+            "from the last one. Shares in sentences have 95 % intervals."
         )
-        rows = [_row(one, subject) for one in failures]
+        rows = [_row(one, subject, results) for one in failures]
         yield FailuresSection(columns_with_values(columns, rows, frames=("end",)), rows, caption=caption)
         counts = Counter(f"{one.cause}: {one.verdict}" for one in failures)
         bars = [
@@ -300,14 +301,16 @@ def failure_name(failure: Failure) -> str:
     return f"{failure.cause}, step {failure.last + 1} of trajectory {failure.trajectory + 1}"
 
 
-def _row(failure: Failure, subject: Subject) -> dict[str, object]:
+def _row(failure: Failure, subject: Subject, results: Results) -> dict[str, object]:
     last, until = failure.last, failure.avoidable_until
     since = last + 1 if until is None else until
     played = np.asarray(subject.trajectories.actions[failure.trajectory, since : last + 1]).tolist()
     survival, without = (
-        ", ".join(f"{last - one.step}: {one.survived}/{one.count}" for one in points) or None
+        next((f"{one.survived} of {one.count}" for one in points if until in (None, one.step)), None)
         for points in (failure.survival, failure.without_killer)
     )
+    objects = results.get(f"{ObjectsSection.kind}/{failure.trajectory + 1}")
+    track = None if objects is None else ending_track(subject, failure, objects["types"])
     return {
         "failure": failure_name(failure),
         "statement": f"{failure.statement}{_without_killer(failure)}",
@@ -322,6 +325,7 @@ def _row(failure: Failure, subject: Subject) -> dict[str, object]:
         "without": without,
         "trajectory": failure.trajectory,
         "frame": last if until is None else until,
+        "edit": "open" if track is None else f"without~{track + 1}",  # with which What if opens
     }
 
 

@@ -197,6 +197,7 @@ def _by_failure(
                 **{f"without.{number}": survivors for number, survivors in enumerate(without, start=1)},
                 "trajectory": one.trajectory,
                 "frame": one.avoidable_until,
+                "edit": "effects",  # with which What if opens
             }
         )
     least = least_change(count, tested.count)

@@ -13,7 +13,7 @@ from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.analysis import Analysis, Subject, SubjectOptions
 from rl_clarity.analyses.attribution.outputs import attributed_outputs
 from rl_clarity.analyses.debugging.failures import failures_of
-from rl_clarity.analyses.objects.measure import chunk_name, expected_frames, measure_trajectory
+from rl_clarity.analyses.objects.measure import chunk_name, ending_track, expected_frames, measure_trajectory
 from rl_clarity.analyses.objects.options import ObjectsOptions
 from rl_clarity.analyses.objects.section import EndingObject, ObjectsSection, TrajectoryObjects
 from rl_clarity.analyses.objects.summary import (
@@ -24,7 +24,6 @@ from rl_clarity.analyses.objects.summary import (
     value_noise,
 )
 from rl_clarity.base.errors import EnvironmentSetupError, OptionError
-from rl_clarity.debugging.failures import Failure
 from rl_clarity.environments import KINDS, source_key, spec_from_metadata
 from rl_clarity.environments.kinds import world_types
 from rl_clarity.jobs.tasks import Piece, Results, Task, Work
@@ -91,9 +90,9 @@ class ObjectsAnalysis(Analysis[ObjectsOptions, ObjectsSection]):
         height, width = subject.trajectories.observations.shape[2:4]
         ended: dict[int, list[EndingObject]] = {}
         for failure in failures_of(results):
-            found = _ending_object(subject, failure, facts[failure.trajectory]["types"])
-            if found is not None:
-                ended.setdefault(failure.trajectory, []).append(found)
+            track = ending_track(subject, failure, facts[failure.trajectory]["types"])
+            if track is not None:
+                ended.setdefault(failure.trajectory, []).append(EndingObject(track, failure.last))
         yield ObjectsSection(
             types=types,
             trajectories=[
@@ -128,20 +127,6 @@ def read_removals(subject: Subject, results: Results) -> tuple[SingleRemovals, R
     chunks = [subject.files.read_chunk(chunk_name(trajectory)) for trajectory in range(len(named))]
     firsts = [np.asarray(subject.trajectories.firsts[trajectory], bool) for trajectory in range(len(named))]
     return removals_from_chunks(chunks, named, firsts)
-
-
-def _ending_object(subject: Subject, failure: Failure, types: Sequence[str]) -> EndingObject | None:
-    """Return the object that ended a failure, if one of its type was removed at that place."""
-    if failure.killer not in types or failure.killer_pixels is None:
-        return None
-    height, width = subject.trajectories.observations.shape[2:4]
-    place = np.multiply(failure.killer_pixels, (width, height, width, height))
-    arrays = subject.files.read_chunk(chunk_name(failure.trajectory))
-    rows = np.flatnonzero((arrays["frame"] == failure.last) & (arrays["type"] == types.index(failure.killer)))
-    distances = np.abs(arrays["box"][rows] - place).max(axis=1, initial=0)
-    if not len(rows) or distances.min() >= 1:
-        return None
-    return EndingObject(int(arrays["track"][rows[distances.argmin()]]), failure.last)
 
 
 def _pieces(frames: int, sample: Subject, batch: int) -> Iterable[Piece]:

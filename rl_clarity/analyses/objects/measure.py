@@ -13,6 +13,7 @@ from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.analysis import Subject
 from rl_clarity.analyses.attribution.outputs import attributed_outputs
 from rl_clarity.analyses.objects.options import ObjectsOptions
+from rl_clarity.debugging.failures import Failure
 from rl_clarity.environments.kinds import make_world
 from rl_clarity.environments.worlds import World, WorldObject, follow
 from rl_clarity.jobs.tasks import TaskResult, Work
@@ -263,3 +264,17 @@ def _effects(rows: Sequence[Row], subject: Subject) -> dict[str, np.ndarray]:
         **({"value": values} if has_values else {}),
         "policy": np.array([row.policy for row in rows], np.float32),
     }
+
+
+def ending_track(subject: Subject, failure: Failure, types: Sequence[str]) -> int | None:
+    """Return the track of the object that ended a failure, if one of its type was removed at that place."""
+    if failure.killer not in types or failure.killer_pixels is None:
+        return None
+    height, width = subject.trajectories.observations.shape[2:4]
+    place = np.multiply(failure.killer_pixels, (width, height, width, height))
+    arrays = subject.files.read_chunk(chunk_name(failure.trajectory))
+    rows = np.flatnonzero((arrays["frame"] == failure.last) & (arrays["type"] == types.index(failure.killer)))
+    distances = np.abs(arrays["box"][rows] - place).max(axis=1, initial=0)
+    if not len(rows) or distances.min() >= 1:
+        return None
+    return int(arrays["track"][rows[distances.argmin()]])

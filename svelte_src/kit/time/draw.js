@@ -59,10 +59,14 @@ export function drawFilm(context, view, images, perImage) {
  *
  * @param {CanvasRenderingContext2D} context
  * @param {any} view
- * @param {{values: ArrayLike<number>, firsts: ArrayLike<number>, range: number[], color: string, zero?: string, wide?: number}} graph
- *   `zero`: color of a line at 0
+ * @param {{values: ArrayLike<number>, firsts: ArrayLike<number>, range: number[], color: string, zero?: string, wide?: number, points?: boolean}} graph
+ *   `zero`: color of a line at 0; `points`: whether each number is marked
  */
-export function drawGraph(context, view, { values, firsts, range: [low, high], color, zero, wide = 1.5 }) {
+export function drawGraph(
+  context,
+  view,
+  { values, firsts, range: [low, high], color, zero, wide = 1.5, points: marked },
+) {
   const pad = 4;
   const toY = (value) => view.height - pad - ((value - low) / (high - low)) * (view.height - 2 * pad);
   if (zero && low < 0 && high > 0) drawLevel(context, view, toY(0), zero);
@@ -86,6 +90,9 @@ export function drawGraph(context, view, { values, firsts, range: [low, high], c
     context.globalAlpha = 1;
     trace(pushMean);
   } else trace(pushExtremes);
+  if (!marked) return;
+  for (let t = firstVisible(view); t <= lastVisible(view); t += 1)
+    if (Number.isFinite(values[t])) context.fillRect(stepToX(view, t) - 2.5, toY(values[t]) - 2.5, 5, 5);
 }
 
 function drawLevel(context, view, y, color) {

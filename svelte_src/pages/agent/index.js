@@ -27,7 +27,7 @@ const OF_LAYERS = ["attribution", "legend", "feature", "features", "export"];
 const EXPLANATIONS = [
   {
     title: "How to read attribution",
-    text: "Attribution divides an output, such as the value function, among the positions of a layer and the features that the network detected there. Color is the feature, opacity the amount. It is computed by integrated gradients at the chosen layer; the panel Trust shows how closely it adds up. Attribution shows what the network used, not whether it was right to use it.",
+    text: "Attribution divides an output, such as the value function, among the positions of a layer and the features that the network detected there, by integrated gradients. It shows what the network used, not whether it was right to use it.",
   },
 ];
 
@@ -41,7 +41,7 @@ export const AGENT = {
   sections: ["trajectories", "features", "attribution", "ablation", "saliency", "baseline", "agreement"],
   layout: {
     navigation: ["trajectories", "bookmarks"],
-    main: ["timeline", "findings", "attribution", "outputs", "inputs", "objects"],
+    main: ["timeline", "findings", "failures", "failure_survival", "attribution", "outputs", "inputs", "objects"],
     legend: ["legend"],
     aside: ["feature", "features", "find", "notes", "trust", "export", "help"],
   },
@@ -69,36 +69,20 @@ export const AGENT = {
     },
     { keys: ["b"], field: "combined", panel: "attribution", text: "positive and negative attribution in one image" },
     { keys: ["o"], field: "overlay", panel: "attribution", text: "attribution over the observation, or alone" },
-    { keys: ["w"], action: "what_if", panel: "what_if", text: "what if" },
+    { keys: ["w"], action: "what_if", panel: "what_if", text: "open or close what if" },
     { keys: ["x"], field: "objects", panel: "objects", text: "boxes around objects over the observation" },
   ],
   tour: [
-    [
-      "timeline",
-      "Timeline",
-      "The episodes as a filmstrip. Drag it, or press the space bar to play. All panels show the frame at the line.",
-    ],
-    ["findings", "Findings", "Sentences that were tested. Click one to see the frame that shows it."],
+    ["timeline", "Timeline", "Drag the filmstrip, or press space to play. All panels show the frame at the line."],
     [
       "attribution",
       "Attribution",
-      "The parts of the observation that raised (positive) or lowered (negative) the output. Each color is a feature.",
-    ],
-    [
-      "legend",
-      "Features",
-      "Examples of what activates each feature. Hover over one to see it alone; click it for more examples.",
-    ],
-    ["outputs", "Outputs", "The probability of each action, and the value or other outputs that are explained."],
-    [
-      "objects",
-      "Objects",
-      "What the outputs would be without each object in view: measured effects, beside what attribution says of them.",
+      "What raised (positive) or lowered (negative) the output. Each color is a feature, of which Features shows examples.",
     ],
     [
       "bookmarks",
       "Bookmarks",
-      "Frames where the agent did unexpectedly well or badly: a good place to start. Press ? at any time for help.",
+      "Frames where the agent did unexpectedly well or badly: a good place to start. Press ? for help.",
     ],
   ],
   problemWith: ({ trajectories }) => (trajectories.length ? null : "This page has no trajectories."),
@@ -154,7 +138,8 @@ function extend(page) {
       ...manifest.methods,
     ],
     hasPanel(name) {
-      if (["findings", "what_if"].includes(name)) return manifest.others.some(({ kind }) => kind === name);
+      if (["findings", "failures", "failure_survival", "what_if"].includes(name))
+        return manifest.others.some(({ kind }) => kind === name);
       if (name === "bookmarks") return Boolean(manifest.bookmarks);
       if (name === "inputs") return Boolean(manifest.inputs?.length);
       if (name === "objects") return Boolean(objectsOf(manifest));
@@ -172,9 +157,10 @@ function extend(page) {
       },
       channel: (key) => toggleChannel(page, Number(key) - 1),
       features: () => page.drawer.update((now) => (now?.name === "features" ? null : { name: "features" })),
-      what_if() {
-        selection.change({ edit: selection.now.edit || "open" });
-        document.querySelector("[data-panel=what_if]")?.scrollIntoView();
+      /** Open What if and scroll to it; its key also closes it. */
+      what_if(key, edit = selection.now.edit || "open") {
+        selection.change({ edit: key && selection.now.edit ? "" : edit });
+        if (selection.now.edit) document.querySelector("[data-panel=what_if]")?.scrollIntoView();
       },
       channels: () => chooseChannels(page, selection.now.layer, null),
     },

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from rl_clarity.analyses.debugging.failures import FailuresAnalysis, FailuresSection
 from rl_clarity.analyses.objects.analysis import ObjectsAnalysis
 from rl_clarity.analyses.objects.measure import chunk_name
 from rl_clarity.analyses.objects.options import ObjectsOptions
-from rl_clarity.debugging.failures import Failure
+from rl_clarity.debugging.failures import Failure, FailureOptions
 from rl_clarity.jobs.directory import open_directory
 from rl_clarity.jobs.tasks import Work
 from rl_clarity.pages.files import PageFiles
@@ -33,9 +34,13 @@ def test_the_object_that_ended_an_episode_is_the_one_at_its_place(
     cells = SIZE // 4
     place = (column / cells, 1 / cells, (column + 1) / cells, 2 / cells)
     failure = Failure(0, 0, 2, 0.0, "saw", "no reaction", "", killer="saw", killer_pixels=place)
-    results["failures/part/1"] = {"failures": [asdict(failure)]}
+    results["failures/part/1"] = {"failures": [asdict(failure)], "episodes": 1, "failed": 1, "clips": []}
+    results["failures/tracks"] = {"chunks": []}
     (section,) = analysis.sections(subject, options, results)
     found = [(one.track, one.frame) for one in section.trajectories[0].ended or ()]
     tracks = subject.files.read_chunk(chunk_name(0))["track"]
     assert set(tracks) == {0, 1, 2}
     assert found == expected
+    failures = next(iter(FailuresAnalysis().sections(subject, FailureOptions(), results)))
+    assert isinstance(failures, FailuresSection)
+    assert failures.rows[0]["edit"] == ("without~2" if expected else "open")  # what What if opens with
