@@ -130,6 +130,7 @@ def make_failure(directory: Path) -> Path:
         trajectories={"num_envs": 4, "num_steps": 96},
         observations={"num_envs": 2, "num_obs": 16},
         layers={"name_contains_one_of": ["2b"]},
+        analyses={"failures": {}, "survival": {"layer": "2b"}},
     )
     return directory
 

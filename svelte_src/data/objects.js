@@ -123,12 +123,14 @@ export function removalsAt(arrays, types, frame, { single, together }) {
   }));
   const whole = here("together.frame").map((i) => {
     const type = types[arrays["together.type"].data[i]];
+    // Those that are in view: the count of the chunk has others, too.
+    const same = objects.filter((one) => one.type === type).flatMap((one) => one.objects);
     return {
       type,
-      count: arrays["together.count"].data[i],
+      count: same.length,
       effect: together?.[i] ?? null,
       policy: arrays["together.policy"].data[i],
-      objects: objects.filter((one) => one.type === type).flatMap((one) => one.objects),
+      objects: same,
     };
   });
   return [...bySize(objects), ...bySize(whole.filter(({ count }) => count > 1))];

@@ -29,7 +29,7 @@ const ARRAYS = {
   "effect.value": array([-1, 0.5, -2, 3]),
   "together.frame": array([0, 0, 8]),
   "together.type": array([0, 1, 1]),
-  "together.count": array([1, 2, 1]),
+  "together.count": array([1, 3, 2]),
   "together.policy": array([0.2, 0.5, 0.4]),
   "together.effect.value": array([0.5, -2.5, 3]),
 };
@@ -131,6 +131,7 @@ test("removals of a frame: the largest effects first, and types of several objec
   );
   assert.deepEqual(rows[0].offset, [4, 0]);
   assert.deepEqual(removalsAt(ARRAYS, TYPES, 4, EFFECTS), []);
+  assert.equal(removalsAt(ARRAYS, TYPES, 8, EFFECTS).length, 1); // of two, one is in view
 });
 
 test("frames of a type have the object with the largest effect, and the largest come first", () => {

@@ -148,7 +148,7 @@ class FailuresAnalysis(Analysis[FailureOptions, _Sections]):
         columns = {
             "failure": "failure",
             "survival": "policy survives",
-            "without": "without what ended it",
+            "without": "without it",
             "verdict": "verdict",
             "until": "avoidable until",
             "seen": "seen since",
@@ -161,9 +161,9 @@ class FailuresAnalysis(Analysis[FailureOptions, _Sections]):
         worst = f" The {len(failures)} with the lowest return were examined." if known > len(failures) else ""
         caption = (
             f"{known} of {episodes} episodes failed.{worst} From the last step at which the end could be avoided, "
-            "which a row opens: how many of the policy's continuations survive, with and without what ended the "
-            "episode, the actions that were taken, and a sequence of actions that survives. Steps are counted back "
-            "from the last one. Shares in sentences have 95 % intervals."
+            "which a row opens: how many of the policy's continuations survive, and without what ended the episode; "
+            "what was done then, and a sequence of actions that survives. Steps are counted back from the last one. "
+            "Shares in sentences have 95 % intervals."
         )
         rows = [_row(one, subject, results) for one in failures]
         yield FailuresSection(columns_with_values(columns, rows, frames=("end",)), rows, caption=caption)

@@ -82,7 +82,7 @@ export const AGENT = {
     [
       "bookmarks",
       "Bookmarks",
-      "Frames where the agent did unexpectedly well or badly: a good place to start. Press ? for help.",
+      "Where the agent did unexpectedly well or badly: a good place to start. Press ? for help.",
     ],
   ],
   problemWith: ({ trajectories }) => (trajectories.length ? null : "This page has no trajectories."),
