@@ -351,7 +351,7 @@ def test_a_panel_at_the_side_leaves_what_is_in_the_middle_where_it_is(synthetic:
         after = title.bounding_box()
         assert before
         assert after
-        assert abs(after["y"] - before["y"]) < 40
+        assert abs(after["y"] - before["y"]) < 2
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
