@@ -18,7 +18,7 @@ from tests.small_commands import COMMANDS, prepare_recording, run, written
 
 SAMPLED = 6
 """Failures of each command in the quick tests."""
-MOST = 90
+MOST = 30
 """Failures of each command in the slow tests, which are spread over all that it writes."""
 COUNTED = ("write", "pwrite", "fsync", "replace", "rename", "truncate", "ftruncate")
 """Operations that fail: opening a file and creating a folder fail as their first write does."""
