@@ -2,7 +2,8 @@
 
 It sees the future, since the game is deterministic: a saved state and a sequence of actions always lead to the same
 end. A network can imitate it only if its action follows from what is seen. So it runs to the right while that goes
-well, jumps a few steps before the last moment, and does something else only where no run with one jump goes well.
+well, and jumps a few steps before the last moment. Where few steps are good for a jump at full speed, it brakes in the
+air, so that more are. It does something else only where none of that goes well.
 """
 
 from __future__ import annotations
@@ -33,9 +34,18 @@ MARGIN = 1.5
 """Cells of progress by which a sequence may be worse than the best one."""
 DELAY = 0.5
 """Cells of progress that waiting for the last moment may cost."""
+ALIVE = 11
+"""Score of being alive at the end of a sequence, without progress."""
 LEFT, LEFT_UP, NOOP, UP, RIGHT, RIGHT_UP = 1, 2, 4, 5, 7, 8
 ACTIONS = np.array([LEFT, LEFT_UP, NOOP, UP, RIGHT, RIGHT_UP])
 PROBABILITIES = np.array([0.06, 0.06, 0.06, 0.06, 0.38, 0.38])
+LONG = 3
+"""Good steps in a row that are enough for a jump at one of them."""
+AIR = 15
+"""Steps that the player is in the air at most."""
+AIR_ACTIONS = (RIGHT, NOOP, LEFT)
+BRAKES = [(action, wait) for action in (NOOP, LEFT) for wait in (1, 5, 9)]
+"""What a jump does in the air instead of moving to the right (`NOOP`, `LEFT`), and how many steps after its first."""
 RANDOM = 48
 """Random sequences that are tried where nothing else goes well."""
 CHANGE = 0.22
@@ -43,6 +53,8 @@ CHANGE = 0.22
 CHANGE_COST, UP_COST = 0.1, 0.03
 """Scores of a change of action, and of a step with `up`, which has an effect on the ground only. Of random sequences
 that are equally good, the simplest is the easiest to imitate."""
+FEW = 5
+"""Good steps for a jump at full speed below which jumps with brakes are tried, too."""
 HEIGHT = 0.05
 """Score of a cell of height, if that of a cell to the right is 1."""
 
@@ -94,10 +106,12 @@ class Plan:
 
 
 class Searcher:
-    """Runs with one jump, tried from saved states; random sequences where none of them goes well."""
+    """Runs with one jump, tried from saved states; then jumps with brakes, and random sequences where none of them goes
+    well.
+    """
 
     def __init__(self, seed: int = 0) -> None:
-        self._runs = runs()
+        self._runs, self._braked, self._falls = runs(), braked_jumps(), falls()
         self._count = max(len(self._runs), RANDOM)
         self._games = SavedGames(open_games(self._count, seed))
         self._rng = np.random.default_rng(seed)
@@ -108,19 +122,26 @@ class Searcher:
         good = scores >= max(scores.max() - MARGIN, 0)
         if good[0] and not blocked:
             return Plan(self._runs[0, :RUN], True, ~good[1:].reshape(2, JUMPS).any(axis=0)[:RUN])
-        jumps, good_jump = scores[1:].reshape(2, JUMPS), good[1:].reshape(2, JUMPS).any(axis=0)
-        when = np.flatnonzero(good_jump)
-        if not len(when) or (blocked and when[0] > 0):
+        in_air = _player(state, VY)[0] != 0
+        good_jump = good[1:].reshape(2, JUMPS).any(axis=0)
+        if in_air and not good_jump.any():
+            return self._fall(state)
+        braked = np.zeros((len(BRAKES), JUMPS), bool)
+        if not in_air and not blocked and good_jump.sum() < FEW:
+            braked = self.scores(state, self._braked.reshape(-1, AIR + JUMPS))[0].reshape(braked.shape) > ALIVE
+        possible = good_jump | braked.any(axis=0)
+        if not possible.any() or (blocked and not possible[0]):
             return self._random(state)
-        first = int(when[0])
-        last = first + int(np.argmin(np.append(good_jump[first:], False))) - 1
-        step = max(first, last - SLACK)
-        if jumps[:, first].max() - jumps[:, step].max() > DELAY or blocked:
+        first, last = longest_window(possible)
+        step = 0 if blocked else last - min(SLACK, (last - first + 1) // 2)
+        jumps = scores[1:].reshape(2, JUMPS)
+        if good_jump[first] and good_jump[step] and jumps[:, first].max() - jumps[:, step].max() > DELAY:
             step = first
-        after = AFTER_JUMP if _player(state, VY)[0] == 0 else 0  # in the air, the jump is one at the landing
-        can_wait = bool(good[0] or good_jump[step + 1 :].any())
-        critical = np.concatenate([~good_jump[:step], [not can_wait], np.zeros(after, bool)])
-        return Plan(self._runs[1 + step, : step + 1 + after], True, critical)
+        chosen = self._runs[1 + step] if good_jump[step] else self._braked[braked[:, step].argmax(), step]
+        after = 0 if in_air else AFTER_JUMP  # in the air, the jump is one at the landing
+        can_wait = bool(good[0] or possible[step + 1 :].any())
+        critical = np.concatenate([~possible[:step], [not can_wait], np.full(after, not good_jump[step])])
+        return Plan(chosen[: step + 1 + after], True, critical)
 
     def scores(self, state: bytes, sequences: np.ndarray) -> tuple[np.ndarray, bool]:
         """Return a score (n,) for each sequence (n, steps) of actions from a state, and whether the first one does not
@@ -130,6 +151,9 @@ class Searcher:
         one; dying costs 30, less a tenth for every step before.
         """
         count, steps = sequences.shape
+        if count > self._count:
+            parts = [self.scores(state, sequences[i : i + self._count]) for i in range(0, count, self._count)]
+            return np.concatenate([part for part, _ in parts]), parts[0][1]
         for i in range(count):
             self._games.restore(i, state)
         start, blocked = _player(state, X, Y), False
@@ -146,11 +170,20 @@ class Searcher:
                 break
         for i in np.flatnonzero(np.isnan(scores)).tolist():
             progress = _player(self._games.state(i), X, Y) - start
-            scores[i] = max(progress[0] + HEIGHT * progress[1], -10) + 11
+            scores[i] = max(progress[0] + HEIGHT * progress[1], 1 - ALIVE) + ALIVE
         return scores, blocked
 
     def close(self) -> None:
         self._games.games.close()
+
+    def _fall(self, state: bytes) -> Plan:
+        """Return how to land where moving to the right does not go well: the first action of most sequences that do."""
+        scores, _ = self.scores(state, self._falls)
+        good = scores > 0
+        if not good.any():
+            return self._random(state)
+        action = max(AIR_ACTIONS, key=lambda action: good[self._falls[:, 0] == action].sum())
+        return Plan(np.full(2, action), True, np.ones(2, bool))
 
     def _random(self, state: bytes) -> Plan:
         """Return the best of random sequences whose actions are held for a random time."""
@@ -176,6 +209,32 @@ def runs() -> np.ndarray:
         sequences[1 + step, step] = RIGHT_UP
         sequences[1 + JUMPS + step, step:] = RIGHT_UP
     return sequences
+
+
+def braked_jumps() -> np.ndarray:
+    """Return runs (brakes, JUMPS, steps) with a jump that brakes in the air, and stands still after it."""
+    sequences = np.full((len(BRAKES), JUMPS, AIR + JUMPS), NOOP)
+    for (action, wait), rows in zip(BRAKES, sequences, strict=True):
+        for step, row in enumerate(rows):
+            row[: step + wait], row[step], row[step + wait : step + AIR] = RIGHT, RIGHT_UP, action
+    return sequences
+
+
+def falls() -> np.ndarray:
+    """Return sequences (n, steps) of at most two actions in the air, that stand still after them."""
+    parts = [(first, wait, second) for first in AIR_ACTIONS for wait in (3, 6, 10) for second in AIR_ACTIONS]
+    sequences = np.full((len(parts), AIR + 5), NOOP)
+    for (first, wait, second), row in zip(parts, sequences, strict=True):
+        row[:wait], row[wait:AIR] = first, second
+    return sequences
+
+
+def longest_window(possible: np.ndarray) -> tuple[int, int]:
+    """Return the first and last of the first `LONG` possible steps in a row, or more; of the longest ones, if fewer."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], possible, [False]]).astype(int))).reshape(-1, 2)
+    lengths = np.minimum(edges[:, 1] - edges[:, 0], LONG)
+    first, end = edges[int(lengths.argmax())].tolist()
+    return first, end - 1
 
 
 def _player(state: bytes, *columns: int) -> np.ndarray:

@@ -16,7 +16,23 @@ from scripts.coinrun import collect, imitate, reinforce  # noqa: E402 (it needs 
 from scripts.coinrun.data import KINDS, NO_ACTION, NO_END, Frames, Shard, next_number, write_shard  # noqa: E402
 from scripts.coinrun.evaluate import play_unseen  # noqa: E402
 from scripts.coinrun.network import METADATA, NUM_ACTIONS, Clear  # noqa: E402
-from scripts.coinrun.search import JUMPS, LEVELS, MARGIN, RIGHT, SavedGames, Searcher, open_games, plays, runs  # noqa: E402
+from scripts.coinrun.search import (  # noqa: E402
+    AIR,
+    BRAKES,
+    JUMPS,
+    LEVELS,
+    MARGIN,
+    NOOP,
+    RIGHT,
+    RIGHT_UP,
+    SavedGames,
+    Searcher,
+    braked_jumps,
+    longest_window,
+    open_games,
+    plays,
+    runs,
+)
 
 
 def initialized(seed: int) -> Clear:
@@ -62,6 +78,21 @@ def test_a_step_is_critical_where_the_other_of_running_and_jumping_does_not_go_w
     assert min(seen.values()) > 0
     searcher.close()
     game.games.close()
+
+
+def test_braked_jumps_run_jump_brake_and_stand_still() -> None:
+    for (brake, wait), rows in zip(BRAKES, braked_jumps(), strict=True):
+        for step, row in enumerate(rows):
+            jump = [RIGHT_UP, *[RIGHT] * (wait - 1), *[brake] * (AIR - wait)]
+            assert row.tolist() == [RIGHT] * step + jump + [NOOP] * (len(row) - step - AIR)
+
+
+@pytest.mark.parametrize(
+    ("possible", "window"),
+    [("x..........", (0, 0)), ("x.xx....", (2, 3)), ("..xxx...xxxxx", (2, 4)), (".x..xxxx", (4, 7)), ("xxxx", (0, 3))],
+)
+def test_a_jump_is_in_the_first_window_that_is_long_enough(possible: str, window: tuple[int, int]) -> None:
+    assert longest_window(np.array([letter == "x" for letter in possible])) == window
 
 
 def test_the_network_computes_what_the_package_computes() -> None:
