@@ -23,10 +23,10 @@ GAMES = 16
 """Games that the network plays at once."""
 STUCK = 200
 """Steps after which an episode of the network counts as failed."""
-BEFORE_FAILURE, FAILURE_LABELS, WON_LABELS = 30, 6, 2
+BEFORE_FAILURE, FAILURE_LABELS, WON_LABELS = 25, 10, 2
 """Last steps of a failed episode from which states are taken; numbers of states of a failed and of a won episode."""
-VALUED = 5
-"""Every fifth frame of the network's episodes is stored with the episode's end."""
+VALUED = 8
+"""Every eighth frame of the network's episodes is stored with the episode's end."""
 
 
 def search_shard(seed: int) -> dict[str, np.ndarray]:
