@@ -78,6 +78,14 @@ def continued_failures(failures: Sequence[Failure]) -> list[Failure]:
     return [one for one in failures if one.avoidable_until is not None]
 
 
+def first_step(failure: Failure) -> int:
+    """Return the step from which an avoidable failure is continued: `BEFORE_CHANCE` before the last one from which it
+    could be avoided.
+    """
+    assert failure.avoidable_until is not None
+    return max(failure.first, failure.avoidable_until - BEFORE_CHANCE)
+
+
 def measure_survival(
     brancher: Brancher,
     trajectories: Trajectories,
@@ -94,8 +102,7 @@ def measure_survival(
     """
     repeated, steps = [], []
     for one in failures:
-        assert one.avoidable_until is not None
-        start = max(one.first, one.avoidable_until - BEFORE_CHANCE)
+        start = first_step(one)
         (moment,) = episode_moments(trajectories, one.trajectory, [start])
         repeated += [moment] * options.continuations
         steps += [one.last + 1 - start + options.horizon] * options.continuations

@@ -13,7 +13,7 @@ import rl_clarity
 from rl_clarity.agents.protocol import Outputs, Site
 from rl_clarity.base.errors import OptionError
 from rl_clarity.commands.debug import Debug
-from rl_clarity.debugging.survival import changed_survival, compare_survival, least_change
+from rl_clarity.debugging.survival import BEFORE_CHANCE, changed_survival, compare_survival, least_change
 from rl_clarity.pages.results import Results
 from tests.debugging.field import COLORS, PLAYER, SIDE, TILE, Player, field_spec, scattered
 
@@ -103,6 +103,9 @@ def test_survival_of_each_failure_without_each_feature(results: Results) -> None
         assert abs(sum(row[key] for row in rows) / len(rows) / 16 - share) < 0.001
     changed = [row for row in rows if row["changes"] != "none"]
     assert changed
+    last_chance = {row["failure"]: row["frame"] for row in results.section("failures")["rows"]}
+    before = {last_chance[row["failure"]] - row["frame"] for row in rows}
+    assert max(before) == BEFORE_CHANCE  # fewer where the episode began later
     for row in rows:
         found = changed_survival(row["unedited"], [row[f"without.{k}"] for k in (1, 2, 3)], 16)
         assert row["changes"] == (", ".join(f"{k}: {row[f'without.{k}']}" for k in found) or "none")

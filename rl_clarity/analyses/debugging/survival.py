@@ -45,6 +45,7 @@ from rl_clarity.debugging.survival import (
     changed_survival,
     compare_survival,
     continued_failures,
+    first_step,
     least_change,
     measure_survival,
 )
@@ -147,10 +148,6 @@ class SurvivalAnalysis(Analysis[SurvivalOptions, _Sections]):
             f"Layer {tested.layer}, {len(failures)} failures that could be avoided, {options.continuations} times "
             f"each. {tested.removed}"
         )
-        if not rows:
-            caption += (
-                f" At least {LEAST_EPISODES} are needed to compare anything: play more, or examine more failures."
-            )
         shown = [
             {
                 "feature": row.feature,
@@ -167,7 +164,8 @@ class SurvivalAnalysis(Analysis[SurvivalOptions, _Sections]):
         ]
         if failures:
             yield _by_failure(tested, options, failures, np.asarray(unedited), np.asarray(ablated))
-        yield SurvivalSection(columns_with_values(columns, shown), shown, caption=caption)
+        if rows or not failures:
+            yield SurvivalSection(columns_with_values(columns, shown), shown, caption=caption)
 
     def notes(self, options: SurvivalOptions) -> Sequence[Note]:
         return (NOTE,) if options.removes_features else ()
@@ -196,7 +194,7 @@ def _by_failure(
                 "changes": ", ".join(changed) or "none",
                 **{f"without.{number}": survivors for number, survivors in enumerate(without, start=1)},
                 "trajectory": one.trajectory,
-                "frame": one.avoidable_until,
+                "frame": first_step(one),
                 "edit": "effects",  # with which What if opens
             }
         )
@@ -204,13 +202,18 @@ def _by_failure(
     caption = (
         f"How many of {count} continuations survive from {BEFORE_CHANCE} steps before the last at which the failure "
         f"could be avoided: by the agent as it is, and without feature 1, 2, ... of layer {tested.layer}. "
-        f"{tested.removed} A row opens the last step at which the failure could be avoided. "
+        f"{tested.removed} A row opens the step from which it is continued. "
     )
     caption += (
         f"Only differences of about {least} of {count} would be found reliably."
         if least
         else "No difference could be found with so few: increase survival.continuations."
     )
+    if len(failures) < LEAST_EPISODES:
+        caption += (
+            f" Means over all failures are compared where there are at least {LEAST_EPISODES}: play more, or examine "
+            "more failures."
+        )
     return FailureSurvivalSection(columns_with_values(columns, rows), rows, caption=caption)
 
 
