@@ -30,7 +30,7 @@ READY = """() => {
   return canvases.length > 0 && canvases.every((canvas) => canvas.dataset.frame?.endsWith(`/${frame}`));
 }"""
 
-# From the key press until every canvas shows the new frame and the page is laid out; polling is cheap.
+# From the key press until every canvas shows the new frame and the page is laid out; timers would be up to 4 ms late.
 KEYS = """async (count) => {
   const names = '[data-testid=attribution-canvas], [data-testid=observation-canvas]';
   const canvases = [...document.querySelectorAll(names)];
@@ -38,12 +38,18 @@ KEYS = """async (count) => {
   let frame = rlClarity.state().frame;
   for (let i = 0; i < count; i += 1) {
     await new Promise(requestAnimationFrame);
+    const wanted = `/${frame += 1}`;
+    const shown = new Promise((resolve) => {
+      const observer = new MutationObserver(() => {
+        if (!canvases.every(({ dataset }) => dataset.frame.endsWith(wanted))) return;
+        observer.disconnect();
+        resolve();
+      });
+      for (const canvas of canvases) observer.observe(canvas, { attributeFilter: ['data-frame'] });
+    });
     const start = performance.now();
     window.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowRight' }));
-    const wanted = `/${frame += 1}`;
-    while (!canvases.every(({ dataset }) => dataset.frame.endsWith(wanted))) {
-      await new Promise((resolve) => setTimeout(resolve));
-    }
+    await shown;
     document.body.getBoundingClientRect();
     times.push(performance.now() - start);
   }
