@@ -5,7 +5,7 @@
 The same command resumes training that was stopped in any way. Two processes work at once, each on one core: one
 collects labeled frames in WORK/search and WORK/network, the other trains on what is there.
 
-Training begins with the parameters of the included agent `coinrun`, which PPO trained for 3.3 hours.
+Training begins with `scripts/coinrun/start.npz`, which imitation made from the included agent `coinrun`.
 
 1. Search: the searcher plays on the training levels (`scripts/coinrun/search.py`).
 2. Imitation: the network learns the searcher's actions, and the returns of its own episodes as values.

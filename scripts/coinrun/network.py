@@ -11,7 +11,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from rl_clarity.formats import read
 from rl_clarity.formats.architectures import CLEAR_CONVOLUTIONS, CLEAR_DENSE, SCOPE
 
 NUM_ACTIONS = 15
@@ -70,13 +69,6 @@ class Clear(nn.Module):  # type: ignore[misc]
         self._tensors[f"{scope}/{kernel}:0"] = layer.weight
         assert layer.bias is not None
         self._tensors[f"{scope}/{bias}:0"] = layer.bias
-
-
-def first_network(checkpoint: Path) -> Clear:
-    """Return the network of a checkpoint, from whose parameters training begins."""
-    network = Clear()
-    network.assign(read(checkpoint).parameters)
-    return network
 
 
 def load(path: Path) -> Clear:
