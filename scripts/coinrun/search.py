@@ -44,6 +44,7 @@ LONG = 3
 AIR = 15
 """Steps that the player is in the air at most."""
 AIR_ACTIONS = (RIGHT, NOOP, LEFT)
+"""Actions that differ in the air, where `up` has no effect; the first of equally good ones is taken."""
 BRAKES = [(action, wait) for action in (NOOP, LEFT) for wait in (1, 5, 9)]
 """What a jump does in the air instead of moving to the right (`NOOP`, `LEFT`), and how many steps after its first."""
 RANDOM = 48
@@ -132,7 +133,7 @@ class Searcher:
         possible = good_jump | braked.any(axis=0)
         if not possible.any() or (blocked and not possible[0]):
             return self._random(state)
-        first, last = longest_window(possible)
+        first, last = jump_window(possible)
         step = 0 if blocked else last - min(SLACK, (last - first + 1) // 2)
         jumps = scores[1:].reshape(2, JUMPS)
         if good_jump[first] and good_jump[step] and jumps[:, first].max() - jumps[:, step].max() > DELAY:
@@ -229,7 +230,7 @@ def falls() -> np.ndarray:
     return sequences
 
 
-def longest_window(possible: np.ndarray) -> tuple[int, int]:
+def jump_window(possible: np.ndarray) -> tuple[int, int]:
     """Return the first and last of the first `LONG` possible steps in a row, or more; of the longest ones, if fewer."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], possible, [False]]).astype(int))).reshape(-1, 2)
     lengths = np.minimum(edges[:, 1] - edges[:, 0], LONG)

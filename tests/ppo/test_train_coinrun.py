@@ -28,7 +28,7 @@ from scripts.coinrun.search import (  # noqa: E402
     SavedGames,
     Searcher,
     braked_jumps,
-    longest_window,
+    jump_window,
     open_games,
     plays,
     runs,
@@ -92,7 +92,7 @@ def test_braked_jumps_run_jump_brake_and_stand_still() -> None:
     [("x..........", (0, 0)), ("x.xx....", (2, 3)), ("..xxx...xxxxx", (2, 4)), (".x..xxxx", (4, 7)), ("xxxx", (0, 3))],
 )
 def test_a_jump_is_in_the_first_window_that_is_long_enough(possible: str, window: tuple[int, int]) -> None:
-    assert longest_window(np.array([letter == "x" for letter in possible])) == window
+    assert jump_window(np.array([letter == "x" for letter in possible])) == window
 
 
 def test_the_network_computes_what_the_package_computes() -> None:
