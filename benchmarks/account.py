@@ -93,8 +93,7 @@ def _sum(terms: dict[str, Any], names: tuple[str, ...]) -> np.ndarray:
 def in_browser(results: Results, layers: list[str], folder: Path) -> dict[str, Any]:
     """Account and colors as the page computes them."""
     with sync_playwright() as playwright:
-        arguments = [flag for flag in FLAGS if not flag.startswith("--headless")]
-        browser = playwright.chromium.launch(executable_path=str(find_chromium()), args=arguments)
+        browser = playwright.chromium.launch(executable_path=str(find_chromium()), args=FLAGS)
         page = browser.new_page(viewport={"width": 1366, "height": 768})
         page.goto((folder / "interface.html").resolve().as_uri())
         page.wait_for_function(READY)

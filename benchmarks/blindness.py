@@ -24,13 +24,13 @@ from rl_clarity.analyses.edited_effects import ObjectPairs, object_cells
 from rl_clarity.recordings.object_effects import ObjectEffects
 
 AGENTS: Mapping[str, tuple[str, ...]] = {
-    "coinrun": ("saw", "coin", "crate", "enemy"),
+    "coinrun-7.9": ("saw", "coin", "crate", "enemy"),
     "coinrun-gru": ("saw", "coin", "crate", "enemy"),
     "fruitbot": ("bad food", "fruit", "present", "key"),
 }
 """Agents and the types whose effects are removed."""
 PLAYED: Mapping[str, Mapping[str, Any]] = {
-    "coinrun": {"episodes": 64, "steps": 8, "last_steps": 4},
+    "coinrun-7.9": {"episodes": 64, "steps": 8, "last_steps": 4},
     "coinrun-gru": {"episodes": 64, "steps": 8, "last_steps": 4},
     "fruitbot": {"episodes": 24, "steps": 8},
 }
@@ -123,17 +123,20 @@ def ablated_components(pairs: ObjectPairs, features: np.ndarray) -> dict[str, np
     """Return the components (K, c) of each edit; of the features, the one along which the differences are largest."""
     differences = pairs.with_object - pairs.without_object
     along = np.square(differences @ features.T).sum(axis=0) / np.maximum(np.square(features).sum(axis=1), 1e-30)
-    found = {
-        edit: rl_clarity.fit_directions(
-            pairs.with_object, "pairs", count, without=pairs.without_object, others=others
-        ).vectors
-        for edit, count, others in (
-            ("one direction", 1, pairs.others),
-            ("subspace against others", SUBSPACE, pairs.others),
-            ("subspace", SUBSPACE, None),
-        )
+    return {
+        "feature": features[along.argmax()][None],
+        "one direction": directions(pairs, 1),
+        "subspace against others": directions(pairs, SUBSPACE),
+        "subspace": directions(pairs, SUBSPACE, against_others=False),
     }
-    return {"feature": features[along.argmax()][None], **found}
+
+
+def directions(pairs: ObjectPairs, count: int, *, against_others: bool = True) -> np.ndarray:
+    """Return directions (count, c) that objects add to a layer, preferring those that others have little of."""
+    others = pairs.others if against_others else None
+    return rl_clarity.fit_directions(
+        pairs.with_object, "pairs", count, without=pairs.without_object, others=others
+    ).vectors
 
 
 def separations(
@@ -142,20 +145,36 @@ def separations(
     """Return the areas under the ROC curve by which a direction, and a random one, tell positions of a type from the
     same positions without it, and from hard negatives: positions of other objects, and of none.
     """
-    from sklearn.metrics import roc_auc_score
-
-    own, rest = (rl_clarity.object_pairs(agent, effects, layer, types) for types in (kind, others))
+    own, negatives = told_apart(agent, effects, layer, kind, others)
     random = np.random.default_rng(0).normal(size=direction.shape)
     areas = {}
     for name, vector in (("pairs", direction[0]), ("random", random[0])):
-        for against, rows in (
-            ("removed", own.without_object),
-            ("others", np.concatenate([rest.with_object, rows_of_none(agent, effects, layer)])),
-        ):
-            scores = np.concatenate([own.with_object @ vector, rows @ vector])
-            area = float(roc_auc_score(np.arange(len(scores)) < len(own.with_object), scores))
+        for against, rows in negatives.items():
+            area = roc_area(own.with_object @ vector, rows @ vector)
             areas[f"{name} against {against}"] = max(area, 1 - area)
     return areas
+
+
+def told_apart(
+    agent: Any, effects: ObjectEffects, layer: str, kind: str, others: list[str]
+) -> tuple[ObjectPairs, dict[str, np.ndarray]]:
+    """Return the pairs of a type, and the activations (M, c) that it is told apart from: `removed`, the same positions
+    without it, and `others`, positions of other types and of none.
+    """
+    own = rl_clarity.object_pairs(agent, effects, layer, kind)
+    rest = [rl_clarity.object_pairs(agent, effects, layer, others).with_object] if others else []
+    return own, {
+        "removed": own.without_object,
+        "others": np.concatenate([*rest, rows_of_none(agent, effects, layer)]),
+    }
+
+
+def roc_area(positive: np.ndarray, negative: np.ndarray) -> float:
+    """Return the area under the ROC curve by which scores tell positive from negative rows."""
+    from sklearn.metrics import roc_auc_score
+
+    scores = np.concatenate([positive, negative])
+    return float(roc_auc_score(np.arange(len(scores)) < len(positive), scores))
 
 
 def rows_of_none(agent: Any, effects: ObjectEffects, layer: str) -> np.ndarray:

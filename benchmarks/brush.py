@@ -43,8 +43,7 @@ def measure(checkpoints: int = CHECKPOINTS, steps: int = STEPS, moves: int = MOV
         raise SkippedError("no Chromium: set RL_CLARITY_CHROMIUM")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         write_training_page(Path(folder), ((steps,),) * checkpoints)
-        arguments = [flag for flag in FLAGS if not flag.startswith("--headless")]
-        browser = playwright.chromium.launch(executable_path=str(program), args=arguments)
+        browser = playwright.chromium.launch(executable_path=str(program), args=FLAGS)
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         chosen = ".".join(str(number) for number in range(1, checkpoints + 1))
         page.goto(f"{(Path(folder) / 'interface.html').resolve().as_uri()}?checkpoints={chosen}")

@@ -40,6 +40,8 @@ def quantities(result: dict[str, Any]) -> dict[str, tuple[float, str]]:
         values[f"page of {model}: heap"] = page["heap_mb"], "MB"
         for layer, pace in page["layers"].items():
             values[f"page of {model}: a key, {layer}"] = pace["key_ms_p95"], "ms"
+    for model, panel in parts.get("what_if", {}).items():
+        values[f"What if of {model}: a forward pass"] = panel["forward_ms"], "ms"
     return values
 
 

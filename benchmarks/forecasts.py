@@ -17,7 +17,7 @@ JOBS: Mapping[str, Sequence[str]] = {
     "run coinrun": ("run", "models:coinrun", *SMALL, *FEW_OBSERVATIONS),
     "run starpilot-lstm": ("run", "models:starpilot-lstm", *SMALL, *FEW_OBSERVATIONS),
     "compare breakout-series": ("compare", "models:breakout-series", "--max-steps", "100", "--return-episodes", "1"),
-    "compare two agents": ("compare", "models:coinrun", "models:coinrun-early", "--max-steps", "200"),
+    "compare two agents": ("compare", "models:coinrun-7.9", "models:coinrun-early", "--max-steps", "200"),
     "memory coinrun-gru": ("memory", "models:coinrun-gru", "--episodes", "4"),
     "memory starpilot-lstm": ("memory", "models:starpilot-lstm", "--episodes", "4"),
 }

@@ -95,8 +95,7 @@ def measure(directory: Path) -> dict[str, Any]:
     if program is None:
         raise SystemExit("no Chromium was found: set RL_CLARITY_CHROMIUM")
     with sync_playwright() as playwright:
-        arguments = [flag for flag in FLAGS if not flag.startswith("--headless")]
-        browser = playwright.chromium.launch(executable_path=str(program), args=arguments)
+        browser = playwright.chromium.launch(executable_path=str(program), args=FLAGS)
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         profiler = page.context.new_cdp_session(page)
         profiler.send("Performance.enable", {"timeDomain": "threadTicks"})
@@ -137,10 +136,10 @@ def _pace(
         _open_all_tracks(page)
     steps = page.evaluate("rlClarity.manifest.trajectories[0].steps")
     count = min(KEY_PRESSES, steps // 2)
-    start, keys = _task_seconds(profiler), page.evaluate(KEYS, count // 2)
-    key_cpu = (_task_seconds(profiler) - start) / (count // 2)
+    start, keys = task_seconds(profiler), page.evaluate(KEYS, count // 2)
+    key_cpu = (task_seconds(profiler) - start) / (count // 2)
     singly = [_key_cpu(page, profiler) for _ in range(count // 2)]
-    start = _task_seconds(profiler)
+    start = task_seconds(profiler)
     played = page.evaluate(PLAY, {"fps": fps, "frames": min(3 * fps, steps - count - 2)})
     gaps = np.diff(played["ticks"])
     return {
@@ -151,15 +150,15 @@ def _pace(
         "dropped": played["passed"] - played["shown"] + 1,
         "play_frames": played["passed"],
         "play_gap_ms_p95": float(np.percentile(gaps, 95)),
-        "play_cpu_ms": 1000 * (_task_seconds(profiler) - start) / max(1, played["passed"]),
+        "play_cpu_ms": 1000 * (task_seconds(profiler) - start) / max(1, played["passed"]),
     }
 
 
 def _key_cpu(page: Page, profiler: CDPSession) -> float:
     """Processor seconds of the page's main thread for one key, which do not depend on what else the machine does."""
-    start = _task_seconds(profiler)
+    start = task_seconds(profiler)
     page.evaluate(KEYS, 1)
-    return _task_seconds(profiler) - start
+    return task_seconds(profiler) - start
 
 
 def _open_all_tracks(page: Page) -> None:
@@ -171,7 +170,7 @@ def _open_all_tracks(page: Page) -> None:
         page.get_by_role("button", name="Show more time").click()
 
 
-def _task_seconds(profiler: CDPSession) -> float:
+def task_seconds(profiler: CDPSession) -> float:
     """Processor seconds of the page's main thread."""
     metrics = profiler.send("Performance.getMetrics")["metrics"]
     return float(next(entry["value"] for entry in metrics if entry["name"] == "TaskDuration"))

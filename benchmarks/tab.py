@@ -79,16 +79,15 @@ def measure() -> dict[str, float]:
         place = logdir / "mapped"
         rl_clarity.explain_recording(place, methods=(), embeddings=("pca",), every=1)
         with served(logdir) as address, sync_playwright() as playwright:
-            arguments = [flag for flag in FLAGS if not flag.startswith("--headless")]
-            browser = playwright.chromium.launch(executable_path=str(program), args=arguments)
+            browser = playwright.chromium.launch(executable_path=str(program), args=FLAGS)
             page = browser.new_page(viewport={"width": 1366, "height": 768})
             result["first frame (ms)"] = _first_frame(page, address)
             result |= _pace(page, address)
             browser.close()
-    return result | _measure_many(str(program), arguments)
+    return result | _measure_many(str(program))
 
 
-def _measure_many(program: str, arguments: list[str]) -> dict[str, float]:
+def _measure_many(program: str) -> dict[str, float]:
     """Times of a log directory of many runs, and the memory of a long episode."""
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         many, long = Path(name) / "many", Path(name) / "long"
@@ -101,7 +100,7 @@ def _measure_many(program: str, arguments: list[str]) -> dict[str, float]:
         start = time.perf_counter()
         viewer.manifest(etag)
         result = {"one more of 2,000 episodes (ms)": 1000 * (time.perf_counter() - start)}
-        browser = playwright.chromium.launch(executable_path=program, args=arguments)
+        browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
         page = browser.new_page(viewport={"width": 1366, "height": 768})
         with served(many) as address:
             result["first frame, 50 runs, 2,000 episodes (ms)"] = _first_frame(page, address, "run-7")

@@ -36,7 +36,7 @@ from rl_clarity.recordings.object_effects import ObjectEffects, object_effects
 from rl_clarity.reduction import ChannelReduction
 
 RESULTS = Path(__file__).with_name("truth.json")
-AGENTS = ("coinrun", "coinrun-early", "fruitbot", "coinrun-gru", "starpilot-lstm", "breakout-series/checkpoint-60")
+AGENTS = ("coinrun-7.9", "coinrun-early", "fruitbot", "coinrun-gru", "starpilot-lstm", "breakout-series/checkpoint-60")
 """Included agents; those whose environment cannot be edited are skipped."""
 MINIGRID = "minigrid/"
 """Beginning of the names of the agents of `benchmarks.minigrid`."""

@@ -57,7 +57,7 @@ page is the best available guess.
   Convolutions spread the attribution of an object beyond it: on CoinRun at layer 2b, sums over the pixels that an
   object changes have a correlation of .46 with the effects, over its box .74, and over box and margin .87. At the
   finest layers, with which pages open, the margin matters less (mean of correlation and right signs in the first
-  sample, over the pixels, the box, and the box with 1, 2 and 4 pixels: `coinrun` .70, .79, .79, .81, .75;
+  sample, over the pixels, the box, and the box with 1, 2 and 4 pixels: `coinrun-7.9` .70, .79, .79, .81, .75;
   `coinrun-early` .80, .76, .75, .73, .69; `coinrun-gru` .57, .80, .80, .80, .76; `fruitbot` .91, .91, .91, .89, .82;
   `starpilot-lstm` .64, .64, .65, .64, .62).
 - **Correlation** is Pearson's, between predictions and changes of the output. **Right signs** are the share of
@@ -236,7 +236,7 @@ def _summary(agents: Mapping[str, Entry]) -> str:
             behind.append(name)
         lines.append(
             [
-                f"[{name}](#{name.replace('/', '')})",
+                f"[{name}](#{re.sub('[/.]', '', name)})",
                 f"{opening['layer']}, {opening['baseline']}: {agreement_text(opening)}",
                 f"{chosen['layer']}, {chosen['baseline']}",
                 estimate(chosen["correlation"]),

@@ -21,7 +21,7 @@ from PIL import Image
 import rl_clarity
 from rl_clarity.environments import spec_from_metadata
 
-agent = rl_clarity.load_agent("models:coinrun")
+agent = rl_clarity.load_agent("models:coinrun-7.9")
 spec = spec_from_metadata(agent.metadata)
 played = {"num_envs": 8, "num_steps": 256}
 result = rl_clarity.debug(agent, environment=spec, trajectories=played, failures={"count": 6}, goals={"states": 8})

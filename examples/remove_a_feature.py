@@ -34,7 +34,8 @@ SIZES: dict[str, dict[str, Any]] = {
 
 def main(checkpoint: str, layer: str, output_dir: Path, size: str) -> None:
     report = rl_clarity.ablate(checkpoint, output_dir / "page", layer=layer, **SIZES[size])
-    chosen = min(report.rows, key=lambda row: row["attribution"])
+    alone = [row for row in report.rows if not row["twins"]]  # not of features that were ablated together
+    chosen = min(alone, key=lambda row: row["attribution"])
     number = chosen["feature"]
     print(
         f"Feature {number} of layer {layer} has the most negative attribution to the value: {chosen['attribution']:.3f}"
@@ -47,7 +48,7 @@ def main(checkpoint: str, layer: str, output_dir: Path, size: str) -> None:
     low, high = chosen["interval"]
     print(f"  return {chosen['return_difference']:+.2f} (95 % interval {low:+.2f} to {high:+.2f})")
     print("\nThe other features, for comparison:")
-    for row in report.rows:
+    for row in alone:
         if row is not chosen:
             low, high = row["interval"]
             print(f"  feature {row['feature']}: return {row['return_difference']:+.2f} ({low:+.2f} to {high:+.2f})")

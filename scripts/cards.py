@@ -11,6 +11,7 @@ import numpy as np
 
 from rl_clarity.analyses.checks.report import COMPLETE, MethodReport, SanityReport
 from rl_clarity.ppo.options import TrainOptions
+from scripts.curve import LAST_EPISODES
 
 LICENSE = "License: MIT, like the project."
 PREDICTIONS = {
@@ -25,9 +26,9 @@ GOOD_COMPASS = 0.8
 """Share of starts with the expected direction that a simulator should reach."""
 
 
-def curve_line(name: str) -> str:
-    """Return the line of the card that shows the learning curve."""
-    return f"![Mean return of the last 100 episodes against environment steps]({name}.svg)"
+def curve_line(name: str, what: str = LAST_EPISODES) -> str:
+    """Return the line of the card that shows the learning curve, of these returns."""
+    return f"![{what.capitalize()} against environment steps]({name}.svg)"
 
 
 def evaluation_cells(result: Mapping[str, Any]) -> list[str]:

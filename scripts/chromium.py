@@ -17,7 +17,6 @@ from pathlib import Path
 COMMANDS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 MAC_APPLICATIONS = ("Chromium.app/Contents/MacOS/Chromium", "Google Chrome.app/Contents/MacOS/Google Chrome")
 FLAGS = (
-    "--headless=new",
     "--no-sandbox",  # root in a container cannot use the sandbox; tests open only their own pages
     "--disable-gpu",
     "--disable-quic",
@@ -26,6 +25,7 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
+"""Arguments of Chromium, to which Playwright adds how it runs without a window."""
 
 
 def find_chromium() -> Path | None:
@@ -43,7 +43,8 @@ def starts(program: Path) -> bool:
     with tempfile.TemporaryDirectory() as directory:
         page = Path(directory) / "page.html"
         page.write_text("<p id='shown'></p>")
-        command = [str(program), *FLAGS, f"--user-data-dir={directory}/profile", "--dump-dom", page.as_uri()]
+        own = ["--headless=new", f"--user-data-dir={directory}/profile", "--dump-dom"]
+        command = [str(program), *FLAGS, *own, page.as_uri()]
         try:
             result = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
         except (OSError, subprocess.TimeoutExpired):

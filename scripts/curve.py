@@ -9,9 +9,14 @@ WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 50, 16, 16, 44
 
 
-def curve(steps: Sequence[int], returns: Sequence[float], *, reference: float, shipped: int) -> str:
-    """Draw the mean return against environment steps, with a dashed line for a random policy and a dot for the shipped
-    checkpoint.
+LAST_EPISODES = "mean return of the last 100 episodes"
+
+
+def curve(
+    steps: Sequence[int], returns: Sequence[float], *, reference: float, shipped: int, what: str = LAST_EPISODES
+) -> str:
+    """Draw mean returns against environment steps, with a dashed line for a random policy and a dot for the shipped
+    checkpoint. `what` says what the returns are means of.
     """
     points = [(x, y) for x, y in zip(steps, returns, strict=True) if not math.isnan(y)]
     largest_x, largest_y = max(x for x, _ in points), max(max(y for _, y in points), reference) * 1.08
@@ -42,7 +47,7 @@ def curve(steps: Sequence[int], returns: Sequence[float], *, reference: float, s
     parts.append(f'<circle cx="{x}" cy="{y}" r="5" fill="#2a7ab8"/>')
     parts.append(
         f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 6}" text-anchor="middle">'
-        "million environment steps; mean return of the last 100 episodes</text>"
+        f"million environment steps; {what}</text>"
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" '

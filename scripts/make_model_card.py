@@ -51,7 +51,7 @@ from scripts.cards import (
     simulator_lines,
     table_line,
 )
-from scripts.curve import curve
+from scripts.curve import LAST_EPISODES, curve
 
 MODELS = Path(__file__).resolve().parents[1] / "models"
 MAX_BYTES = 4_000_000
@@ -75,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("name")
     parser.add_argument("--machine", default="", help="description of the machine that trained it")
     parser.add_argument("--note", default="", help="text for the card")
+    parser.add_argument("--training", type=Path, help="file with a text on training, if a script did it")
+    parser.add_argument("--curve", default=LAST_EPISODES, metavar="TEXT", help="what progress.csv has means of")
     parser.add_argument("--checkpoint", default="checkpoint.jd")
     parser.add_argument("--episodes", type=int, default=500)
     parser.add_argument("--models", type=Path, default=MODELS)
@@ -96,6 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             facts = evaluate_agent(shipped, rows, options.episodes)
             facts |= {"machine": options.machine, "note": options.note, "stages": stages(options.save_dir, facts)}
             facts["half_precision"] = half_precision
+            facts["curve"] = options.curve
+            facts["training"] = options.training.read_text().strip() if options.training else None
             shutil.copyfile(shipped, options.models / shipped.name)
         (options.models / f"{options.name}.svg").write_text(
             curve(
@@ -103,6 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 [float(row["mean_return"]) for row in rows],
                 reference=facts["returns"][RANDOM]["mean"],
                 shipped=facts["timesteps"],
+                what=options.curve,
             )
         )
         facts_path.write_text(json.dumps(facts, indent=1) + "\n")
@@ -213,9 +218,11 @@ def ablation_facts(report: AblationReport, note: str) -> dict[str, Any]:
 def stages(save_dir: Path, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the stages of the training with different options, as far as checkpoints were kept (`save_all`)."""
     kept = [(trained_timesteps(path), dict(read(path).metadata)) for path in save_dir.glob("checkpoint-*.jd")]
-    before = sorted((pair for pair in kept if pair[0] < facts["timesteps"]), key=lambda pair: pair[0])
+    trained = sorted((pair for pair in kept if pair[0] <= facts["timesteps"]), key=lambda pair: pair[0])
+    if not trained or trained[-1][0] < facts["timesteps"]:
+        trained.append((facts["timesteps"], facts["args"]))
     result: list[dict[str, Any]] = []
-    for timesteps, args in [*before, (facts["timesteps"], facts["args"])]:
+    for timesteps, args in trained:
         options = {key: value for key, value in args.items() if key not in IGNORED}
         if result and result[-1]["options"] == options:
             result[-1]["until"] = timesteps
@@ -241,8 +248,8 @@ def card(name: str, facts: Mapping[str, Any], findings: Mapping[str, Any] | None
     lines = [
         f"# {name}",
         "",
-        f"A network ({network_text(args)}, {facts['parameters']:,} parameters) that plays {game_text(args)}, trained "
-        f"by `rl_clarity.train`. {facts['note']}".rstrip(),
+        f"A network ({network_text(args)}, {facts['parameters']:,} parameters) that plays {game_text(args)}"
+        f"{'' if facts.get('training') else ', trained by `rl_clarity.train`'}. {facts['note']}".rstrip(),
         "",
         "| evaluation | mean return | standard error | 95 % interval | episodes | mean length |",
         "|---|---|---|---|---|---|",
@@ -255,7 +262,7 @@ def card(name: str, facts: Mapping[str, Any], findings: Mapping[str, Any] | None
         f"rl-clarity evaluate models:{name} --episodes {episodes} --random",
         "```",
         "",
-        curve_line(name),
+        curve_line(name, facts.get("curve", LAST_EPISODES)),
         "",
         *ablation_lines(name, facts.get("ablation")),
         *check_lines(name, facts.get("checks")),
@@ -263,12 +270,7 @@ def card(name: str, facts: Mapping[str, Any], findings: Mapping[str, Any] | None
         *simulator_lines(name, facts.get("simulator")),
         "## Training",
         "",
-        "```python",
-        "\n".join(command(stage["options"], name, stage["until"]) for stage in facts["stages"]),
-        "```",
-        "",
-        f"{facts['timesteps']:,} environment steps in {facts['seconds'] / 3600:.1f} hours on {facts['machine']}: "
-        f"{facts['timesteps'] / facts['seconds']:.0f} a second over the whole training.",
+        *training_lines(name, facts),
         "",
         f"SHA-256 of `{name}.jd` ({facts['bytes']:,} bytes): `{facts['sha256']}`"
         f"{'. Its parameters are in half precision.' if facts.get('half_precision') else ''}",
@@ -276,6 +278,20 @@ def card(name: str, facts: Mapping[str, Any], findings: Mapping[str, Any] | None
         LICENSE,
     ]
     return "\n".join(lines) + "\n"
+
+
+def training_lines(name: str, facts: Mapping[str, Any]) -> list[str]:
+    """Return the section of the card about training: its own text, or the calls of `train`."""
+    if facts.get("training"):
+        return [facts["training"]]
+    return [
+        "```python",
+        "\n".join(command(stage["options"], name, stage["until"]) for stage in facts["stages"]),
+        "```",
+        "",
+        f"{facts['timesteps']:,} environment steps in {facts['seconds'] / 3600:.1f} hours on {facts['machine']}: "
+        f"{facts['timesteps'] / facts['seconds']:.0f} a second over the whole training.",
+    ]
 
 
 def ablation_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:

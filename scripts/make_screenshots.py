@@ -75,9 +75,8 @@ def main() -> None:
     for kind in PAGES:
         parser.add_argument(f"--{kind}", type=Path, help=f"directory of a page of the kind {kind}")
     options = parser.parse_args()
-    arguments = [flag for flag in FLAGS if not flag.startswith("--headless")]
     with tempfile.TemporaryDirectory() as temporary, sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=find_chromium(), args=arguments)
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=FLAGS)
         for kind in options.only:
             make, take = PAGES[kind]
             take(browser, getattr(options, kind) or make(Path(temporary) / kind))

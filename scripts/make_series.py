@@ -120,10 +120,11 @@ def ship_series(save_dir: Path, models: Path, name: str, count: int, episodes: i
     write_facts(models, name, facts)
     (models / f"{name}.svg").write_text(
         curve(
-            [int(row["timesteps"]) for row in rows],
-            [float(row["mean_return"]) for row in rows],
+            [checkpoint["timesteps"] for checkpoint in checkpoints],
+            [checkpoint["mean"] for checkpoint in checkpoints],
             reference=checkpoints[-1]["random"]["mean"],
             shipped=last,
+            what=_returns(checkpoints),
         )
     )
 
@@ -159,6 +160,10 @@ def evaluate_checkpoint(path: Path, episodes: int, *, random: bool) -> dict[str,
     return entry | ({"random": rounded(summary(evaluations[RANDOM]))} if random else {})
 
 
+def _returns(checkpoints: Sequence[Mapping[str, Any]]) -> str:
+    return f"mean return of {checkpoints[0]['episodes']} games with each checkpoint"
+
+
 def card(name: str, facts: Mapping[str, Any]) -> str:
     """Return the card of a series."""
     args, checkpoints = facts["args"], facts["checkpoints"]
@@ -182,7 +187,7 @@ def card(name: str, facts: Mapping[str, Any]) -> str:
         f"rl-clarity compare models:{name} out/{name}",
         "```",
         "",
-        curve_line(name),
+        curve_line(name, _returns(checkpoints)),
         "",
         "## Training",
         "",

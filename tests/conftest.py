@@ -90,8 +90,7 @@ def shared_formats() -> Path:
 def chromium_browser(chromium: Path) -> Iterator[Browser]:
     """One browser for all tests, because Playwright cannot be started twice in a thread."""
     with sync_playwright() as playwright:
-        arguments = [flag for flag in FLAGS if not flag.startswith("--headless")]
-        browser = playwright.chromium.launch(executable_path=str(chromium), args=arguments)
+        browser = playwright.chromium.launch(executable_path=str(chromium), args=FLAGS)
         yield browser
         browser.close()
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import default_job, growth, job, parts
+from benchmarks import blind_play, default_job, diversity, growth, job, parts, what_if
 from benchmarks.compare import compare
 from benchmarks.machine import peak_memory_mb, reset_peak_memory
 
@@ -110,6 +110,18 @@ def test_the_default_job_is_compared_with_its_convolutions() -> None:
     ]
 
 
+def test_the_panel_what_if_is_compared_with_its_goal_and_with_python() -> None:
+    times = dict.fromkeys(("opened_ms", "load", "forward_ms_p95", "answer_ms", "answer_ms_p95", "answer_cpu_ms"), 5.5)
+    results = {
+        name: {"network": network, "forward_ms": 6.0, "python_ms": 1.5, **times}
+        for name, network in (("coinrun", "clear"), ("fruitbot", "impala"))
+    }
+    _, heading, clear, impala = what_if.lines(results)
+    assert clear.split()[heading.split().index("ratio")] == "4.0"
+    assert clear.endswith("(goal: a forward pass takes at most 60)")
+    assert "goal" not in impala
+
+
 def test_all_sizes_are_doubled() -> None:
     assert {name.removesuffix(" x 2") for name in growth.DOUBLED} >= {"frames", "layers", "outputs", "observations"}
     base, sizes = growth.BASE, growth.DOUBLED
@@ -133,7 +145,12 @@ def test_comparisons_are_normalized_by_the_speed_of_convolutions() -> None:
     start = {"run --help": 0.5}
     before: dict[str, Any] = {
         "convolution_gmacs": 100.0,
-        "parts": {"start": start, "growth": {"base": JOB}, "training": training},
+        "parts": {
+            "start": start,
+            "growth": {"base": JOB},
+            "training": training,
+            "what_if": {"coinrun": {"forward_ms": 6.0}},
+        },
     }
     after = copy.deepcopy(before)
     after["convolution_gmacs"] = 50.0  # half the speed, and jobs that take twice as long
@@ -143,6 +160,7 @@ def test_comparisons_are_normalized_by_the_speed_of_convolutions() -> None:
     assert rows["small job, base"] == "1.00"
     assert rows["training"] == "0.50"
     assert rows["start: run --help"] == "0.50"
+    assert rows["What if of coinrun: a forward pass"] == "0.50"
     assert rows["small job, base: memory"] == "1.00"
     assert compare({**before, "parts": {}}, after)[1].split() == [
         "convolutions",
@@ -163,3 +181,75 @@ def test_peak_memory_is_that_since_the_last_reset() -> None:
     del array
     reset_peak_memory()
     assert peak_memory_mb() < high - 300
+
+
+def test_activations_are_edited_where_objects_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blind_play, "find_site", lambda sites, layer: types.SimpleNamespace(shape=(8, 8, 2)))
+    frames = np.zeros((2, 64, 64, 3), np.uint8)
+    frames[1] = 1
+    environment: Any = types.SimpleNamespace(
+        boxes={frames[0].tobytes(): [], frames[1].tobytes(): [np.array([0.5, 0.25, 0.625, 0.375])]}
+    )
+    agent: Any = types.SimpleNamespace(sites=None, forward=lambda observations, write: write)
+    direction = np.array([[1.0, 0.0]])
+    write, _ = blind_play.BlindAtObjects(agent, "2b", direction, environment).step(frames, None, np.zeros(2, bool))
+    edited = write["2b"](np.ones((2, 8, 8, 2)))
+    expected = np.ones((2, 8, 8, 2))
+    expected[1, 1:4, 3:6, 0] = 0  # the object's cell is (2, 4); the margin reaches into the next ones
+    np.testing.assert_array_equal(edited, expected)
+
+
+def test_causes_of_failures_are_compared_with_unedited_play() -> None:
+    results = {
+        blind_play.UNEDITED: [["", ""] * 20, ["saw", ""] * 5],
+        "saw, invisible": [["saw", ""] * 20, ["saw", "enemy"] * 5],
+    }
+    head, _, own, edited = blind_play.table(results)
+    assert head == "| edit | saw | enemy |"
+    assert own == "| none | 10.00% | 0.00% |"
+    assert edited.startswith("| saw, invisible | 50.00% (+")
+    assert "10.00% (+" in edited
+
+
+def test_results_of_another_agent_are_not_continued(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "blind.json"
+    kept.write_text('{"agent": "coinrun-7.9", "episodes": 2000, "edits": {}}')
+    monkeypatch.setattr("sys.argv", ["blind_play", "--agent", "coinrun", "--json", str(kept)])
+    with pytest.raises(SystemExit):
+        blind_play.main()
+    assert "has results of {'agent': 'coinrun-7.9', 'episodes': 2000}" in capsys.readouterr().err
+
+
+def test_a_feature_that_is_only_at_objects_separates_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    rows = {kind: rng.uniform(size=(50, 3)) for kind in ("saw", "coin", "removed", "none")}
+    rows["saw"][:, 0] += 1  # the first channel has saws, the second coins, the third nothing
+    rows["coin"][:, 1] += 1
+
+    def pairs(agent: Any, effects: Any, layer: str, kinds: Any) -> Any:
+        kind = "saw" if kinds == "saw" else "coin"
+        return types.SimpleNamespace(with_object=rows[kind], without_object=rows["removed"])
+
+    monkeypatch.setattr("benchmarks.blindness.rl_clarity.object_pairs", pairs)
+    monkeypatch.setattr("benchmarks.blindness.rows_of_none", lambda agent, effects, layer: rows["none"])
+    effects: Any = types.SimpleNamespace(type=np.array(["saw", "coin"]))
+    saw, coin, nothing = diversity.areas(None, effects, "2b", "saw", np.eye(3))
+    assert saw == 1
+    assert 0.2 < coin < 0.5
+    assert nothing == pytest.approx(0.5, abs=0.1)
+
+
+def test_agents_are_compared_on_the_same_groups() -> None:
+    def agent(shift: float) -> dict[tuple[str, str, str], np.ndarray]:
+        return {
+            ("2b", kind, edit): np.array([0.6, 0.7, np.nan if kind == "enemy" else 0.8]) + shift
+            for kind in diversity.TYPES
+            for edit in diversity.EDITS
+        }
+
+    head, _, feature, direction = diversity.table({"few": agent(0), "many": agent(0.1)})
+    assert head == "| layer, by | few | many | many \u2212 few |"
+    assert feature == "| 2b, feature | 0.700 | 0.800 | +0.100 (+0.100 to +0.100) |"
+    assert direction.startswith("| 2b, direction | 0.700 |")

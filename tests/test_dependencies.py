@@ -189,6 +189,7 @@ def test_a_missing_backend_is_an_error(
         quiet.keras_backend()
 
 
+@pytest.mark.slow
 def test_importing_keras_does_not_change_environment_variables_or_delay_the_exit() -> None:
     program = """
 import atexit, gc, os, sys
@@ -208,6 +209,7 @@ print({name for name in before.keys() | os.environ.keys() if before.get(name) !=
     assert result.stderr == ""
 
 
+@pytest.mark.slow
 def test_emulators_of_the_program_are_not_reported_as_leaks() -> None:
     pytest.importorskip("ale_py")
     program = """
@@ -221,6 +223,7 @@ import_keras()
     assert "leak" not in result.stderr
 
 
+@pytest.mark.slow
 def test_agents_on_pytorch_do_not_import_its_compiler() -> None:
     program = """
 import sys

@@ -27,6 +27,7 @@ sys.exit(main(["inspect", "models:coinrun", "--json"]))
 """
 
 
+@pytest.mark.slow
 def test_a_checkpoint_can_be_inspected_without_posix_modules() -> None:
     command = [sys.executable, "-c", PROGRAM]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, check=False)

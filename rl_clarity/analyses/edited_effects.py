@@ -4,7 +4,7 @@ much of each type's effect an edited agent loses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -94,14 +94,21 @@ def object_cells(agent: Agent, effects: ObjectEffects, layer: str, margin: float
     if len(site.shape) != 3:
         raise OptionError(f"layer={layer!r} has the shape {site.shape}; positions are those of feature maps (h, w, c)")
     height, width = effects.with_object.shape[1:3]
-    left, top, right, bottom = effects.box.T
+    return box_cells(effects.box / [width, height, width, height], site.shape[:2], margin)
+
+
+def box_cells(boxes: np.ndarray, shape: Sequence[int], margin: float) -> np.ndarray:
+    """Return which positions (N, h, w) bool of a layer lie in each box with a margin around it.
+
+    Boxes (N, 4) are left, top, right and bottom. They and the margin are shares of the observation.
+    """
+    left, top, right, bottom = boxes.T
 
     def within(low: np.ndarray, high: np.ndarray, cells: int) -> np.ndarray:
         edges = np.arange(cells + 1) / cells
         return np.asarray((edges[1:] > low[:, None] - margin) & (edges[:-1] < high[:, None] + margin))
 
-    rows = within(top / height, bottom / height, site.shape[0])
-    columns = within(left / width, right / width, site.shape[1])
+    rows, columns = within(top, bottom, shape[0]), within(left, right, shape[1])
     return np.asarray(rows[:, :, None] & columns[:, None, :])
 
 
@@ -205,7 +212,7 @@ def lost_effects(
         write: dict[str, Written] = {}
         for change, mask in zip(edits, cells, strict=True):
             name = find_site(agent.sites, change.layer).name
-            write[name] = partial(_edited_within, change, mask[rows, :, :, None], write.get(name))
+            write[name] = partial(edited_within, change, mask[rows, :, :, None], write.get(name))
         return agent.forward(observations, state, write=write)
 
     values, policies = _compared(effects, lambda rows, observations, state: agent.forward(observations, state))
@@ -221,7 +228,7 @@ def lost_effects(
     )
 
 
-def _edited_within(change: Edit, mask: np.ndarray, before: Written | None, values: np.ndarray) -> np.ndarray:
+def edited_within(change: Edit, mask: np.ndarray, before: Written | None, values: np.ndarray) -> np.ndarray:
     """Return values (n, h, w, c), edited where the mask (n, h, w, 1) is true; `before` is applied first."""
     values = before(values) if callable(before) else values
     return np.where(mask, np.asarray(change.apply(np.asarray(values, np.float32))), values)

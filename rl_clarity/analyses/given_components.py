@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,30 @@ from rl_clarity.reduction import ChannelReduction
 from rl_clarity.reduction.matching import MatchedFeature, match_components, matched_order
 
 EXAMPLE = "numpy.savez(path, **{'2b': components}) writes it"
+
+
+@dataclass(frozen=True)
+class PageFeatures:
+    """The features of a layer of a page."""
+
+    reduction: ChannelReduction
+    names: Mapping[int, str]
+    """Names by number, from 1, of those that have one."""
+
+
+def page_features(page: str, layer: str | None = None) -> dict[str, PageFeatures]:
+    """Return the features of the layers of a page, or of one layer.
+
+    Raises OptionError for a page without such features, ClarityError for a directory without a page.
+    """
+    results = open_results(page)
+    layers = [one for one in results.layers if results.features_meta(one) and layer in (None, one)]
+    if not layers:
+        raise OptionError(
+            f"page={page!r} has no features{'' if layer is None else f' of layer {layer!r}'}; its layers are "
+            f"{', '.join(results.layers) or 'none'}"
+        )
+    return {one: PageFeatures(results.reduction(one), results.feature_names(one)) for one in layers}
 
 
 def given_components(options: ReductionOptions, layer: PageLayer) -> np.ndarray:
@@ -105,9 +130,7 @@ def read_components(path: str | None, option: str = "features.components") -> di
     if path is None:
         return {}
     if Path(path).is_dir():
-        results = open_results(path)
-        layers = [layer for layer in results.layers if results.features_meta(layer)]
-        return {layer: results.reduction(layer).components for layer in layers}
+        return {layer: features.reduction.components for layer, features in page_features(path).items()}
     contents = io.BytesIO(read_input(option, path))
     try:
         with np.load(contents, allow_pickle=False) as arrays:

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -25,8 +26,9 @@ from rl_clarity.base.registry import OptionRegistries
 from rl_clarity.base.threads import prefetch
 from rl_clarity.jobs.tasks import Piece
 from rl_clarity.pages.files import slugs
+from rl_clarity.pages.results import open_results
 from rl_clarity.reduction.methods import REDUCTIONS
-from rl_clarity.visualization.colors import channel_hues, input_hues
+from rl_clarity.visualization.colors import channel_hues, extended_hues, input_hues
 
 MOST_INPUTS = 32
 """Largest number of inputs of a vector each of which is a feature; those of longer vectors are reduced to features."""
@@ -84,6 +86,12 @@ class ReductionOptions:
     registries: ClassVar[OptionRegistries] = {"reduction": REDUCTIONS}
     input_files: ClassVar[tuple[str, ...]] = ("components", "match")
 
+    @property
+    def page(self) -> str | None:
+        """Page whose features keep their numbers and colors."""
+        given = self.components is not None and Path(self.components).is_dir()
+        return self.components if given else self.match
+
     def __post_init__(self) -> None:
         check_minimum(self, 1, "fit_steps", "fit_observations")
         if self.count != "auto":
@@ -134,17 +142,24 @@ class PageLayer:
     framework made."""
     bypassed: bool = False
     """Whether paths from the observation to the outputs avoid the layer."""
+    earlier: str | None = None
+    """Directory of a page whose features of the layer keep their colors."""
 
-    @property
+    @functools.cached_property
     def hues(self) -> np.ndarray:
         """Hues (K, 3) of unit L2 norm."""
-        return input_hues(self.channels) if self.is_input else channel_hues(self.channels)
+        if self.is_input:
+            return input_hues(self.channels)
+        if self.earlier is not None and self.name in (results := open_results(self.earlier)).layers:
+            return extended_hues(np.array(results.layer(self.name)["hues"], np.float32), self.channels)
+        return channel_hues(self.channels)
 
 
 def page_layers(agent: Agent, page: SubjectOptions) -> tuple[PageLayer, ...]:
     """Return the layers of a page with such options. Raises OptionError where the options select none."""
     options = find_part(page, LayersOptions) or LayersOptions()
-    most = (find_part(page, ReductionOptions) or ReductionOptions()).count
+    reduction = find_part(page, ReductionOptions) or ReductionOptions()
+    most = reduction.count
     chosen = choose_layers(
         agent,
         name_contains_one_of=options.name_contains_one_of,
@@ -168,12 +183,8 @@ def page_layers(agent: Agent, page: SubjectOptions) -> tuple[PageLayer, ...]:
         layers.append(PageLayer(name, page_slugs[name], name, shape, shape[-1], is_input=True))
     for layer, label in zip(chosen, layer_labels(agent.sites, chosen), strict=True):
         channels = min(MOST_FEATURES if most == "auto" else most, layer.shape[-1])
-        slug = page_slugs[layer.name]
-        layers.append(
-            PageLayer(
-                layer.name, slug, layer.site.name, layer.shape, channels, label=label, bypassed=layer.site.bypassed
-            )
-        )
+        names_and_sizes = (layer.name, page_slugs[layer.name], layer.site.name, layer.shape, channels)
+        layers.append(PageLayer(*names_and_sizes, label=label, bypassed=layer.site.bypassed, earlier=reduction.page))
     return tuple(layers)
 
 

@@ -87,9 +87,9 @@ class Edit(CheckpointCommand):
     layer: str
     """Name of the layer: 2b."""
     feature: tuple[int, ...] = ()
-    """Numbers of the features to remove, as on the page of --page."""
+    """Numbers of the features to remove, as on the page of --page or, without one, as run fits them by default."""
     page: str | None = None
-    """Directory of a page of the agent, which says what its features are."""
+    """Directory of a page of the agent, whose features these are. By default the agent plays, and they are fitted."""
     unit: tuple[int, ...] = ()
     """Channels of the layer to remove, counted from 0; needs no page."""
     strength: float = 1

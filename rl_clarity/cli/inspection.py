@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -17,13 +19,17 @@ from rl_clarity.agents.edited_agent import edit
 from rl_clarity.agents.editing import Ablate
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.attribution import choose_layers
+from rl_clarity.analyses.given_components import page_features
 from rl_clarity.base.errors import DependencyError, EnvironmentSetupError, OptionError, printable
 from rl_clarity.base.files import local_path
 from rl_clarity.cli.command import Result
+from rl_clarity.commands.features import fit_as_run, layer_with_features
 from rl_clarity.environments import check_environment
-from rl_clarity.pages.results import open_results
+from rl_clarity.formats.native import check_output
 from rl_clarity.recordings.layout import DONE, TIME_LIMIT
 from rl_clarity.recordings.recording import Recording
+
+PAGE = "--page takes those of a page, with its numbers and names"
 
 
 def inspect_checkpoint(path: Path, metadata: Mapping[str, Any]) -> Result:
@@ -158,31 +164,52 @@ def edit_checkpoint(
 ) -> Result:
     """Remove features, counted from 1 as on a page, or units of a layer from a checkpoint's weights.
 
-    Raises OptionError for features without a page, or that it does not have, and for what `edit` and `save` refuse.
+    Features are those of a page, or are fitted as `run` does by default. Raises OptionError for numbers that the layer
+    does not have, for features without a page if the agent cannot play, and for what `edit` and `save` refuse.
     """
     if bool(features) == bool(units):
-        raise OptionError("give --feature NUMBER with --page DIRECTORY, or --unit NUMBER: what to remove")
+        raise OptionError("give --feature NUMBER, of --page DIRECTORY, or --unit NUMBER: what to remove")
+    check_output(out_path, overwrite=overwrite)
     options: dict[str, Any] = {"strength": strength, "everything_but": everything_but}
-    if features:
-        options["component"] = _components(page, layer, features)
-    else:
-        options["unit"] = list(units)
     agent: Any = formats.load_agent(path, **metadata)
+    names: Mapping[int, str] = {}
+    fitted = ""
+    if not features:
+        options["unit"] = list(units)
+    elif page is not None:
+        taken = page_features(page, layer)[layer]
+        options["component"], names = _components(taken.reduction.components, layer, features), taken.names
+    else:
+        begin = time.monotonic()
+        options["component"] = _components(_fit(path, agent, metadata, layer, features), layer, features)
+        fitted = f"\nfeatures were fitted as run does by default, in {time.monotonic() - begin:.0f} s: {PAGE}"
     edited = edit(agent, Ablate(layer, **options))
     edited.save(out_path, overwrite=overwrite)
     text = edited.edits[0].describe() if edited.edits else "nothing, the strength is 0"
-    numbers = features or units
-    name = f"{'feature' if features else 'unit'}{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}"
+    numbers = [f"{number} ({names[number]})" if number in names else str(number) for number in features or units]
+    name = f"{'feature' if features else 'unit'}{'s' * (len(numbers) > 1)} {', '.join(numbers)}"
     change = f"{'only' if everything_but else 'without'} {name} of layer {layer}"
     change += f", strength {strength:g}" if strength != 1 else ""
-    return Result({"file": str(out_path), "edit": text}, f"Written: {out_path} ({change})")
+    return Result({"file": str(out_path), "edit": text}, f"Written: {out_path} ({change}){fitted}")
 
 
-def _components(page: str | None, layer: str, features: Sequence[int]) -> np.ndarray:
-    """Return components (n, c) of features that are counted from 1."""
-    if page is None:
-        raise OptionError("--feature needs --page DIRECTORY: a page of the agent, which says what its features are")
-    components = open_results(page).reduction(layer).components
+def _fit(path: Path, agent: Agent, metadata: Mapping[str, Any], layer: str, features: Sequence[int]) -> np.ndarray:
+    """Return the components (K, c) that `run` fits by default, if it fits so many features."""
+    _components(np.empty((layer_with_features(agent, layer).channels, 0)), layer, features)
+    print(
+        f"Features are fitted as run does by default. The agent plays first, which can take minutes: {PAGE}.",
+        file=sys.stderr,
+    )
+    try:
+        return fit_as_run(path, agent, layer, metadata).components
+    except (EnvironmentSetupError, DependencyError) as error:
+        raise OptionError(
+            f"--feature needs --page DIRECTORY, or give --unit: the agent cannot play ({error})"
+        ) from error
+
+
+def _components(components: np.ndarray, layer: str, features: Sequence[int]) -> np.ndarray:
+    """Return components (n, c) of features of a layer (K, c) that are counted from 1."""
     for number in features:
         if not 1 <= number <= len(components):
             raise OptionError(f"--feature {number} must be from 1 to {len(components)}, the features of layer {layer}")

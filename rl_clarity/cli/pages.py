@@ -203,10 +203,12 @@ class Check(CheckpointCommand):
     frames: int = 64
     """Frames that the methods are checked on, spread over the trajectories."""
     methods: tuple[str, ...] | None = None
-    """Methods: those of saliency (perturbation, jacobian, ..., and those of installed packages), and
-    "integrated_gradients LAYER"; all of them, with every layer, by default."""
+    """Methods: those of saliency (perturbation, jacobian, ..., and those of installed packages),
+    "integrated_gradients LAYER", and with --page "features LAYER"; all of them, with every layer, by default."""
     output: str = "policy"
     """Explained output: policy (all logits, or all action values), value, or greedy."""
+    page: str | None = None
+    """Directory of a page of the agent, whose features are checked, too, from its baseline."""
     load: LoadOptions = field(default_factory=LoadOptions)
     trajectories: TrajectoriesOptions = CHECKED_TRAJECTORIES
     options: Annotated[CheckOptions, tyro.conf.arg(name="")] = field(default_factory=CheckOptions)
@@ -226,6 +228,7 @@ class Check(CheckpointCommand):
             methods=self.methods,
             frames=self.frames,
             output=self.output,
+            page=self.page,
             dry_run=self.dry_run,
             load=replace(self.load, metadata=self.overrides(), check=self.check),
             trajectories=self.trajectories,
@@ -251,6 +254,8 @@ class Debug(CheckpointCommand):
     """Directory of the page."""
     expect: str | None = None
     """File of findings of an earlier page: the exit code is 1 if one of them is missing, or others are found."""
+    page: str | None = None
+    """Directory of a page of the agent: failures are also continued without each of its features."""
     load: LoadOptions = field(default_factory=LoadOptions)
     trajectories: TrajectoriesOptions = DEBUGGED_TRAJECTORIES
     options: Annotated[DebugOptions, tyro.conf.arg(name="")] = field(default_factory=DebugOptions)
@@ -264,6 +269,7 @@ class Debug(CheckpointCommand):
             self.checkpoint,
             self.output_dir,
             expect=self.expect,
+            page=self.page,
             dry_run=self.dry_run,
             load=replace(self.load, metadata=self.overrides(), check=self.check),
             trajectories=self.trajectories,

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from rl_clarity.agents.protocol import Agent
+from rl_clarity.analyses.given_components import page_features
 from rl_clarity.base.errors import OptionError
 from rl_clarity.base.parsing import parse
 from rl_clarity.commands.run import generate, run
 from rl_clarity.environments import make
 from rl_clarity.pages.options import InterfaceOptions
 from rl_clarity.pages.original_options import translate
-from rl_clarity.pages.results import Page, open_results
+from rl_clarity.pages.results import Page
 from rl_clarity.recordings.collection import collect
 from rl_clarity.recordings.options import ObservationsOptions, TrajectoriesOptions
 from rl_clarity.recordings.paired_play import environment_of
@@ -140,18 +141,11 @@ def _take_features(options: dict[str, Any], page: str, layer: str | None) -> Non
     features = options.setdefault("features", {})
     if features.get("components") is not None:
         raise OptionError(f"page={page!r} and features.components={features['components']!r}: give one of them")
-    results = open_results(page)
-    layers = [one for one in results.layers if results.features_meta(one) and layer in (None, one)]
-    if not layers:
-        raise OptionError(
-            f"page={page!r} has no features of layer {layer!r}; its layers are {', '.join(results.layers)}"
-        )
-    names = {one: results.feature_names(one) for one in layers}
-    counts = {len(results.reduction(one).components) for one in layers}
+    taken = page_features(page, layer)
     features.update(
         components=page,
-        count=max(counts),
-        names={**{one: given for one, given in names.items() if given}, **(features.get("names") or {})},
+        count=max(len(one.reduction.components) for one in taken.values()),
+        names={**{name: one.names for name, one in taken.items() if one.names}, **(features.get("names") or {})},
     )
 
 

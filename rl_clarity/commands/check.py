@@ -21,7 +21,7 @@ from rl_clarity.pages.options import (
     TrajectoriesOptions,
 )
 from rl_clarity.pages.original_options import translate
-from rl_clarity.pages.results import Page
+from rl_clarity.pages.results import Page, open_results
 from rl_clarity.recordings.recording import Recording
 
 FEWEST = ObservationsOptions(num_envs=1, num_obs=1, obs_every=1)
@@ -33,6 +33,12 @@ class CheckReport(SanityReport):
     """The result of `rl_clarity.check`, also in `checks/report.json` of its page. `str` formats it as text."""
 
     page: Page
+    features_of: str | None = None
+    """The page whose features were checked, too; None for none."""
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if self.features_of is None else f"{text}\nfeatures are those of the page {self.features_of}"
 
 
 @overload
@@ -64,6 +70,7 @@ def check(
     methods: Sequence[str] | None = None,
     frames: int = 64,
     output: str = "policy",
+    page: str | os.PathLike[str] | None = None,
     dry_run: bool = False,
     load: Mapping[str, Any] | LoadOptions | None = None,
     trajectories: Mapping[str, Any] | TrajectoriesOptions | None = None,
@@ -79,10 +86,12 @@ def check(
     Args:
         checkpoint: as for `run`
         output_dir: a directory or address for the page
-        methods: names of saliency methods ("perturbation", "jacobian", ...; those that pages have) and
-            "integrated_gradients LAYER"; all, with every layer, by default
+        methods: names of saliency methods ("perturbation", "jacobian", ...; those that pages have),
+            "integrated_gradients LAYER", and with a page "features LAYER"; all, with every layer, by default
         frames: number of frames, spread over the trajectories
         output: "policy", "value" or "greedy"
+        page: directory of a page of the same agent, whose features are checked, too: "features LAYER" is the
+            attribution to those of a layer, without the residual. Attribution then starts from the page's baseline
         dry_run: only measure, and return the forecast; nothing is written
         load: as for `run`
         trajectories: how much the agent plays; 8 environments for 128 steps by default
@@ -95,8 +104,10 @@ def check(
     translated = translate(options, CheckOptions)
     load = choose_value("load", load, translated.pop("load", None))
     trajectories = choose_value("trajectories", trajectories, translated.pop("trajectories", None))
-    checks = {"frames": frames, "methods": methods, "output": output}
-    page = explain(
+    checks: dict[str, Any] = {"frames": frames, "methods": methods, "output": output}
+    if page is not None:
+        checks |= {"page": os.fspath(page), "baseline": open_results(page).baseline}
+    written = explain(
         checkpoint,
         output_dir,
         parse(CheckOptions, {**translated, "checks": parse(ChecksOptions, checks)}),
@@ -107,7 +118,9 @@ def check(
         recording=recording,
         other_agent=other_agent,
     )
-    if isinstance(page, Forecast):
-        return page
-    report: CheckReport = CheckReport.from_dict(page.results().section("checks")["report"], page=page)
+    if isinstance(written, Forecast):
+        return written
+    report: CheckReport = CheckReport.from_dict(
+        written.results().section("checks")["report"], page=written, features_of=checks.get("page")
+    )
     return report

@@ -15,12 +15,14 @@ import numpy as np
 from rl_clarity.agents.capabilities import PLAYING, require
 from rl_clarity.agents.protocol import Agent
 from rl_clarity.analyses.debugging.findings import REPORT, findings_of
+from rl_clarity.analyses.given_components import page_features
 from rl_clarity.base.errors import OptionError, SectionError
 from rl_clarity.base.keys import to_plain
 from rl_clarity.base.parsing import parse
 from rl_clarity.commands.check import FEWEST
 from rl_clarity.commands.run import explain, explain_arrays
 from rl_clarity.debugging.findings import Finding, Untested, compared
+from rl_clarity.debugging.measures import LEAST_EPISODES
 from rl_clarity.debugging.sample import play_sample
 from rl_clarity.environments import EnvironmentSpec, spec_from_metadata
 from rl_clarity.jobs.forecast import Forecast
@@ -50,6 +52,11 @@ class Debug:
     """Kinds and subjects of findings that were not expected."""
     expected: bool = False
     """Whether findings were expected."""
+    survival: Sequence[Mapping[str, Any]] = ()
+    """A row for each feature without which failures were continued: `feature`, from 1, `name`, `verdict`, `unedited`,
+    `ablated`, `difference`, `interval`, `p`; none if fewer than five failures could be avoided."""
+    features_of: str | None = None
+    """The page whose features these are; None if it has none or they are of a file."""
 
     @property
     def as_expected(self) -> bool:
@@ -64,6 +71,7 @@ class Debug:
                 "untested": [asdict(one) for one in self.untested],
                 "missing": self.missing,
                 "new": self.new,
+                "survival": self.survival,
             },
             finite=True,
         )
@@ -77,6 +85,17 @@ class Debug:
             f"{len(self.findings)} findings, {len(self.untested)} questions without an answer, "
             f"{len(self.failures)} failures examined"
         )
+        for row in self.survival:
+            name = f" ({row['name']})" if row.get("name") else ""
+            lines.append(
+                f"without feature {row['feature']}{name}: {row['verdict']}, {row['ablated']:.0%} instead of "
+                f"{row['unedited']:.0%} ({row['difference']:+.2f}, {row['interval']}), p {row['p']:.2g}"
+            )
+        if self.features_of is not None:
+            few = (
+                "" if self.survival else f"fewer than {LEAST_EPISODES} failures could be avoided: too few to compare; "
+            )
+            lines.append(f"{few}features, numbers and names are those of the page {self.features_of}")
         lines += [f"expected, but not found: {kind}: {subject}" for kind, subject in self.missing]
         lines += [f"found, but not expected: {kind}: {subject}" for kind, subject in self.new]
         if self.expected and self.as_expected:
@@ -112,6 +131,7 @@ def debug(
     *,
     environment: EnvironmentSpec | None = None,
     expect: Location | None = None,
+    page: Location | None = None,
     dry_run: bool = False,
     load: Mapping[str, Any] | LoadOptions | None = None,
     trajectories: Mapping[str, Any] | TrajectoriesOptions | None = None,
@@ -129,6 +149,8 @@ def debug(
         output_dir: a directory or address for the page; without it, nothing is kept
         environment: for an agent in memory, the environment that it plays; by default the one that its metadata name
         expect: file of findings (`findings/findings.json` of an earlier page), with which the findings are compared
+        page: directory of a page of the same agent: failures are also continued without each of its features
+            (`survival.features`), of `survival.layer` if it has several layers
         dry_run: only measure, and return the forecast; nothing is written
         load: as for `run`
         trajectories: how much the agent plays; 16 environments for 512 steps by default
@@ -141,6 +163,14 @@ def debug(
     """
     expected = None if expect is None else _read_expected(expect)
     chosen = parse(DebugOptions, options)
+    features_of = None if page is None else os.fspath(page)
+    if features_of is not None:
+        if chosen.survival.features is not None:
+            raise OptionError(
+                f"page={features_of!r} and survival.features={chosen.survival.features!r}: give one of them"
+            )
+        page_features(features_of, chosen.survival.layer)
+        chosen = replace(chosen, survival=replace(chosen.survival, features=features_of))
     if dry_run and output_dir is None:
         raise OptionError("dry_run needs output_dir, for which the forecast is")
     with tempfile.TemporaryDirectory() as temporary:
@@ -148,30 +178,32 @@ def debug(
         sizes = (
             DEBUGGED_TRAJECTORIES if trajectories is None else parse(TrajectoriesOptions, trajectories, "trajectories.")
         )
-        page: Page | Forecast
+        written: Page | Forecast
         if isinstance(checkpoint, str | os.PathLike):
             if environment is not None:
                 raise OptionError(
                     "environment is for agents in memory: name that of a checkpoint by env_name and metadata"
                 )
-            page = explain(
+            written = explain(
                 checkpoint, place, chosen, dry_run=dry_run, load=load, trajectories=sizes, observations=FEWEST
             )
         else:
-            page = _play_and_explain(checkpoint, place, chosen, environment, sizes, dry_run=dry_run)
-        if isinstance(page, Forecast):
-            return page
-        results = page.results()
+            written = _play_and_explain(checkpoint, place, chosen, environment, sizes, dry_run=dry_run)
+        if isinstance(written, Forecast):
+            return written
+        results = written.results()
         findings, untested = findings_of(json.loads(results.directory.read(REPORT)))
         missing, new = ([], []) if expected is None else compared(findings, expected)
         return Debug(
             findings,
             untested,
             results.section("failures")["rows"],
-            None if output_dir is None else page,
+            None if output_dir is None else written,
             missing,
             new,
             expected is not None,
+            results.section("survival")["rows"] if results.has("survival") else (),
+            features_of,
         )
 
 

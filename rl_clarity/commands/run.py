@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Literal, TypeAlias, overload
@@ -133,8 +133,11 @@ def explain(
     recording: Path | Recording | None = None,
     other_agent: bool = False,
     dry_run: bool = False,
+    kinds: Sequence[str] | None = None,
 ) -> Page | Forecast:
-    """Write a page of one agent, of any kind; arguments are those of `run`."""
+    """Write a page of one agent, of any kind; arguments are those of `run`. `kinds` are analyses of it, by default all,
+    that new samples are for.
+    """
     load = parse(LoadOptions, load, "load.")
     load = replace(load, metadata=override_name(load.metadata, page_options.env_name))
     objects = find_part(page_options, ObjectsOptions)
@@ -176,7 +179,7 @@ def explain(
                 return Forecast.nothing_to_do(ranks.size) if dry_run else page
         memory = workers.share().memory
         with open_source(path, load, plan, ranks, _address(checkpoint_path), agent) as source:
-            return PageBuilder([Member(source)], page_options).page(
+            return PageBuilder([Member(source, kinds)], page_options).page(
                 workers, output_dir, source.identity, memory, dry_run
             )
 

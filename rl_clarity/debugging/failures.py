@@ -283,9 +283,10 @@ def _measure_killer(
 
 
 def _killer(brancher: Brancher, moment: Moment, action: int, cause: str) -> WorldObject | None:
-    """Return the nearest object without which an action does not end the episode; terrain is tried last.
+    """Return the nearest object without which an action does not end the episode.
 
-    Where several end it, that is the nearest one of the type that the environment says is the cause.
+    Where there is none, or only terrain, without which the player falls past what ended the episode, it is the nearest
+    object of the type that the environment says is the cause.
     """
     objects = brancher.world.objects(moment.world_state)
     near = sorted(objects, key=lambda item: (item.terrain, math.hypot(*item.offset)))[:CANDIDATES]
@@ -296,8 +297,9 @@ def _killer(brancher: Brancher, moment: Moment, action: int, cause: str) -> Worl
         ends = brancher.continue_actions(edited, np.full((len(near), 1), action))
     except WorldError:  # painted over, or edited in the image only
         return None
-    survived = np.flatnonzero(ends.survived)
-    return near[int(survived[0])] if len(survived) else next((item for item in near if item.type == cause), None)
+    survived = [near[i] for i in np.flatnonzero(ends.survived)]
+    named = [item for item in near if item.type == cause]
+    return next(iter([*(item for item in survived if not item.terrain), *named, *survived]), None)
 
 
 def _search(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -35,6 +36,8 @@ class SurvivalOptions:
     """Continuations of each failure by each agent."""
     horizon: int = 20
     """Steps after the end of the episode that a continuation must survive."""
+
+    input_files: ClassVar[tuple[str, ...]] = ("features",)
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "continuations", "horizon")

@@ -88,7 +88,7 @@ class LiveWindows:
 
     def __init__(self, played: PlayedPage) -> None:
         results = played.results
-        if not any(section["kind"] == WindowsSection.kind for section in results.manifest["sections"]):
+        if not results.has(WindowsSection.kind):
             raise OptionError(f"the page {results.location} is not about memory: its steps have no windows")
         require(played.agent, "state_gradients", "gradients", for_="explaining a step through memory")
         analysis = read_analysis(lambda name: results.directory.read(path_in(FOLDER, name)), results.location)

@@ -17,7 +17,7 @@ from rl_clarity.base.errors import OptionError
 from rl_clarity.base.files import write_output
 from rl_clarity.pages.results import Page, Results, Steps, open_results
 from rl_clarity.pages.section_types import OutputInfo
-from rl_clarity.visualization.rendering import Direction, over_observations, render_attribution
+from rl_clarity.visualization.rendering import Direction, hatch, over_observations, render_attribution
 from rl_clarity.visualization.totals import output_decomposition
 
 Column = np.ndarray | list[str | int]
@@ -59,7 +59,8 @@ def export(
     """Write images or numbers of a page to a file, in the format of its suffix, and return its path.
 
     - `.png`, `.apng`, `.gif`: for each of n frames the observation, enlarged, and beside it for each direction the
-    attribution over the gray observation; several frames make an animation
+    attribution over the gray observation; several frames make an animation. Where the completeness error is above 5 %
+    of the output's range (`Results.incomplete`), attribution is hatched and has no colors
     - `.csv`: a row for each frame, with the columns of the page's own table
     - `.npz`: `steps` (n,); `frames` (n, H, W, 1 | 3) uint8; `channels` (n, h, w, K) and `residual` (n, h, w, 1) in
       units of attribution; the numbers along the trajectory, (n,), or (n, actions or groups)
@@ -156,11 +157,15 @@ def _check_channel(results: Results, selection: Selection) -> None:
 
 
 def _images(results: Results, selection: Selection, steps: Sequence[int]) -> np.ndarray:
-    """Return the observation and its attribution side by side, for each of the steps: (n, H, W, 3) uint8."""
+    """Return the observation and its attribution side by side, for each of the steps: (n, H, W, 3) uint8.
+
+    Attribution whose completeness error is too large is hatched, and has no colors.
+    """
     shown = _enlarged(results.frames(selection.trajectory, steps))
     panels = [np.broadcast_to(shown, (*shown.shape[:3], 3))]
     if selection.directions:
         attribution = results.attribution(selection.layer, selection.trajectory, selection.output, steps)
+        incomplete = results.incomplete(selection.layer, selection.trajectory, selection.output)[list(steps)]
         weight = float(results.manifest["view"].get("attribution_weight", 0.9))
         for direction in selection.directions:
             rendered = render_attribution(
@@ -170,8 +175,11 @@ def _images(results: Results, selection: Selection, steps: Sequence[int]) -> np.
                 channel=selection.channel,
                 scale=attribution.scale,
                 hues=attribution.hues,
+                gray=incomplete,
             )
-            panels.append(over_observations(rendered, shown, weight))
+            panel = over_observations(rendered, shown, weight)
+            panel[incomplete] = hatch(panel[incomplete])
+            panels.append(panel)
     return np.concatenate(panels, axis=2)
 
 

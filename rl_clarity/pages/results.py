@@ -155,7 +155,8 @@ class Results:
         """Return the data of the section of a type. Raises ClarityError if the page has none."""
         return cast(Data, section_data(self.manifest, KINDS[form]))
 
-    def _has(self, kind: str) -> bool:
+    def has(self, kind: str) -> bool:
+        """Return whether the page has a section of a kind."""
         return any(section["kind"] == kind for section in self.manifest["sections"])
 
     @property
@@ -192,6 +193,17 @@ class Results:
             raise OptionError(f"unknown output {output!r}; the page has {', '.join(limits)}")
         return limits[output]
 
+    def incomplete(self, layer: str, trajectory: int, output: str = "value") -> np.ndarray:
+        """Return at which steps (T,) of a trajectory the completeness error is above `error_limit`: the page draws
+        their attribution hatched and without colors. It is nowhere at the input layer, and on older pages.
+
+        Raises OptionError for an unknown trajectory, layer or output.
+        """
+        limit = self.error_limit(output)
+        if limit is None or self._layer(layer)["kind"] == "input":
+            return np.zeros(self.trajectory(trajectory)["steps"], bool)
+        return np.abs(self.decomposition(trajectory, layer, output)["completeness_error"]) > limit
+
     def layer(self, name: str | None = None) -> JsonObject:
         """Return the manifest's entry of a layer, by default the first.
 
@@ -207,7 +219,7 @@ class Results:
         raise OptionError(f"unknown layer {name!r}; the page has {', '.join(self.layers) or 'none'}")
 
     def _features(self, layer: LayerEntry) -> LayerFeaturesEntry | None:
-        return self._data(FeaturesSection)["layers"].get(layer["slug"]) if self._has("features") else None
+        return self._data(FeaturesSection)["layers"].get(layer["slug"]) if self.has("features") else None
 
     def feature_names(self, layer: str) -> dict[int, str]:
         """Return the names of a layer's features that have one, by their number as on the page, from 1."""
@@ -407,7 +419,7 @@ class Results:
             raise OptionError(f"layer {layer!r} is the input, which has no features; choose another layer")
         features = self._features(entry) or {"thumbnails": []}
         covered, reduction = features.get("facts"), features.get("reduction")
-        ablated = self._data(AblationSection)["layers"].get(entry["slug"]) if self._has("ablation") else None
+        ablated = self._data(AblationSection)["layers"].get(entry["slug"]) if self.has("ablation") else None
         changes = {} if ablated is None else ablated.get("outputs", {})
         return {
             "variance_share": dict(entry.get("variance_share", {})),

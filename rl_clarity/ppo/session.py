@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -46,8 +46,15 @@ class TrainingSummary:
     checkpoint: Path | None
 
 
-def run(save_dir: Path | None, options: TrainOptions, *, overwrite: bool = False) -> TrainingSummary:
+Wrap = Callable[[VectorEnvironment], VectorEnvironment]
+
+
+def run(
+    save_dir: Path | None, options: TrainOptions, *, overwrite: bool = False, wrap: Wrap | None = None
+) -> TrainingSummary:
     """Train until `timesteps_per_proc`, starting from the state in `save_dir` if there is one.
+
+    `wrap` returns the environment in which to play, from the one that the options describe.
 
     Training that is interrupted by Ctrl-C or SIGTERM is saved as it was after the last complete update.
 
@@ -58,13 +65,15 @@ def run(save_dir: Path | None, options: TrainOptions, *, overwrite: bool = False
     ranks = communicator()
     try:
         with _sigterm_interrupts():
-            return _run(save_dir, options, ranks, overwrite)
+            return _run(save_dir, options, ranks, overwrite, wrap)
     except BaseException as error:
         ranks.fail(error, "training")
         raise
 
 
-def _run(save_dir: Path | None, options: TrainOptions, ranks: Communicator, overwrite: bool) -> TrainingSummary:
+def _run(
+    save_dir: Path | None, options: TrainOptions, ranks: Communicator, overwrite: bool, wrap: Wrap | None
+) -> TrainingSummary:
     with ExitStack() as stack:
         saved = None
         if save_dir is not None and ranks.rank == 0:
@@ -75,6 +84,7 @@ def _run(save_dir: Path | None, options: TrainOptions, ranks: Communicator, over
         stack.enter_context(compute_precision(options.precision))
         seed = environment_seed(options, updates, ranks.rank)
         environment = stack.enter_context(closing(make(options.environment(), options.num_envs, seed)))
+        environment = wrap(environment) if wrap else environment
         recorder = _recorder(save_dir, options, environment) if ranks.rank == 0 else None
         if recorder is not None:
             stack.enter_context(recorder)

@@ -18,7 +18,7 @@ from rl_clarity.agents.held_inputs import held_inputs
 from rl_clarity.base.progress import counted, progress_bar
 from rl_clarity.environments import EnvironmentSpec, VectorEnvironment, make, spec_from_metadata
 from rl_clarity.environments.protocol import Step
-from rl_clarity.environments.wrappers import Wrapper, check_observed, level_seeds
+from rl_clarity.environments.wrappers import Wrapper, check_observed, level_seeds, watch_ends
 from rl_clarity.formats import Checkpoint
 from rl_clarity.jobs.directory import Directory
 from rl_clarity.recordings.action_choice import ActionChoice
@@ -142,6 +142,7 @@ def play_and_record(
         agent, levels, rng, choice=choice, render=lambda t: options.full_resolution,
         save=lambda t: None if info is None else info.read(),
     )  # fmt: skip
+    watch_ends(environment, np.ones(n, bool))
     while not done.all():
         transition = next(transitions)
         result = transition.result
@@ -204,6 +205,7 @@ def _values(transition: Transition, agent: Player, choice: ActionChoice, reward_
         "final_observation": {i: observe(agent, frame[None])[0] for i, frame in final.items()},
         "final_state": transition.next_state,
         "final_value": {i: transition.final_values[i] for i in final if result.truncated[i]},
+        "cause": {i: facts["cause"] for i, facts in result.ends.items() if facts.get("cause")},
         "info": transition.saved,
     }
 

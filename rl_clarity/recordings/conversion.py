@@ -41,8 +41,7 @@ def recorded_trajectories(recording: Recording, count: int | None, max_steps: in
         later = begins[(begins >= start) & (begins <= latest)]
         first = int(later[0]) if len(later) else int(start)  # begin with an episode, if enough steps follow
         rows.append(_concatenate(recording, begins, lengths, first, steps))
-    arrays = {name: np.stack([row[name] for row in rows]) for name in _common(rows)}
-    return dataclasses.replace(from_arrays(Trajectories, arrays), action_combos=_combos(recording))
+    return _trajectories(recording, {name: np.stack([row[name] for row in rows]) for name in _common(rows)})
 
 
 def recorded_observations(recording: Recording, count: int) -> Observations:
@@ -113,8 +112,16 @@ def _in_rows(recording: Recording, episodes: Sequence[Sequence[Episode]]) -> Tra
         images = {name: [getattr(part, name) for part in parts] for name in IMAGES}
         row |= {NAMES.get(name, name): _Joined(arrays) for name, arrays in images.items() if None not in arrays}
         rows.append(row)
-    arrays: dict[str, Any] = {name: RaggedArray([row[name] for row in rows]) for name in _common(rows)}
-    return dataclasses.replace(from_arrays(Trajectories, arrays), action_combos=_combos(recording))
+    return _trajectories(recording, {name: RaggedArray([row[name] for row in rows]) for name in _common(rows)})
+
+
+def _trajectories(recording: Recording, arrays: dict[str, Any]) -> Trajectories:
+    """Return trajectories with arrays (N, T, ...), of which `causes` has a text where an episode ended, or ""."""
+    causes = [
+        (i, int(step), str(row[step])) for i, row in enumerate(arrays.pop("causes")) for step in np.flatnonzero(row)
+    ]
+    trajectories = from_arrays(Trajectories, arrays)
+    return dataclasses.replace(trajectories, action_combos=_combos(recording), causes=tuple(causes) or None)
 
 
 class _Joined:
@@ -179,7 +186,9 @@ def _without_outputs(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _flags(episode: Episode, rows: slice) -> dict[str, np.ndarray]:
-    """Return firsts, truncations, and values of states after truncation. A stopped episode counts as truncated."""
+    """Return firsts, truncations, values of states after truncation, and causes of ends. A stopped episode counts as
+    truncated.
+    """
     dones, truncated = np.zeros((2, len(episode)), bool)
     final_values = np.zeros(len(episode), np.float32)
     dones[-1] = episode.end in (DONE, TIME_LIMIT)
@@ -189,7 +198,10 @@ def _flags(episode: Episode, rows: slice) -> dict[str, np.ndarray]:
         if value is None and episode.values is not None:
             value = float(episode.values[-1])  # the value of the state before
         final_values[-1] = value or 0.0
+    causes = np.zeros(len(episode), object)
+    causes[-1] = episode.cause or ""
     flags = {"firsts": episode.firsts, "dones": dones, "truncated": truncated, "final_values": final_values}
+    flags["causes"] = causes
     return {name: array[rows] for name, array in flags.items()}
 
 

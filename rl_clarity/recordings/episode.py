@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from rl_clarity.base.errors import SamplesError
+from rl_clarity.base.errors import SamplesError, printable
 from rl_clarity.base.renamed import RenamedAttribute
-from rl_clarity.recordings.layout import ACTING, TIME_LIMIT, TRAINING_STEPS
+from rl_clarity.recordings.layout import ACTING, CAUSE, TIME_LIMIT, TRAINING_STEPS
 from rl_clarity.recordings.step_arrays import StepArray
 
 Field = StepArray | np.ndarray
@@ -48,6 +48,12 @@ class Episode:
     def end(self) -> str:
         """Why the episode ended: `done`, `time limit` or `stopped`; `still going` if it has not ended."""
         return str(self.facts["end"])
+
+    @property
+    def cause(self) -> str | None:
+        """What ended the episode (`saw`), if the environment said it."""
+        text = self._arrays.get(CAUSE)
+        return None if text is None else printable(bytes(np.asarray(text[-1], np.uint8)).decode(errors="replace"))[:200]
 
     @property
     def observations(self) -> Field:

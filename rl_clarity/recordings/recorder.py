@@ -220,6 +220,7 @@ class Recorder:
         final_observation: Any = None,
         final_state: Any = None,
         final_value: Any = None,
+        cause: Any = None,
         level_seed: Any = None,
         training_step: int | None = None,
         idle: Any = None,
@@ -254,6 +255,7 @@ class Recorder:
                 from Stable-Baselines3. It may be a sequence or a mapping by environment, with gaps.
             final_state: The state after the step, likewise.
             final_value: The value of the observation after the step, read where an episode ends.
+            cause: What ended the episode, a text, read where one ends; likewise.
             level_seed: Seed of the level. It is read where an episode begins.
             training_step: The training step. It is read where an episode begins, with `checkpoint_every` at each step.
             idle: Whether an environment only reset and ignored the action; such steps are not recorded.
@@ -290,7 +292,7 @@ class Recorder:
         }
         for name, number in (info or {}).items():
             values[f"info.{name}"] = number
-        final = {"observation": final_observation, "state": final_state, "value": final_value}
+        final = {"observation": final_observation, "state": final_state, "value": final_value, "cause": cause}
         start = {"level_seed": level_seed, "training_step": training_step}
         if not self._slots:
             self._set_up(reward)

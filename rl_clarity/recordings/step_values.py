@@ -11,6 +11,7 @@ import numpy as np
 from rl_clarity.base.errors import SamplesError
 from rl_clarity.recordings.blocks import check_type
 from rl_clarity.recordings.episode_buffer import to_array
+from rl_clarity.recordings.layout import CAUSE
 
 
 class Values:
@@ -87,6 +88,9 @@ def final_arrays(final: Mapping[str, Any], index: int | None) -> dict[str, np.nd
     parts = state_parts("final_states", final["state"])
     values |= {name: _final(part, index) for name, part in parts.items()}
     arrays = {name: to_array(name, value)[None] for name, value in values.items() if value is not None}
+    cause = _final(final["cause"], index)
+    if cause:
+        arrays[CAUSE] = np.frombuffer(str(cause).encode(), np.uint8)[None]
     return {name: np.array(check_type(name, array)) for name, array in arrays.items()}
 
 

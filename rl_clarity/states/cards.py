@@ -201,9 +201,8 @@ def map_colors(data: StateData, coordinates: np.ndarray, clusters: Mapping[str, 
     """Return the values (n,) by name that can color a map of states: numbers, and integers for categories."""
     changed = coordinates[data.changed_rows]
     scale = np.maximum(changed.std(axis=0), 1e-12)
-    ends = {end: i for i, end in enumerate(ends_of_episodes(data))}
-    by_episode = np.array([ends[str(row["end"])] for row in data.recording.table()])
-    colors = {**step_facts(data), "episode": data.episode, "end": by_episode[data.episode]}
+    _, ends = np.unique(_ends(data), return_inverse=True)
+    colors = {**step_facts(data), "episode": data.episode, "end": ends[data.episode]}
     if data.actions.ndim == 1:
         colors["action"] = data.actions
     colors |= {f"cluster.{name}": cluster.labels for name, cluster in clusters.items()}
@@ -213,4 +212,8 @@ def map_colors(data: StateData, coordinates: np.ndarray, clusters: Mapping[str, 
 
 def ends_of_episodes(data: StateData) -> list[str]:
     """Return the causes of ends in the recording, in the order of the color `end`."""
-    return sorted({str(row["end"]) for row in data.recording.table()})
+    return sorted({*_ends(data)})
+
+
+def _ends(data: StateData) -> list[str]:
+    return [episode.cause or episode.end for episode in data.recording]

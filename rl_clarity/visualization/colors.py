@@ -11,6 +11,8 @@ import numpy as np
 _CORNERS = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]], np.float64)
 _CORNERS /= np.linalg.norm(_CORNERS, axis=1, keepdims=True)
 _DARKEST, _LIGHTEST = 3 / 16, 15 / 16
+_CANDIDATES = 96
+"""Hues of which further ones are chosen."""
 
 
 def hue_to_rgb(degrees: np.ndarray) -> np.ndarray:
@@ -30,6 +32,16 @@ def hue_to_rgb(degrees: np.ndarray) -> np.ndarray:
 def channel_hues(channels: int) -> np.ndarray:
     """Return hues (K, 3) float32 of unit L2 norm."""
     return hue_to_rgb(360 * np.arange(channels) / channels).astype(np.float32)
+
+
+def extended_hues(hues: np.ndarray, channels: int) -> np.ndarray:
+    """Return hues (K, 3) float32 that begin with given ones (k, 3); each further one differs most from those before."""
+    candidates = channel_hues(_CANDIDATES)
+    chosen = np.asarray(hues, np.float32)[:channels]
+    while len(chosen) < channels:
+        distances = np.linalg.norm(candidates[:, None] - chosen, axis=2).min(axis=1)
+        chosen = np.concatenate([chosen, candidates[[distances.argmax()]]])
+    return chosen
 
 
 def input_hues(channels: int) -> np.ndarray:

@@ -33,6 +33,7 @@ def render_attribution(
     channel: str | int = "prin",
     scale: float | None = None,
     hues: np.ndarray | None = None,
+    gray: np.ndarray | None = None,
 ) -> np.ndarray:
     """Render attribution as images (B, h, w, 4) float32; colors are not clipped and exceed 1 where the opacity is 1.
 
@@ -43,6 +44,7 @@ def render_attribution(
         channel: the channels (`"prin"`), channels and residual (`"all"`), the residual (`"res"`) or a channel's index
         scale: strength at full brightness, above 0; default `attribution_scale(channels)`
         hues: (K, 3); default `channel_hues(K)`
+        gray: (B,) bool, which images have no colors, because their completeness error is too large
 
     Raises OptionError for shapes that do not match, and for an invalid direction, channel or scale.
     """
@@ -59,6 +61,8 @@ def render_attribution(
     for start in range(0, len(channels), _FRAMES_AT_ONCE):
         part = slice(start, start + _FRAMES_AT_ONCE)
         rgb = _part(channels[part], direction) @ weights  # (b, h, w, 3)
+        if gray is not None:
+            rgb[gray[part]] = _part(channels[part][gray[part]], direction) @ _without_colors(weights)
         if residual is not None and residual_weight:
             rgb += _part(residual[part], direction)[..., None]
         images[part] = brightness_to_opacity(smooth(rgb / np.float32(divisor)))
@@ -127,6 +131,13 @@ def brightness_to_opacity(rgb: np.ndarray) -> np.ndarray:
     return np.concatenate([color, opacity], axis=-1)
 
 
+def hatch(images: np.ndarray) -> np.ndarray:
+    """Draw diagonal lines, dark and light ones, over images (B, H, W, 3) uint8, which do not hide them."""
+    place = np.add.outer(np.arange(images.shape[1]), -np.arange(images.shape[2]))[..., None] % 12
+    half = images // 2
+    return np.where(place < 2, half, np.where(place < 4, half + 127, images))
+
+
 def over_observations(images: np.ndarray, frames: np.ndarray, weight: float = 0.9) -> np.ndarray:
     """Overlay images (B, h, w, 4) on grayscale frames (B, H, W, 3 or 1) uint8, and return (B, H, W, 3) uint8.
 
@@ -169,6 +180,12 @@ def _weights(count: int, channel: str | int, hues: np.ndarray | None) -> tuple[n
         raise OptionError(f"channel={channel!r} is out of range; there are {count} channels")
     weights[np.arange(count) != channel] = 0
     return weights, False
+
+
+def _without_colors(weights: np.ndarray) -> np.ndarray:
+    """Return gray in place of the colors (K, 3), of the same strength."""
+    strength = np.linalg.norm(weights, axis=1, keepdims=True)
+    return np.repeat(strength / np.float32(np.sqrt(3)), 3, axis=1)
 
 
 def _check_scale(scale: float | None) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 from scripts.coinrun.data import NO_ACTION, NO_END, SHARD, Shard
 from scripts.coinrun.evaluate import sampled
 from scripts.coinrun.network import Clear, outputs
-from scripts.coinrun.search import ACTIONS, SavedGames, Searcher, open_games
+from scripts.coinrun.search import ACTIONS, LEVELS, SavedGames, Searcher, open_games
 
 EXECUTED = (3, 8)
 """Fewest and most steps of a plan that are executed, and labeled with its actions."""
@@ -29,10 +29,10 @@ VALUED = 8
 """Every eighth frame of the network's episodes is stored with the episode's end."""
 
 
-def search_shard(seed: int) -> dict[str, np.ndarray]:
-    """Return the arrays of a file in which the searcher plays."""
+def search_shard(seed: int, levels: int = LEVELS) -> dict[str, np.ndarray]:
+    """Return the arrays of a file in which the searcher plays some of the first `levels` levels."""
     rng, shard = np.random.default_rng(seed), Shard()
-    searcher, game = Searcher(seed), SavedGames(open_games(1, seed))
+    searcher, game = Searcher(seed), SavedGames(open_games(1, seed, num_levels=levels))
     while len(shard) < SHARD:
         _take_over(shard, searcher, game, rng)
     searcher.close()
@@ -40,11 +40,11 @@ def search_shard(seed: int) -> dict[str, np.ndarray]:
     return shard.arrays()
 
 
-def network_shard(network: Clear, seed: int) -> dict[str, np.ndarray]:
+def network_shard(network: Clear, seed: int, levels: int = LEVELS) -> dict[str, np.ndarray]:
     """Return the arrays of a file in which the network plays and the searcher takes over at some states."""
     rng, shard = np.random.default_rng(seed), Shard()
-    searcher, game = Searcher(seed), SavedGames(open_games(1, seed))
-    for states, frames, won in episodes(network, rng, seed):
+    searcher, game = Searcher(seed), SavedGames(open_games(1, seed, num_levels=levels))
+    for states, frames, won in episodes(network, rng, seed, levels):
         for step in range(int(rng.integers(VALUED)), len(frames), VALUED):
             remaining = len(frames) - 1 - step
             shard.add(frames=frames[step], actions=NO_ACTION, critical=False, won=won, remaining=remaining)
@@ -61,10 +61,10 @@ def network_shard(network: Clear, seed: int) -> dict[str, np.ndarray]:
 
 
 def episodes(
-    network: Clear, rng: np.random.Generator, seed: int
+    network: Clear, rng: np.random.Generator, seed: int, levels: int
 ) -> Iterator[tuple[list[bytes], list[np.ndarray], bool]]:
     """Yield the states and frames of each step of the network's episodes, and whether they completed their level."""
-    games = SavedGames(open_games(GAMES, seed + 500_000))
+    games = SavedGames(open_games(GAMES, seed + 500_000, num_levels=levels))
     states: list[list[bytes]] = [[] for _ in range(GAMES)]
     frames: list[list[np.ndarray]] = [[] for _ in range(GAMES)]
     try:

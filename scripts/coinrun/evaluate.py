@@ -1,17 +1,36 @@
-"""Play unseen levels of CoinRun with a network, one episode per level."""
+"""Play levels of CoinRun with a network, one episode per level."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from rl_clarity.environments.procgen import LEVELS as ALL_LEVELS
-from scripts.coinrun.network import Clear, outputs
+from rl_clarity.ppo.trainer import explained_variance
+from scripts.coinrun.network import Clear, mixed_precision
 from scripts.coinrun.search import LEVELS, NOOP, SavedGames, open_games
 
 TIME_LIMIT = 1000
 """Steps after which Procgen ends an episode."""
+UNSEEN = {"start_level": LEVELS, "num_levels": ALL_LEVELS - LEVELS}
+"""Levels that are not for training."""
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """Episodes that a network played."""
+
+    won: np.ndarray
+    """Whether the level was completed (N,)."""
+    features: list[np.ndarray]
+    """For each episode, activations (T, 512) of the last hidden layer."""
+
+    def returns(self, discount: float, reward: float) -> np.ndarray:
+        """Return the discounted returns of all frames, if completing a level gives this reward."""
+        remaining = [np.arange(len(features))[::-1] for features in self.features]
+        return np.concatenate([w * reward * discount**steps for w, steps in zip(self.won, remaining, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -26,9 +45,34 @@ class Played:
     """Share of the variance of discounted returns that the values explain."""
 
 
+def play(
+    network: Clear, count: int, *, greedy: bool = False, seed: int = 0, limit: int = TIME_LIMIT, **levels: int
+) -> Episodes:
+    """Play episodes, by default on training levels. Actions are sampled, or `greedy`."""
+    rng = np.random.default_rng(seed)
+    games = SavedGames(open_games(count, seed, **levels))
+    features: list[list[np.ndarray]] = [[] for _ in range(count)]
+    won, playing = np.zeros(count, bool), np.arange(count)
+    for _ in range(limit):
+        with torch.inference_mode(), mixed_precision():
+            hidden = network.features(torch.from_numpy(games.frames()[playing]))
+            policy = torch.softmax(network.heads[0](hidden).float(), 1).numpy()
+        for i, row in zip(playing.tolist(), hidden.float().numpy(), strict=True):
+            features[i].append(row)
+        actions = np.full(count, NOOP)
+        actions[playing] = policy.argmax(1) if greedy else sampled(policy, rng)
+        rewards, firsts = games.step(actions)
+        won[playing] |= rewards[playing] > 0
+        playing = playing[~firsts[playing]]
+        if not len(playing):
+            break
+    games.games.close()
+    return Episodes(won, [np.stack(rows) for rows in features])
+
+
 def play_unseen(
     network: Clear,
-    episodes: int,
+    count: int,
     *,
     discount: float,
     reward: float = 1.0,
@@ -40,29 +84,12 @@ def play_unseen(
 
     `discount`, and the reward of a completed level, are those of the network's values.
     """
-    rng = np.random.default_rng(seed)
-    unseen = open_games(episodes, seed, start_level=LEVELS, num_levels=ALL_LEVELS - LEVELS)
-    games = SavedGames(unseen)
-    values: list[list[float]] = [[] for _ in range(episodes)]
-    won, playing = np.zeros(episodes, bool), np.arange(episodes)
-    for _ in range(limit):
-        policy, value = outputs(network, games.frames()[playing])
-        for i, predicted in zip(playing.tolist(), value.tolist(), strict=True):
-            values[i].append(predicted)
-        actions = np.full(episodes, NOOP)
-        actions[playing] = policy.argmax(1) if greedy else sampled(policy, rng)
-        rewards, firsts = games.step(actions)
-        won[playing] |= rewards[playing] > 0
-        playing = playing[~firsts[playing]]
-        if not len(playing):
-            break
-    games.games.close()
-    predictions = np.concatenate(values)
-    returns = np.concatenate(
-        [w * reward * discount ** np.arange(len(v))[::-1] for w, v in zip(won, values, strict=True)]
-    )
-    explained = 1 - np.var(returns - predictions) / max(float(np.var(returns)), 1e-12)
-    return Played(float(won.mean()), float(np.mean([len(v) for v in values])), float(explained))
+    episodes = play(network, count, greedy=greedy, seed=seed, limit=limit, **UNSEEN)
+    returns = episodes.returns(discount, reward)
+    with torch.inference_mode():
+        values = network.heads[1](torch.from_numpy(np.concatenate(episodes.features)))[:, 0].numpy()
+    steps = float(np.mean([len(features) for features in episodes.features]))
+    return Played(float(episodes.won.mean()), steps, explained_variance(values, returns))
 
 
 def sampled(policy: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -16,8 +16,8 @@ from scripts.coinrun.data import NO_ACTION, NO_END, Frames
 from scripts.coinrun.network import Clear, load, mixed_precision
 
 FIRST = Path(__file__).with_name("start.npz")
-"""The network with which training begins (float16): this script made it from the included agent `coinrun`, which PPO
-trained for 3.3 hours, with 6,200 batches on 206,000 frames. It completes 89 % of 500 unseen levels.
+"""The network with which training begins (float16): this script made it from the included agent `coinrun-7.9`, which
+PPO trained for 3.3 hours, with 16,600 batches on 559,000 frames. With `SHARPNESS`, it completes 91 % of unseen levels.
 """
 BATCH = 128
 ROUND = 200
@@ -28,6 +28,10 @@ AVERAGE = 0.998
 """Decay of the averaged parameters, which play."""
 UNCRITICAL = 0.2
 """Weight of the label of a frame in which the player may as well run as jump."""
+SHARPNESS = 2.0
+"""Factor of the logits in play, by which the policy is less random than the imitated one. At 6,200 batches, 88 % of 500
+unseen levels are completed with 1, 91 % with 1.5, 92 % with 2, and 87 % with 3, where episodes stall.
+"""
 VALUE_COEFFICIENT = 1.0
 """Coefficient of the value's loss."""
 DISCOUNT = 0.98
@@ -35,11 +39,12 @@ DISCOUNT = 0.98
 
 
 class Imitation:
-    """A network in training, whose state is saved after each round."""
+    """A network in training, whose state is saved after each round. `first` is a file of initial parameters."""
 
-    def __init__(self, folder: Path, seed: int = 0) -> None:
+    def __init__(self, folder: Path, seed: int = 0, *, first: Path | None = FIRST) -> None:
         self.folder = folder
-        self.network, self.average = load(FIRST), Clear()
+        torch.manual_seed(seed)
+        self.network, self.average = load(first) if first else Clear(), Clear()
         self.average.load_state_dict(self.network.state_dict())
         self.optimizer = torch.optim.Adam(self.network.parameters(), LEARNING_RATE, eps=1e-5)
         self.batches, self.cpu_seconds = 0, 0.0
@@ -54,6 +59,14 @@ class Imitation:
     @property
     def state(self) -> Path:
         return self.folder / "imitation.pt"
+
+    @property
+    def player(self) -> Clear:
+        """The averaged network with the policy that plays."""
+        network = Clear()
+        network.assign(self.average.parameters_by_name())
+        network.sharpen(SHARPNESS)
+        return network
 
     def train(self, frames: Frames, batches: int = ROUND) -> dict[str, float]:
         """Take optimizer steps. Return means of the losses and of the agreement with the searcher."""
@@ -90,7 +103,7 @@ class Imitation:
         return np.array([mean.item() for mean in (policy, agreement, value)])
 
     def save(self) -> None:
-        """Write the state, and the averaged network for those who play with it."""
+        """Write the state, and the network that plays."""
         content = io.BytesIO()
         saved = {
             "network": self.network.state_dict(),
@@ -102,7 +115,7 @@ class Imitation:
         torch.save(saved, content)
         write_atomically(self.state, content.getvalue())
         arrays = io.BytesIO()
-        parameters: dict[str, Any] = self.average.parameters_by_name()
+        parameters: dict[str, Any] = self.player.parameters_by_name()
         np.savez(arrays, **parameters)
         write_atomically(self.folder / "network.npz", arrays.getvalue())
 

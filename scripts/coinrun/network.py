@@ -41,6 +41,12 @@ class Clear(nn.Module):  # type: ignore[misc]
         self.to(memory_format=torch.channels_last)
 
     def forward(self, observations: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        x = self.features(observations)
+        logits, values = (head(x) for head in self.heads)
+        return logits.float(), values[:, 0].float()
+
+    def features(self, observations: torch.Tensor) -> torch.Tensor:
+        """Return the activations (B, 512) of the last hidden layer."""
         x = observations.permute(0, 3, 1, 2).float() / 255
         for layer, (_, _, _, pooled) in zip(self.convolutions, CLEAR_CONVOLUTIONS, strict=True):
             x = functional.relu(layer(x))
@@ -49,8 +55,7 @@ class Clear(nn.Module):  # type: ignore[misc]
         x = x.permute(0, 2, 3, 1).flatten(1)
         for dense in self.dense:
             x = functional.relu(dense(x))
-        logits, values = (head(x) for head in self.heads)
-        return logits.float(), values[:, 0].float()
+        return x
 
     def parameters_by_name(self) -> dict[str, np.ndarray]:
         """Return copies of the parameters with the names and layouts of a checkpoint."""
@@ -63,6 +68,13 @@ class Clear(nn.Module):  # type: ignore[misc]
                 array = parameters[name]
                 kernel = array.transpose(3, 2, 0, 1) if array.ndim == 4 else array.T
                 tensor.copy_(torch.from_numpy(np.array(kernel, np.float32, order="C")))
+
+    def sharpen(self, factor: float) -> None:
+        """Multiply the logits of the policy by a factor."""
+        policy, _ = self.heads
+        with torch.no_grad():
+            policy.weight.mul_(factor)
+            policy.bias.mul_(factor)
 
     def _add(self, scope: str, kernel: str, bias: str, layer: nn.Conv2d | nn.Linear, to: nn.ModuleList) -> None:
         to.append(layer)

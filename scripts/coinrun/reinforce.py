@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-import rl_clarity
 from rl_clarity.environments import make
 from rl_clarity.formats import read
+from rl_clarity.ppo import session
 from rl_clarity.ppo.options import train_options
 from rl_clarity.ppo.trainer import CHECKPOINT, STATE, Trainer, TrainingState
-from scripts.coinrun.imitate import DISCOUNT
 from scripts.coinrun.network import BFLOAT16, Clear
+from scripts.coinrun.restarts import FailureRestarts
 from scripts.coinrun.search import LEVELS
 
 REWARD = 10.0
@@ -26,13 +26,13 @@ OPTIONS: Mapping[str, Any] = {
     "distribution_mode": "easy",
     "num_levels": LEVELS,
     "paint_vel_info": True,
-    "gamma": DISCOUNT,
+    "gamma": 0.999,
     "num_steps": 128,
-    "num_minibatches": 16,
+    "num_minibatches": 8,
     "ppo_epochs": 1,
-    "learning_rate": 1.5e-4,
+    "learning_rate": 3e-4,
     "entropy_coeff": 0.001,
-    "clip_range": 0.15,
+    "clip_range": 0.2,
     "reward_processing": "normalize",
     "precision": "bfloat16" if BFLOAT16 else "float32",
     "seed": 1,
@@ -40,21 +40,28 @@ OPTIONS: Mapping[str, Any] = {
     "tensorboard": False,
 }
 
+LAST_UPDATES, LAST_LEARNING_RATE = 80, 1e-4
+"""The last updates of all, and their learning rate."""
 
-def begin(folder: Path, parameters: Mapping[str, np.ndarray]) -> None:
-    """Write the state of a training that begins with these parameters, unless there is one.
+
+def begin(folder: Path, parameters: Mapping[str, np.ndarray], levels: int = LEVELS) -> None:
+    """Write the state and the checkpoint of a training that begins with these parameters, unless there is one.
 
     The unit of rewards is fixed, by moments of so many returns that others do not change them.
     """
     if (folder / STATE).exists():
         return
-    options = train_options({**OPTIONS, "timesteps_per_proc": 1})
-    with closing(make(options.environment(), options.num_envs, options.seed)) as environment:
-        state = Trainer(options, environment).state()
-    arrays: dict[str, np.ndarray] = {**state.arrays, "0/rewards/moments": np.array([0.0, REWARD**2, 1e9])}
-    arrays |= {f"learner/parameters/{name}": array for name, array in parameters.items()}
+    options = train_options({**OPTIONS, "num_levels": levels, "timesteps_per_proc": 1})
     folder.mkdir(parents=True, exist_ok=True)
-    dataclasses.replace(state, arrays=arrays).save(folder / STATE)
+    with closing(make(options.environment(), options.num_envs, options.seed)) as environment:
+        trainer = Trainer(options, FailureRestarts(environment))
+        state = trainer.state()
+        arrays: dict[str, np.ndarray] = {**state.arrays, "0/rewards/moments": np.array([0.0, REWARD**2, 1e9])}
+        arrays |= {f"learner/parameters/{name}": array for name, array in parameters.items()}
+        state = dataclasses.replace(state, arrays=arrays)
+        trainer.restore(state)
+        trainer.save_checkpoint(folder / CHECKPOINT)
+    state.save(folder / STATE)
 
 
 def finished_updates(folder: Path) -> int:
@@ -62,10 +69,12 @@ def finished_updates(folder: Path) -> int:
     return int(TrainingState.load(folder / STATE).values["updates"])
 
 
-def advance(folder: Path, updates: int) -> Clear:
-    """Train for this number of updates in total, and return the network. Its values are in units of the reward."""
+def advance(folder: Path, updates: int, total: int, levels: int = LEVELS) -> Clear:
+    """Train for this number of updates of a total, and return the network. Its values are in units of the reward."""
+    rate = LAST_LEARNING_RATE if updates > total - LAST_UPDATES else OPTIONS["learning_rate"]
     steps = updates * train_options(OPTIONS).steps_per_update
-    rl_clarity.train(folder, **OPTIONS, timesteps_per_proc=steps)
+    options = train_options({**OPTIONS, "num_levels": levels, "learning_rate": rate, "timesteps_per_proc": steps})
+    session.run(folder, options, wrap=FailureRestarts)
     network = Clear()
     network.assign(read(folder / CHECKPOINT).parameters)
     return network

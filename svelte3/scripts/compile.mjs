@@ -47,6 +47,26 @@ function withShortNames(code) {
     .replace(destructured, "const { f: fragment, after_update }");
 }
 
+/** Components, which differ in what they pass to Svelte's `init`, without a constructor for each: a function makes all of them. */
+function withOneConstructor(code) {
+  const base = "class SvelteComponent {";
+  const written =
+    /(^|= )class (\S+) extends SvelteComponent \{\s*constructor\(options\) \{\s*super\(\);\s*init\(\s*this,\s*options,([^;]*)\);\s*\}\s*\}/gm;
+  // Svelte changes the list `dirty`: each component has its own.
+  const make = `function $$component(instance, fragment, equal, props, styles, dirty = [-1]) {
+return class extends SvelteComponent {
+constructor(options) {
+super();
+init(this, options, instance, fragment, equal, props, styles, [...dirty]);
+}
+};
+}
+`;
+  return code
+    .replace(written, (_, before, name, parts) => `${before || `const ${name} = `}$$component(${parts})${before ? "" : ";"}`)
+    .replace(base, () => make + base);
+}
+
 /**
  * The compiler's function `compile`, without the code by which components wait for transitions inside others: Svelte writes it
  * for all components, since it sees one at a time.
@@ -99,13 +119,13 @@ async function bundled() {
         warnings.push(describe(warning));
     },
   });
-  const { output } = await built.generate({ format: "iife", name, exports: "auto", indent: false });
+  const { output } = await built.generate({ format: "iife", name, exports: "auto", indent: false, freeze: false });
   await built.close();
   return output[0].code;
 }
 
 async function minified(script) {
-  const { code } = await minify(withShortNames(script), {
+  const { code } = await minify(withOneConstructor(withShortNames(script)), {
     ecma: 2020,
     compress: { passes: 2, unsafe_arrows: true }, // nothing asks a function for its prototype
     format: { ascii_only: true, comments: false },

@@ -1,5 +1,6 @@
 // Whether the page's attribution predicts the measured effects of objects, and why it has its baseline, in sentences.
 import { formatNumber, formatPercent } from "../kit/shell/format.js";
+import { rounded } from "./actions.js";
 
 const UNKNOWN =
   "Whether attribution predicts what objects do is not known for this agent: their effects were not measured, which needs an environment whose states can be edited and play that was not recorded elsewhere. docs/truth.md has the numbers of other agents.";
@@ -25,7 +26,7 @@ export function agreementText(agreement, layer) {
 const percent = (share) => String(Math.round(100 * share));
 
 const decimals = ({ value, low, high }) =>
-  low === null ? value.toFixed(2) : `${value.toFixed(2)} (${low.toFixed(2)} to ${high.toFixed(2)})`;
+  low === null ? rounded(value) : `${rounded(value)} (${rounded(low)} to ${rounded(high)})`;
 
 const PLACES = {
   "zero-input": "an image of zeros",
@@ -45,7 +46,7 @@ export function baselineText(choice) {
   const others = `${choice.count} objects in ${choice.episodes} other episodes`;
   const start = `The baseline, ${PLACES[choice.chosen] ?? choice.chosen}, was chosen by the effects of ${others}`;
   if (!chosen?.advantage || chosen === usual) return `${start}: no other one predicts them clearly better.`;
-  const [low, high] = chosen.advantage.map((bound) => bound.toFixed(2));
+  const [low, high] = chosen.advantage.map(rounded);
   return `${start}: at ${choice.layer} it has ${pair(chosen)}, and ${PLACES[usual.baseline]} ${pair(usual)}; the mean of both numbers is higher by ${low} to ${high}.`;
 }
 

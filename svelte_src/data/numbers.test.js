@@ -24,8 +24,8 @@ test("numbers have a true minus and few figures", () => {
   assert.equal(formatNumber(0), "0");
   assert.equal(formatNumber(0.00001234), "1.23e-5");
   assert.equal(formatNumber(NaN), "\u2013");
-  assert.equal(formatPercent(0.034), "3.4\u2009%");
-  assert.equal(formatPercent(0.34), "34\u2009%");
+  assert.equal(formatPercent(0.034), "3.4\u202f%");
+  assert.equal(formatPercent(0.34), "34\u202f%");
 });
 
 test("outputs are named by what they are", () => {

@@ -1,4 +1,5 @@
 // What the network answers, as rows of tables.
+import { mergedActions } from "../data/actions.js";
 
 /**
  * The attribution of an output to each feature of a layer and to the residual, summed over positions, before and after.
@@ -36,29 +37,32 @@ export function probabilities(logits, ofValues) {
  * How much of the value, or of the largest action value without one, is lost at one step, and how much the policy changes, by its
  * total variation; null for several choices at once.
  *
+ * @param {any} manifest
+ * @param {any} before @param {any} after answers for one step
+ * @param {boolean} [separate] as in `actionRows`
  * @returns {{lost: number, policy: number | null}}
  */
-export function lossOf({ agent }, before, after) {
-  const [p, q] = [before, after].map(({ logits }) => probabilities(logits[0], agent.kind !== "policy"));
+export function lossOf(manifest, before, after, separate = false) {
   const outputs = [before, after].map(({ values, logits }) => (values ? values[0] : Math.max(...logits[0])));
-  const policy = agent.factors ? null : p.reduce((sum, one, k) => sum + Math.abs(one - q[k]), 0) / 2;
+  const rows = manifest.agent.factors ? null : actionRows(manifest, before.logits[0], after.logits[0], separate);
+  const policy = rows && rows.reduce((sum, row) => sum + Math.abs(row.before - row.after), 0) / 2;
   return { lost: outputs[0] - outputs[1], policy };
 }
 
 /**
- * Rows of a table of actions: those with the same effect are one, whose probabilities are added.
+ * Rows of a table of actions.
  *
+ * @param {any} manifest
+ * @param {any} before @param {any} after logits
+ * @param {boolean} [separate] whether actions with the same effect are separate, or one whose probabilities are added
  * @returns {{label: string, before: number, after: number}[]}
  */
-export function actionRows({ agent, actions }, before, after) {
+export function actionRows({ agent, actions }, before, after, separate = false) {
   const ofValues = agent.kind !== "policy";
   const [p, q] = [before, after].map((logits) => (agent.factors ? logits : probabilities(logits, ofValues)));
-  const groups = agent.factors ? [] : (agent.equivalent_actions ?? []);
-  const grouped = new Set(groups.flat());
-  const all = [...groups, ...p.map((_, k) => [k]).filter(([k]) => !grouped.has(k))].sort((a, b) => a[0] - b[0]);
   const sum = (numbers, group) => group.reduce((total, k) => total + numbers[k], 0);
-  return all.map((group) => ({
-    label: actions[group[0]]?.label ?? String(group[0]),
+  return mergedActions(p.length, agent.factors || separate ? [] : agent.equivalent_actions).map((group) => ({
+    label: group.map((k) => actions[k]?.label ?? String(k)).join(", "),
     before: sum(p, group),
     after: sum(q, group),
   }));

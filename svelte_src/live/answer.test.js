@@ -22,9 +22,18 @@ test("actions with the same effect are one row", () => {
   const rows = actionRows(manifest, [0, 0, 0], [0, 0, -1000]);
   assert.deepEqual(
     rows.map(({ label }) => label),
-    ["a", "b"],
+    ["a, c", "b"],
   );
   assert.ok(Math.abs(rows[0].before - 2 / 3) < 1e-9 && Math.abs(rows[0].after - 1 / 2) < 1e-9);
+  const separate = actionRows(manifest, [0, 0, 0], [0, 0, -1000], true);
+  assert.deepEqual(
+    separate.map(({ label }) => label),
+    ["a", "b", "c"],
+  );
+  const losses = [false, true].map((apart) =>
+    lossOf(manifest, { values: [0], logits: [[0, 0, 0]] }, { values: [0], logits: [[1000, 0, 0]] }, apart),
+  );
+  assert.ok(Math.abs(losses[0].policy - 1 / 3) < 1e-9 && Math.abs(losses[1].policy - 2 / 3) < 1e-9);
   const values = { agent: { kind: "action_values" }, actions };
   assert.deepEqual(
     actionRows(values, [0, 2, 1], [3, 2, 1]).map(({ before, after }) => [before, after]),
@@ -39,10 +48,14 @@ test("actions with the same effect are one row", () => {
 test("what is lost is the decrease of the value; the policy changes by its total variation", () => {
   const before = { values: [2], logits: [[0, 0]] };
   const after = { values: [1.5], logits: [[Math.log(3), 0]] };
-  const { lost, policy } = lossOf({ agent: { kind: "policy" } }, before, after);
+  const actions = [{ label: "a" }, { label: "b" }];
+  const { lost, policy } = lossOf({ agent: { kind: "policy" }, actions }, before, after);
   assert.equal(lost, 0.5);
   assert.ok(Math.abs(policy - 0.25) < 1e-12);
   const q = [[1, 3]].map((logits) => ({ logits: [logits] }))[0];
-  assert.deepEqual(lossOf({ agent: { kind: "action_values" } }, q, { logits: [[4, 3.5]] }), { lost: -1, policy: 1 });
+  assert.deepEqual(lossOf({ agent: { kind: "action_values" }, actions }, q, { logits: [[4, 3.5]] }), {
+    lost: -1,
+    policy: 1,
+  });
   assert.equal(lossOf({ agent: { kind: "policy", factors: [{}] } }, before, after).policy, null);
 });

@@ -7,6 +7,7 @@
  * @property {number[]} [color] of `color`
  * @property {number} [trajectory] of `frame`, from 0
  * @property {number} [step]
+ * @property {{trajectory: number, step: number}} [painted] where it was drawn, from 0: elsewhere other things are at its place
  *
  * @typedef {object} Edit
  * @property {number[]} objects that are removed (from 1 along the trajectory)
@@ -55,12 +56,12 @@ export const changes = ({ objects, boxes, factors, baseline, added, only }) =>
 /** "around~16.8.32.24,times~2b~3~0.5"; "open" for an edit that changes nothing. @param {Edit} edit */
 export function editToText({ objects, boxes, factors, baseline, added, at, only, maps, effects, last, memory }) {
   const items = objects.map((number) => `without~${number}`);
-  const painted = boxes.map(({ box, fill, color = [], trajectory = 0, step = 0 }) => {
-    const place = box.join(".");
-    if (fill === "color") return `color~${place}~${color.map((part) => part.toString(16).padStart(2, "0")).join("")}`;
-    return fill === "frame" ? `frame~${place}~${trajectory + 1}~${step + 1}` : `around~${place}`;
-  });
-  items.push(...painted);
+  for (const { box, fill, color = [], trajectory = 0, step = 0, painted } of boxes) {
+    const words = [fill === "surroundings" ? "around" : fill, box.join(".")];
+    if (fill === "color") words.push(color.map((part) => part.toString(16).padStart(2, "0")).join(""));
+    if (fill === "frame") words.push(...numbersOf({ trajectory, step }));
+    items.push([...words, ...(painted ? numbersOf(painted) : [])].join("~"));
+  }
   for (const [slug, number] of Object.entries(only)) items.push(`only~${slug}~${number}`);
   for (const [slug, numbers] of Object.entries(baseline))
     items.push(...numbers.map((number) => `base~${slug}~${number}`));
@@ -98,20 +99,18 @@ const READERS = {
     const isNew = /^[1-9]\d{0,5}$/.test(number) && !edit.objects.includes(Number(number));
     if (isNew) edit.objects.push(Number(number));
   },
-  around(edit, [place], manifest) {
+  around(edit, [place, ...painted], manifest) {
     const box = boxFrom(place, manifest);
-    if (box) edit.boxes.push({ box, fill: "surroundings" });
+    if (box) edit.boxes.push({ box, fill: "surroundings", ...paintedAt(painted, manifest) });
   },
-  color(edit, [place, code], manifest) {
+  color(edit, [place, code, ...painted], manifest) {
     const box = boxFrom(place, manifest);
     const color = code?.match(/^([0-9a-f]{2}){1,3}$/) && code.match(/../g)?.map((part) => parseInt(part, 16));
-    if (box && color) edit.boxes.push({ box, fill: "color", color });
+    if (box && color) edit.boxes.push({ box, fill: "color", color, ...paintedAt(painted, manifest) });
   },
-  frame(edit, [place, episode, frame], { trajectories, ...manifest }) {
-    const box = boxFrom(place, manifest);
-    const [trajectory, step] = [Number(episode) - 1, Number(frame) - 1];
-    const isStep = Number.isInteger(step) && step >= 0 && step < (trajectories[trajectory]?.steps ?? 0);
-    if (box && isStep) edit.boxes.push({ box, fill: "frame", trajectory, step });
+  frame(edit, [place, episode, frame, ...painted], manifest) {
+    const [box, from] = [boxFrom(place, manifest), momentFrom([episode, frame], manifest)];
+    if (box && from) edit.boxes.push({ box, fill: "frame", ...from, ...paintedAt(painted, manifest) });
   },
   only(edit, [slug, number], manifest) {
     if (hasFeature(manifest, slug, Number(number))) edit.only[slug] = Number(number);
@@ -158,6 +157,20 @@ function boxFrom(text, { observation: { height, width } }) {
   return left < right && top < bottom && right <= width && bottom <= height ? box : null;
 }
 
+/** Trajectory and frame as text, from 1. */
+const numbersOf = ({ trajectory, step }) => [trajectory + 1, step + 1];
+
+function momentFrom([episode, frame], { trajectories }) {
+  const [trajectory, step] = [Number(episode) - 1, Number(frame) - 1];
+  const isStep = Number.isInteger(step) && step >= 0 && step < (trajectories[trajectory]?.steps ?? 0);
+  return isStep ? { trajectory, step } : null;
+}
+
+function paintedAt(parts, manifest) {
+  const painted = momentFrom(parts, manifest);
+  return painted && { painted };
+}
+
 /** Layers of the network that have features. */
 export const layersOf = ({ layers }) => layers.filter(({ kind, channels }) => kind === "layer" && channels > 0);
 
@@ -188,7 +201,7 @@ export function changeOf({ objects, boxes, factors, baseline, added, at, only },
       ...(at[slug] && { positions: positionsOf(at[slug]) }),
       only: only[slug] ? [only[slug]] : [],
     }));
-  return { objects, boxes, features };
+  return { objects, boxes: boxes.map((box) => without(box, "painted")), features };
 }
 
 /**

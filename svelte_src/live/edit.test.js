@@ -21,6 +21,21 @@ test("an edit and its text are each other's", () => {
   assert.ok(changes(edit));
 });
 
+test("a box keeps where it was painted, which is not part of the request", () => {
+  const text = "around~1.2.3.4~2~20,color~0.0.48.64~ff0080~1~3,frame~1.2.3.4~2~20~1~10";
+  const edit = editFromText(text, MANIFEST);
+  assert.equal(editToText(edit), text);
+  assert.deepEqual(
+    edit.boxes.map(({ painted }) => [painted.trajectory, painted.step]),
+    [[1, 19], [0, 2], [0, 9]], // prettier-ignore
+  );
+  assert.ok(changeOf(edit, MANIFEST).boxes.every((box) => !("painted" in box)));
+  assert.equal(
+    editToText(editFromText("around~1.2.3.4~1~11,around~1.2.3.4~3~1", MANIFEST)),
+    "around~1.2.3.4,around~1.2.3.4",
+  );
+});
+
 test("what the page does not have is left out", () => {
   const wrong = [
     "around~1.2.3",

@@ -68,6 +68,7 @@ def test_points_that_captum_rounds_to_float32(agent: TorchAgent, module: Any) ->
     assert np.abs(actual - expected).max() <= 1e-5 * np.abs(expected).max()
 
 
+@pytest.mark.slow
 def test_residual_networks_differ_only_where_float32_passes_kinks() -> None:
     """At kinks of ReLUs and maxima Captum's results depend on the precision; without kinks all results are equal."""
     from benchmarks.captum import _networks

@@ -146,6 +146,7 @@ def prefix_counting(prefix: Any, calls: list[str]) -> Any:
     return dataclasses.replace(prefix, **parts, functions=(compute, counting("step", step)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("network", NETWORKS)
 def test_known_networks(network: str) -> None:
     """Recurrent ones with a state. Rounding moves a few points across a kink; L2 pooling of tiny activations more."""
@@ -187,6 +188,7 @@ print("equal")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_other_backends(backend: str) -> None:
     pytest.importorskip(backend)

@@ -134,6 +134,7 @@ def calls(agent: Any) -> list[Callable[[], Any]]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("many_switches", "single_thread")
 @pytest.mark.parametrize("agents", [keras_agents, jax_agents, torch_agents])
 def test_everything_is_made_once(agents: Callable[[], Iterator[Any]], made: Counter[Any]) -> None:

@@ -238,6 +238,7 @@ print(resident() - first)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_memory_of_large_agents_is_freed() -> None:
     result = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, text=True, check=True)

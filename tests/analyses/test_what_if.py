@@ -39,6 +39,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_the_network_is_that_of_export(runtime: Path, tmp_path: Path) -> None:
     from rl_clarity.agents.onnx_export import export_onnx
 

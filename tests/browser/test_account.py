@@ -264,7 +264,7 @@ def test_a_layer_that_explains_little_variance_of_an_output_is_marked(
     left = {"memory": 0.75, "completeness_error": -0.09, "baseline": 0.5}
     page = with_layer_data(variance_share={"value": -0.16}, unexplained={"value": left})
     visitor = open_page(page, "?layer=2a&frame=5")
-    warning = "only −16\u2009% of the variance"
+    warning = "only −16\u202f% of the variance"
     assert warning in visitor.by("layer-warning").inner_text(), "a negative share is not 0"
     assert "The rest: memory 75 %, baseline 50 %, completeness error −9 %." in visitor.text("layer-warning")
     visitor.press("t")

@@ -54,7 +54,7 @@ def test_each_factor_has_a_row_with_what_was_taken(page: Path, open_page: Open) 
     words.first.wait_for()
     share = softmax(series["logits"][4, :3])[int(taken[0])]
     assert words.nth(0).inner_text().split()[0] == gear
-    assert float(words.nth(0).inner_text().split()[1].strip("\u2009 %")) == pytest.approx(100 * share, abs=0.6)
+    assert float(words.nth(0).inner_text().split()[1].strip("\u202f %")) == pytest.approx(100 * share, abs=0.6)
     steering = words.nth(1).inner_text().replace("\u2212", "-").split()
     assert float(steering[0]) == pytest.approx(taken[1], abs=0.006)
     assert float(steering[2]) == pytest.approx(np.tanh(series["logits"][4, 3]), abs=0.006)

@@ -94,7 +94,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_legend_has_bars_and_can_be_sorted_by_them(page: Path, open_page: Open) -> None:
     visitor = open_page(page)
-    bars = visitor.by("causal-2").locator("li")
+    bars = visitor.by("causal-2").locator("[data-measure]")
     assert bars.evaluate_all("all => all.map(e => e.dataset.measure)") == ["attribution", "lost", "achieved"]
     assert bars.nth(1).get_attribute("title") == "lost without it: 4.00"
     assert bars.nth(2).get_attribute("title") == "change of return: −3.00 (−3.50 to −2.50)"
@@ -117,8 +117,13 @@ def test_attribution_and_what_is_lost_share_a_scale_and_contradictions_are_marke
     assert width(lost) == pytest.approx(width(attribution) * 4 / 0.9, abs=1.5)
     left = "bar => bar.getBoundingClientRect().left"
     assert lost.evaluate(left) == pytest.approx(attribution.evaluate(left), abs=1), "both to the right of zero"
-    assert visitor.text("scale-attribution") == "mean attribution, ±4.0"
-    assert visitor.text("scale-lost") == "lost without it, ±4.0"
+    assert visitor.by("causal-2").locator("[aria-hidden] span").all_inner_texts() == ["−4.0", "4.0", "−3.5", "3.5"]
+    assert visitor.by("causal-3").locator("[aria-hidden] span").all_inner_texts() == ["−4.0", "4.0"], "of two bars"
+    assert [visitor.text(f"bar-of-{name}") for name in ("attribution", "lost", "achieved")] == [
+        "mean attribution",
+        "lost without it",
+        "change of return",
+    ]
     assert "what is lost is more than three times as large" in visitor.text("contradiction-2")
     assert "opposite signs" in visitor.text("contradiction-3")
     assert "Both begin at the same baseline" in visitor.text("contradiction-3")
@@ -155,7 +160,7 @@ def test_a_feature_shows_attribution_against_ablation_and_behavior(page: Path, o
     ups = [text.replace("−", "-") for text in plot.locator(".up span:not(.hidden-width)").all_inner_texts()]
     assert [float(text) for text in ups] == [-10, -5], "what is lost"
     causes = visitor.by("causal-behavior").get_by_test_id("behavior-causes").first.locator("tbody tr")
-    assert causes.first.locator("td").first.inner_text() == "80\u2009%"
+    assert causes.first.locator("td").first.inner_text() == "80\u202f%"
     assert "−3.00 (−3.50 to −2.50)" in visitor.text("causal-behavior")
     expect(visitor.by("causal-behavior").get_by_test_id("clip"), "where the two part").to_have_count(1)
     visitor.click("viewer-channel-1")
@@ -181,6 +186,23 @@ def test_behavior_has_a_panel_with_clips(page: Path, open_page: Open) -> None:
     assert str(image.get_attribute("src")).endswith("clip.png")
     table.get_by_role("button", name="2a, 2").click()
     visitor.by("causal-behavior").wait_for()
+
+
+def test_names_are_in_the_table_of_ablations_and_survive(page: Path, open_page: Open) -> None:
+    visitor = open_page(page, "?feature=2")
+    visitor.by("feature-name").first.fill("saw ahead")
+    visitor.by("feature-name").first.press("Enter")
+    rows = visitor.by("behavior").locator("tbody th button > span:last-child")
+    named = ["2a, saw ahead", "2a, 1 and saw ahead", "2a, 1"]
+    expect(rows).to_have_text(named)
+    visitor.page.wait_for_function("() => location.search.includes('name=')")
+    address = visitor.page.url
+    visitor.goto()
+    expect(rows, "kept by the browser").to_have_text(named)
+    other = open_page(page, "?" + address.partition("?")[2])
+    expect(other.by("behavior").locator("tbody th button > span:last-child")).to_have_text(named)
+    visitor.press("l")
+    expect(visitor.by("table").locator("input").nth(1)).to_have_value("saw ahead")
 
 
 def test_trust_has_the_correlations_of_every_layer(page: Path, open_page: Open) -> None:

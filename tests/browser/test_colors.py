@@ -64,6 +64,7 @@ def test_the_residual_is_hatched_where_it_is_strongest(synthetic: Path, open_pag
     expect(marks).to_be_hidden()
 
 
+@pytest.mark.slow
 def test_few_positions_are_clipped_and_those_are_marked(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=4a")
     visible = clipped = 0

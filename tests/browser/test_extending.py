@@ -23,7 +23,7 @@ from tests.fakes import TinyAgent
 from tests.outside import RUN, SALIENCY, installed, write_checkpoint
 from tests.plugins import install
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 Open = Callable[..., Visitor]
 PANEL = """

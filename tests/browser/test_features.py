@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -12,7 +13,9 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect
 
+from rl_clarity.pages.results import open_results
 from tests.browser.drawn import SIDE
+from tests.browser.generated import Generated
 from tests.browser.pages import Visitor
 from tests.browser.synthetic import K, read_chunk
 
@@ -73,6 +76,26 @@ def test_names_are_exported_with_notes_and_can_be_undone(synthetic: Path, open_p
     visitor.page.wait_for_function("() => document.querySelector('[data-testid=legend-2]').innerText.includes('coin')")
 
 
+@pytest.mark.slow
+def test_two_tabs_of_a_page_share_notes_settings_and_names(synthetic: Path, open_page: Open) -> None:
+    visitor = open_page(synthetic, f"?layer={LAYER}&feature=2")
+    tabs = [visitor, Visitor(visitor.page.context.new_page(), synthetic)]
+    tabs[1].goto(f"?layer={LAYER}&feature=3")
+    for number, name in enumerate(["enemy", "saw"]):
+        name_feature(tabs[number], name)
+        tabs[1 - number].page.wait_for_function(f"() => JSON.stringify(rlClarity.state().names).includes('{name}')")
+    assert [visitor.state()["names"] for visitor in tabs] == [{LAYER: {"2": "enemy", "3": "saw"}}] * 2
+    for visitor in tabs:
+        visitor.press("n")
+    for number, visitor in enumerate(tabs):
+        visitor.by("note-text").fill(f"Note {number}")
+        visitor.click("note-add")
+        notes = tabs[1 - number].by("notes").locator("textarea")
+        expect(notes).to_have_count(number + 1)
+    tabs[0].page.get_by_role("button", name="Theme: system").click()
+    tabs[1].page.get_by_role("button", name="Theme: light").wait_for()
+
+
 @pytest.mark.parametrize("kind", ["excites", "raises", "lowers", "middle", "lowest"])
 def test_examples_are_boxed_at_their_peaks(synthetic: Path, open_page: Open, kind: str) -> None:
     visitor = open_page(synthetic, f"?layer={LAYER}&feature=3")
@@ -97,6 +120,28 @@ def test_examples_are_boxed_at_their_peaks(synthetic: Path, open_page: Open, kin
         visitor.by("whole-observation").get_by_role("button", name="trajectory").click()
         state = visitor.state()
         assert [state["trajectory"], state["frame"]] == places[1, :2].tolist()
+
+
+def test_a_feature_raises_the_output_in_frames_in_which_its_histogram_is_green(
+    generated: Generated, open_page: Open
+) -> None:
+    layer, results = "Relu_1", open_results(generated.directory)
+    totals = [results.totals(layer, trajectory)["value"].totals[:, :K].sum(axis=-1) for trajectory in (0, 1)]
+    net = np.concatenate(totals)
+    limit = np.median(np.abs(net), axis=0) / 5
+    visitor = open_page(generated.directory, f"?layer={layer}&feature=1")
+    for k in range(K):
+        visitor.click(f"viewer-channel-{k + 1}")
+        visitor.page.wait_for_function(f"rlClarity.state().feature.channel === {k}")
+        sentence = re.search(r"raises it in (\S+) % of frames, lowers it in (\S+) %", visitor.text("feature-facts"))
+        assert sentence
+        shown = [float(number) for number in sentence.groups()]
+        shares = [100 * (net[:, k] > limit[k]).mean(), 100 * (net[:, k] < -limit[k]).mean()]
+        assert shown == pytest.approx(shares, abs=0.51)
+        bars = str(visitor.by("histogram").last.locator("svg").get_attribute("aria-label"))
+        counts = [int(count) for count in bars.split(": ")[1].split(" in ")[0].split(", ")]
+        for number, half in zip(shown, (counts[len(counts) // 2 :], counts[: len(counts) // 2]), strict=True):
+            assert number > 5 or sum(half) < sum(counts) / 3, "bars that are common are not 0 % of frames"
 
 
 def test_the_table_is_sorted(synthetic: Path, open_page: Open) -> None:

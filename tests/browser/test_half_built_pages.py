@@ -57,6 +57,7 @@ def task_names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]
     return names
 
 
+@pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_half_built_page_shows_what_is_done(

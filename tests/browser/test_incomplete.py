@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 from playwright.sync_api import expect
 
 import rl_clarity
 from rl_clarity.pages.results import Results, open_results
-from tests.browser.pages import Visitor
+from tests.browser.pages import Visitor, read_canvas, screenshot
 from tests.fakes import TinyAgent
 
 Open = Callable[..., Visitor]
@@ -32,6 +34,7 @@ def coarse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     varied = rng.integers(0, 256, (32, 32, 32, 3), np.uint8)
     agent = TinyAgent("policy", (32, 32, 3), 4, patch=2)
     path = {"steps": 1, "refinement": 3, "quadrature": "riemann", "baseline": "zero-input", "policy": True}
+    path["images"] = True
     rl_clarity.generate(agent, trajectories, varied, page, attribution=path, features={"count": 3})
     return page
 
@@ -44,10 +47,10 @@ def is_large(results: Results, output: str = "value") -> np.ndarray:
     return np.asarray(errors > 0.05 * np.ptp(outputs))
 
 
-def is_grey(image: np.ndarray) -> bool:
-    shown = image[image[..., 3] > 0][:, :3].astype(int)
-    assert len(shown)
-    return bool((np.ptp(shown, axis=-1) <= 2).all())
+def is_grey(image: np.ndarray, tolerance: int = 2) -> bool:
+    shown = (image[image[..., 3] > 0] if image.shape[-1] == 4 else image)[..., :3].astype(int)
+    assert shown.size
+    return bool((np.ptp(shown, axis=-1) <= tolerance).all())
 
 
 @pytest.mark.parametrize("output", ["value", "action-2"])
@@ -61,11 +64,86 @@ def test_frames_with_a_large_error_are_hatched_and_grey(coarse: Path, open_page:
         visitor.settle()
         expect(visitor.by("incomplete")).to_have_count(int(hatched))
         expect(visitor.by("incomplete-image")).to_have_count(2 * int(hatched))
-        assert is_grey(visitor.attribution("pos")) == hatched
+        for sign in ("pos", "neg"):
+            assert is_grey(visitor.attribution(sign)) == hatched
+        for image in visitor.by("multiples-canvas").all():
+            assert is_grey(read_canvas(image)) == hatched
         assert ("repeating" in bar.evaluate("e => getComputedStyle(e).backgroundImage")) == hatched
         if hatched:
             assert visitor.by("incomplete-image").first.bounding_box() == visitor.overlay("pos").bounding_box()
             assert "is above 5 % of the output’s range" in visitor.text("incomplete")
+
+
+@pytest.mark.parametrize("view", ["mixed=1", "combined=1", "scale=frame", "overlay=0"])
+def test_they_are_grey_in_all_views(coarse: Path, open_page: Open, view: str) -> None:
+    large = is_large(open_results(coarse))
+    for hatched in (False, True):
+        frame = int(np.flatnonzero(large == hatched)[0])
+        visitor = open_page(coarse, f"?layer=1a&frame={frame + 1}&{view}")
+        sign = "abs" if view.startswith("combined") else "pos"
+        visitor.by("account").wait_for()
+        assert is_grey(visitor.attribution(sign)) == hatched
+        expect(visitor.by("incomplete-image")).to_have_count(int(hatched) * (1 if sign == "abs" else 2))
+
+
+@pytest.mark.parametrize("kind", ["png", "bars"])
+def test_they_are_grey_in_files_that_the_page_saves(coarse: Path, open_page: Open, kind: str) -> None:
+    large = is_large(open_results(coarse))
+    for hatched in (False, True):
+        visitor = open_page(coarse, f"?layer=1a&frame={int(np.flatnonzero(large == hatched)[0]) + 1}")
+        visitor.press("e")
+        content = visitor.saved(f"export-{kind}").read_bytes()
+        if kind == "bars":
+            assert (b"hatched: the completeness error is above" in content) == hatched
+            continue
+        figure = np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
+        images = figure[: figure.shape[0] * 3 // 4, figure.shape[1] // 3 :]  # beside the observation, above the legend
+        assert is_grey(images) == hatched
+
+
+def test_tracks_have_no_color_there(coarse: Path, open_page: Open) -> None:
+    large = is_large(open_results(coarse))
+    visitor = open_page(coarse, "?layer=1a&frame=3&box=4.4.28.28")
+    visitor.by("totals-over-time").check()
+    visitor.by("box-features").check()
+    visitor.track("box-3").wait_for()
+    assert "Gaps: the completeness error is above 5 % of the output’s range" in visitor.text("box-tracks")
+    for name in ("account", "box-1", "box-2", "box-3"):
+        colored = np.ptp(screenshot(visitor.well(name)), axis=-1).max(axis=0) > 60  # (w,)
+        steps = (np.arange(len(colored)) + 0.5) * STEPS // len(colored)
+        widths = np.array([colored[steps == t].sum() for t in range(STEPS)])
+        assert widths[large].max() <= 4, (
+            "no more than the line at the frame that is shown, and a pixel of the next step"
+        )
+        assert widths[~large].min() >= (20 if name == "account" else 1)
+
+
+@pytest.mark.parametrize("suffix", ["png", "gif", "apng"])
+def test_images_that_python_writes_are_grey_and_hatched(coarse: Path, tmp_path: Path, suffix: str) -> None:
+    results = open_results(coarse)
+    for output in ("value", "action-2"):
+        large = is_large(results, output)
+        assert np.array_equal(results.incomplete("1a", 0, output), large)
+        steps = [int(np.flatnonzero(large)[0]), int(np.flatnonzero(~large)[0])]
+        for part in [[step] for step in steps] if suffix == "png" else [steps]:
+            path = rl_clarity.export(coarse, tmp_path / f"{output}-{part[0]}.{suffix}", frames=part, output=output)
+            with Image.open(path) as file:
+                for i, step in enumerate(part):
+                    file.seek(i)
+                    images = np.asarray(file.convert("RGB"))[:, file.height :]  # beside the observation
+                    assert is_grey(images, 16 if suffix == "gif" else 2) == large[step]  # GIF has few colors
+                    assert (np.abs(np.diff(images[:, :, 1].astype(int))) > 100).mean() > 0.05 or not large[step]
+
+
+def test_rendered_images_are_grey(coarse: Path) -> None:
+    results = open_results(coarse)
+    for output in ("value", "action-2"):
+        large, (name,) = is_large(results, output), results.layer("1a")["images"][output]["pos-prin"][0]
+        sheet = np.asarray(Image.open(coarse / name))
+        height, width = results.layer("1a")["height"], results.layer("1a")["width"]
+        for t in range(STEPS):
+            top, left = t // 8 * height, t % 8 * width
+            assert is_grey(sheet[top : top + height, left : left + width]) == large[t]
 
 
 def test_the_track_and_trust_count_them(coarse: Path, open_page: Open) -> None:

@@ -184,10 +184,10 @@ def test_the_trust_panel(synthetic: Path, open_page: Open) -> None:
     visitor.page.wait_for_function("() => document.querySelectorAll('[data-testid=gaps] svg').length === 5")
     gap = read_chunk(synthetic, "attribution/1a/1/totals.js")["gap.value"].astype(float)
     relative = np.abs(gap[:, 0] - gap[:, 1]) / np.abs(gap[:, 1]).mean()
-    shown = [float(text.split("\u2009")[0]) for text in rows.first.locator("td").all_inner_texts()[1:3]]
+    shown = [float(text.split("\u202f")[0]) for text in rows.first.locator("td").all_inner_texts()[1:3]]
     assert shown[1] == pytest.approx(100 * relative[29], rel=0.02, abs=0.6)
     missing = dict(row.split("\t")[:2] for row in visitor.by("missing").locator("tbody").inner_text().splitlines())
-    assert missing["reconstruction error"] == "31\u2009%"
+    assert missing["reconstruction error"] == "31\u202f%"
     assert {"residual", "together"} <= missing.keys()
     text = visitor.by("drawer").inner_text()
     assert "coinrun.jd" in text

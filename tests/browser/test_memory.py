@@ -72,6 +72,33 @@ def test_the_first_window_is_shown(open_memory: Open, memory: MemoryPage) -> Non
     assert f"behavior {memory.coordinates[0]['behaviour'][t] + 1}" in facts
 
 
+def test_what_ended_episodes_is_shown(open_memory: Open, tmp_path: Path) -> None:
+    def with_cause(manifest: dict[str, Any]) -> None:
+        trajectories, stretches = (
+            next(one["data"][one["kind"]] for one in manifest["sections"] if one["kind"] == kind)
+            for kind in ("trajectories", "stretches")
+        )
+        trajectories[0]["episodes"][0]["cause"] = "saw"
+        trajectories[2]["episodes"][0]["end"] = "cut"
+        last = LENGTHS[0] - 1
+        stretches[1] |= {"frame": last, "first": last - WINDOW + 1, "why": [{"kind": "end"}]}
+
+    page = write_memory_page(tmp_path, edit=with_cause)
+    visitor = open_memory(f"?episode=1&step={LENGTHS[0]}", page)
+    options = visitor.by("episode").locator("option").all_inner_texts()
+    assert options[:3] == [
+        f"episode {k + 1} · {LENGTHS[k]} steps{end}" for k, end in enumerate((" · saw", " · done", ""))
+    ]
+    assert f"end saw step {LENGTHS[0]}" in visitor.text("facts")
+    assert "last step (saw)" in visitor.by("stretches").locator("[data-stretch='1']").inner_text()
+    tiles = visitor.by("strip-step").all_inner_texts()
+    assert ["saw" in tile for tile in tiles] == [False] * (WINDOW - 1) + [True]
+    visitor.by("search").fill("saw")
+    expect(visitor.by("stretch-count")).to_contain_text("1 of")
+    visitor.by("episode").select_option("2")
+    expect(visitor.by("facts")).not_to_contain_text("end")
+
+
 @pytest.mark.parametrize(
     ("target", "path", "palette"),
     [("value", "memory", "standard"), ("direction-3", "world", "standard"), ("value", "whole", "safe")],

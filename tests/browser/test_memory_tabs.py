@@ -178,7 +178,7 @@ def test_an_entry_is_read_in_words_with_arrow_keys(show: Callable[..., Visitor],
 
 def test_the_share_of_agreement_is_shown_beside_its_null_distribution(show: Callable[..., Visitor]) -> None:
     visitor = show("causes")
-    assert "92 % of the entries" in visitor.text("consistency-text").replace("\u2009", " ")
+    assert "92 % of the entries" in visitor.text("consistency-text").replace("\u202f", " ")
     assert visitor.text("consistency-text").endswith("more than by chance.")
     visitor.by("causes-lag").select_option(label="8")
     assert visitor.text("consistency-text").endswith("no more than by chance.")

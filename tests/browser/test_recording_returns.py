@@ -78,6 +78,7 @@ def test_a_single_episode_has_no_chart(open_page: Open, tmp_path: Path) -> None:
 def test_runs_are_filtered_and_grouped_by_regular_expressions(open_page: Open, recordings: RecordingsPage) -> None:
     visitor = open_page(recordings.directory, wait=False)
     keys = visitor.by("returns-run").locator(".key")
+    expect(keys).to_have_count(2)
     colors = "keys => keys.map((key) => getComputedStyle(key).backgroundColor)"
     assert len(set(keys.evaluate_all(colors))) == 2
     visitor.by("returns-group").fill(".")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from PIL import Image
 from playwright.sync_api import Browser, expect
 
 import rl_clarity
+from rl_clarity.cli.arguments import parse_arguments
 from tests.browser.drawn import SIDE, draw_frame
 from tests.browser.pages import FIGURE_MARGIN, Visitor, read_canvas
 from tests.browser.recording_pages import LENGTHS, RUNS, RecordingsPage, write_recordings_page
@@ -296,6 +298,7 @@ def test_a_loop_begins_again_at_the_end(open_recordings: Open) -> None:
     visitor.click("play")
 
 
+@pytest.mark.slow
 def test_fifty_thousand_rows_are_drawn_as_they_come_into_view(open_recordings: Open, tmp_path: Path) -> None:
     def many(manifest: dict[str, Any]) -> None:
         listing = manifest["sections"][0]["data"]
@@ -342,6 +345,20 @@ def test_a_page_without_episodes_shows_the_code_to_add_to_the_loop(open_page: Op
     assert 'rl_clarity.Recorder("/data/my runs", every=50)' in code
     compile(code, "loop", "exec")
     assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 1000
+
+
+def test_the_copied_command_has_the_options_of_the_runs_explanations(open_page: Open, tmp_path: Path) -> None:
+    def in_directory(manifest: dict[str, Any]) -> None:
+        manifest["sections"][0]["data"]["logdir"] = "/data/my runs"
+
+    write_recordings_page(tmp_path, edit=in_directory)
+    visitor = open_page(tmp_path, f"?episode={LAST}", wait=False, permissions=["clipboard-read", "clipboard-write"])
+    visitor.by("not-explained").get_by_role("button", name="Copy").click()
+    copied = shlex.split(visitor.page.evaluate("navigator.clipboard.readText()"))
+    assert copied[:3] == ["rl-clarity", "explain", "/data/my runs"]
+    assert copied[3:] == ["--methods", "perturbation", "--every", str(EVERY), "--embeddings", "tsne"]
+    assert copied == shlex.split(visitor.by("not-explained").get_by_test_id("command").inner_text())
+    parse_arguments(copied[1:])
 
 
 def test_the_state_map_and_the_tracks_are_linked(open_recordings: Open, recordings: RecordingsPage) -> None:
@@ -443,13 +460,14 @@ def test_the_first_frame_is_drawn_before_the_list_and_other_panels(chromium_brow
         for _ in range(3):
             play(recorder, 12)
     with serve_recordings(tmp_path) as server:
-        page = chromium_browser.new_page()
+        page, asked = chromium_browser.new_page(), []
+        page.on("request", lambda request: asked.append(request.url))
         page.add_init_script(ORDER)
         page.goto(server.address)
         page.wait_for_selector("[data-testid=episode-row]")
         assert page.evaluate("frameAtList") == "2/0"
         page.wait_for_selector("[data-testid=returns-chart]")
-        kinds = [re.split(r"[-.]", path.rpartition("/")[2])[0] for path, status in server.answers if status == 200]
+        kinds = [re.split(r"[-.]", address.rpartition("/")[2])[0] for address in asked]
         assert kinds[5] == "entry"
         assert sorted(kinds[6:8]) == ["frames", "series"], "what the first frame needs comes first"
         assert kinds[8:] == ["scrub"]

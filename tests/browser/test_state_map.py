@@ -124,7 +124,9 @@ def test_colors(page: Path, open_page: Open) -> None:
     visitor.page.wait_for_function("document.querySelector('[data-testid=map-facts]').innerText.includes('components')")
     assert "perplexity" not in visitor.text("map-facts")
     visitor.page.get_by_role("button", name="What State map shows").click()
-    assert "distill.pub/2016/misread-tsne" in visitor.by("panel-state_map").inner_text()
+    help_text = visitor.by("panel-state_map").inner_text()
+    assert "the axes have no unit" in help_text
+    assert "distill.pub/2016/misread-tsne" in help_text
 
 
 def test_the_first_color_stands_out_from_a_dark_page(page: Path, open_page: Open) -> None:

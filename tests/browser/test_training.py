@@ -103,12 +103,18 @@ def test_episodes_are_aligned_by_step_or_by_progress(open_training: Open) -> Non
 
 def test_keys_move_by_one_step_or_to_the_next_map(open_training: Open) -> None:
     visitor = open_training("?step=10")
+    label = visitor.by("film-1").get_by_test_id("map-step")
+    expect(label).to_have_text("map of step 9")
     visitor.click("map-forward")
     assert visitor.state()["step"] == 9 + EVERY
+    expect(label).to_have_text("map of step 13")
     visitor.press(",", ",", "ArrowRight")
     assert visitor.state()["step"] == 9 - EVERY + 1
     shown = visitor.by("film-1").get_by_test_id("saliency-canvas")
     assert shown.get_attribute("data-step") == "4"
+    visitor.press("ArrowLeft", "ArrowLeft")
+    expect(shown).to_have_attribute("data-step", "4")
+    expect(label).to_have_count(0)
 
 
 def test_stacked_probabilities_are_those_of_the_episode(open_training: Open, training: TrainingPage) -> None:

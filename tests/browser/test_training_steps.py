@@ -142,4 +142,4 @@ def test_the_position_of_a_region_is_shown_over_time(open_training: Open, traini
     x = 100 * (codes.sum(0) * (np.arange(8) + 0.5) / 16).sum() / codes.sum()
     track = visitor.track("position-4")
     track.scroll_into_view_if_needed()
-    assert f"{x:.0f}\u2009% from the left" in visitor.by("region-row-4").inner_text()
+    assert f"{x:.0f}\u202f% from the left" in visitor.by("region-row-4").inner_text()

@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from rl_clarity.base.statistics import softmax
 from rl_clarity.live import LiveNetwork
+from rl_clarity.pages.document import compiled_bundle, read_manifest
 from tests.browser.pages import read_canvas, wait_for_track, wait_for_value
 from tests.live.pages import LAYER, SHAPE, ask, open_network, tiny_agent, write_page
 from tests.servers import serving_page
@@ -25,12 +27,17 @@ pytest.importorskip("werkzeug")
 pytestmark = pytest.mark.browser
 FRAME = 12
 TOLERANCE = 1e-3
+ALIKE = [1, 3]
+"""Actions with the same effect, of the agent with a policy."""
 
 
 @pytest.fixture(scope="module")
 def networks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LiveNetwork]:
-    kinds = ("policy", "recurrent")
-    return {kind: open_network(write_page(tmp_path_factory.mktemp(kind), tiny_agent(kind)), kind) for kind in kinds}
+    def write(kind: str) -> LiveNetwork:
+        options = {"equivalent_actions": [ALIKE]} if kind == "policy" else {}
+        return open_network(write_page(tmp_path_factory.mktemp(kind), tiny_agent(kind), **options), kind)
+
+    return {kind: write(kind) for kind in ("policy", "recurrent")}
 
 
 @pytest.fixture
@@ -87,7 +94,7 @@ def test_a_painted_box_has_the_outputs_of_the_agent(networks: dict[str, LiveNetw
         page.mouse.down()
         page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 0.55 * box["height"], steps=3)
         page.mouse.up()
-        assert edit_of(page) == "around~4.2.10.9"
+        assert edit_of(page) == f"around~4.2.10.9~1~{FRAME + 1}"
         answer = expected(network, {"boxes": [{"box": [4, 2, 10, 9]}]})
         value = answer["after"]["values"][0]
         assert abs(value - stored) > 10 * TOLERANCE
@@ -95,9 +102,31 @@ def test_a_painted_box_has_the_outputs_of_the_agent(networks: dict[str, LiveNetw
         shown = read_canvas(page.get_by_test_id("what-if-canvas"))
         pixels = network.observe(0, FRAME, FRAME, _change({"boxes": [{"box": [4, 2, 10, 9]}]}))[0]
         np.testing.assert_array_equal(shown[..., :3], pixels)
+        expect(page.get_by_test_id("what-if-box")).to_contain_text("painted at this frame")
         page.keyboard.press("u")
         wait_for_value(page, stored, TOLERANCE)
         assert edit_of(page) == "open"
+
+
+def test_in_another_frame_a_box_says_where_it_was_painted(networks: dict[str, LiveNetwork], visit: Any) -> None:
+    network = networks["policy"]
+    with serving_page(network) as address:
+        page = visit(address, f"&frame={FRAME + 1}&edit=around~4.2.10.9~1~{FRAME + 1}")
+        page.get_by_test_id("what-if-value").wait_for()
+        applied = page.get_by_test_id("what-if-applied")
+        expect(applied).to_contain_text(f"The change is applied to trajectory 1, frame {FRAME + 1}.")
+        page.keyboard.press("ArrowRight")
+        expect(applied).to_contain_text(f"The change is applied to trajectory 1, frame {FRAME + 2}.")
+        change = {"boxes": [{"box": [4, 2, 10, 9]}]}
+        answer = ask(network, "outputs", trajectory=0, first=FRAME + 1, last=FRAME + 1, change=change)
+        wait_for_value(page, answer["after"]["values"][0], TOLERANCE)
+        expect(page.get_by_test_id("what-if-box")).to_contain_text(
+            f"painted at trajectory 1, frame {FRAME + 1}: here it covers the same pixels"
+        )
+        expect(page.get_by_test_id("what-if-brush").locator(".elsewhere")).to_have_count(1)
+        page.get_by_test_id("what-if-go").click()
+        expect(applied).to_contain_text(f"frame {FRAME + 1}.")
+        expect(page.get_by_test_id("what-if-brush").locator(".elsewhere")).to_have_count(0)
 
 
 def _change(change: dict[str, Any]) -> Any:
@@ -116,15 +145,19 @@ def test_a_removed_feature_changes_the_value_as_the_page_says(networks: dict[str
         page = visit(address)
         page.get_by_test_id("what-if-from-decomposition").click()
         page.get_by_test_id("what-if-value").wait_for()
+        expect(page.get_by_test_id("what-if-applied")).to_contain_text("Nothing is changed")
+        expect(page.get_by_test_id("what-if-state-2")).to_have_text("× 1.0")
         page.get_by_test_id("what-if-baseline-2").click()
         assert edit_of(page) == "base~2a~2"
+        expect(page.get_by_test_id("what-if-state-2")).to_have_text("baseline")
         wait_for_value(page, float(network.results.series(0)["values"][FRAME]) + change, TOLERANCE)
         before, after = numbers(page)
         assert after - before == pytest.approx(change, abs=TOLERANCE)
-        page.get_by_test_id("what-if-baseline-2").click()
         page.get_by_test_id("what-if-factor-2").fill("0")
-        assert edit_of(page) == "times~2a~2~0"
+        assert edit_of(page) == "times~2a~2~0", "the baseline or a multiple"
+        expect(page.get_by_test_id("what-if-state-2")).to_have_text("× 0")
         page.get_by_test_id("what-if-only-3").click()
+        expect(page.get_by_test_id("what-if-state-2")).to_have_text("removed")
         answer = expected(network, {"features": [{"layer": LAYER, "factors": {"2": 0}, "only": [3]}]})
         wait_for_value(page, answer["after"]["values"][0], TOLERANCE)
         page.get_by_test_id("what-if-clear").click()
@@ -204,6 +237,33 @@ def test_an_edit_in_the_address_is_applied_to_a_range_of_steps(networks: dict[st
         page.wait_for_function("() => location.search.includes('edit=color') && !location.search.includes('token')")
 
 
+def test_actions_with_the_same_effect_are_separate_where_the_outputs_are(
+    networks: dict[str, LiveNetwork], visit: Any
+) -> None:
+    network = networks["policy"]
+    change = {"features": [{"layer": LAYER, "baseline": [1]}]}
+    answer = expected(network, change)
+    before, after = (softmax(np.asarray(answer[when]["logits"][0])) for when in ("before", "after"))
+    rows = {False: [[0], ALIKE, [2]], True: [[0], [1], [2], [3]]}
+    with serving_page(network) as address:
+        page = visit(address, f"&frame={FRAME + 1}&edit=effects")
+        box = page.get_by_test_id("what-if-separate")
+        for separate in (False, True):
+            page.get_by_test_id("separate-actions").set_checked(separate)
+            expect(box).to_be_checked(checked=separate)
+            expect(page.get_by_test_id("what-if-action")).to_have_count(len(rows[separate]))
+            changes = [abs(sum(before[group]) - sum(after[group])) for group in rows[separate]]
+            row = page.get_by_test_id("what-if-effect-1")
+            assert float(row.get_attribute("data-policy") or "nan") == pytest.approx(sum(changes) / 2, abs=TOLERANCE)
+        box.uncheck()
+        expect(page.get_by_test_id("separate-actions")).not_to_be_checked()
+        page.evaluate("edit => rlClarity.select({ edit })", "base~2a~1")
+        wait_for_value(page, answer["after"]["values"][0], TOLERANCE)
+        for row, group in zip(page.get_by_test_id("what-if-action").all(), rows[False], strict=True):
+            shown = float(row.get_attribute("data-after") or "nan")
+            assert shown == pytest.approx(sum(after[group]), abs=TOLERANCE)
+
+
 def test_the_panel_stays_closed_for_another_network(networks: dict[str, LiveNetwork], visit: Any) -> None:
     network = networks["policy"]
     agent: Any = network.agent
@@ -230,3 +290,15 @@ def test_a_page_from_a_file_has_no_such_panel(networks: dict[str, LiveNetwork], 
     assert visitor.state()["edit"] == ""
     expect(visitor.by("panel-what_if")).to_have_count(0)
     assert SHAPE[0] == visitor.page.evaluate("rlClarity.manifest.observation.height")
+
+
+def test_a_page_without_the_network_has_nothing_of_what_if(networks: dict[str, LiveNetwork]) -> None:
+    page = Path(networks["policy"].results.location)
+    document = (page / "interface.html").read_text()
+    names = [path.relative_to(page).as_posix() for path in page.rglob("*") if path.is_file()]
+    assert not [name for name in names if any(word in name for word in ("what_if", "runtime", "onnx"))]
+    assert compiled_bundle("what_if").script.rstrip() not in document
+    assert 'rlClarity.panel("what_if"' not in document
+    assert "wasm" not in document.partition("<title>")[0], "its policy does not allow WebAssembly"
+    manifest = json.dumps(read_manifest(document.encode()), separators=(",", ":"))
+    assert len(document) < len(compiled_bundle("agent").script) + 1.1 * len(manifest) + 4000, "and nothing else"

@@ -184,6 +184,7 @@ def test_effects_of_all_features_are_listed(
     expect(visitor.by("what-if-effects-table")).to_have_count(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"attribution": {"baseline": "mean"}}, {"ablation": {"every": 4, "to": "zero"}}])
 def test_features_are_multiplied_by_0_where_they_cannot_be_or_were_not_set_to_the_baseline(
     open_page: Callable[..., Visitor], tmp_path: Path, options: dict[str, Any]

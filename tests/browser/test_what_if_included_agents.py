@@ -11,6 +11,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity.base.errors import CheckpointError
+from rl_clarity.base.statistics import softmax
 from rl_clarity.live import LiveNetwork, open_page_agent
 from rl_clarity.pages import browser_runtime
 from rl_clarity.pages.results import Results
@@ -23,6 +24,11 @@ TOLERANCE = 1e-3
 HAS_RUNTIME = browser_runtime.missing_file() is None and all(
     find_spec(name) for name in ("torch", "onnx", "onnxscript")
 )
+POLICY_IS = """([expected, tolerance]) => {
+  const rows = [...document.querySelectorAll("[data-testid=what-if-action]")];
+  const shown = rows.map(({ dataset }) => Number(dataset.after));
+  return shown.length === expected.length && shown.every((share, k) => Math.abs(share - expected[k]) <= tolerance);
+}"""
 AGENTS = ("coinrun", "fruitbot", "starpilot-lstm")
 
 
@@ -72,16 +78,25 @@ def test_objects_are_removed_as_their_effects_were_measured(results: Results) ->
 @pytest.mark.skipif(not HAS_RUNTIME, reason="needs PyTorch, onnx, onnxscript and onnxruntime-web (make onnxruntime)")
 def test_a_page_from_a_file_computes_the_same(results: Results, open_page: Callable[..., Visitor]) -> None:
     network = LiveNetwork(results, open_page_agent(results))
-    layer, step = results.layers[-1], 16
+    layer = results.layers[-1]
     slug = results.layer(layer)["slug"]
     ablation = results.chunk(results.section("ablation")["layers"][slug]["trajectories"][0])
-    changes = ablation["change.value"][list(ablation["frames"]).index(step)]
-    stored = float(results.series(0)["values"][step])
-    visitor = open_page(Path(results.location), f"?frame={step + 1}&edit=open")
-    wait_for_value(visitor.page, stored, TOLERANCE)
-    for number, change in enumerate(changes, start=1):
-        visitor.page.evaluate("edit => rlClarity.select({ edit })", f"base~{slug}~{number}")
-        wait_for_value(visitor.page, stored + float(change), TOLERANCE)
+    visitor = open_page(Path(results.location), "?edit=open")
+    visitor.by("what-if-value").wait_for()
+    if visitor.by("what-if-separate").count():
+        visitor.by("what-if-separate").check()
+    for row in (1, len(ablation["frames"]) // 2, -1):
+        step = int(ablation["frames"][row])
+        stored = float(results.series(0)["values"][step])
+        visitor.page.evaluate("frame => rlClarity.select({ frame, edit: 'open' })", step)
+        wait_for_value(visitor.page, stored, TOLERANCE)
+        for number, change in enumerate(ablation["change.value"][row], start=1):
+            visitor.page.evaluate("edit => rlClarity.select({ edit })", f"base~{slug}~{number}")
+            wait_for_value(visitor.page, stored + float(change), TOLERANCE)
+            removed = {"features": [{"layer": layer, "baseline": [number]}]}
+            answer = ask(network, "outputs", trajectory=0, first=step, last=step, change=removed)
+            policy = softmax(np.asarray(answer["after"]["logits"][0]))
+            visitor.page.wait_for_function(POLICY_IS, arg=[policy.tolist(), TOLERANCE])
     box = {"boxes": [{"box": [8, 20, 40, 44]}]}
     answer = ask(network, "outputs", trajectory=0, first=step, last=step, change=box)
     visitor.page.evaluate("rlClarity.select({ edit: 'around~8.20.40.44' })")

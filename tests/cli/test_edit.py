@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 
 import rl_clarity
 from rl_clarity.cli import main
+from rl_clarity.commands.run import explain
 from rl_clarity.formats.included import load_agent
 from tests.agents.test_editing import heads, observations_for
+from tests.pipeline.small import write_checkpoint
 
 
 def test_features_of_a_page_are_removed(
@@ -37,6 +40,37 @@ def test_features_of_a_page_are_removed(
     assert "exists: choose another name" in capsys.readouterr().err
 
 
+@pytest.mark.slow
+def test_features_are_fitted_as_run_does_without_a_page(
+    page: Path, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small: Any = {"trajectories": {"num_envs": 2, "num_steps": 10}}
+    small["observations"] = {"num_envs": 2, "num_obs": 4, "obs_every": 2}
+    monkeypatch.setattr("rl_clarity.commands.features.explain", partial(explain, **small))
+    layer = rl_clarity.open_results(page).layers[0]
+    edited = []
+    for name, options in (("fitted", []), ("paged", ["--page", str(page)])):
+        target = tmp_path / f"{name}.safetensors"
+        assert main(["edit", str(checkpoint), str(target), "--layer", layer, "--feature", "3", *options]) == 0
+        printed = capsys.readouterr()
+        assert ("features were fitted as run does by default, in " in printed.out) == (name == "fitted")
+        assert ("The agent plays first" in printed.err) == ("This will take about" in printed.err) == (name == "fitted")
+        edited.append(load_agent(target))
+    observations = observations_for(edited[0])
+    of_page = heads(edited[1], observations)
+    np.testing.assert_allclose(heads(edited[0], observations), of_page, atol=0.01 * np.abs(of_page).max())
+    assert not np.allclose(heads(load_agent(checkpoint), observations), of_page, atol=0.01 * np.abs(of_page).max())
+
+
+def test_features_of_an_agent_that_cannot_play_need_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint = write_checkpoint(tmp_path / "agent.jd", {"cnn": "nature"})
+    layer = next(iter(load_agent(checkpoint).layers))
+    words = ["edit", str(checkpoint), str(tmp_path / "edited.safetensors"), "--layer", layer, "--feature", "1"]
+    assert main(words) == 1
+    *_, line = capsys.readouterr().err.splitlines()
+    assert "--feature needs --page DIRECTORY, or give --unit: the agent cannot play (" in line
+
+
 def test_units_are_removed_without_a_page(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "edited.safetensors"
     agent = load_agent(checkpoint)
@@ -51,8 +85,8 @@ def test_units_are_removed_without_a_page(checkpoint: Path, tmp_path: Path, caps
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give --feature NUMBER with --page DIRECTORY, or --unit NUMBER"),
-        (["--feature", "1"], "--feature needs --page DIRECTORY"),
+        ([], "give --feature NUMBER, of --page DIRECTORY, or --unit NUMBER"),
+        (["--feature", "9"], "--feature 9 must be from 1 to 8"),
         (["--feature", "99", "--page", "PAGE"], "--feature 99 must be from 1 to"),
         (["--unit", "99"], "unit=99 is not a channel of"),
         (["--unit", "1", "--strength", "2"], "strength=2.0 must be a number from 0 to 1"),

@@ -28,6 +28,14 @@ FEW: dict[str, Any] = {
     "failures": {"count": 6, "window": 8, "horizon": 8, "points": 2},
     "goals": {"states": 48},
 }
+SURVIVAL: dict[str, Any] = {
+    "verdict": "survives more often",
+    "unedited": 0.25,
+    "ablated": 0.5,
+    "difference": 0.25,
+    "interval": "0.10 to 0.40",
+    "p": 0.01,
+}
 
 
 def found(agent: Player, output_dir: Path | None = None, **options: Any) -> Debug:
@@ -127,6 +135,7 @@ def test_the_same_arguments_give_the_same_findings(blind: tuple[Debug, Path]) ->
     assert (folder / "interface.html").read_bytes() == written
 
 
+@pytest.mark.slow
 def test_expected_findings_fail_for_another_agent(blind: tuple[Debug, Path]) -> None:
     _, folder = blind
     expect = folder / "findings" / "findings.json"
@@ -207,14 +216,23 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     calls: list[tuple[Any, ...]] = []
 
     def debug(checkpoint: str, output_dir: str, **options: Any) -> Debug:
-        calls.append((checkpoint, output_dir, options["expect"], options["failures"].count, options["goals"].near))
+        calls.append((options["expect"], options["page"], options["failures"].count, options["goals"].near))
+        assert (checkpoint, output_dir) == ("a.jd", "out")
         missing = [("pursues", "coin")] if options["expect"] else []
-        return Debug([], [], [], Page(Path("out/debug/interface.html")), missing, [], bool(missing))
+        rows = [{**SURVIVAL, "feature": 1}, {**SURVIVAL, "feature": 2, "name": "coin"}] if options["page"] else []
+        page = Page(Path("out/debug/interface.html"))
+        return Debug([], [], [], page, missing, [], bool(missing), rows, options["page"])
 
     monkeypatch.setattr(rl_clarity, "debug", debug)
     assert main(["debug", "a.jd", "out", "--failures.count", "7", "--goals.near", "2"]) == 0
+    assert "without feature" not in capsys.readouterr().out
+    assert main(["debug", "a.jd", "out", "--page", "out/agent"]) == 0
+    printed = capsys.readouterr().out
+    line = "survives more often, 50% instead of 25% (+0.25, 0.10 to 0.40), p 0.01\n"
+    assert f"\nwithout feature 1: {line}without feature 2 (coin): {line}" in printed
+    assert "features, numbers and names are those of the page out/agent\n" in printed
     assert main(["debug", "a.jd", "out", "--expect", "findings.json", "--json"]) == 1
-    assert calls == [("a.jd", "out", None, 7, 2), ("a.jd", "out", "findings.json", 50, 1)]
+    assert calls == [(None, None, 7, 2), (None, "out/agent", 50, 1), ("findings.json", None, 50, 1)]
     assert '"missing": [["pursues", "coin"]]' in capsys.readouterr().out
 
 

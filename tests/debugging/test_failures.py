@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 from contextlib import closing
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from rl_clarity.debugging.branching import Brancher, check_restored
 from rl_clarity.debugging.failures import (
     Failure,
     FailureOptions,
+    _killer,
     count_episodes,
     episode_moments,
     examine,
@@ -24,6 +26,7 @@ from rl_clarity.debugging.failures import (
 )
 from rl_clarity.debugging.sample import play_sample
 from rl_clarity.environments import EnvironmentSpec
+from rl_clarity.environments.worlds import WorldObject
 from rl_clarity.pages.manifest import ActionInfo, AgentInfo, ObservationInfo
 from rl_clarity.recordings.samples import Trajectories
 from tests.debugging.field import SIDE, Player, Seen, Setup, field_spec, step
@@ -81,6 +84,36 @@ def test_survival_without_what_ended_the_episode_is_measured() -> None:
             shares = [one.survived / one.count for one in failure.without_killer]
             assert min(shares) == 1 if survives else max(shares) < 0.2
             assert failure.survival[-1].survived == 0
+
+
+@pytest.mark.parametrize(
+    ("survived", "cause", "expected"),
+    [
+        ({"wall": True}, "enemy", "enemy"),  # without the wall, the player falls past the enemy
+        ({"wall": True}, "wall", "wall"),
+        ({"wall": True}, "end of episode", "wall"),
+        ({"wall": True, "saw": True}, "enemy", "saw"),
+        ({}, "enemy", "enemy"),
+        ({}, "end of episode", None),
+    ],
+)
+def test_terrain_is_the_cause_only_if_the_environment_reports_no_other(
+    survived: dict[str, bool], cause: str, expected: str | None
+) -> None:
+    box = (0.0, 0.0, 1.0, 1.0)
+    near = [
+        WorldObject(kind, number, box, (number, 0.0), box, terrain=kind == "wall")
+        for number, kind in enumerate(["wall", "enemy", "saw"])
+    ]
+    world = SimpleNamespace(objects=lambda state: near, without=lambda state, removed: removed[0].type)
+    brancher: Any = SimpleNamespace(
+        world=world,
+        continue_actions=lambda edited, actions: SimpleNamespace(
+            survived=np.array([survived.get(kind, False) for kind in edited])
+        ),
+    )
+    killer = _killer(brancher, cast(Any, SimpleNamespace(world_state=b"")), 0, cause)
+    assert (killer and killer.type) == expected
 
 
 def test_an_agent_that_flees_into_what_it_sees_reacts_wrongly() -> None:

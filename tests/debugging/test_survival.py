@@ -12,8 +12,15 @@ import pytest
 import rl_clarity
 from rl_clarity.agents.protocol import Outputs, Site
 from rl_clarity.base.errors import OptionError
+from rl_clarity.base.registry import option_sources
 from rl_clarity.commands.debug import Debug
-from rl_clarity.debugging.survival import BEFORE_CHANCE, changed_survival, compare_survival, least_change
+from rl_clarity.debugging.survival import (
+    BEFORE_CHANCE,
+    SurvivalOptions,
+    changed_survival,
+    compare_survival,
+    least_change,
+)
 from rl_clarity.pages.results import Results
 from tests.debugging.field import COLORS, PLAYER, SIDE, TILE, Player, field_spec, scattered
 
@@ -53,10 +60,11 @@ class Seer(Player):
         return Outputs(np.log(np.stack([self._policy(preferred) for preferred, _ in thoughts])), values)
 
 
-def debugged(output_dir: Path, **survival: Any) -> Debug:
+def debugged(output_dir: Path, page: Path | None = None, **survival: Any) -> Debug:
     return rl_clarity.debug(
         Seer(),
         output_dir,
+        page=page,
         environment=field_spec(scattered("coin", *["mine"] * 6, *["stone"] * 12)),
         trajectories={"num_envs": 4, "num_steps": 400},
         failures={"count": 24, "window": 8, "horizon": 8, "points": 1},
@@ -94,6 +102,47 @@ def test_survival_changes_without_the_feature_that_matters(results: Results) -> 
     assert {"trajectory", "frame"} <= coin.keys()
 
 
+def agent_page(folder: Path, components: str, names: dict[int, str]) -> Path:
+    """A page of a network with the same layer, whose features are those of a file and multiplied by 0."""
+    torch = pytest.importorskip("torch")
+
+    class Network(torch.nn.Module):  # type: ignore[name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.seen = torch.nn.Conv2d(3, len(NAMES), TILE, TILE), torch.nn.ReLU()
+            self.value = torch.nn.Linear(SIDE * SIDE * len(NAMES), 1)
+
+        def forward(self, images: Any) -> Any:
+            seen = self.seen(self.conv(images)).flatten(1)
+            return seen[:, :5], self.value(seen)
+
+    agent = rl_clarity.TorchAgent(Network(), (SIDE * TILE, SIDE * TILE, 3), metadata={"gamma": 0.9, "lambda": 0.9})
+    frames = np.random.default_rng(0).integers(0, 256, (1, 8, SIDE * TILE, SIDE * TILE, 3)).astype(np.uint8)
+    zeros = np.zeros((1, 8))
+    samples = {"observations": frames, "actions": zeros.astype(int), "rewards": zeros, "firsts": zeros.astype(bool)}
+    features = {"components": components, "count": len(FEATURES), "names": {LAYER: names}}
+    rl_clarity.generate(agent, samples, frames[0], folder, features=features, attribution={"baseline": "zero-layer"})
+    return folder
+
+
+@pytest.mark.slow
+def test_features_of_a_page_keep_their_numbers_and_names(components: str, results: Results, tmp_path: Path) -> None:
+    page = agent_page(tmp_path / "agent", components, {1: "gold", 3: "gray"})
+    result = debugged(tmp_path / "page", page, horizon=8)
+    for row, same in zip(result.survival, results.section("survival")["rows"], strict=True):
+        assert {**row, "name": None} == {**same, "name": None}
+    assert [row["name"] for row in result.survival] == ["gold", None, "gray"]
+    assert "\nwithout feature 1 (gold): survives more often, " in str(result)
+    assert str(result).endswith(f"those of the page {page}")
+    assert result.page is not None
+    columns = result.page.results().section("failure_survival")["columns"]
+    assert [column["label"] for column in columns[3:]] == ["1 gold", "2", "3 gray"]
+    with pytest.raises(OptionError, match=r"page=.* and survival.features=.*: give one of them"):
+        debugged(tmp_path / "page", page, features=components)
+    with pytest.raises(OptionError, match=r"page=.* has no features of layer '2b'; its layers are seen"):
+        debugged(tmp_path / "page", page, layer="2b")
+
+
 def test_survival_of_each_failure_without_each_feature(results: Results) -> None:
     section, (coin, _, _) = results.section("failure_survival"), results.section("survival")["rows"]
     rows = section["rows"]
@@ -114,6 +163,15 @@ def test_survival_of_each_failure_without_each_feature(results: Results) -> None
 def test_a_page_without_features_or_failures_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"survival.layer='seen' needs survival.features: this page has none"):
         debugged(tmp_path / "page", layer=LAYER)
+
+
+def test_what_a_file_or_a_page_contains_decides_the_results(tmp_path: Path) -> None:
+    path = tmp_path / "components.npz"
+    sources = []
+    for content in (b"one", b"other"):
+        path.write_bytes(content)
+        sources.append(option_sources(SurvivalOptions(features=str(path))))
+    assert sources[0] != sources[1]
 
 
 def test_the_least_change_that_is_found() -> None:

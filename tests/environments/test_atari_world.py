@@ -91,6 +91,7 @@ def test_bricks_are_found_in_the_bits_of_the_playfield() -> None:
     assert all(brick.offset[1] > 10 for brick in bricks)
 
 
+@pytest.mark.slow
 def test_effects_of_objects_on_an_included_agent() -> None:
     effects = rl_clarity.object_effects(
         "models:breakout-series/checkpoint-60", episodes=1, steps=4, types=["ball", "paddle"]

@@ -19,6 +19,7 @@ RNG = np.random.default_rng(0)
 GOAL = 1
 
 
+@pytest.mark.slow
 def test_coinrun_reports_what_killed_the_player() -> None:
     pytest.importorskip("procgen")
     environment = make(EnvironmentSpec("procgen", "coinrun", {"num_threads": 0, "frame_stack": 2}), 8, 0)

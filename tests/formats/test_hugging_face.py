@@ -59,6 +59,7 @@ def inspect(address: str, hub: str, cache: Path) -> subprocess.CompletedProcess[
     return subprocess.run(command, cwd=REPOSITORY, env=environment, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_on_the_hub_is_read(hub: str, tmp_path: Path) -> None:
     result = inspect("hf://lab/agents/runs/coinrun.jd", hub, tmp_path)
     assert result.returncode == 0, result.stderr

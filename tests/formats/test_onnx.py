@@ -116,6 +116,7 @@ def test_what_cannot_be_exported_is_refused() -> None:
         export_onnx(object())  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_an_included_agent_is_converted(tmp_path: Path) -> None:
     path = tmp_path / "network.onnx"
     rl_clarity.convert("models:starpilot-lstm", path)

@@ -348,6 +348,7 @@ for name, make in {
     gymnasium.register(f"ClarityZips{name}-v0", cast(Any, make))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "env", "factors", "inputs"),
     [

@@ -20,6 +20,7 @@ ATTRIBUTION = {"attribution/Relu_2/1", "attribution/Relu_2/2"}
 ABLATION = {"ablation/Relu_2/1", "ablation/Relu_2/2"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -65,6 +66,7 @@ def test_changed_options_repeat_only_dependent_tasks(
     assert read_files(tmp_path / "page") == read_files(tmp_path / "new") | mine
 
 
+@pytest.mark.slow
 def test_more_observations_do_not_collect_trajectories_again(
     run_short: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -167,9 +167,16 @@ def quadrature(results: Results, small_run: SmallRun) -> None:
 @case(attr_linear_prefix=False)
 def every_operation_at_each_point(results: Results, small_run: SmallRun) -> None:
     attribution = rl_clarity.integrated_gradients(
-        small_run.agent, page_frames(small_run), LAYER, "value", 5, "graded-midpoint", error_limit=results.error_limit()
+        small_run.agent,
+        page_frames(small_run),
+        LAYER,
+        "value",
+        5,
+        "graded-midpoint",
+        linear_prefix=False,
+        error_limit=results.error_limit(),
     )
-    assert_shows(results, attribution, fit_reduction(small_run))
+    assert_shows(results, attribution, fit_reduction(small_run, path={"linear_prefix": False}))
 
 
 @case(attr_baseline="mean")

@@ -105,6 +105,7 @@ def test_atari(tmp_path: Path) -> None:
     assert results.section("features")["observations"]["height"] == 84
 
 
+@pytest.mark.slow
 def test_atari_at_human_scale(tmp_path: Path) -> None:
     pytest.importorskip("ale_py", reason="the agent plays Pong")
     golden = load_golden("nature")

@@ -157,6 +157,7 @@ def fill_disk(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
     monkeypatch.setattr(os, "fsync", failing)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [0, 1, 20])
 def test_a_full_disk(
     after: int, small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any

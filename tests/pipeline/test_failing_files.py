@@ -75,6 +75,7 @@ def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return Job(command, template, failures, written(folder))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("job", [*COMMANDS, "overwrite"], indirect=True)
 def test_a_command_completes_after_some_failures(job: Job, tmp_path: Path) -> None:
     for number in np.linspace(0, len(job.failures) - 1, SAMPLED).astype(int):

@@ -236,6 +236,7 @@ def limit_memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return limit
 
 
+@pytest.mark.slow
 def test_less_memory_makes_the_same_page(
     explain: Explain,
     small_run: SmallRun,

@@ -65,6 +65,7 @@ def test_wrong_files_are_refused_before_any_work(explain: Explain, tmp_path: Pat
     assert not (tmp_path / "page").exists()
 
 
+@pytest.mark.slow
 def test_features_keep_the_numbers_and_names_of_an_earlier_page(
     explain: Explain, tmp_path: Path, small_run: SmallRun, width: int
 ) -> None:
@@ -80,6 +81,10 @@ def test_features_keep_the_numbers_and_names_of_an_earlier_page(
     assert [one and one["number"] for one in entry["matched"]] == [1, 2, 3, None]
     assert again.feature_ids(LAYER)[:3] == earlier.feature_ids(LAYER)
     assert [one and one.number for one in again.match_features(earlier, LAYER)] == [1, 2, 3, None]
+    assert again.layer(LAYER)["colors"][:3] == earlier.layer(LAYER)["colors"]
+    third = explain(tmp_path / "third", features={"components": str(tmp_path / "again"), "count": 6})
+    assert third.layer(LAYER)["colors"][:4] == again.layer(LAYER)["colors"]
+    assert len(set(third.layer(LAYER)["colors"])) == 6
     own = {"match": str(tmp_path / "earlier"), "names": {LAYER: {1: "new"}}}
     assert explain(tmp_path / "own", features={**own, "count": 4}).feature_names(LAYER)[1] == "new"
 

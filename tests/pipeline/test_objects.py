@@ -101,6 +101,7 @@ def test_a_killed_run_measures_only_what_is_missing(
     assert read_files(directory) == expected
 
 
+@pytest.mark.slow
 def test_states_are_collected_again_only_if_they_are_missing(
     small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,6 +44,7 @@ def remote_files(address: str) -> dict[str, bytes]:
     return {name: directory.read(name) for name in sorted(directory.names()) if not name.endswith("run-log.json")}
 
 
+@pytest.mark.slow
 def test_from_a_remote_checkpoint_to_a_remote_page(
     address: str, bucket: str, small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -98,6 +98,7 @@ class Stop(BaseException):
     """An interruption that no code catches."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"single_file": True}, {"inline_js": False}], ids=str)
 def test_resuming_after_an_interruption_at_any_write(
     explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]

@@ -120,6 +120,7 @@ def test_an_error_ends_both_collections_and_leaves_nothing(
     assert {name.rpartition("/")[2] for name in left} == {".lock"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", [None, {"environment": {"name": "another"}}], ids=["none", "of earlier samples"])
 def test_a_run_that_was_killed_before_it_wrote_metadata_is_resumed(
     run: Run, checkpoint_copy: Path, monkeypatch: pytest.MonkeyPatch, left: dict[str, Any] | None

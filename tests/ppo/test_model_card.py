@@ -111,6 +111,15 @@ def test_cards_list_all_stages_of_training(trained: Path) -> None:
     assert card.index("timesteps_per_proc=96") < card.index("learning_rate=0.0001") < card.index("=160")
 
 
+def test_the_card_of_an_agent_that_a_script_trained_says_how(trained: Path, tmp_path: Path) -> None:
+    models, text = trained / "models", tmp_path / "training.md"
+    text.write_text("A script trained it.\n")
+    main([str(trained / "run"), "scripted", "--models", str(models), "--episodes", "2", "--training", str(text)])
+    card = (models / "scripted.md").read_text()
+    assert "## Training\n\nA script trained it.\n\nSHA-256" in card
+    assert "rl_clarity.train" not in card
+
+
 def test_large_agents_are_stored_in_half_precision(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source, target = trained / "run" / "checkpoint.jd", trained / "shipped.jd"
     assert not ship(source, target)

@@ -27,6 +27,7 @@ from tests.ppo.small import STATEFUL, make_trainer, parameters, stop_in_update, 
 from tests.ppo.toys import KIND, Columns, ResumableColumns
 
 
+@pytest.mark.slow
 def test_resumed_training_equals_uninterrupted_training(tmp_path: Path) -> None:
     uninterrupted = make_trainer(ResumableColumns, reward_processing="normalize")
     for _ in range(2):
@@ -197,6 +198,7 @@ def terminate() -> None:
     signal.raise_signal(signal.SIGTERM)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [press_ctrl_c, terminate])
 def test_an_interruption_saves_the_last_complete_update(
     stop: Callable[[], None], stateful: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -25,6 +25,7 @@ from tests.ppo.toys import ACTIONS, Columns, bright_column
 from tests.ranks import find_mpiexec
 
 
+@pytest.mark.slow
 def test_ppo_learns_which_column_is_bright() -> None:
     trainer = make_trainer(Columns)
     returns = [trainer.update()["mean_return"] for _ in range(25)]
@@ -94,6 +95,7 @@ def test_event_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert scalars["mean_return"] == pytest.approx(float(row["mean_return"]), rel=1e-5, nan_ok=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recurrent", [{}, {"use_lstm": True}, {"gru_units": 8}], ids=["none", "lstm", "gru"])
 def test_episodes_are_recorded_with_their_agents(tmp_path: Path, recurrent: dict[str, Any]) -> None:
     options = tiny(5, **recurrent, record_every=2)

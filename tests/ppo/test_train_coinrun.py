@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from rl_clarity.environments import make
+from rl_clarity.formats import read
 from rl_clarity.formats.architectures import build
+from rl_clarity.ppo.options import train_options
+from rl_clarity.ppo.trainer import CHECKPOINT
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("procgen")
 
-from scripts.coinrun import collect, imitate, reinforce  # noqa: E402 (it needs both packages)
+from scripts.coinrun import collect, imitate, reinforce, value  # noqa: E402 (it needs both packages)
 from scripts.coinrun.data import KINDS, NO_ACTION, NO_END, Frames, Shard, next_number, write_shard  # noqa: E402
-from scripts.coinrun.evaluate import play_unseen  # noqa: E402
-from scripts.coinrun.network import METADATA, NUM_ACTIONS, Clear  # noqa: E402
+from scripts.coinrun.evaluate import Episodes, play_unseen  # noqa: E402
+from scripts.coinrun.network import METADATA, NUM_ACTIONS, Clear, load, outputs  # noqa: E402
+from scripts.coinrun.restarts import FailureRestarts  # noqa: E402
 from scripts.coinrun.search import (  # noqa: E402
     AIR,
     BRAKES,
@@ -130,6 +137,13 @@ def test_interrupted_imitation_continues_where_it_was_saved(one_shard: Path, tmp
     assert resumed.batches == 2
     for name, array in training.network.parameters_by_name().items():
         np.testing.assert_array_equal(resumed.network.parameters_by_name()[name], array)
+    observations = np.zeros((1, 64, 64, 3), np.uint8)
+    policy, value = outputs(training.average, observations)
+    played, same_value = outputs(load(tmp_path / "network.npz"), observations)
+    np.testing.assert_allclose(played, policy**2 / (policy**2).sum(), rtol=0.05, atol=1e-3)
+    np.testing.assert_allclose(same_value, value, atol=1e-3)
+    untrained = imitate.Imitation(tmp_path / "untrained", first=None)
+    assert untrained.train(frames, batches=1)["policy_loss"] == pytest.approx(np.log(NUM_ACTIONS), abs=0.2)
     before = training.train(frames, batches=1)["policy_loss"]
     assert training.train(frames, batches=5)["policy_loss"] < before
 
@@ -138,7 +152,15 @@ def test_interrupted_imitation_continues_where_it_was_saved(one_shard: Path, tmp
 def test_the_searcher_shows_what_to_do_before_the_network_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collect, "SHARD", 100)
     monkeypatch.setattr(collect, "STUCK", 20)
-    arrays = collect.network_shard(initialized(seed=0), seed=0)
+    opened = []
+
+    def opening(count: int, seed: int, **levels: int) -> Any:
+        opened.append(levels)
+        return open_games(count, seed, **levels)
+
+    monkeypatch.setattr(collect, "open_games", opening)
+    arrays = collect.network_shard(initialized(seed=0), seed=0, levels=100)
+    assert opened == [{"num_levels": 100}] * 2
     own = arrays["remaining"] != NO_END
     assert own.any()
     assert (arrays["actions"][own] == NO_ACTION).all()
@@ -152,9 +174,12 @@ def test_ppo_begins_with_the_network_and_values_in_units_of_the_reward(
     options = {**reinforce.OPTIONS, "num_envs": 2, "num_steps": 4, "num_minibatches": 2, "learning_rate": 1e-9}
     monkeypatch.setattr(reinforce, "OPTIONS", options)
     parameters = initialized(seed=5).parameters_by_name()
-    reinforce.begin(tmp_path, parameters)
+    reinforce.begin(tmp_path, parameters, levels=100)
     assert reinforce.finished_updates(tmp_path) == 0
-    trained = reinforce.advance(tmp_path, updates=1).parameters_by_name()
+    first = read(tmp_path / CHECKPOINT)
+    assert (first.metadata["num_levels"], first.metadata["training_step"]) == (100, 0)
+    np.testing.assert_allclose(first.parameters["ppo2_model/vf/w:0"], 10 * parameters["ppo2_model/vf/w:0"], rtol=1e-5)
+    trained = reinforce.advance(tmp_path, updates=1, total=1000, levels=100).parameters_by_name()
     assert reinforce.finished_updates(tmp_path) == 1
     for name, array in parameters.items():
         unit = reinforce.REWARD if "/vf/" in name else 1
@@ -165,3 +190,60 @@ def test_ppo_begins_with_the_network_and_values_in_units_of_the_reward(
 def test_unseen_levels_are_played_once_each() -> None:
     played = play_unseen(Clear(), 3, discount=0.98, limit=5)
     assert (played.completed, played.steps) == (0, 5)
+
+
+def test_the_value_is_fitted_to_discounted_returns() -> None:
+    rng = np.random.default_rng(0)
+    won, lengths = np.array([True, False, True, True]), (200, 300, 250, 150)
+    features = [rng.normal(size=(length, 512)).astype(np.float32) for length in lengths]
+    for one, rows in zip(won, features, strict=True):
+        rows[:, 3] = one * imitate.DISCOUNT ** np.arange(len(rows))[::-1]
+    network, episodes = Clear(), Episodes(won, features)
+    value.fit_value(network, [episodes])
+    with torch.inference_mode():
+        values = network.heads[1](torch.from_numpy(np.concatenate(features)))[:, 0].numpy()
+    returns = episodes.returns(imitate.DISCOUNT, reinforce.REWARD)
+    assert [returns[0], returns[200], returns[-1]] == pytest.approx([10 * 0.98**199, 0, 10])
+    assert np.var(returns - values) < 0.1 * np.var(returns)
+
+
+@pytest.mark.slow
+def test_the_agent_is_written_with_the_fitted_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {**reinforce.OPTIONS, "num_envs": 2, "num_steps": 4, "num_minibatches": 2}
+    monkeypatch.setattr(reinforce, "OPTIONS", options)
+    monkeypatch.setattr(value, "EPISODES", 2)
+    monkeypatch.setattr(value, "SEEDS", (0,))
+    reinforce.begin(tmp_path, initialized(seed=5).parameters_by_name(), levels=100)
+    trained = reinforce.advance(tmp_path, updates=1, total=1000, levels=100).parameters_by_name()
+    value.write_agent(tmp_path / CHECKPOINT, tmp_path / "agent.jd", levels=100)
+    written = read(tmp_path / "agent.jd")
+    assert written.metadata["num_levels"] == 100
+    assert (written.metadata["gamma"], written.metadata["training_step"]) == (imitate.DISCOUNT, 8)
+    changed = [name for name, array in written.parameters.items() if not np.array_equal(array, trained[name])]
+    assert changed == ["ppo2_model/vf/w:0", "ppo2_model/vf/b:0"]
+
+
+def test_episodes_begin_before_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scripts.coinrun.restarts.FEWEST", 4)
+    options = train_options({**reinforce.OPTIONS, "num_envs": 8, "timesteps_per_proc": 1})
+    with closing(make(options.environment(), options.num_envs, 1)) as environment:
+        restarts = FailureRestarts(environment)
+        restarts._rng = np.random.default_rng(1)
+        restarts.reset()
+        rng, begun = np.random.default_rng(0), list[np.ndarray]()
+        for _ in range(300):
+            step = restarts.step(rng.choice([RIGHT, RIGHT_UP], 8))
+            begun += list(step.observations[step.firsts])
+        snapshot = restarts.snapshot()
+        assert snapshot is not None
+        with closing(make(options.environment(), options.num_envs, 2)) as other:
+            resumed = FailureRestarts(other)
+            resumed.restore(snapshot)
+            assert [*resumed._failures] == [*restarts._failures]
+        probe = SavedGames(open_games(1, 0))
+        before = []
+        for state in restarts._failures:
+            probe.restore(0, state)
+            before.append(probe.frames()[0])
+    again = [any(np.array_equal(frame, one) for one in before) for frame in begun]
+    assert 0.3 < np.mean(again) < 0.7

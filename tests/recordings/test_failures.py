@@ -63,6 +63,7 @@ def test_a_recording_has_several_data_files(tmp_path: Path) -> None:
     assert read_lengths(tmp_path) == list(LENGTHS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lasting", [False, True])
 def test_the_same_program_completes_a_recording_after_any_failure(tmp_path: Path, lasting: bool) -> None:
     with failing_files(tmp_path / "counted") as operations:

@@ -98,6 +98,8 @@ def test_record_stores_what_the_environment_reports(tmp_path: Path) -> None:
     for episode in recording:
         cues = np.asarray(episode.info["cue"])
         assert len(set(cues)) == 1
+        assert episode.cause in ("right switch", "wrong switch", "no switch")
+        assert (episode.cause == "right switch") == bool(episode.rewards[-1])
         rewarded += (episode.actions[-1] == cues[-1] + LEFT) == bool(episode.rewards[-1])
     assert rewarded == len(recording)
     with pytest.raises(SamplesError, match="'clue' was in no info of the environment, which has cue"):

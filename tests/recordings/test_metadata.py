@@ -139,6 +139,7 @@ METADATA = strategies.dictionaries(strategies.sampled_from(NAMES), JSON, max_siz
 )
 
 
+@pytest.mark.slow
 @hypothesis.given(metadata=METADATA)
 @hypothesis.settings(max_examples=150)
 def test_any_json_is_refused_at_both_ends_or_works_at_both(

@@ -142,6 +142,7 @@ def check_by_another_path(name: str) -> None:
     env.close()
 
 
+@pytest.mark.slow
 def test_effects_on_coinrun_by_another_path() -> None:
     check_by_another_path("coinrun")
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from rl_clarity.base.errors import OptionError, SamplesError
+from rl_clarity.recordings.conversion import recorded_episodes
 from rl_clarity.recordings.recorder import Recorder
 from rl_clarity.recordings.recording import open_recording
 from tests.pipeline.small import REPOSITORY
@@ -50,6 +51,18 @@ def test_why_episodes_ended(tmp_path: Path) -> None:
     recording = open_recording(tmp_path)
     assert [episode.end for episode in recording] == ["done", "time limit", "stopped"]
     assert recording[1].truncated.tolist() == [False, True]
+
+
+def test_what_ended_episodes_is_kept_in_trajectories(tmp_path: Path) -> None:
+    with Recorder(tmp_path) as recorder:
+        for number, cause in enumerate(("saw", None, "\u00a0" + "x" * 300)):
+            add_episode(recorder, number, 2, cause=cause)
+    recording = open_recording(tmp_path)
+    long = "\\xa0" + "x" * 196
+    assert [episode.cause for episode in recording] == ["saw", None, long]
+    assert recorded_episodes(recording).causes == ((0, 1, "saw"), (2, 1, long))
+    assert recording.to_trajectories(1, 5).causes == ((0, 1, "saw"),)
+    assert recorded_episodes(recording).select(2).causes == ((0, 1, long),)
 
 
 def test_table_has_a_row_for_each_episode(tmp_path: Path) -> None:

@@ -167,6 +167,7 @@ def test_rare_directions_are_last_whatever_their_effect(tmp_path: Path) -> None:
     assert ordered.tolist() == [2, 1, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["ica", "pca"])
 def test_states_stay_bounded_in_play_without_any_direction(method: str, tmp_path: Path) -> None:
     """The states of a trained GRU vary along few directions, and the episodes are longer than those of its training."""

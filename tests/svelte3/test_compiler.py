@@ -154,6 +154,25 @@ def test_components_are_removed_after_their_transitions(
     assert bool(waits) == bool(transition)
 
 
+@pytest.mark.usefixtures("toolchain")
+def test_components_of_many_properties_change_independently(tmp_path: Path, chromium_browser: Browser) -> None:
+    names = [f"p{i}" for i in range(40)]  # the compiler's flags of changes take more than one number
+    lists = "\n".join(f"export let {name} = 0;" for name in names), " ".join(f"{{{name}}}" for name in names)
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts/Many.svelte").write_text(f"<script>{lists[0]}</script>\n<b>{lists[1]}</b>\n")
+    (tmp_path / "Many.svelte").write_text(  # another component of the same name
+        '<script>import Many from "./parts/Many.svelte";\nlet n = 1;</script>\n'
+        "<button on:click={() => (n += 1)}>more</button><Many p0={n} /><Many p39={n} />\n"
+    )
+    page = chromium_browser.new_page()
+    page.goto(Path(compile_html(tmp_path / "Many.svelte", js_lint=False)).as_uri())
+    for number in ("1", "2", "3"):
+        shown = [text.split() for text in page.locator("b").all_text_contents()]
+        assert (shown[0][0], shown[1][-1]) == (number, number)
+        page.click("button")
+    page.close()
+
+
 def test_a_page_from_a_compiled_script(component: Path, tmp_path: Path) -> None:
     script = compile_js(component, tmp_path / "compiled.js", js_name="Compiled")
     page = Path(compile_html(script, js_name="Compiled", props={"name": "you"}))
@@ -168,6 +187,7 @@ def test_inline_scripts_write_only_the_page(component: Path, tmp_path: Path) -> 
     assert sorted(path.name for path in tmp_path.iterdir()) == [component.parent.name, "keep.html", "keep.js"]
 
 
+@pytest.mark.slow
 def test_only_outputs_of_svelte3_are_replaced(component: Path, tmp_path: Path) -> None:
     source, mine = component.read_bytes(), tmp_path / "mine.js"
     mine.write_text("var mine = 1;")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import warnings
 from pathlib import Path
@@ -28,6 +29,15 @@ def test_components_and_modules_are_small() -> None:
     for path in SOURCES.rglob("*.*"):
         if path.suffix in (".svelte", ".js"):
             assert len(path.read_text().splitlines()) <= 250, path.name
+
+
+def test_a_class_with_global_styles_of_a_component_has_no_styles_elsewhere() -> None:
+    styles = {path: path.read_text().partition("<style>")[2] for path in SOURCES.rglob("*.svelte")}
+    own = [path for path in styles if path.name not in ("Base.svelte", "Theme.svelte")]
+    for path in own:
+        for name in re.findall(r"^ *:global\(\.([\w-]+)", styles[path], re.MULTILINE):
+            others = [other.name for other in own if re.search(rf"\.{name}(?![\w-])", styles[other])]
+            assert others == [path.name], name
 
 
 @pytest.mark.slow

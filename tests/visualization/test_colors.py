@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from rl_clarity.visualization.colors import action_colors, channel_hues, hue_to_rgb, input_hues, page_colors
+from rl_clarity.visualization.colors import (
+    action_colors,
+    channel_hues,
+    extended_hues,
+    hue_to_rgb,
+    input_hues,
+    page_colors,
+)
 from tests.golden_data import Golden
 
 
@@ -25,6 +32,14 @@ def test_hues_have_unit_norm_and_differ(channels: int) -> None:
     assert hues.shape == (channels, 3)
     np.testing.assert_allclose(np.linalg.norm(hues, axis=1), 1, rtol=1e-6)
     assert len(set(page_colors(hues))) == channels
+
+
+def test_further_hues_keep_the_first_ones_and_differ_from_them() -> None:
+    hues = extended_hues(channel_hues(8), 12)
+    np.testing.assert_array_equal(hues[:8], channel_hues(8))
+    distances = np.linalg.norm(hues[:, None] - hues, axis=2) + 2 * np.eye(12)
+    assert distances.min() > 0.15
+    np.testing.assert_array_equal(extended_hues(channel_hues(8), 3), channel_hues(8)[:3])
 
 
 def test_colors_of_observation_channels() -> None:

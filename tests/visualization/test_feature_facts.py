@@ -41,6 +41,13 @@ def test_twins_are_found() -> None:
     np.testing.assert_array_equal(found.overlap[3], 0)
 
 
+def test_twins_of_a_twin_are_not_always_twins() -> None:
+    """Each is one position from the next, and the first two from the last: further than features overlap."""
+    values = np.stack([np.roll(activations()[0], shift, axis=2) for shift in range(3)])
+    found = feature_facts(values.__getitem__, 3, np.arange(OBSERVATIONS))
+    assert found.twins == [[1], [0, 2], [1]]
+
+
 def test_shares_and_histograms() -> None:
     found = feature_facts(activations().__getitem__, 4, np.arange(OBSERVATIONS))
     np.testing.assert_allclose(found.frames, [0.5, 0.5, 0.25, 0])

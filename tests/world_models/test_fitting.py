@@ -177,6 +177,7 @@ def test_files_that_do_not_fit_are_refused(simulator: Simulator, agent: KerasAge
         load_simulator(path, agent)
 
 
+@pytest.mark.slow
 def test_quality_compares_with_simple_predictions(simulator: Simulator, recording: Recording) -> None:
     quality = measure_quality(simulator, recording, windows=20, horizon=4, compass_steps=2)
     assert quality.windows == 20
@@ -200,6 +201,7 @@ def test_quality_compares_with_simple_predictions(simulator: Simulator, recordin
     assert quality.to_dict()["compass"]["actions"] == ["LEFT", "none", "RIGHT"]
 
 
+@pytest.mark.slow
 def test_the_error_of_copied_frames_is_that_of_the_definition(simulator: Simulator, recording: Recording) -> None:
     quality = measure_quality(simulator, recording, windows=1000, horizon=1, compass_steps=0)
     squares = []
@@ -209,6 +211,7 @@ def test_the_error_of_copied_frames_is_that_of_the_definition(simulator: Simulat
     assert quality.errors["frame"]["last_frame"][0, 0] == pytest.approx(np.mean(squares), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_two_samples_of_the_same_distribution_cannot_be_told_apart() -> None:
     rng = np.random.default_rng(0)
     first, second = rng.normal(size=(2, 60, 5, 3))

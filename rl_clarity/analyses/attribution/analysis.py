@@ -28,6 +28,7 @@ from rl_clarity.analyses.attribution.files import (
     AttributionSection,
     attribution_chunk,
     chunk_name,
+    incomplete_steps,
     layer_entry,
     totals_name,
     write_totals,
@@ -227,7 +228,12 @@ def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, wo
     write_totals(files, names[-1], joined)
     scales = {output: float(scale_of_peaks(np.concatenate(values))) for output, values in peaks.items()}
     if images is not None:
-        names += images.draw(trajectory, scales, subrange(work.report, 0.95, 1.0))
+        gray = {
+            output.id: incomplete_steps(joined[f"gap.{output.id}"], completeness_limit(subject, output))
+            for output in outputs
+            if features is not None
+        }
+        names += images.draw(trajectory, scales, gray, subrange(work.report, 0.95, 1.0))
     facts: dict[str, Any] = {"scales": scales, "limits": limits}
     if features is not None:
         facts["refined"] = {output: refined[output] / steps for output in ids}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -212,8 +213,13 @@ def _unexplained(sums: Sequence[Mapping[str, np.ndarray]], output: str) -> Unexp
 
 def _incomplete_share(sums: Sequence[Mapping[str, np.ndarray]], output: str, limit: float) -> float:
     """Return the share of steps of all trajectories whose completeness error is above a limit."""
-    attribution, difference, _ = np.concatenate([one[f"gap.{output}"] for one in sums]).T
-    return float(np.mean(np.abs(difference - attribution) > limit))
+    return float(np.mean(incomplete_steps(np.concatenate([one[f"gap.{output}"] for one in sums]), limit)))
+
+
+def incomplete_steps(gap: np.ndarray, limit: float | None) -> np.ndarray:
+    """Return at which steps (T,) the completeness error is above a limit, from the array `gap` (T, 3) of the totals."""
+    attribution, difference, _ = gap.T
+    return np.abs(difference - attribution) > (math.inf if limit is None else limit)
 
 
 def layer_entry(subject: Subject, layer: PageLayer, outputs: Sequence[OutputInfo], results: Results) -> LayerEntry:

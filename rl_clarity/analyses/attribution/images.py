@@ -31,12 +31,16 @@ def write_attribution_images(
     channels: np.ndarray,
     residual: np.ndarray | None,
     scale: float,
+    gray: np.ndarray | None = None,
 ) -> list[str]:
-    """Write a segment's images for every direction and selection, and their filmstrips. Return their names."""
+    """Write a segment's images for every direction and selection, and their filmstrips. Return their names.
+
+    `gray` (n,) bool: images without colors, because their completeness error is too large.
+    """
     names: list[str] = []
     for name, direction, channel in selections(channels.shape[-1], residual is not None):
         rendered = render_attribution(
-            channels, residual, direction=direction, channel=channel, scale=scale, hues=layer.hues
+            channels, residual, direction=direction, channel=channel, scale=scale, hues=layer.hues, gray=gray
         )
         images = to_bytes(rendered)
         place = (subject.options_of(AttributionOptions), layer, output, name, trajectory, segment)
@@ -59,8 +63,10 @@ class RenderedImages:
         values = channels if residual is None else np.concatenate([channels, residual], axis=-1)
         self._values.put(self._outputs.index(output), part.start, values)
 
-    def draw(self, trajectory: int, scales: Mapping[str, float], report: Report) -> list[str]:
-        """Write the images, and return their names."""
+    def draw(
+        self, trajectory: int, scales: Mapping[str, float], gray: Mapping[str, np.ndarray], report: Report
+    ) -> list[str]:
+        """Write the images, and return their names. `gray` (T,) bool, by output: see `write_attribution_images`."""
         names, layer, parts = [], self._layer, segments(self._steps)
         for row, output in enumerate(self._outputs):
             for segment, part in enumerate(parts):
@@ -68,6 +74,7 @@ class RenderedImages:
                 channels = values[..., : layer.channels]
                 residual = None if layer.is_input else values[..., layer.channels :]
                 place = (self._subject, layer, output, trajectory, segment)
-                names += write_attribution_images(*place, channels, residual, scales[output])
+                without = gray[output][part.start : part.stop] if output in gray else None
+                names += write_attribution_images(*place, channels, residual, scales[output], without)
                 report((row + (segment + 1) / len(parts)) / len(self._outputs))
         return names

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -25,7 +26,7 @@ from rl_clarity.analyses.checks.methods import (
     check_methods,
     choose_frames,
     chosen_methods,
-    find_method,
+    find_methods,
     randomized_layers,
     shared_passes,
 )
@@ -64,6 +65,11 @@ MEASURED_FRAMES = 8
 ORDERS = 6
 """Number of orders of pixels of each frame: those of the map, at random and from the center, for deletion and for
 insertion."""
+FEATURES = (
+    " “features” is attribution to the features of the page {page} at a layer, as its images show it: what is missing "
+    "is the residual, and the completeness error."
+)
+"""Added to the caption of `checks` with the features of a page."""
 CAPTIONS = {
     "checks": "A map that stays the same when the weights of the network are random does not show what the network "
     "learned (Adebayo et al., 2018). Pixels that matter, blurred first, change the output faster than pixels in a "
@@ -98,8 +104,11 @@ class ChecksOptions:
     baseline: str = DEFAULT_BASELINE
     """What integrated gradients of layers are measured against: `zero-layer`, `zero-input`, `blur`, or the `mean`,
     `median` or `expected` of the checked frames."""
+    page: str | None = None
+    """Page of the agent whose features are checked, too: `features LAYER` is the attribution to those of a layer."""
 
     registries: ClassVar[OptionRegistries] = {"methods": METHODS}
+    input_files: ClassVar[tuple[str, ...]] = ("page",)
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "frames")
@@ -158,14 +167,16 @@ class ChecksAnalysis(Analysis[ChecksOptions, _Sections]):
     version = 4
 
     def check(self, agent: Agent, options: ChecksOptions, page: SubjectOptions) -> None:
-        chosen_methods(agent, options.methods, options.frames)
+        chosen_methods(agent, options.methods, options.frames, options.page)
         outputs = ("policy", "value", "greedy")
         if options.output not in outputs:
             raise OptionError(f"output={options.output!r} must be one of {', '.join(outputs)}")
 
     def tasks(self, subject: Subject, options: ChecksOptions) -> Iterable[Task]:
-        names = chosen_methods(subject.agent, options.methods, options.frames)
+        names = chosen_methods(subject.agent, options.methods, options.frames, options.page)
+        methods = find_methods(subject.agent, names, page=options.page)
         seed = subject.options.seed
+        shared = [options.frames, options.output, options.baseline, seed]
         effects = self.task_name("effects")
         yield self.task(
             subject,
@@ -175,12 +186,12 @@ class ChecksAnalysis(Analysis[ChecksOptions, _Sections]):
             pieces=partial(_effect_pieces, options),
         )
         named = dict(zip(names, slugs(names), strict=True))
-        for group in shared_passes(subject.agent, names):
+        for group in map(list, shared_passes(methods)):
             yield self.task(
                 subject,
                 self.task_name("method", named[group[0]]),
                 partial(_check, subject, options, {name: named[name] for name in group}),
-                [group, seed, [METHODS.source(name) if name in METHODS else "" for name in group]],
+                [shared, group, [METHODS.source(name) if name in METHODS else "" for name in group]],
                 after=(effects,),
                 pieces=partial(_pieces, options, group),
             )
@@ -188,7 +199,7 @@ class ChecksAnalysis(Analysis[ChecksOptions, _Sections]):
             subject,
             self.task_name("report"),
             partial(_write_report, subject, options),
-            seed,
+            [shared, names],
             size=0.01,
             after=(effects, self.task_name("method", "")),
             pieces=lambda sample, batch: (),  # the task takes no time
@@ -208,7 +219,8 @@ class ChecksAnalysis(Analysis[ChecksOptions, _Sections]):
             [Column(key, label) for key, label in columns.items()],
             [_row(method) for method in report.methods],
             report.to_dict(),
-            caption=CAPTIONS[ChecksSection.kind],
+            caption=CAPTIONS[ChecksSection.kind]
+            + ("" if options.page is None else FEATURES.format(page=Path(options.page).name)),
         )
         yield _effects_section(report)
         images = [read(PanelImage, image, "image") for facts in methods for image in facts["images"]]
@@ -254,12 +266,12 @@ def _effects(subject: Subject, options: ChecksOptions, episodes: int | None = No
 def _check(subject: Subject, options: ChecksOptions, names: Mapping[str, str], work: Work) -> TaskResult:
     """Check methods that share their passes, and write images of their maps; `names` have names of directories."""
     frames, seed = choose_frames(subject.trajectories, options.frames), subject.options.seed
-    checked = check_methods(subject.agent, [*names], frames, options.output, seed, options.baseline, work.report)
+    methods = find_methods(subject.agent, [*names], options.baseline, frames.observations, options.page)
+    checked = check_methods(subject.agent, methods, frames, options.output, seed, work.report)
     agreements: list[dict[str, Agreement]] = [{} for _ in names]
     if not work.results[ChecksAnalysis.task_name("effects")]["unknown"]:
         checks = EffectChecks.measured(subject.agent, unpack_effects(subject.files.read_file(EFFECTS)))
-        methods = [find_method(subject.agent, name, options.baseline, frames.observations) for name in names]
-        agreements = checks.methods(methods, seed)
+        agreements = checks.methods([*methods.values()], seed)
     facts, files = list[JsonObject](), list[str]()
     for slug, (report, maps), effects in zip(names.values(), checked, agreements, strict=True):
         stages = np.unique(np.linspace(0, len(report.randomization), STAGES + 1).round().astype(int))
@@ -359,7 +371,7 @@ def _pieces(options: ChecksOptions, names: Sequence[str], sample: Subject, batch
     observations, state = frames.observations, frames.state
     agent, count = sample.agent, len(observations)
     stages = len(randomized_layers(agent))
-    methods = [find_method(agent, name, options.baseline, observations) for name in names]
+    methods = [*find_methods(agent, names, options.baseline, observations, options.page).values()]
     explain = partial(shared_values, methods, agent, observations, [options.output], state)
     yield Piece(explain, (2 * options.frames + stages * min(RANDOMIZED_FRAMES, options.frames)) / count, explain)
     order = random_maps(observations.shape[:3], np.random.default_rng(0))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import Any, cast
@@ -25,6 +25,7 @@ import numpy as np
 from rl_clarity.agents.batched import BatchedAgent
 from rl_clarity.agents.capabilities import has, is_vector, require
 from rl_clarity.agents.protocol import Agent, State
+from rl_clarity.agents.sites import find_site
 from rl_clarity.analyses.attribution.baselines import DEFAULT_BASELINE, OBSERVED_BASELINES, check_baseline
 from rl_clarity.analyses.attribution.deletion import compare_orders
 from rl_clarity.analyses.attribution.integrated_gradients import Attribution, attribute
@@ -33,12 +34,14 @@ from rl_clarity.analyses.attribution.perturbation import PerturbationGrid
 from rl_clarity.analyses.attribution.quadrature import check_count
 from rl_clarity.analyses.attribution.saliency import SaliencyMethod, SaliencyOutput, linear_scores, shared_values
 from rl_clarity.analyses.checks.report import MethodReport, Randomization, SanityReport
+from rl_clarity.analyses.given_components import page_features
 from rl_clarity.analyses.saliency import METHODS, pixel_maps
 from rl_clarity.base.errors import OptionError, SamplesError
 from rl_clarity.base.progress import Report
 from rl_clarity.recordings.arrays import as_trajectories
 from rl_clarity.recordings.recording import Recording
 from rl_clarity.recordings.samples import Trajectories
+from rl_clarity.reduction import ChannelReduction
 
 RANDOMIZED_FRAMES = 16
 """Number of frames whose maps are computed again for every randomized layer."""
@@ -99,14 +102,16 @@ def sanity_checks(
     checked = choose_frames(as_trajectories(agent, trajectories), int(frames))
     reports = {
         report.method: report
-        for names in shared_passes(agent, chosen)
-        for report, _ in check_methods(agent, names, checked, output, seed, baseline)
+        for group in shared_passes(find_methods(agent, chosen, baseline, checked.observations))
+        for report, _ in check_methods(agent, group, checked, output, seed)
     }
     return SanityReport(output, len(checked.observations), [reports[name] for name in chosen])
 
 
-def chosen_methods(agent: Agent, methods: Sequence[str] | None, frames: int) -> list[str]:
-    """Return the names of the methods to check, by default of all. Raises OptionError as `sanity_checks` does."""
+def chosen_methods(agent: Agent, methods: Sequence[str] | None, frames: int, page: str | None = None) -> list[str]:
+    """Return the names of the methods to check, by default of all. Raises OptionError as `sanity_checks` does, and for
+    a page whose features are not of the agent.
+    """
     agent = require(agent, "forward", "gradients", "tails", for_="sanity_checks")
     check_count("frames", frames)
     if is_vector(agent):
@@ -114,7 +119,7 @@ def chosen_methods(agent: Agent, methods: Sequence[str] | None, frames: int) -> 
             "sanity checks compare maps of images, and the agent observes vectors: rl_clarity.run shows the "
             "attribution of each input, in the layer input"
         )
-    layers = layer_methods(agent)
+    layers = layer_methods(agent, page=page)
     if methods is None:
         return [*filter(METHODS.find, METHODS), *layers]
     for name in methods:
@@ -123,26 +128,24 @@ def chosen_methods(agent: Agent, methods: Sequence[str] | None, frames: int) -> 
     return list(methods)
 
 
-def shared_passes(agent: Agent, names: Sequence[str]) -> list[list[str]]:
-    """Return the names in groups, whose methods share their evaluations of the network."""
-    groups: list[list[str]] = []
-    for name in dict.fromkeys(names):
-        method = find_method(agent, name)
-        group = next((one for one in groups if method.shares_passes(find_method(agent, one[0]))), None)
+def shared_passes(methods: Mapping[str, SaliencyMethod]) -> list[dict[str, SaliencyMethod]]:
+    """Return methods by name in groups, which share their evaluations of the network."""
+    groups: list[dict[str, SaliencyMethod]] = []
+    for name, method in methods.items():
+        group = next((one for one in groups if method.shares_passes(next(iter(one.values())))), None)
         if group is None:
-            groups.append([name])
+            groups.append({name: method})
         else:
-            group.append(name)
+            group[name] = method
     return groups
 
 
 def check_methods(
     agent: Agent,
-    names: Sequence[str],
+    named: Mapping[str, SaliencyMethod],
     frames: CheckedFrames,
     output: SaliencyOutput,
     seed: int,
-    baseline: str,
     report: Report = lambda share: None,
 ) -> list[tuple[MethodReport, np.ndarray]]:
     """Check a group of `shared_passes`.
@@ -150,7 +153,7 @@ def check_methods(
     With each report, also return the method's maps (S + 1, b, H, W) of `frames[frames.spread]`, those of the trained
     agent, then of S randomized ones.
     """
-    methods = [find_method(agent, name, baseline, frames.observations) for name in names]
+    methods = list(named.values())
     few, observations, state = frames[frames.spread], frames.observations, frames.state
     values = shared_values(methods, agent, observations, [output], state)
     trained = [pixel_maps(agent, *pair)[0] for pair in zip(methods, values, strict=True)]
@@ -165,7 +168,7 @@ def check_methods(
             stages[i].append(Randomization(layer, *_agreement(maps[i][0], maps[i][-1]), signed))
         report(number / (count + 1))
     reports = []
-    for i, name in enumerate(names):
+    for i, name in enumerate(named):
         deletion, insertion = (
             compare_orders(agent, observations, trained[i], output, insertion=insertion, state=state, seed=seed)
             for insertion in (False, True)
@@ -174,36 +177,65 @@ def check_methods(
     return reports
 
 
-def find_method(
-    agent: Agent, name: str, baseline: str = DEFAULT_BASELINE, observations: np.ndarray | None = None
-) -> SaliencyMethod:
-    """Return a method by a name that `chosen_methods` accepts; see `layer_methods`."""
-    return layer_methods(agent, baseline, observations).get(name) or METHODS.get(name)
+def find_methods(
+    agent: Agent,
+    names: Sequence[str],
+    baseline: str = DEFAULT_BASELINE,
+    observations: np.ndarray | None = None,
+    page: str | None = None,
+) -> dict[str, SaliencyMethod]:
+    """Return methods by names that `chosen_methods` accepts; see `layer_methods`."""
+    layers = layer_methods(agent, baseline, observations, page)
+    return {name: layers.get(name) or METHODS.get(name) for name in names}
 
 
 def layer_methods(
-    agent: Agent, baseline: str = DEFAULT_BASELINE, observations: np.ndarray | None = None
+    agent: Agent,
+    baseline: str = DEFAULT_BASELINE,
+    observations: np.ndarray | None = None,
+    page: str | None = None,
 ) -> dict[str, SaliencyMethod]:
-    """Return integrated gradients of each layer as saliency methods. Pages show them as attribution.
+    """Return integrated gradients of each layer as saliency methods, and with a page `features LAYER`, their division
+    among the features of each of its layers, without the residual. Pages show both as attribution.
 
-    Baselines that depend on other observations are computed from `observations`.
+    Baselines that depend on other observations are computed from `observations`. Raises OptionError for a page whose
+    features are not of the agent.
     """
     parameters: dict[str, Any] = {"steps": PATH_STEPS, "quadrature": "midpoint", "baseline": baseline}
     if baseline in OBSERVED_BASELINES:
         parameters["baseline_observations"] = observations
-    return {
+    methods = {
         f"integrated_gradients {layer.name}": SaliencyMethod(
-            f"integrated gradients {layer.name}", "", partial(_attribute, layer.site.name), parameters
+            f"integrated gradients {layer.name}", "", partial(_attribute, layer.site.name, None), parameters
         )
         for layer in choose_layers(agent)
     }
+    for name, features in ({} if page is None else page_features(page)).items():
+        site, channels = find_site(agent.sites, name), features.reduction.components.shape[1]
+        if site.shape[-1] != channels:
+            raise OptionError(
+                f"page={page!r} is of another network: its layer {name} has {channels} channels, and here "
+                f"{site.shape[-1]}"
+            )
+        function = partial(_attribute, site.name, features.reduction)
+        methods[f"features {name}"] = SaliencyMethod(f"features {name}", "", function, parameters)
+    return methods
 
 
 def _attribute(
-    layer: str, agent: Agent, observations: np.ndarray, outputs: list[SaliencyOutput], **options: Any
+    layer: str,
+    reduction: ChannelReduction | None,
+    agent: Agent,
+    observations: np.ndarray,
+    outputs: list[SaliencyOutput],
+    **options: Any,
 ) -> Attribution:
+    """Return the attribution to channels, or to the features of a reduction, without the residual."""
     scores = linear_scores(agent, outputs, observations, options["state"])
-    return attribute(agent, observations, layer, scores, **options)
+    attribution = attribute(agent, observations, layer, scores, **options)
+    if reduction is None:
+        return attribution
+    return replace(attribution, values=np.stack([reduction.signed_transform(one)[0] for one in attribution.values]))
 
 
 def choose_frames(trajectories: Trajectories, frames: int) -> CheckedFrames:

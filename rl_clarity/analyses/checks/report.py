@@ -82,7 +82,7 @@ class MethodReport:
     def label(self) -> str:
         """The method's label on pages."""
         method = METHODS.find(self.method)
-        return self.method.replace("_", " ", 1) if method is None else method.label
+        return self.method.replace("integrated_gradients", "integrated gradients") if method is None else method.label
 
     @property
     def depends_on_parameters(self) -> bool:

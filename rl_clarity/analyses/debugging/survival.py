@@ -163,7 +163,7 @@ class SurvivalAnalysis(Analysis[SurvivalOptions, _Sections]):
             for row in rows
         ]
         if failures:
-            yield _by_failure(tested, options, failures, np.asarray(unedited), np.asarray(ablated))
+            yield _by_failure(tested, names, options, failures, np.asarray(unedited), np.asarray(ablated))
         if rows or not failures:
             yield SurvivalSection(columns_with_values(columns, shown), shown, caption=caption)
 
@@ -173,6 +173,7 @@ class SurvivalAnalysis(Analysis[SurvivalOptions, _Sections]):
 
 def _by_failure(
     tested: _Tested,
+    names: Mapping[int, str | None],
     options: SurvivalOptions,
     failures: Sequence[Failure],
     unedited: np.ndarray,
@@ -181,7 +182,9 @@ def _by_failure(
     """Return the survivors (n) of the continuations of n failures, and (K, n) without each of K features."""
     count = options.continuations
     columns = {"failure": "failure", "unedited": "survives", "changes": "differs beyond chance"}
-    columns |= {f"without.{number}": str(number) for number in range(1, tested.count + 1)}
+    columns |= {
+        f"without.{number}": f"{number} {names.get(number) or ''}".rstrip() for number in range(1, tested.count + 1)
+    }
     rows = []
     for index, one in enumerate(failures):
         own = round(unedited[index] * count)

@@ -39,7 +39,7 @@ export function formatPart(value, range) {
 
 export function formatPercent(fraction) {
   const size = Math.abs(fraction);
-  const text = `${percentFormat(size < 0.1 ? 1 : 0, 100 * size)}\u2009%`;
+  const text = `${percentFormat(size < 0.1 ? 1 : 0, 100 * size)}\u202f%`;
   return fraction < 0 ? MINUS + text : text;
 }
 

@@ -9,12 +9,17 @@ import { cleanNames, mergedNames, naming, renamed } from "../../data/names.js";
  */
 export function createNames(manifest, selection, kept) {
   let given = selection.now.names;
+  let received = null; // with the names of another tab, which has stored them
   const store = writable(naming(manifest, given));
   selection.subscribe(({ names }) => {
     if (names === given) return;
     given = names;
-    kept.set(names);
+    if (names !== received) kept.set(names);
     store.set(naming(manifest, names));
+  });
+  kept.received.subscribe((value) => {
+    received = value && mergedNames(given, value);
+    if (received) selection.change({ names: received });
   });
   return {
     subscribe: store.subscribe,

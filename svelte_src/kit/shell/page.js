@@ -131,24 +131,35 @@ function createMatch(text) {
 }
 
 /**
- * A store that the browser keeps. All pages opened from files share one storage, so keys contain the page's id.
+ * A store that the browser keeps, and that follows other tabs of the page. All pages opened from files share one
+ * storage, so keys contain the page's id.
  *
  * @template T
  * @param {string} key
  * @param {T} initial
  * @param {(value: any) => T} clean turns whatever was stored into a value that can be shown
- * @returns a store; its `lost` is a store that is true while the browser does not keep the value
+ * @returns a store; its `lost` is a store that is true while the browser does not keep the value, and its `received`
+ * holds the last value from another tab, or null
  */
 export function createKept(key, initial, clean) {
   const nothing = JSON.stringify(initial); // as text, since Svelte changes the value itself
   const store = writable(read(key, initial, clean));
   const lost = writable(false);
-  let opened = false; // only changes are written: a page that could not read what is stored leaves it as it is
-  store.subscribe((value) => opened && lost.set(!write(key, JSON.stringify(value), nothing)));
-  opened = true;
+  const received = writable(/** @type {T | null} */ (null));
+  let writes = false; // only changes are written: a page that could not read what is stored leaves it as it is
+  store.subscribe((value) => writes && lost.set(!write(key, JSON.stringify(value), nothing)));
+  writes = true;
+  globalThis.addEventListener?.("storage", (event) => {
+    if (event.key !== key || event.newValue === null) return;
+    writes = false;
+    const value = read(key, initial, clean);
+    store.set(value);
+    received.set(value);
+    writes = true;
+  });
   // Svelte changes an entry in place and sets the same object: a copy is seen by components that compare identities.
   const set = (value) => store.set(Array.isArray(value) ? [...value] : { ...value });
-  return { ...store, set, lost: { subscribe: lost.subscribe } };
+  return { ...store, set, lost: { subscribe: lost.subscribe }, received: { subscribe: received.subscribe } };
 }
 
 function read(key, initial, clean) {

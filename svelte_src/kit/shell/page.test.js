@@ -35,3 +35,25 @@ test("a value that is set back to the default is the default on the next visit",
   create().subscribe((value) => ({ theme } = value))();
   assert.equal(theme, "system");
 });
+
+test("a value from another tab is adopted, and not written again", () => {
+  const window = new globalThis.EventTarget();
+  globalThis.addEventListener = window.addEventListener.bind(window);
+  try {
+    const settings = create();
+    const received = [];
+    settings.received.subscribe((value) => received.push(value));
+    const send = (key, theme) => {
+      const newValue = JSON.stringify({ theme });
+      stored.set(key, newValue);
+      window.dispatchEvent(Object.assign(new globalThis.Event("storage"), { key, newValue }));
+    };
+    globalThis.localStorage.setItem = () => assert.fail("written");
+    send("another key", "light");
+    send("key", "dark");
+    settings.subscribe((value) => assert.deepEqual(value, { theme: "dark" }))();
+    assert.deepEqual(received, [null, { theme: "dark" }]);
+  } finally {
+    Reflect.deleteProperty(globalThis, "addEventListener");
+  }
+});

@@ -12,6 +12,9 @@ export const PART_WORDS = { rest: "residual", gap: "error", start: "baselines" }
 /** The same where columns are narrow. */
 const SHORT_WORDS = { rest: "res.", gap: "error", start: "base." };
 
+/** Why attribution is hatched. */
+export const INCOMPLETE = "the completeness error is above 5 % of the output\u2019s range";
+
 /** What a decomposition begins with, in a word. */
 export const startWord = (instead) =>
   instead === null ? "baseline" : instead === "mean" ? "mean" : `frame ${instead + 1}`;

@@ -3,7 +3,7 @@ import { get } from "svelte/store";
 import { cutText, FONT, stacked, textBlock, textWidth, writeText } from "../../kit/export/figure.js";
 import { formatNumber } from "../../kit/shell/format.js";
 import { hatch, isIncomplete, startWord, targetAccount, waterfall, waterfallRange, PART_WORDS } from "./account.js";
-import { captionOf, INCOMPLETE, rowCaption } from "./figure.js";
+import { captionOf, HATCHED, rowCaption } from "./figure.js";
 import { shownTargets } from "./rows.js";
 
 /** Pixels of a column, of its bar and of the words below it. */
@@ -23,7 +23,7 @@ export async function barsFigure(page) {
     if (!account) continue;
     const block = waterfallBlock(page, target, account);
     width = Math.max(width, block.width);
-    const lines = [rowCaption(page, target), ...(isIncomplete(manifest, target, account) ? [INCOMPLETE] : [])];
+    const lines = [rowCaption(page, target), ...(isIncomplete(manifest, target, account) ? [HATCHED] : [])];
     blocks.push(textBlock(lines), block);
   }
   if (blocks.length === 1) throw new Error("There are no bars in this frame.");

@@ -8,13 +8,13 @@ import { LINE, GAP, pixelCanvas, scaled, stacked, textBlock, textWidth, writeTex
 import { drawMarks } from "../../kit/image/marks.js";
 import { greyImage } from "../../kit/image/grey.js";
 import { formatNumber, frameName, layerName, outputName } from "../../kit/shell/format.js";
-import { hatch, isIncomplete, targetAccount } from "./account.js";
+import { hatch, INCOMPLETE, isIncomplete, targetAccount } from "./account.js";
 import { attributionChunks, overlayOf, withoutColors } from "./image.js";
 import { featuresAlone } from "./multiples.js";
 import { isSaliency } from "./saliency.js";
 import { shownTargets } from "./rows.js";
 
-export const INCOMPLETE = "hatched: the completeness error is above 5 % of the output\u2019s range";
+export const HATCHED = `hatched: ${INCOMPLETE}`;
 /** Pixels for the name of an image. */
 const NAME_WIDTH = 160;
 const CHIP = 12;
@@ -116,7 +116,7 @@ async function rowOf(page, target, scale, observed) {
     images.push({ ...featuresAlone(options, size, scene, colors), left: right + GAP });
     right += GAP + images[images.length - 1].canvas.width;
   }
-  const caption = [rowCaption(page, target, limits), incomplete && INCOMPLETE].filter(Boolean).join(" \u00b7 ");
+  const caption = [rowCaption(page, target, limits), incomplete && HATCHED].filter(Boolean).join(" \u00b7 ");
   return { target, images, width: right, height: size.height, caption };
 }
 
@@ -180,30 +180,12 @@ function legendBlock({ manifest, colors, names }, layerIndex, named, width) {
     draw(context, top) {
       for (const { color, text, x: left, line: at } of placed) {
         const baseline = top + (at + 1) * LINE - 5;
-        if (color) {
-          context.fillStyle = color;
+        if (color !== undefined) {
+          context.fillStyle = color ?? hatch(context, { ink: "#000000" });
           context.fillRect(left, baseline - CHIP + 1, CHIP, CHIP);
-        } else if (color === null) {
-          drawHatch(context, left, baseline - CHIP + 1);
         }
         writeText(context, text, left + (color === undefined ? 0 : CHIP + 4), baseline);
       }
     },
   };
-}
-
-/** What stands for the rest: diagonal lines. */
-function drawHatch(context, x, y) {
-  context.strokeStyle = "#000000";
-  context.lineWidth = 1.5;
-  context.beginPath();
-  for (const [x0, y0, x1, y1] of [
-    [0, 6, 6, 0],
-    [0, 12, 12, 0],
-    [6, 12, 12, 6],
-  ]) {
-    context.moveTo(x + x0, y + y0);
-    context.lineTo(x + x1, y + y1);
-  }
-  context.stroke();
 }

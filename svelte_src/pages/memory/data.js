@@ -1,9 +1,13 @@
 // Chunks of the episode that is shown, and names of directions and behaviours.
 import { derived } from "svelte/store";
+import { endText } from "../../data/episodes.js";
 import { createResource } from "../../data/resource.js";
 
 /** Behaviors are counted from 1 for readers. */
 export const behaviourName = (index) => `behavior ${index + 1}`;
+
+/** What ended the episode that a trajectory is, where that is recorded. */
+export const endOf = ({ episodes }) => endText(episodes?.at(-1) ?? {});
 
 /**
  * A resource that follows the selection; `again` tries a failed chunk again.

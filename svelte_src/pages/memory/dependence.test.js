@@ -58,9 +58,10 @@ test("decisions that depend on memory are listed, and windows that miss the caus
   const windows = [
     { trajectory: 0, first: 5, frame: 15, begins: 2, why: [{ kind: "decision" }] },
     { trajectory: 0, first: 5, frame: 12, begins: 5, why: [{ kind: "reward" }, { kind: "end" }] },
+    { trajectory: 0, first: 5, frame: 12, ended: "saw", why: [{ kind: "end" }] },
     { trajectory: 0, first: 0, frame: 3, why: [{ kind: "entropy" }] },
   ];
-  assert.deepEqual(windows.map(isCut), [true, false, false]);
+  assert.deepEqual(windows.map(isCut), [true, false, false, false]);
   const selection = {
     choice: "decision",
     end: "any",
@@ -71,5 +72,5 @@ test("decisions that depend on memory are listed, and windows that miss the caus
     frame: 0,
   };
   assert.deepEqual(listed(windows, selection, String), [0]);
-  assert.deepEqual(windows.map((one) => reasons(one, String)), ["depends on memory", "reward, last step", "high entropy"]); // prettier-ignore
+  assert.deepEqual(windows.map((one) => reasons(one, String)), ["depends on memory", "reward, last step", "last step (saw)", "high entropy"]); // prettier-ignore
 });

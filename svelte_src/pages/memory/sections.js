@@ -1,5 +1,6 @@
 // What the sections of a page of a recurrent agent's memory hold.
 import { actionLabel } from "../../data/actions.js";
+import { endOf } from "./data.js";
 import { clusterName } from "./directions.js";
 
 /** Data of the sections, null where the page lacks one (docs/page-format.md); actions are called what the page calls them. */
@@ -13,7 +14,7 @@ export function readMemory(manifest) {
     states: dataOf("states", (data) => ({ ...data, outputs: data.outputs?.map(outputText(actions)) })),
     stateMap: dataOf("state_map", (data) => ({ ...data, colors: data.colors.map(mapColor(actions)) })),
     matrix: dataOf("memory_matrix"),
-    stretches: dataOf("stretches"),
+    stretches: dataOf("stretches", (data) => ({ ...data, stretches: data.stretches.map(withEnd(manifest)) })),
     interventions: dataOf("interventions", (data) => ({
       ...data,
       interventions: data.interventions.map((one) => ({ ...one, rows: one.rows.map(namedMeasure(actions)) })),
@@ -27,6 +28,12 @@ export function readMemory(manifest) {
 
 /** The first outputs are the actions. */
 const outputText = (actions) => (output, i) => (i < actions.length ? `action ${actionLabel(actions, i)}` : output);
+
+/** What ended the episode, of windows whose last step is its last one. */
+const withEnd = (manifest) => (stretch) => {
+  const trajectory = manifest.trajectories[stretch.trajectory];
+  return stretch.frame === trajectory?.steps - 1 ? { ...stretch, ended: endOf(trajectory) } : stretch;
+};
 
 /** Points have the colors of their actions. */
 const mapColor = (actions) => (color) =>

@@ -36,7 +36,7 @@ function excess(differences, smaller, larger) {
   const found = differences?.find((one) => one.smaller === smaller && one.larger === larger);
   if (!Number.isFinite(found?.difference)) return "";
   const [low, high] = found.interval.map((end) => formatNumber(end, 2));
-  return `; mean difference ${formatNumber(found.difference, 2)} (95\u2009% interval ${low} to ${high})`;
+  return `; mean difference ${formatNumber(found.difference, 2)} (95\u202f% interval ${low} to ${high})`;
 }
 
 /** Sentences about one quantity's errors: [{text, good}]. */
@@ -87,7 +87,7 @@ export function otherVerdicts({ quality, compass }) {
     actions.map(({ label, share, interval }) => `${label} ${formatPercent(share)}${between(interval)}`).join(", ");
   if (good.length) sentences.push({ text: `the agent moves as the buttons say under ${list(good)}`, good: true });
   if (bad.length)
-    sentences.push({ text: `it does so in fewer than 80\u2009% of the starts under ${list(bad)}`, good: false });
+    sentences.push({ text: `it does so in fewer than 80\u202f% of the starts under ${list(bad)}`, good: false });
   if (Number.isFinite(quality?.auc))
     sentences.push({ text: `a classifier tells simulated states from recorded ones with an AUC of ${formatNumber(quality.auc, 2)}${numbers(quality.auc_interval)} (0.5: not at all, 1: always)`, good: quality.auc < 0.75 }); // prettier-ignore
   if (Number.isFinite(quality?.coverage))

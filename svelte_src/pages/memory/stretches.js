@@ -115,11 +115,11 @@ export function causes({ components, shape: [steps] }, step = null) {
 }
 
 const EVENTS = {
-  asked: "asked for",
-  decision: "depends on memory",
-  reward: "reward",
-  entropy: "high entropy",
-  end: "last step",
+  asked: () => "asked for",
+  decision: () => "depends on memory",
+  reward: () => "reward",
+  entropy: () => "high entropy",
+  end: (cause) => (cause ? `last step (${cause})` : "last step"),
 };
 const ENDS = { top: "high", middle: "middle", bottom: "low" };
 
@@ -127,13 +127,13 @@ const ENDS = { top: "high", middle: "middle", bottom: "low" };
 export const END_CHOICES = [["any", "high, middle or low"], ...Object.entries(ENDS)];
 
 /** Why a stretch was chosen, in words. @param {any} stretch @param {(direction: number) => string} label */
-export const reasons = ({ why = [] }, label) =>
+export const reasons = ({ why = [], ended = "" }, label) =>
   why
     .filter(({ kind }) => kind !== "episode")
     .map((one) =>
       one.kind === "direction"
         ? `${label(one.direction)} ${ENDS[one.end] ?? ""}`
-        : (EVENTS[one.kind] ?? `behavior ${one.behaviour + 1}`),
+        : (EVENTS[one.kind]?.(ended) ?? `behavior ${one.behaviour + 1}`),
     )
     .join(", ");
 

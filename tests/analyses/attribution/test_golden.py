@@ -66,6 +66,7 @@ def test_outputs(golden: Golden, agent: Any) -> None:
     assert_close(outputs.values, golden.expected["values"])
 
 
+@pytest.mark.slow
 def test_multi_path(golden: Golden, agent: Any) -> None:
     expected = golden.expected["nmf.multi_path_value_10_all"]
     layer = str(golden.expected["nmf.layer"])

@@ -155,8 +155,8 @@ def test_play_stops_where_the_change_is_clear(tmp_path: Path) -> None:
     assert {row["episodes"] for row in full} == {120}
 
 
-def test_twins_are_ablated_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    twins = [[1], [0, 2], [1]]
+def test_twins_are_ablated_together_with_twins_of_twins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    twins = [[1], [0, 2], [1]]  # 1 and 3 are none of each other
     monkeypatch.setattr("rl_clarity.analyses.behavior.variants.load_facts", lambda *_: SimpleNamespace(twins=twins))
     report = ablate(tmp_path, episodes=12, **COMPARED)
     assert [(row["feature"], row["twins"]) for row in report] == [(1, []), (1, [2, 3]), (2, []), (3, [])]

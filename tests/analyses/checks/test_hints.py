@@ -9,7 +9,7 @@ import pytest
 
 import rl_clarity
 from rl_clarity.analyses.attribution.perturbation import PerturbationGrid
-from rl_clarity.analyses.checks.methods import find_method
+from rl_clarity.analyses.checks.methods import find_methods
 from rl_clarity.analyses.saliency import pixel_maps
 from rl_clarity.base.errors import SamplesError
 from rl_clarity.base.statistics import bootstrap_interval
@@ -45,8 +45,9 @@ def test_only_the_agent_with_the_experts_hints_has_its_saliency_there(
     shares = {}
     for random, (agent, _) in agents.items():
         environment = hint_agents.hinted(random, FRAMES, seed=2)
-        values = find_method(agent, method).values(agent, environment.reset().observations, ["policy"])
-        maps = pixel_maps(agent, find_method(agent, method), values)[0]
+        found = find_methods(agent, [method])[method]
+        values = found.values(agent, environment.reset().observations, ["policy"])
+        maps = pixel_maps(agent, found, values)[0]
         share = rl_clarity.hint_share(maps, environment.region)
         shares[random] = bootstrap_interval(share, np.random.default_rng(0))
     assert shares[False].low > shares[True].high

@@ -35,6 +35,7 @@ def forecast(agent: Path, directory: Path, **options: Any) -> Forecast:
     return rl_clarity.explain_memory(agent, directory / "page", dry_run=True, **{**OPTIONS, **options})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("even_clock")
 def test_each_part_is_measured_on_the_first_steps(tmp_path: Path) -> None:
     agent = write_checkpoint(tmp_path / "agent.pt", 1, kind="recurrent")

@@ -77,6 +77,7 @@ def torch_grid_agent() -> Any:
     return systems.make_agent(step, (2, 3, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [keras_agent, jax_agent, keras_grid_agent, torch_grid_agent])
 def test_agents_of_every_framework_are_explained(make: Callable[[], Any], tmp_path: Path) -> None:
     agent = make()

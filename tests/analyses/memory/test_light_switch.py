@@ -106,6 +106,16 @@ def test_windows_hold_gradients_times_frames_and_coordinates(results: Results, a
 
 
 @pytest.mark.slow
+def test_episodes_have_the_causes_of_their_ends(results: Results) -> None:
+    episodes = [one["episodes"][0] for one in results.section("trajectories")["trajectories"]]
+    causes = {one["cause"] for one in episodes}
+    assert causes <= {"right switch", "wrong switch", "no switch"}
+    assert all((one["cause"] == "right switch") == (one["return"] > 0) for one in episodes)
+    color = next(one for one in results.section("state_map")["colors"] if one["key"] == "end")
+    assert {*color["names"]} == causes
+
+
+@pytest.mark.slow
 def test_windows_are_chosen_for_directions_behaviors_and_episodes(results: Results) -> None:
     windows = results.section("stretches")["stretches"]
     assert len(windows) == 40
