@@ -19,6 +19,7 @@ MAC_APPLICATIONS = ("Chromium.app/Contents/MacOS/Chromium", "Google Chrome.app/C
 FLAGS = (
     "--no-sandbox",  # root in a container cannot use the sandbox; tests open only their own pages
     "--disable-gpu",
+    "--process-per-site",  # keep the process, which has compiled the page's script, for the next page: a quarter faster
     "--disable-quic",
     "--no-first-run",
     "--disable-background-networking",

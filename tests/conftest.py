@@ -24,12 +24,14 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
+from rl_clarity.jobs import forecast
 from rl_clarity.recordings.equivalence import find_equivalent_actions
 from rl_clarity.sources import checkpoint as source
 from scripts.chromium import FLAGS, find_chromium
 from tests.golden_data import NETWORKS, Golden, load_golden
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+MEASURE = forecast._measure
 TORCH_SEED = 67280421310721
 """The one that PyTorch starts with, so that tests which import it first see the same numbers."""
 
@@ -63,8 +65,24 @@ def _unsynchronized_files() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _unmeasured_forecasts() -> Iterator[None]:
+    """Forecasts cost nothing: measuring takes a third of a small run. `measured_forecasts` undoes this."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forecast, "_measure", lambda *task: forecast.Cost())
+        yield
+
+
 @pytest.fixture
-def even_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def measured_forecasts(_unmeasured_forecasts: None) -> Iterator[None]:
+    """Measure pieces of tasks, as users' forecasts do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forecast, "_measure", MEASURE)
+        yield
+
+
+@pytest.fixture
+def even_clock(measured_forecasts: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every measured piece of work takes a second, whatever else the machine does."""
     clock = SimpleNamespace(perf_counter=itertools.count().__next__)
     for module in ("jobs.forecast", "sources.preview"):

@@ -38,6 +38,7 @@ SMALLER = {
     '"recordings/short", episodes=10': '"recordings/short", steps=60',
     "steps=20_000": 'steps=2, size="tiny", horizon=4, batch_size=2',
     "episodes=10": "episodes=2, max_steps=8",
+    "num_steps=128, num_obs=64)": "num_steps=16, num_obs=8)",
     "np.arange(len(episode)) > 100": "np.arange(len(episode)) > 0",
     "episodes=200": "episodes=2, max_steps=8",
     '"out/edited")': '"out/edited", steps=8)',

@@ -26,7 +26,7 @@ from tests.browser.training_pages import settle
 pytestmark = pytest.mark.slow
 
 Open = Callable[..., Visitor]
-EVERY, MAX_STEPS = 4, 72
+EVERY, MAX_STEPS = 8, 72
 """Maps take most of the time; 72 steps are two segments."""
 COLORS = {"policy": (68, 68, 230), "value": (240, 68, 68)}
 ACTIONS = [ImageColor.getrgb(color) for color in ("#8a8f96", "#1f6f9f", "#e69f00", "#7fd9bb")]

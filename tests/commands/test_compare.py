@@ -412,6 +412,7 @@ def test_any_number_of_ranks_makes_the_same_page(page: Path, series: Path, tmp_p
 # --- the forecast ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("measured_forecasts")
 def test_a_dry_run_writes_nothing_and_counts_all_tasks(series: Path, tmp_path: Path) -> None:
     forecast = rl_clarity.compare(series, tmp_path / "page", dry_run=True, **OPTIONS)
     assert not (tmp_path / "page").exists()

@@ -180,7 +180,7 @@ def test_a_dry_run_is_a_forecast(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def pieces(monkeypatch: pytest.MonkeyPatch) -> list[Piece]:
+def pieces(measured_forecasts: None, monkeypatch: pytest.MonkeyPatch) -> list[Piece]:
     """Receives the pieces that are measured for the forecast of goals."""
     pieces: list[Piece] = []
 

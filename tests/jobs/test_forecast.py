@@ -20,6 +20,8 @@ from rl_clarity.jobs.forecast import (
 )
 from rl_clarity.jobs.machine import peak_memory
 
+pytestmark = pytest.mark.usefixtures("measured_forecasts")
+
 
 @pytest.fixture
 def store(tmp_path: Path) -> WorkStore:

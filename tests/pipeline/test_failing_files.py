@@ -16,10 +16,8 @@ from rl_clarity.base.errors import ClarityError
 from tests.failing_files import failing_files
 from tests.small_commands import COMMANDS, prepare_recording, run, written
 
-SAMPLED = 6
-"""Failures of each command in the quick tests."""
-MOST = 30
-"""Failures of each command in the slow tests, which are spread over all that it writes."""
+FAILURES, OF_DEBUG = 12, 6
+"""Failures of each command, spread over all that it writes; `debug` writes its files as others do, and takes longer."""
 COUNTED = ("write", "pwrite", "fsync", "replace", "rename", "truncate", "ftruncate")
 """Operations that fail: opening a file and creating a folder fail as their first write does."""
 
@@ -77,14 +75,7 @@ def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.mark.slow
 @pytest.mark.parametrize("job", [*COMMANDS, "overwrite"], indirect=True)
-def test_a_command_completes_after_some_failures(job: Job, tmp_path: Path) -> None:
-    for number in np.linspace(0, len(job.failures) - 1, SAMPLED).astype(int):
-        job.check_failure(job.failures[number], tmp_path / "failed")
-
-
-# `debug` writes its files as other pages do, and takes minutes.
-@pytest.mark.slow
-@pytest.mark.parametrize("job", [*(name for name in COMMANDS if name != "debug"), "overwrite"], indirect=True)
-def test_a_command_completes_after_many_failures(job: Job, tmp_path: Path) -> None:
-    for number in np.unique(np.linspace(0, len(job.failures) - 1, MOST).astype(int)):
+def test_a_command_completes_after_failures(job: Job, tmp_path: Path) -> None:
+    count = OF_DEBUG if job.command is COMMANDS["debug"] else FAILURES
+    for number in np.unique(np.linspace(0, len(job.failures) - 1, count).astype(int)):
         job.check_failure(job.failures[number], tmp_path / "failed")

@@ -29,6 +29,7 @@ from rl_clarity.visualization.optimization import STEPS
 from tests.pipeline.conftest import Explain
 from tests.pipeline.small import LAST_LAYER, OBSERVATIONS, REPOSITORY, SmallRun, read_files, record_calls
 
+pytestmark = pytest.mark.usefixtures("measured_forecasts")
 MB = 10**6
 SIZES: dict[str, Any] = {
     "trajectories_kwargs": {"num_envs": 1, "num_steps": 9},

@@ -26,7 +26,7 @@ from tests.small_commands import ablate, check, memory, prepare, written
 from tests.world_models.conftest import SMALLEST
 from tests.world_models.dots import dot_agent, record_dots
 
-KILLS = 20
+KILLS = 10
 FIT: dict[str, Any] = {
     **{"size": "tiny", "steps": 4, "batch_size": 2, "horizon": 2},
     **{"log_interval": 2, "save_interval": 2, "clip_interval": 2},

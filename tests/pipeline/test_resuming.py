@@ -157,11 +157,11 @@ def test_finished_tasks_are_not_done_again(explain: Explain, tmp_path: Path, mon
     assert sorted(done) == [*expected, "trajectories/1", "trajectories/2"]
 
 
-KILLS = 20
+KILLS = 10
 
 
 @pytest.mark.slow
-def test_killed_twenty_times(tmp_path: Path) -> None:
+def test_killed_many_times(tmp_path: Path) -> None:
     """After SIGKILL at random moments, the page has the same bytes as an uninterrupted run."""
     options = (
         *("--trajectories.num-envs", "3", "--trajectories.num-steps", "16", "--json"),

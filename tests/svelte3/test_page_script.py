@@ -17,14 +17,6 @@ from svelte3 import LintWarning
 SOURCES = resources.svelte_source_directory()
 
 
-@pytest.mark.usefixtures("toolchain")
-def test_the_committed_script_of_agents_pages_is_up_to_date(tmp_path: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", LintWarning)
-        rebuilt = Path(page_compiler.recompile_js(tmp_path / "interface.js", kind="agent")).read_bytes()
-    assert rebuilt == (page_compiler.COMPILED / "agent.js").read_bytes(), "run `make js` and commit the result"
-
-
 def test_components_and_modules_are_small() -> None:
     for path in SOURCES.rglob("*.*"):
         if path.suffix in (".svelte", ".js"):

@@ -26,7 +26,7 @@ SIZE = Size(latent=6, deterministic=12, variables=3, classes=4, hidden=10, chann
 
 
 @pytest.fixture(autouse=True)
-def whole_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def whole_episodes(measured_forecasts: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let all episodes be as long as they may be."""
     monkeypatch.setattr(recorded_play, "expected_lengths", lambda agent, spec, record, most, _: Lengths(most, most))
 
