@@ -8,9 +8,9 @@ import pytest
 pytest.importorskip("torch")
 import torch
 
+from tests.planted import training
 from tests.planted.agents import CLEAN, PLANTED
 from tests.planted.measure import measure
-from tests.planted import training
 from tests.planted.training import Network, demonstrate, train
 
 SEED = 21
