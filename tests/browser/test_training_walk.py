@@ -113,30 +113,19 @@ def quadrants(maps: np.ndarray) -> np.ndarray:
     return np.divide(sums, total, out=np.zeros_like(sums), where=total > 0)
 
 
-def baby_a3c(formats: Path) -> tuple[Any, dict[str, Any]]:
-    folder = formats / "baby-a3c" / "models_model7-02-17-20-41"
-    options = {"log": next(folder.glob("log*")), "steps_per_number": 500_000}
-    return [folder / f"model.{number}.tar" for number in (1, 50, 100)], {
-        **options, "metadata": {"env_name": "BreakoutNoFrameskip-v4"}
-    }  # fmt: skip
-
-
-@pytest.fixture(scope="module", params=["baby-a3c", "breakout-series"])
-def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Real:
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Real:
     pytest.importorskip("ale_py", reason="the checkpoints play an Atari game")
-    if request.param == "baby-a3c":
-        checkpoints, options = baby_a3c(request.getfixturevalue("shared_formats"))
-    else:
-        folder = path_of("breakout-series")
-        checkpoints, options = [folder / f"checkpoint-{number}.jd" for number in (1, 30, 60)], {}
-    directory = tmp_path_factory.mktemp(request.param)
+    folder = path_of("breakout-series")
+    checkpoints = [folder / f"checkpoint-{number}.jd" for number in (1, 30, 60)]
+    directory = tmp_path_factory.mktemp("series")
     sizes: dict[str, Any] = {
         "max_steps": MAX_STEPS,
         "saliency_every": EVERY,
         "return_episodes": 1,
         "play.candidates": 1,
     }
-    rl_clarity.compare(checkpoints, directory, **sizes, **options)
+    rl_clarity.compare(checkpoints, directory, **sizes)
     return Real(directory)
 
 

@@ -8,9 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import rl_clarity
+from rl_clarity.base.resources import models_directory
 from rl_clarity.cli import main
 from rl_clarity.jobs.forecast import Forecast
 from rl_clarity.pages.options import InterfaceOptions, ObservationsOptions
@@ -175,6 +177,11 @@ def test_demo(
         monkeypatch.setattr(demo, "TRAJECTORIES", {"num_envs": 1, "num_steps": 16})
         monkeypatch.setattr(demo, "OBSERVATIONS", {"num_envs": 4, "num_obs": 4, "obs_every": 8})
     else:
+        with np.load(models_directory() / demo.SAMPLES) as samples:
+            steps = ("observations", "actions", "rewards", "firsts")
+            fewer = {name: samples[name][:1, :16] if name in steps else samples[name] for name in samples}
+        np.savez(tmp_path / demo.SAMPLES, **{**fewer, "varied": fewer["varied"][:24]})
+        monkeypatch.setattr(demo, "models_directory", lambda: tmp_path)
         find_spec = importlib.util.find_spec
         monkeypatch.setattr(
             "importlib.util.find_spec", lambda name, *rest: None if name == "procgen" else find_spec(name, *rest)
