@@ -276,8 +276,8 @@ def test_all_checkpoints_see_the_episode_of_the_last(open_real: Open, real: Real
         number = float(text.split("value ")[1].split(",")[0].replace("\u2212", "-"))
         np.testing.assert_allclose(number, arrays["values"][40], rtol=6e-3, atol=1e-3)
         canvas = read_canvas(visitor.by(f"eye-{checkpoint + 1}").get_by_test_id("saliency-canvas"))
-        codes, scales = arrays["codes.value"][10], arrays["scales.value"]
-        wanted = real.opacity(2, codes / 255 * scales[10], common)
+        codes, scale = arrays["codes.value"][40 // EVERY], arrays["scales.value"][40 // EVERY]
+        wanted = real.opacity(2, codes / 255 * scale, common)
         np.testing.assert_allclose(canvas[..., 3], wanted, atol=1.5)
     policies = np.stack([arrays["probabilities"] for arrays in shown]).astype(np.float64)
     divergence = entropy(policies.mean(0)) - entropy(policies).mean(0)
