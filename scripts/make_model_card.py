@@ -198,9 +198,9 @@ def ablation_facts(report: AblationReport, note: str) -> dict[str, Any]:
     causes = sorted(own, key=lambda cause: -own[cause]["unedited"])
     rows = [
         {
-            "feature": row["feature"],
+            "feature": _numbers([row["feature"], *row["twins"]]),
             "attribution": round(row["attribution"], 4),
-            "ablation": round(row["ablation"], 4),
+            "ablation": None if row["ablation"] is None else round(row["ablation"], 4),
             "return": numbers(row["return"]),
             "length": numbers(row["length"]),
             "causes": {cause: numbers(row["causes"][cause]) for cause in causes},
@@ -213,6 +213,12 @@ def ablation_facts(report: AblationReport, note: str) -> dict[str, Any]:
     ]
     layer = report.rows[0]["layer"]
     return {"layer": layer, "episodes": report.episodes, "tests": report.tests, "note": note, "rows": rows}
+
+
+def _numbers(features: Sequence[int]) -> str:
+    """Return the numbers of features that are ablated together."""
+    first, *others = map(str, features)
+    return f"{first} with {', '.join(others)}" if others else first
 
 
 def stages(save_dir: Path, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -342,7 +348,8 @@ def ablation_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
         if row["actions"]
     ]
     command = f"rl-clarity ablate models:{name} out/{name}-{layer} --layer {layer} --episodes {facts['episodes']}"
-    return [*lines, "", "To repeat it:", "", "```sh", f"{command} --features.count {len(rows)}", "```", ""]
+    count = sum(row["ablation"] is not None for row in rows)  # the others are features that are ablated together
+    return [*lines, "", "To repeat it:", "", "```sh", f"{command} --features.count {count}", "```", ""]
 
 
 def _shares(actions: Mapping[str, Any]) -> str:
@@ -356,7 +363,7 @@ def _ablation_row(row: Mapping[str, Any]) -> str:
     return table_line(
         str(row["feature"]),
         f"{row['attribution']:.3f}",
-        f"{row['ablation']:+.3f}",
+        "" if row["ablation"] is None else f"{row['ablation']:+.3f}",
         f"{change['ablated']:.2f}",
         f"{change['difference']:+.2f} ({signed_interval(change['interval'])})",
         f"{change['adjusted_p']:.2g}",

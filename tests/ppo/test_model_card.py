@@ -202,13 +202,14 @@ def test_a_card_reports_the_play_with_a_feature_ablated(trained: Path, monkeypat
 
     rows = [
         {
-            **{"layer": "2b", "feature": feature, "attribution": 0.5, "ablation": -0.25},
+            **{"layer": "2b", "feature": feature, "twins": twins, "attribution": 0.5},
+            "ablation": None if twins else -0.25,
             "return": measure(8, 8 - feature, p),
             "length": measure(70, 80, 1),
             "causes": {"saw": measure(0.2, 0.2, 1), "goal": measure(0.8, 0.8 - feature / 10, p)},
             "actions": {"→": measure(0.5, 0.4, p), "←": measure(0.1, 0.1, 1)},
         }
-        for feature, p in ((1, 0.2), (2, 0.001))
+        for feature, twins, p in ((1, [], 0.2), (2, [], 0.001), (3, [4, 5], 0.2))
     ]
     calls: list[Any] = []
 
@@ -228,6 +229,8 @@ def test_a_card_reports_the_play_with_a_feature_ablated(trained: Path, monkeypat
     assert "- Without feature 2, 60.0% of the episodes end by: goal (80.0% with it), beyond chance." in card
     assert "- Without feature 2, the agent acts differently, beyond chance: → in 40.0% of its steps (50.0%)." in card
     assert "Without feature 1," not in card
+    assert "| 3 with 4, 5 | 0.500 |  | 5.00 |" in card
+    assert "--features.count 2\n" in card
     main(arguments)
     assert (models / "columns.md").read_text() == card
 
