@@ -158,8 +158,8 @@ def separations(
 def told_apart(
     agent: Any, effects: ObjectEffects, layer: str, kind: str, others: list[str]
 ) -> tuple[ObjectPairs, dict[str, np.ndarray]]:
-    """Return the pairs of a type, and the activations (M, c) that it is told apart from: `removed`, the same positions
-    without it, and `others`, positions of other types and of none.
+    """Return the object pairs of a type, and two sets of negatives, activations (M, c): `removed`, at the same
+    positions after the object is removed, and `others`, at positions of other types and at positions without objects.
     """
     own = rl_clarity.object_pairs(agent, effects, layer, kind)
     rest = [rl_clarity.object_pairs(agent, effects, layer, others).with_object] if others else []

@@ -74,11 +74,9 @@ def _unmeasured_forecasts() -> Iterator[None]:
 
 
 @pytest.fixture
-def measured_forecasts(_unmeasured_forecasts: None) -> Iterator[None]:
+def measured_forecasts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Measure pieces of tasks, as users' forecasts do."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(forecast, "_measure", MEASURE)
-        yield
+    monkeypatch.setattr(forecast, "_measure", MEASURE)
 
 
 @pytest.fixture

@@ -178,9 +178,9 @@ def test_demo(
         monkeypatch.setattr(demo, "OBSERVATIONS", {"num_envs": 4, "num_obs": 4, "obs_every": 8})
     else:
         with np.load(models_directory() / demo.SAMPLES) as samples:
-            steps = ("observations", "actions", "rewards", "firsts")
-            fewer = {name: samples[name][:1, :16] if name in steps else samples[name] for name in samples}
-        np.savez(tmp_path / demo.SAMPLES, **{**fewer, "varied": fewer["varied"][:24]})
+            steps = dict.fromkeys(("observations", "actions", "rewards", "firsts"), np.s_[:1, :16])
+            parts = {**steps, "varied": np.s_[:24]}
+            np.savez(tmp_path / demo.SAMPLES, **{name: samples[name][parts.get(name, ...)] for name in samples})
         monkeypatch.setattr(demo, "models_directory", lambda: tmp_path)
         find_spec = importlib.util.find_spec
         monkeypatch.setattr(
