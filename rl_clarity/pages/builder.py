@@ -1,4 +1,4 @@
-"""Plan, forecast and build a page of one or several agents. All kinds of page are built here."""
+"""Plan, forecast and build a page of one or several agents. `build_page` builds all kinds of page."""
 
 from __future__ import annotations
 
@@ -131,18 +131,16 @@ class PageBuilder:
 
     def _build(self, job: Job, output: PageOutput, samples: Sequence[Samples], memory: int) -> None:
         parts = self._parts(output, samples)
-        tasks = _tasks(parts)
         page_id = output.page_id([action.combo for action in parts[0].subject.info.actions])
-        if job.team.leads:
-            output.begin(page_id)
-            job.begin()
-            job.update = output.updater(lambda results: self._manifest(parts, page_id, results), tasks)
-            job.update()
-        results = job.run(tasks, output.store, memory)
-        with job.stage("page"):
-            if job.team.leads:
-                output.write(self._manifest(parts, page_id, results, complete=True), results)
-            job.team.ranks.barrier()
+        build_page(
+            job,
+            output,
+            page_id,
+            _tasks(parts),
+            lambda results: self._manifest(parts, page_id, results, complete=True),
+            memory,
+            unfinished=lambda results: self._manifest(parts, page_id, results),
+        )
 
     def _folders(self) -> list[str]:
         """Return the folders into which all analyses write."""
@@ -213,6 +211,38 @@ class PageBuilder:
             pending=[*dict.fromkeys(pending)] or None,
             page=kind.page(possible - {section.kind for section in sections}),
         )
+
+
+def build_page(
+    job: Job,
+    output: PageOutput,
+    page_id: str,
+    tasks: Sequence[Task],
+    manifest: Callable[[Results], Manifest],
+    memory: int,
+    *,
+    unfinished: Callable[[Results], Manifest] | None = None,
+    repeated: Sequence[str] = (),
+) -> None:
+    """Run the tasks of a page of any kind, and write it. All ranks call it together.
+
+    Rank 0 calls `manifest` with the facts of all tasks and, while they run, `unfinished` with the facts of those that
+    have finished, for a page that can be opened until then. The tasks named in `repeated` run again even if they have
+    finished before.
+    """
+    if job.team.leads:
+        output.begin(page_id)
+        job.begin()
+        for name in repeated:
+            output.store.withdraw(name)
+        if unfinished is not None:
+            job.update = output.updater(unfinished, tasks)
+            job.update()
+    results = job.run(tasks, output.store, memory)
+    with job.stage("page"):
+        if job.team.leads:
+            output.write(manifest(results), results)
+        job.team.ranks.barrier()
 
 
 def decisive(options: PageOptions) -> Decisive:

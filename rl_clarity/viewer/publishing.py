@@ -21,9 +21,10 @@ from rl_clarity.explaining.files import Explanations
 from rl_clarity.jobs.job import open_job, team
 from rl_clarity.jobs.store import WorkStore
 from rl_clarity.jobs.tasks import Results, Task, TaskResult, Work, guarded
+from rl_clarity.pages.builder import build_page
 from rl_clarity.pages.chunks import decode_chunk, parse_script
 from rl_clarity.pages.files import SEGMENT, ImageName, PageFiles, segments
-from rl_clarity.pages.manifest import ProvenanceGroup, file_names, provenance_group
+from rl_clarity.pages.manifest import Manifest, ProvenanceGroup, file_names, provenance_group
 from rl_clarity.pages.output import OutputOptions, open_output
 from rl_clarity.pages.results import Page
 from rl_clarity.pages.schema import read
@@ -267,31 +268,25 @@ def publish(
         if output.finished and not failures:
             return output.page()
         memory = workers.share().memory()
+        page_id = output.page_id([])
+
+        def manifest(results: Results) -> Manifest:
+            readable = [one.after(results) for one in chosen]
+            if not any(one.rows for one in readable):
+                raise SamplesError(next(iter(readable[0].problems.values())))
+            _print_problems(readable, results)
+            groups = [one.provenance() for one in readable if one.run.recording is not None]
+            return describe_page(
+                [describe_run(one.show()) for one in readable],
+                title,
+                id=page_id,
+                numpy_precision=chosen_options.numpy_precision,
+                provenance=[*groups, provenance_group("Versions", package_versions())],
+            )
+
         tasks = [task for one in chosen for task in one.tasks(output.files)]
         with open_job(workers, output.directory, None) as job:
-            page_id = output.page_id([])
-            if workers.leads:
-                output.begin(page_id)
-                job.begin()
-                for name in failures:
-                    output.store.withdraw(name)
-            results = job.run(tasks, output.store, memory)
-            chosen = [one.after(results) for one in chosen]
-            if not any(one.rows for one in chosen):
-                raise SamplesError(next(iter(chosen[0].problems.values())))
-            with job.stage("page"):
-                if workers.leads:
-                    _print_problems(chosen, results)
-                    groups = [one.provenance() for one in chosen if one.run.recording is not None]
-                    manifest = describe_page(
-                        [describe_run(one.show()) for one in chosen],
-                        title,
-                        id=page_id,
-                        numpy_precision=chosen_options.numpy_precision,
-                        provenance=[*groups, provenance_group("Versions", package_versions())],
-                    )
-                    output.write(manifest, results)
-                workers.ranks.barrier()
+            build_page(job, output, page_id, tasks, manifest, memory, repeated=failures)
         return output.page()
 
 
