@@ -216,9 +216,8 @@ def ablation_facts(report: AblationReport, note: str) -> dict[str, Any]:
 
 
 def _numbers(features: Sequence[int]) -> str:
-    """Return the numbers of features that are ablated together."""
-    first, *others = map(str, features)
-    return f"{first} with {', '.join(others)}" if others else first
+    """Return the numbers of features that are ablated together, as pages and `ablate` show them."""
+    return " and ".join(map(str, features))
 
 
 def stages(save_dir: Path, facts: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -229,7 +229,7 @@ def test_a_card_reports_the_play_with_a_feature_ablated(trained: Path, monkeypat
     assert "- Without feature 2, 60.0% of the episodes end by: goal (80.0% with it), beyond chance." in card
     assert "- Without feature 2, the agent acts differently, beyond chance: → in 40.0% of its steps (50.0%)." in card
     assert "Without feature 1," not in card
-    assert "| 3 with 4, 5 | 0.500 |  | 5.00 |" in card
+    assert "| 3 and 4 and 5 | 0.500 |  | 5.00 |" in card
     assert "--features.count 2\n" in card
     main(arguments)
     assert (models / "columns.md").read_text() == card
