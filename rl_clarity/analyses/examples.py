@@ -65,7 +65,7 @@ class Atlas:
         return cls(indices, cells)
 
     def find_cells(self, indices: np.ndarray) -> np.ndarray:
-        """Return the cells of observations, with NONE for NONE."""
+        """Return the cells of observations; entries that are NONE stay NONE."""
         return np.where(indices == NONE, NONE, self.cells[indices]).astype(np.int32)
 
 

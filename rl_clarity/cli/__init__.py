@@ -150,6 +150,6 @@ def _fail(message: str, code: int = FAILED, script: str = "") -> int:
 
 
 def _discard_output() -> None:
-    """Send what is flushed at the interpreter's exit nowhere."""
+    """Discard output that is flushed when the interpreter exits."""
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

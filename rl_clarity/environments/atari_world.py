@@ -221,15 +221,15 @@ class AtariWorld(AtariStates):
         return self._edited(state, [item.handle for item in objects])
 
     def moved(self, state: bytes, item: WorldObject, to: Position) -> NoReturn:
-        """Raise WorldError."""
+        """Raise WorldError: objects can only be removed."""
         raise _only_removed(self._game)
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> NoReturn:
-        """Raise WorldError."""
+        """Raise WorldError: objects can only be removed."""
         raise _only_removed(self._game)
 
     def inserted(self, state: bytes, type: str, at: Position) -> NoReturn:
-        """Raise WorldError."""
+        """Raise WorldError: objects can only be removed."""
         raise _only_removed(self._game)
 
     def _edited(self, state: bytes, names: Sequence[str]) -> bytes:

@@ -79,7 +79,7 @@ class ActionHints(Wrapper):
         return actions.astype(np.int64)
 
     def _painted(self, observations: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """Return observations (N, H, W, C) with bars. The bright bar is that of `actions`, or of random actions."""
+        """Return observations (N, H, W, C) with a bar per action. The bright bar shows `actions`, or random ones."""
         if self._random:
             actions = self._rng.integers(self.num_actions, size=len(actions))
         painted = observations.copy()

@@ -134,6 +134,6 @@ def read_state(data: bytes) -> GameState:
 
 
 def game_of(data: bytes) -> str:
-    """Return the name of the game that a state is of, or what stands there in bytes that are no state."""
+    """Return the name of the game that a state belongs to; the result is meaningless for other bytes."""
     length = int.from_bytes(data[4:8], "little")
     return data[8 : 8 + length].decode("ascii", "replace")

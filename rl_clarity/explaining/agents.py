@@ -72,7 +72,7 @@ def _starts(episode: Episode) -> np.ndarray:
 
 
 class Agents:
-    """Agents of episodes; the last one that was loaded is kept."""
+    """Loads the agents of episodes, and keeps the last one."""
 
     def __init__(self, choice: AgentChoice, context: ExitStack, *, other_agent: bool = False) -> None:
         """Raise CheckpointError for a checkpoint that cannot be fetched, OptionError if it is not an agent.

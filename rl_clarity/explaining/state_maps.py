@@ -64,7 +64,7 @@ class StateMaps:
         return "layer" if self.needs_agent(episode) else STATE
 
     def fit(self, episodes: Sequence[Episode], work: Work) -> TaskResult:
-        """Fit the maps on steps of episodes that are spread over those given. Facts: what was fitted."""
+        """Fit the maps on steps of evenly spaced episodes. The result contains the facts of the fit."""
         options = self.options
         chosen = [episodes[i] for i in np.unique(np.linspace(0, len(episodes) - 1, FITTED_EPISODES).astype(int))]
         steps = np.array([(i, step) for i, one in enumerate(chosen) for step in self.steps(one)])  # (n, 2)

@@ -146,7 +146,7 @@ def _split(before: np.ndarray, after: np.ndarray) -> int:
 
 
 def _differences(before: np.ndarray, after: np.ndarray, split: int) -> np.ndarray:
-    """Return a state (n,) uint8 exclusive-or the one before; applied to this, the state again."""
+    """Return the bitwise XOR (n,) uint8 of a state and the one before. Applied to the result, it returns the state."""
     shared = min(len(before), len(after))
     rest = shared - split
     result = after.copy()

@@ -125,7 +125,7 @@ class CheckpointSource(Source):
     def _saved_environment(self) -> EnvironmentSpec | None:
         """Return the checkpoint's environment if the saved samples are of it, else None.
 
-        That which is saved with samples is not trusted, because environments can run code.
+        The environment saved with the samples is not trusted, because environments can run code.
         """
         try:
             spec = spec_from_metadata(self.checkpoint.metadata, num_actions=self.agent.num_actions)

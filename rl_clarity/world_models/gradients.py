@@ -215,7 +215,7 @@ def target_value(simulation: Simulation, target: Target, at: int) -> Tensor:
 
 
 def flat_state(state: Sequence[Tensor]) -> Tensor:
-    """Return the parts (B, ...) of an agent's state side by side, (B, H)."""
+    """Flatten the parts (B, ...) of an agent's state, and concatenate them to (B, H)."""
     import tensorflow as tf
 
     return tf.concat([tf.reshape(part, (part.shape[0], -1)) for part in state], axis=1)

@@ -183,7 +183,7 @@ def reach_entry(reach: Reach) -> ReachEntry:
 
 
 def strongest_decision(matrix: MemoryMatrix, trajectories: np.ndarray) -> DecisionEntry | None:
-    """Return the first of `decisions`."""
+    """Return the entry of the first of `decisions`, or None if there are none."""
     for e, step in decisions(matrix):
         exchange = int(np.nanargmax(matrix.policy[e, :, step]))
         change, spread = (float(array[e, exchange, step]) for array in (matrix.policy, matrix.policy_spread))
