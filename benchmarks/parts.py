@@ -27,7 +27,7 @@ PARTS: Mapping[str, str] = {
     "saliency": "perturbation saliency, beside plain forward passes",
     "comparison": "a page of ten checkpoints: time beside playing, size, memory",
     "forecasts": "the forecasts of six jobs, beside what the jobs take",
-    "account": "whether the parts of an output add up, and colors name the strongest feature",
+    "decomposition": "whether the parts of an output add up, and colors name the strongest feature",
     "captum": "integrated gradients of PyTorch networks, beside Captum's",
     "accuracy": "how accurate the faster defaults are",
 }
@@ -77,7 +77,7 @@ def _measure(name: str, peak: float) -> tuple[dict[str, Any], list[str]]:
         "saliency": lambda: module.measure(),
         "comparison": lambda: module.measure(),
         "forecasts": lambda: module.measure(),
-        "account": lambda: module.measure(),
+        "decomposition": lambda: module.measure(),
         "captum": lambda: module.measure(),
         "training": lambda: module.measure(module.Settings(num_envs=32, updates=2)),
         "simulator": lambda: module.measure(),

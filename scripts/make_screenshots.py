@@ -192,7 +192,7 @@ def take_training(browser: Browser, directory: Path) -> None:
 def take_memory(browser: Browser, directory: Path) -> None:
     """The page of a recurrent agent, at the window that is explained first."""
     page = open_large(browser, directory, "")
-    page.get_by_test_id("stretches").locator("button").first.click()
+    page.get_by_test_id("windows").locator("button").first.click()
     page.mouse.move(0, 0)
     save(page, "memory")
 

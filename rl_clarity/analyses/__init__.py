@@ -33,7 +33,7 @@ ANALYSES: Registry[type[Analysis[Any, Any]]] = Registry(
         "findings": "rl_clarity.analyses.debugging.findings:FindingsAnalysis",
         "states": "rl_clarity.analyses.memory.states:StatesAnalysis",
         "memory_matrix": "rl_clarity.analyses.memory.matrix:MatrixAnalysis",
-        "stretches": "rl_clarity.analyses.memory.windows:WindowsAnalysis",
+        "windows": "rl_clarity.analyses.memory.windows:WindowsAnalysis",
         "interventions": "rl_clarity.analyses.memory.interventions:InterventionsAnalysis",
         "probes": "rl_clarity.analyses.memory.probes:ProbesAnalysis",
         "simulator": "rl_clarity.analyses.memory.simulator:SimulatorAnalysis",

@@ -163,7 +163,7 @@ class Simulate(CheckpointCommand):
     recording: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RECORDING")]
     """Recording of this agent with some noise in the actions (rl-clarity record --action-noise 0.1)."""
     directory: DirectoryPath
-    """Directory of simulator.safetensors, quality.json, logs and clips (in `films/`)."""
+    """Directory of simulator.safetensors, quality.json, logs and clips (in `clips/`)."""
     options: Annotated[FitOptions, tyro.conf.arg(name="")] = field(default_factory=FitOptions)
     check_recording: str | None = None
     """Recording of other episodes to measure the quality on; by default the same."""

@@ -129,7 +129,7 @@ class LiveWindows:
             fitted, rows, np.array([window.directions]), request.step - window.first + 1, compared, self._mean,
             points=self._options.points, grid=self._options.grid, partners=self._partners, seed=self._seed,
         )  # fmt: skip
-        name = path_in("stretches", f"live-{request.trajectory + 1}-{request.step + 1}.js")
+        name = path_in("windows", f"live-{request.trajectory + 1}-{request.step + 1}.js")
         chunk = encode_chunk(name, arrays)
         entry = WindowEntry(**vars(window), chunk=ChunkName(name))
         return {

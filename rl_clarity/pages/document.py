@@ -190,7 +190,17 @@ def read_manifest(document: bytes) -> dict[str, Any]:
             f"the page has format version {manifest.get('version')!r}, this version of rl-clarity reads {VERSION}; "
             "create the page again: rl-clarity run CHECKPOINT DIRECTORY --force"
         )
+    _rename_sections(manifest)
     return manifest
+
+
+def _rename_sections(manifest: JsonObject) -> None:
+    """Give sections of pages of version 0.1 their present names."""
+    sections = manifest.get("sections")
+    for section in sections if isinstance(sections, list) else ():
+        match section:
+            case {"kind": "stretches", "data": {"stretches": windows, **data}}:
+                section |= {"kind": "windows", "data": {**data, "windows": windows}}
 
 
 def is_intact(document: bytes) -> bool:

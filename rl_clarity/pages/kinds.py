@@ -173,7 +173,7 @@ PAGE_KINDS: Registry[PageKind] = Registry(
         ),
         "memory": PageKind(
             (
-                *("trajectories", "memory_matrix", "states", "memory_map", "stretches", "interventions", "probes"),
+                *("trajectories", "memory_matrix", "states", "memory_map", "windows", "interventions", "probes"),
                 "simulator",
             ),
             title="{env_name}, {network}: memory",

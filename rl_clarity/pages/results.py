@@ -383,7 +383,7 @@ class Results:
         Raises OptionError for a number that is out of range; ClarityError for a page without such windows.
         """
         section = self._data(WindowsSection)
-        entries = section["stretches"]
+        entries = section["windows"]
         if not 0 <= number < len(entries):
             raise OptionError(f"window {number} is out of range: the page has {len(entries)}, counted from 0")
         entry = entries[number]

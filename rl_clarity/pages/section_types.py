@@ -719,7 +719,7 @@ class WindowsSection(TypedDict):
     caption: NotRequired[str]
     targets: Sequence[WindowTarget]
     paths: Sequence[Literal["memory", "whole"]]
-    stretches: Sequence[WindowEntry]
+    windows: Sequence[WindowEntry]
     measured: NotRequired[int]
     disagree: NotRequired[int]
 
@@ -740,7 +740,7 @@ class InterventionEntry(TypedDict):
     label: str
     swap: Sequence[tuple[int, int | None]]
     rows: Sequence[InterventionRow]
-    film: str
+    clip: str
 
 
 class InterventionsSection(TypedDict):
@@ -798,7 +798,7 @@ class SimulatorSection(TypedDict):
     caption: NotRequired[str]
     quality: QualityEntry
     compass: CompassEntry | None
-    films: Sequence[str]
+    clips: Sequence[str]
     context: int
     horizon: int
     fit: Mapping[str, object]
@@ -868,7 +868,7 @@ SECTION_TYPES: Mapping[str, type] = {
     "not_found": NotFoundSection,
     "states": StatesSection,
     "memory_matrix": MatrixSection,
-    "stretches": WindowsSection,
+    "windows": WindowsSection,
     "interventions": InterventionsSection,
     "probes": ProbesSection,
     "simulator": SimulatorSection,

@@ -275,7 +275,7 @@ def _write(fitter: Fitter, state: TrainingState, folder: Path) -> None:
     options, steps = fitter.options, fitter.steps
     last = steps == options.steps
     if last or (options.clip_interval and steps % options.clip_interval == 0):
-        write_clip(folder / "films" / f"{steps:07}.apng", fitter.clip())
+        write_clip(folder / "clips" / f"{steps:07}.apng", fitter.clip())
     if last or steps % options.save_interval == 0:
         is_first = not (folder / STATE).exists()
         if is_first:  # a simulator without a state cannot be resumed

@@ -34,7 +34,7 @@ test("effects of all features of a layer share a scale, which contains their spr
   const spread = { value: [[0, 1], [-5, 1], [-90, 90]] }; // prettier-ignore
   const { bars, limits } = effectBars({ ...layer, effect_spread: spread }, outputs, 0);
   assert.deepEqual(bars, [{ output: outputs[0], value: 0.5, low: 0, high: 1 }]);
-  assert.deepEqual(limits, [-5, 1], "the rest is no feature");
+  assert.deepEqual(limits, [-5, 1], "the residual is not a feature");
   assert.deepEqual(effectBars(layer, outputs, 1).limits, [-2, 0.5], "pages without a spread");
 });
 

@@ -6,7 +6,7 @@ import { chosenLength, length, ratio } from "../kit/shell/sizes.js";
 import { memoized } from "./cache.js";
 import {
   channelSeries,
-  completenessGaps,
+  completenessErrors,
   episodeAround,
   histogram,
   outputSeries,
@@ -106,9 +106,9 @@ test("totals of a step and of a channel", () => {
   for (const k of [-1, TOTALS.shape[1], NaN]) assert.equal(channelSeries(TOTALS, k), null);
 });
 
-test("the completeness gap is relative to the typical difference of the score", () => {
-  const account = { baseline: [1, 3], memory: [0, 1], gap: [1, -2], output: [3, 2] };
-  assert.deepEqual(Array.from(completenessGaps(account)), [0.5, 1]);
+test("the completeness error is relative to the typical difference of the score", () => {
+  const decomposition = { baseline: [1, 3], memory: [0, 1], completeness_error: [1, -2], output: [3, 2] };
+  assert.deepEqual(Array.from(completenessErrors(decomposition)), [0.5, 1]);
 });
 
 test("memoized functions compute once for each object and key", () => {

@@ -1,6 +1,6 @@
 // Questions about actions: linear combinations of logits, whose attribution is the same combination of the logits'.
 import { memoized } from "./cache.js";
-import { combineAccounts, outputAccount } from "./account.js";
+import { combineDecompositions, outputDecomposition } from "./decomposition.js";
 
 /**
  * A question is an output with `kind` "question": what `subject` would be rather than `against`.
@@ -166,12 +166,12 @@ function logProbabilities(series, { subject }, logit) {
 }
 
 /**
- * The account of an output or a question at every step, or null where the page does not have it.
+ * The decomposition of an output or a question at every step, or null where the page does not have it.
  *
- * That of a log-probability starts at its value at the baseline; the gap contains what the first order leaves out, `error`
+ * That of a log-probability starts at its value at the baseline; the completeness error contains what the first order leaves out, `error`
  * does not.
  */
-export function accountOf(manifest, totals, output, series) {
+export function decompositionFor(manifest, totals, output, series) {
   const stored = Object.fromEntries(
     Object.keys(totals)
       .filter((key) => key.startsWith("totals."))
@@ -179,30 +179,38 @@ export function accountOf(manifest, totals, output, series) {
   );
   const terms = termsOf(manifest, stored, output, series);
   if (!terms?.length) return null;
-  const accounts = terms.map((term) => outputAccount(totals, term.output));
-  if (accounts.some((account) => !account)) return null;
-  if (output.id in stored) return accounts[0];
-  return combined(totals, output, series, accounts, terms);
+  const decompositions = terms.map((term) => outputDecomposition(totals, term.output));
+  if (decompositions.some((decomposition) => !decomposition)) return null;
+  if (output.id in stored) return decompositions[0];
+  return combined(totals, output, series, decompositions, terms);
 }
 
-function combined(totals, output, series, accounts, terms) {
-  const steps = accounts[0].output.length;
+function combined(totals, output, series, decompositions, terms) {
+  const steps = decompositions[0].output.length;
   const weights = terms.map(({ weights: each }) => (each.length === 1 ? each[0] : each));
-  const account = combineAccounts(accounts, weights);
-  if (output.against !== "log") return account;
+  const decomposition = combineDecompositions(decompositions, weights);
+  if (output.against !== "log") return decomposition;
   const [, count] = series.logits.shape;
   const every = Array.from(
     { length: count },
-    (_, action) => /** @type {import("./account.js").Account} */ (outputAccount(totals, `action-${action}`)),
+    (_, action) =>
+      /** @type {import("./decomposition.js").Decomposition} */ (outputDecomposition(totals, `action-${action}`)),
   );
   const baseline = logProbabilities(series, output, (t, action) => every[action].baseline[t]);
-  const { features, rest, memory } = account;
+  const { features, residual, memory } = decomposition;
   const values = /** @type {ArrayLike<number>} */ (questionSeries(series, output));
-  const gap = Float64Array.from(
+  const error = Float64Array.from(
     { length: steps },
-    (_, t) => values[t] - baseline[t] - rest[t] - memory[t] - features.reduce((sum, feature) => sum + feature[t], 0),
+    (_, t) =>
+      values[t] - baseline[t] - residual[t] - memory[t] - features.reduce((sum, feature) => sum + feature[t], 0),
   );
-  return { ...account, baseline, gap, error: account.gap, output: Float64Array.from(values) };
+  return {
+    ...decomposition,
+    baseline,
+    completeness_error: error,
+    error: decomposition.completeness_error,
+    output: Float64Array.from(values),
+  };
 }
 
 /** The share of an output's range that a completeness error may have: see `error_limit` of outputs. */
@@ -213,19 +221,20 @@ const LIMIT = 0.05;
  *
  * The page has it for its outputs. That of a question is from its range along the trajectory. Infinity where it is not known.
  */
-export function errorLimit({ outputs }, output, account) {
+export function errorLimit({ outputs }, output, decomposition) {
   if (output.kind !== "question") return output.error_limit ?? Infinity;
   if (!outputs.some(({ error_limit: limit }) => limit)) return Infinity; // an older page
-  const [low, high] = account.output.reduce(
+  const [low, high] = decomposition.output.reduce(
     ([a, b], value) => [Math.min(a, value), Math.max(b, value)],
     [Infinity, -Infinity],
   );
   return high > low ? LIMIT * (high - low) : Infinity;
 }
 
-const above = memoized((account, limit) =>
-  Array.from(account.error ?? account.gap, (value) => Math.abs(value) > limit),
+const above = memoized((decomposition, limit) =>
+  Array.from(decomposition.error ?? decomposition.completeness_error, (value) => Math.abs(value) > limit),
 );
 
-/** At which steps the completeness error of an account is above its limit: a list of booleans. @returns {boolean[]} */
-export const incompleteSteps = (manifest, output, account) => above(account, errorLimit(manifest, output, account));
+/** At which steps the completeness error of a decomposition is above its limit: a list of booleans. @returns {boolean[]} */
+export const incompleteSteps = (manifest, output, decomposition) =>
+  above(decomposition, errorLimit(manifest, output, decomposition));

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  accountOf,
+  decompositionFor,
   comparisons,
   errorLimit,
   findOutput,
@@ -106,7 +106,7 @@ test("a question's parts and its id are the same", () => {
   );
 });
 
-// Totals of one feature and the rest; s at the baseline is 0.5 for each action, attribution adds up but for the gap.
+// Totals of one feature and the residual; s at the baseline is 0.5 for each action, attribution adds up but for the completeness error.
 const TOTALS = Object.fromEntries(
   [0, 1, 2].flatMap((action) => {
     const [first, second] = [LOGITS[action], LOGITS[3 + action]];
@@ -116,36 +116,41 @@ const TOTALS = Object.fromEntries(
     ];
   }),
 );
-const sumsOf = ({ baseline, features, rest, memory, gap }) =>
-  baseline.map((_, t) => [baseline, ...features, rest, memory, gap].reduce((sum, part) => sum + part[t], 0));
+const sumsOf = ({ baseline, features, residual, memory, completeness_error }) =>
+  baseline.map((_, t) =>
+    [baseline, ...features, residual, memory, completeness_error].reduce((sum, part) => sum + part[t], 0),
+  );
 
-test("accounts of questions add up to their numbers", () => {
+test("decompositions of questions add up to their numbers", () => {
   for (const id of ["action-0-less-mean", "taken", "group-0", "log-action-1", "log-group-0"]) {
     const output = findOutput(MANIFEST, id);
-    const account = accountOf(MANIFEST, TOTALS, output, SERIES);
-    near(sumsOf(account), Array.from(account.output));
-    if (output.kind === "question") near(account.output, Array.from(questionSeries(SERIES, output)));
+    const decomposition = decompositionFor(MANIFEST, TOTALS, output, SERIES);
+    near(sumsOf(decomposition), Array.from(decomposition.output));
+    if (output.kind === "question") near(decomposition.output, Array.from(questionSeries(SERIES, output)));
   }
-  const mean = accountOf(MANIFEST, TOTALS, findOutput(MANIFEST, "action-0-less-mean"), SERIES);
+  const mean = decompositionFor(MANIFEST, TOTALS, findOutput(MANIFEST, "action-0-less-mean"), SERIES);
   near(mean.baseline, [0, 0]);
   near(mean.features[0], [-Math.log(2) / 2, Math.log(2) / 2]);
-  const log = accountOf(MANIFEST, TOTALS, findOutput(MANIFEST, "log-action-1"), SERIES);
+  const log = decompositionFor(MANIFEST, TOTALS, findOutput(MANIFEST, "log-action-1"), SERIES);
   near(log.baseline, [Math.log(1 / 3), Math.log(1 / 3)]);
-  assert.equal(accountOf(MANIFEST, {}, findOutput(MANIFEST, "taken"), SERIES), null);
-  assert.equal(accountOf(MANIFEST, TOTALS, findOutput(MANIFEST, "taken"), null), null);
+  assert.equal(decompositionFor(MANIFEST, {}, findOutput(MANIFEST, "taken"), SERIES), null);
+  assert.equal(decompositionFor(MANIFEST, TOTALS, findOutput(MANIFEST, "taken"), null), null);
 });
 
 test("steps are incomplete where the error is above the limit of the output", () => {
-  const account = { gap: Float64Array.of(0.1, -0.3, 0.2), output: Float64Array.of(1, 2, 7) };
+  const decomposition = { completeness_error: Float64Array.of(0.1, -0.3, 0.2), output: Float64Array.of(1, 2, 7) };
   const outputs = MANIFEST.outputs.map((output) => ({ ...output, error_limit: 0.2 }));
   const manifest = { ...MANIFEST, outputs };
-  assert.deepEqual(incompleteSteps(manifest, outputs[0], account), [false, true, false], "whatever its sign");
+  assert.deepEqual(incompleteSteps(manifest, outputs[0], decomposition), [false, true, false], "whatever its sign");
   const older = findOutput(MANIFEST, "value");
-  assert.deepEqual(incompleteSteps(MANIFEST, older, account), [false, false, false], "not on older pages");
+  assert.deepEqual(incompleteSteps(MANIFEST, older, decomposition), [false, false, false], "not on older pages");
   const question = findOutput(manifest, "action-0-less-mean");
-  assert.ok(Math.abs(errorLimit(manifest, question, account) - 0.3) < 1e-12, "5 % of its range along the trajectory");
-  assert.equal(errorLimit(MANIFEST, findOutput(MANIFEST, "action-0-less-mean"), account), Infinity);
+  assert.ok(
+    Math.abs(errorLimit(manifest, question, decomposition) - 0.3) < 1e-12,
+    "5 % of its range along the trajectory",
+  );
+  assert.equal(errorLimit(MANIFEST, findOutput(MANIFEST, "action-0-less-mean"), decomposition), Infinity);
   assert.equal(errorLimit(manifest, question, { output: Float64Array.of(1, 1) }), Infinity);
-  const logarithm = { ...account, error: Float64Array.of(0, 0, 0.4) };
+  const logarithm = { ...decomposition, error: Float64Array.of(0, 0, 0.4) };
   assert.deepEqual(incompleteSteps(manifest, outputs[0], logarithm), [false, false, true], "without the first order's");
 });

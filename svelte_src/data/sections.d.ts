@@ -1079,7 +1079,7 @@ export interface WindowsSection {
   targets: WindowTarget[];
   /** Gradients of `memory` go through memory alone. With a simulator, `whole` minus `memory` goes through the world. */
   paths: ("memory" | "whole")[];
-  stretches: WindowEntry[];
+  windows: WindowEntry[];
   /** Number of causes in all windows whose frames were replaced, without those below a twentieth of the largest. */
   measured: number;
   /** Number of these whose estimate differs from the measured effect by more than half of the larger one. */
@@ -1107,7 +1107,7 @@ export interface InterventionEntry {
   swap: ([number, number | null])[];
   rows: InterventionRow[];
   /** An animated PNG of a pair, without and with the change. */
-  film: string;
+  clip: string;
 }
 
 /** The same episodes with and without directions of the state exchanged or collapsed. */
@@ -1191,7 +1191,7 @@ export interface SimulatorSection {
   quality: QualityEntry;
   compass: CompassEntry | null;
   /** Animated PNGs of, from left to right, recorded frames, posterior, prior with the true actions, agent in the loop. */
-  films: string[];
+  clips: string[];
   /** Number of steps from which simulations start. */
   context: number;
   horizon: number;
@@ -1465,7 +1465,7 @@ export type Section =
   | SectionOf<"not_found", NotFoundSection>
   | SectionOf<"states", StatesSection>
   | SectionOf<"memory_matrix", MatrixSection>
-  | SectionOf<"stretches", WindowsSection>
+  | SectionOf<"windows", WindowsSection>
   | SectionOf<"interventions", InterventionsSection>
   | SectionOf<"probes", ProbesSection>
   | SectionOf<"simulator", SimulatorSection>

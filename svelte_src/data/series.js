@@ -154,10 +154,10 @@ export const channelSeries = memoized(({ data, shape }, k) => {
 
 // Small statistics for the trust panel.
 
-/** Relative completeness gap of every step: the account's gap over the typical difference that should be accounted for. */
-export function completenessGaps({ baseline, memory, gap, output }) {
+/** Relative completeness error of every step: that of the decomposition over the typical difference that should be accounted for. */
+export function completenessErrors({ baseline, memory, completeness_error: error, output }) {
   const typical = output.reduce((sum, value, t) => sum + Math.abs(value - baseline[t] - memory[t]), 0) / output.length;
-  return Float32Array.from(gap, (value) => Math.abs(value) / (typical || 1));
+  return Float32Array.from(error, (value) => Math.abs(value) / (typical || 1));
 }
 
 export function quantile(values, q) {

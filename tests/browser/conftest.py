@@ -152,7 +152,7 @@ def memory(tmp_path_factory: pytest.TempPathFactory) -> MemoryPage:
 
 @pytest.fixture
 def open_memory(open_page: Callable[..., Visitor], memory: MemoryPage) -> Callable[..., Visitor]:
-    """`open_memory(query)` opens the page and waits until the step and its stretch are drawn."""
+    """`open_memory(query)` opens the page and waits until the step and its window are drawn."""
 
     def open_at(query: str = "", page: MemoryPage = memory, **options: object) -> Visitor:
         visitor: Visitor = open_page(page.directory, query, wait=False, **options)

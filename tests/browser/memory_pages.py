@@ -32,7 +32,7 @@ AUTOCORRELATION_LAGS = (1, 2, 4, 8, 16)
 ROWS, COLUMNS = 8, 8
 """Size of the grids of saliency."""
 WINDOW = 16
-"""Steps of a stretch."""
+"""Steps of a window."""
 OUTPUTS = (*LABELS, "value")
 MEASURED = (0, 2)
 """Episodes of the memory matrix."""
@@ -49,13 +49,13 @@ TARGETS = (
 
 @dataclass
 class MemoryPage:
-    """What a page was written from: arrays of each episode and stretch, and of the sections' chunks by name."""
+    """What a page was written from: arrays of each episode and window, and of the sections' chunks by name."""
 
     directory: Path
     manifest: dict[str, Any] = field(default_factory=dict)
     series: list[dict[str, np.ndarray]] = field(default_factory=list)
     coordinates: list[dict[str, np.ndarray]] = field(default_factory=list)
-    stretches: list[dict[str, np.ndarray]] = field(default_factory=list)
+    windows: list[dict[str, np.ndarray]] = field(default_factory=list)
     matrices: dict[int, np.ndarray] = field(default_factory=dict)
     """Changes of the policy by episode."""
     points: dict[str, np.ndarray] = field(default_factory=dict)
@@ -82,7 +82,7 @@ def write_memory_page(
         trajectories,
         section("states", AGENT, _states(page, files, rng, with_simulator)),
         section("state_map", AGENT, _state_map(page, files)),
-        section("stretches", AGENT, _stretches(page, files, rng, with_simulator)),
+        section("windows", AGENT, _windows(page, files, rng, with_simulator)),
         section("interventions", AGENT, _interventions(files)),
         section("memory_matrix", AGENT, _matrix(page, files)),
     ]
@@ -281,17 +281,15 @@ def _matrix(page: MemoryPage, files: LocalDirectory) -> dict[str, Any]:
     return {"partners": 3, "reach": reach, "strongest": strongest, "episodes": episodes, "skipped": None}
 
 
-def _stretches(
-    page: MemoryPage, files: LocalDirectory, rng: np.random.Generator, with_simulator: bool
-) -> dict[str, Any]:
-    """Two stretches of each episode; those of odd episodes do not explain the direction."""
+def _windows(page: MemoryPage, files: LocalDirectory, rng: np.random.Generator, with_simulator: bool) -> dict[str, Any]:
+    """Two windows of each episode; those of odd episodes do not explain the direction."""
     paths = ["memory", "whole"] if with_simulator else ["memory"]
     entries: list[dict[str, Any]] = []
     for trajectory, steps in enumerate(LENGTHS):
         for number, frame in enumerate((steps // 2, steps - 4)):
             targets = TARGETS if trajectory % 2 == 0 else TARGETS[:2]
             arrays = _explained(rng, len(targets), paths)
-            page.stretches.append(arrays)
+            page.windows.append(arrays)
             end = ("top", "middle", "bottom")[trajectory % 3]
             why: list[dict[str, Any]] = [{"kind": "episode"}]
             if number:
@@ -302,9 +300,9 @@ def _stretches(
                 "trajectory": trajectory, "frame": frame, "first": frame - WINDOW + 1,
                 "targets": [target["id"] for target in targets], "why": why,
                 **({} if (partner := _partner(trajectory, frame)) is None else {"partner": partner}),
-                "chunk": write_chunk(files, f"stretches/{len(entries) + 1}.js", arrays),
+                "chunk": write_chunk(files, f"windows/{len(entries) + 1}.js", arrays),
             })  # fmt: skip
-    return {"targets": list(TARGETS), "paths": paths, "stretches": entries}
+    return {"targets": list(TARGETS), "paths": paths, "windows": entries}
 
 
 def _partner(trajectory: int, frame: int) -> int | None:
@@ -346,8 +344,8 @@ def _interventions(files: LocalDirectory) -> dict[str, Any]:
         "episodes": 32,
         "interventions": [
             {"label": "ICA 1 and ICA 4 exchanged", "swap": [[0, 3]],
-             "rows": [row("return", 6.5, 3.25), row("length", 61, 88)], "film": _film(files, "exchanged", 0)},
-            {"label": "ICA 3 collapsed", "swap": [[2, None]], "rows": [row("return", 6.5, 6.4)], "film": None},
+             "rows": [row("return", 6.5, 3.25), row("length", 61, 88)], "clip": _clip(files, "exchanged", 0)},
+            {"label": "ICA 3 collapsed", "swap": [[2, None]], "rows": [row("return", 6.5, 6.4)], "clip": None},
         ],
     }  # fmt: skip
 
@@ -372,12 +370,12 @@ def _simulator(files: LocalDirectory) -> dict[str, Any]:
             "actions": list(LABELS), "displacements": [[0.0, 0.1], [-3.8, 0.2], [4.1, 0.1], [0.3, 2.9]],
             "expected": [[0, 0], [-1, 0], [1, 0], [0, 1]], "agreement": [None, 0.91, 0.97, 0.84],
         },
-        "films": [_film(files, "simulated", 3, sides=4)], "context": 3, "horizon": 16,
+        "clips": [_clip(files, "simulated", 3, sides=4)], "context": 3, "horizon": 16,
         "fit": {"size": "tiny", "steps": 400, "seed": 0},
     }  # fmt: skip
 
 
-def _film(files: LocalDirectory, name: str, world: int, sides: int = 2) -> str:
+def _clip(files: LocalDirectory, name: str, world: int, sides: int = 2) -> str:
     """An animated PNG of plays side by side."""
     frames = [
         Image.fromarray(np.concatenate([draw_frame(world + side, t) for side in range(sides)], 1))
@@ -385,18 +383,18 @@ def _film(files: LocalDirectory, name: str, world: int, sides: int = 2) -> str:
     ]
     buffer = io.BytesIO()
     frames[0].save(buffer, "PNG", save_all=True, append_images=frames[1:], duration=120, loop=0)
-    files.write(f"films/{name}.png", buffer.getvalue())
-    return ImageName(f"films/{name}.png")
+    files.write(f"clips/{name}.png", buffer.getvalue())
+    return ImageName(f"clips/{name}.png")
 
 
 def settle(visitor: Visitor) -> None:
     visitor.page.wait_for_function(
         """() => {
           document.querySelector("[data-testid=strip]")?.scrollIntoView({ block: "nearest" });
-          const { trajectory, frame, stretch } = window.rlClarity?.state() ?? {};
+          const { trajectory, frame, window: explained } = window.rlClarity?.state() ?? {};
           const shown = document.querySelector("[data-testid=observation-canvas]")?.dataset.frame;
           const strip = document.querySelectorAll("[data-testid=strip-canvas]:not([data-frame=''])");
-          const drawn = stretch < 0 || strip.length || document.querySelector("[data-testid=no-target]");
+          const drawn = explained < 0 || strip.length || document.querySelector("[data-testid=no-target]");
           return shown === `${trajectory}/${frame}` && drawn && document.querySelector("[data-track^=component-]");
         }"""
     )
@@ -404,6 +402,6 @@ def settle(visitor: Visitor) -> None:
 
 def listed(visitor: Visitor) -> list[int]:
     entries: list[int] = (
-        visitor.by("stretches").locator("li").evaluate_all("all => all.map((one) => +one.dataset.stretch)")
+        visitor.by("windows").locator("li").evaluate_all("all => all.map((one) => +one.dataset.window)")
     )
     return entries

@@ -96,11 +96,11 @@ def test_find_asks_for_a_number(synthetic: Path, open_page: Open) -> None:
 def test_hovering_a_bar_highlights_only_features_of_its_layer(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30&rows=value,value~4a")
     active = visitor.page.locator("[data-testid^=legend-].active")
-    charts = visitor.by("account")
+    charts = visitor.by("decomposition")
     charts.nth(0).locator("[data-channel='2']").hover()
     assert active.evaluate_all("all => all.map(e => e.dataset.testid)") == ["legend-3"]
     charts.nth(1).locator("[data-channel='2']").hover()
-    expect(charts.nth(1).locator(".faint"), "other features, the rest, and the gap").to_have_count(K + 1)
+    expect(charts.nth(1).locator(".faint"), "other features, residual and completeness error").to_have_count(K + 1)
     expect(active, "feature 3 of another layer").to_have_count(0)
     charts.nth(1).locator("[data-channel='2']").click()
     expect(visitor.page.locator(".card.opened")).to_have_count(0)

@@ -18,7 +18,7 @@ Open = Callable[..., Visitor]
 
 
 def parts(page: Path, layer: str, trajectory: int, frame: int, direction: str) -> tuple[np.ndarray, np.ndarray]:
-    """What a sign shows of each feature (h, w, K), and of the rest (h, w)."""
+    """What a sign shows of each feature (h, w, K), and of the residual (h, w)."""
     attribution = open_results(page).attribution(layer, trajectory, steps=[frame])
     assert attribution.residual is not None
     values = np.concatenate([attribution.channels, attribution.residual], -1)[0]
@@ -49,18 +49,18 @@ def test_the_strongest_feature_wins_its_hue_at_every_position(
 
 def test_the_residual_is_hatched_where_it_is_strongest(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=4a&frame=30&overlay=0&channels=1")
-    features, rest = parts(synthetic, "4a", 0, 29, "pos")
+    features, residual = parts(synthetic, "4a", 0, 29, "pos")
     image = visitor.page.evaluate("rlClarity.compose(0, 'pos')")
-    wanted = np.where(rest > features[..., 0], np.minimum(1, rest / image["scale"]), 0)
+    wanted = np.where(residual > features[..., 0], np.minimum(1, residual / image["scale"]), 0)
     assert wanted.max() > 0
-    assert np.allclose(np.reshape(image["rest"], wanted.shape), wanted, atol=1e-5)
+    assert np.allclose(np.reshape(image["residual"], wanted.shape), wanted, atol=1e-5)
     marks = visitor.overlay("pos").locator("xpath=following-sibling::canvas")
     hatched = read_canvas(marks)
     size = len(hatched) // len(wanted)
     alphas = hatched[..., 3].reshape(len(wanted), size, len(wanted), size).max((1, 3))
     assert np.abs(alphas - 255 * wanted).max() <= 1
     visitor.by("residual").uncheck()
-    assert max(visitor.page.evaluate("rlClarity.compose(0, 'pos').rest")) == 0
+    assert max(visitor.page.evaluate("rlClarity.compose(0, 'pos').residual")) == 0
     expect(marks).to_be_hidden()
 
 
@@ -145,8 +145,8 @@ def test_compared_rows_of_a_layer_share_a_scale(synthetic: Path, open_page: Open
 
 def test_values_are_as_in_the_chunk(synthetic: Path, open_page: Open) -> None:
     """`parts` above reads with the program's own reader: here is the formula."""
-    features, rest = parts(synthetic, "2b", 0, 29, "abs")
+    features, residual = parts(synthetic, "2b", 0, 29, "abs")
     chunk = read_chunk(synthetic, "attribution/2b/1/value-1.js")
     codes = chunk["codes"][29].astype(float) / 127
-    assert np.allclose(np.concatenate([features, rest[..., None]], -1), codes**2 * chunk["scales"][29], rtol=1e-5)
+    assert np.allclose(np.concatenate([features, residual[..., None]], -1), codes**2 * chunk["scales"][29], rtol=1e-5)
     assert open_page(synthetic, "?layer=2b&frame=30").attribution("pos").max() > 100

@@ -143,7 +143,7 @@ def test_bars_are_saved(synthetic: Path, open_page: Open) -> None:
     bars = [
         e for e in ElementTree.fromstring(figure.read_text()).iter(f"{SVG}rect") if e.attrib["fill"].startswith("url")
     ]
-    assert len(bars) == 1, "the rest is hatched"
+    assert len(bars) == 1, "the residual is hatched"
 
 
 def test_tracks_are_saved(synthetic: Path, open_page: Open) -> None:

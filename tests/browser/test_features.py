@@ -37,7 +37,7 @@ def test_a_name_appears_wherever_the_feature_does(synthetic: Path, open_page: Op
     name = "<b>coin</b> & co"
     name_feature(visitor, name)
     assert name in visitor.text("legend-2")
-    column = visitor.by("account").first.locator('[data-channel="1"]')
+    column = visitor.by("decomposition").first.locator('[data-channel="1"]')
     assert name in str(column.text_content())
     column.hover()
     assert str(column.get_attribute("title")).startswith(f"{name} (2): ")

@@ -192,9 +192,9 @@ def test_two_pages_have_one_scale_and_the_colors_of_features_that_match(
     for side in (reader.side(0), reader.side(1)):
         full = side.locator("figcaption", has_text="full color").first
         expect(full).to_contain_text(f"full color {max(limits):.2g}")
-        account = side.get_by_test_id("account")
-        ranges.append(account.get_by_text("range").inner_text())
-        parts = [account.locator(f"[data-part=feature-{k + 1}]") for k in range(len(matches))]
+        decomposition = side.get_by_test_id("decomposition")
+        ranges.append(decomposition.get_by_text("range").inner_text())
+        parts = [decomposition.locator(f"[data-part=feature-{k + 1}]") for k in range(len(matches))]
         colors.append([part.evaluate("part => part.style.getPropertyValue('--color')") for part in parts])
     assert ranges[0] == ranges[1]
     assert {k: colors[1].index(colors[0][k]) for k in matched} == matched

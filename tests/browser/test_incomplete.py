@@ -59,7 +59,7 @@ def test_frames_with_a_large_error_are_hatched_and_grey(coarse: Path, open_page:
     frames = {True: int(np.flatnonzero(large)[0]), False: int(np.flatnonzero(~large)[0])}
     for hatched in (False, True):
         visitor = open_page(coarse, f"?layer=1a&rows={output}&frame={frames[hatched] + 1}")
-        bar = visitor.by("account").locator("[data-part=feature-1] .bars")
+        bar = visitor.by("decomposition").locator("[data-part=feature-1] .bars")
         bar.wait_for()
         visitor.settle()
         expect(visitor.by("incomplete")).to_have_count(int(hatched))
@@ -81,7 +81,7 @@ def test_they_are_grey_in_all_views(coarse: Path, open_page: Open, view: str) ->
         frame = int(np.flatnonzero(large == hatched)[0])
         visitor = open_page(coarse, f"?layer=1a&frame={frame + 1}&{view}")
         sign = "abs" if view.startswith("combined") else "pos"
-        visitor.by("account").wait_for()
+        visitor.by("decomposition").wait_for()
         assert is_grey(visitor.attribution(sign)) == hatched
         expect(visitor.by("incomplete-image")).to_have_count(int(hatched) * (1 if sign == "abs" else 2))
 
@@ -108,14 +108,14 @@ def test_tracks_have_no_color_there(coarse: Path, open_page: Open) -> None:
     visitor.by("box-features").check()
     visitor.track("box-3").wait_for()
     assert "Gaps: the completeness error is above 5 % of the output’s range" in visitor.text("box-tracks")
-    for name in ("account", "box-1", "box-2", "box-3"):
+    for name in ("decomposition", "box-1", "box-2", "box-3"):
         colored = np.ptp(screenshot(visitor.well(name)), axis=-1).max(axis=0) > 60  # (w,)
         steps = (np.arange(len(colored)) + 0.5) * STEPS // len(colored)
         widths = np.array([colored[steps == t].sum() for t in range(STEPS)])
         assert widths[large].max() <= 4, (
             "no more than the line at the frame that is shown, and a pixel of the next step"
         )
-        assert widths[~large].min() >= (20 if name == "account" else 1)
+        assert widths[~large].min() >= (20 if name == "decomposition" else 1)
 
 
 @pytest.mark.parametrize("suffix", ["png", "gif", "apng"])

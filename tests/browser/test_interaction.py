@@ -95,7 +95,7 @@ def test_the_value_under_the_pointer(synthetic: Path, open_page: Open) -> None:
 def test_totals_over_time_and_probabilities_over_time(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     totals = read_chunk(synthetic, "attribution/2b/1/totals.js")
-    track = visitor.track("account")
+    track = visitor.track("decomposition")
 
     def shown() -> float:
         return float(track.locator(".value").inner_text().replace("−", "-"))
@@ -103,10 +103,10 @@ def test_totals_over_time_and_probabilities_over_time(synthetic: Path, open_page
     assert shown() == pytest.approx(totals["gap.value"][29, 2], rel=6e-3)
     colors = {tuple(color) for color in read_canvas(track.locator("canvas"))[..., :3].reshape(-1, 3)}
     assert len(colors) > K, "a part has its color"
-    visitor.by("account").locator("[data-channel='0']").hover()
+    visitor.by("decomposition").locator("[data-channel='0']").hover()
     assert shown() == pytest.approx(totals["totals.value"][29, 0].sum(), rel=6e-3, abs=1e-6), "one feature alone"
     peak = int(totals["gap.value"][:60, 2].argmax())
-    visitor.well("account").click(position=visitor.place("account", peak - 29))
+    visitor.well("decomposition").click(position=visitor.place("decomposition", peak - 29))
     assert visitor.frame() == peak + 1, "a click on a peak leads there"
     visitor.by("totals-over-time").uncheck()
     expect(track).to_have_count(0)
@@ -163,7 +163,7 @@ def test_layers_side_by_side(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30&rows=value,value~4a,value~~2")
     assert visitor.attribution("pos", 0).shape[0] == 32
     assert visitor.attribution("pos", 1).shape[0] == 8
-    charts = visitor.by("account")
+    charts = visitor.by("decomposition")
     assert [charts.nth(row).locator("img").count() for row in range(3)] == [0, K, 0], "features that the legend lacks"
     visitor.press("ArrowRight")
     visitor.settle()

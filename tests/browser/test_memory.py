@@ -26,11 +26,11 @@ COLORS = {
 """Colors of what raises and what lowers a target."""
 
 
-def values(page: MemoryPage, stretch: int, target: int, path: str) -> np.ndarray:
-    """What a stretch's chunk says, decoded (n, h, w)."""
-    arrays = page.stretches[stretch]
+def values(page: MemoryPage, window: int, target: int, path: str) -> np.ndarray:
+    """What a window's chunk says, decoded (n, h, w)."""
+    arrays = page.windows[window]
     if path == "world":
-        return values(page, stretch, target, "whole") - values(page, stretch, target, "memory")
+        return values(page, window, target, "whole") - values(page, window, target, "memory")
     return np.asarray(arrays[path][target] * (arrays[f"{path}.scale"][target] / 127))
 
 
@@ -61,7 +61,7 @@ def bars(visitor: Visitor, testid: str) -> list[float]:
 
 def test_the_first_window_is_shown(open_memory: Open, memory: MemoryPage) -> None:
     visitor = open_memory()
-    assert (visitor.state()["stretch"], visitor.state()["frame"]) == (0, LENGTHS[0] // 2)
+    assert (visitor.state()["window"], visitor.state()["frame"]) == (0, LENGTHS[0] // 2)
     t = LENGTHS[0] // 2
     series, facts = memory.series[0], visitor.text("facts")
     assert visitor.text("step-number") == str(t + 1)
@@ -74,14 +74,14 @@ def test_the_first_window_is_shown(open_memory: Open, memory: MemoryPage) -> Non
 
 def test_what_ended_episodes_is_shown(open_memory: Open, tmp_path: Path) -> None:
     def with_cause(manifest: dict[str, Any]) -> None:
-        trajectories, stretches = (
+        trajectories, windows = (
             next(one["data"][one["kind"]] for one in manifest["sections"] if one["kind"] == kind)
-            for kind in ("trajectories", "stretches")
+            for kind in ("trajectories", "windows")
         )
         trajectories[0]["episodes"][0]["cause"] = "saw"
         trajectories[2]["episodes"][0]["end"] = "cut"
         last = LENGTHS[0] - 1
-        stretches[1] |= {"frame": last, "first": last - WINDOW + 1, "why": [{"kind": "end"}]}
+        windows[1] |= {"frame": last, "first": last - WINDOW + 1, "why": [{"kind": "end"}]}
 
     page = write_memory_page(tmp_path, edit=with_cause)
     visitor = open_memory(f"?episode=1&step={LENGTHS[0]}", page)
@@ -90,11 +90,11 @@ def test_what_ended_episodes_is_shown(open_memory: Open, tmp_path: Path) -> None
         f"episode {k + 1} · {LENGTHS[k]} steps{end}" for k, end in enumerate((" · saw", " · done", ""))
     ]
     assert f"end saw step {LENGTHS[0]}" in visitor.text("facts")
-    assert "last step (saw)" in visitor.by("stretches").locator("[data-stretch='1']").inner_text()
+    assert "last step (saw)" in visitor.by("windows").locator("[data-window='1']").inner_text()
     tiles = visitor.by("strip-step").all_inner_texts()
     assert ["saw" in tile for tile in tiles] == [False] * (WINDOW - 1) + [True]
     visitor.by("search").fill("saw")
-    expect(visitor.by("stretch-count")).to_contain_text("1 of")
+    expect(visitor.by("window-count")).to_contain_text("1 of")
     visitor.by("episode").select_option("2")
     expect(visitor.by("facts")).not_to_contain_text("end")
 
@@ -163,7 +163,7 @@ def test_bars_show_current_coordinates_and_their_causes(open_memory: Open, memor
     visitor = open_memory("?episode=1&step=31&target=action&path=whole")
     scales = np.concatenate([one["coordinates"] for one in memory.coordinates]).std(0)
     np.testing.assert_allclose(bars(visitor, "bars-now"), memory.coordinates[0]["coordinates"][30] / scales, rtol=1e-4)
-    components = memory.stretches[0]["whole.components"][1]
+    components = memory.windows[0]["whole.components"][1]
     np.testing.assert_allclose(bars(visitor, "bars-caused"), components.sum(0), rtol=1e-4, atol=1e-5)
     visitor.page.locator("[data-testid=strip-step][data-frame='28']").hover()
     np.testing.assert_allclose(bars(visitor, "bars-caused"), components[WINDOW - 3], rtol=1e-4)
@@ -172,7 +172,7 @@ def test_bars_show_current_coordinates_and_their_causes(open_memory: Open, memor
 
 def test_bars_of_the_world_are_the_difference_between_whole_and_memory(open_memory: Open, memory: MemoryPage) -> None:
     visitor = open_memory("?episode=1&step=31&target=value&path=world")
-    arrays = memory.stretches[0]
+    arrays = memory.windows[0]
     components = arrays["whole.components"][0] - arrays["memory.components"][0]
     np.testing.assert_allclose(bars(visitor, "bars-caused"), components.sum(0), rtol=1e-4, atol=1e-5)
     visitor.page.locator("[data-testid=strip-step][data-frame='28']").hover()
@@ -246,7 +246,7 @@ def test_a_frame_of_the_strip_leads_to_its_step(open_memory: Open) -> None:
     visitor = open_memory("?episode=1&step=31")
     visitor.page.locator("[data-testid=strip-step][data-frame='28'] button").first.click()
     state = visitor.state()
-    assert (state["frame"], state["stretch"]) == (28, 0)
+    assert (state["frame"], state["window"]) == (28, 0)
     expect(visitor.by("strip-step")).to_have_count(WINDOW)
 
 
@@ -262,11 +262,11 @@ def test_frames_of_the_other_episode_are_shown_below(open_memory: Open) -> None:
 
 def test_steps_without_a_window_link_to_the_nearest_window(open_memory: Open) -> None:
     visitor = open_memory("?episode=1&step=5")
-    assert "Step 5 of episode 1 is in no window" in visitor.text("no-stretch")
-    assert "--windows.at 1:5," in visitor.text("no-stretch")
+    assert "Step 5 of episode 1 is in no window" in visitor.text("no-window")
+    assert "--windows.at 1:5," in visitor.text("no-window")
     assert "no window" in visitor.text("bars-caused")
     visitor.click("to-nearest")
-    assert (visitor.state()["stretch"], visitor.state()["frame"]) == (0, 30)
+    assert (visitor.state()["window"], visitor.state()["frame"]) == (0, 30)
     visitor.page.get_by_role("button", name="Undo").click()
     assert visitor.state()["frame"] == 4
 
@@ -394,12 +394,12 @@ def test_pages_without_a_matrix_say_so(open_page: Open, tmp_path: Path) -> None:
 
 def test_windows_that_begin_after_the_cause_are_cut(open_page: Open, tmp_path: Path) -> None:
     def cut(manifest: dict[str, Any]) -> None:
-        section = next(one for one in manifest["sections"] if one["kind"] == "stretches")
-        section["data"]["stretches"][0]["begins"] = 2
+        section = next(one for one in manifest["sections"] if one["kind"] == "windows")
+        section["data"]["windows"][0]["begins"] = 2
 
     write_memory_page(tmp_path, edit=cut)
     visitor = open_page(tmp_path, wait=False)
     settle(visitor)
     assert "Cut here: the decision depends on steps from 3 on" in visitor.text("cut-here")
-    visitor.click("stretch-forward")
+    visitor.click("window-forward")
     expect(visitor.by("cut-here")).to_have_count(0)

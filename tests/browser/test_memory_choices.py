@@ -28,7 +28,7 @@ def test_the_strip_stays_at_its_end_when_its_width_changes(open_memory: Open) ->
 
 def test_a_window_opens_at_its_strongest_cause_and_stays_there(open_memory: Open, memory: MemoryPage) -> None:
     visitor = open_memory("?episode=1&step=31&target=action", viewport={"width": 1000, "height": 800})
-    sums = np.abs(memory.stretches[0]["memory"][1].astype(float)).sum(axis=(1, 2))[:-1]
+    sums = np.abs(memory.windows[0]["memory"][1].astype(float)).sum(axis=(1, 2))[:-1]
     strongest = visitor.page.locator(f"[data-testid=strip-step][data-frame='{31 - WINDOW + int(sums.argmax())}']")
     strip = visitor.by("strip")
 
@@ -56,7 +56,7 @@ def test_the_chooser_lists_the_requested_choices(open_memory: Open, memory: Memo
     assert len(listed(visitor)) == 12
     visitor.by("choice").select_option("direction")
     visitor.by("choice-component").select_option("2")
-    assert listed(visitor) == [5], "the second stretch of the third episode"
+    assert listed(visitor) == [5], "the second window of the third episode"
     visitor.by("choice-end").select_option("top")
     assert listed(visitor) == []
     visitor.by("choice").select_option("behaviour")
@@ -65,21 +65,21 @@ def test_the_chooser_lists_the_requested_choices(open_memory: Open, memory: Memo
     visitor.by("choice").select_option("all")
     visitor.by("search").fill("episode 5")
     assert listed(visitor) == [8, 9]
-    visitor.by("stretches").locator("button").last.click()
+    visitor.by("windows").locator("button").last.click()
     settle(visitor)
     assert (visitor.state()["trajectory"], visitor.state()["frame"]) == (4, LENGTHS[4] - 4)
     visitor.by("search").fill("")
     visitor.by("when-now").check()
     assert listed(visitor) == [9]
-    assert visitor.text("stretch-count") == "1 of 12 windows"
+    assert visitor.text("window-count") == "1 of 12 windows"
 
 
-def test_keys_move_through_stretches_targets_paths_and_tabs(open_memory: Open) -> None:
+def test_keys_move_through_windows_targets_paths_and_tabs(open_memory: Open) -> None:
     visitor = open_memory()
     visitor.press(".", ".")
-    assert visitor.state()["stretch"] == 2
+    assert visitor.state()["window"] == 2
     visitor.press(",")
-    assert (visitor.state()["stretch"], visitor.state()["frame"]) == (1, LENGTHS[0] - 4)
+    assert (visitor.state()["window"], visitor.state()["frame"]) == (1, LENGTHS[0] - 4)
     visitor.press("g", "p", "p")
     assert (visitor.state()["target"], visitor.state()["path"]) == ("action", "world")
     visitor.press("3")

@@ -26,7 +26,7 @@ SWITCHES = 9
 """The step at which the agent chooses a switch: the lamp of the first frame says which."""
 OPTIONS: dict[str, Any] = {
     **{"count": 3, "method": "pca", "clusters": 3, "lags": (1, 2), "maps": ("pca",), "replay_steps": 0},
-    **{"influence_samples": 4, "interventions": 0, "intervention_episodes": 0, "episodes": 6, "stretches": 12},
+    **{"influence_samples": 4, "interventions": 0, "intervention_episodes": 0, "episodes": 6, "windows": 12},
 }
 
 
@@ -37,15 +37,15 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 
 def test_the_page_shows_the_arrays_that_python_reads(results: Results, open_page: Callable[..., Visitor]) -> None:
-    section, states = results.section("stretches"), results.section("states")
-    number = next(n for n, one in enumerate(section["stretches"]) if one["frame"] == SWITCHES)
-    stretch = results.window(number)
-    query = f"?episode={stretch.trajectory + 1}&step={SWITCHES + 1}&target=action"
+    section, states = results.section("windows"), results.section("states")
+    number = next(n for n, one in enumerate(section["windows"]) if one["frame"] == SWITCHES)
+    window = results.window(number)
+    query = f"?episode={window.trajectory + 1}&step={SWITCHES + 1}&target=action"
     visitor = open_page(Path(results._directory.location), query, wait=False)
     settle(visitor)
-    assert visitor.state()["stretch"] == number
+    assert visitor.state()["window"] == number
 
-    maps = stretch.maps["memory"][stretch.targets.index("action")]
+    maps = window.maps["memory"][window.targets.index("action")]
     steps = visitor.by("strip-step").evaluate_all("all => all.map((one) => [+one.dataset.raises, +one.dataset.lowers])")
     wanted = np.stack([np.maximum(maps, 0).sum((1, 2)), np.maximum(-maps, 0).sum((1, 2))], 1)
     np.testing.assert_allclose(steps, wanted, rtol=1e-3, atol=1e-6 * np.abs(wanted).max())
@@ -58,12 +58,12 @@ def test_the_page_shows_the_arrays_that_python_reads(results: Results, open_page
     assert abs(maps[0][at]) > 0.7 * np.abs(maps[0]).max(), "the most opaque place is that of the largest value"
 
     scales = np.array([one["scale"] for one in states["directions"]])
-    coordinates = results.chunk(states["coordinates"][stretch.trajectory])["coordinates"][SWITCHES]
+    coordinates = results.chunk(states["coordinates"][window.trajectory])["coordinates"][SWITCHES]
     np.testing.assert_allclose(bars(visitor, "bars-now"), coordinates / scales, rtol=1e-3, atol=1e-4)
-    caused = stretch.components["memory"][stretch.targets.index("action")].sum(0)
+    caused = window.components["memory"][window.targets.index("action")].sum(0)
     np.testing.assert_allclose(bars(visitor, "bars-caused"), caused, rtol=1e-3, atol=1e-4 * np.abs(caused).max())
 
-    series = results.series(stretch.trajectory)
+    series = results.series(window.trajectory)
     facts = visitor.text("facts")
     label = results.manifest["agents"][0]["actions"][series["actions"][SWITCHES]]["label"]
     assert f"action {label}" in facts
@@ -74,12 +74,12 @@ def test_the_page_shows_the_arrays_that_python_reads(results: Results, open_page
 def test_every_window_of_the_page_opens(results: Results, open_page: Callable[..., Visitor]) -> None:
     visitor = open_page(Path(results._directory.location), wait=False)
     settle(visitor)
-    entries = visitor.by("stretches").locator("li")
-    count = len(results.section("stretches")["stretches"])
+    entries = visitor.by("windows").locator("li")
+    count = len(results.section("windows")["windows"])
     expect(entries).to_have_count(count)
     for number in range(count):
         entries.nth(number).get_by_role("button").click()
-        assert visitor.state()["stretch"] == number
+        assert visitor.state()["window"] == number
         visitor.page.wait_for_function(
             "n => document.querySelectorAll('[data-testid=strip-step]').length === n",
             arg=len(results.window(number).frames),
@@ -87,7 +87,7 @@ def test_every_window_of_the_page_opens(results: Results, open_page: Callable[..
 
 
 def test_a_step_without_a_window_is_explained_by_the_network(results: Results, chromium_browser: Browser) -> None:
-    known = {(one["trajectory"], one["frame"]) for one in results.section("stretches")["stretches"]}
+    known = {(one["trajectory"], one["frame"]) for one in results.section("windows")["windows"]}
     episode, step = next((0, step) for step in range(SWITCHES, 0, -1) if (0, step) not in known)
     network = LiveNetwork(results, rl_clarity.load_agent(checkpoint("memory")))
     wanted = ask(network, "window", trajectory=episode, step=step)["window"]
@@ -105,8 +105,8 @@ def test_a_step_without_a_window_is_explained_by_the_network(results: Results, c
         expect(page.get_by_test_id("strip-step")).to_have_count(steps)
         expect(page.get_by_test_id("explain-step")).to_have_count(0)
         count = len(known) + 1
-        expect(page.get_by_test_id("stretch-count")).to_have_text(f"{count} of {count} windows")
-        page.get_by_test_id("stretches").get_by_role("button").first.click()
-        page.get_by_test_id("stretches").get_by_role("button").last.click()
+        expect(page.get_by_test_id("window-count")).to_have_text(f"{count} of {count} windows")
+        page.get_by_test_id("windows").get_by_role("button").first.click()
+        page.get_by_test_id("windows").get_by_role("button").last.click()
         expect(page.get_by_test_id("caption")).to_contain_text(f"episode {episode + 1}, step {step + 1}")
     assert messages == []

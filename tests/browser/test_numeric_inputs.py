@@ -72,11 +72,11 @@ def test_what_the_environment_renders_is_shown_above_the_bars(tmp_path: Path, op
 
 def test_a_vector_has_bars_and_tracks_and_no_images(vector_page: Path, open_page: Open) -> None:
     visitor = open_page(vector_page, "?layer=input&frame=5", wait=False)
-    visitor.by("account").first.wait_for()
+    visitor.by("decomposition").first.wait_for()
     expect(visitor.by("attribution-canvas")).to_have_count(0)
     expect(visitor.by("observation-canvas")).to_have_count(0)
     expect(visitor.by("vector")).to_be_visible()
-    bars = visitor.by("account").first
+    bars = visitor.by("decomposition").first
     reduced = open_results(vector_page).attribution("input", 0).channels[4, 0, 0]
     for channel, name in enumerate(NAMES):
         bar = bars.locator(f"[data-channel='{channel}']")

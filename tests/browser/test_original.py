@@ -244,7 +244,7 @@ def test_bars_show_totals_on_a_fixed_scale(generated: Generated, page: Path, ope
     visitor = open_page(page, "?layer=Relu_1&frame=30")
     attribution = generated.attribution(MIDDLE, 0)
     totals = channel_totals(attribution.channels, attribution.residual)
-    columns = visitor.by("account").locator("[data-channel]")
+    columns = visitor.by("decomposition").locator("[data-channel]")
     net = [float(column.get_attribute("data-value") or "nan") for column in columns.all()]
     assert np.allclose(net, totals[29].sum(-1), rtol=1e-4, atol=1e-6)
     titles = []
@@ -253,9 +253,9 @@ def test_bars_show_totals_on_a_fixed_scale(generated: Generated, page: Path, ope
         titles.append(column.get_attribute("title") or "")
     signs = [re.findall(r"(\S+) (?:raises|lowers)", title.replace("−", "-")) for title in titles]
     assert np.allclose(np.array(signs, float), totals[29], rtol=6e-3, atol=1e-6)
-    limit = visitor.by("account").locator(".scale").inner_text()
+    limit = visitor.by("decomposition").locator(".scale").inner_text()
     visitor.press("End")
-    assert visitor.by("account").locator(".scale").inner_text() == limit
+    assert visitor.by("decomposition").locator(".scale").inner_text() == limit
 
 
 def test_hovering_the_legend_isolates_a_channel_everywhere(page: Path, open_page: Open, expected: Expected) -> None:

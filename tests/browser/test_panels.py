@@ -45,7 +45,7 @@ def test_panels_open_beside_a_panel_that_is_shown_alone(synthetic: Path, open_pa
         assert shown_panels(visitor) == ["attribution", name]
         visitor.press("Escape")
         visitor.by("drawer").wait_for(state="detached")
-    visitor.by("account").locator("button[data-channel='2']").click()
+    visitor.by("decomposition").locator("button[data-channel='2']").click()
     assert visitor.by("viewer-channel-3").get_attribute("aria-pressed") == "true"
     box, attribution = visitor.by("drawer").bounding_box(), visitor.by("panel-attribution").bounding_box()
     assert box

@@ -42,7 +42,7 @@ def test_a_missing_chunk_is_named_and_other_panels_work(small: Path, open_page: 
     error = visitor.by("data-error").first
     error.wait_for()
     assert "attribution/2a/1/value-1.js is missing" in error.inner_text()
-    expect(visitor.by("account")).to_be_visible()
+    expect(visitor.by("decomposition")).to_be_visible()
     visitor.click("layer-3a")
     visitor.settle()
     assert visitor.attribution("pos").max() > 0

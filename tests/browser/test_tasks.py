@@ -87,7 +87,7 @@ def test_filmstrip_images_and_bars_fit_the_window(reader: Reader) -> None:
         assert below
         assert above["y"] + above["height"] <= below["y"], "the timeline hides no image"
     else:
-        assert reader.in_view(play, film, *images(visitor), visitor.by("account").locator(".bars").first)
+        assert reader.in_view(play, film, *images(visitor), visitor.by("decomposition").locator(".bars").first)
     visitor.page.mouse.wheel(0, 500)
     visitor.page.wait_for_function("() => scrollY > 100")
     assert reader.in_view(play, film), "they stay in view"
@@ -105,15 +105,15 @@ def test_why_was_it_surprised_here(reader: Reader) -> None:
     advantage = visitor.track("advantage").locator(".value").inner_text()
     assert reader.number(advantage) == pytest.approx(mark["advantage"], rel=6e-3)
     expect(visitor.track("value")).to_be_visible()
-    account = visitor.by("account").first
-    parts = account.locator("button[data-value]").evaluate_all(
+    decomposition = visitor.by("decomposition").first
+    parts = decomposition.locator("button[data-value]").evaluate_all(
         "all => all.map((e) => [e.dataset.part, +e.dataset.value])"
     )
-    baseline = float(account.locator("[data-part=baseline]").get_attribute("data-value") or "nan")
+    baseline = float(decomposition.locator("[data-part=baseline]").get_attribute("data-value") or "nan")
     value = reader.number(visitor.track("value").locator(".value").inner_text())
     assert baseline + sum(part for _, part in parts) == pytest.approx(value, rel=6e-3), "the waterfall adds up"
     strongest = max((part for part in parts if part[0].startswith("feature")), key=lambda part: abs(part[1]))[0]
-    column = account.locator(f"button[data-part='{strongest}']")
+    column = decomposition.locator(f"button[data-part='{strongest}']")
     channel = int(column.get_attribute("data-channel") or -1)
     reader.use(column, column.locator(".bars"))  # words of narrow columns cover parts of others
     assert visitor.by(f"viewer-channel-{channel + 1}").get_attribute("aria-pressed") == "true"
@@ -152,14 +152,14 @@ def test_a_feature_alone_and_over_time(reader: Reader) -> None:
     over_time = visitor.by("totals-over-time").first
     if not over_time.is_checked():
         reader.use(over_time)
-    well = visitor.well("account").first
+    well = visitor.well("decomposition").first
     well.scroll_into_view_if_needed()
     expect(well).to_be_visible()
     if reader.way == "keyboard":
         visitor.page.get_by_role("slider", name="Frame").focus()
         visitor.press(*["ArrowRight"] * 20)
     else:
-        well.click(position=visitor.place("account", 20))
+        well.click(position=visitor.place("decomposition", 20))
     assert visitor.frame() == 21
     visitor.settle()
 

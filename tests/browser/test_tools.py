@@ -146,7 +146,7 @@ def test_a_box_has_its_attribution_over_time(generated: Generated, open_page: Op
         assert shown_value(visitor, "box") == pytest.approx(inside[frame - 1].sum(), rel=6e-3, abs=1e-6)
         visitor.by("box-features").check()
         assert visitor.track("box-2").locator(".text").inner_text() == "coin (2)"
-        expect(visitor.by("account").get_by_text("coin", exact=True)).to_be_visible()
+        expect(visitor.by("decomposition").get_by_text("coin", exact=True)).to_be_visible()
         for k in range(inside.shape[1]):
             assert shown_value(visitor, f"box-{k + 1}") == pytest.approx(inside[frame - 1, k], rel=6e-3, abs=1e-6)
     visitor.click("remove-box")

@@ -42,8 +42,8 @@ def arrays_of(answer: dict[str, Any]) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_a_window_is_the_one_that_the_page_stores(network: LiveNetwork, number: int) -> None:
-    section = network.results.section("stretches")
-    entry = section["stretches"][number]
+    section = network.results.section("windows")
+    entry = section["windows"][number]
     answer = ask(network, "window", trajectory=entry["trajectory"], step=entry["frame"])
     own = {key: entry[key] for key in ("chunk", "why")}
     assert {**answer["window"], **own} == entry

@@ -13,7 +13,7 @@ from rl_clarity.jobs.directory import LocalDirectory
 from rl_clarity.pages import document as document_module
 from rl_clarity.pages.document import Bundle, compiled_bundle, read_manifest, write_page
 from rl_clarity.pages.files import ChunkName, PageFiles
-from rl_clarity.pages.manifest import section_data
+from rl_clarity.pages.manifest import FORMAT, VERSION, section_data
 from rl_clarity.pages.sections import Section, SectionData
 from tests.pages.pages import random_arrays, write_parts, write_small_page
 
@@ -179,3 +179,19 @@ def test_the_manifest_is_json_with_sorted_keys(directory: LocalDirectory) -> Non
     manifest = json.loads(match[1])
     assert list(manifest) == sorted(manifest)
     assert list(manifest["sections"][0]) == sorted(manifest["sections"][0])
+
+
+def test_windows_of_earlier_pages_have_their_present_name() -> None:
+    def read(section: object) -> Any:
+        manifest = {"format": FORMAT, "version": VERSION, "sections": section}
+        return read_manifest(f'<script type="application/json" id="manifest">{json.dumps(manifest)}</script>'.encode())
+
+    data = {"targets": [], "paths": ["memory"], "stretches": [{"frame": 3}]}
+    (section,) = read([{"kind": "stretches", "agent": "agent-1", "data": data}])["sections"]
+    assert section == {
+        "kind": "windows",
+        "agent": "agent-1",
+        "data": {"targets": [], "paths": ["memory"], "windows": [{"frame": 3}]},
+    }
+    for damaged in (None, [1, {"kind": "stretches"}, {"kind": "stretches", "data": []}]):
+        assert read(damaged)["sections"] == damaged

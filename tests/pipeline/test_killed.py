@@ -105,7 +105,7 @@ def test_a_simulator_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     def read_simulator(folder: Path) -> Any:
         rows = [{name: row[name] for name in row if "second" not in name} for row in read_csv(folder / "progress.csv")]
-        names = ["simulator.safetensors", "quality.json", "films/0000002.apng", "films/0000004.apng"]
+        names = ["simulator.safetensors", "quality.json", "clips/0000002.apng", "clips/0000004.apng"]
         return rows, [(folder / name).read_bytes() for name in names]
 
     def fit(folder: Path) -> None:

@@ -67,8 +67,8 @@ def test_a_fit_writes_simulator_logs_and_clip(fitted: Path, agent: KerasAgent) -
     assert [row["update"] for row in rows] == ["2", "4"]
     assert all(np.isfinite(float(rows[0][name])) for name in (*LOSSES, "loss", "gradient_norm"))
     assert len(list((fitted / "tensorboard").iterdir())) == 1
-    film = (fitted / "films" / "0000004.apng").read_bytes()
-    assert b"acTL" in film  # animated
+    clip = (fitted / "clips" / "0000004.apng").read_bytes()
+    assert b"acTL" in clip  # animated
     simulator = load_simulator(fitted / SIMULATOR, agent)
     assert simulator.metadata["fitted_steps"] == 4
     assert simulator.metadata["action_combos"] == [["LEFT"], [], ["RIGHT"]]

@@ -89,7 +89,7 @@ class InterventionEntry:
     swap: Sequence[tuple[int, int | None]]
     """Directions, each with the one that it is exchanged with, or null if it is collapsed."""
     rows: Sequence[InterventionRow]
-    film: ImageName
+    clip: ImageName
     """An animated PNG of a pair, without and with the change."""
 
 
@@ -165,7 +165,7 @@ def _intervene(subject: Subject, number: int, work: Work) -> TaskResult:
         f"{names[one]} collapsed" if other is None else f"{names[one]} and {names[other]} exchanged"
         for one, other in swaps.items()
     )
-    facts = {"label": label, "swap": list(swaps.items()), "rows": comparison.rows, "film": clip}
+    facts = {"label": label, "swap": list(swaps.items()), "rows": comparison.rows, "clip": clip}
     return TaskResult(to_plain({"intervention": facts}, finite=True), [clip])
 
 

@@ -111,7 +111,7 @@ class SimulatorSection(SectionData):
     title = "Simulator"
     quality: QualityEntry
     compass: CompassEntry | None
-    films: Sequence[ImageName]
+    clips: Sequence[ImageName]
     """Animated PNGs of, from left to right, recorded frames, posterior, prior with the true actions, agent in
     the loop."""
     context: int
@@ -131,13 +131,13 @@ class SimulatorAnalysis(Analysis[SimulatorPageOptions, SimulatorSection]):
         if memory_source(subject).simulator is None:
             return
         inputs = [subject.decisive(SimulatorPageOptions), subject.options.seed]
-        for name, run, pieces in (("quality", _quality, _quality_pieces), ("films", _clips, _clip_pieces)):
+        for name, run, pieces in (("quality", _quality, _quality_pieces), ("clips", _clips, _clip_pieces)):
             yield self.task(subject, self.task_name(name), partial(run, subject), inputs, size=1000, pieces=pieces)
 
     def sections(self, subject: Subject, options: SimulatorPageOptions, results: Results) -> Iterable[SimulatorSection]:
-        quality, clips = (results.get(self.task_name(name)) for name in ("quality", "films"))
+        quality, clips = (results.get(self.task_name(name)) for name in ("quality", "clips"))
         if quality is not None:
-            yield read(SimulatorSection, {"films": (), **quality, **(clips or {})}, self.kind)
+            yield read(SimulatorSection, {"clips": (), **quality, **(clips or {})}, self.kind)
 
 
 def _quality(subject: Subject, work: Work) -> TaskResult:
@@ -157,7 +157,7 @@ def _clips(subject: Subject, work: Work) -> TaskResult:
     """Write clips of windows at even distances in the recording, and return their names."""
     source, options = memory_source(subject), subject.options_of(SimulatorPageOptions)
     if not options.clips:
-        return TaskResult({"films": []})
+        return TaskResult({"clips": []})
     simulator = source.required_simulator
     windows = Windows(source.required_recording, subject.agent, source.context, source.horizon)
     complete = windows.complete()
@@ -168,9 +168,9 @@ def _clips(subject: Subject, work: Work) -> TaskResult:
     frames = clip_frames(batch, rollouts)  # (T, rows, columns, C): a row of images for each window
     names = []
     for number, clip in enumerate(np.split(frames, len(numbers), axis=1), start=1):
-        names.append(f"simulator/film-{number}.png")
+        names.append(f"simulator/clip-{number}.png")
         subject.files.write_file(names[-1], clip_bytes(clip))
-    return TaskResult({"films": names}, names)
+    return TaskResult({"clips": names}, names)
 
 
 # --- forecast --------------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def _clip_pieces(sample: Subject, batch: int) -> Iterable[Piece]:
 
     def write_one_clip() -> None:
         frames = clip_frames(batch_of_one, follow(source.required_simulator, batch_of_one))
-        sample.files.write_file("film.png", clip_bytes(frames))
+        sample.files.write_file("clip.png", clip_bytes(frames))
 
     if clips:
         yield Piece(write_one_clip, clips * source.horizon / MEASURED_STEPS, write_one_clip)

@@ -1,4 +1,4 @@
-"""The section `stretches`: short windows of episodes, whose last step is explained by the steps before it."""
+"""The section `windows`: short windows of episodes, whose last step is explained by the steps before it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from rl_clarity.states.partners import Partners
 from rl_clarity.states.parts import FittedStates
 from rl_clarity.states.replacement import compared_step
 
-CHOICE = "stretches/choice"
+CHOICE = "windows/choice"
 """Name of the task that chooses the windows."""
 TASK_WINDOWS = 10
 """Number of windows per task."""
@@ -152,13 +152,13 @@ class WindowEntry(WindowChoice):
 class WindowsSection(SectionData):
     """Short windows of episodes, whose last step is explained by the steps before it."""
 
-    kind = "stretches"
+    kind = "windows"
     title = "Causes of single steps"
     targets: Sequence[WindowTarget]
     paths: Sequence[Literal["memory", "whole"]]
     """Gradients of `memory` go through memory alone. With a simulator, `whole` minus `memory` goes through
     the world."""
-    stretches: Sequence[WindowEntry]
+    windows: Sequence[WindowEntry]
     measured: int = 0
     """Number of causes in all windows whose frames were replaced, without those below a twentieth of the largest."""
     disagree: int = 0
@@ -178,7 +178,7 @@ class WrittenChunk:
 class WindowsAnalysis(Analysis[WindowOptions, WindowsSection]):
     """Finds the earlier steps that caused an action or a value, by gradients through memory and through the world."""
 
-    kind = "stretches"
+    kind = "windows"
     needs_all = False
 
     def tasks(self, subject: Subject, options: WindowOptions) -> Iterable[Task]:
@@ -205,11 +205,11 @@ class WindowsAnalysis(Analysis[WindowOptions, WindowsSection]):
         chunk_of = {one["number"]: one["name"] for one in written}
         windows = [
             {**window, "chunk": chunk_of[number]}
-            for number, window in enumerate(choice["stretches"])
+            for number, window in enumerate(choice["windows"])
             if number in chunk_of
         ]
         counts = {name: sum(one[name] for one in written) for name in ("measured", "disagree")}
-        yield read(WindowsSection, {**choice, "stretches": windows, **counts}, self.kind)
+        yield read(WindowsSection, {**choice, "windows": windows, **counts}, self.kind)
 
 
 def _choose(subject: Subject, work: Work) -> TaskResult:
@@ -229,7 +229,7 @@ def _choose(subject: Subject, work: Work) -> TaskResult:
     windows = [window_at(fitted, row, options, others, matrix, why, context) for row, why in chosen.items()]
     used = sorted({direction for window in windows for direction in window.directions})
     paths = ["memory"] if source.simulator is None else ["memory", "whole"]
-    return TaskResult(as_dicts({"targets": window_targets(fitted, used), "paths": paths, "stretches": windows}))
+    return TaskResult(as_dicts({"targets": window_targets(fitted, used), "paths": paths, "windows": windows}))
 
 
 def window_at(
@@ -371,7 +371,7 @@ def _spread(count: int, most: int) -> np.ndarray:
 
 def _explain(subject: Subject, part: slice, work: Work) -> TaskResult:
     """Write the chunks of some of the windows."""
-    chosen = [read(WindowChoice, window, CHOICE) for window in work.results[CHOICE]["stretches"]]
+    chosen = [read(WindowChoice, window, CHOICE) for window in work.results[CHOICE]["windows"]]
     windows = list(enumerate(chosen))[part]
     fitted = fitted_states(subject)
     mean = mean_frame(fitted.data)
@@ -413,7 +413,7 @@ def _write_chunks(
     )
     chunks = []
     for (number, _), arrays in zip(windows, explained, strict=True):
-        name = path_in("stretches", f"{number + 1}.js")
+        name = path_in("windows", f"{number + 1}.js")
         subject.files.write_chunk(name, arrays)
         chunks.append(WrittenChunk(number, name, *cause_agreement(arrays)))
     return chunks

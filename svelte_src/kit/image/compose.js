@@ -9,13 +9,13 @@ import { partsOf } from "./values.js";
  * @property {"pos" | "neg" | "abs" | "both"} sign the part of each value that is shown; "both" (mixed hues only): the
  *   positive part in its hue, the negative part in that of `negative`
  * @property {number | null} scale what values are divided by; null: the frame's own scale
- * @property {{data: Float32Array, depth: number}} values of one frame, height x width x depth, the rest, if any, being last
+ * @property {{data: Float32Array, depth: number}} values of one frame, height x width x depth, the residual, if any, being last
  * @property {number[][]} hues color of each feature: of unit L2 norm for mixed hues, else in 0..1
  * @property {number[][]} [negative] hues of negative parts
  * @property {number[]} chosen indices of the features that are shown
- * @property {boolean} [residual] whether the rest is shown
- * @property {boolean} [mixed] hues are weighted by the features' values and added, the rest as white; otherwise a position
- *   has the color of its strongest feature, and the rest is apart
+ * @property {boolean} [residual] whether the residual is shown
+ * @property {boolean} [mixed] hues are weighted by the features' values and added, the residual as white; otherwise a position
+ *   has the color of its strongest feature, and the residual is apart
  * @property {boolean} [smooth]
  * @property {{height: number, width: number}} [observation] in pixels, in which the radius of smoothing is measured
  * @property {number} [threshold] positions of less opacity than this stay empty
@@ -25,8 +25,8 @@ import { partsOf } from "./values.js";
  * Compose one image, of attribution, or of saliency (`maps`: see saliency.js).
  *
  * @param {Composition | import("./saliency.js").SaliencyComposition} options
- * @returns {{height: number, width: number, rgba: Uint8ClampedArray, premultiplied: () => Float32Array, rest: Float32Array,
- *   clipped: number[]}} the bytes of an ImageData; the same as colors times opacity in 0..1; the opacity of the rest at each
+ * @returns {{height: number, width: number, rgba: Uint8ClampedArray, premultiplied: () => Float32Array, residual: Float32Array,
+ *   clipped: number[]}} the bytes of an ImageData; the same as colors times opacity in 0..1; the opacity of the residual at each
  *   position; and the positions that exceed the scale. With mixed hues the last two are empty
  */
 export function composeImage(options) {
@@ -65,12 +65,12 @@ function composeStrongest({ grid, sign, scale, values, hues, chosen, residual, s
   const data = partsOf(values, sign);
   const divisor = scale ?? largestPart(data, depth, residual ? depth : hues.length);
   const last = depth - 1;
-  const restIsShown = residual && depth > hues.length;
+  const residualIsShown = residual && depth > hues.length;
   const nearby = smooth && observation ? neighbours(grid, observation) : null;
   const amount = (position, k) =>
     (nearby ? average(nearby, grid, position, data, depth, k) : data[position * depth + k]) / divisor;
   const rgba = new Uint8ClampedArray(height * width * 4);
-  const rest = new Float32Array(height * width);
+  const hatched = new Float32Array(height * width);
   const alphas = new Float32Array(height * width);
   const strongest = new Int8Array(height * width).fill(-1);
   const clipped = [];
@@ -95,10 +95,10 @@ function composeStrongest({ grid, sign, scale, values, hues, chosen, residual, s
         largest = exact;
       }
     }
-    if (restIsShown && data[i * depth + last] > most) {
+    if (residualIsShown && data[i * depth + last] > most) {
       const exact = amount(i, last);
       if (exact >= threshold) {
-        rest[i] = Math.min(1, exact);
+        hatched[i] = Math.min(1, exact);
         largest = Math.max(largest, exact);
       }
     }
@@ -109,7 +109,7 @@ function composeStrongest({ grid, sign, scale, values, hues, chosen, residual, s
     alphas.forEach((alpha, i) => alpha && out.set([...hues[strongest[i]].map((x) => x * alpha), alpha], 4 * i));
     return out;
   };
-  return { height, width, rgba, premultiplied, rest, clipped };
+  return { height, width, rgba, premultiplied, residual: hatched, clipped };
 }
 
 function largestPart(data, depth, count) {

@@ -9,7 +9,7 @@ const HUES = [
   [0, Math.SQRT1_2, Math.SQRT1_2],
 ];
 
-/** One frame of 3 x 4 positions, two features and the rest, with mixed hues; what is not named is 0. */
+/** One frame of 3 x 4 positions, two features and the residual, with mixed hues; what is not named is 0. */
 function frame(entries) {
   const data = new Float32Array(3 * 4 * 3);
   for (const [position, channel, value] of entries) data[position * 3 + channel] = value;
@@ -153,7 +153,7 @@ test("the strongest feature of a position wins its hue, and its amount is the op
   assert.deepEqual(Array.from(composeImage(both).rgba.subarray(0, 4)), [255, 255, 0, 128]);
 });
 
-test("the rest is apart, where it is stronger than every feature that is shown", () => {
+test("the residual is apart, where it is stronger than every feature that is shown", () => {
   const mixed = strongest([
     [0, 0, 1],
     [0, 2, 2],
@@ -161,9 +161,9 @@ test("the rest is apart, where it is stronger than every feature that is shown",
     [1, 2, 1],
   ]);
   const image = composeImage({ ...mixed, residual: true });
-  assert.deepEqual(Array.from(image.rest.subarray(0, 2)), [0.5, 0]);
+  assert.deepEqual(Array.from(image.residual.subarray(0, 2)), [0.5, 0]);
   near(pixel(image, 0), [0.25, 0, 0, 0.25]);
-  assert.ok(composeImage(mixed).rest.every((amount) => amount === 0));
+  assert.ok(composeImage(mixed).residual.every((amount) => amount === 0));
 });
 
 test("positions that exceed the scale are named, and few exceed the scale of a trajectory", () => {

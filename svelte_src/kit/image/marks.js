@@ -1,17 +1,17 @@
-// Marks over images of attribution: the rest, and positions that exceed the scale.
+// Marks over images of attribution: the residual, and positions that exceed the scale.
 
 /** Pixels along the longer side of an image of marks, and between lines of the hatch. */
 const [SIDE, GAP] = [256, 12];
 
 /**
- * Marks over an image: a hatch in black and white where the rest is strongest, whose opacity is its amount, and a dot at
+ * Marks over an image: a hatch in black and white where the residual is strongest, whose opacity is its amount, and a dot at
  * each position that exceeds the scale.
  *
- * @param {{height: number, width: number, rest: Float32Array, clipped: number[]}} image as `composeImage` returns it
+ * @param {{height: number, width: number, residual: Float32Array, clipped: number[]}} image as `composeImage` returns it
  * @param {{rgba: Uint8ClampedArray}} [dropped] marks that are no longer needed, whose memory is used again
  * @returns {{height: number, width: number, rgba: Uint8ClampedArray}} whole pixels for each position
  */
-export function drawMarks({ height, width, rest, clipped }, dropped) {
+export function drawMarks({ height, width, residual, clipped }, dropped) {
   const size = Math.max(1, Math.round(SIDE / Math.max(height, width)));
   const marks = { height: height * size, width: width * size };
   const bytes = marks.height * marks.width * 4;
@@ -21,8 +21,8 @@ export function drawMarks({ height, width, rest, clipped }, dropped) {
     rgba[at] = rgba[at + 1] = rgba[at + 2] = level;
     rgba[at + 3] = 255 * alpha;
   }
-  for (let position = 0; position < rest.length; position += 1) {
-    const alpha = rest[position];
+  for (let position = 0; position < residual.length; position += 1) {
+    const alpha = residual[position];
     if (alpha === 0) continue;
     const left = size * (position % width);
     const top = size * Math.floor(position / width);

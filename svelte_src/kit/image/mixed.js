@@ -113,8 +113,8 @@ function toImage(planes, height, width, threshold) {
     rgba[at + 2] = unit * blue[i];
     rgba[at + 3] = 255 * alpha;
   }
-  const rest = new Float32Array(height * width);
-  return { height, width, rgba, premultiplied: () => premultiplied(planes, threshold), rest, clipped: [] };
+  const residual = new Float32Array(height * width);
+  return { height, width, rgba, premultiplied: () => premultiplied(planes, threshold), residual, clipped: [] };
 }
 
 function premultiplied([red, green, blue], threshold) {

@@ -120,5 +120,5 @@ export function composeSaliency({ maps, centers, size, region, threshold = 0 }) 
   }
   const premultiplied = () =>
     Float32Array.from(rgba, (level, i) => (level / 255) * (i % 4 === 3 ? 1 : rgba[i - (i % 4) + 3] / 255));
-  return { height, width, rgba, premultiplied, rest: NOTHING, clipped: [] };
+  return { height, width, rgba, premultiplied, residual: NOTHING, clipped: [] };
 }

@@ -29,9 +29,9 @@ test("values of frames are decoded, and those of several chunks added, each time
   assert.deepEqual(Array.from(frameValues(parts, 1).data), [1, -2]);
 });
 
-test("marks are a hatch whose opacity is the amount of the rest, and dots where the scale is exceeded", () => {
-  const rest = Float32Array.of(0.5, 0, 0, 0);
-  const { height, width, rgba } = drawMarks({ height: 2, width: 2, rest, clipped: [3] });
+test("marks are a hatch whose opacity is the amount of the residual, and dots where the scale is exceeded", () => {
+  const residual = Float32Array.of(0.5, 0, 0, 0);
+  const { height, width, rgba } = drawMarks({ height: 2, width: 2, residual, clipped: [3] });
   assert.deepEqual([height, width], [256, 256]);
   const alphaAt = (x, y) => rgba[4 * (y * width + x) + 3];
   const opacities = Array.from({ length: 128 }, (_, x) => alphaAt(x, 0));
@@ -39,7 +39,7 @@ test("marks are a hatch whose opacity is the amount of the rest, and dots where 
   assert.equal(alphaAt(200, 10), 0);
   assert.equal(alphaAt(192, 192), 255);
 
-  const later = drawMarks({ height: 2, width: 2, rest: new Float32Array(4), clipped: [] }, { rgba });
+  const later = drawMarks({ height: 2, width: 2, residual: new Float32Array(4), clipped: [] }, { rgba });
   assert.equal(later.rgba, rgba, "its memory is used again");
   assert.ok(later.rgba.every((byte) => byte === 0));
 });

@@ -13,8 +13,8 @@ export function chosenChannels(selection, layer, layerIndex) {
 export function shownChannels(selection, layer, layerIndex, isolated) {
   const alone = [isolated, selection.solo].find((place) => place?.layer === layerIndex);
   if (alone) {
-    const rest = alone.channel === layer.channels;
-    return { chosen: rest ? [] : [alone.channel], residual: rest };
+    const residual = alone.channel === layer.channels;
+    return { chosen: residual ? [] : [alone.channel], residual };
   }
   return { chosen: chosenChannels(selection, layer, layerIndex), residual: selection.residual };
 }
@@ -107,9 +107,9 @@ function knownFeature({ layers }, before, feature) {
   return layers[layer]?.features && channel >= 0 && channel < layers[layer].channels ? { layer, channel } : null;
 }
 
-/** "2b~3": the third channel of layer 2b; "2b~rest": its residual. */
+/** "2b~3": the third channel of layer 2b; "2b~residual": its residual. */
 function placeToText({ layers }, { layer, channel }) {
-  return `${layers[layer].slug}~${channel < layers[layer].channels ? channel + 1 : "rest"}`;
+  return `${layers[layer].slug}~${channel < layers[layer].channels ? channel + 1 : "residual"}`;
 }
 
 function placeFromText({ layers }, text) {
@@ -117,7 +117,7 @@ function placeFromText({ layers }, text) {
   const layer = layers.findIndex((candidate) => candidate.slug === slug);
   if (layer < 0) return null;
   const { channels, kind } = layers[layer];
-  if (name === "rest") return hasFeatures({ kind }) ? { layer, channel: channels } : null;
+  if (["residual", "rest"].includes(name)) return hasFeatures({ kind }) ? { layer, channel: channels } : null;
   const channel = Number(name) - 1;
   return Number.isInteger(channel) && channel >= 0 && channel < channels ? { layer, channel } : null;
 }

@@ -2,7 +2,15 @@
 import { get } from "svelte/store";
 import { cutText, FONT, stacked, textBlock, textWidth, writeText } from "../../kit/export/figure.js";
 import { formatNumber } from "../../kit/shell/format.js";
-import { hatch, isIncomplete, startWord, targetAccount, waterfall, waterfallRange, PART_WORDS } from "./account.js";
+import {
+  hatch,
+  isIncomplete,
+  startWord,
+  targetDecomposition,
+  waterfall,
+  waterfallRange,
+  PART_WORDS,
+} from "./decomposition.js";
 import { captionOf, HATCHED, rowCaption } from "./figure.js";
 import { shownTargets } from "./rows.js";
 
@@ -19,25 +27,25 @@ export async function barsFigure(page) {
     const { arrays: series } = await chunks.get(manifest.trajectories[target.trajectory].series);
     const layer = manifest.layers[target.layer];
     const name = layer?.totals?.[target.trajectory];
-    const account = name && targetAccount(manifest, (await chunks.get(name)).arrays, target, series);
-    if (!account) continue;
-    const block = waterfallBlock(page, target, account);
+    const decomposition = name && targetDecomposition(manifest, (await chunks.get(name)).arrays, target, series);
+    if (!decomposition) continue;
+    const block = waterfallBlock(page, target, decomposition);
     width = Math.max(width, block.width);
-    const lines = [rowCaption(page, target), ...(isIncomplete(manifest, target, account) ? [HATCHED] : [])];
+    const lines = [rowCaption(page, target), ...(isIncomplete(manifest, target, decomposition) ? [HATCHED] : [])];
     blocks.push(textBlock(lines), block);
   }
   if (blocks.length === 1) throw new Error("There are no bars in this frame.");
   return stacked(blocks, width);
 }
 
-function waterfallBlock({ manifest, colors, names }, target, account) {
+function waterfallBlock({ manifest, colors, names }, target, decomposition) {
   const ofInput = manifest.layers[target.layer].kind === "input";
   const palette = get(colors)[target.layer];
-  const [least, most] = waterfallRange(account);
-  const steps = waterfall(account, target.frame).filter(({ name }) => !ofInput || name.startsWith("feature"));
-  const remembers = account.memory.some((value) => value !== 0);
-  const baseline = account.baseline[target.frame];
-  const output = account.output[target.frame];
+  const [least, most] = waterfallRange(decomposition);
+  const steps = waterfall(decomposition, target.frame).filter(({ name }) => !ofInput || name.startsWith("feature"));
+  const remembers = decomposition.memory.some((value) => value !== 0);
+  const baseline = decomposition.baseline[target.frame];
+  const output = decomposition.output[target.frame];
   /** @type {{name?: string, word: string, color?: string, from: number, to: number, value: number}[]} */
   const columns = [
     { word: startWord(ofInput ? null : target.instead), from: 0, to: 0, value: baseline },
@@ -57,8 +65,13 @@ function waterfallBlock({ manifest, colors, names }, target, account) {
     width: columns.length * COLUMN,
     height: BARS + WORDS,
     draw(context, top) {
-      const uncertain = isIncomplete(manifest, target, account) ? hatch(context, { ink: "#000000" }, true) : null;
-      const fills = { rest: hatch(context, { ink: "#000000" }), memory: "#666666", gap: "#bbbbbb", start: "#bbbbbb" };
+      const uncertain = isIncomplete(manifest, target, decomposition) ? hatch(context, { ink: "#000000" }, true) : null;
+      const fills = {
+        residual: hatch(context, { ink: "#000000" }),
+        memory: "#666666",
+        completeness_error: "#bbbbbb",
+        start: "#bbbbbb",
+      };
       columns.forEach(({ name, word, from, to, value, color }, i) => {
         const [left, high, low] = [i * COLUMN, toY(Math.max(from, to)), toY(Math.min(from, to))];
         context.fillStyle = uncertain ?? fills[name] ?? color ?? "#000000";

@@ -1,7 +1,7 @@
 // Files of what is shown. Everything drawn here comes from chunks, so that canvases can be read.
 import { derived, get } from "svelte/store";
 import { takenAction } from "../../data/actions.js";
-import { accountOf, findOutput } from "../../data/questions.js";
+import { decompositionFor, findOutput } from "../../data/questions.js";
 import { outputSeries, totalsAt } from "../../data/series.js";
 import { figureSvg } from "../../kit/export/figure.js";
 import { CHARTS, csvFile, tracksFile } from "../../kit/export/files.js";
@@ -75,7 +75,7 @@ async function timelineCsv({ manifest, selection, chunks, names }) {
   return csvFile([header, ...lines]);
 }
 
-/** Columns of a row: sums of saliency maps, or the account; of an output that the page stores also the positive and the negative part of each feature. */
+/** Columns of a row: sums of saliency maps, or the decomposition; of an output that the page stores also the positive and the negative part of each feature. */
 async function rowParts({ manifest, chunks, names }, { layer: index, output: id, trajectory }, series) {
   const layer = manifest.layers[index];
   if (isSaliency(layer)) {
@@ -94,12 +94,12 @@ async function rowParts({ manifest, chunks, names }, { layer: index, output: id,
   const signs = Array.from({ length: numbers?.shape[1] ?? 0 }, (_, k) =>
     ["positive", "negative"].map((sign) => column(`${word(k)} ${sign}`, (t) => totalsAt(numbers, t)[k][sign])),
   );
-  const account = accountOf(manifest, arrays, findOutput(manifest, id), series);
-  const whole = account
-    ? ["baseline", "memory", "gap"].map((part) =>
-        column(part === "gap" ? "completeness error" : part, (t) => account[part][t]),
+  const decomposition = decompositionFor(manifest, arrays, findOutput(manifest, id), series);
+  const whole = decomposition
+    ? ["baseline", "memory", "completeness_error"].map((part) =>
+        column(part.replace("_", " "), (t) => decomposition[part][t]),
       )
     : [];
-  const net = account && !numbers ? [...account.features, account.rest] : [];
+  const net = decomposition && !numbers ? [...decomposition.features, decomposition.residual] : [];
   return [...whole, ...signs.flat(), ...net.map((values, k) => column(word(k), (t) => values[t]))];
 }

@@ -17,7 +17,7 @@ import { firstOutput, isOriginal, ROWS } from "./rows.js";
  * @property {import("./rows.js").Row[]} rows
  * @property {number | "mean" | null} instead what decompositions begin with: a frame, the mean of the episode; null: the baseline
  * @property {Object<number, number[]>} channels of each layer (by its index) the channels that are shown; all where it has none
- * @property {boolean} residual whether the rest is shown
+ * @property {boolean} residual whether the residual is shown
  * @property {boolean} mixed hues of all features mixed, as in the paper; otherwise a position has that of its strongest feature
  * @property {boolean} combined positive and negative in one image
  * @property {boolean} overlay over the observation

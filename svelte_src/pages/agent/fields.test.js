@@ -88,7 +88,7 @@ test("a selection survives its address", () => {
   assert.deepEqual(fromQuery(MANIFEST, toQuery(MANIFEST, other)), other);
 });
 
-test("a page with the original's colors opens as the original: hues mixed, no rest, a scale for each trajectory", () => {
+test("a page with the original's colors opens as the original: hues mixed, no residual, a scale for each trajectory", () => {
   const original = { ...MANIFEST, view: { ...MANIFEST.view, attribution_colors: "mixed" } };
   const pick = ({ mixed, residual, scale }) => ({ mixed, residual, scale });
   assert.deepEqual(pick(initialSelection(original)), { mixed: true, residual: false, scale: "trajectory" });

@@ -8,7 +8,7 @@ import { LINE, GAP, pixelCanvas, scaled, stacked, textBlock, textWidth, writeTex
 import { drawMarks } from "../../kit/image/marks.js";
 import { greyImage } from "../../kit/image/grey.js";
 import { formatNumber, frameName, layerName, outputName } from "../../kit/shell/format.js";
-import { hatch, INCOMPLETE, isIncomplete, targetAccount } from "./account.js";
+import { hatch, INCOMPLETE, isIncomplete, targetDecomposition } from "./decomposition.js";
 import { attributionChunks, overlayOf, withoutColors } from "./image.js";
 import { featuresAlone } from "./multiples.js";
 import { isSaliency } from "./saliency.js";
@@ -123,8 +123,8 @@ async function rowOf(page, target, scale, observed) {
 /** Whether the completeness error of a target is too large. */
 async function lacksPoints({ manifest, chunks }, target, series) {
   const name = manifest.layers[target.layer]?.totals?.[target.trajectory];
-  const account = name && targetAccount(manifest, (await chunks.get(name)).arrays, target, series);
-  return Boolean(account) && isIncomplete(manifest, target, account);
+  const decomposition = name && targetDecomposition(manifest, (await chunks.get(name)).arrays, target, series);
+  return Boolean(decomposition) && isIncomplete(manifest, target, decomposition);
 }
 
 function hatchOver(canvas) {
@@ -155,7 +155,7 @@ function rowBlock({ caption, images, height }) {
 /** The colors of a layer's features, with numbers and names. */
 function legendBlock({ manifest, colors, names }, layerIndex, named, width) {
   const layer = manifest.layers[layerIndex];
-  const rest = hasFeatures(layer) ? [{ color: null, text: "residual" }] : [];
+  const residual = hasFeatures(layer) ? [{ color: null, text: "residual" }] : [];
   const features = get(colors)[layerIndex].flatMap(({ color, negative }, k) => {
     if (!isSaliency(layer)) return { color, text: `${k + 1} ${get(names).name(layerIndex, k)}`.trim() };
     const text = layer.names[k];
@@ -166,7 +166,7 @@ function legendBlock({ manifest, colors, names }, layerIndex, named, width) {
         ]
       : { color, text };
   });
-  const entries = [...(named ? [{ text: `${layerName(layer)}:` }] : []), ...features, ...rest];
+  const entries = [...(named ? [{ text: `${layerName(layer)}:` }] : []), ...features, ...residual];
   let [x, line] = [0, 0];
   const placed = entries.map(({ color, text }) => {
     const used = (color === undefined ? 0 : CHIP + 4) + textWidth(text) + 12;

@@ -72,7 +72,7 @@ test("a track shows a short trajectory as a whole, of a long one what is around 
   assert.equal(xToStep(view, stepToX(view, 83)), 83);
 });
 
-/** Three actions and a group of two, one position, one feature and the rest; logits 0, 0 and log 2. */
+/** Three actions and a group of two, one position, one feature and the residual; logits 0, 0 and log 2. */
 function policyPage() {
   const codes = { "action-0": [127, 0], "action-1": [0, 127], "action-2": [127, -127] };
   const chunkOf = (...list) => ({

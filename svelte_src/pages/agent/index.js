@@ -4,7 +4,7 @@ import { takenAction } from "../../data/actions.js";
 import { nextMatch } from "../../data/find.js";
 import { createFrames } from "../../data/frames.js";
 import { objectsOf } from "../../data/objects.js";
-import { accountOf, findOutput } from "../../data/questions.js";
+import { decompositionFor, findOutput } from "../../data/questions.js";
 import { createRegionSums } from "../../data/region.js";
 import { createResource } from "../../data/resource.js";
 import { channelColors, withColors } from "../../kit/image/colors.js";
@@ -190,7 +190,7 @@ function followFeature(selection, drawer) {
 function scripting(page) {
   return {
     /**
-     * What a row shows in a direction ("pos", "neg", "abs"): premultiplied RGBA in 0..1, row by row; the opacity of the rest's
+     * What a row shows in a direction ("pos", "neg", "abs"): premultiplied RGBA in 0..1, row by row; the opacity of the residual's
      * hatch; the positions that exceed the scale; and the scale. `mixed`: with mixed hues, or without; by default as shown.
      */
     compose(row = 0, sign = "pos", mixed = page.selection.now.mixed) {
@@ -202,26 +202,31 @@ function scripting(page) {
         { target, sign, isolated: get(page.isolated), colors },
       );
       if (!options) return null;
-      const { height, width, premultiplied, rest, clipped } = composeImage(options);
+      const { height, width, premultiplied, residual, clipped } = composeImage(options);
       return {
         height,
         width,
         data: Array.from(premultiplied()),
-        rest: Array.from(rest),
+        residual: Array.from(residual),
         clipped,
         scale: "scale" in options ? options.scale : undefined,
       };
     },
-    /** A row's account at the frame that is shown: numbers, and a list for features; null while its chunks are not loaded. */
-    account(row = 0) {
+    /** A row's decomposition at the frame that is shown: numbers, and a list for features; null while its chunks are not loaded. */
+    decomposition(row = 0) {
       const { manifest, chunks } = page;
       const target = rowTarget(manifest, page.selection.now, page.selection.now.rows[row]);
       const totals = chunks.peek(manifest.layers[target.layer].totals?.[target.trajectory]);
       const series = chunks.peek(manifest.trajectories[target.trajectory].series);
       if (!totals || !series) return null;
-      const account = accountOf(manifest, totals.arrays, findOutput(manifest, target.output), series.arrays);
-      if (!account) return null;
-      const { features, ...others } = account;
+      const decomposition = decompositionFor(
+        manifest,
+        totals.arrays,
+        findOutput(manifest, target.output),
+        series.arrays,
+      );
+      if (!decomposition) return null;
+      const { features, ...others } = decomposition;
       const numbers = Object.entries(others).map(([name, values]) => [name, values[target.frame]]);
       return { ...Object.fromEntries(numbers), features: features.map((values) => values[target.frame]) };
     },

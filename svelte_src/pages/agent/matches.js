@@ -1,7 +1,7 @@
 // Looks for frames in trajectories, loading the numbers that the conditions need.
 import { writable } from "svelte/store";
 import { framesEndedBy } from "../../data/episodes.js";
-import { accountOf, findOutput } from "../../data/questions.js";
+import { decompositionFor, findOutput } from "../../data/questions.js";
 import { channelSeries, columnOf, outputSeries } from "../../data/series.js";
 import { brushOf, EMPTY } from "../../kit/time/brush.js";
 import { findFrames, kindOf, ordered } from "../../data/find.js";
@@ -67,7 +67,7 @@ async function channelOf({ manifest, chunks }, { layer, output: id, channel }, t
   const numbers = arrays[`totals.${id}`];
   if (numbers) return channelSeries(numbers, channel);
   const output = findOutput(manifest, id);
-  return (output && accountOf(manifest, arrays, output, series)?.features[channel]) ?? null;
+  return (output && decompositionFor(manifest, arrays, output, series)?.features[channel]) ?? null;
 }
 
 /** The frames that the selection's search finds, or that are shown, marked on the tracks: a store of {matches, problem, busy}. */

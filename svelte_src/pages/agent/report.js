@@ -6,7 +6,7 @@ import { findOutput } from "../../data/questions.js";
 import { createResource } from "../../data/resource.js";
 import { outputSeries, rowOf } from "../../data/series.js";
 import { layerName, outputName } from "../../kit/shell/format.js";
-import { targetAccount, waterfallRange } from "./account.js";
+import { targetDecomposition, waterfallRange } from "./decomposition.js";
 import { attributionChunks, ownScales } from "./image.js";
 import { firstOutput, firstTarget, shownTargets } from "./rows.js";
 
@@ -52,7 +52,8 @@ function reportOf(page, target, along, totals, ablated) {
   const layer = manifest.layers[target.layer];
   const output = findOutput(manifest, id);
   const value = (output && outputSeries(along, output)?.[frame]) ?? null;
-  const account = layer && totals && hasFeatures(layer) ? targetAccount(manifest, totals, target, along) : null;
+  const decomposition =
+    layer && totals && hasFeatures(layer) ? targetDecomposition(manifest, totals, target, along) : null;
   return {
     layer: layer?.slug ?? "",
     layerName: layer ? layerName(layer) : "",
@@ -61,11 +62,11 @@ function reportOf(page, target, along, totals, ablated) {
     value,
     policy: along.probabilities ? rowAt(along.probabilities, frame) : null,
     actions: manifest.actions.map(({ label }) => label),
-    attribution: account && account.features.map((values) => values[frame]),
+    attribution: decomposition && decomposition.features.map((values) => values[frame]),
     ...lostAt(ablated, id, frame),
     scales: {
       ...Object.assign({}, ...shownTargets(manifest, selection.now).map((one) => ownScales(page, one))),
-      ...(account && { [waterfallKey(layer, target)]: waterfallRange(account) }),
+      ...(decomposition && { [waterfallKey(layer, target)]: waterfallRange(decomposition) }),
       ...(layer && barScales(manifest, selection.now, output)),
     },
     colors: Object.fromEntries(

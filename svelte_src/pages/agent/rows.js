@@ -5,7 +5,7 @@ import { findOutput } from "../../data/questions.js";
 
 const MAX_ROWS = 12;
 
-/** Whether the page opens with the view of understanding-rl-vision: mixed hues, no rest, logits as they are. */
+/** Whether the page opens with the view of understanding-rl-vision: mixed hues, no residual, logits as they are. */
 export const isOriginal = ({ view }) => view?.attribution_colors === "mixed";
 
 export const firstOutput = (manifest) => manifest.outputs[0]?.id ?? "value";

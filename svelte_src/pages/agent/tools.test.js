@@ -157,10 +157,10 @@ test("a feature is soloed, and the choice before comes back", () => {
   assert.deepEqual(shown(), before);
   toggleSolo(page, { layer: 1, channel: 8 });
   assert.deepEqual(shown(), { chosen: [], residual: true });
-  assert.deepEqual(fromQuery(MANIFEST, "?solo=2b~rest").solo, { layer: 1, channel: 8 });
+  assert.deepEqual(fromQuery(MANIFEST, "?solo=2b~residual").solo, { layer: 1, channel: 8 });
   chooseChannels(page, 1, null);
   assert.equal(selection.now.solo, null);
-  for (const text of ["2b~9", "2b~0", "input~rest", "9z~1", "2b"]) {
+  for (const text of ["2b~9", "2b~0", "input~residual", "9z~1", "2b"]) {
     assert.equal(fromQuery(MANIFEST, `?solo=${text}`).solo, null, text);
   }
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { entryText, readSteps, rowNames, stepOf, verdict } from "./dependence.js";
-import { isCut, listed, reasons } from "./stretches.js";
+import { isCut, listed, reasons } from "./windows.js";
 
 const REACH = {
   ...{ steps: 21, effect: 0.53, interval: [0.5, 0.56], count: 15, episodes: 16, longest: 21 },

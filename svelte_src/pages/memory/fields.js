@@ -1,22 +1,22 @@
 // What a reader selects on the page of what an agent remembers: `?episode=2&step=41&target=value`.
 import { PALETTE } from "../../kit/page/fields.js";
 import { orderOf } from "./directions.js";
-import { holds, pathsOf, stretchAt } from "./stretches.js";
+import { holds, pathsOf, windowAt } from "./windows.js";
 
 /**
  * @typedef {object} Selection
  * @property {number} trajectory the episode that is shown
  * @property {number} frame
- * @property {number} stretch index of the stretch that is shown, or -1: it stays while its window holds the frame
+ * @property {number} window index of the window that is shown, or -1: it stays while it holds the frame
  * @property {number[]} components directions that are chosen: the first one is looked at, all have a track
  * @property {number} behaviour that is looked at
- * @property {"all" | "decision" | "episode" | "behaviour" | "direction"} choice which stretches the chooser lists
+ * @property {"all" | "decision" | "episode" | "behaviour" | "direction"} choice which windows the chooser lists
  * @property {"any" | "top" | "middle" | "bottom"} end of the direction, for that choice
- * @property {"any" | "now"} when "now": only stretches that hold the step that is shown
- * @property {string} search text that a stretch's description must contain
+ * @property {"any" | "now"} when "now": only windows that hold the step that is shown
+ * @property {string} search text that a window's description must contain
  * @property {string} target whose causes are shown: "value", "action", "direction-3"
  * @property {"memory" | "whole" | "world"} path that causes take: "world" is what the whole adds to memory alone
- * @property {"path" | "paths" | "frame"} scale what has full opacity: the largest value of the stretch, on this path or on
+ * @property {"path" | "paths" | "frame"} scale what has full opacity: the largest value of the window, on this path or on
  *   any, or of each of its frames
  * @property {string} band which labels of steps have a track: "behaviour" or "cluster"
  * @property {string} tab the panel that is open below
@@ -28,32 +28,32 @@ import { holds, pathsOf, stretchAt } from "./stretches.js";
 
 export const TABS = ["components", "behaviours", "causes", "remembering", "interventions", "simulator"];
 
-const stretchesOf = ({ memory }) => memory.stretches?.stretches ?? [];
+const windowsOf = ({ memory }) => memory.windows?.windows ?? [];
 const behaviourCount = ({ memory: { states } }) => states?.behaviours?.count ?? 0;
 
 /** Of a decision that depends on memory the action is explained first, of other steps the first target. */
-function firstTarget({ memory: { stretches } }) {
-  const ids = (stretches?.targets ?? []).map(({ id }) => id);
-  const decides = stretches?.stretches[0]?.why.some(({ kind }) => kind === "decision");
+function firstTarget({ memory: { windows } }) {
+  const ids = (windows?.targets ?? []).map(({ id }) => id);
+  const decides = windows?.windows[0]?.why.some(({ kind }) => kind === "decision");
   return decides && ids.includes("action") ? "action" : (ids[0] ?? "");
 }
 
-/** The stretch that is shown; addresses have its last step where the step that is shown does not lead to it. */
-const STRETCH = {
-  initial: ({ manifest }) => (stretchesOf(manifest).length ? 0 : -1),
+/** The window that is shown; addresses have its last step where the step that is shown does not lead to it. */
+const WINDOW = {
+  initial: ({ manifest }) => (windowsOf(manifest).length ? 0 : -1),
   clamp(index, { manifest, selection: { trajectory, frame } }) {
-    const stretches = stretchesOf(manifest);
-    const stays = stretches[index] && holds(stretches[index], trajectory, frame);
-    return stays ? index : stretchAt(stretches, trajectory, frame);
+    const windows = windowsOf(manifest);
+    const stays = windows[index] && holds(windows[index], trajectory, frame);
+    return stays ? index : windowAt(windows, trajectory, frame);
   },
   write(query, index, { manifest, selection: { trajectory, frame } }) {
-    const stretches = stretchesOf(manifest);
-    if (stretches[index] && stretchAt(stretches, trajectory, frame) !== index)
-      query.set("explained", stretches[index].frame + 1);
+    const windows = windowsOf(manifest);
+    if (windows[index] && windowAt(windows, trajectory, frame) !== index)
+      query.set("explained", windows[index].frame + 1);
   },
   read: (query, { manifest, selection: { trajectory, frame } }) =>
-    stretchesOf(manifest).findIndex(
-      (stretch) => stretch.frame === Number(query.get("explained")) - 1 && holds(stretch, trajectory, frame),
+    windowsOf(manifest).findIndex(
+      (window) => window.frame === Number(query.get("explained")) - 1 && holds(window, trajectory, frame),
     ),
 };
 
@@ -64,7 +64,7 @@ export const FIELDS = [
     key: "episode",
     type: "index",
     count: ({ trajectories }) => trajectories.length,
-    default: (manifest) => stretchesOf(manifest)[0]?.trajectory ?? 0,
+    default: (manifest) => windowsOf(manifest)[0]?.trajectory ?? 0,
     always: true,
     place: true,
   },
@@ -73,10 +73,10 @@ export const FIELDS = [
     key: "step",
     type: "index",
     count: ({ trajectories }, { trajectory }) => trajectories[trajectory].steps,
-    default: (manifest) => stretchesOf(manifest)[0]?.frame ?? 0,
+    default: (manifest) => windowsOf(manifest)[0]?.frame ?? 0,
     always: true,
   },
-  { name: "stretch", type: STRETCH },
+  { name: "window", type: WINDOW },
   {
     name: "components",
     type: "indices",
@@ -93,7 +93,7 @@ export const FIELDS = [
   {
     name: "target",
     type: "choice",
-    options: ({ memory: { stretches } }) => (stretches?.targets ?? []).map(({ id }) => id),
+    options: ({ memory: { windows } }) => (windows?.targets ?? []).map(({ id }) => id),
     default: firstTarget,
   },
   { name: "path", type: "choice", options: pathsOf },

@@ -9,8 +9,8 @@ import { choose } from "./directions.js";
 import { FIELDS, notes, TABS } from "./fields.js";
 import * as panels from "./panels.js";
 import { readMemory } from "./sections.js";
-import { explanation, listed, pathsOf, showStretch } from "./stretches.js";
-import { createWindows } from "./windows.js";
+import { explanation, listed, pathsOf, showWindow } from "./windows.js";
+import { createWindows } from "./window_store.js";
 import { filesOf } from "./export.js";
 
 const EXPLANATIONS = [
@@ -35,7 +35,7 @@ export const memory = definePage({
   steps: ({ trajectories }, _, episode) => trajectories[episode]?.steps,
   read,
   panels,
-  sections: ["trajectories", "memory_matrix", "states", "state_map", "stretches", "interventions", "simulator"],
+  sections: ["trajectories", "memory_matrix", "states", "state_map", "windows", "interventions", "simulator"],
   layout: {
     navigation: ["chooser"],
     main: ["memory_matrix", "play", "player", "through_time"],
@@ -46,9 +46,9 @@ export const memory = definePage({
   side: "clamp(220px, 18vw, 300px)",
   legendSize: "clamp(280px, 25vw, 420px)",
   labels: { navigation: "Windows", legend: "State", tabs: "Analyses", skip: "Skip to the player" },
-  aliases: { memory: "remembering", state_map: "map", states: "components", stretches: "through_time" },
+  aliases: { memory: "remembering", state_map: "map", states: "components", windows: "through_time" },
   keys: [
-    { keys: [",", "."], action: "stretch", text: "previous or next window of the list" },
+    { keys: [",", "."], action: "window", text: "previous or next window of the list" },
     { keys: ["[", "]"], field: "trajectory", and: { frame: 0 }, text: "previous or next episode" },
     { keys: ["g"], field: "target", text: "target whose causes are shown" },
     { keys: ["p"], field: "path", text: "causes through memory, memory and the world, or their difference" },
@@ -79,8 +79,8 @@ function extend(page) {
   const exchanged = Object.fromEntries((memory.matrix?.episodes ?? []).map((one) => [one.trajectory, one.chunk]));
   const dependence = following(chunks, selection, ({ trajectory }) => exchanged[trajectory] ?? null);
   const windows = createWindows(page);
-  const windowAt = (index) => memory.stretches?.stretches[index];
-  const explained = following(chunks, selection, ({ stretch }) => windowAt(stretch)?.chunk);
+  const windowAt = (index) => memory.windows?.windows[index];
+  const explained = following(chunks, selection, ({ window }) => windowAt(window)?.chunk);
   Object.assign(page, {
     memory,
     frames: createFrames(manifest, chunks),
@@ -93,30 +93,30 @@ function extend(page) {
     dependence,
     dependenceArrays: arraysOf(dependence),
     windows,
-    /** The resource of the stretch that is shown, and what it says of the target's causes; null where it does not. */
+    /** The resource of the window that is shown, and what it says of the target's causes; null where it does not. */
     explained,
-    explanation: derived([selection, explained], ([{ stretch, target, path }, { chunk }]) =>
-      chunk && windowAt(stretch) ? explanation(chunk.arrays, windowAt(stretch), target, path) : null,
+    explanation: derived([selection, explained], ([{ window, target, path }, { chunk }]) =>
+      chunk && windowAt(window) ? explanation(chunk.arrays, windowAt(window), target, path) : null,
     ),
     names: directionNaming(page.names),
     /** A frame in words. */
     describe: ({ trajectory, frame }) => `episode ${trajectory + 1} · step ${frame + 1}`,
     hasPanel: (name) => name !== "find",
-    turnStretch: (sign) => turnStretch(page, sign),
+    turnWindow: (sign) => turnWindow(page, sign),
     actions: {
-      stretch: (key) => page.turnStretch(key === "," ? -1 : 1),
+      window: (key) => page.turnWindow(key === "," ? -1 : 1),
       tab: (key) => showTab(page, TABS[Number(key) - 1]),
     },
   });
 }
 
-/** Go to the stretch after the one that is shown, or before it, among those that are listed. */
-function turnStretch(page, sign) {
+/** Go to the window after the one that is shown, or before it, among those that are listed. */
+function turnWindow(page, sign) {
   const { memory, names, selection } = page;
-  const all = listed(memory.stretches?.stretches ?? [], selection.now, get(names).label);
-  const at = all.indexOf(selection.now.stretch);
+  const all = listed(memory.windows?.windows ?? [], selection.now, get(names).label);
+  const at = all.indexOf(selection.now.window);
   const next = at < 0 ? all.at(sign < 0 ? -1 : 0) : all[at + sign];
-  if (next !== undefined) showStretch(page, next);
+  if (next !== undefined) showWindow(page, next);
 }
 
 /** What `window.rlClarity` offers on this page, beside what every page has. */

@@ -1,6 +1,6 @@
-// Measured effects of the causes of a window, beside the estimates of its map (docs/page-format.md, "Section stretches").
+// Measured effects of the causes of a window, beside the estimates of its map (docs/page-format.md, "Section windows").
 import { formatNumber } from "../../kit/shell/format.js";
-import { part } from "./stretches.js";
+import { part } from "./windows.js";
 
 /** Causes count from this share of the largest one of their window and target. */
 const MATERIAL = 0.05;
@@ -19,8 +19,8 @@ const disagrees = (estimated, measured) => Math.abs(estimated - measured) > size
  *   `measured`: with the frame that the map compares with; `mean`: with the mean frame; `partner`: with the frames of
  *   `partners` other episodes; `nats`: change of the policy with those
  */
-export function replacements(arrays, stretch, target) {
-  const index = stretch.targets.indexOf(target);
+export function replacements(arrays, window, target) {
+  const index = window.targets.indexOf(target);
   if (index < 0 || !arrays["replaced.frames"]) return new Map();
   const sums = part(arrays["memory.sums"], index);
   const measuredAt = (name, k) => part(arrays[`replaced.${name}`], index)[k];
@@ -74,8 +74,8 @@ export function partnersText({ mean, partners, partner, nats }) {
  *
  * @returns {{sum: number, change: number, fails: boolean} | null} `fails`: they differ by more than half of the larger one
  */
-export function completeness(arrays, stretch, target, path) {
-  const index = stretch.targets.indexOf(target);
+export function completeness(arrays, window, target, path) {
+  const index = window.targets.indexOf(target);
   const [sums, changes] = ["sums", "change"].map((name) => arrays[`${path}.${name}`]);
   if (index < 0 || !sums || !changes) return null;
   const [sum, change] = [part(sums, index).reduce((total, value) => total + value, 0), changes.data[index]];

@@ -10,30 +10,30 @@ import {
   gridAt,
   gridCenters,
   listed,
-  nearestStretch,
+  nearestWindow,
   pathsOf,
   reasons,
-  showStretch,
+  showWindow,
   strengths,
-  stretchAt,
-} from "./stretches.js";
+  windowAt,
+} from "./windows.js";
 
 const { changed, fromQuery, initialSelection, notePlaces, toQuery } = defineSelection({ fields: FIELDS, notes });
 
 const DIRECTIONS = ["ICA 1", "ICA 2", "ICA 3"].map((name) => ({ name, scale: 1 }));
-const STRETCHES = [
+const WINDOWS = [
   { trajectory: 0, first: 5, frame: 15, targets: ["value"], why: [{ kind: "episode" }] },
   { trajectory: 0, first: 10, frame: 20, targets: ["value"], why: [{ kind: "behaviour", behaviour: 1 }] },
   { trajectory: 1, first: 0, frame: 8, targets: [], why: [{ kind: "direction", direction: 2, end: "top" }] },
 ];
 const label = (k) => DIRECTIONS[k].name;
 
-const manifestOf = ({ paths = ["memory", "whole"], stretches = STRETCHES } = {}) => ({
+const manifestOf = ({ paths = ["memory", "whole"], windows = WINDOWS } = {}) => ({
   trajectories: [{ steps: 40 }, { steps: 30 }],
   named: { layers: [] },
   memory: {
     states: { directions: DIRECTIONS, behaviours: { count: 2 } },
-    stretches: { targets: [{ id: "value" }, { id: "action" }], paths, stretches },
+    windows: { targets: [{ id: "value" }, { id: "action" }], paths, windows },
   },
 });
 
@@ -43,22 +43,22 @@ function pageOf(manifest) {
   return page;
 }
 
-test("a stretch stays shown while its window holds the step", () => {
+test("a window stays shown while it holds the step", () => {
   const { selection } = pageOf(manifestOf());
-  assert.deepEqual([selection.now.stretch, selection.now.frame], [0, 15]);
-  assert.equal(selection.change({ frame: 12 }).stretch, 0, "the other one holds this step, too");
-  assert.equal(selection.change({ frame: 18 }).stretch, 1);
-  assert.equal(selection.change({ frame: 12 }).stretch, 1);
-  assert.equal(selection.change({ frame: 30 }).stretch, -1);
-  assert.equal(selection.change({ trajectory: 1, frame: 3 }).stretch, 2);
-  assert.deepEqual([stretchAt(STRETCHES, 0, 14), stretchAt(STRETCHES, 0, 18), stretchAt(STRETCHES, 1, 20)], [0, 1, -1]);
-  assert.deepEqual([nearestStretch(STRETCHES, 0, 39), nearestStretch(STRETCHES, 2, 0)], [1, -1]);
+  assert.deepEqual([selection.now.window, selection.now.frame], [0, 15]);
+  assert.equal(selection.change({ frame: 12 }).window, 0, "the other one holds this step, too");
+  assert.equal(selection.change({ frame: 18 }).window, 1);
+  assert.equal(selection.change({ frame: 12 }).window, 1);
+  assert.equal(selection.change({ frame: 30 }).window, -1);
+  assert.equal(selection.change({ trajectory: 1, frame: 3 }).window, 2);
+  assert.deepEqual([windowAt(WINDOWS, 0, 14), windowAt(WINDOWS, 0, 18), windowAt(WINDOWS, 1, 20)], [0, 1, -1]);
+  assert.deepEqual([nearestWindow(WINDOWS, 0, 39), nearestWindow(WINDOWS, 2, 0)], [1, -1]);
 });
 
 test("the page opens on the action where the first window is of a decision", () => {
-  const decision = { ...STRETCHES[0], why: [{ kind: "decision" }] };
+  const decision = { ...WINDOWS[0], why: [{ kind: "decision" }] };
   assert.equal(initialSelection(manifestOf()).target, "value");
-  assert.equal(initialSelection(manifestOf({ stretches: [decision] })).target, "action");
+  assert.equal(initialSelection(manifestOf({ windows: [decision] })).target, "action");
 });
 
 test("the page opens on the component whose removal changes the policy most", () => {
@@ -68,11 +68,11 @@ test("the page opens on the component whose removal changes the policy most", ()
   assert.deepEqual(initialSelection(manifest).components, [1]);
 });
 
-test("a chosen stretch leads to its explained step", () => {
+test("a chosen window leads to its explained step", () => {
   const page = pageOf(manifestOf());
   page.selection.change({ frame: 12 });
-  showStretch(page, 0);
-  assert.deepEqual([page.selection.now.stretch, page.selection.now.frame], [0, 15]);
+  showWindow(page, 0);
+  assert.deepEqual([page.selection.now.window, page.selection.now.frame], [0, 15]);
 });
 
 test("selections stay in range", () => {
@@ -103,7 +103,7 @@ test("addresses hold the selection", () => {
   const manifest = manifestOf();
   const { selection } = pageOf(manifest);
   assert.equal(toQuery(manifest, selection.now), "?episode=1&step=16");
-  selection.change({ frame: 17 }); // the second stretch
+  selection.change({ frame: 17 }); // the second window
   selection.change({ frame: 12, components: [2, 0], target: "action", path: "world", tab: "causes", search: "a b" });
   const query = toQuery(manifest, selection.now);
   assert.deepEqual(fromQuery(manifest, query), selection.now);
@@ -111,14 +111,14 @@ test("addresses hold the selection", () => {
   assert.deepEqual(fromQuery(manifest, "?episode=x&step=-3&components=a.b&path=no"), {
     ...initialSelection(manifest),
     frame: 0,
-    stretch: -1,
+    window: -1,
   });
   assert.equal(notePlaces(manifest, selection.now)[0].place, "episode 1, step 13");
 });
 
-test("the chooser lists stretches by choice, step and search", () => {
+test("the chooser lists windows by choice, step and search", () => {
   const start = initialSelection(manifestOf());
-  const list = (patch) => listed(STRETCHES, { ...start, ...patch }, label);
+  const list = (patch) => listed(WINDOWS, { ...start, ...patch }, label);
   assert.deepEqual(list({}), [0, 1, 2]);
   assert.deepEqual(list({ choice: "episode", trajectory: 1 }), [2]);
   assert.deepEqual(list({ choice: "behaviour", behaviour: 1 }), [1]);
@@ -128,7 +128,7 @@ test("the chooser lists stretches by choice, step and search", () => {
   assert.deepEqual(list({ search: "step 16" }), [0]);
   assert.deepEqual(list({ search: "ica high" }), [2]);
   assert.deepEqual(list({ search: "1" }), [0, 1], "a number is a whole number of the text");
-  assert.equal(reasons(STRETCHES[2], label), "ICA 3 high");
+  assert.equal(reasons(WINDOWS[2], label), "ICA 3 high");
 });
 
 test("codes become values, and the world is what the whole adds to memory", () => {
@@ -143,12 +143,12 @@ test("codes become values, and the world is what the whole adds to memory", () =
     "whole.scale": scale(4),
     "whole.components": components(1, 1, 1, 1),
   };
-  const on = (path) => explanation(arrays, STRETCHES[0], "value", path);
+  const on = (path) => explanation(arrays, WINDOWS[0], "value", path);
   assert.deepEqual([...on("memory").values], [2, -2, 0, 0]);
   assert.deepEqual([...on("world").values], [2, 6, 0, 4]);
   assert.equal(on("world").largest, 6);
   const strongAtTheEnd = { memory: codes(1, 0, 127, 0), "memory.scale": scale(127) };
-  assert.equal(explanation(strongAtTheEnd, STRETCHES[0], "value", "memory").largest, 1, "before the explained step");
+  assert.equal(explanation(strongAtTheEnd, WINDOWS[0], "value", "memory").largest, 1, "before the explained step");
   assert.deepEqual([...on("world").components], [0, -1, -2, -3]);
   assert.deepEqual(causes(on("memory")), [4, 6]);
   assert.deepEqual(causes(on("memory"), 1), [3, 4]);
@@ -157,7 +157,7 @@ test("codes become values, and the world is what the whole adds to memory", () =
     { raises: 0, lowers: 0 },
   ]);
   assert.deepEqual([...gridAt(on("whole"), 1).data], [0, 4]);
-  assert.equal(explanation(arrays, STRETCHES[0], "action", "memory"), null);
+  assert.equal(explanation(arrays, WINDOWS[0], "action", "memory"), null);
   assert.deepEqual(gridCenters([2, 1, 2], [0.5, 0, 1, 1]), { rows: [0.75], columns: [0.25, 0.75] });
 });
 

@@ -28,19 +28,19 @@ export const labelColors = memoized(({ shape: [, count] }) =>
 const LANES = 3;
 const GAP = 2;
 
-/** Bars for the windows of an episode's stretches, in lanes so that they do not hide each other, and marks for explained steps. */
-export function drawStretches(context, view, stretches, { trajectory, shown, tokens }) {
+/** Bars for an episode's windows, in lanes so that they do not hide each other, and marks for explained steps. */
+export function drawWindows(context, view, windows, { trajectory, shown, tokens }) {
   const unit = pixelsPerStep(view);
   const lane = (view.height - GAP) / LANES;
   const free = new Array(LANES).fill(-Infinity);
-  stretches.forEach((stretch, i) => {
-    if (stretch.trajectory !== trajectory) return;
+  windows.forEach((window, i) => {
+    if (window.trajectory !== trajectory) return;
     const at = Math.max(
       0,
-      free.findIndex((end) => end < stretch.first),
+      free.findIndex((end) => end < window.first),
     );
-    free[at] = stretch.frame;
-    const [left, right] = [stepToX(view, stretch.first - 0.5), stepToX(view, stretch.frame + 0.5)];
+    free[at] = window.frame;
+    const [left, right] = [stepToX(view, window.first - 0.5), stepToX(view, window.frame + 0.5)];
     const top = GAP + at * lane;
     context.fillStyle = i === shown ? tokens.mark : tokens.line;
     context.globalAlpha = i === shown ? 0.75 : 0.35;

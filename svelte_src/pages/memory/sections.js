@@ -14,7 +14,7 @@ export function readMemory(manifest) {
     states: dataOf("states", (data) => ({ ...data, outputs: data.outputs?.map(outputText(actions)) })),
     stateMap: dataOf("state_map", (data) => ({ ...data, colors: data.colors.map(mapColor(actions)) })),
     matrix: dataOf("memory_matrix"),
-    stretches: dataOf("stretches", (data) => ({ ...data, stretches: data.stretches.map(withEnd(manifest)) })),
+    windows: dataOf("windows", (data) => ({ ...data, windows: data.windows.map(withEnd(manifest)) })),
     interventions: dataOf("interventions", (data) => ({
       ...data,
       interventions: data.interventions.map((one) => ({ ...one, rows: one.rows.map(namedMeasure(actions)) })),
@@ -30,9 +30,9 @@ export function readMemory(manifest) {
 const outputText = (actions) => (output, i) => (i < actions.length ? `action ${actionLabel(actions, i)}` : output);
 
 /** What ended the episode, of windows whose last step is its last one. */
-const withEnd = (manifest) => (stretch) => {
-  const trajectory = manifest.trajectories[stretch.trajectory];
-  return stretch.frame === trajectory?.steps - 1 ? { ...stretch, ended: endOf(trajectory) } : stretch;
+const withEnd = (manifest) => (window) => {
+  const trajectory = manifest.trajectories[window.trajectory];
+  return window.frame === trajectory?.steps - 1 ? { ...window, ended: endOf(trajectory) } : window;
 };
 
 /** Points have the colors of their actions. */

@@ -198,7 +198,7 @@ test("actions and clusters have one name on the page", () => {
     { key: "value" },
   ]);
   assert.deepEqual(memory.simulator.compass.actions, ["no-op", "\u2192", "\u2196"]);
-  assert.equal(memory.stretches, null);
+  assert.equal(memory.windows, null);
   const table = interventionTable(memory.interventions.interventions[0]);
   assert.deepEqual(
     table.rows.map(({ measure }) => measure),

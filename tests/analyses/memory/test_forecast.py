@@ -80,8 +80,8 @@ def test_windows_interventions_and_the_simulator_are_measured(tmp_path: Path) ->
     )
     assert plain.notes == ()
     windows = 10 / 2 * 16 / 2
-    assert plain.stages["stretches"] == pytest.approx(windows + 2 * SECONDS_PER_TASK)
-    assert more.stages["stretches"] == pytest.approx(2 * windows + 3 * SECONDS_PER_TASK)
+    assert plain.stages["windows"] == pytest.approx(windows + 2 * SECONDS_PER_TASK)
+    assert more.stages["windows"] == pytest.approx(2 * windows + 3 * SECONDS_PER_TASK)
     assert plain.stages["interventions"] == pytest.approx(1 + 2 * 2 * 100 / 8 + SECONDS_PER_TASK)
     assert more.stages["interventions"] == pytest.approx(1 + 2 * 3 * 100 / 8 + SECONDS_PER_TASK)
     errors, compass, deletion, film = 16 / 8 * 4 / 2, 16 / 8 * 8 / 2, 16 / 8 * 9 / 2, 4 / 2

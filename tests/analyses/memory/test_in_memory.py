@@ -25,7 +25,7 @@ def test_an_agent_in_memory_is_explained_with_a_recording(tmp_path: Path) -> Non
     recording = record_frames(agent, systems.xor_frames(8), tmp_path / "recording")
     results = rl_clarity.explain_memory(agent, tmp_path / "page", recording=recording, **OPTIONS).results()
     assert results.manifest["title"] == "system, TorchAgent: memory"
-    assert len(results.section("stretches")["stretches"]) == 2
+    assert len(results.section("windows")["windows"]) == 2
 
 
 def keras_agent() -> Any:
@@ -84,7 +84,7 @@ def test_agents_of_every_framework_are_explained(make: Callable[[], Any], tmp_pa
     frames = np.random.default_rng(0).integers(0, 256, (6, 8, *agent.observation_shape), np.uint8)
     recording = systems.record_frames(agent, frames, tmp_path / "recording")
     results = rl_clarity.explain_memory(agent, tmp_path / "page", recording=recording, **OPTIONS).results()
-    assert len(results.section("stretches")["stretches"]) == 2
+    assert len(results.section("windows")["windows"]) == 2
     causes = results.chunk(results.section("states")["causes"]["chunk"])
     assert np.isfinite(causes["influence"]).all()
 

@@ -75,7 +75,7 @@ def simulated(page: Path, simulator: Simulator, tmp_path_factory: pytest.TempPat
 
 @pytest.mark.slow
 def test_the_action_at_the_switches_is_caused_by_the_lamp_in_the_first_frame(results: Results) -> None:
-    numbers = [n for n, one in enumerate(results.section("stretches")["stretches"]) if one["frame"] == SWITCHES]
+    numbers = [n for n, one in enumerate(results.section("windows")["windows"]) if one["frame"] == SWITCHES]
     assert len(numbers) >= 3
     for number in numbers:
         window = results.window(number)
@@ -88,7 +88,7 @@ def test_the_action_at_the_switches_is_caused_by_the_lamp_in_the_first_frame(res
 @pytest.mark.slow
 def test_windows_hold_gradients_times_frames_and_coordinates(results: Results, agent: Any, data: StateData) -> None:
     directions = rl_clarity.load_states(Path(results._directory.location) / "states").directions
-    number = next(n for n, one in enumerate(results.section("stretches")["stretches"]) if one["frame"] == SWITCHES)
+    number = next(n for n, one in enumerate(results.section("windows")["windows"]) if one["frame"] == SWITCHES)
     window = results.window(number)
     row = int(data.starts[window.trajectory]) + SWITCHES
     rows, steps = np.array([row]), np.arange(row - SWITCHES, row + 1)
@@ -117,7 +117,7 @@ def test_episodes_have_the_causes_of_their_ends(results: Results) -> None:
 
 @pytest.mark.slow
 def test_windows_are_chosen_for_directions_behaviors_and_episodes(results: Results) -> None:
-    windows = results.section("stretches")["stretches"]
+    windows = results.section("windows")["windows"]
     assert len(windows) == 40
     reasons = [reason for one in windows for reason in one["why"]]
     ends = {(reason["direction"], reason["end"]) for reason in reasons if reason["kind"] == "direction"}
@@ -144,7 +144,7 @@ def test_interventions_are_those_of_intervene(results: Results, agent: Any, page
     for row, other in zip(exchanged["rows"], expected, strict=True):
         assert row["measure"] == other["measure"]
         assert row["difference"] == pytest.approx(other["difference"], rel=1e-4)
-    assert results.image(exchanged["film"]).shape[2] == 3
+    assert results.image(exchanged["clip"]).shape[2] == 3
 
 
 @pytest.mark.slow
@@ -156,8 +156,8 @@ def test_the_simulator_and_the_path_through_the_world(simulated: Results, simula
         quality["errors"]["frame"]["prior"][0], rel=1e-4
     )
     assert section["compass"]["actions"] == quality["compass"]["actions"]
-    assert len(section["films"]) == 2
-    assert simulated.section("stretches")["paths"] == ["memory", "whole"]
+    assert len(section["clips"]) == 2
+    assert simulated.section("windows")["paths"] == ["memory", "whole"]
     causes = simulated.chunk(simulated.section("states")["causes"]["chunk"])
     assert causes["influence.world"].shape == causes["influence"].shape == (2, 3, 3)
     data = read_states(recording)
@@ -184,7 +184,7 @@ def test_the_simulator_and_the_path_through_the_world(simulated: Results, simula
     )
     expected = directions.pull(states[0, 0]) * coordinates  # the same as without a simulator
     np.testing.assert_allclose(window.components["memory"][0], expected, rtol=1e-3, atol=1e-6)
-    arrays = simulated.chunk(simulated.section("stretches")["stretches"][0]["chunk"])
+    arrays = simulated.chunk(simulated.section("windows")["windows"][0]["chunk"])
     ends: list[Any] = [
         np.asarray(simulate(simulator, start, steps, see=see).values)[0, -1]
         for see in (None, lambda step, frame: baseline[:, step].astype(np.float32) / 255)
@@ -211,7 +211,7 @@ def test_recurrent_agent_of_procgen_is_explained(shared_formats: Path, tmp_path:
         intervention_episodes=2, interventions=1, **STATES,
     )  # fmt: skip
     kinds = [section["kind"] for section in page.results().manifest["sections"]]
-    assert kinds == ["trajectories", "memory_matrix", "states", "state_map", "stretches", "interventions"]
+    assert kinds == ["trajectories", "memory_matrix", "states", "state_map", "windows", "interventions"]
     assert page.results().window(0).maps["memory"].shape[2:] == (32, 32)
 
 

@@ -55,7 +55,7 @@ def test_windows_of_decisions_reach_back_to_where_the_dependence_begins(
     register: tuple[Agent, Recording], tmp_path: Path
 ) -> None:
     results = page(*register, tmp_path, windows={"count": 20, "horizon": 2}, matrix={"exchanges": 30})
-    windows = results.section("stretches")["stretches"]
+    windows = results.section("windows")["windows"]
     decisions = [one for one in windows if {"kind": "decision"} in one["why"]]
     assert windows[: len(decisions)] == decisions
     assert len(decisions) == 4
@@ -74,7 +74,7 @@ def test_windows_of_decisions_reach_back_to_where_the_dependence_begins(
 
 def test_windows_have_a_largest_length(register: tuple[Agent, Recording], tmp_path: Path) -> None:
     windows = {"count": 5, "horizon": 1, "longest": 3}
-    chosen = page(*register, tmp_path, windows=windows, matrix={"exchanges": 30}).section("stretches")["stretches"]
+    chosen = page(*register, tmp_path, windows=windows, matrix={"exchanges": 30}).section("windows")["windows"]
     assert chosen[0]["frame"] - chosen[0]["first"] == 2
     assert chosen[0]["begins"] < chosen[0]["first"]
 
@@ -86,7 +86,7 @@ def test_a_counter_has_no_decision_that_depends_on_what_was_seen(tmp_path: Path)
     section = results.section("memory_matrix")
     assert (section["strongest"], section["reach"]["steps"], section["reach"]["effect"]) == (None, 0, 0)
     assert section["reach"]["detectable"] == pytest.approx(1 - 0.05**0.1, rel=1e-4)
-    windows = results.section("stretches")["stretches"]
+    windows = results.section("windows")["windows"]
     assert not any("begins" in one or {"kind": "decision"} in one["why"] for one in windows)
 
 
@@ -106,7 +106,7 @@ def test_a_single_episode_is_no_matrix(tmp_path: Path) -> None:
     section = results.section("memory_matrix")
     assert section["reach"] is None
     assert "at least 2 are needed" in section["skipped"]
-    assert len(results.section("stretches")["stretches"]) == 4
+    assert len(results.section("windows")["windows"]) == 4
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +137,7 @@ def test_matrix_window_map_and_replaced_cue_agree(cue_page: Results) -> None:
     """
     section = cue_page.section("memory_matrix")
     rows = {one["trajectory"]: cue_page.chunk(one["chunk"])["policy"][0] for one in section["episodes"]}
-    windows = [one for one in cue_page.section("stretches")["stretches"] if one.get("begins") == one["first"] == 0]
+    windows = [one for one in cue_page.section("windows")["windows"] if one.get("begins") == one["first"] == 0]
     switches = 0
     for window in windows:
         arrays, action = cue_page.chunk(window["chunk"]), window["targets"].index("action")

@@ -123,7 +123,7 @@ def test_examples_of_directions_are_steps_of_trajectories(results: Results, anal
 
 
 def test_a_page_without_windows_shows_a_message(results: Results) -> None:
-    with pytest.raises(ClarityError, match="no section 'stretches'"):
+    with pytest.raises(ClarityError, match="no section 'windows'"):
         results.window(0)
 
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  channelAccount,
+  channelDecomposition,
   coverage,
   drawStack,
   stackEnds,
@@ -10,52 +10,58 @@ import {
   varianceShares,
   waterfall,
   waterfallRange,
-} from "./account.js";
+} from "./decomposition.js";
 
 const list = (...numbers) => Float64Array.from(numbers);
 
 /** Two steps, two features. */
-const ACCOUNT = {
+const DECOMPOSITION = {
   baseline: list(5, 5.5),
   features: [list(2, 1), list(-3, 0)],
-  rest: list(0.5, -0.25),
+  residual: list(0.5, -0.25),
   memory: list(0, 0.5),
-  gap: list(0.25, 0),
+  completeness_error: list(0.25, 0),
   output: list(4.75, 6.75),
 };
 
 test("steps of a waterfall begin where the last one ended, and lead to the output", () => {
-  const steps = waterfall(ACCOUNT, 0);
+  const steps = waterfall(DECOMPOSITION, 0);
   assert.deepEqual(
     steps.map(({ name, from, to }) => [name, from, to]),
     [
       ["feature-1", 0, 2],
       ["feature-2", 2, -1],
-      ["rest", -1, -0.5],
+      ["residual", -1, -0.5],
       ["memory", -0.5, -0.5],
-      ["gap", -0.5, -0.25],
+      ["completeness_error", -0.5, -0.25],
     ],
   );
   assert.deepEqual(
     steps.map(({ channel }) => channel),
     [0, 1, 2, undefined, undefined],
   );
-  assert.equal(ACCOUNT.baseline[0] + steps.at(-1).to, ACCOUNT.output[0]);
+  assert.equal(DECOMPOSITION.baseline[0] + steps.at(-1).to, DECOMPOSITION.output[0]);
 });
 
 test("the scale of waterfalls is that of all levels along the trajectory", () => {
-  assert.deepEqual(waterfallRange(ACCOUNT), [-1, 2]);
+  assert.deepEqual(waterfallRange(DECOMPOSITION), [-1, 2]);
   const zeros = list(0, 0);
-  const rare = { ...ACCOUNT, features: [list(2, 50), list(-3, 0)], rest: zeros, memory: zeros, gap: zeros };
+  const rare = {
+    ...DECOMPOSITION,
+    features: [list(2, 50), list(-3, 0)],
+    residual: zeros,
+    memory: zeros,
+    completeness_error: zeros,
+  };
   assert.deepEqual(waterfallRange(rare), [-1, 50]);
   assert.deepEqual(waterfallRange({ ...rare, features: [zeros, zeros] }), [-0.5, 0.5]);
 });
 
 test("a stack has what raises the output above the baseline, and what lowers it below", () => {
-  const { raised, lowered } = stackEnds(ACCOUNT);
+  const { raised, lowered } = stackEnds(DECOMPOSITION);
   assert.deepEqual(Array.from(raised), [2.75, 1.5]);
   assert.deepEqual(Array.from(lowered), [-3, -0.25]);
-  assert.deepEqual(stackRange(ACCOUNT), [2, 7.75]);
+  assert.deepEqual(stackRange(DECOMPOSITION), [2, 7.75]);
 });
 
 test("a stack is drawn with every part where it begins, the parts that are not alone faintly", () => {
@@ -73,9 +79,14 @@ test("a stack is drawn with every part where it begins, the parts that are not a
   globalThis.document = { createElement: () => ({ getContext: () => context }) };
   const view = { frame: 0, center: 0.5, visible: 2, width: 20, height: 29, steps: 2 };
   const tokens = { ink: "ink", line: "line" };
-  drawStack(context, view, { account: ACCOUNT, colors: ["red", "blue"], alone: 1, tokens });
+  drawStack(context, view, { decomposition: DECOMPOSITION, colors: ["red", "blue"], alone: 1, tokens });
   const before = drawn.length;
-  drawStack(context, view, { account: ACCOUNT, colors: ["red", "blue"], incomplete: [true, false], tokens });
+  drawStack(context, view, {
+    decomposition: DECOMPOSITION,
+    colors: ["red", "blue"],
+    incomplete: [true, false],
+    tokens,
+  });
   delete globalThis.document;
   const later = drawn.splice(before);
   assert.deepEqual(
@@ -94,15 +105,15 @@ test("a stack is drawn with every part where it begins, the parts that are not a
 
 test("the share of variance is 1 where attribution follows the output, 0 where it says nothing", () => {
   const zeros = list(0, 0, 0);
-  const follows = { output: list(1, 2, 3), baseline: list(1, 1, 1), memory: zeros, gap: zeros };
+  const follows = { output: list(1, 2, 3), baseline: list(1, 1, 1), memory: zeros, completeness_error: zeros };
   assert.equal(varianceShares(follows).explained, 1);
   assert.equal(varianceShares({ ...follows, memory: list(0, 1, 2) }).explained, 0);
-  assert.ok(varianceShares({ ...follows, gap: list(-2, 0, 2) }).explained < 0);
+  assert.ok(varianceShares({ ...follows, completeness_error: list(-2, 0, 2) }).explained < 0);
   assert.equal(varianceShares({ ...follows, output: list(1, 1, 1) }), null);
 });
 
 test("the rest of the variance is due to memory, the baseline and the error, and adds up", () => {
-  const { explained, ...rest } = varianceShares(ACCOUNT);
+  const { explained, ...rest } = varianceShares(DECOMPOSITION);
   assert.ok(Math.abs(explained + rest.memory + rest.baseline + rest.completeness_error - 1) < 1e-12);
   assert.deepEqual(
     unexplainedParts({}, rest).map(([name]) => name),
@@ -114,12 +125,12 @@ test("the rest of the variance is due to memory, the baseline and the error, and
 });
 
 test("coverage is the share of the sizes of features in those of all parts of attribution", () => {
-  assert.equal(coverage({ features: [list(2, 1), list(-3, 0)], rest: list(0.5, -1.5) }), 0.75);
-  assert.equal(coverage({ features: [list(0)], rest: list(0) }), null);
+  assert.equal(coverage({ features: [list(2, 1), list(-3, 0)], residual: list(0.5, -1.5) }), 0.75);
+  assert.equal(coverage({ features: [list(0)], residual: list(0) }), null);
 });
 
 test("the input has no baseline: its channels add up to a sum", () => {
-  const account = channelAccount({ data: Float32Array.of(1, -0.5, 2, 0, 0, -4, 1, 0), shape: [2, 2, 2] });
-  assert.deepEqual(Array.from(account.output), [2.5, -3]);
-  assert.deepEqual(Array.from(account.features[1]), [2, 1]);
+  const decomposition = channelDecomposition({ data: Float32Array.of(1, -0.5, 2, 0, 0, -4, 1, 0), shape: [2, 2, 2] });
+  assert.deepEqual(Array.from(decomposition.output), [2.5, -3]);
+  assert.deepEqual(Array.from(decomposition.features[1]), [2, 1]);
 });

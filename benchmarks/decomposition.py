@@ -1,4 +1,4 @@
-"""Whether the parts of an output add up, and whether colors are right: `python -m benchmarks --only account`.
+"""Whether the parts of an output add up, and whether colors are right: `python -m benchmarks --only decomposition`.
 
 For small pages of the included agents:
 
@@ -9,7 +9,7 @@ For small pages of the included agents:
 - the share of visible positions whose hue is nearest to that of another feature than the strongest, in the default
   view, with mixed hues, and with mixed hues in the palette for color-blind readers; and the share above the scale.
 
-`python -m benchmarks.account PAGE_DIRECTORY ...` measures existing pages.
+`python -m benchmarks.decomposition PAGE_DIRECTORY ...` measures existing pages.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ VISIBLE = 0.1
 VIEWS = {"default": (False, "standard"), "mixed": (True, "standard"), "mixed, color-blind": (True, "safe")}
 """Whether hues are mixed, and the palette."""
 TERMS = ("baseline", "residual", "memory", "completeness_error")
-TERMS_ON_PAGE = ("baseline", "rest", "memory", "gap")
 
 
 def measure() -> dict[str, Any]:
@@ -91,7 +90,7 @@ def _sum(terms: dict[str, Any], names: tuple[str, ...]) -> np.ndarray:
 
 
 def in_browser(results: Results, layers: list[str], folder: Path) -> dict[str, Any]:
-    """Account and colors as the page computes them."""
+    """Decomposition and colors as the page computes them."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(find_chromium()), args=FLAGS)
         page = browser.new_page(viewport={"width": 1366, "height": 768})
@@ -108,7 +107,7 @@ def _select(page: Page, layer: int, frame: int, output: str, palette: str = "sta
     rows = [{"output": output, "layer": None, "trajectory": None}]
     changes = {"layer": layer, "trajectory": 0, "frame": frame, "palette": palette, "rows": rows}
     page.evaluate("(changes) => rlClarity.select(changes)", changes)
-    page.wait_for_function("() => rlClarity.compose() && rlClarity.account()")
+    page.wait_for_function("() => rlClarity.compose() && rlClarity.decomposition()")
 
 
 def _hues(results: Results, layer: str, palette: str) -> np.ndarray:
@@ -130,8 +129,8 @@ def deviation_on_page(page: Page, results: Results, layers: list[str]) -> float:
             known = results.decomposition(0, layer, output)["output"]
             for frame in FRAMES:
                 _select(page, results.layers.index(layer), frame, output)
-                shown = page.evaluate("rlClarity.account()")
-                off = max(abs(float(_sum(shown, TERMS_ON_PAGE)) - shown["output"]), abs(shown["output"] - known[frame]))
+                shown = page.evaluate("rlClarity.decomposition()")
+                off = max(abs(float(_sum(shown, TERMS)) - shown["output"]), abs(shown["output"] - known[frame]))
                 largest = max(largest, off / max(float(np.ptp(known)), 1e-9))
     return largest
 

@@ -1,4 +1,4 @@
-"""The account of an output on the page: baseline, features, rest, memory and gap add up to it."""
+"""The decomposition of an output on the page: all parts add up to it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def page_of(tmp_path_factory: pytest.TempPathFactory) -> Pages:
 
 def waterfall(visitor: Visitor, row: int = 0) -> dict[str, float]:
     """The numbers of a waterfall's columns, by part."""
-    columns = visitor.by("row").nth(row).get_by_test_id("account").locator("[data-part]")
+    columns = visitor.by("row").nth(row).get_by_test_id("decomposition").locator("[data-part]")
     columns.first.wait_for()
     parts, values = ([one.get_attribute(f"data-{name}") for one in columns.all()] for name in ("part", "value"))
     return {part or "": float(value or "nan") for part, value in zip(parts, values, strict=True)}
@@ -72,25 +72,29 @@ def waterfall(visitor: Visitor, row: int = 0) -> dict[str, float]:
 
 def written(visitor: Visitor) -> list[float]:
     """The numbers of the waterfall as they are written."""
-    return [float(text.replace("−", "-")) for text in visitor.by("account").locator(".number").all_inner_texts()]
+    return [float(text.replace("−", "-")) for text in visitor.by("decomposition").locator(".number").all_inner_texts()]
 
 
-def expected(account: dict[str, np.ndarray], frame: int) -> dict[str, float]:
-    features = {f"feature-{k + 1}": value for k, value in enumerate(account["features"][frame])}
-    shown = {"residual": "rest", "completeness_error": "gap"}
-    others = {shown.get(name, name): account[name][frame] for name in account if name != "features"}
+def expected(decomposition: dict[str, np.ndarray], frame: int) -> dict[str, float]:
+    features = {f"feature-{k + 1}": value for k, value in enumerate(decomposition["features"][frame])}
+    others = {name: decomposition[name][frame] for name in decomposition if name != "features"}
     return {name: float(value) for name, value in {**features, **others}.items()}
 
 
 def combined(page: Path, trajectory: int, layer: str, weights: np.ndarray) -> dict[str, np.ndarray]:
-    """The account of a combination of logits with weights (T, A)."""
-    accounts = [open_results(page).decomposition(trajectory, layer, f"action-{action}") for action in range(ACTIONS)]
+    """The decomposition of a combination of logits with weights (T, A)."""
+    decompositions = [
+        open_results(page).decomposition(trajectory, layer, f"action-{action}") for action in range(ACTIONS)
+    ]
     return {
         name: sum(
-            (weights[:, a].reshape(-1, *[1] * (one[name].ndim - 1)) * one[name] for a, one in enumerate(accounts)),
-            start=np.zeros_like(accounts[0][name]),
+            (
+                weights[:, a].reshape(-1, *[1] * (one[name].ndim - 1)) * one[name]
+                for a, one in enumerate(decompositions)
+            ),
+            start=np.zeros_like(decompositions[0][name]),
         )
-        for name in accounts[0]
+        for name in decompositions[0]
     }
 
 
@@ -99,8 +103,8 @@ def test_the_waterfall_is_the_decomposition(page_of: Pages, open_page: Open, kin
     page = page_of(kind)
     visitor = open_page(page, "?layer=1a&trajectory=2&frame=41&rows=value~2a,action-2")
     for row, (layer, output) in enumerate((("2a", "value"), ("1a", "action-2"))):
-        account = open_results(page).decomposition(1, layer, output)
-        wanted = expected(account, 40)
+        decomposition = open_results(page).decomposition(1, layer, output)
+        wanted = expected(decomposition, 40)
         if kind == "policy":
             assert wanted.pop("memory") == 0, "only a recurrent agent has memory"
         shown = waterfall(visitor, row)
@@ -108,7 +112,7 @@ def test_the_waterfall_is_the_decomposition(page_of: Pages, open_page: Open, kin
         assert next(iter(shown)) == "baseline"
         parts = sum(value for name, value in shown.items() if name != "output")
         assert parts == pytest.approx(shown["output"], abs=1e-5)
-        assert visitor.page.evaluate(f"rlClarity.account({row}).baseline") == pytest.approx(shown["baseline"])
+        assert visitor.page.evaluate(f"rlClarity.decomposition({row}).baseline") == pytest.approx(shown["baseline"])
 
 
 @pytest.mark.parametrize("instead", ["mean", "12"])
@@ -116,20 +120,20 @@ def test_a_step_is_compared_with_another_one_or_the_mean_of_its_episode(
     page_of: Pages, open_page: Open, instead: str
 ) -> None:
     page = page_of("recurrent")
-    account = open_results(page).decomposition(0, "2a")
+    decomposition = open_results(page).decomposition(0, "2a")
     rows = slice(30, 60) if instead == "mean" else slice(11, 12)  # the episode of frame 41
-    begin = {name: values[rows].mean(axis=0) for name, values in account.items()}
+    begin = {name: values[rows].mean(axis=0) for name, values in decomposition.items()}
     visitor = open_page(page, "?layer=2a&frame=41")
-    assert waterfall(visitor) == pytest.approx(expected(account, 40), rel=1e-6, abs=1e-7)
+    assert waterfall(visitor) == pytest.approx(expected(decomposition, 40), rel=1e-6, abs=1e-7)
     visitor.by("instead").select_option("frame" if instead == "12" else instead)
     if instead == "12":
         visitor.by("instead-frame").fill(instead)
         visitor.press("Tab")
     visitor.by("instead-note").wait_for()
     assert visitor.state()["instead"] == (11 if instead == "12" else "mean")
-    change = {name: values - begin[name] for name, values in account.items()}
+    change = {name: values - begin[name] for name, values in decomposition.items()}
     wanted = {**expected(change, 40), "start": float(change["baseline"][40]), "baseline": float(begin["output"])}
-    wanted["output"] = float(account["output"][40])
+    wanted["output"] = float(decomposition["output"][40])
     shown = waterfall(visitor)
     assert shown == pytest.approx(wanted, rel=1e-5, abs=1e-6)
     assert sum(value for name, value in shown.items() if name != "output") == pytest.approx(shown["output"], abs=1e-5)
@@ -166,10 +170,10 @@ def test_questions_about_actions_are_combinations_of_logits(page_of: Pages, open
         "group-0-less-mean": actions[0] + actions[1] - 2 * policy,
     }[question]
     visitor = open_page(page, f"?layer=1a&frame=20&rows={question}")
-    account = combined(page, 0, "1a", weights)
-    wanted = expected(account, 19)
-    left = account["output"] - account["residual"] - account["features"].sum(1)
-    share = 1 - left.var() / account["output"].var()
+    decomposition = combined(page, 0, "1a", weights)
+    wanted = expected(decomposition, 19)
+    left = decomposition["output"] - decomposition["residual"] - decomposition["features"].sum(1)
+    share = 1 - left.var() / decomposition["output"].var()
     said = visitor.text("layer-share" if share >= 0.5 else "layer-warning")
     assert float(re.findall(r"([\d.]+)\s*%", said)[0]) == pytest.approx(100 * abs(share), abs=0.51)
     del wanted["memory"]
@@ -225,8 +229,8 @@ def test_an_action_is_requested_instead_of_the_mean(page_of: Pages, open_page: O
     assert visitor.text("find-count").startswith(f"{count} frame")
 
 
-_OVERLAPS = """account => {
-  const texts = [...account.querySelectorAll('.word, .number')].map((element) => {
+_OVERLAPS = """decomposition => {
+  const texts = [...decomposition.querySelectorAll('.word, .number')].map((element) => {
     const range = document.createRange();
     range.selectNodeContents(element.querySelector(':scope > :not(.hidden-text)') ?? element);
     return { text: element.innerText, own: element.getBoundingClientRect(), ...range.getBoundingClientRect().toJSON() };
@@ -241,10 +245,10 @@ _OVERLAPS = """account => {
 @pytest.mark.parametrize(("rows", "width"), [("value", 1366), ("value,action-2&columns=1", 1366), ("value", 390)])
 def test_numbers_of_the_waterfall_do_not_overlap(generated: Generated, open_page: Open, rows: str, width: int) -> None:
     visitor = open_page(generated.directory, f"?frame=20&rows={rows}", viewport={"width": width, "height": 844})
-    account = visitor.by("account").first
-    expect(account.locator("[data-part]")).to_have_count(12)
-    assert account.evaluate(_OVERLAPS) == []
-    columns = account.locator(".columns")
+    decomposition = visitor.by("decomposition").first
+    expect(decomposition.locator("[data-part]")).to_have_count(12)
+    assert decomposition.evaluate(_OVERLAPS) == []
+    columns = decomposition.locator(".columns")
     assert columns.evaluate("e => e.scrollWidth <= e.clientWidth"), "all of them are visible"
 
 

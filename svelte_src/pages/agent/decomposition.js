@@ -1,16 +1,25 @@
-// The account of an output as a waterfall, and over time as a stack.
-import { differenceFrom } from "../../data/account.js";
+// The decomposition of an output as a waterfall, and over time as a stack.
+import { differenceFrom } from "../../data/decomposition.js";
 import { memoized } from "../../data/cache.js";
 import { hasFeatures } from "../../data/manifest.js";
-import { accountOf, findOutput, incompleteSteps } from "../../data/questions.js";
+import { decompositionFor, findOutput, incompleteSteps } from "../../data/questions.js";
 import { firstVisible, lastVisible, pixelsPerStep, stepToX } from "../../kit/time/draw.js";
 
-/** Parts of an account after the features, in order. */
-const OTHERS = ["rest", "memory", "gap", "start"];
+/** Parts of a decomposition after the features, in order. */
+const OTHERS = ["residual", "memory", "completeness_error", "start"];
 /** What readers see below their columns; the error is the completeness error. */
-export const PART_WORDS = { rest: "residual", gap: "error", start: "baselines" };
+export const PART_WORDS = { completeness_error: "error", start: "baselines" };
 /** The same where columns are narrow. */
-const SHORT_WORDS = { rest: "res.", gap: "error", start: "base." };
+const SHORT_WORDS = { residual: "res.", completeness_error: "error", start: "base." };
+/** Tooltips of the columns. */
+export const PART_TITLES = {
+  baseline: "the output at the layer’s baseline",
+  mean: "the mean of the output over the episode",
+  start: "how much higher the output is at this frame’s baseline",
+  residual: "the residual, which the features leave out",
+  memory: "what the agent’s memory adds at the baseline",
+  completeness_error: "the completeness error, which the integral leaves out",
+};
 
 /** Why attribution is hatched. */
 export const INCOMPLETE = "the completeness error is above 5 % of the output\u2019s range";
@@ -20,42 +29,43 @@ export const startWord = (instead) =>
   instead === null ? "baseline" : instead === "mean" ? "mean" : `frame ${instead + 1}`;
 
 /**
- * The account of a target, from its layer's totals and the numbers along its trajectory; null where the page lacks them.
+ * The decomposition of a target, from its layer's totals and the numbers along its trajectory; null where the page lacks them.
  *
  * With `instead`, a step or the mean of the episode, it is the difference of two decompositions.
  */
-export function targetAccount(manifest, totals, { layer, output, instead = null }, series) {
+export function targetDecomposition(manifest, totals, { layer, output, instead = null }, series) {
   const ofInput = manifest.layers[layer].kind === "input";
   const numbers = totals[`totals.${output}`];
-  const account = ofInput
-    ? numbers && channelAccount(numbers)
-    : accountOf(manifest, totals, findOutput(manifest, output), series);
-  if (!account || instead === null || ofInput || !series) return account ?? null;
-  return differenceFrom(account, instead < account.output.length ? instead : "mean", series.firsts.data);
+  const decomposition = ofInput
+    ? numbers && channelDecomposition(numbers)
+    : decompositionFor(manifest, totals, findOutput(manifest, output), series);
+  if (!decomposition || instead === null || ofInput || !series) return decomposition ?? null;
+  return differenceFrom(decomposition, instead < decomposition.output.length ? instead : "mean", series.firsts.data);
 }
 
 /** Whether the completeness error of a target's frame is too large. */
-export const isIncomplete = (manifest, { layer, output, frame }, account) =>
-  manifest.layers[layer].kind !== "input" && incompleteSteps(manifest, findOutput(manifest, output), account)[frame];
+export const isIncomplete = (manifest, { layer, output, frame }, decomposition) =>
+  manifest.layers[layer].kind !== "input" &&
+  incompleteSteps(manifest, findOutput(manifest, output), decomposition)[frame];
 
-/** The account of a layer without a baseline, the input: only its channels, from totals (T, K, 2). */
-export function channelAccount({ data, shape: [steps, channels] }) {
+/** The decomposition of a layer without a baseline, the input: only its channels, from totals (T, K, 2). */
+export function channelDecomposition({ data, shape: [steps, channels] }) {
   const zeros = new Float64Array(steps);
   const net = (t, k) => data[(t * channels + k) * 2] + data[(t * channels + k) * 2 + 1];
   const features = Array.from({ length: channels }, (_, k) =>
     Float64Array.from({ length: steps }, (_step, t) => net(t, k)),
   );
   const output = zeros.map((_, t) => features.reduce((sum, feature) => sum + feature[t], 0));
-  return { baseline: zeros, features, rest: zeros, memory: zeros, gap: zeros, output };
+  return { baseline: zeros, features, residual: zeros, memory: zeros, completeness_error: zeros, output };
 }
 
 /** The series that are added to the baseline, in order: [{name, channel?, values}]. */
-export const partsOf = memoized((account) => [
-  ...account.features.map((values, k) => ({ name: `feature-${k + 1}`, channel: k, values })),
-  ...OTHERS.filter((name) => account[name]).map((name) => ({
+export const partsOf = memoized((decomposition) => [
+  ...decomposition.features.map((values, k) => ({ name: `feature-${k + 1}`, channel: k, values })),
+  ...OTHERS.filter((name) => decomposition[name]).map((name) => ({
     name,
-    values: account[name],
-    ...(name === "rest" && { channel: account.features.length }),
+    values: decomposition[name],
+    ...(name === "residual" && { channel: decomposition.features.length }),
   })),
 ]);
 
@@ -64,9 +74,9 @@ export const partsOf = memoized((account) => [
  *
  * @returns {{name: string, channel?: number, value: number, from: number, to: number}[]}
  */
-export function waterfall(account, frame) {
+export function waterfall(decomposition, frame) {
   let level = 0;
-  return partsOf(account).map(({ name, channel, values }) => {
+  return partsOf(decomposition).map(({ name, channel, values }) => {
     const [from, value] = [level, values[frame]];
     level += value;
     return { name, channel, value, from, to: level };
@@ -74,11 +84,11 @@ export function waterfall(account, frame) {
 }
 
 /** Smallest and largest level of the waterfalls of a trajectory: [low, high], less the baseline. */
-export const waterfallRange = memoized((account) => {
+export const waterfallRange = memoized((decomposition) => {
   let [low, high] = [0, 0];
-  for (let t = 0; t < account.output.length; t += 1) {
+  for (let t = 0; t < decomposition.output.length; t += 1) {
     let level = 0;
-    for (const { values } of partsOf(account)) {
+    for (const { values } of partsOf(decomposition)) {
       level += values[t];
       low = Math.min(low, level);
       high = Math.max(high, level);
@@ -88,17 +98,19 @@ export const waterfallRange = memoized((account) => {
 });
 
 /** Sums of the parts that raise and of those that lower the output, at every step: {raised, lowered}, from the baseline. */
-export const stackEnds = memoized((account) => {
+export const stackEnds = memoized((decomposition) => {
   const sum = (part) =>
-    account.output.map((_, t) => partsOf(account).reduce((total, { values }) => total + part(values[t], 0), 0));
+    decomposition.output.map((_, t) =>
+      partsOf(decomposition).reduce((total, { values }) => total + part(values[t], 0), 0),
+    );
   return { raised: sum(Math.max), lowered: sum(Math.min) };
 });
 
 /** Smallest and largest number of the stack of a trajectory. */
-export const stackRange = memoized((account) => {
-  const { raised, lowered } = stackEnds(account);
-  const low = account.baseline.reduce((least, value, t) => Math.min(least, value + lowered[t]), Infinity);
-  const high = account.baseline.reduce((most, value, t) => Math.max(most, value + raised[t]), -Infinity);
+export const stackRange = memoized((decomposition) => {
+  const { raised, lowered } = stackEnds(decomposition);
+  const low = decomposition.baseline.reduce((least, value, t) => Math.min(least, value + lowered[t]), Infinity);
+  const high = decomposition.baseline.reduce((most, value, t) => Math.max(most, value + raised[t]), -Infinity);
   return high > low ? [low, high] : [low - 0.5, high + 0.5];
 });
 
@@ -106,7 +118,7 @@ export const stackRange = memoized((account) => {
  * What an output's variance over frames is due to, as shares that add up to 1: `variance_share` and `unexplained` in Python.
  * null for an output that does not vary.
  */
-export const varianceShares = memoized(({ output, baseline, memory, gap }) => {
+export const varianceShares = memoized(({ output, baseline, memory, completeness_error: error }) => {
   const centered = (values) => {
     const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
     return values.map((value) => value - mean);
@@ -115,21 +127,21 @@ export const varianceShares = memoized(({ output, baseline, memory, gap }) => {
   const varied = centered(output);
   const whole = product(varied, varied);
   if (!(whole > 0)) return null;
-  const left = centered(output.map((_, t) => baseline[t] + memory[t] + gap[t]));
-  const [before, remembered, error] = [baseline, memory, gap].map((part) => product(part, left) / whole);
+  const left = centered(output.map((_, t) => baseline[t] + memory[t] + error[t]));
+  const [before, remembered, missed] = [baseline, memory, error].map((part) => product(part, left) / whole);
   return {
     explained: 1 - product(left, left) / whole,
     baseline: before,
     memory: remembered,
-    completeness_error: error,
+    completeness_error: missed,
   };
 });
 
-/** The same of a layer: what the page says of all trajectories, or else what an account says of one. */
-export function layerShares(layer, output, account) {
+/** The same of a layer: what the page says of all trajectories, or else what a decomposition says of one. */
+export function layerShares(layer, output, decomposition) {
   const explained = layer.variance_share?.[output];
   return explained === undefined
-    ? account && hasFeatures(layer) && varianceShares(account.whole ?? account)
+    ? decomposition && hasFeatures(layer) && varianceShares(decomposition.whole ?? decomposition)
     : explained !== null && { explained, ...layer.unexplained?.[output] };
 }
 
@@ -144,9 +156,9 @@ export const unexplainedParts = (layer, { memory = 0, completeness_error: error 
     .sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
 
 /** The share of all attribution, by its size at every frame, that the features account for. */
-export const coverage = memoized(({ features, rest }) => {
+export const coverage = memoized(({ features, residual }) => {
   const size = (list) => list.reduce((sum, values) => values.reduce((total, value) => total + Math.abs(value), sum), 0);
-  const [covered, left] = [size(features), size([rest])];
+  const [covered, left] = [size(features), size([residual])];
   return covered + left > 0 ? covered / (covered + left) : null;
 });
 
@@ -156,24 +168,29 @@ const FAINT = 0.15;
  * Draw a stack along time: from the baseline, parts that raise the output upwards and those that lower it downwards.
  *
  * @param {object} options
- * @param {import("../../data/account.js").Account} options.account
+ * @param {import("../../data/decomposition.js").Decomposition} options.decomposition
  * @param {(string | null)[]} options.colors of the features
  * @param {number | null} [options.alone] the channel of the only part that is not faint
  * @param {boolean[]} [options.incomplete] at which steps everything is hatched
  * @param {{ink: string, line: string}} options.tokens
  */
-export function drawStack(context, view, { account, colors, alone = null, incomplete = [], tokens }) {
-  const [low, high] = stackRange(account);
+export function drawStack(context, view, { decomposition, colors, alone = null, incomplete = [], tokens }) {
+  const [low, high] = stackRange(decomposition);
   const pad = 3;
   const toY = (value) => view.height - pad - ((value - low) / (high - low)) * (view.height - 2 * pad);
   const stride = Math.max(1, Math.floor(1 / pixelsPerStep(view)));
   const steps = [];
   for (let t = firstVisible(view); t <= lastVisible(view); t += stride) steps.push(t);
-  const fills = { rest: hatch(context, tokens), memory: tokens.ink, gap: tokens.line, start: tokens.line };
+  const fills = {
+    residual: hatch(context, tokens),
+    memory: tokens.ink,
+    completeness_error: tokens.line,
+    start: tokens.line,
+  };
   const uncertain = hatch(context, tokens, true);
-  const ups = steps.map((t) => account.baseline[t]);
+  const ups = steps.map((t) => decomposition.baseline[t]);
   const downs = [...ups];
-  for (const { name, channel, values } of partsOf(account)) {
+  for (const { name, channel, values } of partsOf(decomposition)) {
     const fill = fills[name] ?? colors[channel] ?? tokens.line;
     context.globalAlpha = alone === null || alone === channel ? (name === "memory" ? 0.5 : 1) : FAINT;
     steps.forEach((t, i) => {
@@ -187,8 +204,8 @@ export function drawStack(context, view, { account, colors, alone = null, incomp
     });
   }
   context.globalAlpha = 1;
-  drawLevels(context, view, steps, account.baseline, toY, { color: tokens.ink, dash: [3, 3], width: 1 });
-  drawLevels(context, view, steps, account.output, toY, { color: tokens.ink, dash: [], width: 1.75 });
+  drawLevels(context, view, steps, decomposition.baseline, toY, { color: tokens.ink, dash: [3, 3], width: 1 });
+  drawLevels(context, view, steps, decomposition.output, toY, { color: tokens.ink, dash: [], width: 1.75 });
 }
 
 function drawLevels(context, view, steps, values, toY, { color, dash, width }) {
