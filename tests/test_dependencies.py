@@ -57,7 +57,7 @@ def with_torch(tmp_path_factory: pytest.TempPathFactory) -> Interpreter:
     return Interpreter(tmp_path_factory.mktemp("torch") / "site", ("tensorflow", "keras", "jax", "jaxlib"))
 
 
-def test_frameworks_cannot_be_imported(plain: Interpreter, tmp_path: Path) -> None:
+def test_the_plain_interpreter_finds_no_framework(plain: Interpreter, tmp_path: Path) -> None:
     program = f"from importlib.util import find_spec; print([name for name in {FRAMEWORKS} if find_spec(name)])"
     assert plain.run(program, tmp_path) == "[]\n"
 

@@ -347,7 +347,7 @@ PAGES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 
 @pytest.mark.parametrize("kind", PAGES)
-def test_the_gallery_lists_the_good_page(tmp_path: Path, kind: str) -> None:
+def test_the_gallery_reports_only_the_damaged_page(tmp_path: Path, kind: str) -> None:
     for name in ("bad", "good"):
         write_small_page(LocalDirectory(tmp_path / name))
     make, message = PAGES[kind]
@@ -359,7 +359,7 @@ def test_the_gallery_lists_the_good_page(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("defect"), KeyError("defect"), RecursionError("defect")])
-def test_the_gallery_lists_the_good_page_beside_an_unexpected_error(
+def test_the_gallery_reports_only_the_page_with_an_unexpected_error(
     tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("bad", "good"):

@@ -184,8 +184,8 @@ def describe_factors(factors: Sequence[Factor]) -> str:
 
 
 def greedy_columns(outputs: np.ndarray, factors: Sequence[Factor]) -> np.ndarray:
-    """Return the columns (B, factors) of the largest logit of each choice, of the logit of each switch, and of the mean
-    of each number.
+    """Return a column (B, factors) for each factor: that of a choice's largest logit, of a switch's logit, or of a
+    number's mean.
     """
     chosen = []
     for where, factor in zip(factor_columns(factors), factors, strict=True):

@@ -106,7 +106,8 @@ class Program:
         weights.
 
         Each operation of the prefix is the only one that reads the previous tensor, and its other inputs are constants.
-        Before the first weights, or the first constant that is added, a path from 0 may pass ReLUs and max pooling.
+        With `from_zero`, ReLUs and max pooling before the first weights, or before the first added constant, belong to
+        the prefix, too.
         """
         varying = set(self.inputs)
         for operation in self.operations:

@@ -122,9 +122,9 @@ def layer_labels(sites: Sequence[Site], layers: Sequence[Layer]) -> list[str | N
 
 
 def _numbers(sites: Sequence[Site]) -> dict[Site, str]:
-    """Return what kind of operation a feature map is, and its number: in its residual block, or in the network.
+    """Return labels of feature maps such as `conv 3`, or inside of a residual block `block 2, conv 1`.
 
-    Those that some path avoids outside of residual blocks are left out: a number would not tell branches apart.
+    Outside of residual blocks, maps that some path bypasses have none: a number would not tell branches apart.
     """
     maps = feature_maps(sites)
     defaults = {layer.site: layer.label for layer in default_layers(sites)}

@@ -53,8 +53,8 @@ def given_components(options: ReductionOptions, layer: PageLayer) -> np.ndarray:
     components = np.concatenate(found) if found else np.zeros((0, layer.shape[-1]), np.float32)
     if len(components) > layer.channels:
         raise OptionError(
-            f"features.components={options.components!r} has {len(components)} features of layer {layer.name}, which "
-            f"gets {layer.channels}: increase features.count"
+            f"features.components={options.components!r} has {len(components)} features of layer {layer.name}, but "
+            f"the page computes only {layer.channels}: increase features.count"
         )
     return components
 

@@ -89,7 +89,7 @@ def parse_feature_names(words: list[str]) -> dict[str, dict[int, str]]:
         place, equals, name = word.partition("=")
         layer, dot, number = place.rpartition(".")
         if not (equals and dot and number.isdecimal()):
-            raise OptionError(f"--feature-names {word}: write LAYER.NUMBER=NAME, such as 2b.1=coin")
+            raise OptionError(f"--features.names {word}: write LAYER.NUMBER=NAME, such as 2b.1=coin")
         names.setdefault(layer, {})[int(number)] = name
     return names
 

@@ -42,9 +42,9 @@ class Run(CheckpointCommand):
     recording: str | None = None
     """Explain the episodes of this recording, or Minari dataset, instead of new ones."""
     other_agent: Switch = False
-    """Another agent than this one played the recording, on purpose."""
+    """Accept a recording that another agent played. By default it is refused if the agent's outputs differ."""
     live: Switch = False
-    """Write the network beside the page, too: its panel What if computes it in the browser, without a server."""
+    """Also write the network beside the page, so that the panel What if works without a server."""
     dry_run: Switch = False
     """Only print a forecast of time, memory and disk space. Nothing is written."""
     force: Switch = False
@@ -80,7 +80,8 @@ class Compare(Command):
     """Checkpoint files, folders of them, patterns, or an included series (models:breakout-series), and last the
     directory of the page."""
     log: Path | None = None
-    """Log of the training, for the learning curve; by default a known one beside the checkpoints."""
+    """Log of the training, for the learning curve; by default the first readable progress.csv, monitor.csv,
+    *.monitor.csv, log*.csv or log*.txt beside the checkpoints."""
     log_columns: tuple[str, str] | None = None
     """Columns of the steps and of the mean return in the log."""
     steps_per_number: float | None = None
@@ -129,7 +130,7 @@ class Memory(CheckpointCommand):
     recording: str | None = None
     """Explain the episodes of this recording with states (rl-clarity record), instead of new ones."""
     other_agent: Switch = False
-    """Another agent than this one played the recording, on purpose."""
+    """Accept a recording that another agent played. By default it is refused if the agent's outputs differ."""
     dry_run: Switch = False
     """Only print a forecast of time, memory and disk space. Nothing is written."""
     force: Switch = False
@@ -215,7 +216,7 @@ class Check(CheckpointCommand):
     recording: str | None = None
     """Check frames of this recording, or Minari dataset, instead of new ones."""
     other_agent: Switch = False
-    """Another agent than this one played the recording, on purpose."""
+    """Accept a recording that another agent played. By default it is refused if the agent's outputs differ."""
     dry_run: Switch = False
     """Only print a forecast of time, memory and disk space. Nothing is written."""
     force: Switch = False

@@ -182,7 +182,7 @@ def debug(
         if isinstance(checkpoint, str | os.PathLike):
             if environment is not None:
                 raise OptionError(
-                    "environment is for agents in memory: name that of a checkpoint by env_name and metadata"
+                    "environment applies only to agents passed as objects; for a checkpoint, give env_name and metadata"
                 )
             written = explain(
                 checkpoint, place, chosen, dry_run=dry_run, load=load, trajectories=sizes, observations=FEWEST

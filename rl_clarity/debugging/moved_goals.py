@@ -66,7 +66,7 @@ def reach_moved_goal(
     """Move a goal to a free place near the player at the first step of episodes, and let the policy play on.
 
     Random sequences of actions are searched for one that reaches the goal there; episodes without one are left out.
-    Of several `parts` one is done: every `parts`-th episode. None if there are none.
+    Only every `parts`-th episode, from number `part` on, is used. Returns None if the goal is reachable in none.
     """
     rng = np.random.default_rng([seed, 5, part])
     starts = _starts(brancher, trajectories, type, goals, part, parts)

@@ -311,7 +311,9 @@ def _only_removed(game: str) -> WorldError:
 
 
 def _join(frames: Sequence[tuple[bytes, int]], screen: np.ndarray, removed: Sequence[str]) -> bytes:
-    """Return the bytes of a state: a line of JSON, the emulator before each frame, and the screen if there is none."""
+    """Return the bytes of a state: a line of JSON, then the emulator's saved state before each frame or, without
+    frames, the compressed screen.
+    """
     header = {"frames": [[len(saved), action] for saved, action in frames], "removed": [*removed]}
     rest = b"".join(saved for saved, _ in frames) or zlib.compress(np.ascontiguousarray(screen).tobytes(), 1)
     return json.dumps(header).encode() + b"\n" + rest

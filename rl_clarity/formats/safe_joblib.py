@@ -61,7 +61,7 @@ class _ArrayWrapper(StandIn):
 
     def build(self, state: Any, reader: BoundedReader) -> None:
         if type(state) is not dict:
-            raise CheckpointError(f"describes an array with a {type(state).__name__}: refused")
+            raise CheckpointError(f"the description of an array is a {type(state).__name__}, not a dict: refused")
         dtype, shape = _plain_dtype(state.get("dtype")), _shape(state.get("shape"))
         if state.get("numpy_array_alignment_bytes") is not None:
             reader.read(reader.read(1)[0])  # padding follows a byte with its length

@@ -190,7 +190,7 @@ def environment(
             "env) with a VecEnv, a Gymnasium environment or an id such as 'BreakoutNoFrameskip-v4'"
         )
     if atari_options and not isinstance(env, str):
-        raise OptionError(f"{', '.join(atari_options)}: options of AtariWrapper are for the id of an Atari game")
+        raise OptionError(f"{', '.join(atari_options)}: options of AtariWrapper apply only if env is the id of a game")
     normalizer = _vec_normalize(env) or model.get_vec_normalize_env()
     layout = _layout(Normalization.of(model, normalizer), channels_first, value_range)
     venv = _vec_env(env, layout, num_envs, seed, atari_options)

@@ -72,9 +72,9 @@ class WorkStore:
         return {name for name, checksum in present if Checksum.of(self._files.read(name)) != checksum}
 
     def entries(self, stage: str = "") -> dict[str, dict[str, Any]]:
-        """Return facts of all finished tasks, or those of a stage, by name, whatever their keys, and their files.
+        """Return the entries `{"facts": ..., "files": ...}` of finished tasks, of all or of one stage, by task name.
 
-        Each is `{"facts": ..., "files": ...}`.
+        Entries with outdated keys are included; those whose files are missing or have another size are not.
         """
         entries = {}
         prefix = f"{DIRECTORY}/{stage}-" if stage else DIRECTORY

@@ -66,7 +66,7 @@ def encode_difference(data: bytes, base: bytes, weights: Sequence[RoundedWeights
 
 
 def decode_difference(difference: bytes, base: bytes, file: str) -> bytes:
-    """Return the file of a difference from `base`. Raises SamplesError if it is damaged."""
+    """Rebuild a checkpoint file from `base` and a difference. Raises SamplesError for a damaged difference."""
     size, digest = _read_header(difference, file)
     try:
         weights, start = _read_weights(difference, size)

@@ -58,9 +58,9 @@ class ObservationsOptions:
     """The extra observations that features are computed from."""
 
     num_envs: int = 32
-    """Environments; long play in a few is more like the agent's experience than short play in many."""
+    """Number of environments; long play in a few is more like the agent's experience than short play in many."""
     num_obs: int = 128
-    """Observations of each."""
+    """Observations collected from each environment."""
     obs_every: int = 24
     """Steps between them."""
     bfloat16: bool | None = None
@@ -84,7 +84,8 @@ class RecordOptions:
     """Options of a recording: the number of episodes or steps that an agent plays, and how it chooses actions."""
 
     episodes: int | None = None
-    """Number of episodes, the same in each environment. Default: 100, unless steps are given."""
+    """Total number of episodes, divided as equally as possible among the environments. Default: 100, unless steps are
+    given."""
     steps: int | None = None
     """Number of steps; episodes under way at the end are stopped."""
     whole_games: bool = False
@@ -94,7 +95,7 @@ class RecordOptions:
     temperature: float = 1.0
     """Divides the logits of the policy: below 1 for more likely actions, above 1 for more random ones."""
     greedy: bool = False
-    """Take the most likely action instead of sampling one, and no random actions."""
+    """Take the most likely action instead of sampling one. Without action_noise, no actions are random."""
     action_noise: float | None = None
     """Probability of a uniformly random action instead. Default: as in training (epsilon_greedy)."""
     full_resolution: bool = False
@@ -135,7 +136,7 @@ class EvaluationOptions:
     """How many episodes an agent plays to estimate its mean return, and how."""
 
     episodes: int = 500
-    """Number of episodes, the same in each environment."""
+    """Total number of episodes, divided as equally as possible among the environments."""
     seed: int = 0
     """Seed of levels and actions."""
     unseen: bool = True

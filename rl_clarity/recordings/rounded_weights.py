@@ -123,7 +123,7 @@ def _is_rounded(name: str, dtype: np.dtype, shape: tuple[int, ...]) -> bool:
 
 
 def _with_checksums(before: bytes, after: bytes) -> bytes:
-    """Return a file whose bytes were changed with the checksums of the members, if it is a zip file."""
+    """Return the changed file `after`; if it is a zip file, with corrected checksums of its members."""
     if before == after or not before.startswith(ZIP_MAGIC):
         return after
     data = bytearray(after)

@@ -359,8 +359,9 @@ def _principal_components(standardized: np.ndarray, count: int | float, seed: in
     """Return the shares of the variance (K,) and the axes (K, H) of the first components. The largest weight of each
     axis is positive.
 
-    There are `count` components, or as many as have that share of the variance. The covariances of many units, of which
-    there are a square, are not computed: their first components, at most `WIDE`, are those of a randomized SVD.
+    There are `count` components, or as many as have that share of the variance. With more than `WIDE` units, they come
+    from a randomized SVD, which does not need the large covariance matrix; if `count` is a share, at most `WIDE`
+    components are computed.
     """
     if standardized.shape[1] > WIDE:
         from sklearn.utils.extmath import randomized_svd

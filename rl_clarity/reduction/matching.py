@@ -51,9 +51,9 @@ def match_components(components: np.ndarray, others: np.ndarray) -> list[Matched
 
 
 def matched_order(matches: list[MatchedFeature | None]) -> list[int]:
-    """Return the order of K components in which matched ones have their other number, as far as it is at most K.
+    """Return the component at each of K places.
 
-    The remaining ones fill the other places in their order.
+    Matched components get the number of their match if it is at most K. The others fill the free places in order.
     """
     count = len(matches)
     places = {match.number - 1: k for k, match in enumerate(matches) if match is not None and match.number <= count}

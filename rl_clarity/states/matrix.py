@@ -152,8 +152,8 @@ class MemoryMatrix:
         return None if exchanges is None else exchanges[0]
 
     def beginning(self, episode: int, step: int) -> tuple[int, int] | None:
-        """Return the exchanges between which the first frame is that a decision depends on, as in `begins`: it was seen
-        at the first of these steps or later, and before the second.
+        """Return steps (a, b): the earliest frame that the decision at `step` depends on was seen at a or later, and
+        before b. None as in `begins`.
         """
         column = self.policy[episode, : step + 1, step]
         known = np.flatnonzero(np.isfinite(column))

@@ -127,7 +127,7 @@ class WorldModel:
         return deterministic, self.sample(self._dense(x, self.stochastic, "first/stochastic"), noise)
 
     def first_of_agent(self, latent: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the agent's first state (B, S), and logits (B, A) of its last action."""
+        """Predict the agent's state (B, S) where a simulation starts, and the logits (B, A) of the action before it."""
         from keras import ops
 
         x = ops.elu(self._dense(latent, self.size.hidden, "first/agent"))

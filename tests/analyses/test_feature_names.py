@@ -64,5 +64,5 @@ def test_names_on_the_command_line() -> None:
         "a.b": {2: "saw"},
     }
     for word in ("2b", "2b=coin", "2b.one=coin"):
-        with pytest.raises(OptionError, match=rf"--feature-names {word}: write LAYER.NUMBER=NAME"):
+        with pytest.raises(OptionError, match=rf"--features.names {word}: write LAYER.NUMBER=NAME"):
             parse_feature_names([word])

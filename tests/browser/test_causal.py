@@ -188,7 +188,7 @@ def test_behavior_has_a_panel_with_clips(page: Path, open_page: Open) -> None:
     visitor.by("causal-behavior").wait_for()
 
 
-def test_names_are_in_the_table_of_ablations_and_survive(page: Path, open_page: Open) -> None:
+def test_feature_names_in_the_table_of_ablations_persist_in_browser_and_address(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?feature=2")
     visitor.by("feature-name").first.fill("saw ahead")
     visitor.by("feature-name").first.press("Enter")

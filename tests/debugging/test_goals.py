@@ -92,7 +92,7 @@ def test_a_value_without_a_policy_and_a_blind_side() -> None:
     assert mean(placements, "toward", type="flower", place="above") == pytest.approx(0, abs=1e-6)
 
 
-def test_the_numbers_of_a_placement_by_hand() -> None:
+def test_effects_of_placements_equal_a_calculation_by_hand() -> None:
     """Edit the JSON of the states, draw them by the environment, and evaluate each alone."""
     agent = Player()
     with opened(agent) as (_, states):

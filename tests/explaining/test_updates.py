@@ -156,7 +156,7 @@ def test_observations_stay_those_of_the_first_program(tmp_path: Path) -> None:
     np.testing.assert_array_equal(stored["observations"], probed())
 
 
-def test_observations_are_stored_as_those_of_steps(tmp_path: Path) -> None:
+def test_probe_observations_are_stored_channels_last_as_uint8(tmp_path: Path) -> None:
     """Channels come last, and images are scaled."""
     location = tmp_path / "recording"
     images = probed(4)

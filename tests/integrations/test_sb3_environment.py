@@ -277,7 +277,7 @@ def make_loaded() -> Any:
             "observations of 'ClarityParts-v0' are a Dict, not an image: ids are",
         ),
         (make_model, lambda: 3, {}, "a int is not a VecEnv"),
-        (make_model, Game, {"noop_max": 3}, "noop_max: options of AtariWrapper are for the id of an Atari game"),
+        (make_model, Game, {"noop_max": 3}, "noop_max: options of AtariWrapper apply only if env is the id of a game"),
         (make_model, lambda: "CartPole-v1", {"noop_max": 3}, "'CartPole-v1' is not an Atari game"),
         (lambda: "model.zip", None, {}, "a str is not a model of Stable-Baselines3"),
     ],

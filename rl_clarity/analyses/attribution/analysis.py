@@ -112,8 +112,8 @@ class AttributionAnalysis(Analysis[AttributionOptions, AttributionSection]):
         quadrature(options.quadrature, options.steps)
         if options.max_paths is not None and options.baseline == "expected":
             raise OptionError(
-                f"attribution.max_paths={options.max_paths} needs paths with one beginning: choose another "
-                "attribution.baseline than 'expected'"
+                f"attribution.max_paths={options.max_paths} needs a single starting point: choose an "
+                "attribution.baseline other than 'expected'"
             )
 
     def tasks(self, subject: Subject, options: AttributionOptions) -> Iterable[Task]:

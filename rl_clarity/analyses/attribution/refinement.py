@@ -87,8 +87,8 @@ def refine(
         result: the attribution of S scores of B observations, whose arrays are changed
         limits: largest completeness error of each score, or None to leave it as it is
         most: a power of three, how many times as many points a path may have
-        compute: returns the attribution of some scores (indices) of some observations (indices), with so many times as
-            many points; `result` has their attribution with a third of these
+        compute: `compute(scores, observations, factor)` returns the attribution of these indices with `factor` times
+            the initial number of points; `result` has their attribution with a third of these
 
     Returns how many times as many points each path has (S, B).
     """

@@ -373,8 +373,8 @@ def _compared(before: np.ndarray, after: Sequence[np.ndarray], seed: int, tests:
 
 
 def _on_frames(subject: Subject, layer: PageLayer, features: Sequence[int]) -> tuple[float, float | None]:
-    """Return the mean attribution of the first output to features, and the mean change of the output when one is
-    ablated; None for several, which were ablated one at a time.
+    """Return the mean attribution of the first output to features, and the mean change of the output when the
+    feature is ablated. The change is None for several features, and if ablation was not measured.
     """
     output, trajectories = attributed_outputs(subject)[0].id, range(len(subject.trajectories.actions))
     effects = mean_effects([read_totals(subject, layer, t)[output] for t in trajectories])

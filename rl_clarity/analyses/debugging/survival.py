@@ -236,7 +236,7 @@ class _Tested:
         return () if self.own is None else (FeaturesAnalysis.task_name(self.own.name),)
 
     def inputs(self, subject: Subject) -> object:
-        """Return what decides the components."""
+        """Return the values that determine the components, for keys of tasks."""
         if self.components is not None:
             return [self.layer, self.components.tolist()]
         return [self.layer, *reduction_inputs(subject), subject.decisive(AblationOptions)]

@@ -190,7 +190,9 @@ def strongest_directions(
 
 
 def _pieces(sample: Subject, batch: int) -> Iterable[Piece]:
-    """Some steps of all episodes. Both sides of a pair are played, and again for the clip; episodes may be shorter."""
+    """Measure a few steps of one block of episodes, scaled up to all episodes of both agents, and to the clip. Episodes
+    may be shorter.
+    """
     options, directions = sample.options_of(InterventionOptions), sample_states(sample).directions
     max_steps, seed = sample.options_of(PlayOptions).max_steps, sample.options.seed
     episodes = min(BLOCK, options.episodes)

@@ -428,7 +428,7 @@ def window_rows(fitted: FittedStates, windows: Sequence[WindowChoice]) -> tuple[
 
 
 def _pieces(count: int, sample: Subject, batch: int) -> Iterable[Piece]:
-    """A batch of short windows; `count` are those of a task, of which few have the same shape."""
+    """Measure at most `MEASURED_WINDOWS` short windows, scaled up to the `count` full-length windows of a task."""
     fitted, options = sample_states(sample), sample.options_of(WindowOptions)
     steps, together = min(options.horizon, MEASURED_STEPS), min(count, MEASURED_WINDOWS)
     # including the direction for which it is chosen

@@ -15,7 +15,7 @@ class ObjectsOptions:
     """Remove the objects of every n-th step of a trajectory, one at a time: 1 for all steps, None for no measured
     effects."""
     last_steps: int = 30
-    """Also remove those of so many steps before each end of an episode."""
+    """Number of steps up to each end of an episode whose objects are also removed."""
     types: tuple[str, ...] | None = None
     """Names of the types of objects to remove, such as `saw`; by default all but the ground and the walls."""
     most: int = 600
