@@ -1,10 +1,11 @@
 """Do the features of one agent tell types of objects apart better than those of another?
 
-`python -m benchmarks.diversity NAME=CHECKPOINT NAME=CHECKPOINT [...]`. The paper's diversity hypothesis is that
-features are interpretable if the training levels are diverse. Instead of judging them by eye, this measures, on the
-same frames, which a third agent played, the area under the ROC curve by which a feature tells positions of objects of a
-type from the same positions without them, and from other positions. For each layer and type, it takes the best of the 8
-features of a page, and one direction fitted to the objects, chosen on half of the episodes and measured on the others.
+`python -m benchmarks.diversity NAME=CHECKPOINT NAME=CHECKPOINT [...] [--levels N]`. The paper's diversity hypothesis is
+that features are interpretable if the training levels are diverse. Instead of judging them by eye, this measures, on
+the same frames, which a third agent played, the area under the ROC curve by which a feature tells positions of objects
+of a type from the same positions without them, and from other positions. For each layer and type, it takes the best of
+the 8 features of a page, and one direction fitted to the objects, chosen on half of the episodes and measured on the
+others.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from rl_clarity.base.statistics import bootstrap_interval
 from rl_clarity.recordings.object_effects import ObjectEffects
 
 PLAYER = "models:coinrun"
-PLAYED: Mapping[str, Any] = {"episodes": 64, "steps": 6, "last_steps": 2, "metadata": {"num_levels": 0}}
-"""The play whose frames all agents see: of all levels, of which they have seen nearly none in training."""
+PLAYED: Mapping[str, Any] = {"episodes": 64, "steps": 6, "last_steps": 2}
+"""The play whose frames all agents see."""
 TYPES = ("saw", "coin", "crate", "enemy")
+"""Types of objects; those that the frames do not have are left out."""
 FOLDS = 8
 """Groups of the other half's episodes, over which intervals are."""
 EDITS = ("feature", "direction")
@@ -53,7 +55,7 @@ def measure(agent: Any, parts: list[ObjectEffects]) -> dict[tuple[str, str, str]
     for layer in agent.layers:
         agent.forget()
         features = page_features(agent, layer, chosen)
-        for kind in TYPES:
+        for kind in [kind for kind in TYPES if kind in chosen.type]:
             best = features[areas(agent, chosen, layer, kind, features).argmax()]
             (direction,) = directions(rl_clarity.object_pairs(agent, chosen, layer, kind), 1)
             vectors = np.stack([best, direction])
@@ -72,10 +74,11 @@ def table(results: Mapping[str, Mapping[tuple[str, str, str], np.ndarray]]) -> I
     first, *others = results
     yield f"| layer, by | {' | '.join(results)} | {' | '.join(f'{name} − {first}' for name in others)} |"
     yield "|---" * (1 + len(results) + len(others)) + "|"
+    kinds = dict.fromkeys(kind for _, kind, _ in results[first])
     for layer in dict.fromkeys(layer for layer, _, _ in results[first]):
         for edit in EDITS:
             means = {
-                name: np.nanmean([areas[layer, kind, edit] for kind in TYPES], axis=0)
+                name: np.nanmean([areas[layer, kind, edit] for kind in kinds], axis=0)
                 for name, areas in results.items()
             }
             cells = [f"{np.nanmean(values):.3f}" for values in means.values()]
@@ -88,8 +91,15 @@ def table(results: Mapping[str, Mapping[tuple[str, str, str], np.ndarray]]) -> I
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.diversity", description=__doc__)
     parser.add_argument("agents", nargs="+", metavar="NAME=CHECKPOINT")
+    parser.add_argument(
+        "--levels",
+        type=int,
+        default=0,
+        help="the frames are of this many levels, the first ones; by default of all, nearly none of which agents have "
+        "seen in training",
+    )
     options = parser.parse_args()
-    parts = folds(rl_clarity.object_effects(PLAYER, **PLAYED))
+    parts = folds(rl_clarity.object_effects(PLAYER, **PLAYED, metadata={"num_levels": options.levels}))
     results = {}
     for agent in options.agents:
         name, _, checkpoint = agent.partition("=")
