@@ -237,5 +237,5 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
 
 
 def test_an_agent_of_a_checkpoint_has_no_environment_as_an_argument() -> None:
-    with pytest.raises(OptionError, match="name that of a checkpoint by env_name"):
+    with pytest.raises(OptionError, match="for a checkpoint, give env_name"):
         rl_clarity.debug("models:coinrun", environment=field_spec())

@@ -3,7 +3,6 @@ import { get } from "svelte/store";
 import { cutText, FONT, stacked, textBlock, textWidth, writeText } from "../../kit/export/figure.js";
 import { formatNumber } from "../../kit/shell/format.js";
 import {
-  hatch,
   isIncomplete,
   startWord,
   targetDecomposition,
@@ -11,6 +10,7 @@ import {
   waterfallRange,
   PART_WORDS,
 } from "./decomposition.js";
+import { hatch } from "./stack.js";
 import { captionOf, HATCHED, rowCaption } from "./figure.js";
 import { shownTargets } from "./rows.js";
 

@@ -3,7 +3,6 @@ import { test } from "node:test";
 import {
   channelDecomposition,
   coverage,
-  drawStack,
   stackEnds,
   stackRange,
   unexplainedParts,
@@ -11,6 +10,7 @@ import {
   waterfall,
   waterfallRange,
 } from "./decomposition.js";
+import { drawStack } from "./stack.js";
 
 const list = (...numbers) => Float64Array.from(numbers);
 

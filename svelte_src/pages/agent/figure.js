@@ -8,7 +8,8 @@ import { LINE, GAP, pixelCanvas, scaled, stacked, textBlock, textWidth, writeTex
 import { drawMarks } from "../../kit/image/marks.js";
 import { greyImage } from "../../kit/image/grey.js";
 import { formatNumber, frameName, layerName, outputName } from "../../kit/shell/format.js";
-import { hatch, INCOMPLETE, isIncomplete, targetDecomposition } from "./decomposition.js";
+import { INCOMPLETE, isIncomplete, targetDecomposition } from "./decomposition.js";
+import { hatch } from "./stack.js";
 import { attributionChunks, overlayOf, withoutColors } from "./image.js";
 import { featuresAlone } from "./multiples.js";
 import { isSaliency } from "./saliency.js";
