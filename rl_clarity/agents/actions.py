@@ -1,9 +1,9 @@
 """What an agent's actions consist of, and how a network's outputs determine them.
 
 An action has one or several *factors*. Each is a choice of n (`Categorical`), a switch (`Binary`), or a number
-(`Gaussian`), and has outputs of its own: `policy_logits` (B, A) are those of all factors side by side. Factors are
-sampled independently. An action is an integer if its only factor is a `Categorical`, as for most agents, and otherwise
-a vector with one number for each factor.
+(`Gaussian`), and has outputs of its own. `policy_logits` (B, A) holds the outputs of all factors side by side. Factors
+are sampled independently. An action is an integer if its only factor is a `Categorical`, as for most agents, and
+otherwise a vector with one number for each factor.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Gaussian:
 
 
 SWITCH = ("off", "on")
-"""Choices of a switch that has a logit for each of them."""
+"""Names of the two choices of a switch that has one logit for each choice."""
 Factor: TypeAlias = Categorical | Binary | Gaussian
 
 
@@ -96,7 +96,7 @@ def is_single_choice(factors: Sequence[Factor]) -> bool:
 
 
 def factors_to_json(factors: Sequence[Factor]) -> list[dict[str, Any]]:
-    """Return the factors as objects of JSON: `kind`, and the arguments; an infinite bound is null."""
+    """Return the factors as JSON objects with `kind` and the factor's fields. An infinite bound becomes null."""
     return [
         {"kind": type(factor).__name__}
         | {name: None if value in (-math.inf, math.inf) else value for name, value in asdict(factor).items()}
@@ -105,7 +105,7 @@ def factors_to_json(factors: Sequence[Factor]) -> list[dict[str, Any]]:
 
 
 def factors_from_json(objects: Sequence[Mapping[str, Any]]) -> tuple[Factor, ...]:
-    """Return the factors of `factors_to_json`. Raises OptionError for other objects."""
+    """Return the factors that `factors_to_json` converted to objects. Raises OptionError for other objects."""
     kinds: dict[str, Any] = {kind.__name__: kind for kind in (Categorical, Binary, Gaussian)}
     unbounded: dict[str, float] = {"low": -math.inf, "high": math.inf}
     try:
@@ -142,8 +142,8 @@ def output_labels(factors: Sequence[Factor]) -> list[str]:
 
 
 def checked_factors(factors: Sequence[Factor], outputs: int | None = None) -> tuple[Factor, ...]:
-    """Return the factors as a tuple. Raises OptionError for other objects, or another number of outputs than the
-    network's.
+    """Return the factors as a tuple. Raises OptionError for objects that are not factors, and if the number of their
+    outputs is not `outputs`, the network's number (None skips this check).
     """
     factors = tuple(factors)
     if not factors or not all(isinstance(factor, Categorical | Binary | Gaussian) for factor in factors):
@@ -184,8 +184,8 @@ def describe_factors(factors: Sequence[Factor]) -> str:
 
 
 def greedy_columns(outputs: np.ndarray, factors: Sequence[Factor]) -> np.ndarray:
-    """Return a column (B, factors) for each factor: that of a choice's largest logit, of a switch's logit, or of a
-    number's mean.
+    """Return the index of one column for each factor (B, factors): the column of a choice's largest logit, of a
+    switch's logit, or of a number's mean.
     """
     chosen = []
     for where, factor in zip(factor_columns(factors), factors, strict=True):
@@ -209,7 +209,7 @@ def sample_factors(
     Args:
         outputs: the network's outputs
         factors: what an action consists of
-        rng: its numbers decide samples
+        rng: the generator that samples are drawn with
         temperature: divides logits, and multiplies standard deviations
         greedy: take the most likely choices, and the means of numbers
         noise: probability that a factor is uniformly random; numbers without bounds are not replaced
@@ -241,8 +241,10 @@ def sample_factors(
 
 
 def policy_entropy(outputs: np.ndarray, factors: Sequence[Factor] | None = None) -> np.ndarray:
-    """Return the entropy (n,) in nats of policies with outputs (n, A): the sum of those of all factors; without
-    factors, A are the logits of one choice. Numbers have the differential entropy before they are squashed or clipped.
+    """Return the entropy (n,) in nats of policies with outputs (n, A): the sum of the entropies of all factors.
+
+    Without factors, the outputs are the logits of one choice. The entropy of a number is its differential entropy
+    before it is squashed or clipped.
     """
     outputs = np.asarray(outputs, np.float64)
     total = np.zeros(len(outputs))
@@ -261,9 +263,9 @@ def policy_change(before: np.ndarray, after: np.ndarray, factors: Sequence[Facto
     """Return how different two policies are (n,), from 0 to 1, for their outputs (n, A). Bounds of numbers are ignored.
 
     For a single factor it is the total variation of its distributions: the largest difference of the probability of any
-    set of actions. For several factors it is the probability that some factor differs if each factor alone is as equal
-    as possible: 1 - prod(1 - total variation). Numbers of a standard deviation of 0 would have a total variation of 1
-    wherever their means differ at all, so the difference of their actions, as a share of their range, takes its place.
+    set of actions. For several factors it is 1 - prod(1 - total variation): the probability that some factor differs
+    if each factor agrees as often as possible. A number with a standard deviation of 0 would have a total variation of
+    1 wherever the means differ at all. For it, the difference of the actions as a share of their range is used instead.
     """
     before, after = np.asarray(before, np.float64), np.asarray(after, np.float64)
     if len(factors) == 1:
@@ -288,7 +290,7 @@ def _total_variation(before: np.ndarray, after: np.ndarray, factor: Factor) -> n
 
 
 def _normal_total_variation(mean: np.ndarray, std: np.ndarray, mean_2: np.ndarray, std_2: np.ndarray) -> np.ndarray:
-    """Return the total variation (n,) of normal distributions, from where their densities are equal."""
+    """Return the total variation (n,) of normal distributions, using the points where their densities are equal."""
     from scipy.special import ndtr
 
     first, second = 1 / std**2, 1 / std_2**2

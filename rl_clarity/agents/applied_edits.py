@@ -21,9 +21,9 @@ BEFORE, AFTER = f"{STATE}/", f"{STATE_AFTER}/"
 class AppliedEdits:
     """The edits of a network, by the full names of the sites that they change, in the order in which they are applied.
 
-    Replacement activations (`Edit.replacements`) enter the network as extra inputs `edit/0`, `edit/1`, ..., numbered as
-    the edits. Edits of the state after a step are named `after/0`, ..., or `after` if an edit changes all parts of a
-    state at once.
+    Replacement activations (`Edit.replacements`) enter the network as extra inputs `edit/0`, `edit/1`, ..., with the
+    numbers of the edits. Edits of the state after a step are named `after/0`, ..., or `after` if an edit changes all
+    parts of a state at once.
     """
 
     def __init__(self, edits: Sequence[tuple[str, Edit]] = ()) -> None:
@@ -36,9 +36,9 @@ class AppliedEdits:
         return len(self._edits)
 
     def extended(self, edits: Sequence[Edit], sites: Sequence[Site]) -> AppliedEdits:
-        """Return these edits and further ones, without those that change nothing.
+        """Return these edits followed by further ones, of which those that change nothing are left out.
 
-        Raises OptionError for an unknown layer, one that cannot be edited, and an edit that does not fit it.
+        Raises OptionError for an unknown layer, a layer that cannot be edited, and an edit that does not fit its layer.
         """
         added = []
         for edit in edits:

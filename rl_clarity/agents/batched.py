@@ -48,8 +48,8 @@ class BatchedAgent(HoldsInputs, ABC):
         num_actions: A
         metadata: where the agent comes from: `env_name`, `gamma`, ...
         initial_state: parts of a recurrent state, without the batch axis
-        scale: the network's input is the observations divided by its `divisor`, in float32 (a product with its
-            reciprocal rounds differently, which is enough to cross a kink), plus `black`
+        scale: the network's input is observations / `scale.divisor` + `scale.black`, in float32. (Multiplying by the
+            reciprocal of the divisor would round differently, which is enough to cross a kink.)
         batch_size: observations per forward pass
         gradient_batch_size: observations per gradient computation
         actions: what an action consists of; by default one choice of A
@@ -103,8 +103,8 @@ class BatchedAgent(HoldsInputs, ABC):
 
     @abstractmethod
     def _section(self, given: tuple[str, ...], wanted: tuple[str, ...], edits: Mapping[str, Function]) -> Function:
-        """Return a function that computes the tensors `wanted` from the tensors `given`, both by names of sites. The
-        next state is `after/0`, ...
+        """Return a function that computes the tensors `wanted` from the tensors `given`. Both are names of sites; the
+        parts of the next state are named `after/0`, ...
 
         The input is observations / divisor, to which the section adds `input_scale.black`. `edits` are functions by
         site, from values (B, *shape) in float32 to the edited values that the rest of the network reads.
@@ -112,7 +112,7 @@ class BatchedAgent(HoldsInputs, ABC):
 
     @abstractmethod
     def _bypass(self, site: str) -> tuple[str, ...]:
-        """Return the names of the tensors that determine the heads together with the site."""
+        """Return the names of the tensors that, together with the site, determine the heads."""
 
     def _repeats_rows(self, site: str) -> bool:
         """Return whether all tensors that bypass a site have the batch first, so that their rows can be repeated, and
@@ -296,7 +296,8 @@ class BatchedAgent(HoldsInputs, ABC):
     ) -> Iterator[BatchedTail]:
         """Yield a `Tail`, the network from a site to the scores, for each batch of observations.
 
-        Raises OptionError for an unknown site or score and for a state of another shape, SamplesError for observations.
+        Raises OptionError for an unknown site or score and for a state of another shape.
+        Raises SamplesError for observations of another shape or range.
         """
         name = self.site(site).name
         bypass = (*self._bypass(name), *self._edits.names)
@@ -328,7 +329,7 @@ class BatchedAgent(HoldsInputs, ABC):
         values: np.ndarray | None = None,
         state: State = None,
     ) -> np.ndarray:
-        """Return the gradients (S, B, *shape) of S scores with respect to a site, at its values or at other ones.
+        """Return the gradients (S, B, *shape) of S scores with respect to a site, at the site's values or at `values`.
 
         Gradients with respect to the input have the layout of the observations. Raises OptionError for an unknown site
         or score and for a state of another shape, SamplesError for observations or values of another shape.
@@ -422,8 +423,8 @@ class BatchedAgent(HoldsInputs, ABC):
     def _read(
         self, observations: np.ndarray, state: State, written: Mapping[str, np.ndarray], names: Sequence[str]
     ) -> list[np.ndarray]:
-        """Return the values of sites (and of the next state) for observations, where `write` replaces the values of
-        other sites.
+        """Return the values of sites (and of the next state) for observations, where `written` replaces the values
+        of other sites.
         """
         wanted = tuple(dict.fromkeys(names))
         given = tuple(dict.fromkeys((*self._inputs, *written)))

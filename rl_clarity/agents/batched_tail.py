@@ -23,11 +23,11 @@ from rl_clarity.agents.scores import (
 from rl_clarity.base.errors import SamplesError
 
 GRADIENT_BYTES = 2**27
-"""Largest size of all sites' values for the points of paths that are evaluated in one batch."""
+"""Largest size, in bytes, of the values of all sites in one batch that holds several points of paths."""
 
 
 def gradient_rows(sites: Sequence[Site], most: int) -> int:
-    """Return the largest number of rows at which several points of paths are evaluated in one batch."""
+    """Return the largest number of rows of a batch that holds several points of paths, at most `most`."""
     row = 4 * sum(math.prod(site.shape) for site in sites)
     return min(most, max(GRADIENT_BYTES // row, SMALLEST_GRADIENT_BATCH))
 
@@ -77,8 +77,8 @@ class BatchedTail:
         return values if self._divisor in (None, 255) else values * self._divisor / np.float32(255)
 
     def select(self, scores: np.ndarray, rows: np.ndarray) -> BatchedTail | None:
-        """Return the tail of some of the scores and observations (indices), which shares what was computed of them, or
-        None if rows cannot be repeated.
+        """Return the tail of some of the scores and observations, given as indices. It reuses the results that were
+        already computed for them. Return None if rows cannot be repeated.
         """
         if not self._repeats:
             return None
@@ -141,7 +141,7 @@ class BatchedTail:
         return self._array(prefix.pull_back(given[0], total, *given[1:]))
 
     def _is_one_row(self, values: np.ndarray) -> bool:
-        """Return whether values (n, ...) are a view that repeats one row, whose results are the same for each."""
+        """Return whether values (n, ...) are a view that repeats one row and have the same results in each row."""
         repeats = np.shape(values) == (self._count, *self._values.shape[1:]) and values.strides[0] == 0
         return repeats and not self._bypass
 
@@ -175,8 +175,8 @@ class BatchedTail:
         weights: Sequence[float],
         bypass: Sequence[Tensor],
     ) -> Tensor:
-        """Return the weighted sum (S, n, ...) of gradients at start + point x values, perhaps without the rows of
-        padding.
+        """Return the weighted sum (S, n, ...) of gradients at start + point x values. Rows of padding may be left
+        out.
         """
         size, count, scores = len(values), max(self._count, 1), self._selection.shape[1]
         scales, shares = (np.asarray(part, np.float32) for part in (points, weights))

@@ -26,14 +26,14 @@ are rough."""
 DISAGREEMENT = 0.3
 """Largest difference between the change of an output and the integral of its gradient, relative to the changes."""
 EXACT = 1e-6
-"""Outputs of a lower precision than this are too coarse for the comparison."""
+"""Gradients are compared with changes only if the relative precision of the outputs (epsilon) is below this."""
 ANYWAY = "; check=False explains the network nevertheless"
 
 
 def check_behavior(agent: BatchedAgent, epsilon: float) -> None:
     """Raise OptionError for outputs that are random, depend on the rest of the batch, or have no gradient.
 
-    Warns of outputs that do not depend on the observations, and whose gradients disagree with their changes.
+    Warns of outputs that do not depend on the observations, and of outputs whose gradients disagree with their changes.
 
     Args:
         agent: it is run on 4 images of noise, and differentiated at 16

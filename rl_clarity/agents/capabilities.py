@@ -58,7 +58,7 @@ def initial_state(agent: Any, n: int) -> State:
 
 
 def preprocess(agent: Any, frames: np.ndarray) -> np.ndarray:
-    """Return the observations for an environment's frames, which are the frames if the agent does not preprocess."""
+    """Return the observations for an environment's frames: the frames themselves if the agent does not preprocess."""
     return cast(Agent, agent).preprocess(frames) if has(agent, "preprocess") else frames
 
 
@@ -159,7 +159,7 @@ def check_observations(observations: np.ndarray, divisor: float) -> None:
 
 
 def checked_state(state: State | np.ndarray, initial: State) -> State:
-    """Return a state as a tuple: a state of a single part may be the part itself, as an array.
+    """Return a state as a tuple of its parts. A state with a single part may be given as that array itself.
 
     Raises OptionError for a state whose shapes differ from those of the initial state.
     """

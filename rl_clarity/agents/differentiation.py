@@ -48,9 +48,10 @@ class Backend:
 
         Adds weight x d(scores)/d(values) at start + scale x values to `total` (S, B, ...); scores are (S, B).
 
-        If the backend shares batches, the step also takes `owners` (m,), indices of observations that count up and
-        begin again. Row i of the batch is observation owners[i], `scale` (n, 1, ...) has a number for each row, and
-        `weight` (m,) for the first m; the others are padding. `total` then has the rows of the observations only.
+        If the backend shares batches, the step also takes `owners` (m,): row i of the batch is observation owners[i].
+        These indices count up, and begin again at 0 after the last observation. `scale` (n, 1, ...) has a number for
+        each row of the batch, and `weight` (m,) for each of the first m rows; the other rows are padding. `total` then
+        has the rows of the observations only.
         """
         raise NotImplementedError
 
@@ -351,9 +352,7 @@ class TorchBackend(Backend):
 
 
 def _add_rows(total: Tensor, rows: Tensor, owners: np.ndarray) -> Tensor:
-    """Add rows to those of `total` (n, ...) that they belong to, one after another. `owners` count up and begin again
-    at 0.
-    """
+    """Add rows to `total` (n, ...): row i to the row owners[i] of `total`. `owners` count up and begin again at 0."""
     import tensorflow as tf
 
     cuts = [0, *(np.flatnonzero(owners[1:] == 0) + 1).tolist(), len(owners)]

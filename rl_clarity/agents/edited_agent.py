@@ -22,12 +22,12 @@ NEEDS_GRADIENTS = ("tails", "gradients", "gradient_of_direction")
 def edit(agent: AgentT, *edits: Edit) -> AgentT:
     """Return an agent whose activations are edited, in its outputs, its gradients and its play.
 
-    `generate`, `evaluate`, `record` and `rl_clarity.edit` take it as any other agent. Edits are applied in the order of
-    computation, and edits of one layer in the order of the arguments. The values of a site that are read,
-    differentiated or integrated over are those after the edits. The original agent is not changed.
+    `generate`, `evaluate`, `record` and `rl_clarity.edit` take it like any other agent. Edits are applied in the order
+    of computation, and edits of one layer in the order of the arguments. Reading a site, differentiating with respect
+    to it and integrating over it use its values after the edits. The original agent is not changed.
 
-    Edits of agents with `KerasAgent`, `TorchAgent` or `JaxAgent` are part of the network's function, and differentiated
-    as such. Other agents are edited through `forward(write=...)`: they play, but have no gradients.
+    In a `KerasAgent`, `TorchAgent` or `JaxAgent`, edits are part of the network's function and are differentiated with
+    it. Other agents are edited through `forward(write=...)`: they play, but have no gradients.
 
     Args:
         agent: an agent with `forward` and `sites`

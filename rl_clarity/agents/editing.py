@@ -6,8 +6,8 @@ that belongs to the set is the nearest point of that cone,
     w(a) H,  where w(a) minimizes ||a - w H||^2 over w >= 0,
 
 which is what `ChannelReduction.transform` computes: for a single component d, w = max(0, a . d / |d|^2). The remainder
-a - w(a) H has no component in the cone (Moreau's decomposition), whatever the overlap of the components: to
-ablate a set twice is to ablate it once, and to ablate a set and then everything but it leaves zero.
+a - w(a) H has no component in the cone (Moreau's decomposition), however much the components overlap:
+ablating a set twice equals ablating it once, and ablating a set and then everything except the set leaves zero.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Edit(ABC):
 
     @abstractmethod
     def check(self, site: Site) -> None:
-        """Raise OptionError if the layer's shape is not one that the edit can be applied to."""
+        """Raise OptionError if the edit does not fit the layer's shape."""
 
     @property
     def changes(self) -> bool:
@@ -120,9 +120,9 @@ class Ablate(Edit):
     Args:
         layer: short ("2b") or full name of a layer, or any other site: an operation's result, "input", "state/0"
         component: direction (c,) in the layer's channels, as in `ChannelReduction.components`, or several (K, c). The
-            part of several is computed for all of them together, because they overlap (see the module's docstring)
+            part of several components is computed jointly, because they may overlap (see the module's docstring)
         unit: a channel, or several: a neuron at every position. Alternative to `component`
-        positions: where, as a boolean mask (h, w) or a sequence of (row, column); by default everywhere
+        positions: positions to edit, as a boolean mask (h, w) or a sequence of (row, column); by default all
         everything_but: ablate everything except the part; for components this includes the residual
         to: the replacement. "zero"; "mean", the mean of the part over `data` at the same position; or "resample", the
             part in an observation of `data`. The pixels and the `seed` choose which one, so it is the same for an
@@ -224,7 +224,7 @@ class Steer(Edit):
         layer: short or full name of a layer, as in `Ablate`
         component: direction (c,) in the layer's channels
         amount: number of units to add; a negative amount can make activations negative, even after a ReLU
-        positions: where, as a boolean mask (h, w) or a sequence of (row, column); by default everywhere
+        positions: positions to edit, as a boolean mask (h, w) or a sequence of (row, column); by default all
         data: activations (N, *shape) of the layer, `agent.activations(observations, layer)`: the unit is then the
             standard deviation of the component's coefficient, a . d / |d|^2, over all of their positions. Without
             `data` the unit is the component itself
@@ -273,13 +273,13 @@ class Scale(Edit):
     """Multiply the coefficients of components in a layer's activations.
 
     a -> a + sum over k of (factor_k - 1) w_k(a) H_k, at `positions`, where w(a) are the coefficients of the set (see
-    the module's docstring). A factor of 0 for all of them is `Ablate`.
+    the module's docstring). With a factor of 0 for all components it equals `Ablate`.
 
     Args:
         layer: short or full name of a layer, as in `Ablate`
         component: direction (c,) in the layer's channels, or several (K, c)
         factor: the factor of each component: 0 removes it, 1 changes nothing
-        positions: where, as a boolean mask (h, w) or a sequence of (row, column); by default everywhere
+        positions: positions to edit, as a boolean mask (h, w) or a sequence of (row, column); by default all
 
     Raises OptionError for another number of factors than components, and for a factor that is not finite.
     """
@@ -369,7 +369,7 @@ def _projection(values: Tensor, components: np.ndarray, *, signed: bool, operati
 
 
 def _coefficients(values: Tensor, components: np.ndarray, *, signed: bool, operations: Operations) -> Tensor:
-    """Return the coefficients (..., K) of that projection; no component may be 0."""
+    """Return the coefficients (..., K) of the projection of `_projection`; no component may be 0."""
     exact = components.astype(np.float64)
     gram = exact @ exact.T
     if signed:
@@ -387,7 +387,7 @@ def _nonnegative_coefficients(
     """Minimize ||a - w H||^2 over w >= 0 (..., K), by coordinate descent and then exactly for the coefficients that are
     not 0.
 
-    Its gradient is that of the exact solution, because the set of zero coefficients is locally constant.
+    The result has the gradient of the exact solution, because the set of zero coefficients is locally constant.
     """
     scales = np.diag(gram)
     relative = (gram / scales[:, None]).astype(np.float32)

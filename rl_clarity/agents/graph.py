@@ -165,10 +165,10 @@ def linear_prefix_end(graph: Graph, start: int, *, from_zero: bool) -> int | Non
     """Return the last node of the linear prefix after `start` (see `LinearPrefix`), or None if the prefix has no
     weights.
 
-    A chain of operations with one result each leads from `start` to it. Convolutions, dense layers, averages and
-    rearrangements map a straight line of activations to a straight line. If the line begins at 0, so do positively
-    homogeneous operations, f(r x) = r f(x) for r > 0, that precede the first weights: ReLUs, max pooling, and L2
-    pooling, whose small constant is neglected.
+    The prefix is a chain of operations with one result each. Convolutions, dense layers, averages and rearrangements
+    map a straight line of activations to a straight line. If the line begins at 0, positively homogeneous operations,
+    f(r x) = r f(x) for r > 0, that precede the first weights do the same: ReLUs, max pooling, and L2 pooling, whose
+    small constant is neglected.
     """
     end, node = None, start
     degree = 1 if from_zero else 0  # values are proportional to r ** degree; 0 for a line with an offset
@@ -210,8 +210,8 @@ def _adds_negligible(tensor: Any) -> bool:
 def evaluate(
     tensors: Sequence[Any], values: Mapping[int, Any], edits: Mapping[int, Callable[[Any], Any]] | None = None
 ) -> list[Any]:
-    """Return the values of symbolic tensors from those of other tensors, by `id`. Only operations between them are
-    computed.
+    """Compute symbolic tensors from `values`, the values of other tensors by the tensors' `id`. Only operations between
+    them are computed.
 
     `edits` are functions that change computed tensors, by the tensors' `id`.
     """

@@ -24,7 +24,7 @@ AGENTS = (ACTOR_CRITIC, {"policy_logits"}, {"q_values"})
 
 
 def find_heads(names: Sequence[str | None], widths: Sequence[int | None]) -> tuple[str, ...]:
-    """Return the head that each output is, by its name or else its width (None for an output (B,)).
+    """Return the head of each output, found by its name or else by its width (None for an output (B,)).
 
     Two outputs are logits and a value. A single output is action values if its name says so. Raises OptionError if the
     outputs are ambiguous.

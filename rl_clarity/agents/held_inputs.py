@@ -69,7 +69,7 @@ class HoldsInputs:
     def image_and_state(self, observations: Mapping[str, np.ndarray], state: State = None) -> tuple[np.ndarray, State]:
         """Return the images of a dictionary of observations (B, ...), and the state with its held inputs.
 
-        Functions such as `integrated_gradients` take them as observations and `state`. `state` is the recurrent state,
+        Functions such as `integrated_gradients` take both, as observations and `state`. `state` is the recurrent state,
         by default the initial one. Raises SamplesError for inputs that are missing or have another shape.
         """
         images = np.asarray(observations[self._image or "image"])

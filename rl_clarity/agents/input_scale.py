@@ -31,8 +31,8 @@ def input_divisor(network: Network, dtype: str) -> float:
 def scales_input(network: Network) -> bool:
     """Return whether the network scales observations from 0..255 to about 1 before its first layer with weights.
 
-    A `Rescaling`, a `Normalization`, a product with or division by a constant can do it. Raises OptionError where the
-    graph does not tell.
+    A `Rescaling`, a `Normalization`, or a multiplication or division by a constant can scale them. Raises OptionError
+    if the graph does not show whether the network scales its input.
     """
     graph = model_graph(network.model, len(network.heads))
     reached, results = {graph.source}, set()

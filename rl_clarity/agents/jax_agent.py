@@ -32,7 +32,7 @@ class JaxAgent(BatchedAgent):
     Flax fills with its modules' names (`Network/Conv_0/conv2d`), and the kind of operation.
 
     The function is called with observations (B, H, W, C) in float32 and must be traceable by `jax.jit`. Pass a function
-    that evaluates: with `train=False`, without dropout.
+    in evaluation mode: with `train=False`, without dropout.
 
     Args:
         apply: `apply(parameters, observations)` returns a policy's logits (B, A) and a value (B,) or (B, 1), logits
@@ -40,25 +40,26 @@ class JaxAgent(BatchedAgent):
         parameters: first argument of `apply`, any pytree of arrays
         observation_shape: (H, W, C) of one observation
         metadata: where the agent comes from: `env_name`, `gamma`, ...
-        heads: names of the function's outputs, `policy_logits` and `values`, `policy_logits` alone, or `q_values`, in
-            its order, with None for what to leave out; by default found by names or widths. Required for a single
-            output, unless it is named as action values are
-        initial_state: of a recurrent function, without the batch axis: an array or a tuple of arrays. The function is
-            then called with `(parameters, observations, state)`, an array or a tuple as here, and returns the next
-            state as the last of its results
+        heads: names of the function's outputs, in its order: `policy_logits` and `values`, `policy_logits` alone, or
+            `q_values`, with None for each output to leave out. By default they are found by the outputs' names or
+            widths. Required for a single output, unless its name says that it is action values
+        initial_state: initial state of a recurrent function, without the batch axis, as an array or a tuple of arrays.
+            The function is then called with `(parameters, observations, state)`, an array or a tuple as here, and
+            returns the next state as the last of its results
         channels_first: whether the function takes (B, C, H, W)
-        input_divisor: the function's input is the observations divided by it, in float32; 1 for a function that scales
-            them itself. By default 255, unless the function scales its input once more before its first weights: then
-            it must be given
-        value_range: in place of `input_divisor`: what the function is given for observations of 0 and 255, as (-1, 1)
+        input_divisor: observations are divided by this number, in float32, before the function gets them; 1 for a
+            function that scales them itself. By default 255. Required if the function also scales its input before its
+            first weights
+        value_range: alternative to `input_divisor`: the function's inputs for observations of 0 and 255, such as
+            (-1, 1)
         actions: what an action consists of, if it is not one choice: a sequence of `Categorical`, `Binary` and
             `Gaussian`, whose outputs are the columns of the policy's output, in this order
         batch_size: observations per forward pass
         gradient_batch_size: observations per gradient computation
         check: run the function on a few images of noise and refuse one whose outputs are random, depend on the rest of
-            the batch, or have no gradient. Also outputs to compare with, as a dict of arrays or the path
-            of an `.npz` file: `observations` of your own loop, from 0 to 255 or as the function is given them, and what
-            it computed: `logits` (B, A), `values` (B,) or `q_values` (B, A)
+            the batch, or have no gradient. In place of True, pass outputs to compare with as well, as a dict of arrays
+            or the path of an `.npz` file: `observations` of your own loop, from 0 to 255 or as the function gets them,
+            and what it computed: `logits` (B, A), `values` (B,) or `q_values` (B, A)
 
     Raises:
         OptionError: the function returns anything else, or cannot be traced.
@@ -198,7 +199,7 @@ class JaxAgent(BatchedAgent):
         return self._cached("named", self._name_tensors)
 
     def _name_tensors(self) -> tuple[dict[str, Any], list[Site]]:
-        """Return the numbers of tensors by name, and the subset that operations compute for each observation."""
+        """Return the numbers of tensors by name, and the sites that operations compute for each observation."""
         program = self._program(TRIAL_BATCH)
         after = [f"after/{i}" for i in range(len(self._states))]
         tensors = dict(

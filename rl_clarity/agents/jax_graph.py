@@ -188,8 +188,8 @@ def trace(function: Callable[..., Any], arguments: Sequence[Any]) -> Program:
 
 
 def _kind(equation: Any) -> str:
-    """Return the kind of operation: an activation, for calls of a function with its name and for a maximum with 0, else
-    the primitive.
+    """Return the kind of an operation: the activation if it calls a function with an activation's name, "relu" for a
+    maximum with 0, and otherwise the kind of the primitive.
     """
     name = equation.primitive.name
     if name == "max" and any(hasattr(atom, "val") and np.all(atom.val == 0) for atom in equation.invars):

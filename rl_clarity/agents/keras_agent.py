@@ -29,28 +29,29 @@ class KerasAgent(BatchedAgent):
     """The protocol `Agent` for a Keras model.
 
     Observations are (B, H, W, C), or the same with the channels first, from 0 to 255: uint8, or other numbers of that
-    range. Those that reach only from 0 to 1 are refused, except where `input_divisor` is 1.
+    range. Floats that reach only from 0 to 1 are refused, unless `input_divisor` is 1.
 
     Args:
-        model: a functional or sequential model from observations, and the parts of a recurrent state if there is one,
-            to a policy's logits and a value, logits alone, or action values, and then the next state. The observations
-            are its only input of images, (H, W, C), or gray (H, W). Or a `Network`, whose outputs have names
+        model: a functional or sequential model. Its inputs are the observations and the parts of a recurrent state, if
+            there is one. Its outputs are a policy's logits and a value, logits alone, or action values, and then the
+            next state. The observations are its only images, (H, W, C), or gray (H, W). Or a `Network`, whose outputs
+            have names
         metadata: where the agent comes from: `env_name`, `gamma`, ...
-        heads: what the model's outputs before the state are, `policy_logits` and `values`, `policy_logits` alone, or
-            `q_values`, in its order, with None for those to leave out; found by the outputs' names or widths if not
-            given. Required for a single output, unless it is named as action values are
+        heads: names of the model's outputs before the state, in its order: `policy_logits` and `values`,
+            `policy_logits` alone, or `q_values`, with None for each output to leave out. By default they are found by
+            the outputs' names or widths. Required for a single output, unless its name says that it is action values
         initial_state: arrays without the batch axis, one per state input; zeros if not given
-        input_divisor: the model's input is the observations divided by it, in float32. By default 1 if the model takes
-            integers, or scales its input before its first layer with weights (a `Rescaling`, a `Normalization`, a
-            product or quotient with a constant), else 255
-        value_range: in place of `input_divisor`: what the model is given for observations of 0 and 255, as (-1, 1)
+        input_divisor: observations are divided by this number, in float32, before the model gets them. By default 1 if
+            the model takes integers, or scales its input before its first layer with weights (a `Rescaling`, a
+            `Normalization`, or a multiplication or division by a constant), else 255
+        value_range: alternative to `input_divisor`: the model's inputs for observations of 0 and 255, such as (-1, 1)
         channels_first: whether the model takes (C, H, W); needed only where the shape is ambiguous
         actions: what an action consists of, if it is not one choice: a sequence of `Categorical`, `Binary` and
             `Gaussian`, whose outputs are the columns of the policy's output, in this order
         batch_size: observations per forward pass
         gradient_batch_size: observations per gradient computation
         check: outputs to compare with, as a dict of arrays or the path of an `.npz` file: `observations` of your own
-            loop, from 0 to 255 or as the model is given them, and what it computed: `logits` (B, A), `values` (B,) or
+            loop, from 0 to 255 or as the model gets them, and what it computed: `logits` (B, A), `values` (B,) or
             `q_values` (B, A)
 
     Raises OptionError for a model without such inputs and outputs, or whose inputs and outputs are ambiguous.
@@ -159,7 +160,7 @@ class KerasAgent(BatchedAgent):
         return self._cached("named", self._name_tensors)
 
     def _name_tensors(self) -> tuple[dict[str, Any], list[Site]]:
-        """Return the symbolic tensors by name, and the subset that operations compute."""
+        """Return the symbolic tensors by name, and the sites that operations compute."""
         inputs, outputs = self.network.model.inputs, self.network.model.outputs
         after = [f"after/{i}" for i in range(len(self._states))]
         tensors = dict(zip((INPUT, *self._states, *self.heads, *after), (*inputs, *outputs), strict=True))

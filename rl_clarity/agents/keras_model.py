@@ -67,7 +67,7 @@ def input_dtype(model: Any) -> str:
 
 
 def observations_input(model: Any) -> int:
-    """Return the index of the observations among the inputs: the only image, the input named so, or the first one."""
+    """Return the index of the observations: the only image, the only image with a name such as `obs`, or input 0."""
     for rank in (4, 3):  # (B, H, W, C) and gray (B, H, W)
         images = [i for i, tensor in enumerate(model.inputs) if len(tensor.shape) == rank]
         named = [i for i in images if re.fullmatch(IMAGE_NAMES, _names(model)[i].lower())]
@@ -140,7 +140,7 @@ def _output_names(model: Any, count: int) -> list[str | None]:
 def _state_last(
     names: list[str | None], outputs: list[Any], states: Sequence[str]
 ) -> tuple[list[str | None], list[Any]]:
-    """Move the outputs that have the names of all the states to the end, in the order of the states."""
+    """Move the outputs named like the states to the end, in the order of the states, if every state has one."""
     if not set(states) <= set(names):
         return names, outputs
     last = [names.index(name) for name in states]

@@ -1,5 +1,4 @@
-"""A Keras model as the network of an agent, with named heads, a recurrent state, and tensors that are named as in a
-checkpoint.
+"""A Keras model as the network of an agent. Its heads have names, and its tensors have their names in a checkpoint.
 
 Keras forbids `/` in names, TensorFlow 1 used it everywhere, and PyTorch as Keras's backend forbids dots. The operation
 `ppo2_model/pi/1a/Relu` is called `ppo2_model>pi>1a>Relu` in the Keras model, and `cnn.1` is called `cnn->1`.
@@ -58,7 +57,7 @@ class Layout:
 
     stored_shape: tuple[int, ...]
     split: tuple[int, ...] | None = None
-    """The stored shape with some axes split, or None if none is."""
+    """The stored shape with some axes split, or None if no axis is split."""
     axes: tuple[int, ...] | None = None
     """The axes of `split` in the order of the variable's axes, which may merge several, or None if the order is the
     same."""

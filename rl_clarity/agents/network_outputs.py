@@ -13,7 +13,7 @@ from rl_clarity.base.errors import OptionError
 
 STATE_KEYS = ("state", "hidden", "hidden_state", "hx")
 ROUNDING = 5e-3
-"""Largest difference of a sum of probabilities from 1, in half precision."""
+"""Largest difference from 1 of a sum of probabilities that were rounded to half precision."""
 
 
 def checked_shape(shape: Sequence[int]) -> tuple[int, int, int]:
@@ -35,8 +35,8 @@ def observation_parts(
 ) -> tuple[str | None, tuple[int, int, int], dict[str, tuple[int, ...]]]:
     """Return the name of the image in a dictionary of shapes, the shape of the image, and the shapes of the others.
 
-    The image is the largest entry of three axes. A shape that is not a dictionary is that of the image, without a name;
-    that of a vector of n numbers, (n,), is (1, 1, n).
+    The image is the largest entry with three axes. A shape that is not a dictionary is the shape of an image without a
+    name. The shape of a vector of n numbers, (n,), becomes (1, 1, n).
     """
     if not isinstance(shape, Mapping):
         return None, checked_shape((1, 1, *shape) if np.shape(shape) == (1,) else shape), {}
@@ -84,7 +84,7 @@ def check_state(before: Sequence[Any], after: Sequence[Any]) -> None:
 
 
 def check_logits(logits: np.ndarray) -> None:
-    """Raise OptionError if every row of the logits (B, A) is a distribution, because then they are probabilities."""
+    """Raise OptionError if every row of the logits (B, A) is a distribution: they are probabilities, not logits."""
     if logits.shape[1] > 1 and np.all(logits >= 0) and np.allclose(logits.sum(axis=1), 1, atol=ROUNDING):
         raise probabilities_error("logits", "not negative, with a sum of 1")
 
@@ -111,7 +111,7 @@ def state_parts(state: Any) -> list[Any]:
 
 
 def split_state(result: Any, *, recurrent: bool) -> tuple[Any, list[Any]]:
-    """Return the outputs and the state, which is the last of several results or a dict's entry of such a name."""
+    """Return the outputs and the state: the last of several results, or a dict's entry with a key of STATE_KEYS."""
     if not recurrent:
         return result, []
     if isinstance(result, Mapping):

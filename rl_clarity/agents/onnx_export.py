@@ -41,8 +41,8 @@ def is_exportable(agent: Agent) -> TypeGuard[BatchedAgent]:
 
 
 def check_export(agent: Agent) -> None:
-    """Raise OptionError for an agent that is edited or takes numbers beside the image, and DependencyError if a package
-    is missing that exporting needs.
+    """Raise OptionError for an agent that is edited or takes other inputs beside the image, and DependencyError if a
+    package that exporting needs is missing.
     """
     if getattr(agent, "edits", None) or getattr(agent, "held_inputs", None):
         raise OptionError("exporting to ONNX needs a network without edits, whose inputs are an image and a state")

@@ -1,4 +1,4 @@
-"""Compare an agent's outputs with those that the network's original program computed."""
+"""Compare an agent's outputs with the outputs that the network's original program computed."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from rl_clarity.base.files import open_regular
 
 Check = Mapping[str, Any] | str | os.PathLike[str]
 OUTPUTS = {"logits": "policy_logits", "values": "values", "q_values": "q_values"}
-"""Names of the arrays that are compared, and of the agent's outputs."""
+"""The agent's output for each name of an array that is compared with it."""
 TOLERANCE = 1e-3
-"""Tolerance as a share of the largest output: above the rounding of GPUs, below the effect of another activation
-function."""
+"""Largest difference that is accepted, as a share of the largest output. It is more than the rounding of GPUs, and less
+than the effect of another activation function."""
 
 
 def check_outputs(agent: Agent, check: Check, error: type[ClarityError] = OptionError) -> None:
@@ -28,8 +28,8 @@ def check_outputs(agent: Agent, check: Check, error: type[ClarityError] = Option
 
     Args:
         agent: an agent as it was built.
-        check: arrays, or an `.npz` file of them: `observations` (B, H, W, C) or (B, C, H, W), from 0 to 255 or of the
-            range that the network is given, and what the network's own program computed for each: `logits` (B, A),
+        check: arrays, or an `.npz` file of them: `observations` (B, H, W, C) or (B, C, H, W), from 0 to 255 or in the
+            range of the network's input, and what the network's own program computed for each: `logits` (B, A),
             `values` (B,) or `q_values` (B, A). Logits may differ by a constant for each observation, so that log
             probabilities serve as well. Recurrent agents compute each observation from their initial state.
         error: the class of the error.
@@ -53,7 +53,7 @@ def check_outputs(agent: Agent, check: Check, error: type[ClarityError] = Option
 
 
 def _from_0_to_255(agent: Agent, observations: np.ndarray) -> np.ndarray:
-    """Return observations from 0 to 255. Observations within the network's own range are converted from it."""
+    """Return observations from 0 to 255. Observations within the range of the network's input are converted."""
     scale: InputScale | None = getattr(agent, "input_scale", None)
     if scale is None or not observations.size or observations.dtype.kind not in "biuf":
         return observations

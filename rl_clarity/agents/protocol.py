@@ -25,8 +25,8 @@ FrameRegion: TypeAlias = tuple[float, float, float, float]
 
 Score: TypeAlias = str | int | Sequence[int] | Mapping[str | int, Any]
 """A number per observation that gradients explain: "value", an action's index (its logit or action value), "greedy"
-(the highest action value, or the largest logit of an agent without a value; the sum over the factors of an action of
-the largest logits and the means, where it has several), a sequence of action indices (their sum),
+(the highest action value, or the largest logit of an agent without a value; if an action has several factors, the sum
+of their largest logits, logits of switches and means), a sequence of action indices (their sum),
 or weights by "value" or action index (a linear combination; each weight is a number, or an array (B,) with one number
 per observation)."""
 
@@ -74,7 +74,7 @@ class Tail(Protocol):
     site.
 
     Tensors that bypass the site keep their values at the observations. `values=None` stands for the site's values
-    there.
+    at the observations.
     """
 
     @property
@@ -110,15 +110,19 @@ class Agent(Protocol):
     """An agent as analyses see it.
 
     Every agent has `num_actions`, `step` and `forward`. The other members are capabilities: a function that needs one
-    requests it by name with `rl_clarity.agents.capabilities.require`. Agents may also have `reset(state, firsts)`, the
-    state that a step starts from where episodes do not begin in the initial state; `parameters()`, arrays by name,
-    which tell two agents apart in cache keys; `frame_region`, a `FrameRegion`, the part of an environment's frame that
-    an observation shows, where `preprocess` crops it; `with_edits(edits)`, the agent with edits in its gradients, too;
-    `held_inputs`, shapes by name of the inputs beside the image, which are the last parts of its state (see
-    `rl_clarity.agents.held_inputs`); `gradient_of_direction`, for features by optimization; `state_gradients`, through
-    the recurrent cell; `action_factors`, what an action consists of, where it is not one choice of A (see
-    `rl_clarity.agents.actions`); and
-    `parallel_calls`, the number of threads that should call the agent at once, where it can be called by several.
+    requests it by name with `rl_clarity.agents.capabilities.require`. Agents may also have:
+
+    - `reset(state, firsts)`: the state that a step starts from, if episodes do not begin in the initial state
+    - `parameters()`: arrays by name, which tell two agents apart in cache keys
+    - `frame_region`: a `FrameRegion`, the part of an environment's frame that an observation shows, if `preprocess`
+      crops frames
+    - `with_edits(edits)`: the agent with edits, which also apply to its gradients
+    - `held_inputs`: shapes by name of the inputs beside the image, which are the last parts of the state (see
+      `rl_clarity.agents.held_inputs`)
+    - `gradient_of_direction`: gradients for feature visualization
+    - `state_gradients`: gradients through the recurrent cell
+    - `action_factors`: what an action consists of, if it is not one choice of A (see `rl_clarity.agents.actions`)
+    - `parallel_calls`: the number of threads that should call the agent at once, if several can call it
     """
 
     @property
@@ -151,7 +155,7 @@ class Agent(Protocol):
         ...
 
     def step(self, observations: np.ndarray, state: State, firsts: np.ndarray) -> tuple[Outputs, State]:
-        """Return the outputs for `observations` (B, H, W, C) and the state after.
+        """Return the outputs for `observations` (B, H, W, C) and the state after the step.
 
         Where `firsts` (B,) is true an episode begins, and the state is reset.
         """
@@ -176,7 +180,7 @@ class Agent(Protocol):
     def preprocess(self, frames: np.ndarray) -> np.ndarray:
         """Return observations for an environment's frames; by default the frames themselves.
 
-        They are uint8, or float32 from 0 to 1 in steps of 1 / 255: then `forward` takes them as uint8, too.
+        Observations are uint8, or float32 from 0 to 1 in steps of 1 / 255. In that case `forward` takes uint8, too.
         """
         ...
 
@@ -204,6 +208,6 @@ class Agent(Protocol):
     ) -> np.ndarray:
         """Return the gradient (S, B, *shape) of each score with respect to a site.
 
-        It is taken at `values` (B, *shape) of the site, by default its own.
+        The gradient is taken at `values` (B, *shape), by default the site's values at the observations.
         """
         ...

@@ -12,7 +12,7 @@ from rl_clarity.agents.protocol import Outputs, Score
 from rl_clarity.base.errors import OptionError
 
 SMALLEST_BATCH, SMALLEST_GRADIENT_BATCH = 8, 16
-"""Smaller batches are padded: their results would differ in the last bits (seen for gradients of 8)."""
+"""Smaller batches are padded, because their results would differ in the last bits (seen for gradients of 8 rows)."""
 
 
 def select_scores(
@@ -28,8 +28,8 @@ def select_scores(
     Args:
         scores: see `protocol.Score`
         heads: columns of `policy_logits` and `values`, `policy_logits` alone, or `q_values`, in the network's order
-        results: computes those at the observations (B, n); "greedy" is the action that is best there, held fixed
-            elsewhere
+        results: computes the results (B, n) at the observations. "greedy" is the action that is best there, and stays
+            the same at other points
         actions: what an action consists of; by default one choice of all
 
     Raises OptionError for an unknown score.

@@ -28,7 +28,7 @@ ACTIVATIONS = (
     "tanh",
 )
 BLOCKS = ("transformerencoderlayer",)
-"""Kinds of residual blocks whose operations are not seen, because PyTorch computes them in one."""
+"""Kinds of residual blocks whose operations are not seen, because PyTorch may compute a block in a single call."""
 
 
 def feature_maps(sites: Sequence[Site]) -> list[Site]:
@@ -37,8 +37,8 @@ def feature_maps(sites: Sequence[Site]) -> list[Site]:
 
 
 def layer_kinds(maps: Sequence[Site]) -> tuple[str, ...]:
-    """Return the kinds of operation that count as layers: ReLUs, else other activations, else convolutions or, without
-    any, dense layers.
+    """Return the kinds of operation that count as layers: ReLUs, or else other activations, or else convolutions,
+    or else dense layers.
     """
     kinds = {site.kind for site in maps}
     if "relu" in kinds:
@@ -72,8 +72,9 @@ def default_layers(sites: Sequence[Site]) -> list[Layer]:
     computation.
 
     In a network without skip connections they are its ReLUs. In a residual network they are the outputs of the residual
-    blocks `block1`, `block2`, ..., including an activation that follows; of consecutive blocks of the same shape, the
-    last. A network that has neither gets its ReLUs after a bottleneck.
+    blocks, `block1`, `block2`, ..., after an activation that follows; only the last of consecutive blocks of the same
+    shape is taken. If there are no such layers, they are the ReLUs after a bottleneck. Networks without ReLUs have the
+    kinds of `layer_kinds` in their place.
     """
     maps = feature_maps(sites)
     kinds = layer_kinds(maps)
@@ -108,8 +109,8 @@ def _block(site: Site, prefix: str, number: int) -> Layer:
 def layer_labels(sites: Sequence[Site], layers: Sequence[Layer]) -> list[str | None]:
     """Return labels for people, None for a layer whose name is its label.
 
-    Where a framework made the names (`features.2`, `Relu_1`), layers are counted: `conv 3`, in a residual block
-    `block 2, conv 3`. An activation after a convolution is called as the convolution.
+    If a framework made the names (`features.2`, `Relu_1`), labels count the layers: `conv 3`, or `block 2, conv 3`
+    inside a residual block. An activation after a convolution gets the convolution's label.
     """
     if not any(layer.label is None and re.search(r"[/.]|(^|_)\d+$", layer.name) for layer in layers):
         return [layer.label for layer in layers]
@@ -124,7 +125,7 @@ def layer_labels(sites: Sequence[Site], layers: Sequence[Layer]) -> list[str | N
 def _numbers(sites: Sequence[Site]) -> dict[Site, str]:
     """Return labels of feature maps such as `conv 3`, or inside of a residual block `block 2, conv 1`.
 
-    Outside of residual blocks, maps that some path bypasses have none: a number would not tell branches apart.
+    Outside of residual blocks, maps that some path bypasses have no label: a number would not tell branches apart.
     """
     maps = feature_maps(sites)
     defaults = {layer.site: layer.label for layer in default_layers(sites)}
@@ -155,7 +156,7 @@ def layer_shapes(sites: Sequence[Site]) -> dict[str, tuple[int, ...]]:
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Return the names without their longest common prefix and suffix of components. A single name keeps its last
+    """Return the names without the components with which all of them begin or end. A single name keeps its last
     component.
     """
     parts = [name.split("/") for name in names]

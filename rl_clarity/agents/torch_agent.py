@@ -36,45 +36,45 @@ FRONT = "before/"
 class TorchAgent(BatchedAgent):
     """The protocol `Agent` for a `torch.nn.Module`.
 
-    Sites are the results of submodules, by the names of `module.named_modules()`; feature maps are those of shape (B,
+    Sites are the results of submodules, by the names of `module.named_modules()`. Feature maps are results of shape (B,
     C, h, w), and tokens (B, h x w, C) of a transformer, one for each position of an earlier feature map. What a module
     computes between its submodules (`torch.relu(x)`) has no name and is not a site. The module runs in evaluation mode,
     in one thread at a time. After each call its submodules return to their mode (`training`), so a module can be
     explained between two steps of training. It runs in its own precision; results are converted to float32.
 
     Observations are (B, H, W, C), or the same with the channels first, from 0 to 255: uint8, or other numbers of that
-    range. Those that reach only from 0 to 1 are refused, except where `input_divisor` is 1.
+    range. Floats that reach only from 0 to 1 are refused, unless `input_divisor` is 1.
 
     Args:
         module: returns a policy's logits (B, A) and a value (B,) or (B, 1), logits alone, or action values (B, A): as a
-            tuple, a dict, or with a categorical distribution for the policy. The original of a module from
-            `torch.compile` is used
+            tuple, a dict, or with a categorical distribution for the policy. For a module from `torch.compile`, the
+            original module is used
         observation_shape: (H, W, C) of one observation. Or, for a module that takes a dictionary, the shapes of its
-            entries by name: the largest of three axes is the image, (H, W, C), which is explained. The others are
-            held inputs of any shape in float32, which are the last parts of the agent's state. (n,) for vectors of n
-            numbers of any range, which the module is given as they are, (B, n)
+            entries by name: the largest with three axes is the image, (H, W, C), which is explained. The others are
+            held inputs of any shape in float32, which are the last parts of the agent's state. Or (n,) for vectors of
+            n numbers of any range, which the module gets unchanged, (B, n)
         metadata: where the agent comes from: `env_name`, `gamma`, ...
-        heads: names of the module's outputs, `policy_logits` and `values`, `policy_logits` alone, or `q_values`, in its
-            order, with None for what to leave out; by default identified by names or widths. Required for a single
-            output, unless its name says that it is action values
-        initial_state: of a recurrent module, without the batch axis: an array or a tuple of arrays. The module is then
-            called with the observations and the state, a tensor or a tuple as here, and returns the next state as the
-            last of its results
+        heads: names of the module's outputs, in its order: `policy_logits` and `values`, `policy_logits` alone, or
+            `q_values`, with None for each output to leave out. By default they are found by the outputs' names or
+            widths. Required for a single output, unless its name says that it is action values
+        initial_state: initial state of a recurrent module, without the batch axis, as an array or a tuple of arrays.
+            The module is then called with the observations and the state, a tensor or a tuple as here, and returns
+            the next state as the last of its results
         forward: `forward(module, observations, state)`, for modules with another signature
         channels_first: whether the module takes (B, C, H, W), as most do, or (B, H, W, C)
-        input_divisor: the module's input is the observations divided by it, in float32; 1 for a module that scales them
-            itself. By default 255, unless the module scales its input once more before its first submodule with
-            weights: then this argument is required
-        value_range: in place of `input_divisor`: what the module is given for observations of 0 and 255, as (-1, 1)
+        input_divisor: observations are divided by this number, in float32, before the module gets them; 1 for a module
+            that scales them itself. By default 255. Required if the module also scales its input before its first
+            submodule with weights
+        value_range: alternative to `input_divisor`: the module's inputs for observations of 0 and 255, such as (-1, 1)
         actions: what an action consists of, if it is not one choice: a sequence of `Categorical`, `Binary` and
             `Gaussian`, whose outputs are the columns of the policy's output, in this order
         device: where to compute; where the module's parameters are if not given
         batch_size: observations per forward pass
         gradient_batch_size: observations per gradient computation
         check: run the module on a few images of noise and refuse one whose outputs are random, depend on the rest of
-            the batch, or have no gradient. Also outputs to compare with, as a dict of arrays or the path
-            of an `.npz` file: `observations` of your own loop, from 0 to 255 or as the module is given them, and what
-            it computed: `logits` (B, A), `values` (B,) or `q_values` (B, A)
+            the batch, or have no gradient. In place of True, pass outputs to compare with as well, as a dict of arrays
+            or the path of an `.npz` file: `observations` of your own loop, from 0 to 255 or as the module gets them,
+            and what it computed: `logits` (B, A), `values` (B,) or `q_values` (B, A)
 
     Raises OptionError for a module that returns anything else, cannot be run, or has submodules that cannot be hooked.
     """
@@ -176,7 +176,7 @@ class TorchAgent(BatchedAgent):
     def _site_shape(self, call: Call) -> tuple[int, ...]:
         """Return the shape of a submodule's result without the batch.
 
-        Feature maps and grids of tokens are (h, w, c), vectors of an agent that observes vectors are (1, 1, n).
+        Feature maps and grids of tokens are (h, w, c). For an agent that observes vectors, vectors are (1, 1, n).
         """
         shape = (self._trace.calls[call].shape or ())[1:]
         if call in self._grids:
@@ -190,7 +190,7 @@ class TorchAgent(BatchedAgent):
         return self._cached("grids", lambda: torch_calls.token_grids(self._trace))
 
     def _warn_of_unreached_heads(self) -> None:
-        """Warn of layers that have no effect on one of the heads, because other submodules compute it."""
+        """Warn of layers that have no effect on some head, because other submodules compute that head."""
         with self._computing(), _torch().enable_grad():
             unreached = torch_paths.unreached_heads(
                 self.module, self._trace, self._trial_run, self._trial_observations()

@@ -45,7 +45,7 @@ class Traced:
     in_place: bool = False
     """Whether the call changes its input and returns it, as `nn.ReLU(inplace=True)` does."""
     reusable: bool = True
-    """Whether its result can replace the call, which has no side effect on its input."""
+    """Whether the result can replace the call: the call changes no argument, or only its input in place."""
     shape: tuple[int, ...] | None = None
     """Shape of the returned tensor (batch, ...), or None if the call returns something else or the tensor of an inner
     call."""
@@ -181,9 +181,9 @@ def following(
 ) -> Iterator[None]:
     """In the block, reuse the results of repeated calls, and read or replace results.
 
-    `read(call, result)` receives the results of the calls in `reading`, by default of all calls, and may return others
-    instead. Calls in `replace` are not computed. The results of computed calls in `edits` are replaced by what the
-    call's function returns for them.
+    `read(call, result)` receives the results of the calls in `reading`, by default of all calls, and may return other
+    results to use instead. Calls in `replace` are not computed. For computed calls in `edits`, the call's function
+    there changes the result.
     """
     replace, edits = replace or {}, edits or {}
     listened = set(calls.calls) if reading is None else set(reading)
@@ -243,8 +243,8 @@ def tensors_in(item: Any) -> Iterator[Any]:
 
 
 def copied(item: Any, change: Callable[[Any], Any] = methodcaller("clone")) -> Any:
-    """Return the same structure with what `change` makes of its tensors: by default copies, through which gradients
-    flow.
+    """Return the same structure with `change` applied to its tensors. By default they are copied, and gradients flow
+    through the copies.
     """
     if _is_tensor(item) or (isinstance(item, Mapping) and hasattr(item, "clone")):
         return change(item)

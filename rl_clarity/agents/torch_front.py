@@ -1,4 +1,4 @@
-"""Find out what the rest of a PyTorch module needs of what precedes a site.
+"""Find out which earlier results the part of a PyTorch module after a site needs, beside the site's values.
 
 Import this module only where PyTorch is needed.
 """
@@ -20,8 +20,8 @@ class Front:
     """What precedes a site."""
 
     calls: Mapping[Call, Any] = field(default_factory=dict)
-    """The calls whose results can be reused when the site's values change, with zeros in the structure of one row of
-    their results. Empty if the module passes results on in other ways than by the return values of those calls."""
+    """The calls whose results can be reused when the site's values change, each with zeros in the structure of one row
+    of its results. Empty if the module also passes results on in other ways than as return values of these calls."""
     needed: bool = True
     """Whether the heads depend on these results, or on the observations, in another way than through the site."""
     repeats: bool = False

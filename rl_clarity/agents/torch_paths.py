@@ -1,7 +1,6 @@
 """Find out which submodules of a PyTorch module bypass others, and which heads they reach.
 
-This uses autograd: a head that still requires a gradient, when the result of a call does not, is reached without the
-call.
+This uses autograd: the result of a call is detached. A head that still requires a gradient is reached without the call.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ class InputScale:
     assumed: bool = False
     """Whether the scale is a default that neither the caller nor the network confirmed."""
     unit: float = 255
-    """What the observations are divided by at the site "input"; 1 for vectors, whose site has the observations
+    """Divisor of the observations at the site "input". It is 1 for vectors, so that the site has the observations
     themselves."""
 
     @property
@@ -28,11 +28,11 @@ class InputScale:
 
 
 VECTOR = InputScale(divisor=1, unit=1)
-"""The scale of vectors of observations, which the network is given as they are."""
+"""The scale of observations that are vectors, which the network gets unchanged."""
 
 
 def vector_scale(input_divisor: float | None, value_range: Sequence[float] | None) -> InputScale:
-    """Return the scale of vectors. Raises OptionError for options of images."""
+    """Return the scale of vectors. Raises OptionError for options that only images have."""
     if input_divisor not in (None, 1) or value_range is not None:
         raise OptionError(
             f"input_divisor={input_divisor!r} and value_range={value_range!r} are for images: the module is given a "

@@ -32,7 +32,7 @@ def edited_parameters(
 
     Args:
         sites: symbolic tensors by name
-        edits: full names of sites, and their edits
+        edits: the edits, with the full names of their sites
 
     Raises OptionError for an edit that is not a projection of the next weights, and says why.
     """

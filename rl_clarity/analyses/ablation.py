@@ -2,10 +2,10 @@
 
 A feature's part of the activations at each position is max(0, a . d / |d|^2) d, as for
 `rl_clarity.Ablate(layer, component=...)`. It is replaced by its part of the activations at the baseline of attribution,
-so that both answer the same question, or removed (`ablation.to="zero"`). Attribution estimates the contribution of a
-feature to an output; ablation measures the output without the feature. If the network above the layer is linear, and
-the feature is a single channel, one is the negative of the other. In general, their correlation over frames measures
-how far they agree.
+so that ablation and attribution answer the same question, or it is removed (`ablation.to="zero"`). Attribution
+estimates the contribution of a feature to an output; ablation measures the output without the feature. If the network
+above the layer is linear, and the feature is a single channel, one is the negative of the other. In general, their
+correlation over frames measures how far they agree.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class AblationOptions:
     every: int | None = 4
     """Ablate the features on every n-th frame of a trajectory: 1 for all frames, None for no ablation."""
     to: Literal["baseline", "zero"] = "baseline"
-    """What a feature is set to: its value at the baseline of attribution, so that both answer the same question, or
-    0."""
+    """What a feature is set to: its value at the baseline of attribution (`baseline`), so that ablation and attribution
+    answer the same question, or 0 (`zero`)."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "every")
@@ -181,8 +181,8 @@ def ablation_changes(
         scores: the scores, as for `Agent.tails`
         state: the state of a recurrent agent before the observations
         calls: number of threads that call the agent at once
-        baseline: as for `integrated_gradients`; "zero-layer" removes the components. Of the observations of an
-            `ExpectedBaseline`, it is the mean of a component's parts
+        baseline: as for `integrated_gradients`; "zero-layer" removes the components. For an `ExpectedBaseline`,
+            a component is set to the mean of its parts at the baseline's observations
     """
     edits = [Ablate(layer, component=component) for component in components]
     start = layer_baseline(agent, baseline, observations, layer, state)
@@ -197,16 +197,18 @@ def ablation_changes(
 
 
 def _change(tail: Tail, before: np.ndarray, start: np.ndarray | ExpectedBaseline | None, edit: Ablate) -> np.ndarray:
-    """Return how much scores (S, n) change if the part of a layer's activations that an edit removes becomes that of
-    the baseline (n or 1, h, w, c).
+    """Return how much scores (S, n) change if an edit replaces its part of a layer's activations.
+
+    The replacement is the same part of the baseline (n or 1, h, w, c), or 0 if the baseline is None.
     """
     return tail.scores(edit.apply(tail.values, replaced_by(edit, start))) - before
 
 
 def replaced_by(edit: Edit, start: np.ndarray | ExpectedBaseline | None) -> np.ndarray | None:
-    """Return what an edit's part of a layer's activations becomes: that of the baseline (n or 1, h, w, c); None for 0.
+    """Return what replaces an edit's part of a layer's activations, or None for 0.
 
-    Of the observations of an `ExpectedBaseline`, it is the mean of their parts.
+    It is the edit's part of the baseline (n or 1, h, w, c). For an `ExpectedBaseline`, it is the mean of the parts at
+    its observations.
     """
     if start is None:
         return None
@@ -308,11 +310,10 @@ def _summary(subject: Subject, layer: PageLayer, output: str) -> AblationSummary
 
 
 def summarize(changes: np.ndarray, attribution: np.ndarray, episodes: np.ndarray, seed: int = 0) -> AblationSummary:
-    """Return the mean, the mean absolute value, and the correlation of changes (n, K) by ablation with attribution (n,
-    K), and how often both are largest for the same feature.
+    """Summarize changes (n, K) of an output by the ablation of K features, and compare them with attribution (n, K).
 
     The correlation is that of the negative change, which is 1 if the loss is proportional to the attribution. It is 0
-    if either is constant. `episodes` (n,) is a number of each frame's episode.
+    if either is constant. `episodes` (n,) is the number of each frame's episode.
     """
     changes, attribution = changes.astype(np.float64), attribution.astype(np.float64)
     lost, due = (values - values.mean(axis=0) for values in (-changes, attribution))
@@ -327,7 +328,10 @@ def summarize(changes: np.ndarray, attribution: np.ndarray, episodes: np.ndarray
 
 
 def _largest_agree(changes: np.ndarray, attribution: np.ndarray, episodes: np.ndarray, seed: int) -> Share | None:
-    """Return how often the largest of K magnitudes (n, K) are those of the same feature."""
+    """Return how often one feature has both the largest change and the largest attribution, from magnitudes (n, K).
+
+    Frames without a change or without attribution do not count. None if no frame is left, or for a single feature.
+    """
     known = changes.any(axis=1) & attribution.any(axis=1)
     if changes.shape[1] < 2 or not known.any():
         return None
@@ -342,7 +346,7 @@ def _largest_agree(changes: np.ndarray, attribution: np.ndarray, episodes: np.nd
 
 
 def _pieces(layer: PageLayer, frames: int, sample: Subject, batch: int) -> Iterable[Piece]:
-    """Some features, ablated on a batch; `frames` are those of a trajectory."""
+    """Yield a piece that ablates some features on a batch. `frames` is the number of ablated frames of a trajectory."""
     seen, state = sample_frames(sample, batch)
     components = np.eye(layer.shape[-1], dtype=np.float32)[: min(MEASURED_FEATURES, layer.channels)]
     scores = scores_to_compute(sample)

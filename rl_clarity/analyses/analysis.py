@@ -75,8 +75,8 @@ class SubjectOptions:
     """Groups of actions with the same effect, counted from 0, which the policy can show as one action. By default they
     are found by trying the actions, in environments whose state can be saved."""
     action_group_fns: tuple[Callable[[Sequence[str]], bool], ...] | None = None
-    """Predicates on combos, each of which selects a group of actions. By default those with RIGHT, LEFT, UP, DOWN, or
-    none."""
+    """Predicates on combos, each of which selects a group of actions. By default there is a group for each of RIGHT,
+    LEFT, UP and DOWN, and one for actions without a direction."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 0, "seed")
@@ -107,12 +107,12 @@ class Subject:
     plugin_keys: Mapping[str, str] = field(default_factory=dict)
     """Hash of code and options of each analysis that is not part of the package."""
     subjects: tuple[Subject, ...] = ()
-    """For an analysis of all agents of a page together, the subject of each. The other fields are those of the last
-    subject."""
+    """The subject of each agent, for an analysis of all agents of a page together. The other fields are then those of
+    the last subject."""
 
     acting: Callable[[np.ndarray], Iterable[tuple[np.ndarray, Agent]]] | None = None
-    """Where the agent was updated during the only trajectory (`explain`), returns the agents that acted at some steps
-    (n,), each with its positions among these. `agents` calls it."""
+    """For an agent that was updated during the only trajectory (`explain`): a function that returns the agents that
+    acted at some steps (n,), each with the positions of its steps among them. `agents` calls it."""
 
     @property
     def output_kind(self) -> str:
@@ -153,8 +153,10 @@ class Subject:
         return None if states is None else tuple(np.asarray(part[trajectory, steps]) for part in states)
 
     def agents(self, steps: np.ndarray) -> Iterable[tuple[np.ndarray, Agent]]:
-        """Return the agents that acted at some steps (n,) of a trajectory, each with its positions (m,) among these:
-        `agent` for all, unless a recorded agent was updated during its episode.
+        """Return the agents that acted at some steps (n,) of a trajectory.
+
+        Each comes with the positions (m,) of its steps among the given ones. `agent` acted at all of them, unless a
+        recorded agent was updated during its episode.
         """
         return [(np.arange(len(steps)), self.agent)] if self.acting is None else self.acting(steps)
 
@@ -234,8 +236,8 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
         """
 
     def folders(self, options: OptionsT) -> Sequence[str]:
-        """Return the folders of the page into which tasks write files. If they contain other files, these are refused
-        in advance.
+        """Return the folders of the page into which tasks write files. Folders that contain other files are refused in
+        advance.
 
         By default they are the values of the options named `..._subdir`, or else a folder named like the analysis.
         """
@@ -282,8 +284,8 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
     ) -> Task:
         """Create a task of this analysis.
 
-        `inputs` (JSON) are what decides its result in addition to agent, samples, code and, for an analysis of another
-        package, its options. `details` are fields of `Task`: size, group, after, pieces, memory.
+        `inputs` (JSON) is what decides the result in addition to agent, samples and code, and, for an analysis of
+        another package, in addition to its options. `details` are further fields of `Task`; see `TaskDetails`.
         """
         plugin = subject.plugin_keys.get(self.kind, "")
         key = [subject.key, asdict(subject.info.observation), self.version, plugin, inputs]
@@ -399,8 +401,9 @@ def action_groups(combos: Sequence[Sequence[str]], predicates: Sequence[Callable
 def describe_groups(
     actions: Sequence[ActionInfo], predicates: Sequence[Callable[[Sequence[str]], bool]] | None = None
 ) -> tuple[ActionGroup, ...]:
-    """Return the groups of actions whose buttons satisfy predicates; by default those of each direction, and
-    of none.
+    """Return the groups of actions whose buttons satisfy each predicate. Groups of fewer than two actions are left out.
+
+    By default there is a group for each direction, and one for actions without a direction.
     """
     labels = [""] * len(predicates or ())
     if predicates is None:

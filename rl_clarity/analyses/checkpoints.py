@@ -1,4 +1,4 @@
-"""Compare the checkpoints of a training, also on one trajectory for which all of them compute their outputs."""
+"""Compare the checkpoints of a training by their own trajectories, and on one trajectory that all of them are given."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ class ReferenceOptions:
     checkpoint: int | None = None
     """Number of the checkpoint that plays it, counted from 1 in the order of training; by default the last."""
     episode: int = 1
-    """Number of the game among those of that checkpoint that the page shows."""
+    """Number of the game, counted from 1, among the games of that checkpoint that the page shows."""
     recording: str | None = None
-    """Show an episode of a recording instead: its PATH, or PATH:NUMBER, counted from 1; by default the first."""
+    """Show an episode of a recording instead: PATH for its first episode, or PATH:NUMBER, counted from 1."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "checkpoint", "episode")
@@ -103,12 +103,12 @@ class CheckpointEntry:
     action_entropy: float | None
     """Entropy of the actions that were taken, in nats; null while it is not computed."""
     action_shares: Sequence[float]
-    """Shares of the A actions in its trajectories; empty while they are not computed, as `totals` and `correlation`."""
+    """Shares of the A actions in its trajectories; empty until they are computed, as are `totals` and `correlation`."""
     totals: Mapping[str, float]
-    """By output, the mean total of the maps along the trajectories, of the first method."""
+    """By output, the mean total of the first method's maps along the trajectories."""
     correlation: Mapping[str, float | None]
-    """By output, the mean correlation of the maps of the reference trajectory with those of the last checkpoint, of the
-    first method; null where all maps are constant."""
+    """By output, the mean correlation between this checkpoint's and the last checkpoint's maps of the reference
+    trajectory, for the first method; null where all maps are constant."""
 
 
 @dataclass(frozen=True)
@@ -255,7 +255,10 @@ def shown_name(number: int) -> str:
 
 
 def binned_curve(steps: np.ndarray, returns: np.ndarray, points: int = POINTS) -> dict[str, np.ndarray]:
-    """Return the mean, lowest and highest return (n,) in n equal parts of training, which the page shows as a curve."""
+    """Return the learning curve: the mean step, and the mean, lowest and highest return, in equal parts of training.
+
+    Each array is (n,). There are at most `points` parts; those without returns are left out.
+    """
     span = float(steps[-1] - steps[0]) or 1.0
     bins = np.minimum(((steps - steps[0]) / span * points).astype(int), points - 1)
     starts = np.flatnonzero(np.diff(bins, prepend=-1))
@@ -276,7 +279,10 @@ def jensen_shannon(policies: np.ndarray) -> np.ndarray:
 
 
 def map_correlation(maps: np.ndarray, others: np.ndarray) -> float | None:
-    """Return the mean correlation of maps (m, gh, gw) with others, frame by frame, or None if all are constant."""
+    """Return the mean over frames of the correlation of two maps, from maps (m, gh, gw) and others of the same shape.
+
+    Frames with a constant map do not count. None if no frame is left.
+    """
     flat, other = (one.reshape(len(one), -1).astype(np.float64) for one in (maps, others))
     flat, other = (one - one.mean(axis=1, keepdims=True) for one in (flat, other))
     norms = np.linalg.norm(flat, axis=1) * np.linalg.norm(other, axis=1)
@@ -287,8 +293,8 @@ def map_correlation(maps: np.ndarray, others: np.ndarray) -> float | None:
 def _show(subject: Subject, one: Subject, name: str, work: Work) -> TaskResult:
     """Write the outputs and saliency maps of a checkpoint for the reference trajectory.
 
-    Its states are those that this checkpoint computes from the observations; the inputs that it takes beside the image
-    are those of the trajectory. The maps of the checkpoint that played the trajectory exist already.
+    The checkpoint computes its own states from the observations. Inputs beside the image are taken from the trajectory.
+    For the checkpoint that played the trajectory, the maps exist already and are copied.
     """
     (reference, game), options = _reference(subject), subject.options_of(SaliencyOptions)
     trajectories = reference.trajectories
@@ -430,7 +436,7 @@ def _mean_totals(subject: Subject, outputs: Sequence[str]) -> dict[str, float]:
 
 
 def _pieces(steps: int, own: bool, sample: Subject, batch: int) -> Iterable[Piece]:
-    """Some steps of the reference, and the maps of as many of them as have one, unless they exist already."""
+    """Yield a piece that follows some steps of the reference, and one that computes maps unless they exist already."""
     options = sample.options_of(SaliencyOptions)
     method = next(iter(options.methods), None)
     count = min(MEASURED_STEPS, sample.trajectories.steps(0))

@@ -1,7 +1,7 @@
-"""The baseline `auto`: the one from which a page's attribution predicts its measured effects of objects best.
+"""Choose the baseline for `auto`: the candidate whose attribution best predicts the measured effects of objects.
 
-Each candidate is compared with the effects in every second episode; `agreement` judges the chosen one by the others.
-Another baseline than the default is chosen only if its advantage exceeds the noise between episodes.
+Candidates are compared on every second episode; `agreement` judges the chosen one on the other episodes. A candidate
+replaces the default only if its advantage exceeds the noise between episodes.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class CandidateAgreement:
     signs: float | None
     """Share of right signs among the effects above the threshold."""
     advantage: tuple[float, float] | None
-    """Interval of the mean of both, less that of the default baseline; null for the default. Those of all candidates
-    contain the true numbers with a probability of 95 %."""
+    """Interval of the advantage over the default baseline in the mean of `correlation` and `signs`; null for the
+    default. All candidates' intervals together contain the true numbers with a probability of 95 %."""
 
 
 @dataclass(frozen=True)
@@ -93,19 +93,19 @@ def with_chosen_baseline(subject: Subject, results: Results) -> Subject:
 
 
 def choice_from_results(results: Results, seed: int) -> BaselineChoice | None:
-    """Return the choice by the facts of finished tasks, or None without effects to choose by."""
+    """Return the choice that the facts of finished tasks lead to, or None if there are no effects to choose by."""
     facts = {name: results.get(f"{STAGE}/{name}") for name in CANDIDATES}
     sums = {name: np.array(one["sums"]) for name, one in facts.items() if one is not None and one["sums"]}
     return choose_baseline(sums, seed) if DEFAULT_BASELINE in sums else None
 
 
 def agreement_sums(predictions: np.ndarray, change: np.ndarray, episode: np.ndarray, threshold: float) -> np.ndarray:
-    """Return sums (E, 8) over the objects of each episode, of which `_quality` makes correlation and right signs.
+    """Return sums (E, 8) over the objects of each episode, from which correlation and right signs are computed.
 
     Args:
-        predictions: (N,) of the effects of objects
-        change: (N,) their effects
-        episode: (N,)
+        predictions: (N,) predicted effects of objects
+        change: (N,) measured effects
+        episode: (N,) episode of each object
         threshold: effect above which signs are compared
     """
     large = np.abs(change) > threshold
@@ -121,8 +121,8 @@ def agreement_sums(predictions: np.ndarray, change: np.ndarray, episode: np.ndar
 def choose_baseline(sums: Mapping[str, np.ndarray], seed: int = 0) -> BaselineChoice:
     """Return the candidate with the largest mean of correlation and right signs.
 
-    Only candidates whose advantage over the default has a bootstrap interval over episodes above 0 can replace it. The
-    intervals are those of 95 % for all candidates together (Bonferroni).
+    A candidate can replace the default only if the bootstrap interval, over episodes, of its advantage is above 0. The
+    intervals hold at 95 % for all candidates together (Bonferroni).
 
     Args:
         sums: (E, 8) of each candidate, the default among them; see `agreement_sums`

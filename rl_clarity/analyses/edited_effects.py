@@ -1,5 +1,7 @@
-"""What edits do to measured effects of objects: activations with and without an object, to fit directions to, and how
-much of each type's effect an edited agent loses.
+"""Relate edits to measured effects of objects.
+
+`object_pairs` returns activations with and without objects, to which directions can be fitted. `lost_effects` measures
+how much of the effects an edited agent loses.
 """
 
 from __future__ import annotations
@@ -31,13 +33,13 @@ FRAMES = 256
 
 @dataclass(frozen=True)
 class ObjectPairs:
-    """Activations (N, c) of a layer at the positions of objects, with and without them, and rows of others."""
+    """Activations (N, c) of a layer at the positions of objects, with and without them, and rows to compare with."""
 
     with_object: np.ndarray  # (N, c)
     without_object: np.ndarray  # (N, c)
     others: np.ndarray
-    """(M, c): differences that objects of other types make at their positions, and as many activations at positions of
-    no object."""
+    """(M, c): the differences that objects of other types make at their positions, followed by activations without the
+    object at random positions away from it."""
 
 
 def object_pairs(
@@ -60,7 +62,7 @@ def object_pairs(
         layer: short or full name of a layer (h, w, c)
         types: name of a type, or several
         margin: around each object's box, as a share of the observation
-        seed: seed of the choice among positions of no object
+        seed: seed of the choice of random positions away from the objects
 
     Raises OptionError for an unknown layer, one that is no feature map, and types without an effect.
     """
@@ -86,7 +88,7 @@ def object_pairs(
 
 
 def object_cells(agent: Agent, effects: ObjectEffects, layer: str, margin: float = MARGIN) -> np.ndarray:
-    """Return at which positions (N, h, w) bool of a layer each object lies, its box with a margin around it.
+    """Return which positions (N, h, w) bool of a layer lie in each object's box with a margin around it.
 
     Raises OptionError for an unknown layer, and one that is no feature map.
     """
@@ -130,8 +132,8 @@ class EffectLoss:
 
     *Lost* is 1 less the sum of the magnitudes that are left, relative to those before: 1 if the agent no longer reacts,
     negative if it reacts more. *Changed* is the sum of the magnitudes of the changes of effects, relative to the
-    effects before: it is at least the share lost, and also counts effects that turn into others. Each is its value,
-    low and high.
+    effects before: it is at least the share lost, and also counts effects that turn into others. Each tuple is
+    the value, and the low and the high end of its interval.
     """
 
     count: int
@@ -139,7 +141,7 @@ class EffectLoss:
     value_lost: tuple[float, float, float]
     value_changed: tuple[float, float, float]
     policy_lost: tuple[float, float, float]
-    """Of total variations between the policies with and without the object."""
+    """The same for the total variation between the policies with and without the object."""
     policy_changed: tuple[float, float, float]
 
 
@@ -156,7 +158,7 @@ class LostEffects:
     seed: int = 0
 
     def loss(self, *types: str) -> EffectLoss:
-        """Return how much of the effects of these types is lost; of all objects without a type.
+        """Return how much of the effects of objects of these types is lost; of all objects if no type is given.
 
         Raises OptionError for types without an effect.
         """
@@ -186,12 +188,12 @@ def lost_effects(
 ) -> LostEffects:
     """Measure how much of the effects of objects an edited agent loses.
 
-    Measure directions of `fit_directions` on effects of other levels (another `seed` of `object_effects`) than those
-    that they were fitted to.
+    To test directions of `fit_directions`, use effects of other levels than they were fitted to (another `seed` of
+    `object_effects`).
 
     Args:
         agent: the agent whose effects were measured
-        effects: effects of objects, of those that the edits are for and of others
+        effects: effects of the objects that the edits are for, and of others
         edits: as for `rl_clarity.edit`
         at: a type or several; each frame is then edited only where its objects of these types are, with and without
             them. By default edits are applied everywhere
@@ -239,7 +241,7 @@ def _compared(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return values (N, 2) and policies (N, 2, A), with and without the objects.
 
-    The value of an agent of action values is the highest one, and its policy chooses it; as for `object_effects`.
+    As for `object_effects`, the value of an agent with action values is the highest one, and its policy is greedy.
     """
     values, policies = [], []
     for start in range(0, len(effects), FRAMES):

@@ -55,7 +55,10 @@ class Atlas:
 
     @classmethod
     def collect(cls, shown: Iterable[np.ndarray], observations: int) -> Atlas:
-        """Return the indices of the shown observations among `observations`, in arrays of any shape, or NONE."""
+        """Collect the shown observations from arrays of their indices, of any shape, in which NONE is ignored.
+
+        `observations` is the number of all extra observations.
+        """
         used = np.zeros(observations, bool)
         for one in shown:
             used[one[one != NONE]] = True

@@ -17,13 +17,13 @@ from rl_clarity.pages.files import PageFiles
 from rl_clarity.visualization.feature_facts import FeatureFacts, Selection
 
 BATCH = 16
-"""Frames whose activations are computed at a time, whatever the memory: the last bits depend on it."""
+"""Number of frames whose activations are computed at a time. It is fixed, because the last bits depend on it."""
 
 
 def observation_episodes(subject: Subject) -> np.ndarray:
     """Return the number (M,) of the episode that each extra observation is from.
 
-    Observations of unknown origin count as from different episodes.
+    Each observation of unknown origin counts as an episode of its own.
     """
     observations = subject.observations
     if observations.episodes is not None:

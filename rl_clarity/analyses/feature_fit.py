@@ -68,10 +68,14 @@ class LayerFeatures:
     errors: np.ndarray | None = None
     """Error (K,) at positions where each feature is the largest, on other observations if there are any; not stored."""
     matches: list[MatchedFeature | None] | None = None
-    """Which features (K) of the page of `features.match` they are; not stored."""
+    """For each feature (K), the same feature on the page of `features.match`, if there is one; not stored."""
 
     def baseline(self, name: str) -> Baseline:
-        """Return the baseline of a name, as far as it depends on the observations that the reduction was fitted to."""
+        """Return the baseline with a name.
+
+        If it depends on the observations that the reduction was fitted to, it has the stored activations. Otherwise it
+        is the name itself.
+        """
         return _baseline(name, self.starts)
 
     def strengths(self, activations: np.ndarray) -> np.ndarray:
@@ -101,13 +105,14 @@ def divide_observations(options: ReductionOptions, count: int) -> tuple[np.ndarr
 
 
 def _spread(indices: np.ndarray, count: int) -> np.ndarray:
-    """Return at most `most` of the indices, at even distances."""
+    """Return at most `count` of the indices, at even distances."""
     return indices[np.linspace(0, len(indices) - 1, min(len(indices), count)).round().astype(int)]
 
 
 def fit_features(subject: Subject, layer: PageLayer, batch: int, threads: int, report: Report) -> LayerFeatures:
-    """Fit to the attribution of evenly distributed observations, and measure the error on some of them and on
-    others.
+    """Fit a layer's features to the attribution of evenly distributed observations, and measure the errors.
+
+    Errors are measured on some of these observations, and on held-out ones.
     """
     options, count = subject.options_of(ReductionOptions), len(subject.observations.observations)
     seed = subject.options.seed
@@ -166,8 +171,9 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, threads: int, r
 def fit_reduction(
     rows: np.ndarray, options: ReductionOptions, most: int, sample: np.ndarray, seed: int, given: np.ndarray
 ) -> ChannelReduction:
-    """Fit to attribution (..., c), with the requested number of features, or the fewest that cover enough of
-    a sample. Given components (K, c) come first.
+    """Fit a reduction to attribution (..., c), with given components (K, c) first.
+
+    It has `most` features, or with `features.count="auto"` the fewest that cover enough of a sample.
     """
 
     def fit(count: int) -> ChannelReduction:
@@ -265,8 +271,8 @@ def states_of(subject: Subject, chosen: slice | np.ndarray) -> State:
 
 
 def _sides(attribution: Attribution) -> np.ndarray:
-    """Return the sums of magnitudes (2, 2) at activations above and below 0, of the attribution and of the
-    activations.
+    """Return the sums of magnitudes (2, 2) of the attribution and of the activations (rows), where activations are
+    above and below 0 (columns). They are all 0 if no activation is below 0.
     """
     if attribution.activations.min() >= 0:
         return np.zeros((2, 2))

@@ -391,7 +391,7 @@ def _reduced_activations(
 def _choose_examples(
     densities: Sequence[float], patches: int, activations: np.ndarray
 ) -> tuple[list[Examples], Examples]:
-    """Return the grids of a channel with such activations (M, h, w), and its thumbnail."""
+    """Return the grids and the thumbnail of a channel, from its activations (M, h, w)."""
     grids = dataset_grids(activations, densities)
     return grids, thumbnail(activations, patches)
 
@@ -439,8 +439,9 @@ def write_optimized_images(
 
 
 def _held_bytes(layer: PageLayer, observations: int, fitted: int) -> float:
-    """Return the memory in addition to a batch: rows of the fit, then the activations of a few channels. The rest is on
-    disk.
+    """Return the memory in bytes that is needed in addition to that of a batch.
+
+    It first holds the rows of the fit, and later the activations of a few channels; the rest of these are on disk.
     """
     positions = math.prod(layer.shape[:2])
     rows = 4 * layer.shape[2] * min(FIT_POSITIONS, fitted * positions)
@@ -449,7 +450,7 @@ def _held_bytes(layer: PageLayer, observations: int, fitted: int) -> float:
 
 
 def _pieces(layer: PageLayer, observations: int, sample: Subject, frames: int) -> Iterable[Piece]:
-    """Parts of `find_features`: attribution, fit, activations and examples, images."""
+    """Yield the parts of `find_features`: attribution, fit, activations, examples, and images."""
     sample = with_chosen_baseline(sample, {})
     options, agent, threads = sample.options_of(FeatureOptions), sample.agent, thread_count()
     seen, state = sample_frames(sample, frames)

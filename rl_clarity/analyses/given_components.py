@@ -1,4 +1,4 @@
-"""Features of a file or a page: given ones, beside which the others are fitted, and those that keep their numbers."""
+"""Features from a file or from another page: given components, and features that keep the numbers of that page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PageFeatures:
 
     reduction: ChannelReduction
     names: Mapping[int, str]
-    """Names by number, from 1, of those that have one."""
+    """Names of features by number, counted from 1. Features without a name are left out."""
 
 
 def page_features(page: str, layer: str | None = None) -> dict[str, PageFeatures]:
@@ -47,7 +47,7 @@ def page_features(page: str, layer: str | None = None) -> dict[str, PageFeatures
 def given_components(options: ReductionOptions, layer: PageLayer) -> np.ndarray:
     """Return the components (K, c) that the file of `features.components` has for a layer; K is 0 without any.
 
-    Raises OptionError for a file that cannot be read, and arrays of another shape or with negative numbers.
+    Raises OptionError for a file that cannot be read, and for more components than the page computes features.
     """
     found = [array for name, array in read_components(options.components).items() if name in _names(layer)]
     components = np.concatenate(found) if found else np.zeros((0, layer.shape[-1]), np.float32)
@@ -62,8 +62,9 @@ def given_components(options: ReductionOptions, layer: PageLayer) -> np.ndarray:
 def numbered(
     reduction: ChannelReduction, options: ReductionOptions, layer: PageLayer
 ) -> tuple[ChannelReduction, list[MatchedFeature | None] | None]:
-    """Return a fitted reduction whose components have the numbers that they have on the page of `features.match`, and
-    which these are; None without such a page, or if it does not have the layer.
+    """Return a fitted reduction in the order of the page of `features.match`, and the match of each component.
+
+    Without such a page, or if it does not have the layer, the order does not change and the matches are None.
     """
     earlier = _earlier(options, layer)
     if earlier is None:
@@ -92,7 +93,7 @@ def _earlier(options: ReductionOptions, layer: PageLayer) -> np.ndarray | None:
 
 
 def check_match(options: ReductionOptions, layers: Sequence[PageLayer]) -> None:
-    """Raise OptionError for a page of `features.match` without features of any layer of the page, or of other sizes."""
+    """Raise OptionError if `features.match` has no features of any layer, or of a layer with other channels."""
     known = [layer for layer in layers if not layer.is_input]
     found = {layer.name: _earlier(options, layer) for layer in known}
     if options.match is not None and all(components is None for components in found.values()):

@@ -31,9 +31,9 @@ from rl_clarity.reduction.methods import REDUCTIONS
 from rl_clarity.visualization.colors import channel_hues, extended_hues, input_hues
 
 MOST_INPUTS = 32
-"""Largest number of inputs of a vector each of which is a feature; those of longer vectors are reduced to features."""
+"""Largest size of a vector of which each input is a feature. The inputs of longer vectors are reduced to features."""
 MOST_FEATURES = 16
-"""With `features.count="auto"`."""
+"""Largest number of features of a layer with `features.count="auto"`."""
 MEMORY_HINT = "leave the layer out (layers.discard_first_n), explain fewer outputs, or use a machine with more memory"
 
 
@@ -135,7 +135,7 @@ class PageLayer:
     full_name: str
     shape: tuple[int, int, int]  # (h, w, c)
     channels: int
-    """Features: as many as are asked for, or with `count="auto"` the most that there can be."""
+    """Number of features: the requested number, or with `count="auto"` the largest possible one; at most c."""
     is_input: bool = False
     label: str | None = None
     """Label of the layer that the page shows instead of its name, for a residual block and for a layer whose name a
@@ -194,11 +194,10 @@ def is_inputs(layer: PageLayer) -> bool:
 
 
 def gradient_bytes(agent: Agent, shape: Sequence[int], scores: int) -> int:
-    """Return the memory for one frame while scores are differentiated with respect to a layer of shape (h, w, c).
+    """Return the bytes per frame that are needed to differentiate scores with respect to a layer of shape (h, w, c).
 
-    It is for a frame in each of the batches that the agent computes at once.
-
-    The upper bound, measured with TensorFlow, is six arrays of each score's gradient, a part of what the backward pass
+    If the agent computes several batches at once, they include one frame of each batch. The formula is an upper bound
+    that was measured with TensorFlow: six arrays of the size of each score's gradient, a part of what the backward pass
     stores, and twice the largest layer.
     """
     sizes = [math.prod(site.shape) for site in feature_maps(agent.sites)] or [0]
@@ -208,8 +207,8 @@ def gradient_bytes(agent: Agent, shape: Sequence[int], scores: int) -> int:
 def parallel_tasks(agent: Agent, outputs: int) -> int:
     """Return the number of tasks to run at once while this number of outputs is attributed.
 
-    It exceeds the number of threads that should call the agent by one, because one task prepares or writes; not with
-    several outputs, which take much memory.
+    This is one more than the number of threads that should call the agent, because one task prepares or writes. With
+    several outputs, which take much memory, or a single thread, it is the number of threads.
     """
     calls = parallel_calls(agent)
     return calls + 1 if calls > 1 and outputs == 1 else calls
@@ -237,9 +236,9 @@ def gradient_piece(
     linear_prefix: bool,
     baseline: str,
 ) -> tuple[Piece, Callable[[], np.ndarray]]:
-    """Return the part of a forecast that integrates gradients of so many frames, and the attribution it computes.
+    """Return the piece of a forecast that integrates gradients of `frames` frames, and a function for its attribution.
 
-    The latter is a function that returns that of the first score, (n, h, w, c), at a single point.
+    The function returns the attribution (n, h, w, c) of the first score, computed at a single point of the path.
     """
     seen, state = sample_frames(sample, batch)
     calls = parallel_calls(sample.agent)

@@ -18,8 +18,8 @@ MOST_INPUTS = 64
 def input_names(agent: Agent, metadata: JsonObject) -> list[str]:
     """Return the names of the numbers that an agent observes, at most 64.
 
-    Those of a vector are `observation_names` of the metadata, or counted, as are several numbers of one name. Raises
-    OptionError for another number of names.
+    The inputs of a vector are named by `observation_names` of the metadata, or else numbered. Several numbers of one
+    held input are numbered, too. Raises OptionError if `observation_names` has another length.
     """
     names = vector_names(agent, metadata) if is_vector(agent) else []
     for name, shape in held_inputs(agent).items():

@@ -303,7 +303,7 @@ def write_maps(subject: Subject, method: str, trajectory: int, segment: int, wor
 
 
 def _report_part(report: Report, rows: np.ndarray, count: int, share: float) -> None:
-    """Report the share of `count` observations that are explained, from the share of some that follow each other."""
+    """Report the explained share of `count` observations, of which a `share` of the consecutive `rows` is explained."""
     report((rows[0] + share * len(rows)) / count)
 
 
@@ -385,7 +385,7 @@ def join_sections(
     """Return one section from those of single episodes, with the facts of their tasks; None if there are no maps.
 
     Args:
-        episodes: for each, sections of some methods each; none for an episode without maps
+        episodes: for each episode, its sections, which may have different methods; none for an episode without maps
         agreement: see `SaliencySection`
     """
     found = [{one.name: (one, results) for data, results in own for one in data.methods} for own in episodes]
@@ -415,9 +415,7 @@ def join_sections(
 def describe_method(
     name: str, agent: Agent, outputs: Mapping[str, str], region: FrameRegion | None = None
 ) -> MethodDescription:
-    """Return the description of a method, whatever it explains. `region` is the region of a frame that the agent
-    observes.
-    """
+    """Return the description of a method for an agent. `region` is the part of a frame that the agent observes."""
     method = METHODS.get(name)
     rows, columns = grid_centers(agent, name)
     top, left, bottom, right = region or (0.0, 0.0, 1.0, 1.0)
@@ -446,7 +444,7 @@ def _note(name: str) -> str:
 
 
 def _pieces(method: str, frames: int, sample: Subject, batch: int) -> Iterable[Piece]:
-    """The maps of some frames; `frames` are those of a segment that have one."""
+    """Yield a piece that computes the maps of some frames. `frames` is the number of frames of a segment with maps."""
     seen, state = sample_frames(sample, min(batch, MEASURED_FRAMES))
     outputs = list(saliency_outputs(sample))
 

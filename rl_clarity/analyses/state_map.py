@@ -143,11 +143,11 @@ class Source:
 
 
 def find_source(agent: Agent | None, layer: str | None, observations: np.ndarray, state: State) -> Source:
-    """Return the layer with a name; without a name the recurrent state, if there is one, else the last dense layer.
+    """Return the source of a map: the layer with the given name, or by default the recurrent state.
 
-    The latter is the last dense layer on which the policy's logits, or the action values, depend. A network without
-    dense layers is mapped by its last feature map. `observations` (B, H, W, C) are a few that are used to find the
-    dependencies.
+    For an agent without a recurrent state, the default is the last dense layer on which the policy's logits, or the
+    action values, depend. If there is none, it is the last feature map. The dependencies are found with a few
+    `observations` (B, H, W, C).
 
     Raises OptionError for an unknown layer.
     """
@@ -309,7 +309,7 @@ def write_map(subject: Subject, work: Work) -> TaskResult:
 
 
 def _pieces(points: int, sample: Subject, batch: int) -> Iterable[Piece]:
-    """Activations of a batch, and maps."""
+    """Yield a piece that computes the vectors of a batch, and pieces that compute the maps."""
     options = sample.options_of(StateMapOptions)
     seen, state = sample_frames(sample, batch)
     source = find_source(sample.agent, options.layer, seen[:4], _head(state, 4))
@@ -319,7 +319,10 @@ def _pieces(points: int, sample: Subject, batch: int) -> Iterable[Piece]:
 
 
 def map_pieces(points: int, width: int, methods: Sequence[Method], perplexity: float) -> Iterable[Piece]:
-    """Maps of a few random points (n, width) by each method, whose time grows little faster than their number."""
+    """Yield, for each method, a piece that maps a few random points (n, width).
+
+    The time of a map is assumed to grow with n log n.
+    """
     count = min(points, MEASURED_POINTS)
     few = np.random.default_rng(0).normal(size=(count, width))
     usable = usable_perplexity(perplexity, count)

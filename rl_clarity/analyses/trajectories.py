@@ -37,8 +37,8 @@ GAMMA, LAMBDA = 0.999, 0.95
 SCRUB_STEPS = 512
 """Number of steps in an image of the filmstrip."""
 FIRST_STATE = "state."
-"""Prefix of the arrays of a series (1, ...) that are the parts of a recurrent state before the first step: with it, the
-observations determine all others."""
+"""Prefix of the arrays (1, ...) of a series that are the parts of the recurrent state before the first step. From this
+state, the observations determine all later states."""
 FILM_COLUMNS = 8
 """Number of frames per row of the images for people."""
 
@@ -173,8 +173,8 @@ class TrajectoriesSection(SectionData):
     bookmarks: Bookmarks | None = None
     """None if there are no advantages: for an agent without a value, and on pages of recordings."""
     inputs: Sequence[str] | None = None
-    """Names of the numbers that the agent observes, in the order of the array `inputs` of a series: a vector of
-    observations, or what a dictionary has beside the image. None for images alone."""
+    """Names of the numbers that the agent observes, in the order of the array `inputs` of a series. The numbers are a
+    vector, or what a dictionary has beside the image. None for images alone."""
 
 
 class TrajectoriesAnalysis(Analysis[TrajectoryPageOptions, TrajectoriesSection]):
@@ -374,7 +374,7 @@ def episode_entries(played: Trajectories, trajectory: int) -> list[EpisodeSummar
 
 
 def _end(played: Trajectories, trajectory: int, step: int) -> Literal["done", "time limit", "ended", "cut"]:
-    """Return the cause of an episode's end after a step, or None."""
+    """Return how the episode that a step is the last of ended; see `EpisodeSummary`."""
     truncated = played.truncated is not None and bool(played.truncated[trajectory, step])
     if played.dones is not None:
         ended = bool(played.dones[trajectory, step])

@@ -28,7 +28,7 @@ CHANGES = "updates/changes.js"
 MOST = 256
 """Largest number of observations on which checkpoints are compared."""
 POLICY, VALUE, MAPS = "policy", "value", "maps."
-"""Names of changes, the last one followed by the output of the maps."""
+"""Names of changes. `MAPS` is a prefix, which the output of the maps follows."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class UpdatesSection(SectionData):
     """`policy`, `value` and, by output, `maps.OUTPUT`, (C - 1, n) float32: the change by each checkpoint after the
     first, at each observation."""
     method: MethodDescription | None
-    """By which maps were computed; null without maps."""
+    """The method by which maps were computed; null without maps."""
     frames: Sequence[ChunkName] | None = None
     """Chunks of the images of the observations, 64 in each; null on pages of a training."""
 
@@ -119,9 +119,9 @@ def changes_between(
     """Return how the answers of a checkpoint differ from those of the one before it, (n,) each, by name.
 
     Args:
-        before: arrays of the chunk with the outputs and maps of the one before (`shown` of the section `training`)
-        after: those of the checkpoint
-        frames: (n,) steps that are compared; they have maps, if there are any
+        before: outputs and maps of the checkpoint before (arrays of a chunk `shown` of the section `training`)
+        after: the same arrays of the checkpoint
+        frames: (n,) steps that are compared; all of them have maps if there are maps
     """
     both = (before, after)
     changes = {POLICY: jensen_shannon(policies(both)[:, frames])}
@@ -139,7 +139,10 @@ def changes_between(
 
 
 def compared_frames(chunk: Mapping[str, np.ndarray]) -> np.ndarray:
-    """Return the steps (n,) of a checkpoint's chunk that are compared: those with maps, at most `MOST`, evenly."""
+    """Return the steps (n,) of a checkpoint's chunk that are compared.
+
+    These are the steps with maps, or all steps without maps. If there are more than `MOST`, they are evenly chosen.
+    """
     steps = chunk.get("steps")
     if steps is None:
         steps = np.arange(len(policies([chunk])[0]))

@@ -46,7 +46,7 @@ class WhatIfSection(SectionData):
     and for each blur (`blur`, `narrow-blur`) the matrices that blur columns (`blur.down`) and rows (`blur.across`).
     None if a server has the network."""
     runtime: ChunkName | None = None
-    """Chunk with onnxruntime-web: its module (`script`) and the WebAssembly that this runs (`wasm`)."""
+    """Chunk with onnxruntime-web: its module (`script`) and the WebAssembly that the module runs (`wasm`)."""
     sha256: str = ""
     """SHA-256 of the network."""
     layers: Sequence[str] = ()

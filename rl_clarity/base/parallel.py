@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from rl_clarity.base.progress import Report
 
 STOP_SECONDS = 2.0
-"""Time that an error or an interrupt waits for running tasks to stop at their next report."""
+"""Longest time, in seconds, to wait after an error or an interrupt until running tasks stop at their next report."""
 
 
 class SharedProgress:

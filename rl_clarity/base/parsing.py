@@ -35,7 +35,7 @@ WORDS = {"true": True, "false": False, "none": None, "null": None}
 
 @dataclasses.dataclass(frozen=True)
 class NoOptions:
-    """The options of an analysis, or of a kind of environment, that has none."""
+    """The class of options for an analysis, or a kind of environment, that has no options."""
 
 
 def parse(
@@ -44,7 +44,7 @@ def parse(
     where: str = "",
     base: Options | None = None,
 ) -> Options:
-    """Convert keyword arguments to options, which are the defaults or those of `base` for the others.
+    """Convert keyword arguments to options. Other options have the values of `base`, or their defaults without it.
 
     Raises OptionError for an unknown key, with the nearest known one, and for a value of the wrong type.
     """
@@ -71,7 +71,7 @@ def parse(
 
 
 def hidden(default: Any) -> Any:
-    """Return a field of options that only names of understanding-rl-vision set (`pages/original_options.py`)."""
+    """Return a field that can only be set by a name of understanding-rl-vision (`pages/original_options.py`)."""
     if isinstance(default, Mapping):
         return dataclasses.field(default_factory=lambda: {**default}, metadata={"hidden": True})
     return dataclasses.field(default=default, metadata={"hidden": True})
@@ -107,7 +107,7 @@ def find_part(options: object, kind: type[Options]) -> Options | None:
 
 @contextlib.contextmanager
 def qualified(kind: Any, where: str) -> Iterator[None]:
-    """Let errors about fields of a class begin with the name of the options that it is a part of."""
+    """Prefix `where` to errors in the block that begin with the name of a field of the class."""
     try:
         yield
     except OptionError as error:

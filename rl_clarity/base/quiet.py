@@ -20,7 +20,7 @@ BACKENDS = ("tensorflow", "jax", "torch")
 ADDRESS_SPACE = {"tensorflow": 2.5e9, "jax": 1.6e9, "torch": 1.6e9}
 """Bytes of address space that a process needs with each backend and a small network."""
 REPORTING = frozenset({"ale_py", "triton"})
-"""Packages that print objects which still exist at exit as leaks."""
+"""Packages that, at exit, report objects that still exist as leaks."""
 
 
 def keras_backend() -> str:

@@ -154,15 +154,15 @@ class Registry(Generic[T]):
 
 
 OptionRegistries: TypeAlias = Mapping[str, Registry[Any]]
-"""What the class variable `registries` of a class of options declares: registries by the option that names entries."""
+"""Type of the class variable `registries` of a class of options: for each option that names entries, their registry."""
 
 
 def option_sources(options: object) -> dict[str, str]:
-    """Return hashes of the code behind the entries that options name, of those that are not built-in, and of the files
-    that options name (`input_files` of their class).
+    """Return hashes of the code behind the entries that options name, unless they are built-in, and of the files that
+    options name (`input_files` of their class).
 
-    An option of a registry that is None names all entries. Raises the registry's error for an entry that cannot be
-    loaded, and OptionError for a file that cannot be read.
+    An option that names entries stands for all entries if it is None. Raises the registry's error for an entry that
+    cannot be loaded, and OptionError for a file that cannot be read.
     """
     sources = {}
     for kind in type(options).__mro__:

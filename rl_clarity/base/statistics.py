@@ -12,7 +12,7 @@ RESAMPLES, RESAMPLES_OF_PAIRS = 2_000, 20_000
 LEVEL = 0.05
 """Intervals contain the true difference with a probability of 1 - LEVEL."""
 POWER = 0.8
-"""Probability with which the smallest difference that could have been seen is found."""
+"""Probability with which a test finds a true difference of the size that `detectable` returns."""
 BLOCK = 1000
 """Number of resamples that are drawn at once."""
 
@@ -74,8 +74,8 @@ class Comparison:
 def detectable(interval: tuple[float, float], corrected: tuple[float, float] | None = None) -> float | None:
     """Return the smallest true difference that a test finds in four of five cases.
 
-    `interval` is that of the difference, of level 1 - LEVEL, and `corrected` the one that decides the test, by default
-    the same. None where no two episodes differed, so that nothing is known of their spread.
+    `interval` is the difference's interval of level 1 - LEVEL. `corrected` is the interval that decides the test, by
+    default the same. The result is None if no two episodes differed, because nothing is known of their spread then.
     """
     half, whole = ((high - low) / 2 for low, high in (interval, corrected or interval))
     normal = NormalDist()
@@ -111,11 +111,11 @@ def bootstrap_interval(values: np.ndarray, rng: np.random.Generator) -> Interval
 def resampled_interval(
     count: int, statistic: Callable[[np.ndarray], np.ndarray], rng: np.random.Generator, level: float = LEVEL
 ) -> tuple[float, float]:
-    """Return the percentile bootstrap interval of a statistic of clusters of values, which are resampled as wholes.
+    """Return the percentile bootstrap interval of a statistic of values in clusters. Whole clusters are resampled.
 
-    `statistic` computes it (R,) from how often each of the `count` clusters is in each resample (R, count); NaN is left
-    out. The interval contains the true number with a probability of 1 - level. A single cluster says nothing about the
-    spread: the interval is (NaN, NaN).
+    `statistic` takes how often each of the `count` clusters occurs in each of R resamples (R, count), and returns the
+    statistic (R,); NaN is ignored. The interval contains the true number with a probability of 1 - level. A single
+    cluster says nothing about the spread, so its interval is (NaN, NaN).
     """
     if count == 1:
         return np.nan, np.nan

@@ -1,5 +1,6 @@
-"""Manage the threads of this process, whose number is that of its linear algebra's threads, limited by the rank's share
-of the machine.
+"""Manage the threads of this process.
+
+It uses as many threads as its linear algebra, which is limited to the rank's share of the machine.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ def prefetch(work: Callable[[Item], Result], items: Iterable[Item], workers: int
 def limit_heaps() -> None:
     """Let threads share as many heaps as there are cores, if the C library has several (glibc).
 
-    By default there are up to eight per core, each of which keeps the memory that its threads freed, a twentieth of a
-    job's memory. The limit applies to threads that start later; MALLOC_ARENA_MAX overrides it.
+    By default there are up to eight heaps per core. Each keeps the memory that its threads freed, together a twentieth
+    of a job's memory. The limit applies to threads that start later; MALLOC_ARENA_MAX overrides it.
     """
     if "MALLOC_ARENA_MAX" not in os.environ:
         with suppress(AttributeError, OSError, TypeError):  # other systems and libraries

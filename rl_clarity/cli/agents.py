@@ -89,13 +89,13 @@ class Edit(CheckpointCommand):
     feature: tuple[int, ...] = ()
     """Numbers of the features to remove, as on the page of --page or, without one, as run fits them by default."""
     page: str | None = None
-    """Directory of a page of the agent, whose features these are. By default the agent plays, and they are fitted."""
+    """Directory of the agent's page that has these features. By default, the agent plays, and features are fitted."""
     unit: tuple[int, ...] = ()
     """Channels of the layer to remove, counted from 0; needs no page."""
     strength: float = 1
-    """How much of them to remove, from 0 to 1."""
+    """How much of the features or units to remove, from 0 to 1."""
     everything_but: Switch = False
-    """Keep these, and remove everything else."""
+    """Keep the given features or units, and remove everything else."""
     force: Switch = False
     """Replace an existing file."""
 

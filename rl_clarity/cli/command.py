@@ -23,9 +23,9 @@ class Result(NamedTuple):
     """The result of a command."""
 
     summary: Mapping[str, Any]
-    """For programs."""
+    """The result as values, for programs."""
     text: str
-    """For people."""
+    """The result as text, for people."""
     code: int = 0
     """The exit code."""
 
@@ -36,7 +36,7 @@ def page_result(page: Any) -> Result:
 
 
 def field_values(options: Any, kind: type) -> dict[str, Any]:
-    """Return the fields of a class of options, without what a subclass adds for the command line."""
+    """Return the values of the fields of `kind`, without fields that the subclass of `options` adds."""
     return {one.name: getattr(options, one.name) for one in fields(kind)}
 
 
@@ -45,7 +45,7 @@ class Command(ABC):
     """Options of all commands."""
 
     resumable: ClassVar[bool] = False
-    """Whether the same command resumes one that was interrupted, unless it is a dry run."""
+    """Whether running an interrupted command again resumes it, unless it is a dry run."""
 
     json: Switch = False
     """Print a one-line summary as JSON."""
@@ -66,14 +66,14 @@ class CheckpointCommand(Command):
     checkpoint: CheckpointPath
     """Checkpoint file, or an included agent: models:coinrun."""
     env_name: str | None = None
-    """Environment to play: coinrun, BreakoutNoFrameskip-v4; the checkpoint's by default."""
+    """Environment to play: coinrun, BreakoutNoFrameskip-v4. By default, it is the environment of the checkpoint."""
     metadata: Metadata = field(default_factory=dict)
-    """Other metadata that override the checkpoint's: env_kind, gamma, frame_stack, num_levels, ..."""
+    """Other metadata, which override those of the checkpoint: env_kind, gamma, frame_stack, num_levels, ..."""
     check: Path | None = None
     """Outputs that the agent must have: an .npz file of observations, and logits, values or q_values."""
 
     def overrides(self) -> dict[str, Any]:
-        """Return the metadata that override the checkpoint's; raises OptionError if they name two environments."""
+        """Return the metadata that override the checkpoint's. Raises OptionError if they name two environments."""
         return override_name(typed(self.metadata), self.env_name)
 
     def check_outputs(self) -> None:
@@ -88,16 +88,16 @@ class PlayingCommand(CheckpointCommand):
     """Options of commands that let an agent play, perhaps with directions of its recurrent state exchanged."""
 
     directions: str | None = None
-    """Directory that `rl-clarity states` wrote: the directions that are exchanged."""
+    """Directory that `rl-clarity states` wrote, which contains the directions to exchange."""
     swap_directions_from: tuple[int, ...] = ()
     """Directions of the recurrent state to exchange or collapse as the agent plays, counted from 1: 10 5."""
     swap_directions_to: Annotated[tuple[int | None, ...], tyro.conf.arg(metavar="[INT|None ...]")] = ()
-    """What each is exchanged with, or None to collapse it: 12 None."""
+    """For each of these directions, the direction to exchange it with, or None to collapse it: 12 None."""
     swap_directions_on: Literal["state", "increment"] = "state"
-    """Change the state, or what each step adds to it."""
+    """Whether to change the state itself, or what each step adds to it."""
 
     def swaps(self, count: int | None = None) -> dict[int, int | None]:
-        """Return the directions to exchange, of `count`, counted from 0.
+        """Return the directions to exchange, counted from 0, where `count` is the number of all directions.
 
         Raises OptionError for options that cannot be combined, and for directions that do not exist.
         """

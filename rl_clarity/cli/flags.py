@@ -1,4 +1,4 @@
-"""Classes of options and commands as the command line has them, and the options that `--help` leaves out."""
+"""Adapt classes of options and commands to the command line, and list the options that `--help` leaves out."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ TYPES_OF_OPTIONS: Mapping[str, tuple[Any, str]] = {
         'Names of features by layer and number, counted from 1 as on the page: 2b.1=coin "2b.3=buzz saw".',
     ),
 }
-"""Types and help of options that other words than those of their class are parsed to."""
+"""Types and help texts of options whose words on the command line do not follow from the type of their field."""
 NAMES = {"greedy": "deterministic", "lambda_": "lambda"}
-"""Names of fields on the command line."""
+"""Names on the command line of fields that have another name there."""
 SUPPRESSED = ("overwrite", "action_group_fns", "behavior.cause", "checks", "load.metadata", "load.check", "states.seed")
-"""Options that commands have in another form, or not at all."""
+"""Options that the command line leaves out, because commands offer them in another form or not at all."""
 ADVANCED = {
     *("batch_size", "action_combos", "equivalent_actions", "inline_js", "page_kind", "advantages.bookmarks"),
     *("filmstrip.scrub_range",),
@@ -60,10 +60,11 @@ ADVANCED = {
 def as_flags(
     kind: type, default: object = None, *, short: bool = False, where: str = "", command: type | None = None
 ) -> type:
-    """Return a subclass of a command, or of its options, whose fields are those of the command line.
+    """Return a subclass of a command, or of its options, with the fields that the command line parses.
 
-    Its defaults are those of the instance `default`, if there is one. A `short` one lacks the options that `--help`
-    does not show. `where` is the prefix of the options of a part, and `command` the class that it belongs to.
+    Its defaults are the values of the instance `default`, if there is one. With `short`, the options that `--help`
+    does not show are left out. `where` is the prefix of the options of a part, and `command` the class of the command
+    that the part belongs to.
     """
     hints, made = get_type_hints(kind, include_extras=True), []
     for one in dataclasses.fields(kind):
@@ -115,7 +116,7 @@ def _field(value: Any, metadata: Mapping[Any, Any]) -> Any:
 
 
 def _is_left_out(one: dataclasses.Field[Any], name: str, command: type | None, short: bool) -> bool:
-    """Return whether an option of a command's options is not one of the command line, or not shown."""
+    """Return whether the command line lacks this field of a command's options, or does not show it."""
     if command is None:
         return False
     of_command = name in command.__dataclass_fields__  # type: ignore[attr-defined]

@@ -123,7 +123,7 @@ def describe_recording(recording: Recording) -> Result:
 
 
 def _shown(key: str, value: Any) -> str:
-    """Return a recording's metadata as text: its beginning, in seconds since 1970, as a date."""
+    """Return an entry of a recording's metadata as text. Its time of beginning (seconds since 1970) becomes a date."""
     try:
         return (
             datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M UTC") if key == "begun" else json.dumps(value)
@@ -194,7 +194,11 @@ def edit_checkpoint(
 
 
 def _fit(path: Path, agent: Agent, metadata: Mapping[str, Any], layer: str, features: Sequence[int]) -> np.ndarray:
-    """Return the components (K, c) that `run` fits by default, if it fits so many features."""
+    """Return the components (K, c) that `run` fits by default.
+
+    Raises OptionError for feature numbers that exceed the layer's number of channels, before the agent plays, and if
+    the agent cannot play.
+    """
     _components(np.empty((layer_with_features(agent, layer).channels, 0)), layer, features)
     print(
         f"Features are fitted as run does by default. The agent plays first, which can take minutes: {PAGE}.",
@@ -209,7 +213,7 @@ def _fit(path: Path, agent: Agent, metadata: Mapping[str, Any], layer: str, feat
 
 
 def _components(components: np.ndarray, layer: str, features: Sequence[int]) -> np.ndarray:
-    """Return components (n, c) of features of a layer (K, c) that are counted from 1."""
+    """Select the components (n, c) of features, counted from 1, among all components (K, c) of a layer."""
     for number in features:
         if not 1 <= number <= len(components):
             raise OptionError(f"--feature {number} must be from 1 to {len(components)}, the features of layer {layer}")

@@ -1,5 +1,6 @@
-"""Functions that the user names on the command line, as MODULE:FUNCTION. They are imported and run; a name that a file
-contains never is.
+"""Import functions that the user names on the command line, as MODULE:FUNCTION.
+
+Only functions that are named there are imported and run, never a function that a file names.
 """
 
 from __future__ import annotations

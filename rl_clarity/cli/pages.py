@@ -77,7 +77,7 @@ class Compare(Command):
     resumable = True
 
     paths: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CHECKPOINT [...] DIRECTORY")]
-    """Checkpoint files, folders of them, patterns, or an included series (models:breakout-series), and last the
+    """Checkpoint files, folders of them, patterns, or an included series (models:breakout-series), followed by the
     directory of the page."""
     log: Path | None = None
     """Log of the training, for the learning curve; by default the first readable progress.csv, monitor.csv,
@@ -87,9 +87,9 @@ class Compare(Command):
     steps_per_number: float | None = None
     """Training steps that the number in a file's name stands for, if the files do not say how many there were."""
     env_name: str | None = None
-    """Environment to play; the checkpoints' by default."""
+    """Environment to play. By default, it is the environment of the checkpoints."""
     metadata: Metadata = field(default_factory=dict)
-    """Other metadata that override the checkpoints': env_kind, gamma, frame_stack, num_levels, ..."""
+    """Other metadata, which override those of the checkpoints: env_kind, gamma, frame_stack, num_levels, ..."""
     options: Annotated[CompareOptions, tyro.conf.arg(name="")] = field(default_factory=CompareOptions)
     dry_run: Switch = False
     """Only print a forecast of time, memory and disk space. Nothing is written."""
@@ -125,8 +125,8 @@ class Memory(CheckpointCommand):
     """Directory of the page."""
     options: Annotated[MemoryOptions, tyro.conf.arg(name="")] = field(default_factory=MemoryOptions)
     simulator: str | None = None
-    """Simulator of the agent (rl-clarity simulate), for causes through the world: a file, or an included one:
-    models:coinrun-gru."""
+    """Simulator of the agent, with which causes through the world are computed, too: a file that rl-clarity simulate
+    wrote, or an included simulator (models:coinrun-gru)."""
     recording: str | None = None
     """Explain the episodes of this recording with states (rl-clarity record), instead of new ones."""
     other_agent: Switch = False
@@ -167,7 +167,8 @@ class Ablate(CheckpointCommand):
     episodes: int = 400
     """Episodes of each agent."""
     page: str | None = None
-    """Directory of a page of the agent, whose features, numbers and names are used. By default features are fitted."""
+    """Directory of a page of the agent. Its features are used, with their numbers and names. By default, features are
+    fitted."""
     trajectories: TrajectoriesOptions = field(default_factory=TrajectoriesOptions)
     observations: ObservationsOptions = field(default_factory=ObservationsOptions)
     options: Annotated[InterfaceOptions, tyro.conf.arg(name="")] = field(default_factory=InterfaceOptions)
@@ -204,12 +205,13 @@ class Check(CheckpointCommand):
     frames: int = 64
     """Frames that the methods are checked on, spread over the trajectories."""
     methods: tuple[str, ...] | None = None
-    """Methods: those of saliency (perturbation, jacobian, ..., and those of installed packages),
-    "integrated_gradients LAYER", and with --page "features LAYER"; all of them, with every layer, by default."""
+    """Methods to check: saliency methods (perturbation, jacobian, ..., and methods of installed packages),
+    "integrated_gradients LAYER" and, with --page, "features LAYER". By default, all methods are checked, on every
+    layer."""
     output: str = "policy"
     """Explained output: policy (all logits, or all action values), value, or greedy."""
     page: str | None = None
-    """Directory of a page of the agent, whose features are checked, too, from its baseline."""
+    """Directory of a page of the agent. Its features are checked, too, and attribution starts from its baseline."""
     load: LoadOptions = field(default_factory=LoadOptions)
     trajectories: TrajectoriesOptions = CHECKED_TRAJECTORIES
     options: Annotated[CheckOptions, tyro.conf.arg(name="")] = field(default_factory=CheckOptions)
@@ -254,7 +256,7 @@ class Debug(CheckpointCommand):
     output_dir: DirectoryPath = "out/debug"
     """Directory of the page."""
     expect: str | None = None
-    """File of findings of an earlier page: the exit code is 1 if one of them is missing, or others are found."""
+    """File of findings of an earlier page. The exit code is 1 unless exactly these findings are found again."""
     page: str | None = None
     """Directory of a page of the agent: failures are also continued without each of its features."""
     load: LoadOptions = field(default_factory=LoadOptions)

@@ -24,13 +24,13 @@ class ExplainFlags(ExplainOptions):
     analyses: Analyses = field(default_factory=dict)
     """Further analyses of each episode, by name, with their options: smoothgrad smoothgrad.samples=4."""
     refit: Switch = False
-    """Fit the maps again, on the episodes that are there now. By default new episodes are placed on the existing map,
-    whose points stay where they are."""
+    """Fit the maps again, to all present episodes. By default, new episodes are placed on the existing map, whose
+    points stay where they are."""
     other_agent: Switch = False
-    """The agent is another one than that which played, on purpose: without it, episodes are refused at whose first step
-    the agent's outputs are not the recorded ones."""
+    """Explain episodes that another agent played. By default, an episode is refused if the agent's outputs at its first
+    step are not the recorded ones."""
     watch: Switch = False
-    """Go on as episodes appear, newest first and at low priority, until interrupted (Ctrl-C)."""
+    """Keep explaining new episodes as they appear, newest first and at low priority, until interrupted (Ctrl-C)."""
     follow_links: Switch = False
     """Explain recordings that links in the log directory lead to, if the links belong to its owner."""
 
@@ -64,10 +64,10 @@ class Explain(Command):
     resumable = True
 
     path: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="LOGDIR")]
-    """Log directory, whose recordings are explained, and those of the runs below it; or a recording."""
+    """Recording, or log directory. Of a directory, the recordings in it and in the runs below it are explained."""
     agent: str | None = None
-    """Checkpoint, or included agent (models:coinrun), that explains all episodes instead; or MODULE:FUNCTION, which
-    loads the agent of a recorded checkpoint from its path: your function, which is imported and run."""
+    """Checkpoint or included agent (models:coinrun) with which all episodes are explained. Or MODULE:FUNCTION, your
+    function that loads an agent from the path of a recorded checkpoint; it is imported and run."""
     options: Annotated[ExplainFlags, tyro.conf.arg(name="")] = field(default_factory=ExplainFlags)
 
     def execute(self) -> Result:
@@ -89,12 +89,12 @@ class States(CheckpointCommand):
     """
 
     recording: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RECORDING")]
-    """Recording of the agent's play: rl-clarity record."""
+    """Recording of the agent's play, made by rl-clarity record."""
     output_dir: DirectoryPath
     """Directory of states.npz and states.json."""
     options: Annotated[StateOptions, tyro.conf.arg(name="")] = field(default_factory=StateOptions)
     force: Switch = False
-    """Replace files of these names that are not of an analysis."""
+    """Replace states.npz and states.json even if no analysis wrote them."""
 
     def execute(self) -> Result:
         from rl_clarity.states.analysis import check_folder
@@ -131,7 +131,7 @@ class Probe(CheckpointCommand):
     """
 
     recording: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RECORDING")]
-    """Recording of the agent's play: rl-clarity record, with --info for labels of the environment."""
+    """Recording of the agent's play, made by rl-clarity record (with --info for labels of the environment)."""
     labels: tuple[str, ...] = ()
     """Labels: action, reward, return, and names of recorded info; NAME@1 at the first step, NAME+4 four steps later,
     NAME-4 four steps before. By default all recorded info, now and at the first step, and the next action and reward.
@@ -139,7 +139,7 @@ class Probe(CheckpointCommand):
     use: bool = True
     """Also measure whether the agent uses what it knows."""
     play: int = 0
-    """Also play so many episodes with the directions of each label exchanged and removed; 0 for none."""
+    """Number of episodes to play with the directions of each label exchanged and removed; 0 for none."""
     seed: int = 0
     """Seed of all random choices."""
     dry_run: Switch = False
@@ -166,7 +166,7 @@ class Simulate(CheckpointCommand):
     """Directory of simulator.safetensors, quality.json, logs and clips (in `clips/`)."""
     options: Annotated[FitOptions, tyro.conf.arg(name="")] = field(default_factory=FitOptions)
     check_recording: str | None = None
-    """Recording of other episodes to measure the quality on; by default the same."""
+    """Recording of other episodes on which the quality is measured; by default, the recording of the training."""
     force: Switch = False
     """Start again where training cannot be resumed, and replace the simulator that is there."""
 

@@ -41,7 +41,7 @@ class Export(Command):
     directions: tuple[Direction, ...] = ("pos", "neg")
     """Images beside the observation: of positive attribution (pos), negative (neg), or both together (abs)."""
     channel: str = "prin"
-    """Features in the images: all (prin), also the rest (all), the rest alone (res), or a number."""
+    """Channel of the images: all features (prin), features and residual (all), the residual (res), or a number."""
     fps: float = 12
     """Frames per second of an animation."""
     force: Switch = False
@@ -127,7 +127,7 @@ class Gallery(Command):
     title: str = "Pages"
     """Title of the index."""
     force: Switch = False
-    """Replace an index.html that is not such an index."""
+    """Replace an index.html that is not an index of pages."""
 
     def execute(self) -> Result:
         result = rl_clarity.gallery(self.directory, title=self.title, overwrite=self.force)

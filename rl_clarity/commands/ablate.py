@@ -29,16 +29,21 @@ class AblationReport:
     """The result of `rl_clarity.ablate`, also in `behavior/report.json` and `behavior/report.csv` of its page."""
 
     rows: list[dict[str, Any]]
-    """A row for each feature, and for twins together: `layer`; `feature`, counted from 1; `twins`, the features that
-    were ablated with it; `episodes`, the number of pairs, fewer than planned where the change of the return was clear
-    before; `attribution` and `ablation`, the mean attribution of the value to the feature and the value's mean change
-    when it is ablated; `return_difference` with its `interval` (95 %, paired bootstrap) and `adjusted_p` (Holm, for all
-    tests of the report); `return`, `length`, and, by name, `causes` and `actions`: means `unedited` and `ablated`,
-    `difference`, `interval`, `corrected_interval`, `p` and `adjusted_p`."""
+    """A row for each feature, and further rows for features that were ablated together (twins). The keys are:
+
+    - `layer`, `feature` (counted from 1) and `twins`, the features that were ablated with it
+    - `episodes`: number of pairs, fewer than planned if the change of the return was clear earlier
+    - `attribution`: mean attribution of the value to the feature
+    - `ablation`: mean change of the value when the feature is ablated
+    - `return_difference` with its `interval` (95 %, paired bootstrap) and `adjusted_p` (Holm, for all tests of the
+      report)
+    - `return` and `length`, and `causes` and `actions` by name: each has the means `unedited` and `ablated`,
+      `difference`, `interval`, `corrected_interval`, `p` and `adjusted_p`
+    """
     episodes: int
     """Number of pairs of episodes that were planned for each row."""
     tests: int
-    """Number of tests, of all features and measures, that p-values and corrected intervals are adjusted for."""
+    """Number of tests (of all features and measures) for which p-values and corrected intervals are adjusted."""
     page: Page
     features_of: str | None = None
     """The page whose features are ablated; None if they were fitted."""
@@ -137,7 +142,7 @@ def ablate(
 
 
 def _take_features(options: dict[str, Any], page: str, layer: str | None) -> None:
-    """Change the options of a page so that its features, and their names, are those of another one."""
+    """Change the options of a page so that it takes its features, and their names, from the page `page`."""
     features = options.setdefault("features", {})
     if features.get("components") is not None:
         raise OptionError(f"page={page!r} and features.components={features['components']!r}: give one of them")
@@ -150,7 +155,7 @@ def _take_features(options: dict[str, Any], page: str, layer: str | None) -> Non
 
 
 def _explain(agent: Agent, output_dir: str | os.PathLike[str], options: Mapping[str, Any]) -> Page:
-    """Return a page of an agent in memory, which first plays to collect samples."""
+    """Let an agent in memory play to collect samples, and return a page of it."""
     sizes = {name: options.get(name) for name in ("trajectories", "observations")}
     options = {name: value for name, value in options.items() if name not in sizes}
     played = parse(TrajectoriesOptions, sizes["trajectories"], "trajectories.")

@@ -25,7 +25,7 @@ from rl_clarity.pages.results import Page, open_results
 from rl_clarity.recordings.recording import Recording
 
 FEWEST = ObservationsOptions(num_envs=1, num_obs=1, obs_every=1)
-"""Extra observations, which the checks do not need."""
+"""Options for collecting as few extra observations as possible, because the checks do not need any."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class CheckReport(SanityReport):
 
     page: Page
     features_of: str | None = None
-    """The page whose features were checked, too; None for none."""
+    """The page whose features were checked, too, or None."""
 
     def __str__(self) -> str:
         text = super().__str__()
@@ -87,7 +87,7 @@ def check(
         checkpoint: as for `run`
         output_dir: a directory or address for the page
         methods: names of saliency methods ("perturbation", "jacobian", ...; those that pages have),
-            "integrated_gradients LAYER", and with a page "features LAYER"; all, with every layer, by default
+            "integrated_gradients LAYER" and, with a page, "features LAYER"; by default all, on every layer
         frames: number of frames, spread over the trajectories
         output: "policy", "value" or "greedy"
         page: directory of a page of the same agent, whose features are checked, too: "features LAYER" is the

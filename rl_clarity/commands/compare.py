@@ -145,7 +145,7 @@ def compare(
 
 
 def _players(series: Sequence[SeriesCheckpoint], options: CompareOptions, facts: TrainingFacts) -> list[RecordedPlay]:
-    """Return the checkpoints, each with its agent; the first and the last one play for the forecast of all."""
+    """Return a play of each checkpoint's agent. The first and the last are measured to forecast the others."""
     play = options.play
     games = max(play.candidates, play.episodes)
     record = RecordOptions(
@@ -183,7 +183,7 @@ class _Reference:
     """An episode of a recording, which is shown to every checkpoint."""
 
     text: str
-    """The option."""
+    """The value of the option `reference.recording`."""
     recording: Recording
     index: int
 
@@ -193,7 +193,7 @@ class _Reference:
 
     @cached_property
     def identity(self) -> list[object]:
-        """JSON value that identifies what was seen and done."""
+        """JSON value that identifies the observations, actions and rewards of the episode."""
         episode, digest = self.recording[self.index], hashlib.sha256()
         for part in slices(len(episode), SEGMENT):
             for field in (episode.observations, episode.actions, episode.rewards):
@@ -201,7 +201,7 @@ class _Reference:
         return [digest.hexdigest(), len(episode)]
 
     def source(self, agent: Agent, checkpoint: Checkpoint, facts: TrainingFacts) -> ArraysSource:
-        """Return the episode; raises OptionError if the agent takes other observations or has fewer actions."""
+        """Return the episode. Raises OptionError if the agent takes other observations or lacks one of the actions."""
         trajectories = recorded_episode(self.recording, self.recording[self.index])
         seen, expected = trajectories.observations, tuple(agent.observation_shape)
         if tuple(seen.shape[2:]) != expected or seen.dtype != np.uint8:
@@ -233,7 +233,7 @@ def _read_reference(text: str) -> _Reference:
 
 
 def _check_agents(players: Sequence[RecordedPlay]) -> None:
-    """Raise OptionError for agents with other observations or actions than the first, which could not be compared."""
+    """Raise OptionError unless all agents have the first one's shape of observations and number of actions."""
     first = players[0]
     for one in players[1:]:
         for what, value, other in (

@@ -32,7 +32,7 @@ from rl_clarity.recordings.samples import Observations
 
 Location = str | os.PathLike[str]
 SHOWN = 12
-"""Findings that the text of the result shows at most."""
+"""Largest number of findings that the text of the result shows."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Debug:
 
     findings: Sequence[Finding]
     untested: Sequence[Untested]
-    """What was neither found nor excluded, with the effect that would have been found."""
+    """Questions without an answer: what was neither found nor excluded, with the effect that would have been found."""
     failures: Sequence[Mapping[str, Any]]
     """A row for each failure that was examined: `statement`, `verdict`, `return`, `trajectory`, `frame`, ..."""
     page: Page | None
@@ -53,14 +53,15 @@ class Debug:
     expected: bool = False
     """Whether findings were expected."""
     survival: Sequence[Mapping[str, Any]] = ()
-    """A row for each feature without which failures were continued: `feature`, from 1, `name`, `verdict`, `unedited`,
-    `ablated`, `difference`, `interval`, `p`; none if fewer than five failures could be avoided."""
+    """A row for each feature without which failures were continued: `feature` (counted from 1), `name`, `verdict`,
+    `unedited`, `ablated`, `difference`, `interval`, `p`. There are no rows if fewer than five failures could be
+    avoided."""
     features_of: str | None = None
-    """The page whose features these are; None if it has none or they are of a file."""
+    """The page that the features of `survival` are from, or None if they are not from a page."""
 
     @property
     def as_expected(self) -> bool:
-        """Return whether exactly the expected findings were found, if any were expected."""
+        """Whether exactly the expected findings were found. It is True if no findings were expected."""
         return not (self.missing or self.new)
 
     def to_dict(self) -> dict[str, Any]:

@@ -128,7 +128,7 @@ def _shares(causes: Sequence[str]) -> dict[str, float]:
 
 
 def text(evaluations: Mapping[str, Evaluation]) -> str:
-    """Format an evaluation as text. The first line is `mean return R +- S over N episodes`."""
+    """Format evaluations as text. The agent's begins with `mean return R +- S over N episodes`."""
     lines = []
     for name, evaluation in evaluations.items():
         numbers = summary(evaluation)

@@ -1,4 +1,4 @@
-"""Fit the features of a layer as the page of `run` has them, without the rest of the page."""
+"""Fit the features of a layer as `run` does for its page, without making the rest of the page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rl_clarity.pages.options import InterfaceOptions, LoadOptions
 from rl_clarity.reduction import ChannelReduction
 
 KINDS = ("features", "objects", "baseline")
-"""Analyses that decide the features: effects of objects choose the baseline."""
+"""Analyses on which the features depend. The effects of objects decide the choice of the baseline."""
 
 
 def layer_with_features(agent: Agent, layer: str, options: InterfaceOptions | None = None) -> PageLayer:

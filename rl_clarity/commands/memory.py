@@ -149,7 +149,7 @@ def _recorded(
     *,
     other_agent: bool,
 ) -> ArraysSource:
-    """Return the episodes of a recording, which their states, actions and rewards identify."""
+    """Return the episodes of a recording, identified by a hash of their states, actions and rewards."""
     opened = recording if isinstance(recording, Recording) else open_recording(recording)
     data = read_states(opened)
     check_states(agent, data)
@@ -178,7 +178,7 @@ def _read_simulator(simulator: Path | Simulator, agent: Agent) -> Simulator:
 
 
 def _simulator_key(simulator: Simulator) -> str:
-    """Return the hash of what decides a simulation, and of what the page says of the simulator."""
+    """Return the hash of a simulator's metadata, sizes and parameters, which decide what the page shows of it."""
     digest = hashlib.sha256(as_json(to_plain([simulator.metadata, simulator.world.size])).encode())
     for name, array in simulator.world.parameters().items():
         digest.update(name.encode() + np.ascontiguousarray(array).tobytes())

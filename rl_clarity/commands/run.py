@@ -44,7 +44,7 @@ from rl_clarity.sources.checkpoint import SamplingPlan, open_source, predict_ide
 
 Path = str | os.PathLike[str]
 Arrays: TypeAlias = tuple[Any, Any, np.ndarray | None]
-"""Trajectories, extra observations and full-resolution images of these, as they are passed to `run` and `generate`."""
+"""Trajectories, extra observations, and full-resolution images of the latter, as passed to `run` and `generate`."""
 
 
 @overload
@@ -217,7 +217,7 @@ def generate(
 
 
 def choose_value(name: str, value: Any, original: Any) -> Any:
-    """Return the value of an argument, or that of its name in understanding-rl-vision."""
+    """Return the value of an argument that may be given by its present or its understanding-rl-vision name."""
     sizes = isinstance(value, Mapping) and not _has_arrays(value) and isinstance(original, Mapping)
     if sizes and value.keys().isdisjoint(original):
         return {**original, **value}
@@ -227,7 +227,7 @@ def choose_value(name: str, value: Any, original: Any) -> Any:
 
 
 def _sizes_or_samples(value: Any, kind: type) -> tuple[Any, Any]:
-    """Return how many samples to collect, and samples that are given instead; one of them is None."""
+    """Return (how many samples to collect, given samples); one of the two is None."""
     is_size = isinstance(value, kind) or (isinstance(value, Mapping) and not _has_arrays(value))
     return (value, None) if is_size else (None, value)
 
@@ -284,7 +284,7 @@ def explain_arrays(
 
 @contextmanager
 def _fetched(checkpoint_path: Path | Agent) -> Iterator[tuple[pathlib.Path, Agent | None]]:
-    """The local path of a checkpoint, or of that which an agent was loaded from, and the agent."""
+    """Yield the checkpoint's local path and None, or for an agent the path it was loaded from and the agent."""
     if isinstance(checkpoint_path, str | os.PathLike):
         with fetched(path_text(checkpoint_path, "checkpoint_path")) as path:
             yield path, None

@@ -23,9 +23,9 @@ from rl_clarity.recordings.removals import Moment
 from rl_clarity.recordings.rollouts import Player, observe, play
 
 CONTINUED_AT_ONCE = 64
-"""Episodes that are continued together."""
+"""Number of episodes that are continued together."""
 MOST_HELD = 6
-"""Steps for which a random sequence takes an action at most, before it draws another one."""
+"""Largest number of steps for which a random sequence holds an action before it draws another one."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Branches:
 
 @dataclass(frozen=True)
 class ActionSequences:
-    """A player that takes given actions (n, steps), and the last ones when they are over."""
+    """A player that takes given actions (n, steps), and repeats the last ones when they are over."""
 
     actions: np.ndarray
     num_actions: int
@@ -112,9 +112,10 @@ class Brancher:
         keep: bool = False,
         agent: Player | None = None,
     ) -> Branches:
-        """Let the agent continue from each moment for so many steps, with new random numbers for its actions.
+        """Let the agent continue from each moment for a number of steps, with new random numbers for its actions.
 
-        `world_states` replace those of the moments, `agent` the agent; with `keep`, observations are returned.
+        `steps` has a number for each moment. `world_states` replaces the states of the moments, and `agent` the agent.
+        With `keep`, observations are returned.
         """
         player: Player = self.agent if agent is None else agent
         states = [moment.world_state for moment in moments] if world_states is None else world_states
@@ -191,7 +192,7 @@ class Brancher:
         *,
         keep: bool,
     ) -> Branches:
-        """Continue in all environments, of which the first `count` are needed."""
+        """Continue in all environments, and return the results of the first `count`."""
         n = len(world_states)
         frames = restore(self.world, self._environment, world_states)
         nothing = np.zeros(n, np.float32)

@@ -25,9 +25,9 @@ from rl_clarity.recordings.samples import Trajectories
 NOISE = 0.03
 """Total variation of the policy below which an object has no effect, as in the analysis of objects."""
 LUCK = 0.9
-"""Share of continuations that survive from which a failure is bad luck."""
+"""Share of surviving continuations from which a failure counts as bad luck."""
 CANDIDATES = 24
-"""Nearest objects that are tried as the cause of an end."""
+"""Number of nearest objects that are tried as the cause of an end."""
 TIME_LIMIT = "time limit"
 VERDICTS = {
     "not visible in time": "what ended the episode was first seen after the last step from which it could be avoided",
@@ -47,17 +47,18 @@ class FailureOptions:
     """Which failures are examined, and how."""
 
     count: int = 50
-    """Most failures that are examined, those with the lowest return first."""
+    """Largest number of failures that are examined, those with the lowest return first."""
     window: int = 40
-    """Steps before an end from which episodes are continued."""
+    """Number of steps before an end from which episodes are continued."""
     horizon: int = 20
-    """Steps of a random sequence, and steps after the end that a continuation of the policy must survive."""
+    """Number of steps of a random sequence of actions, and number of steps after the end that a continuation by the
+    policy must survive."""
     sequences: int = 64
     """Random sequences of actions that are tried from each step."""
     continuations: int = 16
     """Continuations by the policy from each step."""
     points: int = 6
-    """Steps of the window from which the policy continues, in addition to the last avoidable one."""
+    """Number of steps of the window from which the policy continues, in addition to the last avoidable one."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 0, "count")
@@ -88,7 +89,7 @@ class Survival:
     count: int
 
     def __str__(self) -> str:
-        """Return the share with its 95 % interval, for sentences."""
+        """Return the number of survivors with the 95 % interval of their share, for sentences."""
         low, high = share_interval(self.survived, self.count)
         return f"{self.survived} of {self.count} continuations ({low:.0%} to {high:.0%})"
 
@@ -126,12 +127,12 @@ class Failure:
     policy_until: int | None = None
     """Last step from which at least half of the policy's continuations survive."""
     escapes: int = 0
-    """How many of the random sequences from there survive."""
+    """How many of the random sequences from the step `avoidable_until` survive."""
     escape: Sequence[int] = ()
-    """One of these sequences."""
+    """One of the sequences that survive."""
     survival: Sequence[Survival] = ()
     without_killer: Sequence[Survival] = ()
-    """Survival from the same steps after the killer is removed from the environment, where it is there."""
+    """Survival from the same steps after the killer is removed from the environment, if it is there at the step."""
     reactions: Sequence[Reaction] = ()
 
 
@@ -285,8 +286,8 @@ def _measure_killer(
 def _killer(brancher: Brancher, moment: Moment, action: int, cause: str) -> WorldObject | None:
     """Return the nearest object without which an action does not end the episode.
 
-    Where there is none, or only terrain, without which the player falls past what ended the episode, it is the nearest
-    object of the type that the environment says is the cause.
+    Objects other than terrain come first: without terrain, the player may only fall past what ended the episode. If
+    there are none, it is the nearest object of the type that the environment names as the cause, and then terrain.
     """
     objects = brancher.world.objects(moment.world_state)
     near = sorted(objects, key=lambda item: (item.terrain, math.hypot(*item.offset)))[:CANDIDATES]
@@ -360,7 +361,7 @@ def _continue_without_killer(
 def _survival(
     brancher: Brancher, moments: Sequence[Moment], last: int, options: FailureOptions, rng: np.random.Generator
 ) -> list[Survival]:
-    """Return how many of the policy's continuations from each moment survive until some steps after the last one."""
+    """Return how many of the policy's continuations from each moment survive until `options.horizon` after `last`."""
     repeated = [moment for moment in moments for _ in range(options.continuations)]
     steps = [last + 1 - moment.step + options.horizon for moment in repeated]
     survived = brancher.continue_policy(repeated, steps, rng).survived.reshape(len(moments), -1).sum(axis=1)
@@ -371,7 +372,7 @@ def _survival(
 
 
 def _verdict(ending: Ending, measured: _Measured, options: FailureOptions) -> Failure:
-    """Return the verdict by rule, with the numbers that it follows from."""
+    """Return the failure with its verdict, which follows by rules from what was measured."""
     until = measured.avoidable_until
     at = next((one for one in measured.survival if one.step == until), None)
     policy = [one.step for one in measured.survival if 2 * one.survived >= one.count]
@@ -442,5 +443,5 @@ def _verdict(ending: Ending, measured: _Measured, options: FailureOptions) -> Fa
 
 
 def ago(last: int, step: int) -> str:
-    """Return where a step is, for sentences about an end."""
+    """Return in words how many steps before the last one a step is, for sentences about an end."""
     return "the last step" if step == last else f"{last - step} step{'s' * (last - step != 1)} before the last"

@@ -27,7 +27,7 @@ POLICY_BAND = 0.03
 TOWARD_BAND = 0.05
 """Change of the probability of moving toward a place below which the policy does not follow what is there."""
 SIDE_BAND = 0.1
-"""Preference of a side below which there is none."""
+"""Preference of a side below which it does not count as a preference."""
 MOSTLY = 0.5
 """Preference of a side from which the agent moves there in most states."""
 SATURATED = 0.7
@@ -35,7 +35,8 @@ SATURATED = 0.7
 MOVED_BAND = 0.2
 """Share of moved goals that may be missed, because a policy with random actions misses some."""
 CLEAR = 4
-"""An object is followed clearly, and so a place where it is not is a finding, above so many bands."""
+"""An object is followed clearly if the effect is at least this many bands. Only then can a place where it is not
+followed be a finding."""
 CHANCE_OF_CAUSE = 0.1
 """Share of failures above which a cause with its verdict is a finding."""
 FAMILIES = {
@@ -52,7 +53,7 @@ FAMILIES = {
 }
 """Families of tests, in the order in which they are shown, with the measure of each."""
 REMOVAL_FAMILIES = ("reaction", "value")
-"""Families that removed objects test."""
+"""Families that are tested by removing objects."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +77,11 @@ class Finding:
     evidence: Mapping[str, int]
     """`trajectory` and `frame`, counted from 0, where it can be seen."""
     command: str
-    """Repeats the test."""
+    """Command that repeats the test."""
     family: str = ""
     suspicious: bool = False
-    """Whether it does not fit what the object does: no reaction to what is deadly, fear of what is harmless, a side or
-    a place that is preferred, types that are mistaken for each other."""
+    """Whether the finding does not fit what the object does: no reaction to something deadly, fear of something
+    harmless, a preferred side or place, or types that are mistaken for each other."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -90,7 +91,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Untested:
-    """Something that was not found, and not found absent either, or that could not be tested."""
+    """Something that was neither found nor found absent, or that could not be tested."""
 
     family: str
     subject: str
@@ -139,7 +140,7 @@ class Measured:
     causes: Collection[str] = ()
     """Causes of the ends of failed episodes, where these were not examined."""
     families: Collection[str] = tuple(FAMILIES)
-    """Families that were to be tested: only of these it is listed what was not found."""
+    """Families that were to be tested. What was not found is listed only for these."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ class _Tested(_Test):
 
     interval: tuple[float, float]
     p: float
-    """Holm's, of the mean being inside the band's nearer edge."""
+    """p-value of the mean being at the nearer edge of the band, corrected for the tests of the family (Holm)."""
 
     @property
     def present(self) -> bool:
@@ -220,7 +221,7 @@ class _Maker:
     def _pooled(
         self, edited: Mapping[str, Sequence[Placement | RemovedType]], measure: str, band: float
     ) -> list[_Test]:
-        """Return a test for each type, of its placements at all places, or of its removals."""
+        """Return a test for each type, which pools its placements at all places, or its removals."""
         tests = []
         for name, edits in edited.items():
             known = [values for one in edits if (values := getattr(one, measure)) is not None]
@@ -337,7 +338,10 @@ class _Maker:
                 )
 
     def _look_alikes(self, reacted: set[str]) -> Iterator[Finding]:
-        """Pairs of types that do different things, and to the first of which the policy reacts."""
+        """Yield findings about pairs of types that do different things, and between which the policy does not differ.
+
+        Only pairs are tested to both of whose types the policy reacts.
+        """
         tests = []
         for pair in self._measured.pairs:
             roles = [self._roles.get(name, "unknown") for name in (pair.first, pair.second)]
@@ -353,7 +357,7 @@ class _Maker:
                 yield self._finding("look_alike", "look-alikes", one, text)
 
     def _places(self, pursuit: Mapping[str, _Tested]) -> Iterator[Finding]:
-        """Places at which an object that is followed clearly elsewhere is not."""
+        """Yield findings about places at which an object is not followed, although it is followed clearly overall."""
         tests = []
         for name, overall in pursuit.items():
             if not overall.present or abs(overall.values.mean) < CLEAR * TOWARD_BAND:
@@ -422,7 +426,7 @@ class _Maker:
                 )
 
     def _failures(self) -> Iterator[Finding]:
-        """Causes of ends with their verdicts, of which there are more than a tenth of the failures."""
+        """Yield findings about causes of ends with their verdicts, if these are more than a tenth of the failures."""
         failures = self._measured.failures
         counts = Counter((one.cause, one.verdict) for one in failures)
         total = len(failures)
@@ -467,14 +471,14 @@ def _family_of(measure: str) -> str:
 
 
 def _binomial_tail(count: int, total: int, share: float) -> float:
-    """Return the probability of at least `count` of `total` trials."""
+    """Return the probability of at least `count` successes in `total` trials, each with the probability `share`."""
     return float(sum(math.comb(total, k) * share**k * (1 - share) ** (total - k) for k in range(count, total + 1)))
 
 
 def compared(
     found: Sequence[Finding], expected: Sequence[Mapping[str, object]]
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Return the kinds and subjects of expected findings that are missing, and of new ones."""
+    """Return the kind and subject of each expected finding that is missing, and of each new finding."""
     known = {one.key for one in found}
     listed = {(str(one["kind"]), str(one["subject"])) for one in expected}
     return sorted(listed - known), sorted(known - listed)

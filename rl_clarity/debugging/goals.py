@@ -35,7 +35,7 @@ BATCH = 128
 """Frames that are drawn and evaluated at once."""
 TOUCH_STEPS = 3
 LEAST_TRIED = 5
-"""States in which the player moves onto an object."""
+"""Fewest states in which the player must move onto an object to say what it does."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class GoalOptions:
     """Where objects are placed."""
 
     states: int = 128
-    """States in which objects are placed, evenly spread over the trajectories."""
+    """Number of states in which objects are placed, evenly spread over the trajectories."""
     near: int = 1
     """Cells from the player to a near place."""
     far: int = 4
     """Cells from the player to a far place."""
     episodes: int = 100
-    """Episodes in which a goal is moved; 0 for none."""
+    """Number of episodes in which a goal is moved; 0 for none."""
     types: tuple[str, ...] | None = None
     """Types to place; by default those that were seen, without terrain."""
 
@@ -140,9 +140,9 @@ class Role:
     type: str
     tried: int
     failed: int
-    """How often the episode ended without a reward, and would not have without the object."""
+    """How often the episode ended without a reward with the object, but not without the object."""
     succeeded: int
-    """How often it ended with one."""
+    """How often the episode ended with a reward with the object, but not without the object."""
 
     def __add__(self, other: Role) -> Role:
         """Return the role of the same type, tried in the states of both."""
@@ -162,7 +162,8 @@ class Role:
 def role_names(roles: Sequence[Role], killers: Collection[str]) -> dict[str, str]:
     """Return what objects of each type do.
 
-    Where moving onto them did not show it, the types that ended failed episodes, `killers`, are deadly.
+    If moving onto objects of a type did not show it, the type is deadly if it is one of `killers`, which ended failed
+    episodes.
     """
     known = {role.type: role.name for role in roles if role.name != "unknown"}
     return {**{role.type: "unknown" for role in roles}, **dict.fromkeys(killers, "deadly"), **known}
@@ -178,7 +179,7 @@ class GoalStates:
     count: int
     """Number of episodes."""
     turned: bool
-    """Whether offsets are those that the player sees, who turns."""
+    """Whether the player turns, and offsets are given as the player sees them."""
 
     @cached_property
     def layouts(self) -> list[Layout]:
@@ -275,7 +276,7 @@ def example(world: World, moment: Moment, placement: Placement, options: GoalOpt
 
 
 def measure_role(brancher: Brancher, states: GoalStates, combos: Sequence[Combo], type: str) -> Role:
-    """Place objects of a type beside the player, and move onto them for `TOUCH_STEPS` steps, and without them."""
+    """Place objects of a type beside the player and move onto them for `TOUCH_STEPS` steps, and once without them."""
     chosen = list[tuple[bytes, bytes, int]]()
     for i in range(len(states.moments)):
         place = [*PLACES][i % len(PLACES)]
@@ -299,9 +300,9 @@ def measure_role(brancher: Brancher, states: GoalStates, combos: Sequence[Combo]
 
 
 def measure_memory(agent: Agent, states: GoalStates) -> Clustered | None:
-    """Return the total variation between policies with the agent's state and with that of an episode's beginning.
+    """Return how much the policy changes if the agent's state is replaced by that of an episode's beginning.
 
-    None for an agent without a state.
+    The measure is the total variation. None for an agent without a state.
     """
     if states.moments[0].state is None:
         return None
@@ -315,7 +316,7 @@ def measure_memory(agent: Agent, states: GoalStates) -> Clustered | None:
 def measure_background(agent: Agent, states: GoalStates) -> Clustered | None:
     """Return the total variation between policies with and without the background.
 
-    None for worlds that are not drawn without, and where nothing changes without.
+    None for worlds that cannot be drawn without a background, and if no drawing changes without it.
     """
     world = states.world
     if not isinstance(world, HasBackgrounds):
@@ -331,7 +332,7 @@ def measure_background(agent: Agent, states: GoalStates) -> Clustered | None:
 
 
 def compare_types(agent: Agent, states: GoalStates, first: str, second: str, options: GoalOptions) -> Pair | None:
-    """Return how much the policy differs between two types in the same near places, without others of either type."""
+    """Return how much the policy differs between two types in the same near places, without other objects of both."""
     pairs: list[tuple[int, list[bytes]]] = []
     both = (first, second)
     for i, layout in enumerate(states.layouts):
@@ -384,7 +385,7 @@ def actions_toward(combos: Sequence[Combo], place: str) -> np.ndarray | None:
 
 
 def actions_turn(combos: Sequence[Combo]) -> bool:
-    """Return whether actions turn the player, as those of agents that move forward do."""
+    """Return whether actions turn the player. They do if an action moves forward."""
     return any(button.upper() == "FORWARD" for combo in combos for button in combo)
 
 
@@ -413,7 +414,7 @@ def _placed(states: GoalStates, row: int, empty: bytes, type: str, place: str, d
 def _evaluate(
     agent: Agent, states: GoalStates, rows: Iterable[int], edited: Sequence[bytes]
 ) -> tuple[np.ndarray, Scores]:
-    """Return what is observed (n, H, W, C) in edited states, and the outputs, with the agent's states of the rows."""
+    """Return observations (n, H, W, C) of edited states, and the outputs for them with the agent's states of `rows`."""
     indices, images, scores = np.array([*rows]), list[np.ndarray](), list[Scores]()
     for start in range(0, len(edited), BATCH):
         images.append(observe(agent, states.world.draw(edited[start : start + BATCH])))
@@ -464,7 +465,7 @@ def _scores(agent: Agent, moments: Sequence[Moment], indices: np.ndarray, images
 
 
 def _policies(scores: Scores) -> np.ndarray:
-    """Return the probabilities of actions (n, A); those of action values are 1 for the best."""
+    """Return the probabilities of actions (n, A). With action values, the best action has the probability 1."""
     if scores.is_policy:
         return softmax(np.asarray(scores.actions, np.float64))
     return np.eye(scores.actions.shape[1])[scores.actions.argmax(axis=1)]

@@ -10,7 +10,7 @@ import numpy as np
 from rl_clarity.base.statistics import LEVEL, resampled_interval
 
 LEAST_EPISODES = 5
-"""Episodes that it takes to test anything: an interval of fewer is too narrow."""
+"""Fewest episodes that are tested: an interval of fewer is too narrow."""
 FLIPS = 20_000
 _POWER_SUM = 1.959964 + 0.841621
 """Sum of the normal quantiles of a two-sided test of 5 % and of a power of 80 %."""
@@ -25,7 +25,7 @@ class Clustered:
 
     @classmethod
     def of(cls, values: np.ndarray, clusters: np.ndarray, count: int) -> Clustered:
-        """Return values (n,) of `count` episodes, the indices of which are `clusters` (n,)."""
+        """Return the measure of values (n,), whose episodes have the indices `clusters` (n,), out of `count`."""
         index = np.asarray(clusters, np.int64)
         sums = np.bincount(index, np.asarray(values, np.float64), count)
         return cls(sums.tolist(), np.bincount(index, minlength=count).tolist())
@@ -58,7 +58,7 @@ class Clustered:
         return resampled_interval(len(counts), lambda drawn: drawn @ sums / (drawn @ counts), rng, level)
 
     def p(self, seed: int, null: float = 0.0) -> float:
-        """Return the two-sided p-value of the mean being `null`: signs of whole episodes are flipped."""
+        """Return the two-sided p-value of a test that the mean is `null`, which flips the signs of whole episodes."""
         sums, counts = self._known()
         deviations = sums - null * counts
         flips = np.random.default_rng(seed).choice([-1.0, 1.0], size=(FLIPS, len(sums)))

@@ -24,20 +24,23 @@ STEPS = 60
 
 @dataclass(frozen=True)
 class MovedGoal:
-    """Episodes from their first step with a goal moved to a free place near the player that a search reaches."""
+    """Episodes that are played on from their first step, with a goal moved to a free place near the player.
+
+    Only episodes count in which a search reaches the goal there.
+    """
 
     type: str
     episodes: int
     moved: int
-    """How many of them reach it."""
+    """Number of these episodes in which the agent reaches the moved goal."""
     unmoved: int
-    """How many of the same episodes reach the goal within as many steps where it was."""
+    """Number of the same episodes in which it reaches the goal at its original place, within as many steps."""
     tried: int
-    """Episodes in which it was moved, reached by the search or not."""
+    """Number of episodes in which the goal was moved, whether or not the search reached it."""
     difference: Clustered
-    """Reached where it was moved to (1 or 0), less reached by the search, which is 1, by episode."""
+    """By episode: 1 if the agent reaches the moved goal, else 0, minus 1 for the search, which always reaches it."""
     trajectory: int = 0
-    """The first episode in which it is not reached where it was moved to."""
+    """Trajectory of the first episode in which the moved goal is not reached."""
     frame: int = 0
 
     def __add__(self, other: MovedGoal) -> MovedGoal:
@@ -99,7 +102,10 @@ def reach_moved_goal(
 def _starts(
     brancher: Brancher, trajectories: Trajectories, type: str, goals: GoalOptions, part: int, parts: int
 ) -> list[tuple[Moment, bytes]]:
-    """Return first steps of episodes, and their states with the only object of the type moved, each elsewhere."""
+    """Return first steps of episodes, and their states with the only object of the type moved.
+
+    The first place that is tried differs from one episode to the next.
+    """
     world, found = brancher.world, list[tuple[Moment, bytes]]()
     firsts = [
         (i, int(step))

@@ -16,7 +16,7 @@ ROTATIONS = ((1, 0, 0, 1), (0, -1, 1, 0), (-1, 0, 0, -1), (0, 1, -1, 0))
 """How offsets from the player are turned into directions of the world: worlds that show what is in front of the player
 give offsets as the player sees them."""
 ROOM = 0.45
-"""Cells around an object that are not free."""
+"""Distance from an object's box, in cells, within which places are not free."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Layout:
 
     @property
     def turned(self) -> bool:
-        """Return whether the offsets are those that a player sees who has turned."""
+        """Return whether the player has turned, so that offsets are rotated against the world's directions."""
         return bool(self.objects) and self._player[1] != 0
 
     @cached_property

@@ -33,9 +33,9 @@ class SurvivalOptions:
     """Layer of the features; needed if the page or the file has several. Without them, the features are those of the
     page that is made. By default no features are removed."""
     continuations: int = 16
-    """Continuations of each failure by each agent."""
+    """Number of continuations of each failure by each agent."""
     horizon: int = 20
-    """Steps after the end of the episode that a continuation must survive."""
+    """Number of steps after the end of the episode that a continuation must survive."""
 
     input_files: ClassVar[tuple[str, ...]] = ("features",)
 
@@ -57,7 +57,7 @@ class WithoutFeature:
     unedited: float
     """Share of the continuations that survive, as a mean over failures."""
     ablated: float
-    """The same without the feature."""
+    """Share of the continuations that survive without the feature, as a mean over failures."""
     difference: float
     interval: tuple[float, float]
     """95 % bootstrap interval over failures, corrected for the number of features."""
@@ -97,11 +97,10 @@ def measure_survival(
     agent: Player | None = None,
     seed: int = 0,
 ) -> np.ndarray:
-    """Return the shares (n,) of continuations of n avoidable failures that survive, by an agent, or by that of the
-    brancher.
+    """Return the shares (n,) of continuations that survive, for n avoidable failures.
 
-    Each begins `BEFORE_CHANCE` steps before the last step from which the failure could be avoided. Calls with the same
-    seed use the same random numbers.
+    They are continued by `agent`, or by default by the agent of the brancher. Each begins `BEFORE_CHANCE` steps before
+    the last step from which the failure could be avoided. Calls with the same seed use the same random numbers.
     """
     repeated, steps = [], []
     for one in failures:
@@ -115,9 +114,9 @@ def measure_survival(
 
 
 def compare_survival(unedited: np.ndarray, ablated: np.ndarray, seed: int = 0) -> list[WithoutFeature]:
-    """Compare the shares (n,) of the agent as it is with those (K, n) without each of K features.
+    """Compare the shares (n,) that survive with the unedited agent to those (K, n) without each of K features.
 
-    Fewer than `LEAST_EPISODES` failures test nothing; the list is then empty.
+    Nothing is tested with fewer than `LEAST_EPISODES` failures; the list is then empty.
     """
     if len(unedited) < LEAST_EPISODES or not len(ablated):
         return []
@@ -151,8 +150,10 @@ def changed_survival(unedited: int, ablated: Sequence[int], count: int) -> list[
 
 
 def least_change(count: int, tests: int) -> int | None:
-    """Return the least difference in survivors of `count` continuations that `changed_survival` finds between any two
-    numbers, if one of so many features has an effect; None if there is none.
+    """Return the smallest difference in survivors of `count` continuations that `changed_survival` always finds.
+
+    It finds this difference whatever the two numbers of survivors are, if only one of `tests` features has an effect.
+    None if there is no such difference.
     """
     return next(
         (

@@ -1,4 +1,4 @@
-"""The actions of Gymnasium spaces: what they consist of, and how arrays of actions become those of the space."""
+"""The actions of Gymnasium spaces: what they consist of, and how arrays are converted to actions of a space."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ class ActionSpace:
         """Number of choices if an action is one choice, else the number of its factors."""
 
     def convert(self, actions: np.ndarray) -> np.ndarray:
-        """Return actions (N, *shape of the space) of the space, for integers (N,) of a single choice or numbers (N,
-        factors).
+        """Convert actions to actions (N, *shape of the space) of the space.
+
+        Actions are integers (N,) for a single choice, and otherwise numbers (N, factors).
         """
         actions, space = np.asarray(actions), self._space
         first = getattr(space, "start", 0)
@@ -42,7 +43,7 @@ class ActionSpace:
         """Return masks (N, A) bool of the valid choices for what `action_masks()` of N environments returned.
 
         A mask has an entry for each choice, and two for each switch, off and on, as in sb3-contrib. Raises SamplesError
-        for masks of another size, and without a valid choice.
+        for masks of another size, and for masks that allow no choice.
         """
         sizes = [getattr(factor, "n", 2) for factor in self.factors]
         ends = np.cumsum(sizes)

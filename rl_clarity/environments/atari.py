@@ -42,7 +42,7 @@ class AtariOptions:
     episodic_life: bool = False
     """End an episode with each life instead of the game, as in the training of Baselines' agents."""
     frame_skip: int | Sequence[int] = 4
-    """Number of frames for which an action is repeated; (low, high) draws it from low to high - 1, as in Gym's
+    """Number of frames for which an action is repeated. With (low, high) it is drawn from low to high - 1, as in Gym's
     `Breakout-v4`."""
     frame_pooling: bool = True
     """Observe the maximum of the last two frames instead of the last frame."""
@@ -155,7 +155,7 @@ class AtariEnvironment:
         return np.stack([game.screen for game in self._games])
 
     def watched_games(self) -> list[_Game]:
-        """Return the games, which keep from now on what their screens are drawn from."""
+        """Return the games. From now on they keep the saved emulators from which their screens can be drawn."""
         for game in self._games:
             game.keeps_frames = True
         return self._games
@@ -268,7 +268,7 @@ class _Game:
         return new_game
 
     def shown(self) -> tuple[list[tuple[bytes, int]], np.ndarray]:
-        """Return the emulator before each frame that the screen shows, with the action; and the screen."""
+        """Return the emulator before each frame that the screen shows, with the frame's action, and the screen."""
         return self._frames, self.screen
 
     def continue_from(self, frames: Sequence[tuple[bytes, int]]) -> None:

@@ -1,9 +1,9 @@
 """Worlds of Breakout and Pong: objects are removed in the memory of the game, and the emulator draws the frame again.
 
-A frame is drawn by restoring the emulator before it, changing bytes of its memory (RAM), and emulating the frame. What
-the game does differently in this frame is not part of an object's effect, so that only the places of removed objects
-are taken from it. With frame pooling, both frames that an observation shows are drawn, each from its own unedited
-state. Addresses were found by changing each byte.
+A frame is drawn by restoring the emulator before it, changing bytes of its memory (RAM), and emulating the frame. The
+game may do other things differently in this frame. They are not part of an object's effect, so only the places of
+removed objects are taken from it. With frame pooling, both frames that an observation shows are drawn, each from its
+own unedited state. Addresses were found by changing each byte.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Sprite:
     """Something that is not part of the background."""
 
     box: Callable[[Memory], Box | None]
-    """Where it is, or None if it is not shown."""
+    """Function that returns where the sprite is, or None if it is not shown."""
     edit: Callable[[Memory], Mapping[int, int]]
-    """Values of bytes of memory, by their address, with which it is not drawn in this place."""
+    """Values of bytes of memory, by their address, with which the sprite is not drawn in this place."""
     moves: bool = True
 
 
@@ -109,7 +109,7 @@ class AtariStates:
         self._game, self._ale, self._observe = game, emulator, observe
 
     def states(self, environment: VectorEnvironment) -> list[bytes]:
-        """Return the current state of each environment; that of the first call has no objects.
+        """Return the current state of each environment. States of the first call hold only a screen, without objects.
 
         Raises WorldError for environments of another game.
         """
@@ -122,7 +122,7 @@ class AtariStates:
         """Bring each environment to its state, and return its observations (N, H, W, C).
 
         The emulator's random numbers (sticky actions) are restored, those of random frame skips are not. Raises
-        WorldError for states that hold only a screen, before the first step of a game, and for edited ones.
+        WorldError for states that hold only a screen, before the first step of a game, and for edited states.
         """
         inner: Any = unwrapped(environment)
         if getattr(inner, "game", None) != self._game:
@@ -263,7 +263,7 @@ class AtariWorld(AtariStates):
 
 
 def describe(number: int, type: str, box: Box, handle: str, player: Box, *, moves: bool) -> WorldObject:
-    """Return an object for its box and that of the player, in pixels of the screen."""
+    """Return an object with a box. `box` and `player`, the player's box, are in pixels of the screen."""
     left, top, right, bottom = map(float, box)
     x, y = (left + right) / 2, (top + bottom) / 2
     offset = (x - (player[0] + player[2]) / 2) / CELL, ((player[1] + player[3]) / 2 - y) / CELL

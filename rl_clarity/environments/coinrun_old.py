@@ -25,8 +25,8 @@ TIMEOUT = 1002
 
 @dataclass(frozen=True)
 class CoinRunOldOptions:
-    """Options of the package. Its defaults are `num_levels` 0, `set_seed` -1, `paint_vel_info` 1, and 0 for
-    the others.
+    """Options of the package. Those that are None get its defaults: `num_levels` 0, `set_seed` -1, `paint_vel_info` 1,
+    and 0 for the others.
     """
 
     num_levels: int | None = None

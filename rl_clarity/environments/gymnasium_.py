@@ -37,8 +37,8 @@ class GymnasiumOptions:
     value_range: tuple[float, float] | None = None
     """Values of black and white, if they differ from the bounds of the observation space."""
     action_masks: bool = False
-    """Whether actions are chosen among those that the environment's method `action_masks` allows, as by MaskablePPO of
-    sb3-contrib."""
+    """Whether the agent chooses only among actions that the environment's method `action_masks` allows, as MaskablePPO
+    of sb3-contrib does."""
     factory: Callable[..., gymnasium.Env[Any, Any]] | None = field(default=None, metadata=CALLER_ONLY)
     """A function that makes an environment from `make_kwargs`, instead of `gymnasium.make(name)`."""
 
@@ -77,7 +77,7 @@ def check(name: str) -> None:
 
 
 def make_world(name: str, options: GymnasiumOptions) -> World:
-    """Make the world of MiniGrid's environments, and of those with a `StateEditor`. Raises WorldError for others."""
+    """Make the world of a MiniGrid environment, or of one with a `StateEditor`. Raises WorldError for others."""
     world = GymnasiumWorld(name, lambda full: make(name, 1, 0, options, full_resolution=full))
     return world if world.removes else PaintedWorld(world)
 
@@ -226,14 +226,14 @@ def _unknown(name: str, error: Exception) -> EnvironmentSetupError:
 
 
 def action_combos(environment: gymnasium.Env[Any, Any] | None, num_actions: int) -> tuple[Combo, ...]:
-    """Return the buttons of the actions by the environment's `get_action_meanings` or `actions`, else their numbers."""
+    """Return the buttons of the actions from the environment's `get_action_meanings` or `actions`, or else numbers."""
     unwrapped = getattr(environment, "unwrapped", None)
     meanings: Callable[[], Sequence[str]] | None = getattr(unwrapped, "get_action_meanings", None)
     return named_combos(getattr(unwrapped, "actions", None) if meanings is None else meanings(), num_actions)
 
 
 def named_combos(names: Any, num_actions: int) -> tuple[Combo, ...]:
-    """Return the buttons of the actions by their names, or by an IntEnum of actions as in MiniGrid, else
+    """Return the buttons of the actions from their names, or from an IntEnum of actions as in MiniGrid, or else
     their numbers.
     """
     if isinstance(names, type) and issubclass(names, enum.IntEnum):

@@ -26,8 +26,8 @@ EDITOR = "state_editor"
 class StateEditor(Protocol):
     """Saves the states of an environment as bytes, lists their objects, and edits them.
 
-    An environment offers it as its attribute `state_editor`. Environments of MiniGrid need none. Without the method
-    `without`, objects are painted over; without another method, that edit is refused.
+    An environment offers its editor as the attribute `state_editor`. Environments of MiniGrid need none. If the editor
+    has no method `without`, objects are painted over. If it has no method for another edit, that edit is refused.
     """
 
     types: tuple[str, ...]
@@ -58,7 +58,7 @@ class StateEditor(Protocol):
         ...
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
-        """Return the state with an object of another type in the place of one."""
+        """Replace an object by one of another type in the same place, and return the state."""
         ...
 
     def inserted(self, state: bytes, type: str, at: Position) -> bytes:
@@ -70,7 +70,7 @@ class GymnasiumWorld:
     """States of Gymnasium environments, drawn by an environment of its own that is never stepped.
 
     Wrappers that change single observations (grayscale, crops, sizes) are applied as when the agent plays. A wrapper
-    that remembers earlier observations is not: stack frames by the option `frame_stack`.
+    that remembers earlier observations is not applied: stack frames with the option `frame_stack`.
     """
 
     exact = True
@@ -90,7 +90,7 @@ class GymnasiumWorld:
         """Whether the editor can remove objects."""
 
     def states(self, environment: VectorEnvironment) -> list[bytes]:
-        """Return the current state of each environment. Raises WorldError for those of another class."""
+        """Return the current state of each environment. Raises WorldError for environments of another class."""
         games = getattr(unwrapped(environment), "environments", ())
         # A function that defines a class makes another class of the same name at each call.
         expected = _class_name(self._environment)
@@ -140,7 +140,7 @@ class GymnasiumWorld:
         return self._method("moved")(state, item, to)
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
-        """Return the state with an object of another type in the place of one.
+        """Replace an object by one of another type in the same place, and return the state.
 
         Raises WorldError for an unknown type.
         """

@@ -1,8 +1,9 @@
 """Paint hints, bars in the observation that show an expert's action, to test whether saliency maps find them.
 
 An agent that was trained with the expert's hints can ignore the rest of the frame, so the maps of a method that
-explains the agent lie on the hints. For an agent whose hints were random they do not. This is the overfitting test of
-Visualizing and Understanding Atari Agents (Greydanus, Koul, Dodge and Fern, 2018; arXiv 1711.00138).
+explains the agent lie on the hints. For an agent whose hints were random, the maps do not lie on the hints. This is
+the overfitting test of Visualizing and Understanding Atari Agents (Greydanus, Koul, Dodge and Fern, 2018; arXiv
+1711.00138).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Expert = Callable[[np.ndarray], np.ndarray]
 
 
 class ActionHints(Wrapper):
-    """Paints a bar for each action at the top of the observation; the bright one is the expert's action.
+    """Paints a bar for each action at the top of the observation. The bright bar is the expert's action.
 
     Attributes:
         region: (H, W) bool, true at the bars

@@ -28,7 +28,7 @@ class ImageLayout:
     high: float
     """The value of white."""
     is_uint8: bool
-    """Whether values stay unchanged."""
+    """Whether observations keep their values, as uint8 images from 0 to 255 and vectors do."""
     assumed: bool = True
     """Whether the range comes from the observation space and not from the caller."""
     observed: ObservedValues = field(default_factory=ObservedValues, compare=False, repr=False)
@@ -37,7 +37,7 @@ class ImageLayout:
     key: str | None = None
     """The image's name, if observations are dictionaries."""
     held: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Shapes of the numbers that a dictionary has beside the image, by name."""
+    """Shapes of the numeric entries that a dictionary has beside the image, by name."""
 
     def held_inputs(self, observations: Any) -> dict[str, np.ndarray]:
         """Return the numbers (N, ...) float32 that observations have beside the image, by name."""
@@ -87,7 +87,7 @@ def image_layout(
 ) -> ImageLayout:
     """Return the layout of a Gymnasium observation space of gray, color or stacked images, uint8 or of any range.
 
-    A vector (n,) is an image of a single pixel. Of a dictionary, the largest image is converted, and other numbers are
+    A vector (n,) is an image of a single pixel. In a dictionary, the largest image is converted; other numbers are
     held inputs. `channels_first` locates the channels if their axis is not the shortest. `value_range` gives the values
     of black and white if the space has no bounds or wrong ones. Raises EnvironmentSetupError for other spaces.
     """

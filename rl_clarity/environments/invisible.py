@@ -1,4 +1,4 @@
-"""Play in which the agent does not see the objects of some types: the environment has them, observations do not."""
+"""Let an agent play without seeing objects of some types: the environment has them, but observations do not."""
 
 from __future__ import annotations
 

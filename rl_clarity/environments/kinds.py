@@ -21,10 +21,10 @@ DEFAULT_KIND = "procgen"
 CALLER_ONLY = {"caller_only": True}
 """Use as `field(metadata=CALLER_ONLY)` for an option that is not read from metadata."""
 CAN_RUN_CODE = {"can_run_code": True}
-"""Use as `field(metadata=CAN_RUN_CODE)` for an option that is read from the caller's metadata, but not from a
-checkpoint's."""
+"""Use as `field(metadata=CAN_RUN_CODE)` for an option that is read from the caller's metadata, but not from the
+metadata of a checkpoint."""
 UNTRUSTED = "untrusted"
-"""Name of the entry for metadata of a checkpoint that can run code, and that the caller did not repeat."""
+"""Name of the entry that holds a checkpoint's metadata that could run code, unless the caller gave them, too."""
 NAMES = ("env_name", "env_id")
 
 
@@ -116,7 +116,7 @@ def make(spec: EnvironmentSpec, num_envs: int, seed: int, *, full_resolution: bo
     """Make `num_envs` environments. With `full_resolution` they can also `render()` larger images.
 
     The same arguments give environments that behave the same. Raises EnvironmentSetupError for an unknown kind, name or
-    option, a missing package, or spaces that are not images, or not actions of `ActionSpace`.
+    option, a missing package, or spaces of observations or actions that are not supported.
     """
     if num_envs < 1:
         raise EnvironmentSetupError(f"num_envs={num_envs} must be at least 1")
@@ -150,7 +150,7 @@ def make_world(spec: EnvironmentSpec) -> World:
 
 
 def _split_options(spec: EnvironmentSpec, kind: EnvironmentKind) -> tuple[Any, CommonOptions]:
-    """Return the options of a kind, and those of every kind."""
+    """Return the options of the kind, and the options that every kind has."""
     common = _names(CommonOptions)
     options = parse_options(spec.kind, kind.options, {k: v for k, v in spec.options.items() if k not in common})
     return options, parse_options(spec.kind, CommonOptions, {k: v for k, v in spec.options.items() if k in common})
@@ -199,10 +199,9 @@ def _convert(name: str, value: Any, type_name: str) -> Any:
 
 
 def spec_from_metadata(metadata: Mapping[str, Any], *, num_actions: int | None = None) -> EnvironmentSpec:
-    """Return the environment of an agent from the metadata of its checkpoint, in the form that `train` and the original
-    program save.
+    """Return the environment of an agent from its checkpoint's metadata, as `train` and the original program save them.
 
-    Missing metadata have the original program's defaults. `num_actions` is the number of the agent's actions. Raises
+    Missing metadata get the original program's defaults. `num_actions` is the number of the agent's actions. Raises
     EnvironmentSetupError if there is no name, or the kind is unknown.
     """
     kind = _kind(metadata)

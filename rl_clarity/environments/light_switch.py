@@ -33,7 +33,7 @@ WALL, DARK, SWITCH, MOTH = 40, 15, 255, 130
 LAMP = (slice(2, 6), slice(6, 10))
 SWITCHES = ((slice(10, 13), slice(1, 4)), (slice(10, 13), slice(12, 15)))
 MOTH_ROWS = 6, 9
-"""Rows in which the moth flies, where it hides neither the lamp nor the switches."""
+"""First and last row in which the moth flies. There it hides neither the lamp nor the switches."""
 SCALE = 16
 """Pixels of a rendered image per pixel of an observation."""
 

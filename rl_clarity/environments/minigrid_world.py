@@ -17,26 +17,26 @@ USUAL_COLORS = {"wall": "grey", "goal": "green", "lava": "red"}
 TERRAIN = ("wall", "floor")
 OPEN, CLOSED, LOCKED = range(3)
 FORWARD = ((1, 0), (0, 1), (-1, 0), (0, -1))
-"""Direction in which a player looks, by its number; y downward, as in MiniGrid."""
+"""Direction (x, y) in which the player looks, by MiniGrid's number; y points downward."""
 WHOLE_GRID = {"RGBImgObsWrapper", "FullyObsWrapper", "SymbolicObsWrapper"}
 """Wrappers whose observation is the whole grid and not what the player sees."""
 IMAGES = {"RGBImgObsWrapper", "RGBImgPartialObsWrapper", "AddRenderObservation"}
-"""Wrappers that draw an image; others give numbers for cells, whose first axis is the grid's x."""
+"""Wrappers that draw an image. Other observations are arrays of cells, whose first axis is the grid's x."""
 
 OTHER_VARIABLES = {
     *("grid", "carrying", "agent_pos", "agent_dir"),
     *("width", "height", "render_mode", "highlight", "tile_size", "agent_pov", "screen_size", "render_size"),
     *("see_through_walls", "agent_view_size"),
 }
-"""Variables of an environment that a state contains by themselves, and those that say how it is shown."""
+"""Variables that `_variables` leaves out: a state has entries of its own for some, and others say how it is shown."""
 CARRIED = -1
-"""Stands for what the player carries, where others have their index in the grid."""
+"""Index that stands for what the player carries. Other objects have their index in the grid."""
 
 Thing = list[Any]
 """An object of a cell, as in the JSON of a state: [type, color, state of a door, contents]."""
 
 Place = tuple[int, int]
-"""A cell: x and y, downward."""
+"""A cell: x and y; y points downward."""
 
 
 def type_name(thing: Thing) -> str:
@@ -57,7 +57,7 @@ class MiniGridEditor:
 
     A state is JSON: the grid, the player, what the player carries, the number of steps, random numbers, and the
     variables that the environment adds, as far as they are numbers, texts, positions or objects of the grid. So
-    episodes continue from it as they did, unless the environment has others.
+    episodes continue from a state as they did, unless the environment has variables of other types.
     """
 
     types = tuple(TYPES)
@@ -126,7 +126,7 @@ class MiniGridEditor:
         return _write(read)
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
-        """Return the state with an object of another type in the place of one.
+        """Replace an object by one of another type in the same cell, and return the state.
 
         Raises WorldError for an unknown type, and for what the player carries.
         """
@@ -167,8 +167,8 @@ class MiniGridEditor:
 
 
 def _variables(environment: Any) -> dict[str, Any]:
-    """Return what else decides how an episode continues, as JSON: plain variables, objects by their index, and the
-    random numbers.
+    """Return the other variables that decide how an episode continues, as JSON: plain values, objects by their index,
+    and the state of the random generator.
     """
     values, objects = dict[str, Any](), dict[str, Any]()
     places = {id(item): index for index, item in enumerate(environment.grid.grid) if item is not None}
@@ -238,7 +238,7 @@ def _make(thing: Thing | None) -> Any:
 
 
 def _read(state: bytes) -> dict[str, Any]:
-    """Return the content of a state. Raises WorldError for damaged ones."""
+    """Return the content of a state. Raises WorldError for a damaged state."""
     try:
         read = json.loads(state)
         width, height = read["size"]

@@ -7,7 +7,7 @@ import numpy as np
 from rl_clarity.base.errors import SamplesError
 
 FEWEST_LEVELS = 5
-"""Fewer used levels of 256 are suspicious."""
+"""Observations that use fewer of the 256 levels than this are suspicious."""
 SEPARATE = 0.25
 """Values within a level count as equal if they differ by at most this share of a level."""
 
@@ -54,8 +54,8 @@ class ObservedValues:
         """Raise SamplesError if the observations do not fit the range from `low` to `high`.
 
         They do not fit if they exceed the range or are not finite, or if different values are rounded to fewer than 5
-        of 256 levels. If the range is `assumed`, because the space declares it, they also must not all be 0 or 1 of 0
-        to 255. Images of few colors, such as black and white, are accepted.
+        of 256 levels. If the range is `assumed`, because the space declares it, and `high` is 255, they
+        also must not use only the levels 0 and 1. Images of few colors, such as black and white, are accepted.
         """
         if self._low is None or not self.low.size:
             return

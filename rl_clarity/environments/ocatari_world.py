@@ -2,7 +2,7 @@
 
 OCAtari: Object-Centric Atari 2600 Reinforcement Learning Environments (Delfosse, Blüml, Gregori, Sztwiertnia and
 Kersting, 2024; arXiv 2306.08649). Only its functions that read memory are used, on memory of this package's emulator:
-its own environments have other preprocessing. Objects are painted over, because nothing is known of how to remove them.
+OCAtari's environments have other preprocessing. Objects are painted over, because it is not known how to remove them.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ KNOWN = (
     "videopinball",
 )
 # fmt: on
-"""Games, by the names of OCAtari's modules, whose boxes depend on nothing but the memory, and of whose boxes, in random
-play with OCAtari 2.2.1, at least nine of ten contain something that differs from its surroundings."""
+"""Supported games, by the names of OCAtari's modules. Their boxes depend only on the memory, and in random play with
+OCAtari 2.2.1 at least nine of ten boxes contained something that differs from its surroundings."""
 PLAYERS: Mapping[str, str] = {"doubledunk": "Player_Small", "freeway": "Chicken"}
 """Class of the player's object, where it is not `Player`. Without one, offsets are from the center of the screen."""
 CALLS = 3
-"""Number of calls that read a memory: some games give an object its position only in the call after the one that finds
-it."""
+"""Number of times that a memory is read. In some games an object gets its position only in the call after the one that
+finds the object."""
 Slot = tuple[str, Box]
 """The type of an object, and its box."""
 

@@ -14,7 +14,7 @@ from rl_clarity.environments.protocol import VectorEnvironment
 from rl_clarity.environments.worlds import Position, World, WorldObject, restore
 
 RING = 2
-"""Width, in pixels, of the surroundings of a box whose median it is painted with."""
+"""Width, in pixels, of the ring around a box. The box is painted with the median of this ring."""
 Box = tuple[float, float, float, float]
 
 
@@ -52,7 +52,7 @@ class PaintedWorld:
     def restore(self, environment: VectorEnvironment, states: Sequence[bytes]) -> np.ndarray:
         """Bring each environment to its state, and return its observations (N, H, W, C).
 
-        Raises WorldError for painted states, which the game does not have, and if the other world cannot restore.
+        Raises WorldError for painted states, which the game does not have, and if the inner world cannot restore.
         """
         split = [_split(state) for state in states]
         if any(painted for _, painted in split):
@@ -60,7 +60,7 @@ class PaintedWorld:
         return restore(cast(World, self.world), environment, [inner for inner, _ in split])
 
     def objects(self, state: bytes, *, terrain: bool = True) -> list[WorldObject]:
-        """List the objects of a state, visible or not, without the player and what is painted over."""
+        """List the objects of a state, visible or not, without the player and objects that are painted over."""
         inner, painted = _split(state)
         return [item for item in self.world.objects(inner, terrain=terrain) if item.pixels not in painted]
 
@@ -129,7 +129,7 @@ def _join(state: bytes, boxes: Sequence[Box]) -> bytes:
 
 
 def _split(state: bytes) -> tuple[bytes, list[Box]]:
-    """Return a state of the inner world, and the boxes that are painted over. Raises WorldError for damaged ones."""
+    """Return a state of the inner world, and the boxes that are painted over. Raises WorldError for a damaged state."""
     try:
         (length,) = struct.unpack_from("<Q", state)
         boxes = json.loads(state[8 + length :])

@@ -169,8 +169,8 @@ class ProcgenEnvironment:
     An episode that ends at the game's time limit without completing its level counts as `truncated`. This is wrong only
     for an agent that dies at that very step. Procgen never returns the last observation of an episode, so
     `final_observations` is empty. The cause of an end is reported on request (`watch_ends`): `time limit`, `level
-    completed`, or the type of the object that killed the player (`saw`, `lava`, `bullet`, ...); `death` if no object
-    did, and in games with generated assets.
+    completed`, or the type of the object that killed the player (`saw`, `lava`, `bullet`, ...); `death` if no
+    object explains it, and in games with generated assets.
 
     The same game, options, `num_envs` and `seed` give the same levels in the same order.
     """
@@ -234,7 +234,7 @@ class ProcgenEnvironment:
 
     @property
     def _tells_deaths(self) -> bool:
-        """Whether states of the game can be saved, from which the last step is played again."""
+        """Whether the last step can be played again to find the cause of a death, because states can be saved."""
         return not self._arguments["use_generated_assets"]
 
     @functools.cached_property
@@ -255,7 +255,7 @@ class ProcgenEnvironment:
         return self._env._ffi.new(f"char[{STATE_BYTES}]")
 
     def continue_from(self, states: Sequence[bytes], steps: Sequence[int]) -> np.ndarray:
-        """Restore a saved state in each environment, so many steps after the episode began; return observations."""
+        """Restore a saved state in each environment, `steps` after its episode began, and return observations."""
         for i, state in enumerate(states):
             self._env.call_c_func("set_state", i, state, len(state))
         self._steps[:] = steps

@@ -1,4 +1,4 @@
-"""What killed the player of a game of Procgen: the last step is played again without objects."""
+"""Find out what killed the player of a Procgen game, by playing the last step again without some objects."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Deaths:
 
     Saved states contain the random numbers of the game, so that the step has the same result when it is played again.
     The cause of a death is the nearest object that kills the player when all others are gone; if the player dies
-    without any, it is the type of terrain (water, a wall) without which the player survives.
+    without any objects, it is the type of terrain (water, a wall) without which the player survives.
     """
 
     def __init__(self, world: ProcgenWorld, open_game: Callable[[], Any]) -> None:

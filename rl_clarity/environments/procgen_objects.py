@@ -23,18 +23,18 @@ class GameObjects:
     joined: frozenset[str] = frozenset()
     """Names of cells that form one object with their neighbors."""
     required: frozenset[str] = frozenset()
-    """Names of entities that the game looks up when it reads a state: they are made invisible instead of removed."""
+    """Names of entities that the game needs when it reads a state. They are made invisible instead of removed."""
     sizes: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Half of the width and of the height of new entities; half a cell for others."""
+    """Half the width and half the height of new entities, by name. It is half a cell for names that are not listed."""
     trail: str = ""
     """Name of the entities that leave a trail, which is removed with them."""
 
     def entity_name(self, kind: int) -> str:
-        """Return the name of an entity's type; unknown ones are numbered."""
+        """Return the name of an entity's type. Unknown types are named by their number."""
         return self.entities.get(kind) or COMMON.get(kind) or f"type {kind}"
 
     def cell_name(self, kind: int) -> str:
-        """Return the name of a cell's type; unknown ones are numbered."""
+        """Return the name of a cell's type. Unknown types are named by their number."""
         return self.cells.get(kind) or f"cell type {kind}"
 
 

@@ -14,15 +14,15 @@ import numpy as np
 from rl_clarity.base.errors import WorldError
 
 OPTIONS, FACTS, VIEW = 17, 15, 19
-"""Numbers before the first generator of random numbers, before the entities, and between those and the grid."""
+"""Sizes of three parts of a state, in numbers: before the random generators, before the entities, and after them."""
 USES_BACKGROUNDS = 4
 """Index of the option `use_backgrounds` among the OPTIONS."""
 CENTER = 14
-"""Index of the center of the view, x and y, among those of VIEW."""
+"""Index of x of the view's center among the numbers of VIEW; y follows."""
 SCREEN = 9
-"""Numbers between the random numbers of images and the grid; the visible cells are the one before the last."""
+"""How many numbers lie between the random generator of images and the grid. The last but one is the visible cells."""
 ENTITY = 31
-"""Numbers of an entity; the columns that are used here:"""
+"""How many numbers an entity has. The next constants are the columns that are used here."""
 X, Y, VX, VY, RX, RY, TYPE, IMAGE_TYPE, IMAGE_THEME, ABSOLUTE, ALPHA = 0, 1, 2, 3, 4, 5, 6, 7, 8, 20, 25
 TIME = 13
 """Index among FACTS of the number of steps since the episode began."""
@@ -42,7 +42,7 @@ class GameState:
     """What lies between the entities and the cells of the grid."""
     grid: np.ndarray  # (height, width) int32: types of things that do not move
     tail: bytes
-    """What the game adds."""
+    """What the game writes after its grid."""
     center: tuple[float, float]
     """Center of the view."""
     visibility: float
@@ -50,7 +50,7 @@ class GameState:
 
     @property
     def numbers(self) -> np.ndarray:
-        """The entities (n, 31) as float32: for x, y, vx, vy, rx, ry and alpha."""
+        """The entities (n, 31) as float32, to read the columns x, y, vx, vy, rx, ry and alpha."""
         return self.entities.view("<f4")
 
     @property

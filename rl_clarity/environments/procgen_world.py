@@ -1,4 +1,4 @@
-"""Worlds of Procgen: the objects of a game's saved state, without which it is drawn again, exactly."""
+"""Worlds of Procgen: objects are removed from the saved state of a game, and Procgen draws the state exactly."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from rl_clarity.environments.wrappers import unwrapped
 
 DRAWN_AT_ONCE, RENDERED_AT_ONCE = 32, 8
 TRAIL_REACH = 1.5
-"""Distance, in cells, at which a trail belongs to what left it."""
+"""Largest distance, in cells, at which a trail belongs to an entity that leaves trails."""
 ENTITIES, CELLS = "entities", "cells"
 
 
@@ -70,7 +70,7 @@ class ProcgenWorld:
         self._cells = functools.lru_cache(maxsize=4)(self._cells_of_grid)  # most steps of a level have the same grid
 
     def states(self, environment: VectorEnvironment) -> list[bytes]:
-        """Return the current state of each environment. Raises WorldError for one that is not of this game."""
+        """Return the current state of each environment. Raises WorldError for environments of another game."""
         inner: Any = unwrapped(environment)
         if getattr(inner, "game", None) != self.game:
             raise WorldError(f"the environment does not play {self.game}, whose states this world reads")
@@ -79,8 +79,8 @@ class ProcgenWorld:
     def restore(self, environment: VectorEnvironment, states: Sequence[bytes]) -> np.ndarray:
         """Bring each environment to its state, and return its observations (N, 64, 64, 3).
 
-        Raises WorldError for environments and states of another game, and for a state that Procgen does not save again
-        as it was restored.
+        Raises WorldError for environments and states of another game, and for a state that differs when it is
+        saved again after it was restored.
         """
         self.states(environment)
         inner: Any = unwrapped(environment)
@@ -112,7 +112,7 @@ class ProcgenWorld:
         return _replace(read, kept, grid)
 
     def moved(self, state: bytes, item: WorldObject, to: Position) -> bytes:
-        """Return the state with the center of an object at another position, in cells; cells move by whole cells."""
+        """Move the center of an object to another position, in cells. Objects of the grid move by whole cells."""
         read = read_state(state)
         grid, entities = read.grid.copy(), read.entities.copy()
         shift = np.subtract(to, item.center)
@@ -130,14 +130,14 @@ class ProcgenWorld:
         return _replace(read, entities, grid)
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
-        """Return the state with an object of another type in the place of one.
+        """Replace an object by one of another type in the same place, and return the state.
 
         Raises WorldError for an unknown type.
         """
         return self.inserted(self.without(state, [item]), type, item.center)
 
     def inserted(self, state: bytes, type: str, at: Position) -> bytes:
-        """Return the state with one more object, a copy of one of its type if there is one.
+        """Return the state with one more object. An entity is a copy of an entity of its type, if the state has one.
 
         Raises WorldError for a type that the game does not have, and for cells out of its grid.
         """
@@ -194,7 +194,7 @@ class ProcgenWorld:
             raise WorldError(f"the state is of {game!r:.40}, and not of {self.game}, which this world draws")
 
     def _entities(self, read: GameState) -> Iterator[tuple[str, tuple[float, ...], bool, Any]]:
-        """Yield the name, the box, whether it moves, and the indices of each entity but the player."""
+        """Yield the name, the box, whether it moves, and the handle of each entity except the player."""
         names = [self._names.entity_name(int(kind)) for kind in read.types]
         numbers = read.numbers
         trails = self._trails(read, names)
@@ -207,7 +207,7 @@ class ProcgenWorld:
             yield name, (x - rx, y - ry, x + rx, y + ry), moves, (ENTITIES, tuple(indices))
 
     def _trails(self, read: GameState, names: Sequence[str]) -> dict[int, int]:
-        """Return the index of the nearest entity that leaves trails, by the index of the trail."""
+        """Return for the index of each trail the index of the nearest entity that leaves trails, if one is in reach."""
         sources = [i for i, name in enumerate(names) if name == self._names.trail]
         places = read.numbers[:, [X, Y]]
         owners = {}
@@ -221,7 +221,7 @@ class ProcgenWorld:
     def _cells_of_grid(
         self, numbers: bytes, shape: tuple[int, int], terrain: bool
     ) -> Sequence[tuple[str, tuple[float, ...], bool, Any]]:
-        """Return the name, the box and the cells of objects of the grid; joined cells are one object."""
+        """Return the name, the box, False and the handle of each object of the grid. Joined cells are one object."""
         grid = np.frombuffer(numbers, "<i4").reshape(shape)
         kinds: dict[str, list[int]] = defaultdict(list)
         for kind in set(np.unique(grid).tolist()) - HIDDEN_CELLS.get(self.game, frozenset()) - {SPACE, -1}:
@@ -264,7 +264,7 @@ class ProcgenWorld:
         return members if where == kind else ()
 
     def _new_entity(self, read: GameState, kind: int, at: Position) -> np.ndarray:
-        """Return an entity (1, 31), a copy of one of its type if there is one."""
+        """Return an entity (1, 31): a copy of an entity of its type, if there is one."""
         same = np.flatnonzero(read.types == kind)
         entity = read.entities[[int(same[0])]].copy() if len(same) else np.zeros((1, ENTITY), "<i4")
         numbers = entity.view("<f4")

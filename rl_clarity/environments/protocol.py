@@ -31,19 +31,19 @@ class Step:
     final_observations: Mapping[int, np.ndarray] = field(default_factory=dict)
     """Last observations of episodes that ended, by environment, if they are known."""
     new_games: np.ndarray | None = None
-    """(N,) bool: whether a first step also starts a game, if a game has an episode for each life. None if every episode
-    is a game."""
+    """(N,) bool: whether a new episode also starts a new game, if a game has an episode for each life. None if every
+    episode is a game."""
     game_returns: np.ndarray | None = None
     """(N,) float64: returns of the games that ended, if rewards differ from the game's rewards. None if returns are
     sums of rewards."""
     idle: np.ndarray | None = None
-    """(N,) bool: environments that only reset and ignored the action, or None if there are none."""
+    """(N,) bool: true for environments that only reset and ignored the action. None if there are none."""
     action_masks: np.ndarray | None = None
     """(N, A) bool: actions that are valid in this state, or None if all are."""
     held_inputs: Mapping[str, np.ndarray] = field(default_factory=dict)
     """(N, ...) float32: what a dictionary of observations has beside the image, by name."""
     final_held_inputs: Mapping[int, Mapping[str, np.ndarray]] = field(default_factory=dict)
-    """The same for `final_observations`, by environment."""
+    """The held inputs that belong to `final_observations`, by environment."""
     ends: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
     """What the environment reports about episodes that ended, by environment; `cause` is the cause of the end."""
 
@@ -55,8 +55,8 @@ class VectorEnvironment(Protocol):
     observation_shape: tuple[int, int, int]
     num_actions: int
     action_combos: tuple[Combo, ...]
-    """The buttons of each action. Environments whose actions are not one choice have none, and `action_factors`, what
-    an action consists of (`rl_clarity.agents.actions`)."""
+    """The buttons of each action. Environments whose actions are not one choice have an empty tuple here, and an
+    attribute `action_factors`, what an action consists of (`rl_clarity.agents.actions`)."""
 
     def reset(self) -> Step: ...
 
@@ -120,7 +120,7 @@ class HasInfos(Protocol):
 
 @runtime_checkable
 class WatchesEnds(Protocol):
-    """An environment that finds out what ends episodes only on request, because this takes time."""
+    """An environment that reports what ends episodes only on request, because finding the cause takes time."""
 
     def watch_ends(self, watched: np.ndarray) -> None:
         """Report in `Step.ends` from now on what ends the episodes of these environments (N,) bool."""
@@ -128,8 +128,8 @@ class WatchesEnds(Protocol):
 
 
 def combo_from_meaning(meaning: str) -> Combo:
-    """Return the buttons of an action: ("UP", "RIGHT", "FIRE") for `UPRIGHTFIRE`, () for `NOOP`. Other words are one
-    button.
+    """Return the buttons of an action: ("UP", "RIGHT", "FIRE") for `UPRIGHTFIRE`, () for `NOOP`. Any other text is the
+    name of one button.
     """
     if meaning.upper() in ("NOOP", ""):
         return ()

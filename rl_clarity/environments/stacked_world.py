@@ -16,7 +16,7 @@ from rl_clarity.environments.worlds import Position, World, WorldObject, follow,
 from rl_clarity.environments.wrappers import FrameStack, Wrapper
 
 Found = tuple[WorldObject | None, ...]
-"""An object in each frame, the oldest first; None where it was not there."""
+"""An object in each frame, the oldest first. It is None for frames without the object."""
 
 
 class StackedWorld:
@@ -37,7 +37,7 @@ class StackedWorld:
     def states(self, environment: VectorEnvironment) -> list[bytes]:
         """Return the current state of each environment, with the frames before it.
 
-        Raises WorldError if it was not called in each step of the episodes that are being played.
+        Raises WorldError if this method was not called in each step of the episodes that are being played.
         """
         inner = self._frame_stack(environment)
         if inner.steps != self._steps + 1 and inner.ages.any():
@@ -87,7 +87,7 @@ class StackedWorld:
     def moved(self, state: bytes, item: WorldObject, to: Position) -> bytes:
         """Return the state with the center of an object at another position in the newest frame.
 
-        In earlier frames it is moved as far.
+        In earlier frames the object is moved by the same distance.
         """
         x, y = to[0] - item.center[0], to[1] - item.center[1]
         return self._edited(
@@ -95,7 +95,7 @@ class StackedWorld:
         )
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
-        """Return the state with an object of another type in the place of one, in all its frames."""
+        """Replace an object by one of another type in the same place in all frames, and return the state."""
         return self._edited(state, item, lambda frame, it: self.world.replaced(frame, it, type))
 
     def inserted(self, state: bytes, type: str, at: Position) -> bytes:
@@ -152,7 +152,7 @@ def _join(frames: Iterable[bytes]) -> bytes:
 
 
 def _split(state: bytes) -> list[bytes]:
-    """Return the frames of a state, the oldest first. Raises WorldError for damaged ones."""
+    """Return the frames of a state, the oldest first. Raises WorldError for a damaged state."""
     try:
         (count,) = struct.unpack_from("<Q", state)
         lengths = struct.unpack_from(f"<{count}Q", state, 8) if count <= len(state) else ()

@@ -1,6 +1,6 @@
 """Worlds: environments whose states can be listed as objects, edited, and drawn again.
 
-Where an object can be taken out of a state and the frame drawn again, the effect of the object on an agent is measured,
+If an object can be taken out of a state and the frame drawn again, the effect of the object on an agent is measured and
 not estimated. A kind of environment offers this as `EnvironmentKind.world`.
 """
 
@@ -34,7 +34,7 @@ class WorldObject:
     box: tuple[float, float, float, float]
     """Left, bottom, right and top, in cells of the world."""
     offset: Position
-    """Its center relative to the player's, in cells."""
+    """Center of the object relative to the player's center, in cells."""
     pixels: tuple[float, float, float, float]
     """Left, top, right and bottom in the observation, as shares of its width and height. Values outside 0 to 1
     are out of view."""
@@ -62,7 +62,7 @@ class World(Protocol):
     """States of one environment. Edits return a new state; `draw` shows what the agent would observe."""
 
     exact: bool
-    """Whether removed objects are drawn as if they had never been there; else they are painted over."""
+    """Whether states are drawn as if removed objects had never been there. Otherwise the objects are painted over."""
     types: tuple[str, ...]
     """Names of the types that objects can have."""
 
@@ -71,8 +71,8 @@ class World(Protocol):
         ...
 
     def objects(self, state: bytes, *, terrain: bool = True) -> list[WorldObject]:
-        """List the objects of a state, visible or not, without the player; on request without terrain, of which there
-        may be much.
+        """List the objects of a state, visible or not, without the player. With `terrain=False` terrain, which can be
+        large, is left out.
         """
         ...
 
@@ -85,7 +85,7 @@ class World(Protocol):
         ...
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
-        """Return the state with an object of another type in the place of one.
+        """Replace an object by one of another type in the same place, and return the state.
 
         Raises WorldError for an unknown type.
         """
@@ -96,7 +96,7 @@ class World(Protocol):
         ...
 
     def draw(self, states: Sequence[bytes]) -> np.ndarray:
-        """Draw observations (n, H, W, C) uint8 of states; unedited ones are bit for bit what was observed."""
+        """Draw observations (n, H, W, C) uint8 of states. Unedited states give exactly what was observed."""
         ...
 
     def draw_full(self, states: Sequence[bytes]) -> np.ndarray:
@@ -110,7 +110,7 @@ class World(Protocol):
 
 @runtime_checkable
 class Restores(Protocol):
-    """A world from whose states environments continue."""
+    """A world whose states can be restored, so that environments continue from them."""
 
     def restore(self, environment: VectorEnvironment, states: Sequence[bytes]) -> np.ndarray:
         """Bring each environment to its state, without a reset, and return what it observes (N, H, W, C) uint8.
@@ -133,8 +133,7 @@ class HasBackgrounds(Protocol):
 def restore(world: World, environment: VectorEnvironment, states: Sequence[bytes]) -> np.ndarray:
     """Bring each environment to its state and return its observations (N, H, W, C), as `Restores.restore`.
 
-    Raises WorldError for a world whose states cannot be continued from, and for another number of states than
-    environments.
+    Raises WorldError for a world that cannot restore states, and if there is not one state for each environment.
     """
     if not isinstance(world, Restores):
         raise WorldError(
@@ -149,10 +148,10 @@ def restore(world: World, environment: VectorEnvironment, states: Sequence[bytes
 def follow(
     before: Sequence[WorldObject], after: Sequence[WorldObject], reach: float = 2.0, fresh: int | None = None
 ) -> list[WorldObject]:
-    """Return the objects of a step with the numbers that they had one step earlier; new ones get new numbers.
+    """Return the objects of a step with the numbers that they had one step earlier. New objects get new numbers.
 
-    Objects of a type are matched in the order of their distance, up to `reach` cells, each once. New numbers start at
-    `fresh`, by default after those of the step before.
+    Objects of the same type are matched, the closest pairs first, up to `reach` cells apart, and each at most once. New
+    numbers start at `fresh`, by default after the largest number of the step before.
     """
     numbers = _unmoved(before, after)
     used = set(numbers.values())
@@ -174,7 +173,7 @@ def follow(
 
 
 def _unmoved(before: Sequence[WorldObject], after: Sequence[WorldObject]) -> dict[int, int]:
-    """Return the numbers of the objects that are where one of their type was, by their index in `after`."""
+    """Return the numbers of objects in the same place as an object of their type before, by their index in `after`."""
     places: defaultdict[tuple[str, Position], list[int]] = defaultdict(list)
     for item in reversed(before):
         places[item.type, item.center].append(item.number)

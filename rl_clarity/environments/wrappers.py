@@ -60,7 +60,7 @@ class Wrapper:
         self._restore_state(snapshot)
 
     def _state(self) -> dict[str, np.ndarray]:
-        """Return the wrapper's state, without that of the environment."""
+        """Return the state of the wrapper itself, without the state of the environment."""
         return {}
 
     def _restore_state(self, state: Mapping[str, np.ndarray]) -> None:
@@ -87,8 +87,8 @@ def check_observed(environment: VectorEnvironment) -> None:
 
 
 def watch_ends(environment: VectorEnvironment, watched: np.ndarray) -> None:
-    """Ask the environment to report the causes of ends of episodes, for environments (N,) bool, if it does so on
-    request.
+    """Ask the environment to report why episodes end, where `watched` (N,) bool is true. Do nothing for environments
+    that do not report this on request.
     """
     inner = unwrapped(environment)
     if isinstance(inner, WatchesEnds):
@@ -173,7 +173,7 @@ class FrameStack(Wrapper):
         return self._stacked(self.environment.step(actions))
 
     def continue_from(self, stack: np.ndarray, ages: np.ndarray) -> None:
-        """Continue from stacked observations (N, H, W, count * C), so many steps (N,) after the episodes began."""
+        """Continue from stacked observations (N, H, W, count * C), `ages` (N,) steps after the episodes began."""
         self._stack, self.ages = np.array(stack), np.array(ages)
 
     def _state(self) -> dict[str, np.ndarray]:

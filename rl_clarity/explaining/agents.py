@@ -29,7 +29,7 @@ from rl_clarity.recordings.recording import Recording, StoredRecording
 from rl_clarity.recordings.samples import Trajectories, from_arrays, to_arrays
 
 COMPARED_STEPS = 16
-"""Steps whose outputs tell agents apart that do not show their parameters."""
+"""Number of steps whose outputs distinguish agents that do not show their parameters."""
 
 AgentLoader: TypeAlias = Callable[[str], Agent]
 AgentChoice: TypeAlias = str | os.PathLike[str] | Agent | AgentLoader | None
@@ -41,9 +41,9 @@ class Players:
     """The agents that acted in an episode, or that explain it instead. Each is loaded when it is needed."""
 
     starts: np.ndarray
-    """(n,) int: the first step of each; the first of them is 0."""
+    """(n,) int: the first step at which each agent acts. The first number is 0."""
     load: Callable[[int], Agent]
-    """Loads the agent that acts from a first step on."""
+    """Function that loads the agent which acts from one of these steps on."""
     tolerance: float = 0.0
     """Largest error of weights that were stored rounded, as a share of the root mean square of their tensor."""
 
@@ -59,14 +59,16 @@ class Players:
 
 
 def _load_recorded(path: str) -> Agent:
-    """Load a recorded checkpoint, without warnings of what it does not say: recorded outputs are compared with those of
-    the agent, and the environment is not played.
+    """Load a recorded checkpoint without warnings about what it does not contain. They are not needed, because the
+    agent's outputs are compared with the recorded ones and the environment is not played.
     """
     return open_agent(path)[1]
 
 
 def _starts(episode: Episode) -> np.ndarray:
-    """Return the steps (n,) of an episode at which another checkpoint begins to act."""
+    """Return the steps (n,) of an episode from which on a checkpoint acts: 0, and each step at which another one
+    begins.
+    """
     numbers = episode.agents
     return np.zeros(1, int) if numbers is None else np.append(0, 1 + np.flatnonzero(np.diff(numbers)))
 
@@ -75,13 +77,14 @@ class Agents:
     """Loads the agents of episodes, and keeps the last one."""
 
     def __init__(self, choice: AgentChoice, context: ExitStack, *, other_agent: bool = False) -> None:
-        """Raise CheckpointError for a checkpoint that cannot be fetched, OptionError if it is not an agent.
+        """Load the agent if one is chosen for all episodes. Raises CheckpointError for a checkpoint that cannot be
+        fetched, and OptionError for an object that is not an agent.
 
         With `other_agent`, agents are not compared with those that played.
         """
         self._other_agent = other_agent
         self._checkpoint: str | None = None
-        """That of all episodes."""
+        """Checkpoint of all episodes: "" for an agent that was passed, None if each episode has its own."""
         self._agent: Any = None
         self._path: str | None = None
         self._load: AgentLoader = _load_recorded
@@ -113,7 +116,8 @@ class Agents:
     def players(self, recording: Recording, episode: Episode) -> Players:
         """Return the agents that explain an episode, by step.
 
-        Raises OptionError for an episode without a checkpoint, and where the agent of its first step did not play it.
+        Raises OptionError for an episode without a checkpoint, and, unless `other_agent` was given, if the outputs at
+        the first step differ from the recorded ones.
         """
         load = partial(self._load_at, recording, episode)
         if self._checkpoint is not None:

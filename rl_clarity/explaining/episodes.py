@@ -39,19 +39,22 @@ class EpisodeAnalysis:
     """An analysis of single episodes, with its options."""
 
     name: str
-    """Of its finished work. Each method of saliency has its own, so that the maps of earlier calls are kept."""
+    """Name of its finished work. Each method of saliency maps has its own, so that the maps of earlier calls are
+    kept."""
     analysis: Analysis[Any, SectionData]
     options: Any
     key: str
-    """Hash of its options, and of the code of what is not part of the package."""
+    """Hash of its options, and of code that is not part of this package."""
 
     def task_name(self, episode: int) -> str:
-        """Return the name of the work on the episode of an index."""
+        """Return the name of the work on the episode with an index."""
         return f"{SECTIONS}/{episode_folder(episode)}/{self.name}"
 
 
 def episode_analyses(options: ExplainOptions) -> list[EpisodeAnalysis]:
-    """Return the analyses of each episode. Raises OptionError for one that needs more than an episode."""
+    """Return the analyses of each episode. Raises OptionError for a further analysis that needs more than one episode,
+    or that is `saliency`.
+    """
     wanted: list[tuple[str, str, Mapping[str, Any]]] = [
         (f"saliency-{method}", "saliency", {"methods": (method,), "every": options.every})
         for method in dict.fromkeys(options.methods)
@@ -80,10 +83,10 @@ def explain_episode(
     identity: object,
     work: Work,
 ) -> TaskResult:
-    """Compute an analysis of an episode, by the analysis's own tasks, whose finished work is kept in the directory.
+    """Compute an analysis of an episode by running the analysis's own tasks. Finished work is kept in `directory`.
 
-    `identity` (JSON) stands for episode and agents. Facts: the sections as manifests contain them, facts of the
-    analysis's tasks, and how far the agents' outputs are from those recorded.
+    `identity` (JSON) identifies the episode and the agents. The facts are the sections as manifests contain them, the
+    facts of the analysis's tasks, and how far the agents' outputs are from the recorded ones.
     """
     folder, store = episode_folder(episode.index), WorkStore(directory)
     agent = players.at(0)

@@ -41,13 +41,14 @@ class EpisodeSections:
     """The results of an analysis of an episode."""
 
     sections: Sequence[Mapping[str, Any]]
-    """As in a manifest; the only trajectory is the episode."""
+    """The sections as in a manifest. Their only trajectory is the episode."""
     results: Mapping[str, Mapping[str, Any]]
     """Facts of the analysis's tasks."""
     agreement: Agreement
     """How far the outputs of the explained agent are from those recorded."""
     differences: str | None = None
-    """Chunk of `steps` and `differences` (n,): those at each compared step, as a share of the outputs' range."""
+    """Name of the chunk with `steps` (n,) and `differences` (n,): the largest difference at each compared step, as a
+    share of the outputs' range."""
 
     def of(self, kind: str) -> list[Mapping[str, Any]]:
         """Return the data of its sections of a kind."""
@@ -59,12 +60,13 @@ class Explanations:
     """What is known of a recording's episodes. Names are those of files in `explained/`."""
 
     episodes: dict[int, dict[str, EpisodeSections]]
-    """By index of the episode in the recording, and by name: `saliency-METHOD`, or that of a further analysis."""
+    """Results by index of the episode in the recording, and by name: `saliency-METHOD`, or the name of a further
+    analysis."""
     state_map: dict[str, Any] | None
     """`maps` and `colors`, as in the section `state_map`; `trajectory` in its chunks is the index of an episode in the
     recording (`Episode.index`)."""
     updates: dict[str, Any] | None
-    """As in the section `updates`."""
+    """The data of the section `updates`."""
     folder: Path
     files: frozenset[str]
 

@@ -21,24 +21,25 @@ class ExplainOptions:
     every: int = 2
     """Explain every n-th step: 1 for all steps."""
     analyses: Mapping[str, Any] = field(default_factory=dict)
-    """Further analyses of each episode, by name, with the options of each: those that work on a single episode."""
+    """Further analyses of each episode, by name, with the options of each. Only analyses that work on a single episode
+    are accepted."""
     embeddings: tuple[str, ...] = ("tsne", "pca")
     """Methods of the state map: `tsne`, `pca`, `umap`."""
     layer: str | None = None
     """Layer whose activations are mapped (means over positions); by default the recurrent state, or the last dense
     layer before the policy."""
     perplexity: float = 30
-    """Perplexity of t-SNE: the number of neighbors that a point has, about."""
+    """Perplexity of t-SNE: about the number of neighbors of a point."""
     seed: int = 0
     """Seed of the choice of steps that a map is fitted on."""
     refit: bool = False
     """Fit the maps again, on the episodes that are there now. By default new episodes are placed on the existing map,
     whose points stay where they are."""
     other_agent: bool = False
-    """The agent is another one than that which played, on purpose: without it, episodes are refused at whose first step
-    the agent's outputs are not the recorded ones."""
+    """The agent is deliberately another one than the one that played. Without this option, an episode is refused if the
+    agent's outputs at its first step are not the recorded ones."""
     watch: bool = False
-    """Go on as episodes appear, newest first and at low priority, until interrupted."""
+    """Continue as new episodes appear, newest first and at low priority, until interrupted."""
     follow_links: bool = False
     """Explain recordings that links in the log directory lead to, if the links belong to its owner."""
 

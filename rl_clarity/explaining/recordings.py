@@ -41,7 +41,7 @@ PLACED, FITTED = "placed", "fitted"
 """Names of finished work beside those in `files`: `placed/EPISODE/MAP`, `fitted/MAP`."""
 WATCH_SECONDS = 2.0
 WATCHED_CHECKPOINTS = 4
-"""While watching, number of checkpoints that are compared before episodes are looked at again."""
+"""Number of checkpoints, for each rank, that are compared while watching before episodes are looked at again."""
 NICENESS = 10
 
 
@@ -231,7 +231,9 @@ class _Explainer:
                 self._store.withdraw(name)
 
     def advance(self) -> bool:
-        """Explain all complete episodes, while watching only the newest; return whether there was anything to do."""
+        """Explain all complete episodes, or only the newest ones while watching. Return whether there was anything to
+        do.
+        """
         ranks = self._workers.ranks
         listing = self._recording.refresh().listing()
         ended = {row["episode"]: problem for row, problem in listing if row["end"] != GOING and row["steps"]}
@@ -269,7 +271,9 @@ class _Explainer:
         return bool(chosen) or not compared
 
     def _compare(self, numbers: Sequence[int]) -> bool:
-        """Compare checkpoints with the ones before them, while watching only the next few; return whether all are."""
+        """Compare checkpoints with the ones before them, or only the next few while watching. Return whether all are
+        compared.
+        """
         if len(numbers) < FEWEST:
             return True
         ranks = self._workers.ranks
@@ -378,7 +382,9 @@ class _Explainer:
         return explain_episode(one, self._recording, episode, players, self._options, directory, identity, work)
 
     def _fit(self, episodes: Sequence[Episode]) -> _Fitted | None:
-        """Fit the maps, unless that is done; None while there is too little to fit them on."""
+        """Fit the maps unless they are fitted already, and return them. Return None while there are too few points, or
+        if the fit fails.
+        """
         options, ranks = self._options, self._workers.ranks
         usable = [one for one in episodes if not self._maps.needs_agent(one) or self._agent_key(one) is not None]
         if not usable:

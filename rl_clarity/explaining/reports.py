@@ -1,4 +1,4 @@
-"""What `explain` reports about recordings. Equal reasons are grouped, also over recordings."""
+"""What `explain` reports about recordings. Equal reasons are grouped, even across recordings."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from rl_clarity.base.keys import JsonObject
 
 FEWEST_POINTS = 1000
-"""While watching, a map is fitted once there are so many points: one of the first episodes alone would be poor."""
+"""Number of points from which on a map is fitted while watching. A map of only the first episodes would be poor."""
 NO_CHECKPOINT = (
     "no checkpoint is stored with them: call Recorder.agent(checkpoint) in the training loop, or pass the agent "
     "that played (agent=, rl-clarity explain --agent)"
 )
 _NUMBERS = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
-"""Numbers in reasons, in which those of several episodes may differ."""
+"""Matches numbers, in which the reasons of several episodes may differ."""
 
 
 @dataclass
@@ -27,15 +27,16 @@ class ExplainedRecording:
 
     location: str
     episodes: int = 0
-    """Complete episodes that the recording has."""
+    """Number of complete episodes in the recording."""
     explained: int = 0
-    """Those of them for which everything is computed, by this call or an earlier one."""
+    """Number of complete episodes for which everything is computed, by this call or an earlier one."""
     only_states: list[int] = field(default_factory=list)
-    """Indices of others whose recorded states are on the map, and that have no checkpoint for more."""
+    """Indices of other episodes, whose recorded states are on the map, but which have no checkpoint for other
+    explanations."""
     waiting: int | None = None
-    """While watching, the number of points that are there so far, if the state map waits for more."""
+    """While watching, the number of points so far, if the state map waits for more."""
     skipped: dict[int, str] = field(default_factory=dict)
-    """Why others were not explained, or only in part, by their index in the recording."""
+    """Why other episodes were not explained, or only in part, by their index in the recording."""
     problem: str | None = None
     """Why the recording cannot be explained."""
     loader: str | None = None
@@ -47,12 +48,13 @@ class ExplainedRecording:
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason why episodes of recordings are not explained, or whole recordings."""
+    """A reason why some episodes, or whole recordings, are not explained."""
 
     text: str
-    """The reason of the first of them."""
+    """The reason as given for the first of them."""
     same: bool
-    """Whether that of the others is the same text; else it has other numbers or the location of another recording."""
+    """Whether the others have exactly the same text. If not, their texts differ in numbers or in the location of the
+    recording."""
     episodes: dict[str, list[int]]
     """Indices of the episodes, by the location of the recording; empty for a whole recording."""
     only_states: bool = False
@@ -66,7 +68,7 @@ class Reason:
 
 
 def group_reasons(reports: Sequence[ExplainedRecording]) -> list[Reason]:
-    """Return the reasons of all recordings, those that differ in numbers and locations only as one."""
+    """Return the reasons of all recordings. Reasons that differ only in numbers and locations are grouped into one."""
     groups: dict[tuple[str, str], list[tuple[str, str, int | None]]] = {}
     for report in reports:
         location = report.location

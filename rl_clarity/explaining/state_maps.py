@@ -41,7 +41,8 @@ from rl_clarity.recordings.recording import Recording
 from rl_clarity.reduction.embedding import FITTED_ON, Placement, embed, place_among, usable_perplexity
 
 FITTED_EPISODES = 32
-"""Episodes that a map is fitted on at most, at even distances: each may need the agent of another checkpoint."""
+"""Largest number of episodes that a map is fitted on, at even distances. It is limited because each episode may need
+the agent of another checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class StateMaps:
     def write(self, name: str, fitted: Mapping[str, Any], placed: Mapping[int, Mapping[str, Any]]) -> TaskResult:
         """Write the chunks of the maps of all placed episodes (facts of `place` by index); large maps are thinned.
 
-        Facts: what the section says.
+        The facts are the data of the section `state_map`.
         """
         every = max(1, math.ceil(sum(one["points"] for one in placed.values()) / MOST_POINTS))
         keys = set.intersection(*(set(one["colors"]) for one in placed.values()))
@@ -135,8 +136,8 @@ class StateMaps:
         return TaskResult(facts, [one.chunk for one in maps])
 
     def _fitted_vectors(self, episodes: Sequence[Episode], steps: np.ndarray) -> tuple[Source, np.ndarray]:
-        """Return vectors (n, D) of steps, pairs (m, 2) of an episode's position and a step, of episodes that can be
-        used.
+        """Return the source and the vectors (n, D) of steps (m, 2), which are pairs of an episode's position and a
+        step. Episodes that cannot be used are left out.
 
         Raises the last episode's ClarityError if there are none.
         """

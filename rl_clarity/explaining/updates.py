@@ -39,7 +39,7 @@ from rl_clarity.recordings.samples import Trajectories
 ANSWERS = "answers"
 """First part of the names of finished work on a checkpoint: `answers/NUMBER`."""
 FEWEST = 2
-"""Number of checkpoints from which on there is something to compare."""
+"""Smallest number of checkpoints that can be compared."""
 
 
 @dataclass
@@ -56,7 +56,9 @@ class Updates:
     """Indices of episodes whose checkpoints are in `_steps`."""
 
     def numbers(self) -> list[int]:
-        """Return the numbers of the stored checkpoints that can be compared: none without fixed observations."""
+        """Return the numbers of the stored checkpoints that can be compared. There are none without fixed observations,
+        or if one agent explains all episodes.
+        """
         return [] if self.agents.is_fixed or not self.recording.probe() else self.recording.checkpoints.numbers()
 
     def answer_task(self, number: int) -> Task:

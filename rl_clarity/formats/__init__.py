@@ -37,7 +37,7 @@ IN_MEMORY = "in memory"
 """Format and file name of `in_memory`."""
 INVALID = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 READING = ("activation", "heads", "input_divisor", "value_range")
-"""Metadata that decide how a network is read, if the file does not determine it."""
+"""Metadata that decide how a network is read, where the file does not say so."""
 DAMAGED = (EOFError, OSError, RuntimeError, NotImplementedError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
@@ -78,8 +78,8 @@ def has_added_format(path: Path) -> bool:
 
 
 def _recognizes(name: str, file: CheckpointFile) -> bool:
-    """Return whether a format recognizes a file. The error of a plug-in counts as no, because the file may have another
-    format.
+    """Return whether a format recognizes a file. If a plug-in raises an error, the answer is no, because the file may
+    have another format.
     """
     try:
         format_ = FORMATS.find(name)
@@ -95,9 +95,9 @@ def _recognizes(name: str, file: CheckpointFile) -> bool:
 def build_agent(checkpoint: Checkpoint, check: Any = None, dtype_policy: str | None = None) -> Agent:
     """Build the agent of a checkpoint. `check` contains outputs that it must reproduce (see `agents.output_check`).
 
-    `dtype_policy` is the Keras policy of its layers, such as `mixed_bfloat16`; by default Keras's default, float32.
+    `dtype_policy` is the Keras dtype policy of the layers, such as `mixed_bfloat16`; by default Keras's current one.
 
-    Raises CheckpointError where the parameters do not fit the network, or its outputs differ.
+    Raises CheckpointError if the parameters do not fit the network, or its outputs differ.
     """
     import_keras()
     with _with_path(checkpoint.path), _dtype_policy(dtype_policy):
@@ -166,10 +166,10 @@ def checkpoint_of(agent: Any, **metadata: Any) -> Checkpoint:
 
 
 def in_memory(agent: Any, **metadata: Any) -> Checkpoint:
-    """Return what stands for the checkpoint of an agent that is in memory only: its parameters and metadata.
+    """Return a substitute for the checkpoint of an agent that is only in memory, with its parameters and metadata.
 
-    Its hash is that of the parameters, or, for an agent without them, of its outputs for images of noise. It cannot be
-    written or built again.
+    The hash is computed from the parameters, or from outputs for images of noise if there are none. The substitute
+    cannot be written, and no agent can be built from it.
     """
     kind = type(agent).__name__
     arrays = parameters(agent)
@@ -186,8 +186,8 @@ def in_memory(agent: Any, **metadata: Any) -> Checkpoint:
 def source_key(checkpoint: Checkpoint) -> str:
     """Return the hash of everything besides the file that the agent is built from, for cache keys.
 
-    This includes metadata, and the code of format and network unless they are the package's. It is "" if there is
-    nothing.
+    This includes some metadata, and the code of the format and the network unless they belong to the package. The hash
+    is "" if there is nothing to include.
     """
     reading = {name: checkpoint.metadata[name] for name in READING if checkpoint.metadata.get(name) is not None}
     code = "" if checkpoint.format == IN_MEMORY else FORMATS.source(checkpoint.format)

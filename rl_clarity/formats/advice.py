@@ -74,7 +74,7 @@ LIBRARIES = {
     "TorchRL": "module.0.module.",
     "Stable-Baselines3": "mlp_extractor.",
 }
-"""Libraries, each with a part of the names of its tensors."""
+"""Libraries, each with a text that occurs in the names of its tensors."""
 
 PICKLE_SCRIPT = """
     import joblib, numpy
@@ -161,7 +161,7 @@ def _jax_script(imported: str, load: str) -> str:
 
 
 def _is_msgpack(head: bytes) -> bool:
-    """Return whether a file begins as a dict or list of arrays does that Flax wrote."""
+    """Return whether a file begins like a dict or list of arrays that Flax wrote."""
     begins = head[:1] in (b"\xde", b"\xdf", b"\xdc", b"\xdd") or (
         head[:1] != b"\x80" and b"\x80" <= head[:1] <= b"\x9f"
     )

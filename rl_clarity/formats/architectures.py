@@ -43,7 +43,7 @@ class Architecture:
     body: Callable[[NetworkBuilder, Any, Mapping[str, Any]], Any]
     """A function of builder, observations and options. The same function creates, loads and saves a network."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Names and defaults of its options, which are read from a checkpoint's metadata."""
+    """Names and defaults of the body's options, which are read from a checkpoint's metadata."""
 
 
 def clear(builder: NetworkBuilder, x: Any, options: Mapping[str, Any]) -> Any:

@@ -75,7 +75,7 @@ FORMAT = Format("Baselines PPO2 (joblib .jd)", recognize, read, build_agent)
 
 
 def observation_shape(metadata: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return the input shape (H, W, C), from the metadata or from `frame_stack` frames of its kind of environment."""
+    """Return the input shape (H, W, C), from the metadata, or for `frame_stack` frames of the environment's kind."""
     if "observation_shape" in metadata:
         height, width, channels = metadata["observation_shape"]
         return int(height), int(width), int(channels)

@@ -71,7 +71,7 @@ class Checkpoint:
 
 
 class CheckpointFile:
-    """A file on disk. What several formats need from it is read once, within one budget."""
+    """A file on disk. Content that several formats need is read only once, and all reading shares one budget."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -88,7 +88,7 @@ class CheckpointFile:
 
     @functools.cached_property
     def members(self) -> frozenset[str]:
-        """Names of the members of a zip file, or an empty sequence for other files."""
+        """Names of the members of a zip file, or an empty set for other files."""
         if not self.head.startswith(ZIP_MAGIC):
             return frozenset()
         with self.path.open("rb") as file:

@@ -52,7 +52,7 @@ NOTES = {
     "rainbow_atari": "action values are the expectations of the distributions over the atoms in the file, without the "
     "noise of training",
 }
-"""What the user should know of how a script's outputs are read."""
+"""Notes for the user about how a script's outputs are read."""
 SIDES = {"atari": 84, "procgen": 64}
 MOST_ACTIONS = 18
 """Largest number of actions of an Atari game."""

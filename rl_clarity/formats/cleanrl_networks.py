@@ -15,7 +15,7 @@ Parameters = Mapping[str, np.ndarray]
 Shape = tuple[int, int, int]
 BLOCK_NAMES = ImpalaNames("network.{}".format, ("res_block0", "res_block1"), ("conv0", "conv1"), "network")
 UNUSED = (".weight_sigma", ".weight_epsilon", ".bias_sigma", ".bias_epsilon")
-"""Ends of the names of Rainbow's noise, which its layers add only while they are trained."""
+"""Suffixes of the tensors of Rainbow's noise, which its layers add only during training."""
 
 
 def ppo_atari(parameters: Parameters, observation_shape: Shape, activation: str = "relu") -> Network:
@@ -88,7 +88,7 @@ def rainbow_atari(parameters: Parameters, observation_shape: Shape, activation: 
 
 
 def qdagger(parameters: Parameters, observation_shape: Shape, activation: str = "relu") -> Network:
-    """Build IMPALA's body and action values, those of the student."""
+    """Build IMPALA's body and the action values of the student."""
     layers, observations = _begin(parameters, observation_shape, activation)
     x = _activated(layers, impala(layers, observations, BLOCK_NAMES), "network.5")
     return layers.builder.finish([observations], {"q_values": layers.dense(x, "network.7")})
@@ -162,7 +162,7 @@ def _heads(layers: TorchLayers, x: Any) -> dict[str, Any]:
 
 
 def _distributions(layers: TorchLayers, outputs: Any, atoms: str) -> Any:
-    """Return outputs (B, A x n) as (B, A, n), with the number of atoms. Raises CheckpointError if they do not fit."""
+    """Return outputs (B, A x n) as (B, A, n), for n atoms. Raises CheckpointError if they do not fit."""
     import keras
 
     width, count = int(outputs.shape[-1]), layers.size(atoms)

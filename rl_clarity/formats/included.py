@@ -99,9 +99,9 @@ def open_agent(
     Args:
         checkpoint: path, address, name of an included agent, or an agent
         metadata: override the checkpoint's
-        name: what an error calls the argument
+        name: name of the argument in error messages
         check: as in `load_agent`, for an agent that is built
-        in_memory: for an agent that was not loaded from a checkpoint, return what stands for one (`formats.in_memory`)
+        in_memory: return the substitute `formats.in_memory` for an agent that was not loaded from a checkpoint
 
     Raises OptionError for an agent that was not loaded from a checkpoint, and the errors of `load_agent`.
     """

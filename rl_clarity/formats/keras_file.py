@@ -30,7 +30,7 @@ CONFIG, WEIGHTS = "config.json", "model.weights.h5"
 MODELS = ("Functional", "Sequential", "Model")
 MAX_GROUP_DEPTH = 32
 MAX_LAYERS = 1024
-"""Largest number of calls of layers plus their inputs. Keras needs a millisecond or two for each."""
+"""Largest total number of calls of layers and of inputs. Keras needs a millisecond or two for each."""
 MAX_DEPTH = 8
 MAX_SIDE = 8192
 MAX_NAME = 200
@@ -98,8 +98,8 @@ def _read_weights(data: bytes, budget: Budget) -> dict[str, np.ndarray]:
 def _datasets(group: Any, path: str, depth: int, seen: set[int], budget: Budget) -> Iterator[tuple[str, Any]]:
     """Yield datasets by path, except the seeds of noise layers.
 
-    Links that lead outside the file are refused, and so are second links to the same place, because a few groups could
-    have any number of paths.
+    Links that lead outside the file are refused. So are second links to the same place, because with them a few groups
+    could have any number of paths.
     """
     import h5py
 
@@ -139,7 +139,7 @@ def build_network(
 ) -> Network:
     """Build the network of a file's `config.json`.
 
-    `heads` names its outputs (None ignores an output); by default their names and widths decide. Raises
+    `heads` are the heads that the outputs are, with None for each to ignore. By default names and widths decide. Raises
     CheckpointError, with the layer's name, for anything unsupported.
     """
     builder = NetworkBuilder(parameters)
@@ -181,7 +181,7 @@ def _input(config: Mapping[str, Any]) -> tuple[tuple[int, int, int], str]:
 
 
 class _LayerCount:
-    """Counts the calls of layers in all models of a file, because models that call each other twice multiply them."""
+    """Counts the calls of layers in all models of a file. Nested models that are called twice multiply their number."""
 
     def __init__(self) -> None:
         self.calls = 0

@@ -1,4 +1,4 @@
-"""Create the layers of a Keras model, and keep track of which variable has which stored tensor.
+"""Create the layers of a Keras model, and keep track of which stored tensor belongs to which variable.
 
 An architecture describes itself once, to a `NetworkBuilder`. The same description creates a new network for training,
 loads stored parameters (each is checked before memory of its size is allocated), and names the tensors for saving.
@@ -34,8 +34,8 @@ class NetworkBuilder:
         return self.count(keras.Input(shape, name=name, dtype="float32"), name)
 
     def count(self, tensor: Any, name: str) -> Any:
-        """Count a layer's output against the memory for a frame, and return it. Raises CheckpointError if it is too
-        large.
+        """Count a layer's output against MAX_ACTIVATIONS, and return the output. Raises CheckpointError if the
+        sum is too large.
         """
         self._activations += math.prod(map(int, tensor.shape[1:]))
         if self._activations > MAX_ACTIVATIONS:

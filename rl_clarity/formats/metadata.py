@@ -147,8 +147,9 @@ def find_problem(name: str, value: Any, schema: Schema, path: str = "") -> str |
 
 
 def is_plain(value: Any, depth: int = 0) -> bool:
-    """Return whether a value has only Unicode texts, integers of limited size and small containers. Other types are
-    accepted.
+    """Return whether texts in a value are valid Unicode, and texts, integers and containers are not too large.
+
+    Values of other types are accepted.
     """
     if isinstance(value, str):
         return len(value) <= MAX_CONTENT and not any("\ud800" <= char <= "\udfff" for char in value)

@@ -1,4 +1,4 @@
-"""Convert checkpoints to ONNX, in a process of its own where Keras already runs on another framework than PyTorch."""
+"""Convert checkpoints to ONNX. If Keras does not run on PyTorch, a separate process does the conversion."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Checkpoints `model_<steps>.pth` of train-procgen-pytorch and its forks: IMPALA's body of any width, an optional GRU,
 dense heads.
 
-The state dict is under `state_dict` (joonleesky's), or under `model_state_dict` next to the optimizer's (jbkjr's and
-later forks).
+The state dict has the key `state_dict` (joonleesky's program), or `model_state_dict` beside the optimizer's state dict
+(jbkjr's and later forks).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Protocol
 from rl_clarity.base.errors import CheckpointError
 
 MAX_BYTES = 2 << 30
-"""Largest size of a file in bytes. It exceeds that of any checkpoint of an image agent."""
+"""Largest size of a file in bytes. Checkpoints of image agents are smaller."""
 FREE_BYTES = 64 << 20
 MAX_RATIO = 6
 """Largest ratio of compression of a file that unpacks to more than `FREE_BYTES`. Trained weights hardly compress, but
@@ -40,7 +40,7 @@ _repr.maxstring = _repr.maxother = 80
 
 
 def brief(value: Any) -> str:
-    """Return a `repr` of bounded length, because that of nested tuples that share items can have terabytes."""
+    """Return a `repr` of bounded length. The full `repr` of nested tuples that share items can have terabytes."""
     if type(value) is int and value.bit_length() > 1024:  # Python refuses to print more than 4300 digits
         return f"an integer of {value.bit_length()} bits"
     return _repr.repr(value)

@@ -49,9 +49,9 @@ class Name:
     """A name that a file may use."""
 
     call: Callable[..., Any] | None = None
-    """A function to call in its place, or None if it may not be called."""
+    """A function that is called in place of the named object, or None if it may not be called."""
     value: Any = None
-    """Its value if it is not called."""
+    """The value of the name if it is not called."""
     new: Callable[[], StandIn] | None = None
     """Creates an empty object of this class, whose state follows."""
 
@@ -133,7 +133,7 @@ class _Machine:
         return self.stack[0]
 
     def marked(self) -> list[Any]:
-        """Pop the last mark and everything above it, and return the latter."""
+        """Pop the last mark and all items above it, and return these items."""
         for position in reversed(range(len(self.stack))):
             if self.stack[position] is _MARK:
                 items = self.stack[position + 1 :]

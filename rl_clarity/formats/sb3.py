@@ -4,9 +4,9 @@ QRDQN, TQC).
 The members are `data`, JSON in which some values are also pickles in base64, and `policy.pth`, a state dict. The only
 pickle that is read is that of the policy class, for the class's name.
 
-Images have Nature's body and a dense layer (`features_dim`), or are flattened; vectors have nothing, and dictionaries
-both. Optional LSTMs, optional dense layers (`net_arch`) and linear heads follow. Policy and value may have separate
-bodies (`share_features_extractor=False`).
+Images pass through Nature's body and a dense layer (`features_dim`), or are flattened. Vectors are used as they are,
+and dictionaries combine both. Optional LSTMs, optional dense layers (`net_arch`) and linear heads follow. Policy and
+value may have separate bodies (`share_features_extractor=False`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from rl_clarity.formats.torch_layers import ACTIVATIONS
 MEMBERS = ("data", "policy.pth")
 ATARI_SIDES = [84, 84]
 N_QUANTILES = 200
-"""Quantiles of each action value of QRDQN, by default."""
+"""Default number of quantiles of each action value of QRDQN."""
 EXTRACTORS = tuple(
     f"stable_baselines3.common.torch_layers.{name}" for name in ("NatureCNN", "FlattenExtractor", "CombinedExtractor")
 )
@@ -171,8 +171,8 @@ FORMAT = Format(
 
 
 def _check_policy(data: Mapping[str, Any], options: Mapping[str, Any], budget: Budget) -> str:
-    """Return the full name of the policy's class. Raises CheckpointError unless its classes are the library's and its
-    spaces are read.
+    """Return the full name of the policy's class. Raises CheckpointError if its classes or its spaces are not
+    supported.
     """
     policy = _policy_class(data.get("policy_class"), budget)
     known = policy in (name.value for name in POLICIES.values())
@@ -277,7 +277,7 @@ def _scale(space: Any, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _bounds(space: Any, name: str, choose: Any) -> float | None:
-    """Return the least or greatest number of those that NumPy printed, which may be abbreviated."""
+    """Return the least or greatest number in an array as NumPy printed it, which may be abbreviated."""
     text = _field(space, name)
     if text is None:
         return None
@@ -301,7 +301,7 @@ def _value_range(recorded: Any, metadata: Mapping[str, Any]) -> tuple[float, flo
 
 
 def _head(options: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the tensors do not say of the outputs: `Head`, and `squash_output` of gSDE."""
+    """Return the facts about the outputs that the tensors do not contain: `Head`, and `squash_output` of gSDE."""
     if any(name.startswith("quantile_net.") for name in parameters):
         return {"n_quantiles": options.get("n_quantiles", N_QUANTILES)}
     if not any(is_state_dependent(parameters, name) for name in ("log_std", "actor.log_std")):

@@ -26,10 +26,10 @@ SHARED, POLICY, VALUE = "features_extractor", "pi_features_extractor", "vf_featu
 CLIP_MEAN = 2.0
 """Limit of the means of SAC and TQC with gSDE, by default."""
 EPSILON = 1e-6
-"""Is added to the variances of gSDE."""
+"""A number that is added to the variances of gSDE."""
 
 Head = Mapping[str, Any]
-"""What the tensors do not say of the outputs: `use_expln` and `clip_mean` for gSDE, `n_quantiles` of QRDQN."""
+"""What the tensors do not say about outputs: `use_expln` and `clip_mean` for gSDE, `n_quantiles` of QRDQN."""
 Parameters = Mapping[str, np.ndarray]
 Shape = tuple[int, int, int]
 
@@ -49,10 +49,10 @@ def actor_critic(
     Args:
         parameters: the state dict
         observation_shape: (H, W, C) of the image, or (1, 1, n) of a vector
-        activation: that of `net_arch`
-        offset: is added to the image
-        entries: those of a dictionary of observations, in its order
-        head: as in `Head`
+        activation: activation function of the layers of `net_arch`
+        offset: number that is added to the image
+        entries: entries of a dictionary of observations, in its order
+        head: facts about the outputs, see `Head`
         flattened_axes: axes of an image that the policy flattens, in the order height, width, channel; none if
             convolutions read it
     """
@@ -184,7 +184,7 @@ class _Extractor:
         return keras.layers.Concatenate()(parts) if len(parts) > 1 else parts[0]
 
     def finish(self, heads: Mapping[str, Any], states: Sequence[StatePart] = ()) -> Network:
-        """Return the network with these heads, whose last states are the held inputs."""
+        """Return the network with these heads. The held inputs are the last parts of its state."""
         import keras
 
         held = [(x, x, np.zeros(x.shape[1:], np.float32)) for x in self._held.values()]
@@ -215,7 +215,7 @@ def _encoded(x: Any, entry: Entry) -> Any:
 
 
 def is_state_dependent(parameters: Parameters, log_std: str) -> bool:
-    """Return whether standard deviations are those of gSDE, whose tensor is a matrix instead of a layer or a vector."""
+    """Return whether gSDE computes the standard deviations. Its tensor is a matrix, not a layer or a vector."""
     return log_std in parameters and parameters[log_std].ndim == 2
 
 
@@ -237,7 +237,7 @@ def _with_log_stds(layers: TorchLayers, means: Any, latent: Any, name: str, head
 
 
 def _store(layers: TorchLayers, name: str, shape: tuple[int, ...]) -> None:
-    """Keep a tensor of standard deviations among the network's parameters, although no layer has it."""
+    """Keep a tensor of standard deviations among the network's parameters, although it belongs to no layer."""
     import keras
 
     layers.builder.expect(name, shape)

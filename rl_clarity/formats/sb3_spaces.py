@@ -43,7 +43,7 @@ def read_actions(space: Mapping[str, Any], *, maskable: bool = False) -> list[li
     None for a single choice. Bounds that are not finite are None. With `maskable` a switch has two logits:
     `["switch", 2]`.
 
-    Raises CheckpointError for actions of another kind, or of a text that is not that of their space.
+    Raises CheckpointError for actions of another kind, and for a text that does not fit their space.
     """
     kind = class_name(space.get(":type:")).rpartition(".")[2]
     if kind == "Discrete":

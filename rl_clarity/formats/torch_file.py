@@ -1,7 +1,7 @@
 """Read files of `torch.save` as data, without torch: zip archives, and the streams of torch before 1.6.
 
 Both contain a pickle that refers to storages, and the storages as raw numbers. Only the names in `NAMES` may occur in
-the pickle. A tensor is read when it is requested, so an optimizer's state never is.
+the pickle. A tensor is read when it is requested, so an optimizer's state is never read.
 
 An archive has the members `<any>/data.pkl`, `<any>/data/<key>`, `<any>/byteorder`. A stream has pickles of a magic
 number, a version, facts about the machine, the object, and the storages' keys; then each storage after its length.
@@ -130,8 +130,8 @@ def read(file: BinaryIO, budget: Budget) -> TorchFile:
 
 
 def state_dict(content: Any) -> dict[str, StoredTensor]:
-    """Return the tensors by name: those of the saved dict, of the only dict of tensors in it, or of a dict under a key
-    of `ROOTS`.
+    """Return the tensors by name, from the saved dict, from the first dict of tensors under a key of `ROOTS`, or from
+    the only dict of tensors in it.
     """
     groups = {"": content, **content} if isinstance(content, dict) else {}
     groups = {key: group for key, group in groups.items() if _has_only_tensors(group)}
@@ -195,7 +195,7 @@ def _read_stream(reader: BoundedReader) -> TorchFile:
 
 
 class _StreamedStorages:
-    """Storages that follow one another in a stream. To read one, all previous ones are read."""
+    """Storages that follow one another in a stream. Reading a storage also reads all previous storages."""
 
     def __init__(self, content: Any, keys: Any, reader: BoundedReader, byteorder: Any) -> None:
         if not isinstance(keys, list):

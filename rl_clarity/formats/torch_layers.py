@@ -49,8 +49,9 @@ class TorchLayers:
         Args:
             parameters: the state dict
             activation: what `activate` applies, by its name in Keras
-            module: give operations the names of PyTorch's submodules, relative to this one ("" for all). Activations
-                follow their layers in a `Sequential`. By default names have slashes, and activations that of their kind
+            module: operations get the names of PyTorch's submodules, relative to this one ("" for the whole
+                network), and activations follow their layers in a `Sequential`. By default names have slashes, and an
+                activation is named by its kind
             vectors: observations are vectors (B, 1, 1, n), and dense layers keep the axes of positions
         """
         if activation not in ACTIVATIONS.values():

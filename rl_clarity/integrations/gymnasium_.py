@@ -64,7 +64,7 @@ class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._info = InfoNumbers(info)
         about = {**_metadata(env), **(metadata or {})}
         self.recorder = Recorder(directory, metadata=about, value_range=value_range, **options)
-        """Its `agent` sets the checkpoint of the episodes that begin from here on."""
+        """The recorder. Its method `agent` sets the checkpoint of the episodes that begin after the call."""
         self._outputs: dict[str, Any] = {}
         self._before: dict[str, Any] = {}
 

@@ -116,8 +116,8 @@ def agent(
         channels_first: whether an image is (C, H, W), if its channel axis is not the shortest.
         value_range: (black, white), if the observation space is unbounded.
         vec_normalize: the `VecNormalize` whose statistics normalize observations; by default that of the model's
-            environment. The agent takes observations as they are before it, and normalizes them with the statistics of
-            now.
+            environment. The agent takes observations that are not normalized, and normalizes them with the statistics
+            at the time of this call.
         options: `device`, `batch_size` and `gradient_batch_size`, as in `TorchAgent`.
 
     Raises OptionError for other algorithms, and a policy that computes its outputs in its own way;
@@ -313,9 +313,9 @@ def _vec_normalize(env: Any) -> Any:
 
 
 def _observations(images: Any, layout: ImageLayout, space: Any) -> Any:
-    """Return a model's observations (B, ...) of its space for a tensor of images (B, H, W, C) from 0 to 255.
+    """Convert a tensor of images (B, H, W, C) from 0 to 255 to observations (B, ...) of the model's space.
 
-    Those of a dictionary are images and held inputs by name.
+    If the space is a dictionary, `images` has the images and the held inputs by name.
     """
     if layout.key is not None:
         image = _observations(images[layout.key], replace(layout, key=None), space[layout.key])

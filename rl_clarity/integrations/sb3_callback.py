@@ -65,7 +65,7 @@ class RecorderCallback(BaseCallback):
         self._metadata_options, self._options = metadata or {}, options
         self._probe, self._info = probe, InfoNumbers(info)
         self._infos: list[Mapping[str, Any]] = []
-        """What came with the observations of the next step, by environment."""
+        """The `info` that came with the observations of the next step, for each environment."""
         self.recorder: Recorder | None = None
         """The recorder, or None before training begins."""
 
@@ -168,7 +168,7 @@ class RecorderCallback(BaseCallback):
         return result
 
     def _outputs(self, observations: np.ndarray, state: Any) -> dict[str, Any]:
-        """Return the outputs of the network by their names in `Recorder.add`. `state` is the state after the step."""
+        """Return the network's outputs by their names in `Recorder.add`. The output `state` is that after the step."""
         if self._network is None:
             return {}
         import torch

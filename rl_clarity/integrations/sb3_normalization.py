@@ -24,7 +24,7 @@ class Normalization:
 
     @classmethod
     def of(cls, model: Any, normalizer: Any = None) -> Normalization:
-        """Return the normalization of a model, by default that of its environment, with the statistics of now."""
+        """Return the normalization by `normalizer` (default: the model's), with its current statistics."""
         from gymnasium.spaces import Dict
 
         normalizer = normalizer or model.get_vec_normalize_env()

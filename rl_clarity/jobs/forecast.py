@@ -17,7 +17,7 @@ from rl_clarity.jobs.tasks import BATCH_BYTES, BATCH_SHARE, Piece, Task
 
 DOCUMENT_BYTES = 500_000
 SECONDS_PER_TASK = 0.03
-"""For a task's entry in the store, which is synced to disk."""
+"""Time to write a task's entry in the store, which is synced to disk."""
 SECONDS_OF_DOCUMENT = 1.0
 
 
@@ -52,7 +52,7 @@ class Forecast:
     notes: tuple[str, ...] = ()
     """Remarks on the checkpoint, the size of a single-file page, and batches that short memory makes smaller."""
     at_most: float = 0.0
-    """Seconds, if the time depends on what is found: `seconds` are then the least; else 0."""
+    """Longest time in seconds if the time depends on what is found (`seconds` is then the shortest), else 0."""
 
     def to_dict(self) -> dict[str, Any]:
         """The forecast as JSON values."""
@@ -129,9 +129,10 @@ def forecast(
     Args:
         tasks: all tasks of the job
         sample: a small subject, passed to the tasks' `pieces`; it writes to `written`
-        ranks, memory: processes, and the bytes that each can take
-        playing: what the samples cost, if they are still to be made
-        report: is called with the share of the measurements that is done
+        ranks: number of processes
+        memory: bytes that each process can take
+        playing: cost of collecting the samples, if they do not exist yet
+        report: called with the share of the measurements that is done
 
     Raises ClarityError where memory is too short for one frame of a task.
     """
@@ -176,12 +177,12 @@ def forecast(
 
 
 def measure(pieces: Iterable[Piece]) -> float:
-    """Return the seconds that work takes, of which these are small parts."""
+    """Measure small parts of some work, and return the seconds that the whole work takes."""
     return sum(piece.times * _measure_piece(piece, CountingDirectory()).seconds for piece in pieces)
 
 
 def _measure(task: Task, sample: Any, frames: int, written: CountingDirectory, measured: dict[str, Cost]) -> Cost:
-    """Cost of one unit of the task's size; `measured` are the named pieces of earlier tasks."""
+    """Return the cost of one unit of the task's size. `measured` has the costs of named pieces; new ones are added."""
     assert task.pieces is not None
     seconds = size = 0.0
     for piece in task.pieces(sample, frames):
@@ -207,7 +208,7 @@ def _cost(task: Task, rates: Mapping[str, Cost]) -> Cost:
 
 
 def _makespan(seconds: Sequence[float], ranks: int) -> float:
-    """Seconds until ranks, each taking the longest task that is left, have done them all."""
+    """Return the seconds until all tasks are done, if each free rank takes the longest remaining task."""
     busy = [0.0] * ranks
     for one in sorted(seconds, reverse=True):
         busy[busy.index(min(busy))] += one
@@ -223,7 +224,7 @@ def _resident() -> int:
 
 
 def _small_batches(tasks: Sequence[Task], batches: Mapping[str, int]) -> list[str]:
-    """Notes on batches that memory makes smaller: results are mostly the same bits, but no library promises that."""
+    """Return notes on batches that short memory makes smaller, because the last bits of results may then differ."""
     ample = 2 * int(BATCH_BYTES / BATCH_SHARE)
     smaller = {task.group or task.name: batches[task.name] for task in tasks if batches[task.name] < task.batch(ample)}
     return [

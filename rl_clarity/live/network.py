@@ -39,7 +39,7 @@ from rl_clarity.pages.images import newest_frames
 from rl_clarity.pages.results import Results
 
 BATCH = 64
-"""Steps that are computed between two looks at whether the answer is still wanted."""
+"""Number of steps that are computed before it is checked again whether the answer is still wanted."""
 TOLERANCE = 1e-3
 """Largest difference between recomputed and stored outputs, as a share of the stored output's range."""
 Wanted = Callable[[], bool]
@@ -106,7 +106,8 @@ class LiveNetwork:
         return np.tile(color, channels // len(color)).astype(np.uint8)
 
     def edits(self, changes: Sequence[FeatureChange]) -> list[Edit]:
-        """Return the edits of activations that changes of features stand for, in order; those of `baseline` remove.
+        """Return the edits of activations that make up changes of features, in order. For `baseline`, they are edits
+        that remove a feature.
 
         Raises OptionError for layers and features that the page does not have, and for factors above 100.
         """
@@ -119,7 +120,9 @@ class LiveNetwork:
         return [one for one in found if one.edit.changes]
 
     def _baseline(self, name: str | None) -> str:
-        """Return the name of a baseline, by default the page's. Raises OptionError for one of other observations."""
+        """Return the name of a baseline, by default the page's. Raises OptionError for a baseline that depends on other
+        observations.
+        """
         name = name or self.results.baseline
         if name in OBSERVED_BASELINES:
             raise OptionError(
@@ -168,7 +171,7 @@ class LiveNetwork:
         changes: Sequence[_Change],
         wanted: Wanted,
     ) -> list[Outputs]:
-        """Return the outputs of each step, whose state is that after the changed step before it."""
+        """Return the outputs of each step. Each step continues from the state after the changed step before it."""
         parts = []
         for step in range(len(observations)):
             _require(wanted)
@@ -264,7 +267,7 @@ def _painted(image: np.ndarray, boxes: Sequence[tuple[PaintedBox, np.ndarray | N
 
 @dataclass(frozen=True)
 class _Change:
-    """An edit of activations; `to_baseline`: what it removes is replaced by the same part of the baseline."""
+    """An edit of activations. With `to_baseline`, what it removes is replaced by the same part of the baseline."""
 
     edit: Edit
     to_baseline: bool = False
@@ -326,8 +329,8 @@ def _array(values: np.ndarray) -> dict[str, Any]:
 
 
 def _as_json(parts: Sequence[Outputs]) -> dict[str, Any]:
-    """Return outputs of batches: `values` (n) or null, and `logits` (n, A), which are action values where the agent has
-    those.
+    """Return the outputs of batches as JSON: `values` (n) or null, and `logits` (n, A), which are action values if the
+    agent has no policy logits.
     """
     values = None if parts[0].values is None else np.concatenate([np.asarray(part.values) for part in parts])
     logits = np.concatenate(

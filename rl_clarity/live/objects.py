@@ -13,11 +13,11 @@ from rl_clarity.base.errors import ClarityError, OptionError
 from rl_clarity.pages.results import Results
 
 TRAJECTORIES = 8
-"""Trajectories whose objects are kept."""
+"""Largest number of trajectories whose objects are kept in memory."""
 
 
 class RemovableObjects:
-    """What observations are without each object. Objects are numbered along a trajectory, from 1."""
+    """Removes objects from observations. Objects are numbered along a trajectory, from 1."""
 
     def __init__(self, results: Results) -> None:
         self.results = results
@@ -79,7 +79,9 @@ class RemovableObjects:
         return entry
 
     def _read(self, trajectory: int) -> _Chunk | None:
-        """Return what a trajectory's chunk says; None on pages of earlier versions, which do not say it."""
+        """Return the objects of a trajectory. Return None if the page has no objects, or is of an earlier version
+        without the pixels behind them.
+        """
         if self._section is None:
             return None
         arrays = self.results.chunk(self._entry(trajectory)["chunk"])

@@ -16,7 +16,7 @@ from rl_clarity.pages.frames import STACK, hidden_observations, read_frame
 from rl_clarity.pages.results import Results
 
 SEGMENTS, TRAJECTORIES = 16, 8
-"""Segments of observations, and trajectories of states, that are kept."""
+"""Largest numbers of segments of observations, and of trajectories of states, that are kept in memory."""
 
 
 class PlayedPage:
@@ -60,7 +60,9 @@ class PlayedPage:
         return np.asarray(self.series(trajectory)["firsts"][first : last + 1], bool)
 
     def states(self, trajectory: int, first: int, last: int) -> State:
-        """Return the states before steps, None for an agent without a state; the episodes are played again."""
+        """Return the states before the steps from the first to the last, or None for an agent without a state. The
+        trajectory is played again to compute them.
+        """
         self.check(trajectory, first, last)
         states = self._states(trajectory)
         return None if states is None else tuple(part[first : last + 1] for part in states)
@@ -80,7 +82,7 @@ class PlayedPage:
         return self.replay([trajectory])[0]
 
     def replay(self, trajectories: Sequence[int]) -> list[State]:
-        """Return the states before the steps of trajectories, which are played again together; None for an agent
+        """Play trajectories again together. Return for each of them the states before its steps, or None for an agent
         without a state.
         """
         initial = initial_state(self.agent, 1)

@@ -12,11 +12,11 @@ from rl_clarity.base.errors import ClarityError, OptionError
 from rl_clarity.pages import schema
 
 MAX_BYTES = 1 << 20
-"""Size of a request."""
+"""Largest size of a request in bytes."""
 MAX_STEPS = 512
 MAX_BOXES = 32
 MAX_POINTS = 200
-"""Points of the path of integrated gradients."""
+"""Largest number of points on the path of integrated gradients."""
 MAX_FACTOR = 100.0
 
 
@@ -29,14 +29,14 @@ class PaintedBox:
     """A part of the observation that is painted over."""
 
     box: tuple[int, int, int, int]
-    """Left, top, right and bottom, in pixels of the observation; right and bottom are outside."""
+    """Left, top, right and bottom, in pixels of the observation; right and bottom are exclusive."""
     fill: Literal["surroundings", "color", "frame"] = "surroundings"
-    """`surroundings`: the median of the pixels around the box, as for objects that are painted over; `color`; or the
-    same part of another `frame`."""
+    """How the box is filled: `surroundings` with the median of the pixels around it, as for objects that are painted
+    over; `color` with a color; `frame` with the same part of another frame."""
     color: Sequence[int] = ()
-    """Of `color`: 0 to 255, for each channel of a frame."""
+    """Color for the fill `color`: a number from 0 to 255 for each channel of a frame."""
     trajectory: int = 0
-    """Of `frame`, counted from 0."""
+    """Trajectory for the fill `frame`, counted from 0."""
     step: int = 0
 
 
@@ -46,25 +46,26 @@ class FeatureChange:
 
     layer: str
     factors: Mapping[str, float] = field(default_factory=dict)
-    """Factors that the features are multiplied by: 0 removes one."""
+    """Factors that the features are multiplied by; a factor of 0 removes a feature."""
     baseline: Sequence[int] = ()
-    """Features that are set to their values at the page's baseline, one at a time, as for its causal numbers; after
-    `only`, before the other changes."""
+    """Features that are set to their values at the page's baseline, one after the other, as for the page's causal
+    numbers. This happens after `only` and before the other changes."""
     added: Mapping[str, float] = field(default_factory=dict)
     """Multiples of the features' components that are added."""
     only: Sequence[int] = ()
-    """Features that are kept, while everything else in the layer is removed; before the other changes."""
+    """Features that are kept. Everything else in the layer is removed, before the other changes."""
     positions: Sequence[tuple[int, int]] | None = None
     """Rows and columns of the layer at which features are changed; by default all."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """What is changed of the observations and the activations at each step."""
+    """Changes of the observations and the activations at each step."""
 
     boxes: Sequence[PaintedBox] = ()
     pixels: str | None = None
-    """In place of a single observation: base64 of its bytes (H, W, C), before objects are removed and boxes painted."""
+    """Replacement for a single observation: base64 of its bytes (H, W, C), before objects are removed and boxes
+    painted."""
     objects: Sequence[int] = ()
     """Numbers of objects that are removed, counted from 1 along the trajectory, before boxes are painted."""
     features: Sequence[FeatureChange] = ()
@@ -106,7 +107,7 @@ class AttributionRequest:
     baseline: str | None = None
     """Name of a baseline, as for `rl_clarity.integrated_gradients`; by default that of the page."""
     points: int = 16
-    """Points of the path."""
+    """Number of points on the path of integrated gradients."""
     change: Change = field(default_factory=Change)
 
     def __post_init__(self) -> None:

@@ -40,7 +40,7 @@ from rl_clarity.states.options import StateOptions
 from rl_clarity.states.partners import Partners
 
 EPISODES = 16
-"""Episodes that are played again together, and whose observations are kept."""
+"""Largest number of episodes that are played again together, and of those whose observations are kept."""
 TOLERANCE = 1e-2
 """Largest difference between recomputed and stored coordinates of states, in standard deviations."""
 

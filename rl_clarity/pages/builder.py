@@ -36,8 +36,8 @@ from rl_clarity.sources.source import Samples, Source
 RECORDINGS = f"{DIRECTORY}/recordings"
 """Folder of the page's directory in which the episodes that agents play for the page are recorded."""
 NOT_DECISIVE = ("overwrite", "analyses", "reference.recording")
-"""Options that do not decide the page by themselves. Options of further analyses are part of its id with their code, a
-reference with its identity."""
+"""Options that do not decide the page by themselves. The page's id contains options of further analyses together with
+their code, and a reference by its identity."""
 UNLISTED = ("overwrite", "page_kind", "analyses", "action_combos", "equivalent_actions", "title", "env_name")
 """Options that the page's provenance does not list, in addition to the names of subdirectories."""
 
@@ -48,7 +48,8 @@ class Member:
 
     source: Source
     kinds: Sequence[str] | None = None
-    """Analyses of these samples, if they are not all of the page's. Further samples of an agent are only shown."""
+    """Kinds of the analyses of these samples; None for all of the page's. Further samples of an agent are only
+    shown."""
 
     @property
     def agent(self) -> Agent:
@@ -226,8 +227,8 @@ def build_page(
 ) -> None:
     """Run the tasks of a page of any kind, and write it. All ranks call it together.
 
-    Rank 0 calls `manifest` with the facts of all tasks and, while they run, `unfinished` with the facts of those that
-    have finished, for a page that can be opened until then. The tasks named in `repeated` run again even if they have
+    Rank 0 calls `manifest` with the facts of all tasks. While tasks run, it calls `unfinished` with the facts of those
+    that have finished, for a page that can already be opened. The tasks named in `repeated` run again even if they have
     finished before.
     """
     if job.team.leads:
@@ -300,10 +301,10 @@ def _analyses(options: PageOptions, kinds: Sequence[str]) -> list[tuple[Analysis
 
 
 def _plugin_keys(options: PageOptions) -> dict[str, str]:
-    """Return a hash of code and options of each analysis of another package, and of other code of packages.
+    """Return hashes of code from other packages: for each analysis its code and options, and under `page` the code of
+    the kind of page and of registry entries that options name.
 
-    The latter belongs to the kind of page, and to entries of registries that options name. Options that `analyses`
-    gives to an analysis of the package are hashed, too.
+    Options that `analyses` gives to an analysis of this package are hashed, too.
     """
     kinds = _kinds(options)
     parts: dict[str, tuple[object, ...]] = {

@@ -195,7 +195,9 @@ def _middle(array: np.ndarray) -> np.ndarray:
 
 
 def _smallest(data: bytes) -> bytes:
-    """Return the data, compressed by the better strategy. A part would not show which one, because channels differ."""
+    """Compress all data with each strategy, and return the smallest result. A part would not show which strategy is
+    better, because channels differ.
+    """
     return min((_compress(data, _LEVEL, strategy) for strategy in _STRATEGIES), key=len)
 
 

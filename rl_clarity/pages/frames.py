@@ -1,8 +1,8 @@
 """The frames of a segment in the form of a chunk: their pixels, or the PNG file of each.
 
 Deflate finds repetitions that are at most 32 kB apart. The pixels of small frames are therefore compressed together,
-because most of a frame is in the frame before: frames of Procgen become 1.2 to 20 times smaller than as PNG files. Of
-larger frames it would find nothing in the frame before.
+because most of a frame is in the frame before: frames of Procgen become 1.2 to 20 times smaller than as PNG files. In
+larger frames, it would not reach back to the frame before.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rl_clarity.base.keys import JsonObject
 from rl_clarity.pages.images import decode_png, encode_pngs
 
 STACK = "stack_"
-"""How the names of arrays begin that contain all frames of stacked observations, side by side."""
+"""Prefix of the names of arrays that contain all frames of stacked observations, side by side."""
 _WINDOW = 1 << 15
 
 

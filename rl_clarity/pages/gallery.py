@@ -79,8 +79,8 @@ def gallery(directory: str | os.PathLike[str], *, title: str = "Pages", overwrit
 
 
 def _documents(root: Directory) -> set[PurePosixPath]:
-    """Return the documents of pages; of a local directory also what has the name of one and is no file that can be
-    read.
+    """Return the paths of the documents of pages. In a local directory, anything with the name of a document is
+    included, even if it is not a file that can be read.
     """
     documents = {path for path in map(PurePosixPath, root.names()) if path.name == PAGE}
     if "://" not in root.location:
@@ -135,7 +135,7 @@ def _describe(directory: Directory, path: PurePosixPath) -> dict[str, object]:
 
 
 def _match_features(root: Directory, pages: Sequence[dict[str, object]]) -> None:
-    """Add to the entries of pages of the same recording which features of the others are theirs (`matches`)."""
+    """Add to entries of pages of the same recording which features of the others match theirs (`matches`)."""
     fits = {
         page["folder"]: _components(Results(open_directory(f"{root.location}/{page['folder']}".removesuffix("/."))))
         for page in pages

@@ -87,8 +87,8 @@ def newest_frames(observations: np.ndarray, stack: int = 1) -> np.ndarray:
 
 
 def vector_images(vectors: np.ndarray, played: np.ndarray) -> np.ndarray:
-    """Return an image (n, K, 1, 1) uint8 of each vector (n, 1, 1, K): from the least (black) to the largest (white)
-    value of each input in all vectors (..., K) that were played.
+    """Return vectors (n, 1, 1, K) as images (n, K, 1, 1) uint8. Each input is scaled from the smallest (black) to the
+    largest (white) value that it has in all played vectors (..., K).
     """
     axes = tuple(range(played.ndim - 1))
     low, high = played.min(axis=axes), played.max(axis=axes)

@@ -20,7 +20,7 @@ PARTS: Mapping[str, str] = {
     "observations_kwargs": "observations",
     "layer_kwargs": "layers",
 }
-"""Names of dicts of options."""
+"""Present names of dicts of options, by their original names."""
 RENAMED: Mapping[str, str] = {
     "input_layer_include": "layers.input",
     "input_layer_name": "layers.input_name",
@@ -86,7 +86,7 @@ RENAMED: Mapping[str, str] = {
     "films": "quality.clips",
     "clips": "quality.clips",
 }
-"""Names of single options, of pages that have the part."""
+"""Present names of single options, on pages that have the part."""
 COUNTED_FROM_0 = ("swap_directions_from", "swap_directions_to")
 """Names of options whose numbers count from 0; by their present names they count from 1, as on pages."""
 HIDDEN: Mapping[str, str] = {
@@ -142,7 +142,7 @@ class AttributionFitOptions:
 
 
 def renamed(name: str, own: Set[str]) -> str | None:
-    """Return the present name of an option of a page with such options; None if it has no other name there."""
+    """Return the present name of an option, or None if it has no other name on a page with the options `own`."""
     place = RENAMED.get(name)
     return place if place is not None and place.partition(".")[0] in own else None
 

@@ -235,8 +235,8 @@ def check_output_directory(
 ) -> None:
     """Raise OutputError if a page cannot or must not be written there.
 
-    It must not if a finished page with another id exists, or foreign files whose names match the patterns `writes`.
-    Nothing is changed.
+    A page must not be written if a finished page with another id exists, or if files that no run wrote have names that
+    match the patterns `writes`. Nothing is changed.
     """
     if "://" not in directory.location:
         _check_writable(Path(directory.location))

@@ -233,10 +233,11 @@ class Results:
         return [] if entry is None else list(entry.get("ids", []))
 
     def match_features(self, other: Results, layer: str) -> list[MatchedFeature | None]:
-        """Return which feature of a layer on another page of the agent each of its features is, or None.
+        """Match each feature of a layer with a feature of that layer on another page of the agent. Return None for
+        features without a match.
 
-        Components are matched one to one so that the sum of their cosine similarities is largest, and are the same
-        feature from a similarity of 0.8. Raises OptionError for a layer that a page does not have.
+        Components are matched one to one so that the sum of their cosine similarities is largest. They count as the
+        same feature if their similarity is at least 0.8. Raises OptionError for a layer that a page does not have.
         """
         return match_components(self.reduction(layer).components, other.reduction(layer).components)
 

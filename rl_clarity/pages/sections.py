@@ -88,9 +88,9 @@ class StoredSection:
     """A section of a single episode as it was stored: dicts and lists, with the types of names of files."""
 
     values: Mapping[str, object]
-    """As `Section.to_dict` returned it; its only trajectory is the episode."""
+    """The section as `Section.to_dict` returned it. Its only trajectory is the episode."""
     trajectory: int
-    """Of the page that shows it."""
+    """Index of the trajectory on the page that shows it."""
     agent: str = "agent-1"
     recording: str = "recording-1"
 

@@ -23,7 +23,7 @@ Arrays = tuple[np.ndarray, ...]
 CHUNK = 128
 """Number of steps per compiled gradient. Convolutions are not faster with more."""
 SEQUENCES_CHUNK = 512
-"""The same for recurrent networks, for which a step of several sequences takes little longer than a step of one."""
+"""`CHUNK` for recurrent networks. It is larger because a step of several sequences takes little longer than of one."""
 STATISTICS = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
 
 

@@ -17,7 +17,7 @@ from rl_clarity.base.files import open_regular, write_atomically
 from rl_clarity.base.progress import duration
 
 LOG_BEGINS = b"update,timesteps,"
-"""What a log, as a CSV file, begins with."""
+"""The first bytes of a CSV log."""
 LINE_SECONDS = 60.0
 """Seconds between two lines of progress if standard error is not a terminal."""
 MEASURED_UPDATES = 10

@@ -233,7 +233,7 @@ class Runner:
     def _final_values(
         self, policy: Policy, observations: Mapping[int, np.ndarray], state: Arrays
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return which environments (N,) have a final observation, and its values (N,)."""
+        """Return which environments (N,) have a final observation, and the values (N,) of these observations."""
         batch = np.zeros((self._environment.num_envs, *self._environment.observation_shape), np.uint8)
         present = np.zeros(self._environment.num_envs, bool)
         for i, observation in observations.items():
@@ -262,7 +262,7 @@ def advantages(rollout: Rollout, gamma: float, lam: float) -> np.ndarray:
     """Return advantages (T, N) of the actions, bootstrapped from `last_values`."""
 
     def extended(array: np.ndarray, last: np.ndarray | float = 0) -> np.ndarray:
-        """Return the array as (N, T + 1), extended by the step after the last one."""
+        """Return the array (T, N) as (N, T + 1), with `last` as the step after the last one."""
         return np.concatenate([array, np.broadcast_to(np.asarray(last, array.dtype), array[:1].shape)]).T
 
     estimated = generalized_advantage_estimation(

@@ -54,7 +54,7 @@ class ActionChoice:
         self, outputs: Outputs, masks: np.ndarray | None = None, factors: Sequence[Factor] | None = None
     ) -> np.ndarray | None:
         """Return the log probabilities (B, A) float32 with which actions are sampled. Return None if they are the
-        policy's, no action is sampled, or an action is not one choice.
+        policy's, if no action is sampled, or if an action is not a single choice.
 
         Invalid actions have -inf.
         """

@@ -75,7 +75,8 @@ def dones_from_firsts(firsts: np.ndarray) -> np.ndarray:
 
 
 def last_steps(firsts: np.ndarray, dones: np.ndarray | None) -> np.ndarray:
-    """Return the last steps (n,) of the episodes of a trajectory that end in it.
+    """Return the steps (n,) of a trajectory at which its episodes end. An episode that continues beyond the trajectory
+    has none.
 
     `firsts` (T,) bool are the first steps of episodes, `dones` (T,) those after which the environment ended one.
     Without `dones`, an episode ends where the next one begins.

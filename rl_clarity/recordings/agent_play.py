@@ -31,8 +31,8 @@ from rl_clarity.recordings.rollouts import Player, Progress, Transition, observe
 
 DEFAULT_EPISODES = 100
 SECONDS_OF_PLAY = 20.0
-"""Seconds of play, at most, from which the length of episodes is estimated. Games of Atari take several, and without an
-end in this time the largest length is expected."""
+"""Largest number of seconds of play from which the length of episodes is estimated. An Atari game takes several
+seconds. If no episode ends in this time, the largest length is assumed."""
 MAX_ENVIRONMENTS = 16
 """Largest number of environments. All play until the last one has finished its episodes, so with few environments less
 play is wasted."""
@@ -74,7 +74,7 @@ class Lengths:
 
     mean: int
     longest: int
-    """Steps until an episode has ended in each of several environments."""
+    """Number of steps until an episode has ended in every environment, or an estimate if that has not happened."""
 
 
 def expected_lengths(
@@ -82,9 +82,10 @@ def expected_lengths(
 ) -> Lengths:
     """Return the lengths of the episodes that would be recorded, if `most` is the largest length.
 
-    They are estimated from some seconds of play, or until an episode has ended in each environment. The mean is the
-    steps for each end, which is too large after some seconds: few episodes end in their first steps. Without an end it
-    is `most`. With `played_most`, so many steps are played, and lengths are not limited to `most`.
+    The lengths are estimated from play that stops after some seconds, or when an episode has ended in each environment.
+    The mean is the number of steps divided by the number of ended episodes. After only some seconds it is too large,
+    because few episodes end in their first steps. If no episode has ended, it is `most`. With `played_most`, at most
+    that many steps are played, and lengths are not limited to `most`.
     """
     steps = ends = played = 0
     with closing(_make(spec, options, full_resolution=False)) as environment:
@@ -106,7 +107,9 @@ def expected_lengths(
 def record_in_directory(
     agent: Player, checkpoint: Checkpoint, recordings: Directory, name: str, chosen: RecordOptions
 ) -> list[str]:
-    """Record into a folder of a directory, replacing what an interrupted call left there. Return names of files."""
+    """Record into the folder `name` of a directory, and return the names of its files. Files that an interrupted call
+    left in the folder are removed first.
+    """
     for old in recordings.names():
         if old.startswith(f"{name}/"):
             recordings.remove(old)

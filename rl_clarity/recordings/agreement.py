@@ -17,7 +17,8 @@ from rl_clarity.recordings.recording import Recording
 TOLERANCE = 1e-3
 """Largest difference at the first compared step of an episode, as a share of the outputs' range."""
 FLOOR = 0.01
-"""Smallest range of an output as a share of its largest magnitude, because constant outputs are rounded, too."""
+"""Smallest range that is assumed for an output, as a share of its largest magnitude. Even constant outputs differ by
+rounding."""
 SMALLEST_RANGE = 1e-6
 MASKED = -1e7
 """Smaller logits belong to invalid actions and are not compared."""
@@ -147,7 +148,8 @@ def episode_states(
         agent: the agent whose states are returned
         episode: a recorded episode
         stop: number of steps; by default all
-        acting: returns the agent that recomputes the states from a step on, if it is not the same for all steps
+        acting: returns the agent that acts at a step, if it is not the same at all steps; it recomputes the state after
+            that step
     """
     state = initial_state(agent, 1)
     if state is None:

@@ -86,7 +86,7 @@ def check_observations(agent: Agent, observations: Observations) -> None:
 
 
 def agent_key(agent: Agent, trajectories: Trajectories) -> str:
-    """Hash an agent: its parameters, where it has any, else its outputs on some frames, and its metadata."""
+    """Hash an agent: its metadata, and its parameters, or its outputs on some frames if it has no parameters."""
     digest = hashlib.sha256(f"{type(agent).__name__} {cache_key(agent.metadata)}".encode())
     arrays = parameters(agent) or _named(_compute_outputs(agent, trajectories))
     for name, array in sorted(arrays.items()):
@@ -221,7 +221,9 @@ def _as_bool(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def _check_firsts(firsts: np.ndarray, expected: np.ndarray, name: str, *, exact: bool) -> None:
-    """Check that `firsts` (N, T) after the first step equal the expected ones, or are True wherever these are."""
+    """Check `firsts` (N, T) from the second step on. With `exact` they must equal the expected ones; otherwise they
+    must be True wherever the expected ones are.
+    """
     wrong = (firsts != expected if exact else expected & ~firsts)[:, 1:]
     if wrong.any():
         trajectory, step = (int(i) for i in np.argwhere(wrong)[0])

@@ -34,7 +34,8 @@ MAX_HEADER_BYTES = 2**20
 COLORS = (1, 3)
 """Channels of a frame in a stack."""
 WORDS = {4: "<u4", 8: "<u8"}
-"""Types that are as large as a pixel of so many channels: comparing them is several times as fast."""
+"""Integer types by number of channels. Each is as large as a pixel with that many channels; comparing such integers is
+several times as fast."""
 LEVEL = 3
 """Compression level of Zstandard. Higher levels are much slower and hardly smaller."""
 
@@ -57,8 +58,8 @@ class StoredArray:
     differences: bool
     """Whether rows of images are stored as differences from the row above, as by the filter "Up" of PNG."""
     newest: int = 0
-    """Of stacked frames (T, H, W, C), the number of channels that a step adds: of each step but the first, only these
-    are stored, because the others are those of the step before. 0 where all are stored."""
+    """Number of channels that each step adds to stacked frames (T, H, W, C). Of every step but the first only these
+    channels are stored, because the others are in the step before. 0 if all channels are stored."""
 
     @property
     def stored_shapes(self) -> list[tuple[int, ...]]:
@@ -86,7 +87,7 @@ def encode_block(
         episode: Index of the episode.
         start: The block's first step.
         arrays: Arrays by name.
-        filters: How images are stored, by name. Entries for new names are added, with what is smaller.
+        filters: How images are stored, by name. For a new name, the smaller form is chosen and added.
     """
     entries, parts = [], []
     for name, array in arrays.items():
@@ -194,8 +195,8 @@ def _byte_count(stored: StoredArray) -> int:
 
 
 def _newest(others: list[Any], dtype: np.dtype, shape: list[int]) -> int:
-    """Return the channels that a step adds to stacked frames, which a header may name; raises ValueError for a number
-    that it cannot have.
+    """Return the number of channels that each step adds to stacked frames, or 0 if the header does not contain it.
+    Raises ValueError for an invalid number.
     """
     if not others:
         return 0

@@ -1,9 +1,9 @@
 """The checkpoints of a recording, of any format: `agents/00000.zip`, or the difference of a file from the one before,
 `agents/00001.zip.diff`.
 
-A difference is exact, or that of a file with rounded weights (`rounded_weights`). Its size depends on the format: files
-that are not compressed, with the parameters at the same places in each (`torch.save`, safetensors, `.npz`), take about
-half as much as the file itself, and a quarter with rounded weights.
+A difference reproduces a file exactly, or with rounded weights (`rounded_weights`). Its size depends on the format. For
+files that are not compressed and have their parameters at the same places (`torch.save`, safetensors, `.npz`), it is
+about half the size of the file, or a quarter with rounded weights.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ _WEIGHTS = struct.Struct("<QQi")
 
 
 def encode_difference(data: bytes, base: bytes, weights: Sequence[RoundedWeights] = ()) -> bytes:
-    """Return the difference of a file from another one, by Zstandard: for rounded weights that of their multiples, for
-    other bytes their XOR. Bytes of equal significance in words of 4 bytes are together.
+    """Return the difference of a file from `base`, compressed with Zstandard. For rounded weights it contains the
+    differences of their multiples, for all other bytes their XOR. In words of 4 bytes, bytes of equal significance are
+    grouped together.
     """
     new, old = np.frombuffer(data, np.uint8), _resized(base, len(data))
     changes = [_zigzag(one.multiples(new) - one.multiples(old)).view(np.uint8) for one in weights]
@@ -106,8 +107,10 @@ def check_options(every: int | None, tolerance: float | None) -> None:
 
 
 class NewCheckpoints:
-    """The checkpoints that a training loop passes to a recorder: stored where an episode begins, and with `every` at
-    every n-th update while episodes are recorded, until checkpoints take more than `limit` bytes: then it warns once.
+    """Stores the checkpoints that a training loop passes to a recorder.
+
+    A checkpoint is stored where a recorded episode begins, and with `every` also at every n-th update while episodes
+    are recorded. Once checkpoints take `limit` bytes, it warns once and stores only those with which episodes begin.
     """
 
     def __init__(self, writer: RecordingWriter, every: int | None, limit: int, tolerance: float | None = None) -> None:
@@ -123,7 +126,9 @@ class NewCheckpoints:
         self._updates += 1
 
     def begin(self) -> int | None:
-        """Return the number of the checkpoint of an episode that begins."""
+        """Return the number of the checkpoint with which an episode begins, or None if there is none. A new checkpoint
+        is stored.
+        """
         if self._new is not None:
             self._number = self._writer.add_agent(
                 self._new, differences=self._every is not None, tolerance=self._tolerance
@@ -132,7 +137,9 @@ class NewCheckpoints:
         return self._number
 
     def step(self) -> int | None:
-        """Return the number of the last stored checkpoint at a step of a recorded episode, None without `every`."""
+        """Return the number of the last stored checkpoint, or -1 if there is none. A checkpoint that is due is stored
+        first. Return None without `every`.
+        """
         if self._every is None:
             return None
         if self._due and self._writer.agent_bytes < self._limit:
@@ -161,13 +168,13 @@ class StoredCheckpoints:
         self._folder: Path | None = None
 
     def numbers(self) -> list[int]:
-        """Return the numbers of those that are stored now, in the order of training."""
+        """Return the numbers of the checkpoints that are stored now, in the order of training."""
         self._names = {number: name for name in self._files.names(AGENTS) if (number := agent_number(name)) >= 0}
         return sorted(self._names)
 
     def path(self, number: int) -> str | None:
-        """Return the path or address of a checkpoint; of one that is stored as a difference, that of a temporary file,
-        which exists until several others were rebuilt.
+        """Return the path or address of a checkpoint, or None if it does not exist. A checkpoint that is stored as a
+        difference is rebuilt as a temporary file, which exists until several others were rebuilt.
 
         Raises SamplesError if a difference is damaged, or a file before it is missing.
         """
@@ -219,7 +226,7 @@ def agent_number(name: str) -> int:
 
 
 def needed_files(used: Callable[[int], bool], names: dict[int, str]) -> set[int]:
-    """Return the numbers of the checkpoints that are used, and of those that differences among these build on."""
+    """Return the numbers of the checkpoints that are used, and of those from which they are rebuilt."""
     needed = set()
     for number in sorted(names, reverse=True):
         following = names.get(number + 1, "")
@@ -229,7 +236,7 @@ def needed_files(used: Callable[[int], bool], names: dict[int, str]) -> set[int]
 
 
 def _read_header(data: bytes, file: str) -> tuple[int, bytes]:
-    """Return size and SHA-256 of the file that a difference leads to."""
+    """Return the size and SHA-256 of the file that is rebuilt from a difference."""
     with suppress(struct.error):
         magic, size, digest = _HEADER.unpack_from(data)
         if magic in (_MAGIC, _ROUNDED_MAGIC) and size <= MAX_BYTES:
@@ -257,7 +264,7 @@ def _read_weights(difference: bytes, size: int) -> tuple[list[RoundedWeights], i
 
 
 def _others(size: int, weights: Sequence[RoundedWeights]) -> np.ndarray:
-    """Return which bytes (size,) of a file are not of rounded weights."""
+    """Return a mask (size,) that is True for the bytes of a file that do not belong to rounded weights."""
     others = np.ones(size, bool)
     for one in weights:
         others[one.place] = False
@@ -265,7 +272,7 @@ def _others(size: int, weights: Sequence[RoundedWeights]) -> np.ndarray:
 
 
 def _zigzag(changes: np.ndarray) -> np.ndarray:
-    """Return small numbers (n,) uint32 for changes (n,) int32 of either sign that are small."""
+    """Map changes (n,) int32 to numbers (n,) uint32, which are small if the changes are small, whatever their sign."""
     return ((changes << 1) ^ (changes >> 31)).view(np.uint32).astype("<u4")
 
 
@@ -274,7 +281,7 @@ def _unzigzag(numbers: np.ndarray) -> np.ndarray:
 
 
 def _resized(data: bytes, size: int) -> np.ndarray:
-    """Return the bytes of a file, cut or followed by zeros."""
+    """Return the bytes of a file, cut or padded with zeros to `size`."""
     array = np.zeros(size, np.uint8)
     known = np.frombuffer(data, np.uint8)[:size]
     array[: len(known)] = known

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rl_clarity.recordings.recording import Recording
 
 NAMES = {"frames": "observations_full"}
-"""Names in samples of fields of episodes, if they differ."""
+"""Names that fields of episodes have in samples, where these differ."""
 COPIED = ("observations", "frames", "actions", "rewards", "policy_logits", "values", "q_values")
 IMAGES = ("observations", "frames")
 DEFAULT_TRAJECTORIES = 8

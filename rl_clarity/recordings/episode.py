@@ -51,7 +51,7 @@ class Episode:
 
     @property
     def cause(self) -> str | None:
-        """What ended the episode (`saw`), if the environment said it."""
+        """What ended the episode, such as `saw`, if it was recorded."""
         text = self._arrays.get(CAUSE)
         return None if text is None else printable(bytes(np.asarray(text[-1], np.uint8)).decode(errors="replace"))[:200]
 
@@ -90,7 +90,9 @@ class Episode:
 
     @property
     def training_steps(self) -> np.ndarray | None:
-        """(T,) int: the training step of each, where the recorder stored checkpoints for updates and was told it."""
+        """(T,) int: the training step at each step. None unless the recorder stored checkpoints for updates and
+        received the training step.
+        """
         steps = self._arrays.get(TRAINING_STEPS)
         return None if steps is None else np.asarray(steps)
 

@@ -14,17 +14,17 @@ from rl_clarity.base.errors import SamplesError, describe_error
 class RenderedFrames:
     """Reads frames by environment. Where rendering fails, it warns once and renders no more.
 
-    Episodes under way, whose steps must all have the same fields, then get black frames to their ends; those that begin
-    later have none.
+    All steps of an episode must have the same fields. Episodes under way therefore get black frames until they end;
+    episodes that begin later have none.
     """
 
     def __init__(self, render: Callable[[], Mapping[int, Any]]) -> None:
         self._render: Callable[[], Mapping[int, Any]] | None = render
         self._under_way: dict[int, Any] = {}
-        """The last frames of episodes that have some."""
+        """Last frame of each episode under way that has frames, by environment."""
 
     def read(self) -> dict[int, Any]:
-        """Return frames by environment, without those that have none."""
+        """Return frames by environment. Environments without frames are omitted."""
         if self._render is not None:
             try:
                 frames = dict(self._render())

@@ -21,7 +21,7 @@ Info = Mapping[str, Any]
 
 
 class InfoNumbers:
-    """Reads chosen numbers from `info`, which environments report with an observation. NaN is one that is missing.
+    """Reads chosen numbers from `info`, which environments report with an observation. A missing number is NaN.
 
     Args:
         names: Names in `info`. Their values are numbers, or arrays whose shape does not change.
@@ -62,7 +62,9 @@ class InfoNumbers:
         return result
 
     def check_found(self) -> None:
-        """Raise SamplesError for a name that no report had so far, after more than the one of a reset."""
+        """Raise SamplesError for a name that no report has contained so far. Nothing is checked before the second
+        report, because that of a reset may lack names.
+        """
         unknown = [name for name in self._names if name not in self._shapes]
         if unknown and self._reads > 1:
             others = ", ".join(sorted(map(str, self._others))) or "nothing"
@@ -120,8 +122,9 @@ class EnvironmentInfo:
 
 
 def object_numbers(objects: Sequence[WorldObject], types: Sequence[str]) -> dict[str, float]:
-    """Return numbers of the objects of each type: `objects.TYPE.visible` (0 or 1), and of the nearest one
-    `objects.TYPE.distance`, `.dx` and `.dy`, from the player, in cells; NaN where there is none.
+    """Return numbers of the objects of each type. `objects.TYPE.visible` is 1 if an object of the type is in view, else
+    0. `objects.TYPE.distance`, `.dx` and `.dy` lead from the player to the nearest one, in cells; they are NaN if there
+    is none.
     """
     result: dict[str, float] = {}
     for type in types:

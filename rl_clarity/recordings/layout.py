@@ -20,7 +20,7 @@ PROBE = "probe.bin"
 ACTING = "agents"
 """Field (T,) of an episode: the number of the checkpoint that acted."""
 TRAINING_STEPS = "training_steps"
-"""Field (T,) of an episode with `ACTING`: the training step, if the caller says it."""
+"""Field (T,) of an episode with `ACTING`: the training step, if the caller passes it."""
 CAUSE = "final_cause"
 """Field (1, n) of an episode: what ended it, if the environment said it, as UTF-8."""
 STATISTICS = "statistics.bin"
@@ -30,7 +30,7 @@ PLUGIN = "plugins/rl_clarity"
 DONE, TIME_LIMIT, STOPPED, GOING = "done", "time limit", "stopped", "still going"
 """Why an episode ended; `GOING` if it has not ended, or its writer was killed."""
 REMOVED = "removed"
-"""Replaces these for an episode that the writer removed to keep within its limits."""
+"""In place of why an episode ended, for an episode that the writer removed to keep within its limits."""
 
 BLOCK = np.dtype(
     [

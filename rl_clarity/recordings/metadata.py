@@ -18,7 +18,7 @@ from rl_clarity.formats.safe_files import brief
 FORMAT = "rl_clarity recording"
 VERSION = 3
 READ_VERSIONS = (2, VERSION)
-"""Version 3 stores stacked frames once."""
+"""Versions of the format that can be read. Version 3 stores each of the stacked frames only once."""
 MAX_BYTES = 2**20
 TOLERANCE = "checkpoint_tolerance"
 """Name of the largest error of rounded weights in checkpoints; absent where all checkpoints are exact."""
@@ -59,8 +59,8 @@ FIELDS: Schema = {
 
 
 def new_metadata(metadata: Mapping[str, Any], tolerance: float | None = None) -> dict[str, Any]:
-    """Return the metadata of a new recording, in whose checkpoints weights may be rounded. Raises OptionError for
-    invalid ones.
+    """Return the metadata of a new recording. `tolerance` is the largest error of rounded weights in its checkpoints,
+    or None if they are exact. Raises OptionError for invalid metadata.
     """
     try:
         plain = _parse(json.dumps(to_plain(metadata)))

@@ -53,9 +53,9 @@ class TypeEffect:
     value_change: tuple[float, float, float]
     """Mean, low and high of the value with the object minus the value without it."""
     value_magnitude: tuple[float, float, float]
-    """Of its absolute value."""
+    """Mean, low and high of the absolute value of that difference."""
     policy_change: tuple[float, float, float]
-    """Of the total variation between the policies with and without the object."""
+    """Mean, low and high of the total variation between the policies with and without the object."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def object_effects(
         environment: name or specification of the environment; the agent's by default.
         episodes: episodes to play.
         steps: steps of each episode, evenly spread, whose objects are removed.
-        last_steps: so many steps before the end of each episode are examined, too.
+        last_steps: number of steps at the end of each episode that are examined, too.
         types: names of the types to remove; all but terrain (walls, ground, water) by default.
         seed: of the levels and the actions. The same arguments give the same effects.
         metadata: overrides the checkpoint's.
@@ -290,7 +290,7 @@ class _Spread:
                 self._moments, self._stride = self._moments[::2], 2 * self._stride
 
     def take(self) -> list[Moment]:
-        """Return the moments of the episode, which has ended."""
+        """Return the kept moments of the episode, which has ended, and prepare for the next one."""
         spread = np.linspace(0, len(self._moments) - 1, min(self._count, len(self._moments))).round().astype(int)
         taken = {moment.step: moment for moment in [*(self._moments[i] for i in spread), *self._last]}
         self._moments, self._stride = [], 1

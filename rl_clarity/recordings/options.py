@@ -45,7 +45,7 @@ class TrajectoriesOptions:
     num_envs: int = 8
     """Number of trajectories, one per environment."""
     num_steps: int = 512
-    """Steps of each."""
+    """Number of steps of each trajectory."""
     discard_first: bool = False
     """Leave out the first step of the first episode, as the original program did."""
 
@@ -58,11 +58,12 @@ class ObservationsOptions:
     """The extra observations that features are computed from."""
 
     num_envs: int = 32
-    """Number of environments; long play in a few is more like the agent's experience than short play in many."""
+    """Number of environments. Long play in a few environments is more like the agent's experience than short play in
+    many."""
     num_obs: int = 128
     """Observations collected from each environment."""
     obs_every: int = 24
-    """Steps between them."""
+    """Number of steps from one observation to the next."""
     bfloat16: bool | None = None
     """Play in bfloat16 instead of float32. This takes about half the time on a processor with bfloat16 instructions,
     and changes the policy's probabilities by less than 0.01. By default it is on for such processors, with TensorFlow.
@@ -97,7 +98,7 @@ class RecordOptions:
     greedy: bool = False
     """Take the most likely action instead of sampling one. Without action_noise, no actions are random."""
     action_noise: float | None = None
-    """Probability of a uniformly random action instead. Default: as in training (epsilon_greedy)."""
+    """Probability of taking a uniformly random action instead. Default: as in training (epsilon_greedy)."""
     full_resolution: bool = False
     """Also record frames at the environment's full resolution, and show those."""
     info: tuple[str, ...] = ()
@@ -121,7 +122,7 @@ class GamesOptions:
     max_steps: int = 1000
     """Steps after which such a game is cut off."""
     greedy: bool = False
-    """Take the most likely action instead of sampling one, and no random actions."""
+    """Take the most likely action instead of sampling one, and never a random action."""
     return_episodes: int = 16
     """Number of further games of each checkpoint, which only count for the mean return."""
     full_resolution: bool = False
@@ -150,7 +151,7 @@ class EvaluationOptions:
     expect_return: float | None = None
     """Fail unless the 95 % interval of the agent's mean return contains this return."""
     tolerance: float = 0.0
-    """Extends that interval by this number on both sides."""
+    """Number by which the interval for expect_return is extended on both sides."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "episodes", "max_steps")

@@ -53,12 +53,13 @@ class Recorder:
 
     Args:
         directory: A log directory, such as that of TensorBoard's event files, or an address. The recording is in
-            `plugins/rl_clarity/NAME` there. Episodes are appended to a recording that exists, of which `directory` may
-            also be the path.
+            `plugins/rl_clarity/NAME` there. Episodes are appended to an existing recording; `directory` may also be the
+            path of that recording.
         name: Name of the recording in the log directory; None if `directory` itself is to be the recording.
-        every: Record every n-th episode of the environments in `envs`, counted together in the order in which they
-            begin, or those for whose number, counted from 0, a function returns True. Episodes of other environments
-            are not counted. In a recording that is continued, numbers go on after the last one.
+        every: Record every n-th episode. A function receives an episode's number, counted from 0, and returns whether
+            to record it. Episodes of all environments in `envs` are counted together, in the order in which they begin;
+            those of other environments are not counted. In a recording that is continued, numbers go on after the last
+            one.
         envs: Which of several parallel environments to record; None for all.
         autoreset: When vector environments reset, as Gymnasium's `AutoresetMode` says. With `next_step`, the step after
             an episode's last one only resets, and is not recorded.
@@ -66,14 +67,14 @@ class Recorder:
         value_range: Values of black and white in images (H, W, C), which are stored as uint8 from 0 to 255. By default
             values are stored as they are, and recording stops at the end of an episode whose images of uint8 have only
             the values 0 and 1, which look black; `(0, 255)` records these, too.
-        max_episodes: Keep at most so many episodes: the newest half, and fewer and fewer of those before. The episodes
-            under way are not counted.
-        max_bytes: Keep data and checkpoints of about this size at most, in the same manner.
+        max_episodes: Keep at most so many episodes: the newest half, and ever fewer of the older ones. Episodes under
+            way are not counted.
+        max_bytes: Keep at most about so many bytes of data and checkpoints, in the same manner.
         checkpoint_every: Also store a checkpoint while an episode is recorded, at every n-th call of `agent`: with 1,
-            each step can be explained with the network that acted. None stores only those with which episodes begin.
-            They are stored as differences from one another, where that is smaller.
-        checkpoint_bytes: Bytes of checkpoints after which only those with which episodes begin are stored, with a
-            warning.
+            each step can be explained with the network that acted. None stores only the checkpoints with which episodes
+            begin. With a number, a checkpoint is stored as the difference from the one before where that is smaller.
+        checkpoint_bytes: Once checkpoints take so many bytes, a warning is given and only those with which episodes
+            begin are stored.
         checkpoint_tolerance: Round large weights in these differences, each by at most this share, such as 2e-5, of the
             root mean square of its tensor. They take half as much space, and outputs change by about 1e-5. Errors do
             not accumulate; biases, small tensors and buffers stay exact. None stores everything exactly.

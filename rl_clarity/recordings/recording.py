@@ -82,7 +82,7 @@ class Recording(ABC):
         count as truncated. Arrays are in memory.
 
         Args:
-            count: Number of trajectories; by default that of the episodes, at most 8.
+            count: Number of trajectories; by default the number of episodes, at most 8.
             max_steps: Steps of each, or fewer if there are not as many.
 
         Raises:
@@ -192,7 +192,7 @@ class StoredRecording(Recording):
 
         Args:
             index: `episode` in its row.
-            steps: The episode as it was when it had so many steps and was still going; by default, as it is now.
+            steps: Return the episode as it was when it had so many steps and was still going; by default, as it is now.
 
         Raises:
             SamplesError: There is no such episode, it never had so many steps, or it is damaged.
@@ -243,7 +243,7 @@ class StoredRecording(Recording):
         return Episode(row, self._arrays(row["episode"], row["steps"]))
 
     def _arrays(self, index: int, steps: int, *, part: bool = False) -> dict[str, Field]:
-        """Return the fields of an episode. With `part`, return those of its first steps, as they were when there were
+        """Return the fields of an episode. With `part`, return only its first `steps` steps, as they were when it had
         no more.
         """
         records = self._blocks[self._bounds[index] : self._bounds[index + 1]]
@@ -269,7 +269,8 @@ def _acting(episode: Episode, step: int) -> int | None:
 
 
 def open_recording(location: str | os.PathLike[str]) -> Recording:
-    """Open a recording at a path or an address (`s3://...`), that of a log directory, or a Minari dataset at a path.
+    """Open the recording at a path or an address (`s3://...`), the only recording of a log directory there, or a Minari
+    dataset at a path.
 
     It may be read while it is written; see `StoredRecording`.
 

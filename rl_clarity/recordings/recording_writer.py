@@ -302,7 +302,7 @@ class RecordingWriter:
         episodes = episode_rows(decode_episodes(records.tobytes(), f"{self.location}/{EPISODES}"))
         self.count = len(episodes)
         self.next_number = 1 + max((facts["number"] for facts in episodes if facts["number"] is not None), default=-1)
-        """Number in training of the next episode, after those that are recorded."""
+        """Number that the next episode has in training: one more than the last recorded episode."""
         self._statistics, _ = self._open_records(STATISTICS, STATISTIC)
         self._blocks, records = self._open_records(BLOCKS, BLOCK)
         self._file = int(records["file"].max()) if len(records) else -1

@@ -69,7 +69,7 @@ class Scores:
 class Changes:
     """Effects of R removals: outputs with the objects minus those without them.
 
-    Removals that change no pixel, because other objects hide these, are not among them.
+    Removals that change no pixel, because other objects hide the removed ones, are left out.
     """
 
     removals: Sequence[Removal]
@@ -126,7 +126,9 @@ def is_removed(item: WorldObject, types: Collection[str] | None) -> bool:
 
 
 def pixel_boxes(objects: Sequence[WorldObject], height: int, width: int) -> np.ndarray:
-    """Return left, top, right and bottom (n, 4) of objects in pixels of the observation, which may lie beyond it."""
+    """Return the boxes (n, 4) of objects: left, top, right and bottom in pixels of the observation, beyond which they
+    may reach.
+    """
     return np.array([item.pixels for item in objects]).reshape(-1, 4) * [width, height, width, height]
 
 

@@ -29,9 +29,10 @@ Record = dict[str, np.ndarray]
 """A step, as arrays (N, ...) by the field names of `Trajectories`."""
 _OBSERVED = ("observations", "states.")
 SAVED = "saved"
-"""Name of what `play(save=...)` returned, a value for each environment, in a record."""
+"""Name, in a record, of the values (N,) that `play(save=...)` returned."""
 ENDS = "ends"
-"""Name of the cause (N,) of each episode's end after a step, a text or "", in a record."""
+"""Name, in a record, of the causes (N,) of episodes that end with the step; a cause is a text, "" where there is
+none."""
 CHECKED_STEPS = 64
 """Number of steps after which the range of observations is checked first; it is checked again at the end."""
 
@@ -101,10 +102,10 @@ def collect_trajectories(
 ) -> Trajectories:
     """Collect `num_steps` steps of each environment, from the first step of an episode on.
 
-    With `discard_first`, the first step is left out, as in the original program.
-    `full_resolution` also stores rendered frames. Arrays are stored in `store`, in memory by default or in files
-    (`SamplesWriter`), so that memory does not limit `num_steps`. With `states`, those of the environment before each
-    step are kept, too. The result is determined by agent, environment and generator.
+    With `discard_first`, the first step is left out, as in the original program. `full_resolution` also stores rendered
+    frames. Arrays are stored in `store`, in memory by default or in files (`SamplesWriter`), so that memory does not
+    limit `num_steps`. With `states`, the states of the environment before each step are kept, too. The result is
+    determined by agent, environment and generator.
 
     Raises SamplesError if agent and environment do not fit each other, and for rewards that are not
     finite real numbers.
@@ -191,8 +192,8 @@ def play(
     save: Callable[[int], Any] = lambda _: None,
     start: tuple[Step, State] | None = None,
 ) -> Generator[Transition, None, None]:
-    """Yield transitions endlessly, from a reset on, or from `start`: what the environments returned last, and the state
-    of the agent.
+    """Yield transitions endlessly. Play begins with a reset, or continues from `start`: what the environments returned
+    last, and the agent's state.
 
     `render(t)` returns whether to render frames before step t. `active()` is called before each step and returns the
     environments (N,) whose outputs are needed; the outputs of others are not computed, and are 0. Random numbers do not
@@ -233,7 +234,7 @@ def play(
 
 
 def _checked_factors(agent: Player, environment: VectorEnvironment) -> tuple[Factor, ...]:
-    """Return what the agent's actions consist of. Raises SamplesError if the environment's are others."""
+    """Return what the agent's actions consist of. Raises SamplesError if the environment takes other actions."""
     factors, taken = action_factors(agent), action_factors(environment)
     if same_actions(factors, taken):
         return factors

@@ -40,7 +40,7 @@ class RoundedWeights(NamedTuple):
     """Position of the first byte."""
     size: int
     exponent: int
-    """That of the power of two."""
+    """Exponent of the power of two."""
 
     @property
     def place(self) -> slice:
@@ -62,9 +62,10 @@ class RoundedWeights(NamedTuple):
 def round_weights(data: bytes, tolerance: float) -> tuple[bytes, list[RoundedWeights]]:
     """Return a file with rounded weights, and where they are.
 
-    Rounded are tensors of float32 with at least two axes and `SMALLEST` values, whose names contain `weight` or
-    `kernel`, in files that `torch.save`, Stable-Baselines3, safetensors or `np.savez` wrote without compression. Other
-    tensors, and those with numbers that are not finite, stay as they are, and so do all files of other formats.
+    A tensor of float32 is rounded if it has at least two axes and `SMALLEST` values, its name contains `weight` or
+    `kernel`, and the file was written without compression by `torch.save`, Stable-Baselines3, safetensors or
+    `np.savez`. Other tensors, and those with numbers that are not finite, stay as they are, and so do all files of
+    other formats.
     """
     rounded = np.array(np.frombuffer(data, np.uint8))
     found: list[RoundedWeights] = []

@@ -51,7 +51,7 @@ def find_recordings(location: str | os.PathLike[str], *, follow_links: bool = Fa
 
 
 def recordings_at(location: str | os.PathLike[str]) -> list[str]:
-    """Return the location, if it is a recording, else the recordings of the log directory that it may be."""
+    """Return the location if it is a recording, else the recordings of the log directory at that location, if any."""
     files = RecordingFiles(location)
     if files.exists(METADATA):
         return [files.location]

@@ -22,7 +22,9 @@ class Values:
     """
 
     def __init__(self, values: Mapping[str, Any], per_environment: dict[str, bool]) -> None:
-        """`per_environment` says by name whether functions have a parameter; names are added."""
+        """`per_environment` stores by name whether a function has a parameter. The names of further functions are added
+        to it.
+        """
         self._values = {name: value for name, value in values.items() if value is not None}
         self._per_environment = per_environment
 
@@ -53,7 +55,9 @@ def has_parameter(function: Any) -> bool:
 
 
 def check_first_values(arrays: Mapping[str, np.ndarray], combos: Sequence[Any] | None) -> None:
-    """Raise SamplesError for an episode that no reader could show. Its other steps must have the same fields."""
+    """Raise SamplesError if no reader could show an episode with these values at its first step. Its other steps must
+    have the same fields.
+    """
     missing = [name for name in ("observations", "actions", "rewards") if name not in arrays]
     if missing:
         raise SamplesError(f"{', '.join(missing)} must not be None")
@@ -74,8 +78,8 @@ def state_parts(name: str, state: Any) -> dict[str, Any]:
 
 
 def item(value: Any, index: int | None) -> Any:
-    """Return the value for one of several environments, or for the only one (None); of a mapping None where it has
-    none.
+    """Return the value for one of several environments, or for the only environment if `index` is None. A mapping gives
+    None for an environment that it lacks.
     """
     if index is None:
         return value

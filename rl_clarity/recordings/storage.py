@@ -152,8 +152,8 @@ class SamplesWriter:
 def load_trajectories(folder: str | os.PathLike[str], world: EnvironmentSpec | None = None) -> Trajectories:
     """Memory-map the trajectories of a folder; raises SamplesError if they are missing or damaged.
 
-    Saved states of the environment are left out without its specification, `world`, which the folder cannot be trusted
-    to name, because environments can run code.
+    Saved states of the environment are loaded only if its specification, `world`, is given. The folder is not trusted
+    to name it, because environments can run code.
     """
     trajectories = _load(Path(folder), Trajectories)
     arrays = _arrays(Path(folder), _read_index(Path(folder)), STATES)
@@ -164,7 +164,7 @@ def load_trajectories(folder: str | os.PathLike[str], world: EnvironmentSpec | N
 
 
 def has_world_states(folder: str | os.PathLike[str]) -> bool:
-    """Return whether states of the environment are saved with the trajectories of a folder, if there are any."""
+    """Return whether a folder contains samples with saved states of the environment."""
     try:
         return set(STATES) <= set(_read_index(Path(folder))["arrays"])
     except SamplesError:
@@ -210,7 +210,7 @@ def _load(folder: Path, kind: type[SamplesT]) -> SamplesT:
 
 
 def _arrays(folder: Path, index: Mapping[str, Any], names: Container[str]) -> dict[str, np.ndarray]:
-    """Memory-map those of some arrays that the index lists."""
+    """Memory-map the arrays that the index lists and whose names are in `names`."""
     return {name: _open(folder, name, entry) for name, entry in index["arrays"].items() if name in names}
 
 

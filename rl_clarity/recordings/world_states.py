@@ -39,7 +39,8 @@ class WorldStates:
         return cls(spec, count, np.frombuffer(b"".join(blocks), np.uint8), ends)
 
     def read(self, trajectory: int, steps: Sequence[int]) -> list[bytes]:
-        """Return the states before steps of a trajectory, in ascending order.
+        """Return the states before the given steps of a trajectory. Each block is read only once if the steps are in
+        ascending order.
 
         Raises SamplesError if they are damaged.
         """
@@ -108,8 +109,8 @@ def compress(states: Sequence[bytes]) -> bytes:
 def _encode(states: Sequence[bytes]) -> bytes:
     """Return a block: for each state its size, the byte at which it is split, and its difference from the one before.
 
-    What is in front of the split is compared with the beginning of the state before, the rest with its end, because
-    states get longer or shorter in between.
+    The part in front of the split is compared with the beginning of the state before, and the rest with its end,
+    because states become longer or shorter in between.
     """
     header, parts = np.zeros(len(states), _HEADER), []
     before = np.zeros(0, np.uint8)

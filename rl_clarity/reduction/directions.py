@@ -27,27 +27,28 @@ from rl_clarity.reduction.stability import matched_similarity
 
 CLASSIFIER = "classifier"
 PAIRS = "pairs"
-"""Methods that need more than states, in addition to those of `REDUCTIONS`: labels, and states without an object."""
+"""Methods besides those of `REDUCTIONS`: the first also needs labels, the second also states without an object."""
 FEWEST_STATES = 4
 FIT_ROWS = 20_000
 """Largest number of rows that directions are fitted to. Of more states, a random subset is used."""
 FIT_NUMBERS = 50_000_000
-"""Largest number of numbers in these rows, which are 400 MB: of states of 20,000 units, 2,500 are used."""
+"""Largest number of values in these rows (400 MB). For example, 2,500 rows are used if states have 20,000 units."""
 CHECK_ROWS = 5_000
-"""Largest number of rows of the fits by which stability is measured."""
+"""To measure stability, fits with other seeds use every n-th row, where n = max(1, rows // CHECK_ROWS)."""
 HELD_OUT = 0.25
 """Share of the rows on which a classifier is tested."""
 MAX_ITERATIONS = 500
 RARE_STATES, RARE_SHARE = 0.02, 0.5
 """A direction is rare if fewer than this share of the states have more than this share of its coordinate's variance."""
 WIDE = 512
-"""Largest number of units whose covariances are computed."""
+"""Largest number of units for which the covariance matrix is computed."""
 SMALLEST_SCALE = 0.01
-"""Smallest scale of a dimension, as a share of the largest one. Dimensions that hardly vary would be amplified: what
-changes the state a little would change them by many standard deviations."""
+"""Smallest scale of a dimension, as a share of the largest scale. Without it, dimensions that hardly vary would be
+amplified: a small change of the state would change them by many standard deviations."""
 SMALLEST_VARIANCE = 1e-3
-"""Independent components are made of principal components with at least this share of the largest one's variance. They
-would almost depend on each other otherwise, so that collapsing one in play would change others by a large multiple."""
+"""Independent components are made of principal components with at least this share of the largest one's variance.
+Otherwise, components would almost depend on each other, and collapsing one in play would change others by a large
+multiple."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +66,7 @@ class Directions:
     half_stability: np.ndarray | None = None  # (D,)
     """|cosine| with the matching direction of fits to each half of the data."""
     fits: np.ndarray | None = None  # (D, 4)
-    """The |cosines| of which the stabilities are means: of two fits with other seeds, then of the two halves."""
+    """The |cosines| that the stabilities average: two for fits with other seeds, then two for fits to the halves."""
     explained: np.ndarray | None = None  # (D,)
     """For principal components, the share of the variance of standardized states; for pairs, that of the squared
     differences."""
@@ -122,7 +123,7 @@ class Directions:
         return np.asarray(self._checked(gradient) @ self.vectors.T)
 
     def rare_last(self, states: np.ndarray) -> Directions:
-        """Return the directions with `rare`, measured on states (N, H). The rare ones are last."""
+        """Measure `rare` on states (N, H), and return the directions with it, rare ones last."""
         deviations = self.to(states)
         deviations = np.sort((deviations - deviations.mean(axis=0)) ** 2, axis=0)
         few = int(np.ceil(RARE_STATES * len(states))) - 1
@@ -150,7 +151,7 @@ class Directions:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Directions:
-        """Return the directions that `arrays` returned as arrays."""
+        """Restore directions from the result of `arrays`."""
         plain: dict[str, Any] = dict(arrays)
         texts = {"method": str(plain["method"]), "names": tuple(map(str, plain["names"]))}
         return cls(**{**plain, **texts, "dropped": int(plain["dropped"])})
@@ -338,7 +339,7 @@ def _fit_nmf_positive(rows: np.ndarray, count: int, seed: int) -> Directions:
 
 
 def _non_negative_factors(rows: np.ndarray, origin: np.ndarray, count: int, seed: int) -> Directions:
-    """Return the non-negative factors of rows less an origin (H,), which becomes the zero of their coordinates."""
+    """Factorize the positive part of rows minus an origin (H,), at which the coordinates of the directions are 0."""
     reduction = ChannelReduction.fit(
         np.maximum(rows - origin, 0).astype(np.float32), count, seed, max_rows=None, random_start=seed > 0
     )

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 
 SIMILAR = 0.8
-"""Cosine similarity from which components of two fits are the same feature."""
+"""Smallest cosine similarity at which components of two fits count as the same feature."""
 DIGITS = 12
 ROUNDED = 3
-"""Decimals of a unit vector that its id depends on."""
+"""Number of decimals to which a unit vector is rounded for its id."""
 
 
 @dataclass(frozen=True)
 class MatchedFeature:
-    """A feature of another fit that is the same one."""
+    """The counterpart of a feature in another fit."""
 
     number: int
-    """Its number there, from 1."""
+    """Number of the feature in the other fit, counted from 1."""
     similarity: float
     """Cosine similarity of the components, at least 0.8."""
 
@@ -35,10 +35,10 @@ def feature_ids(layer: str, components: np.ndarray) -> list[str]:
 
 
 def match_components(components: np.ndarray, others: np.ndarray) -> list[MatchedFeature | None]:
-    """Return for each of K components (K, c) the one of (L, c) that it is, or None.
+    """Return the counterpart of each component (K, c) among others (L, c), or None.
 
-    They are matched one to one so that the sum of their cosine similarities is largest (the Hungarian method), and are
-    the same from a similarity of 0.8.
+    Components are matched one to one so that the sum of their cosine similarities is largest (the Hungarian method).
+    Matches with a similarity below 0.8 are discarded.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -51,7 +51,7 @@ def match_components(components: np.ndarray, others: np.ndarray) -> list[Matched
 
 
 def matched_order(matches: list[MatchedFeature | None]) -> list[int]:
-    """Return the component at each of K places.
+    """Return the order of K components that keeps the numbers of matched ones: the component at each of K places.
 
     Matched components get the number of their match if it is at most K. The others fill the free places in order.
     """
@@ -62,6 +62,6 @@ def matched_order(matches: list[MatchedFeature | None]) -> list[int]:
 
 
 def unit_rows(components: np.ndarray) -> np.ndarray:
-    """Return the rows (K, c) with a norm of 1, zeros where they are zero."""
+    """Return the rows (K, c) scaled to a norm of 1. Rows of zeros stay zero."""
     norms = np.linalg.norm(components.astype(np.float64), axis=1, keepdims=True)
     return np.asarray(components / np.where(norms > 0, norms, 1))

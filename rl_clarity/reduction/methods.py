@@ -24,8 +24,8 @@ class Reduction:
     The number may be a share of the variance, below 1, if the reduction has `shares`.
     """
     non_negative: bool = False
-    """Whether rows without negative numbers give directions without negative numbers, which features of
-    layers require."""
+    """Whether rows without negative numbers give directions without negative numbers. Features of layers require
+    this."""
     shares: bool = False
 
 

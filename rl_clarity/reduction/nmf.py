@@ -70,8 +70,8 @@ class ChannelReduction:
         Rows are sampled with probability proportional to their squared norm and scaled to equal weight, which keeps the
         expected squared error (Frieze, Kannan and Vempala, 2004). Components are ordered by their total attribution.
         There are at most c components; a layer without attribution gets zero components. The factorization starts from
-        singular vectors, or with `random_start` from random numbers. Another `method` is the name of a reduction in
-        `REDUCTIONS` whose components of non-negative rows are not negative.
+        singular vectors, or with `random_start` from random numbers. `method` is "nmf", or another reduction in
+        `REDUCTIONS` that gives non-negative components for non-negative rows.
 
         Raises OptionError for invalid numbers of features or rows, for attribution that is not finite, and for a method
         that is unknown or has negative components.
@@ -142,9 +142,9 @@ class ChannelReduction:
         return self.reconstruction_errors(attribution)[0]
 
     def reconstruction_errors(self, attribution: np.ndarray) -> tuple[float, np.ndarray]:
-        """Return the reconstruction error, and the errors (K,) at the positions where each feature is the largest.
+        """Return the reconstruction error, and the error (K,) at the positions where each feature is the strongest.
 
-        The latter is NaN for a feature that is nowhere the largest. Raises OptionError for another number of channels.
+        The latter is NaN for a feature that is never the strongest. Raises OptionError for another number of channels.
         """
         rows, count = self._to_rows(attribution), len(self.components)
         norms = np.linalg.norm(self.components, axis=1)
@@ -230,7 +230,7 @@ class ChannelReduction:
 
 
 def check_reduction(option: str, method: str) -> None:
-    """Raise OptionError for a name that is not that of a reduction with non-negative components."""
+    """Raise OptionError unless `method` is the name of a reduction with non-negative components."""
     if not REDUCTIONS.get(method).non_negative:
         raise OptionError(f"{option}={method!r} has negative components, which features cannot have; nmf has none")
 

@@ -16,7 +16,7 @@ import numpy as np
 from rl_clarity.base.errors import OptionError
 
 RIDGE = 1.0
-"""Weight of all dimensions alike, relative to that of the other rows."""
+"""Weight of the ridge, which treats all dimensions alike, relative to the weight of the other rows."""
 
 
 def pair_directions(
@@ -25,8 +25,8 @@ def pair_directions(
     """Return orthonormal directions (D, H), the most specific first, and the shares (D,) of the squared differences
     along them.
 
-    There are as many as differences have dimensions, if that is less than `count`. The mean difference along each
-    direction is positive.
+    There are `count` directions, or fewer if the differences span fewer dimensions. The mean difference along each
+    direction is not negative.
 
     Args:
         differences: (N, H), with minus without

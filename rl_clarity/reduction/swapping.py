@@ -17,23 +17,22 @@ from rl_clarity.base.errors import OptionError
 from rl_clarity.reduction.directions import Directions
 
 LARGEST_GAIN = 100.0
-"""Largest factor by which a change of the state may be larger than the coordinates that are exchanged or collapsed."""
+"""Largest allowed ratio of the change of a standardized state to its deviation from the mean."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class SwapDirections(StateEdit):
     """Exchange coordinates of the recurrent state in pairs, or collapse them.
 
-    After each step the state h has coordinates s = `directions.to(h)`; s' are those with pairs exchanged, and with
-    collapsed ones at 0, the mean of the states that the directions were fitted to. The next step reads
+    After each step the state h has coordinates s = `directions.to(h)`. In s', pairs of coordinates are exchanged, and
+    collapsed coordinates are 0, which is the mean of the states that the directions were fitted to. The next step reads
 
         h' = h + back-projection of (s' - s),
 
-    so components outside the span of the directions do not change. Units stay where states were, or within the width of
-    their range beyond it (`Directions.range`): after a change of directions that are not orthogonal, states could grow
-    from step to step. On the increment, the same is done with the
-    difference of the states
-    after and before the step. Swapping twice changes nothing, and collapsing twice is the same as collapsing once.
+    so components outside the span of the directions do not change. If `Directions.range` is known, a change does not
+    move a unit beyond this range by more than the range's width, because otherwise states could grow from step to step
+    if the directions are not orthogonal. On the increment, the same is done with the difference of the states after and
+    before the step. Swapping twice changes nothing, and collapsing twice is the same as collapsing once.
 
     Args:
         swaps: `{10: 12, 5: None}` exchanges the directions 10 and 12, and collapses 5; counted from 0
@@ -117,7 +116,7 @@ class SwapDirections(StateEdit):
         return changed if self.directions.range is None else self._bounded(changed, after, operations)
 
     def _bounded(self, changed: Tensor, after: Tensor, operations: Operations) -> Tensor:
-        """Return the changed state, without units beyond their limits that were not beyond them before."""
+        """Clip the units of `changed` to their limits, or to their value in `after` where that is beyond a limit."""
         assert self.directions.range is not None
         low, high = self.directions.range
         low, high = (operations.constant(limit.astype(np.float32)) for limit in (2 * low - high, 2 * high - low))

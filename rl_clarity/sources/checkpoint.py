@@ -71,13 +71,13 @@ class SamplingPlan:
     full_resolution: bool
     seed: int
     world_states: bool = False
-    """Whether states of the environment are saved with the trajectories, if they can be edited. They change nothing
-    else."""
+    """Whether states of the environment are saved with the trajectories, if they can be edited. This changes no other
+    samples."""
 
 
 @dataclass(frozen=True)
 class CheckpointSource(Source):
-    """An agent and its samples, which keys identify whether or not they are collected yet."""
+    """An agent and its samples. Keys identify the samples, even before they are collected."""
 
     checkpoint: Checkpoint
     agent: Agent

@@ -53,7 +53,8 @@ def read_curve(path: str | os.PathLike[str], columns: tuple[str, str] | None = N
 
     Args:
         path: a log file, or a directory of TensorBoard event files
-        columns: names of the columns of steps and returns in a CSV file; for event files, the tag of the return second
+        columns: names of the columns of steps and returns in a CSV file; for event files, the second name is the tag of
+            the return
 
     Raises OptionError for columns that the file does not have, ClarityError for a file that cannot be read or is not a
     known log.
@@ -167,7 +168,7 @@ def _number(text: str) -> float:
 
 
 def _ordered(steps: Sequence[float] | np.ndarray, returns: Sequence[float] | np.ndarray, unit: str = "steps") -> Curve:
-    """Sort by steps, and keep the last of equal ones."""
+    """Return a curve sorted by steps. Of several returns at the same step, the last one counts."""
     x, y = np.asarray(steps, np.float64), np.asarray(returns, np.float64)
     finite = np.isfinite(x) & np.isfinite(y)
     unique, index = np.unique(x[finite][::-1], return_index=True)

@@ -83,7 +83,7 @@ def preview_play(
 ) -> Preview:
     """Collect a few steps to preview `num_steps` steps of each environment, without observations.
 
-    With `world_states`, those of the environment are kept, too.
+    With `world_states`, the states of the environment are kept, too.
     """
     rng = np.random.default_rng(seed)
     # Use the final number of environments, because it determines the time of a step.

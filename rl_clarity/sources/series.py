@@ -95,7 +95,8 @@ def find_curve(
 ) -> tuple[Curve, str] | None:
     """Return the learning curve of a log and the log's name. By default it is a known log beside the checkpoints.
 
-    Raises ClarityError, or OptionError for unknown columns, for a log that is given and cannot be read.
+    Raises ClarityError if a given log cannot be read, and OptionError for unknown columns, or for columns without a
+    log.
     """
     if log is not None:
         return read_curve(log, columns), Path(log).name
@@ -149,7 +150,9 @@ def _read(path: Path, metadata: Mapping[str, object], steps_per_number: float | 
 
 
 def _content(checkpoint: Checkpoint) -> str:
-    """Return the hash of a checkpoint's function, because copies may differ in their time of writing."""
+    """Return a hash of a checkpoint's network and parameters. The files of copies may differ in the time when they were
+    written.
+    """
     digest = hashlib.sha256(checkpoint.network.encode())
     for name, array in sorted(checkpoint.parameters.items()):
         digest.update(f"{name} {array.dtype} {array.shape}".encode() + array.tobytes())

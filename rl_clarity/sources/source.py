@@ -46,7 +46,7 @@ class Source(ABC):
         """Return a few of the samples, to plan the page and to measure its cost. `recordings` is as for `samples`."""
 
     def tasks(self, recordings: Directory) -> list[Task]:
-        """Return the tasks that record missing episodes. The ranks share those of all sources of a page."""
+        """Return the tasks that record missing episodes. The ranks share the tasks of all sources of a page."""
         return []
 
     @abstractmethod

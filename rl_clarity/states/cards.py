@@ -49,7 +49,7 @@ def step_facts(data: StateData) -> dict[str, np.ndarray]:
 def direction_cards(
     agent: Agent | None, data: StateData, directions: Directions, coordinates: np.ndarray, seed: int = 0
 ) -> dict[str, np.ndarray]:
-    """Return statistics of D directions as arrays by name. Without an agent, those that need none.
+    """Return statistics of D directions as arrays by name. Without an agent, those that need one are left out.
 
     Steps at which an episode's first state has not changed are left out.
 
@@ -60,7 +60,7 @@ def direction_cards(
       coordinate of the state before the step, by the chain rule (`Directions.pull`); not for agents without gradients.
     - `cosine` (D, D): between the changes of the state that directions stand for.
     - `correlation.NAME` (D,): with the numbers of `step_facts`; `correlation.action` (D, actions) with each action.
-    - `autocorrelation` (D, 5): over 1, 2, 4, 8, 16 steps: how fast it changes.
+    - `autocorrelation` (D, 5): over 1, 2, 4, 8, 16 steps, which shows how fast the coordinate changes.
     """
     rows = data.changed_rows
     histograms = [np.histogram(column, BINS) for column in coordinates[rows].T]
@@ -103,8 +103,9 @@ def _has_value(agent: Agent) -> bool:
 
 
 def _examples(data: StateData, rows: np.ndarray, values: np.ndarray, wanted: float) -> np.ndarray:
-    """Return those (8,) of the rows (m,) among the 1 % whose values (m,) are nearest to the quantile `wanted`, each
-    from another episode.
+    """Return 8 of the rows (m,) whose values (m,) are nearest to the quantile `wanted`, each of another episode.
+
+    They are chosen from the nearest 1 % of the rows. Missing ones are -1.
     """
     distance = np.abs(values - float(np.quantile(values, wanted)))
     count = max(EXAMPLES, round(TAIL * len(values)))
@@ -131,8 +132,9 @@ def _correlations(centered: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def _autocorrelation(data: StateData, rows: np.ndarray, coordinates: np.ndarray, lag: int) -> np.ndarray:
-    """Return the correlation (D,) of coordinates (n, D) at some rows with themselves `lag` steps later; NaN if no
-    episode is as long.
+    """Return the correlation (D,) of coordinates (n, D) at some rows with themselves `lag` steps later.
+
+    NaN if no episode is long enough.
     """
     earlier = rows[data.length[rows] - data.time[rows] > lag]
     if not len(earlier):

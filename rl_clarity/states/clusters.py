@@ -16,7 +16,7 @@ METHODS = ("kmeans", "gaussian_mixture", "ward", "hdbscan")
 FIT_ROWS = {"kmeans": 20_000, "gaussian_mixture": 20_000, "ward": 4_000, "hdbscan": 8_000}
 """Rows that each method is fitted to; other rows are placed afterwards."""
 SHARE = 0.95
-"""Of the variance that principal components keep."""
+"""Share of the variance that principal components keep."""
 MOST_COMPONENTS = 16
 NOISE = -1
 SMALLEST = 0.005
@@ -45,7 +45,7 @@ class Clusters:
 def principal_coordinates(values: np.ndarray, seed: int = 0, rows: np.ndarray | None = None) -> np.ndarray:
     """Return coordinates (n, D) of values (n, H): the fewest components with 95 % of the variance, at most 16.
 
-    Components are those of the rows (m,), by default of all.
+    The components are fitted to the rows (m,), by default to all.
     """
     directions = principal_directions(values if rows is None else values[rows], seed)
     return np.asarray(directions.to(values), np.float32)
@@ -77,9 +77,9 @@ def find_clusters(
     Args:
         points: In the space of principal components (`principal_coordinates`); never positions of t-SNE.
         method: `kmeans`, `gaussian_mixture`, `ward` or `hdbscan`.
-        count: Clusters; HDBSCAN finds their number itself.
-        seed: Of the fit, and of the points that it is made on.
-        seeds: Other seeds.
+        count: Number of clusters; HDBSCAN finds their number itself.
+        seed: Seed of the fit, and of the choice of points for it.
+        seeds: Number of other seeds.
         rows: (m,) the points that clusters are fitted to; the others are placed with their nearest one. By default all.
 
     Raises:
@@ -103,7 +103,7 @@ def find_clusters(
 
 
 def _ordered(labels: np.ndarray) -> np.ndarray:
-    """Return labels with the largest cluster first."""
+    """Return the labels numbered by size, the largest cluster first."""
     kept = labels[labels != NOISE]
     if not len(kept):
         return np.full(len(labels), NOISE, np.int32)
@@ -154,7 +154,7 @@ def _hdbscan(points: np.ndarray, count: int, seed: int) -> np.ndarray:
 
 
 def _nearest(points: np.ndarray, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return the labels of all points: those of the fitted ones, `rows`, and of the others' nearest fitted one."""
+    """Return the labels of all points. Each point gets the label of the nearest of the fitted points, `rows`."""
     from sklearn.neighbors import KNeighborsClassifier
 
     if len(rows) == len(points):

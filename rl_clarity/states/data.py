@@ -49,7 +49,8 @@ class StateData:
     def changed_rows(self) -> np.ndarray:
         """(m,) rows whose state has changed since the episode began, which directions and clusters are fitted to.
 
-        The states at which episodes begin are no memory, and far from the others. All rows if there are too few.
+        The states at which episodes begin hold no memory, and are far from the others. If there are too few such rows,
+        all rows are returned.
         """
         rows = np.flatnonzero(self.changed)
         return rows if len(rows) >= FEWEST_STATES else np.arange(len(self))

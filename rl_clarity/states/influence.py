@@ -46,7 +46,7 @@ def influence(
         by: A label (n,) of each step of the recording: the result is then (K, L, D, D), for the sorted labels, by the
             label of the earlier step. NaN where a cluster has no sample.
         samples: Number of later steps t + lag that are averaged over, from all over the recording.
-        seed: Of their choice.
+        seed: Seed of the choice of samples.
 
     Raises:
         OptionError: The agent has no state, or the recording no episode that is longer than the largest lag.

@@ -129,7 +129,7 @@ def intervene(
         analysis: Analysis of the agent's states. With it, the shares of steps in each cluster (of its first method)
             are compared, too. A state is in the cluster of the analyzed state whose coordinates are nearest.
         episodes: E, at least 2.
-        seed: Of levels, actions and intervals.
+        seed: Seed of levels, actions and intervals.
         max_steps: Steps after which an episode is cut off.
 
     Raises:
@@ -162,7 +162,10 @@ def intervene(
 
 
 def _measures(parts: Sequence[Evaluation], causes: Sequence[str]) -> np.ndarray:
-    """Return, length, whether each cause ended it, frequencies of actions and of clusters: (E, M)."""
+    """Return the measures (E, M) of the episodes.
+
+    They are the return, the length, whether each cause ended the episode, and frequencies of actions and of clusters.
+    """
     rows = []
     for part in parts:
         assert part.actions is not None

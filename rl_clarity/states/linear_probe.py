@@ -85,21 +85,21 @@ def fold_numbers(episodes: np.ndarray, seed: int) -> np.ndarray:
 
 
 def held_out(features: np.ndarray, label: Label, episodes: np.ndarray, folds: np.ndarray) -> HeldOut:
-    """Fit a probe of a label that is known everywhere on all folds but one, predict it in that one, for each fold."""
+    """Predict a label in each fold by a probe that is fitted on the other folds. The label must be known everywhere."""
     return next(_probes(features, label, np.arange(len(features))[None], episodes, folds))
 
 
 def permuted_scores(
     features: np.ndarray, label: Label, orders: np.ndarray, episodes: np.ndarray, folds: np.ndarray
 ) -> np.ndarray:
-    """Return the scores (P,) of probes of wrong labels: those of the rows `orders` (P, n)."""
+    """Return the scores (P,) of probes of wrong labels, which are taken from the rows `orders` (P, n)."""
     return np.array([probe.score for probe in _probes(features, label, orders, episodes, folds)])
 
 
 def _probes(
     features: np.ndarray, label: Label, orders: np.ndarray, episodes: np.ndarray, folds: np.ndarray
 ) -> Iterator[HeldOut]:
-    """Yield probes of the labels of rows `orders` (P, n)."""
+    """Yield a probe for each row of `orders` (P, n), which says from which rows the labels are taken."""
     predicted, means = _predict(features, np.swapaxes(label.targets[orders], 0, 1), folds)  # (n, P, C)
     place = np.unique(folds, return_inverse=True)[1]
     index = np.unique(episodes, return_inverse=True)[1]
@@ -128,10 +128,13 @@ def weights(features: np.ndarray, label: Label, penalty: float = 1e-2) -> np.nda
 
 
 def _predict(features: np.ndarray, targets: np.ndarray, folds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return predictions (n, P, C) of targets (n, P, C) on held-out rows, and for each fold the mean predictions of the
-    classes where the probe was fitted, (F, P, K, C), or for numbers the mean of the target, (F, P, 1, 1).
+    """Return predictions (n, P, C) of targets (n, P, C) on held-out rows, and means for each fold.
 
-    The penalty is the one whose error is smallest on the next fold, for the first of the P targets.
+    The means are the mean predictions of each class on the rows where the probe was fitted, (F, P, K, C), or for
+    numbers the mean of the target, (F, P, 1, 1).
+
+    The penalty is the one whose error is smallest on the next fold, for the first of the P targets. With only two folds
+    it is a fixed one.
     """
     n, count, size = targets.shape
     flat = targets.reshape(n, -1)
@@ -161,7 +164,7 @@ def _predict(features: np.ndarray, targets: np.ndarray, folds: np.ndarray) -> tu
 
 
 def _ridge(x: np.ndarray, y: np.ndarray, at: list[np.ndarray], penalties: tuple[float, ...]) -> Iterator[np.ndarray]:
-    """Yield for each penalty the predictions of y at rows of `at`, one below the other."""
+    """Yield, for each penalty, the predictions of y for the rows of all arrays in `at`, joined in order."""
     origin, mean = x.mean(axis=0), y.mean(axis=0)
     values, vectors = np.linalg.eigh((x - origin).T @ (x - origin))
     onto = vectors.T @ ((x - origin).T @ (y - mean))

@@ -120,8 +120,10 @@ class MemoryMatrix:
         return result
 
     def written(self) -> np.ndarray:
-        """Return for each step (E, T) by how much the exchange after it changes a later decision more than the
-        exchange before it, at most: what the step's frame contributes. NaN for steps after which nothing was exchanged.
+        """Return what the frame of each step contributes to later decisions, (E, T).
+
+        This is how much more the exchange after the step changes a later decision than the exchange before it, at most
+        over all later decisions, and at least 0. NaN for steps after which nothing was exchanged.
         """
         result = np.full(self.policy.shape[:2], np.nan, np.float32)
         for e, exchanged in enumerate(self.exchanged):
@@ -152,8 +154,9 @@ class MemoryMatrix:
         return None if exchanges is None else exchanges[0]
 
     def beginning(self, episode: int, step: int) -> tuple[int, int] | None:
-        """Return steps (a, b): the earliest frame that the decision at `step` depends on was seen at a or later, and
-        before b. None as in `begins`.
+        """Return steps (a, b) that bound the earliest frame on which the decision at `step` depends.
+
+        This frame was seen at a or later, and before b. None as in `begins`.
         """
         column = self.policy[episode, : step + 1, step]
         known = np.flatnonzero(np.isfinite(column))
@@ -198,7 +201,7 @@ class Reach:
 
     @property
     def detectable(self) -> float:
-        """Share of episodes with a dependence that would have been seen in at least one, with a probability of 95 %."""
+        """Share of episodes with a dependence from which one would have been seen with a probability of 95 %."""
         return float(1 - 0.05 ** (1 / max(1, self.episodes)))
 
 
@@ -227,7 +230,7 @@ def memory_matrix(
             steps would need more than 256 MB.
         partners: Number of other episodes for each exchange, at least 1.
         exchanges: Largest number of steps of an episode at which states are exchanged, at equal distances.
-        seed: Of the choice of 256 candidates for partners, in recordings of more episodes.
+        seed: Seed of the choice of 256 candidates for partners, in recordings of more episodes.
 
     Raises:
         OptionError: Invalid options, an agent without a state, or a recording without two episodes of several steps.
@@ -286,7 +289,7 @@ def exchange_states(
 
 @dataclass(frozen=True, eq=False)
 class _Lanes:
-    """n replays: each of an episode from a step on, from the state of a partner."""
+    """The replays, n in all. Each starts at a step of an episode, from the state of a partner."""
 
     episode: np.ndarray  # (n,) index among the chosen episodes
     step: np.ndarray  # (n,) the step before which the state is exchanged

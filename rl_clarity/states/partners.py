@@ -18,7 +18,7 @@ class Partners:
 
     Args:
         data: The states of the recording.
-        seed: Of the choice of 256 candidates, in recordings of more episodes.
+        seed: Seed of the choice of 256 candidates, in recordings of more episodes.
     """
 
     def __init__(self, data: StateData, seed: int = 0) -> None:
@@ -46,8 +46,8 @@ class Partners:
 def _different(differences: np.ndarray, count: int) -> np.ndarray:
     """Return the indices of at most `count` large differences (n, H) that also differ from each other.
 
-    The first is the largest. The next ones are farthest from those before, among those at least half as large. So
-    partners do not all have, for example, the opposite of two things whose opposites cancel.
+    The first is the largest. Each next one is the farthest from those before, among differences that are at least half
+    as large as the largest. So partners do not all differ from the state in the same way.
     """
     sizes = np.linalg.norm(differences, axis=1)
     large = np.flatnonzero(sizes >= FAR * sizes.max())
@@ -61,7 +61,7 @@ def _different(differences: np.ndarray, count: int) -> np.ndarray:
 
 
 def over_partners(changes: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return means and standard deviations of changes over the partners, which an axis has; NaN without one."""
+    """Return means and standard deviations of changes over the partners along `axis`; NaN where there is none."""
     known = np.isfinite(changes)
     with np.errstate(invalid="ignore"):  # 0 / 0 where there is no partner
         count = known.sum(axis=axis)

@@ -43,9 +43,9 @@ from rl_clarity.states.probes import (
 from rl_clarity.states.subspace import DOSES, MAX_STEPS, RANDOM_SUBSPACES, find_subspace
 
 MEASURED_ROWS, MEASURED_ORDERS, MEASURED_REPLAYS, MEASURED_STEPS = 1024, 64, 4, 8
-"""Numbers of states, of random orders, of steps of replays and of play that are measured."""
+"""Numbers of states, of random orders, of steps of replays, and of steps of play that are measured."""
 REPLAYS = len(DOSES) + RANDOM_SUBSPACES + 2
-"""Replays of each episode in which the state is changed."""
+"""Number of replays of each episode in which the state is changed."""
 
 
 @dataclass(frozen=True)
@@ -55,16 +55,17 @@ class Amount:
     rows: int
     episodes: int
     steps: int
-    """Steps of the longest episode, as far as they are probed."""
+    """Largest number of steps of an episode that are probed."""
     longest: int
-    """Steps of the longest episode."""
+    """Number of steps of the longest episode."""
     classes: Sequence[int]
     """Number of classes of each label; 0 for a number."""
 
     @classmethod
     def planned(cls, agent: Agent, lengths: Sequence[int], labels: Sequence[str]) -> Amount:
-        """Return what will be probed in episodes of these lengths. Classes of labels other than actions are taken for
-        two.
+        """Return what will be probed in episodes of these lengths.
+
+        Labels other than actions are assumed to have two classes.
         """
         probed = [min(STEPS, max(0, length - 1)) for length in lengths[:EPISODES]]
         classes = [min(agent.num_actions, MOST_CLASSES) if label.startswith("action") else 2 for label in labels]
@@ -74,8 +75,10 @@ class Amount:
 def forecast_probes(
     agent: Agent, data: StateData, labels: Labels | None, *, use: bool, play: int, seed: int
 ) -> Forecast:
-    """Return how long `probe` will take: from no known label to all, because the use of known ones is measured. Raises
-    OptionError as `probe` does.
+    """Return a forecast of how long `probe` will take.
+
+    The least time is for no known label, the most for all labels known, because the use of known labels is measured.
+    Raises OptionError as `probe` does.
     """
     sample = find_steps(agent, data, play, seed)
     found, _ = read_labels(data, sample.rows, labels)
@@ -92,7 +95,7 @@ def forecast_probes(
 
 
 def probe_pieces(agent: Agent, data: StateData, amount: Amount) -> Iterator[Piece]:
-    """Yield pieces of fitting probes, measured on states that may be fewer, and of random labels."""
+    """Yield pieces of the fitting of probes to random labels, measured on possibly fewer states."""
     count = min(amount.rows, MEASURED_ROWS)
     rows = np.linspace(0, len(data) - 1, count).astype(int)
     yield Piece(
@@ -122,7 +125,7 @@ def _random_states(data: StateData, count: int) -> np.ndarray:
 
 
 def _replayed(agent: Agent, data: StateData, lanes: int, episodes: int, steps: int) -> Piece:
-    """Some steps, at each of which a frame of each episode is read, and the network computed for so many states."""
+    """Return a piece of some steps. At each, a frame of each episode is read, and the network sees `lanes` frames."""
     state = agent_state(agent, np.resize(data.states, (lanes, data.states.shape[1])))
     starts = np.resize(data.starts, episodes)
 
@@ -135,7 +138,7 @@ def _replayed(agent: Agent, data: StateData, lanes: int, episodes: int, steps: i
 
 
 def _label_pieces(agent: Agent, states: np.ndarray, amount: Amount, classes: int, number: int) -> Iterator[Piece]:
-    """Yield pieces of the probes of several labels with as many classes."""
+    """Yield pieces of the probes of `number` labels that have `classes` classes each."""
     label, sample = _random_label(len(states), amount.episodes, classes)
     features = {"state": states, "observation": np.random.default_rng(1).normal(size=(len(states), MOST_FEATURES))}
     if has(agent, "other_parameters"):
@@ -163,7 +166,7 @@ def _random_label(count: int, episodes: int, classes: int) -> tuple[Label, Sampl
 
 
 def _play_pieces(agent: Agent, amount: Amount, episodes: int) -> Iterator[Piece]:
-    """Steps of all episodes, which are played three times for each label."""
+    """Yield a piece of steps of all episodes, which are played three times for each label."""
     try:
         environment = make(environment_of(agent), episodes, 0)
     except EnvironmentSetupError:

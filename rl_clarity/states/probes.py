@@ -30,7 +30,7 @@ EPISODES, STEPS, ROWS = 128, 256, 4096
 """Largest number of episodes, of steps of an episode, and of steps in all."""
 FEWEST_EPISODES = 2
 FEWEST_ORDERS = 199
-"""Number of random orders of the labels; more for more than 5 labels, so that the corrected p can be below .05."""
+"""Fewest random orders of the labels. More than 5 labels take more, so that the corrected p can be below .05."""
 
 
 @dataclass(frozen=True)
@@ -268,7 +268,7 @@ def order_count(labels: int) -> int:
 
 
 def _sample(data: StateData, starts: np.ndarray, seed: int) -> Sample:
-    """Return steps from the first ones of some episodes, without the last one, after which nothing is decided."""
+    """Return the first steps of some episodes, without the last step of an episode, after which nothing is decided."""
     chosen = starts[np.unique(np.linspace(0, len(starts) - 1, min(EPISODES, len(starts))).astype(int))]
     rows = np.concatenate([start + np.arange(min(STEPS, data.length[start] - 1)) for start in chosen])
     if len(rows) > ROWS:
@@ -294,7 +294,7 @@ def _features(agent: Agent, data: StateData, sample: Sample, seed: int) -> dict[
 
 
 def _replayed_states(agent: Agent, data: StateData, sample: Sample) -> np.ndarray:
-    """Return the states (n, H) of another network after each step, which sees the recorded observations."""
+    """Return the states (n, H) of another network after each step, when it sees the recorded observations."""
     episodes = np.unique(sample.episodes)
     starts = data.starts[np.searchsorted(data.episode[data.starts], episodes)]
     last = np.array([sample.time[sample.episodes == one].max() for one in episodes])
@@ -309,7 +309,11 @@ def _replayed_states(agent: Agent, data: StateData, sample: Sample) -> np.ndarra
 
 
 def permuted_orders(sample: Sample, count: int, seed: int) -> np.ndarray:
-    """Return positions (P, n) in the sample of steps of other episodes, at the same step or the next that they have."""
+    """Return positions (P, n) in the sample, for which episodes are permuted at random.
+
+    The position of a step is that of the same step of the other episode, or of the next one in the sample, or of its
+    last.
+    """
     rng = np.random.default_rng(seed)
     episodes, index = np.unique(sample.episodes, return_inverse=True)
     places = [np.flatnonzero(index == e) for e in range(len(episodes))]

@@ -14,14 +14,17 @@ from rl_clarity.states.partners import FAR, PARTNERS, Partners, over_partners
 from rl_clarity.states.replay import policy_change
 
 TRIED = 16
-"""Number of episodes of which the one is chosen whose frames a window is compared with."""
+"""Number of episodes from which the one is chosen that a window is compared with."""
 REPLACED = 3
 """Number of causes of each target whose frames are replaced."""
 
 
 def compared_step(agent: Agent, data: StateData, others: Partners, row: int) -> int:
-    """Return the same step of another episode, whose state before it, in place of that of the row, changes the policy
-    most: of 16 whose states differ much, from that of the row and from each other. -1 if no other episode has the step.
+    """Return the row of the same step in the episode that a window is compared with; -1 if no other episode has the
+    step.
+
+    Of 16 episodes whose states differ much from that of the row and from each other, it is the one whose state before
+    the step changes the policy most, if it replaces that of the row.
     """
     candidates = others.rows(row, TRIED)
     if not len(candidates):
@@ -119,7 +122,11 @@ def measured_causes(
 def _partner_frames(
     agent: Agent, data: StateData, rows: np.ndarray, count: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return which of the steps (m,) and which of its partners each of p frames is of, and the frames (p, H, W, C)."""
+    """Return the step, the partner and the frame of each of p replacements, with the frame (H, W, C) of a partner.
+
+    The steps (p,) are indices of `rows` (m,), the partners (p,) are numbers for each step, and the frames are (p, H, W,
+    C). Partners whose frame changes the state little are left out.
+    """
     others = Partners(data, seed)
     found = [others.rows(row + 1, count) - 1 for row in rows]
     cause = np.repeat(np.arange(len(rows)), [len(one) for one in found])

@@ -69,11 +69,11 @@ def replay(
     Args:
         agent: A recurrent agent.
         data: States of a recording, with several episodes for `swapped`.
-        directions: Those that are removed one by one, of all parts of the state side by side.
-        kinds: Of `reset`, `frozen` and `swapped`.
+        directions: The directions that are removed one by one, of all parts of the state side by side.
+        kinds: Any of `reset`, `frozen` and `swapped`.
         steps: K, from t on; shorter where no episode is as long.
         samples: Steps t, from all over the recording, but none at which an episode's first state has not changed.
-        seed: Of their choice.
+        seed: Seed of all random choices.
 
     Raises:
         OptionError: There are no such steps, or an option is out of range.

@@ -26,7 +26,7 @@ LARGEST_RANK = 8
 SHARE = 0.95
 """Share of the squared covariances of states and label that the subspace contains."""
 ORDERS = 39
-"""Steps count whose covariances are larger than those of the labels in so many random orders."""
+"""Number of random orders of the labels. A group of steps counts if its covariances are larger than in all of these."""
 STEPS = 32
 """Largest number of groups of steps, each with covariances of its own."""
 RANDOM_SUBSPACES = 4
@@ -43,7 +43,7 @@ class Subspace:
     basis: np.ndarray  # (r, H) orthonormal rows
     mean: np.ndarray  # (H,) mean state
     episodes: np.ndarray
-    """Episodes from which they were found."""
+    """Episodes from which the directions were found."""
     probe: np.ndarray  # (H, C) weights of the first probe, less its mean
 
     @property
@@ -51,7 +51,7 @@ class Subspace:
         return len(self.basis)
 
     def moved(self, states: np.ndarray, to: np.ndarray, dose: float) -> np.ndarray:
-        """Return states (n, H) whose coordinates are a share of the way to those of the states `to`."""
+        """Return states (n, H) with their coordinates moved by the share `dose` toward those of the states `to`."""
         return np.asarray(states + dose * (to - states) @ self.basis.T @ self.basis)
 
 
@@ -85,12 +85,12 @@ class Use:
     episodes: int
     doses: tuple[float, ...]
     exchanged: tuple[Change, ...]
-    """For each dose; the last one is the exchange."""
+    """Changes for each dose; the last dose is the full exchange."""
     removed: Change
     random: Change
-    """Random subspaces of the same rank exchanged; mean over several."""
+    """Changes when random subspaces of the same rank are exchanged; mean over several."""
     whole: Change
-    """The whole state exchanged: the largest change that memory can make."""
+    """Changes when the whole state is exchanged, the largest that memory can make."""
     above_random: Interval
     """Difference of the primary measure from that of random subspaces."""
     decisions: tuple[tuple[int, int], ...]
@@ -144,10 +144,11 @@ class Use:
 
 
 def find_subspace(states: np.ndarray, label: Label, sample: Sample, seed: int) -> Subspace:
-    """Return directions of states (n, H) along which they differ with a label, found in half of the episodes.
+    """Return directions along which states (n, H) differ with a label, found in half of the episodes.
 
-    They span most of the covariances of states and label at each step, if these are not by chance. Where the
-    covariances are 0, no linear probe of that step tells anything (Belrose et al., LEACE, 2023).
+    They span most of the covariances of states and label, in groups of steps where these are larger than by chance, or
+    in all if there are none. Where the covariances are 0, no linear probe of that step tells anything (Belrose et al.,
+    LEACE, 2023).
     """
     distinct = np.random.default_rng(seed).permutation(np.unique(sample.episodes))
     used = np.sort(distinct[: max(2, len(distinct) // 2)])
@@ -220,9 +221,10 @@ def _random(subspace: Subspace, rng: np.random.Generator) -> Subspace:
 def _partners(
     values: np.ndarray, starts: np.ndarray, lengths: np.ndarray, classes: bool, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return for each episode the index of one whose labels differ most from its own at the steps that both have.
+    """Return for each episode the index of the one whose labels differ most from its own at the steps that both have.
 
-    One that ends earlier counts with the steps that it has. Ties are broken at random.
+    The difference is divided by the length of the episode, so steps that the other one lacks do not count. Ties are
+    broken at random.
     """
     result = np.zeros(len(starts), int)
     for e, (start, length) in enumerate(zip(starts, lengths, strict=True)):
@@ -240,7 +242,7 @@ def _replayed(
     agent: Agent, data: StateData, starts: np.ndarray, lengths: np.ndarray, partners: np.ndarray,
     runs: list[tuple[Subspace, float, bool]],
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Return the policies (E, T, A) of replayed episodes, and those (R, E, T, A) with changes of the state."""
+    """Return the policies (E, T, A) of replayed episodes, and those (R, E, T, A) with R changes of the state."""
     count, steps = len(starts), int(lengths.max())
     states = np.tile(data.states[starts], (len(runs), 1, 1))  # (R, E, H)
     plain: list[np.ndarray] = []
@@ -302,7 +304,7 @@ def _played(
 
 
 class _Changed:
-    """Plays as an agent whose state is changed before each step."""
+    """Plays as an agent does when its state is changed before each step."""
 
     def __init__(self, agent: Agent, change: Callable[[np.ndarray, int], np.ndarray]) -> None:
         self._agent, self._change, self._step = agent, change, 0

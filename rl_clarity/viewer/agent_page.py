@@ -1,6 +1,6 @@
 """The WSGI application that serves a finished page with the agent behind it, to `rl-clarity serve`.
 
-What may be requested are the files that the page lists, and answers of its network: nothing is written.
+Only the files that the page lists, and answers of its network, can be requested. Nothing is written.
 """
 
 from __future__ import annotations

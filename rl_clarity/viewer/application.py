@@ -30,7 +30,7 @@ FIXED, CHANGING = "private, max-age=31536000, immutable", "no-cache"
 TOKEN, COOKIE = "token", "rl-clarity-token"
 METHODS = ("GET", "HEAD")
 FEWEST_BYTES = 1024
-"""Size from which on data are compressed."""
+"""Smallest size in bytes of data that are compressed."""
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9A-Za-z.-]+))(?::[0-9]+)?")
 """The header `Host`: an IPv6 address in brackets, or a name or IPv4 address; and a port."""
 _SOURCE = Path(__file__).with_name(MODULE)
@@ -60,7 +60,7 @@ class BaseApplication(ABC):
     def find(self, name: str, since: str) -> Content | None:
         """Return the content with a name, None if there is none; raise ClarityError for damaged data.
 
-        `since` is the ETag of what the asking page has, of content that can be sent as changes.
+        `since` is the ETag of the content that the requesting page already has, if it can be sent as changes.
         """
 
     def answer(self, request: Request, name: str) -> Response | None:
@@ -176,7 +176,9 @@ def _index(title: str) -> str:
 
 
 class TokenRequired:
-    """Answers only requests that know a token, in the query of their address or, from then on, in a cookie."""
+    """Answers only requests that contain a token, in the query of the address or, after the first such request, in a
+    cookie.
+    """
 
     def __init__(self, application: BaseApplication, token: str, cookie: str = COOKIE) -> None:
         self._application, self._token, self._cookie = application, token, cookie

@@ -99,8 +99,8 @@ def is_image(array: Any) -> bool:
 
 @dataclass(frozen=True)
 class EpisodeNames:
-    """Names of the files of an episode, in a folder. They say how many steps a file has: of an episode that is still
-    going, the last ones are replaced.
+    """Names of the files of an episode, in a folder. They contain the number of steps of a file, because the last files
+    of an episode that is still going are replaced.
     """
 
     folder: str
@@ -197,7 +197,9 @@ class ShownEpisode:
 
 
 def _observed_numbers(metadata: Mapping[str, Any], episode: Episode) -> dict[str, np.ndarray]:
-    """Return the numbers (T,) that the agent observed: of a vector, or beside the image. At most 64."""
+    """Return the numbers (T,) that the agent observed, at most 64: the elements of a vector, or the numbers beside an
+    image.
+    """
     steps, named = len(episode), {name: np.asarray(part) for name, part in observed_parts(metadata, episode).items()}
     if episode.observations.shape[1:3] == (1, 1):
         named = {"input": np.asarray(episode.observations)} | named

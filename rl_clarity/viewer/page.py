@@ -83,7 +83,7 @@ class RecordingsPage:
         self._cache = _Cache(CACHE_BYTES)
         self._problems: dict[tuple[str, int], str] = {}
         self._described: dict[tuple[str, str], tuple[Any, DescribedRun]] = {}
-        """By name and location, the description of a run, with what it was made of."""
+        """Description of each run, with the values that it was made from, by name and location."""
         self._manifest: tuple[Any, Content] | None = None
         self._values: OrderedDict[str, Any] = OrderedDict()
         """The last manifests as JSON values, by ETag."""
@@ -94,8 +94,8 @@ class RecordingsPage:
             return self._runs.exist()
 
     def manifest(self, since: str = "") -> Content:
-        """Return the manifest as JSON: where the one with the ETag `since` is known, `{"since", "change"}`, in which
-        `change` leads from that one to this one (`changes.py`).
+        """Return the manifest as JSON. If the manifest with the ETag `since` is still known, return `{"since",
+        "change"}` instead, where `change` turns that manifest into the current one (`changes.py`).
         """
         made = self._whole_manifest()
         with self._lock:

@@ -329,7 +329,9 @@ def choose_episodes(runs: Sequence[Snapshot], episodes: Sequence[str], location:
 
 
 def _failures(store: WorkStore) -> list[str]:
-    """Return the names of tasks that failed, whose causes may be gone, and of those that left out what had failed."""
+    """Return the names of tasks that failed and may succeed now. If there are any, also return those of state maps,
+    which left out what had failed.
+    """
     entries = store.entries()
     failures = [name for name, entry in entries.items() if "problem" in entry["facts"]]
     return failures and [*failures, *(name for name in entries if name.startswith("state_map/"))]

@@ -30,14 +30,15 @@ from rl_clarity.recordings.search import FoundRecording, find_recordings
 from rl_clarity.viewer.episodes import describe_recorded_agent
 
 SECONDS_BETWEEN_SCANS, REMOTE_SECONDS_BETWEEN_SCANS = 2.0, 60.0
-"""How often log directories are searched for new recordings."""
+"""Seconds between two searches for new recordings, if all log directories are local, and if one is remote."""
 SCAN_RATIO = 20
-"""The interval is at least so many times what the last search took."""
+"""Smallest ratio of the time between two searches to the duration of a search."""
 IDLE_SECONDS = 600.0
-"""An episode whose end is missing counts as stopped after so long without a new step: its writer was killed."""
+"""Seconds without a new step after which an episode without an end counts as stopped, because its writer was probably
+killed."""
 ATTEMPTS = 20
-"""A recording that seems to be damaged is read again if it has changed meanwhile: its writer may have removed episodes,
-and the files that these were in, while it was read."""
+"""Largest number of attempts to read a recording that seems to be damaged and has changed in the meantime. Its writer
+may have removed episodes, and the files that these were in, while it was read."""
 UNKNOWN_AGENT = AgentInfo("", "policy", False, False, 0, ObservationInfo(0, 0, 0, 0, 0), (), ())
 
 
@@ -60,7 +61,8 @@ class Snapshot:
     """A run as it was when its recording was read last."""
 
     number: int
-    """From 1, in the order in which recordings were found; it does not change while the viewer runs."""
+    """Number of the run, from 1, in the order in which recordings were found. It does not change while the viewer
+    runs."""
     name: str
     location: str
     key: str = ""
@@ -151,7 +153,9 @@ def run_name(location: str, directory: LogDirectory) -> str:
 
 
 def is_inside(place: str | Path, directory: str) -> bool:
-    """Return whether a recording with its files, or a file, is in a directory, links followed."""
+    """Return whether a file, or a recording with its files, is in a directory after links are resolved. Addresses count
+    as inside.
+    """
     path, root = local_path(str(place)), local_path(directory)
     if path is None or root is None:
         return True

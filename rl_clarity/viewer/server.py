@@ -19,7 +19,7 @@ from rl_clarity.viewer.runs import LogDirectory
 
 HOST, PORT = "127.0.0.1", 6007
 THREADS = 8
-"""Threads that answer: those that wait for a computation leave some for data."""
+"""Number of threads that answer requests. While some wait for a computation, others can still send data."""
 
 
 def serve(

@@ -11,9 +11,9 @@ from rl_clarity.live import Superseded
 
 T = TypeVar("T")
 CLIENTS = 64
-"""Panels whose newest request is remembered."""
+"""Largest number of panels whose newest request is remembered."""
 WAITING = 4
-"""Requests that may wait at once."""
+"""Largest number of requests that may wait at once."""
 
 
 class Busy(Exception):  # noqa: N818  # not an error of the program

@@ -12,7 +12,7 @@ _CORNERS = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 
 _CORNERS /= np.linalg.norm(_CORNERS, axis=1, keepdims=True)
 _DARKEST, _LIGHTEST = 3 / 16, 15 / 16
 _CANDIDATES = 96
-"""Hues of which further ones are chosen."""
+"""Number of evenly spaced hues from which further hues are chosen."""
 
 
 def hue_to_rgb(degrees: np.ndarray) -> np.ndarray:
@@ -35,7 +35,7 @@ def channel_hues(channels: int) -> np.ndarray:
 
 
 def extended_hues(hues: np.ndarray, channels: int) -> np.ndarray:
-    """Return hues (K, 3) float32 that begin with given ones (k, 3); each further one differs most from those before."""
+    """Extend hues (k, 3) to hues (K, 3) float32. Each added hue differs most from the hues before it."""
     candidates = channel_hues(_CANDIDATES)
     chosen = np.asarray(hues, np.float32)[:channels]
     while len(chosen) < channels:

@@ -13,15 +13,15 @@ import numpy as np
 from rl_clarity.visualization.dataset_examples import NONE
 
 ON = 0.2
-"""Share of its largest activation above which a feature is active."""
+"""A feature is active where it exceeds this share of its largest activation."""
 EXAMPLES = 12
 """Number of examples of each kind."""
 BINS = 24
 """Number of bins of a histogram."""
 TOP = 100
-"""Number of strongest observations of a feature at which it is compared with other features."""
+"""Largest number of a feature's strongest observations on which other features are compared with it."""
 NEAR = 16
-"""Distance within which features overlap, as a share of the layer's size: a sixteenth, at least one position."""
+"""Features overlap within a distance of the layer's size divided by this number, and at least one position."""
 TWINS = 0.5
 """Smallest overlap, in both directions, of features that count as twins."""
 
@@ -47,12 +47,12 @@ class FeatureFacts:
     # (K, K): share of the row's strongest observations in which the column's feature is active, too
     overlap: np.ndarray
     examples: dict[str, Selection]
-    """`excites`: the strongest activations; `middle`: around the median of those that are not 0; `lowest`:
-    the weakest."""
+    """Observations with the strongest activations (`excites`), with activations around the median of the positive ones
+    (`middle`), and with the weakest activations (`lowest`)."""
 
     @property
     def twins(self) -> list[list[int]]:
-        """For each feature, the others that are active in the same places, in both directions."""
+        """For each feature, the other features that overlap with it by at least `TWINS`, in both directions."""
         both = np.minimum(self.overlap, self.overlap.T) >= TWINS
         return [[int(k) for k in np.flatnonzero(row) if k != i] for i, row in enumerate(both)]
 
@@ -124,8 +124,8 @@ def frames_by_effect(
 def sign_shares(totals: Sequence[np.ndarray]) -> np.ndarray:
     """Return the shares (K, 2) of frames in which each feature's net attribution raises and lowers the output.
 
-    Frames in which the attribution is below a fifth of the median of its magnitudes count as neither: a few large ones
-    do not hide the others. `totals` are (T, K, 2) each.
+    Frames in which the magnitude is at most a fifth of its median count as neither. The limit depends on the median so
+    that a few large values do not hide the others. `totals` are (T, K, 2) each.
     """
     net = np.concatenate([total.sum(axis=-1) for total in totals])
     limit = ON * np.median(np.abs(net), axis=0)
@@ -200,7 +200,7 @@ def _overlap(activations: Callable[[int], np.ndarray], peaks: np.ndarray, places
 
 
 def _strongest_near(values: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Return the largest of values (n, h, w) near a position for each (n,)."""
+    """Return the largest value (n,) near one position in each of n maps (n, h, w); at least 0."""
     height, width = values.shape[1:]
     vertical, horizontal = (
         np.abs(np.arange(size) - at[:, None]) <= max(1, size // NEAR) for size, at in ((height, rows), (width, columns))

@@ -13,7 +13,7 @@ from rl_clarity.base.errors import ClarityError
 
 LEVELS = 127
 SMALLEST = 9
-"""The smallest code except 0, which stands for 1/199 of the frame's largest value, the size of uniform steps."""
+"""The smallest code except 0. It stands for 1/199 of the frame's largest value, which is the size of uniform steps."""
 STEPS = SMALLEST**2 // 4
 """Number of uniform steps. Beyond them the steps of the square root are larger."""
 _PARTS = 16

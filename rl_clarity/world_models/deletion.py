@@ -32,7 +32,7 @@ class Deletion:
     difference: float
     """Mean over fractions of `by_saliency` less `random`."""
     interval: tuple[float, float]
-    """Its 95 % bootstrap interval, over starts."""
+    """95 % bootstrap interval of `difference`, over starts."""
 
     def __str__(self) -> str:
         low, high = self.interval

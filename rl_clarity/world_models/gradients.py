@@ -145,8 +145,8 @@ def simulated_influence(
         directions: fitted to the agent's states, all parts side by side
         lags: L numbers of steps, from 1
         world_gradients: whether gradients flow through actions into the world
-        by: a label (n,) of each step of the recording: the result is then (K, L, D, D), for the sorted labels, by that
-            of the earlier step. NaN where a cluster has no sample
+        by: a label (n,) for each step of the recording. The result is then (K, L, D, D): means over the samples whose
+            earlier step has each of the K sorted labels, NaN for labels without samples
         samples: simulations
         context: frames that a simulation starts from
         seed: of the choice of windows, and of samples in the simulation
@@ -270,8 +270,8 @@ def _tape(start: Start) -> Iterator[Any]:
 
 
 def _gradients(tape: Any, value: Tensor, simulation: Simulation, frames: Sequence[Tensor]) -> list[np.ndarray]:
-    """Return gradients (B, t + 1, ...) of values (B,) by the frames that the agent gets, world states and parts of the
-    agent's state.
+    """Return gradients (B, t + 1, ...) of values (B,) with respect to the frames that the agent gets, the world's
+    states and the parts of the agent's state.
     """
     steps = simulation.steps
     sources = [list(frames), [step.deterministic for step in steps], [s.stochastic for s in steps]]

@@ -18,7 +18,7 @@ from rl_clarity.world_models.simulator import Simulator
 
 @dataclass(frozen=True)
 class Maximum:
-    """The result of `maximize`, best first."""
+    """The result of `maximize`, sorted by the value of the target, largest first."""
 
     latents: np.ndarray  # (B, n)
     values: np.ndarray  # (B,): values of the target

@@ -22,8 +22,8 @@ from rl_clarity.world_models.simulator import Simulator, Start
 from rl_clarity.world_models.windows import Windows
 
 BASELINES = ("last_frame", "mean_frame")
-"""Simple predictions: copy the last frame before the simulation, with the agent's state at that time and no reward, or
-predict the means of the windows."""
+"""Simple predictions. `last_frame`: the last frame before the simulation, the agent's state at that time, and a reward
+of 0. `mean_frame`: the means over the windows."""
 KINDS = ("frame", "state", "reward")
 EXPECTED = (
     ("prior", "last_frame"),
@@ -32,7 +32,7 @@ EXPECTED = (
     ("posterior", "prior"),
     ("prior", "closed_loop"),
 )
-"""Predictions of which the first should have the smaller error."""
+"""Pairs of predictions. In each, the first prediction should have the smaller error."""
 BAND = (10, 90)
 """Percentiles that are reported with the mean."""
 WINDOWS_AT_ONCE = 16
@@ -46,7 +46,7 @@ Displacement = Callable[[np.ndarray], np.ndarray]
 """A function from frames (B, T, H, W, C) in 0..1 to the agent's displacement (B, 2) to the right and up."""
 
 COVERING, CHOICES = 32, 100
-"""Number of latents of the data that are compared with random ones, and of random choices of them."""
+"""Number of latents of the data in a random choice, which is compared with random latents; and number of choices."""
 
 
 @dataclass(frozen=True)
@@ -79,19 +79,20 @@ class Quality:
     Frames are in 0..1; `state` is the agent's state after each step."""
     windows: int
     auc: float
-    """Area under the ROC curve of a logistic regression that distinguishes the agent's simulated states from recorded
-    ones, on held-out windows. 0.5 means that it cannot. NaN for agents without a state."""
+    """Area under the ROC curve, on held-out windows, of a logistic regression that distinguishes the agent's simulated
+    states from recorded ones. At 0.5 it cannot distinguish them. NaN for agents without a state."""
     auc_interval: tuple[float, float]
-    """Its 95 % bootstrap interval over windows."""
+    """95 % bootstrap interval of `auc` over windows."""
     differences: Mapping[str, list[dict[str, Any]]]
-    """By kind, for each of `EXPECTED`: `smaller` and `larger`, names of predictions; `difference`, by how much the mean
-    error of the larger one exceeds that of the smaller one over all horizons, and its 95 % bootstrap `interval` over
-    windows."""
+    """By kind, a comparison for each pair of `EXPECTED`. `smaller` and `larger` are the names of its predictions.
+    `difference` is by how much the mean error of `larger` exceeds that of `smaller` over all horizons, and `interval`
+    its 95 % bootstrap interval over windows."""
     coverage: float
-    """Share of random latents that are as close to one of 32 latents of the data as these are to each other: the mean
-    over random choices of 32, because more latents are closer to each other. NaN for fewer windows."""
+    """Share of random latents that are as close to one of 32 latents of the data as these 32 are to each other: the
+    mean over random choices of the 32. Their number is fixed because more latents are closer to each other. NaN for
+    fewer than 32 windows."""
     coverage_interval: tuple[float, float]
-    """95 % of such choices have a share between these."""
+    """Interval that contains the shares of 95 % of these choices."""
     latent_dimensions: float
     """Participation ratio of the data's latents, the number of dimensions that they fill evenly."""
     compass: Compass | None
@@ -270,8 +271,8 @@ def _overlaps(shift: int, size: int) -> tuple[slice, slice]:
 
 
 def _refined(errors: np.ndarray, best: np.ndarray) -> np.ndarray:
-    """Return the minima (2, n), from -0.5 to 0.5, of parabolas through the least errors (S, S, n) and their
-    neighbors.
+    """Return the offsets (2, n), from -0.5 to 0.5, of the minima of parabolas through the least errors (S, S, n) and
+    their neighbors. They are 0 at the border.
     """
     last = len(errors) - 1
     inner = np.clip(best, 1, last - 1)
@@ -287,10 +288,11 @@ def _refined(errors: np.ndarray, best: np.ndarray) -> np.ndarray:
 def two_sample_auc(
     first: np.ndarray, second: np.ndarray, mask: np.ndarray, seed: int = 0
 ) -> tuple[float, tuple[float, float]]:
-    """Return the area under the ROC curve of a logistic regression that distinguishes two samples (N, T, S), where
-    `mask` (N, T), and its 95 % bootstrap interval over numbers N.
+    """Return the area under the ROC curve of a logistic regression that distinguishes two samples (N, T, S), and its
+    95 % bootstrap interval over the N windows.
 
-    It is cross-validated, with rows of the same number N in the same fold. NaN if there is nothing to distinguish.
+    Only steps where `mask` (N, T) is true are used. The regression is cross-validated, with all steps of a window in
+    the same fold. The results are NaN if S is 0 or fewer than two windows have steps.
     """
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import roc_auc_score
@@ -321,7 +323,7 @@ def two_sample_auc(
 def _difference(
     errors: Mapping[str, Sequence[np.ndarray]], smaller: str, larger: str, mask: np.ndarray, rng: np.random.Generator
 ) -> dict[str, Any]:
-    """Return how much larger the mean error (N, T) of a prediction is than that of another, with its interval."""
+    """Return by how much the mean of the errors (N, T) of `larger` exceeds that of `smaller`, with its interval."""
     each = np.concatenate(errors[larger]) - np.concatenate(errors[smaller])
     known = (mask > 0) & np.isfinite(each)
     rows = known.any(axis=1)
@@ -332,8 +334,10 @@ def _difference(
 
 
 def coverage(latents: np.ndarray, random: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Return shares (R,) for random choices of 32 latents (N, n): of random points (M, n) whose distance to the nearest
-    chosen one is at most the 95th percentile of the distances between nearest chosen ones. NaN for fewer latents.
+    """Return the share of random points (M, n) that are covered, for each of R random choices of 32 latents (N, n).
+
+    A point is covered if its distance to the nearest chosen latent is at most the 95th percentile of the chosen
+    latents' distances to their nearest neighbors. The result is NaN, with R = 1, for fewer than 32 latents.
     """
     if len(latents) < COVERING:
         return np.full(1, np.nan)

@@ -11,14 +11,15 @@ from rl_clarity.world_models.simulation import Simulation, simulate
 from rl_clarity.world_models.simulator import Simulator
 
 MODES = ("posterior", "prior", "closed_loop")
-"""The world gets the true frames; it predicts them, with the true actions; the agent acts in the predicted world."""
+"""Ways to simulate a window. `posterior`: the world gets the true frames. `prior`: it predicts them from the true
+actions. `closed_loop`: the agent acts in the predicted world."""
 Rollouts = Mapping[str, Simulation]
 
 
 def follow(simulator: Simulator, batch: Batch, *, seed: int = 0) -> Rollouts:
     """Simulate windows in all `MODES`, from the same latents, with the agent's true first state and last action.
 
-    In each of them the agent gets the decoded frames, and keeps the state that follows from them.
+    In each mode the agent gets the decoded frames, and its state follows from them.
     """
     horizon = batch.mask.shape[1]
     context = batch.frames.shape[1] - horizon

@@ -114,7 +114,7 @@ class Simulator:
             state: parts (B, ...) of the agent's state after these frames; by default predicted from the latents
             action: the last action (B,), an integer; by default predicted from the latents
             seed: seed of random latents, and of the world's first stochastic state
-            sample_world: sample that state; else take its mode
+            sample_world: whether to sample the world's first stochastic state; if not, its mode is taken
 
         Raises OptionError for anything else.
         """

@@ -33,7 +33,7 @@ class Windows:
         self.offsets = np.cumsum(lengths) - lengths
         """The row of each episode's first step, if all steps of the recording are concatenated."""
         self.steps = int(lengths.sum())
-        """Number of steps of each episode."""
+        """Number of steps of all episodes together."""
         # number of windows by episode, since at least one step follows the context
         self._counts = np.maximum(lengths - context, 0)
         self._ends = np.cumsum(self._counts)
@@ -66,7 +66,7 @@ class Windows:
         return Batch(*(np.stack(arrays) for arrays in zip(*parts, strict=True)))
 
     def complete(self) -> np.ndarray:
-        """Return the numbers of the windows that do not reach the end of their episode."""
+        """Return the numbers of the windows that have all `horizon` steps before their episode ends."""
         starts = np.arange(len(self)) - np.repeat(self._ends - self._counts, self._counts)
         return np.flatnonzero(np.repeat(self._counts, self._counts) - starts >= self.horizon)
 

@@ -65,13 +65,13 @@ export interface TrajectoriesSection {
   trajectories: TrajectoryEntry[];
   /** None if there are no advantages: for an agent without a value, and on pages of recordings. */
   bookmarks?: Bookmarks;
-  /** Names of the numbers that the agent observes, in the order of the array `inputs` of a series: a vector of observations, or what a dictionary has beside the image. None for images alone. */
+  /** Names of the numbers that the agent observes, in the order of the array `inputs` of a series. The numbers are a vector, or what a dictionary has beside the image. None for images alone. */
   inputs?: string[];
 }
 
-/** A feature of another fit that is the same one. */
+/** The counterpart of a feature in another fit. */
 export interface MatchedFeature {
-  /** Its number there, from 1. */
+  /** Number of the feature in the other fit, counted from 1. */
   number: number;
   /** Cosine similarity of the components, at least 0.8. */
   similarity: number;
@@ -333,7 +333,7 @@ export interface TypeEffects {
   logits: number[];
   /** Share of the objects that change the value by more than `noise`; null without a value. */
   share_above_noise: number | null;
-  /** As `value`, for all objects of the type that are in a frame. */
+  /** As `value`, when all objects of the type that are seen in a frame are removed at once. */
   together_value: MeanEffect | null;
   together_policy: MeanEffect;
   /** From the nearest to the farthest; as many objects in each. */
@@ -364,9 +364,9 @@ export interface ObjectsSection {
   /** The most frequent first. */
   types: TypeEffects[];
   trajectories: TrajectoryObjects[];
-  /** The objects of every n-th step are removed, */
+  /** Objects are removed at every n-th step. */
   every: number;
-  /** and those of so many steps before each end of an episode. */
+  /** Number of steps up to each end of an episode at which objects are also removed. */
   last_steps: number;
   /** Number of frames whose objects were removed. */
   frames: number;
@@ -380,7 +380,7 @@ export interface ObjectsSection {
   unit: string;
   /** Range of the value in these frames; null without a value. */
   value_range: number | null;
-  /** Changes of the value up to this one, 0.05 of its range, are not distinguished from 0; null without a value. If what is removed is not visible, nothing changes. */
+  /** Changes of the value up to this size, 0.05 of its range, are not distinguished from 0; null without a value. Removing what is not visible changes nothing. */
   noise: number | null;
   /** Height of the observation, to which boxes and masks refer. */
   height: number;
@@ -394,7 +394,7 @@ export interface CandidateAgreement {
   correlation: number | null;
   /** Share of right signs among the effects above the threshold. */
   signs: number | null;
-  /** Interval of the mean of both, less that of the default baseline; null for the default. Those of all candidates contain the true numbers with a probability of 95 %. */
+  /** Interval of the advantage over the default baseline in the mean of `correlation` and `signs`; null for the default. All candidates' intervals together contain the true numbers with a probability of 95 %. */
   advantage: [number, number] | null;
 }
 
@@ -462,21 +462,21 @@ export interface MeasuredDifference {
   adjusted_p: number;
 }
 
-/** Failures by a cause for each failure by another cause. None where no failure has another cause. */
+/** Number of failures by a cause per failure by any other cause. None if there are no failures by other causes. */
 export interface FailureOdds {
   unedited: number | null;
   ablated: number | null;
 }
 
-/** Differences of play with features ablated, or with objects of a type invisible. */
+/** Differences in play when features are ablated, or when objects of a type are invisible. */
 export interface BehaviorRow {
   /** Empty where objects are invisible. */
   layer: string;
   /** Number of the feature, counted from 1; 0 where objects are invisible. */
   feature: number;
-  /** Numbers of the features that were ablated together with it: those that are active in the same places, or the other one of a pair; empty where the feature was ablated on its own. */
+  /** Numbers of the features that were ablated together with this one: its twins, which are active in the same places, or the other feature of a pair. Empty if the feature was ablated on its own. */
   twins: number[];
-  /** Number of pairs of episodes; fewer than planned where the change of the return was clear before. */
+  /** Number of pairs of episodes; fewer than planned if the change of the return was clear earlier. */
   episodes: number;
   /** Mean attribution of the output to the features. */
   attribution: number | null;
@@ -490,7 +490,7 @@ export interface BehaviorRow {
   length: MeasuredDifference;
   /** By cause, the share of the episodes that ended with it. */
   causes: Record<string, MeasuredDifference>;
-  /** By label, the share of an episode's steps. */
+  /** By label of an action, the share of an episode's steps at which it was taken. */
   actions: Record<string, MeasuredDifference>;
   /** By cause of a failure: an episode whose last step gave no reward, or whose time ran out. */
   failures: Record<string, FailureOdds>;
@@ -501,14 +501,14 @@ export interface BehaviorRow {
 /** An animated PNG of an episode around the first step at which the actions differ. The unedited agent is on the left, the agent without the feature on the right. */
 export interface Clip {
   layer: string;
-  /** Number of the feature, counted from 1 as are `episode` and `step`. */
+  /** Number of the feature. Features, episodes and steps are counted from 1. */
   feature: number;
   episode: number;
   step: number;
   image: string;
   /** The first step at which the actions differ. */
   still: string;
-  /** The lost return. */
+  /** The return that is lost in this episode. */
   lost: number;
 }
 
@@ -522,7 +522,7 @@ export interface BehaviorSection {
   tests: number;
   /** The output to which `attribution` and `ablation` of the rows refer. */
   output: string;
-  /** Causes of ends, the most frequent of the unedited agent first. */
+  /** Causes of an episode's end, starting with the most frequent one of the unedited agent. */
   causes: string[];
   /** A row for each feature, for twins together, and on request for pairs of features and invisible types. */
   rows: BehaviorRow[];
@@ -619,7 +619,7 @@ export interface WhatIfSection {
   caption?: string;
   /** Chunk with the network in ONNX (`onnx`; see `rl_clarity.agents.onnx_export`), its initial state (`state.0`, ...), and for each blur (`blur`, `narrow-blur`) the matrices that blur columns (`blur.down`) and rows (`blur.across`). None if a server has the network. */
   network?: string;
-  /** Chunk with onnxruntime-web: its module (`script`) and the WebAssembly that this runs (`wasm`). */
+  /** Chunk with onnxruntime-web: its module (`script`) and the WebAssembly that the module runs (`wasm`). */
   runtime?: string;
   /** SHA-256 of the network. */
   sha256: string;
@@ -648,11 +648,11 @@ export interface CheckpointEntry {
   entropy: number | null;
   /** Entropy of the actions that were taken, in nats; null while it is not computed. */
   action_entropy: number | null;
-  /** Shares of the A actions in its trajectories; empty while they are not computed, as `totals` and `correlation`. */
+  /** Shares of the A actions in its trajectories; empty until they are computed, as are `totals` and `correlation`. */
   action_shares: number[];
-  /** By output, the mean total of the maps along the trajectories, of the first method. */
+  /** By output, the mean total of the first method's maps along the trajectories. */
   totals: Record<string, number>;
-  /** By output, the mean correlation of the maps of the reference trajectory with those of the last checkpoint, of the first method; null where all maps are constant. */
+  /** By output, the mean correlation between this checkpoint's and the last checkpoint's maps of the reference trajectory, for the first method; null where all maps are constant. */
   correlation: Record<string, number | null>;
 }
 
@@ -725,7 +725,7 @@ export interface UpdatesSection {
   checkpoints: UpdatedCheckpoint[];
   /** `policy`, `value` and, by output, `maps.OUTPUT`, (C - 1, n) float32: the change by each checkpoint after the first, at each observation. */
   changes: string;
-  /** By which maps were computed; null without maps. */
+  /** The method by which maps were computed; null without maps. */
   method: MethodDescription | null;
   /** Chunks of the images of the observations, 64 in each; null on pages of a training. */
   frames?: string[];
@@ -793,7 +793,7 @@ export interface CheckDeletion {
   unit?: string;
 }
 
-/** The same, when pixels of the blurred frame are restored. */
+/** How much faster the order of the maps changes the output when pixels of the blurred frame are restored. */
 export interface CheckInsertion {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -993,7 +993,7 @@ export interface ReachEntry {
   episodes: number;
   /** Largest lag that was tested. */
   longest: number;
-  /** Share of episodes with a dependence that would have been seen in at least one, with a probability of 95 %. */
+  /** Share of episodes with a dependence from which one would have been seen with a probability of 95 %. */
   detectable: number;
   /** Smallest change of the policy, in nats, that counts. */
   noticeable: number;
@@ -1003,11 +1003,11 @@ export interface ReachEntry {
 export interface DecisionEntry {
   trajectory: number;
   frame: number;
-  /** The first step whose frame it depends on, or, if not all steps were exchanged, the earliest that may be it. */
+  /** The first step whose frame the decision depends on. If not all steps were exchanged, the earliest step that may be it. */
   begins: number;
-  /** The last step that may be it. */
+  /** The latest step that may be the first one whose frame the decision depends on. */
   until: number;
-  /** Change of the policy when what was seen up to that step is exchanged, in nats; mean over partners. */
+  /** Change of the policy when what was seen up to the step `until` is exchanged, in nats; mean over partners. */
   change: number;
   /** Largest change of the policy when the state is exchanged before any earlier step, in nats; mean over partners. */
   policy: number;
@@ -1048,7 +1048,7 @@ export interface WindowTarget {
 
 /** A reason why a window was chosen. */
 export interface WindowReason {
-  /** `asked`: by `windows.at`; `decision`: it depends on memory; `reward`, `entropy` (a high one), `end`: of the step. */
+  /** `asked`: the step is in `windows.at`; `decision`: it depends on memory; `reward`, `entropy`, `end`: it has a reward, has a high entropy, or ends an episode. */
   kind: "asked" | "decision" | "reward" | "entropy" | "end" | "direction" | "behaviour" | "episode";
   direction?: number;
   end?: "top" | "middle" | "bottom";
@@ -1065,9 +1065,9 @@ export interface WindowEntry {
   /** Ids of the targets that the chunk has. */
   targets: string[];
   why: WindowReason[];
-  /** The first step whose frame the decision depends on, by the memory matrix; null if it has no such decision. A window that starts later is cut. */
+  /** The first step whose frame the decision depends on, by the memory matrix; null if it depends on none, or is not in the matrix. A window that starts later is cut. */
   begins?: number;
-  /** The episode with whose frames at the same steps those of the window are compared: of 16 whose states differ much, its state before the explained step changes the policy most. Null for the recording's mean frame, where no other episode has the step. */
+  /** The episode whose frames at the same steps the window is compared with. Of 16 episodes whose states differ much, it is the one whose state before the explained step changes the policy most. Null if no other episode has the step: the window is then compared with the recording's mean frame. */
   partner?: number;
   chunk: string;
 }
@@ -1157,17 +1157,17 @@ export interface ErrorDifference {
 export interface QualityEntry {
   windows: number;
   auc: number | null;
-  /** Share of random latents near one of 32 of the data; null for fewer windows. */
+  /** Share of random latents that are near one of 32 latents of the data; null if there are fewer windows. */
   coverage: number | null;
   latent_dimensions: number | null;
   deletion: DeletionEntry | null;
   /** By kind (`frame`, `state`, `reward`) and prediction (`posterior`, `prior`, `closed_loop`, `last_frame`, `mean_frame`): means by horizon, 10th percentiles, 90th percentiles. */
   errors: Record<string, Record<string, ((number | null)[])[]>>;
-  /** 95 % of the random choices of 32 latents have a coverage between these. */
+  /** Interval of the coverage that contains 95 % of the random choices of 32 latents. */
   coverage_interval?: [number | null, number | null];
   /** 95 % bootstrap interval of `auc` over windows. */
   auc_interval?: [number | null, number | null];
-  /** By kind: the differences of the errors of predictions, of which the first should have the smaller one. */
+  /** By kind: differences between the errors of two predictions, the first of which should have the smaller error. */
   differences: Record<string, ErrorDifference[]>;
 }
 
@@ -1175,12 +1175,12 @@ export interface QualityEntry {
 export interface CompassEntry {
   /** Labels of the actions. */
   actions: string[];
-  /** Displacements to the right and up. */
+  /** Displacement under each action, to the right and up. */
   displacements: [number, number][];
   expected: [number, number][];
-  /** Shares of the starts with the expected direction; null for an action without a direction. */
+  /** For each action, the share of starts from which the agent moves as expected; null for an action without a direction. */
   agreement: (number | null)[];
-  /** Their 95 % intervals. */
+  /** 95 % intervals of `agreement`. */
   agreement_interval: ([number | null, number | null])[];
 }
 

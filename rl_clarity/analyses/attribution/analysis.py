@@ -156,8 +156,9 @@ class AttributionAnalysis(Analysis[AttributionOptions, AttributionSection]):
 def held_scores(subject: Subject) -> int:
     """Return how many scores' gradients are in memory at the same time.
 
-    Paths of integrated gradients in reduced channels are converted to the number of scores that need the same memory.
-    They are computed in float64. So is each score's sum along them, which needs half the memory of its gradients.
+    The memory of paths in reduced channels is included, as the number of scores whose gradients need as much. The
+    points of these paths are in float64, and so is each score's sum along them, which needs half the memory of its
+    gradients.
     """
     scores, paths = len(scores_to_compute(subject)), subject.options_of(AttributionOptions).max_paths
     return scores if paths is None else scores + PATH_SCORES + scores // 2
@@ -178,9 +179,9 @@ def attribution_inputs(subject: Subject) -> list[object]:
 def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, work: Work) -> TaskResult:
     """Write the attribution of a trajectory to a layer.
 
-    The facts are each output's scale, and the share of steps whose path has additional points; at each step the
-    position where each feature of the first output is strongest; and each output's sums of magnitudes over all
-    positions, of the features' attribution and of all attribution.
+    The facts are, by output, the scale, the value with full opacity (`limits`), the share of steps whose path has
+    additional points (`refined`), and the sums of magnitudes over all steps and positions, of the features' attribution
+    and of all attribution. For the input there are only scales and limits.
     """
     subject = with_chosen_baseline(subject, work.results)
     options, files = subject.options_of(AttributionOptions), subject.files
@@ -251,8 +252,9 @@ def explain(
     batch: int,
     baseline: Baseline = DEFAULT_BASELINE,
 ) -> dict[str, Attributed]:
-    """Return the attribution of each output on a segment's frames, by the output's id, computing `batch` frames at a
-    time.
+    """Return the attribution of each output on a segment's frames, by the output's id.
+
+    At most `batch` frames are computed at a time.
     """
     if subject.options_of(AttributionOptions).max_paths is not None:
         batch = min(batch, PATH_FRAMES)
@@ -348,8 +350,10 @@ def _join(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
 
 
 def _limits(subject: Subject, attributed: Mapping[str, Attributed]) -> dict[str, float]:
-    """Return the value with full opacity on a segment, by output, and by action less the policy's mean
-    (`action-0-less-mean`).
+    """Return, for each output, the value that is shown with full opacity on a segment.
+
+    If actions are attributed and the agent has a policy, there is also a value for each action's attribution less its
+    mean under the policy (`action-0-less-mean`).
     """
     limits = {output: full_scale(one.channels, one.residual) for output, one in attributed.items()}
     actions = [one for output, one in attributed.items() if output.startswith("action-")]
@@ -376,7 +380,7 @@ def _encode(
 ) -> _Encoded:
     """Write an output's chunk. Return its name, the output's sums, and the largest value of each frame (n,).
 
-    Groups have no chunk, because readers add those of their actions.
+    Groups have no chunk, because readers of the page add the attribution of their actions.
     """
     output, one = item
     names: list[str] = []

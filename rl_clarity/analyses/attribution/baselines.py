@@ -34,9 +34,10 @@ class ExpectedBaseline:
     activations: np.ndarray  # (K, *shape)
 
     def divide(self, points: np.ndarray, weights: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield the activations (1, *shape) at each observation with its points and their weights, those that have any.
+        """Yield the activations (1, *shape) at each observation, with its points and their weights.
 
-        The order of the observations alternates, so that none has earlier points of the path than the others.
+        Observations without a point are left out. The points go to the observations in alternating order, so that no
+        observation always has earlier points of the path than another.
         """
         order = np.arange(len(self.activations))
         owners = np.resize(np.concatenate([order, order[::-1]]), len(points))
@@ -48,8 +49,8 @@ Baseline: TypeAlias = str | np.ndarray | ExpectedBaseline
 AUTO = "auto"
 """On pages, the baseline from which attribution predicts the measured effects of objects best."""
 DEFAULT_BASELINE = "blur"
-"""The one that agrees best with what removing objects from the game changes, over the included agents:
-docs/migration.md has the numbers. It depends on nothing but the observation."""
+"""The baseline from which attribution agrees best, over the included agents, with the effects of removing objects from
+the game; docs/migration.md has the numbers. It depends on nothing but the observation."""
 OBSERVED_BASELINES = ("mean", "median", "expected")
 """Baselines that depend on other observations than the explained one."""
 BASELINES = ("zero-layer", "zero-input", *BLURS, *OBSERVED_BASELINES)
@@ -81,8 +82,8 @@ def layer_baseline(
 
     Args:
         baseline: a name (see `integrated_gradients`), activations (shape) or (B, *shape), or an `ExpectedBaseline`
-        others: observations (M, H, W, C) that "mean", "median" and "expected" are computed from, in the initial state
-            of a recurrent agent; `observations`, in their states, if None
+        others: observations (M, H, W, C) from which "mean", "median" and "expected" are computed, in the initial state
+            of a recurrent agent; by default `observations` in their states
         count: number of observations that "expected" draws
         seed: seed with which it draws them
 

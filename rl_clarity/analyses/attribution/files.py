@@ -39,15 +39,16 @@ class AttributionOptions(PathOptions):
     """Attribution to layers."""
 
     steps: int = DEFAULT_STEPS
-    """Points on the path of integrated gradients, where the completeness error is small."""
+    """Points on the path of integrated gradients. `refinement` adds points where the completeness error is large."""
     refinement: int = DEFAULT_REFINEMENT
-    """Up to how many times as many points the paths of those steps have whose completeness error is above 5 % of the
-    output's range: a power of three, 1 for none. Paths in the reduced channels (`max_paths`) and what features are
-    fitted to have no further points."""
+    """How many times as many points a path may have at steps whose completeness error is above 5 % of the output's
+    range: a power of three, 1 to add none. Paths in the reduced channels (`max_paths`), and those of the attribution
+    that features are fitted to, get no further points."""
     max_paths: int | None = None
     """Average over this many paths in the reduced channels; None uses the straight path alone."""
     policy: bool = False
-    """Also attribute every logit and action group. The outputs of actions that are not one choice always are."""
+    """Also attribute every logit and action group. If an action is not a single choice, its outputs are always
+    attributed."""
     images: bool = False
     """Also write rendered images, as understanding-rl-vision does."""
     attribution_subdir: str = hidden("attribution/")
@@ -223,7 +224,7 @@ def incomplete_steps(gap: np.ndarray, limit: float | None) -> np.ndarray:
 
 
 def layer_entry(subject: Subject, layer: PageLayer, outputs: Sequence[OutputInfo], results: Results) -> LayerEntry:
-    """Return what the section says of a layer; scales and effects that are not known yet are 1 and absent."""
+    """Return the entry of a layer in the section. Scales that are not known yet are 1, and effects are empty."""
     layer = layer if layer.is_input else finished_layer(layer, results)
     options, trajectories = subject.options_of(AttributionOptions), range(len(subject.trajectories.actions))
     facts = [results.get(f"attribution/{layer.name}/{trajectory + 1}") for trajectory in trajectories]
@@ -296,7 +297,7 @@ def _by_segment(subject: Subject, name: Callable[[int, int], Name]) -> list[list
 
 
 def selections(channels: int, residual: bool) -> Iterator[tuple[str, Direction, str | int]]:
-    """Name, direction and channel of each rendered image: 33 for eight channels and a residual."""
+    """Yield name, direction and channel of each rendered image: 33 for eight channels and a residual."""
     chosen: list[tuple[str, str | int]] = [("prin", "prin")]
     chosen += [("all", "all"), ("res", "res")] if residual else []
     chosen += [(str(channel + 1), channel) for channel in range(channels)]
@@ -316,6 +317,6 @@ def rendered_name(
 def rendered_scrub_name(
     options: AttributionOptions, layer: PageLayer, output: str, selection: str, trajectory: int, segment: int
 ) -> ExtraImageName:
-    """Return the name of their filmstrip."""
+    """Return the name of the filmstrip of a segment's rendered images."""
     name = f"{layer.slug}/{trajectory + 1}/scrub-{output}-{selection}-{segment + 1}.png"
     return ExtraImageName(path_in(options.attribution_scrub_subdir, name))

@@ -76,8 +76,8 @@ def input_integrated_gradients(
 
     Summed over an observation, the result tends to the difference of the output between the observation and the
     baseline as the steps grow; `input_attribution` also returns the remaining completeness error. Stacked frames are
-    the last
-    axis: sum over it for one map, or over a frame's channels for a map of that frame.
+    on the last axis: sum over it for a single map, or over a frame's channels for a map of that frame.
+
     Raises OptionError for an object that is not an agent, an unknown output or baseline, an invalid state or number;
     SamplesError for observations of another shape or range.
     """

@@ -45,7 +45,7 @@ ORIGINAL_PATH: Mapping[str, Any] = types.MappingProxyType(
 )
 """Arguments of `integrated_gradients` with which it computes what understanding-rl-vision does."""
 PREFIX_COST = 3
-"""Evaluations of the network that computing its linear prefix once costs about as much as."""
+"""Approximate cost of computing the network's linear prefix once, in evaluations of the network."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ def attribute(
 ) -> Attribution:
     """Return integrated gradients of several scores, which share forward passes and points.
 
-    See `integrated_gradients`. `error_limits` are those of the scores. What is computed of a score does not depend on
-    the others.
+    See `integrated_gradients`. `error_limits` has a limit for each score, or None to add no points for that score. The
+    result for a score does not depend on the other scores.
     """
     agent = require(agent, "tails", for_="integrated gradients")
     points, weights = quadrature_rule(quadrature, steps)
@@ -159,7 +159,7 @@ def _attribute_batch(
     linear_prefix: bool,
     at_baseline: np.ndarray | None = None,
 ) -> Attribution:
-    """Return the attribution of a batch, whose scores at the baseline (n or 1, *shape) may be known."""
+    """Return the attribution of a batch for a baseline (n or 1, *shape). `at_baseline` are its scores, if known."""
     if isinstance(baseline, ExpectedBaseline):
         return _attribute_expected(tail, points, weights, baseline, linear_prefix)
     activations = tail.values
@@ -182,7 +182,7 @@ def _attribute_batch(
 def _attribute_expected(
     tail: Tail, points: np.ndarray, weights: np.ndarray, baseline: ExpectedBaseline, linear_prefix: bool
 ) -> Attribution:
-    """Return the sum of the attributions from several beginnings, each with its points of the path."""
+    """Return the sum of the attributions from several baselines, each of which has some points of the path."""
     values: np.ndarray | None = None
     at_baseline = np.float64(0)
     for start, mine, shares in baseline.divide(points, weights):
@@ -230,11 +230,11 @@ def integrated_gradients(
         linear_prefix: compute the linear operations that follow the layer once instead of at each point, if the agent
             knows them; the result is the same up to rounding and the small constant in L2 pooling
         baseline_observations: (M, H, W, C) that "mean", "median" and "expected" are computed from, in the initial state
-            of a recurrent agent; `observations` if None, of which there should then be many
+            of a recurrent agent; by default `observations`, which should then be many
         seed: seed with which "expected" draws observations
-        refinement: a power of three, up to how many times as many points the paths of observations have whose
-            completeness error is above `error_limit`; 1 adds no points
-        error_limit: completeness error above which points are added; by default none are. That of a page,
+        refinement: how many times as many points a path may have if its completeness error is above `error_limit`: a
+            power of three, 1 to add no points
+        error_limit: completeness error above which points are added; by default none are. The limit of a page,
             `Results.error_limit`, is 5 % of the output's range over all its steps
 
     Raises OptionError for an object that is not an agent, an unknown layer, output, quadrature or baseline, and an

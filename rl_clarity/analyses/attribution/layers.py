@@ -29,8 +29,8 @@ def select_layers(
             without ReLUs. Skip connections bypass ReLUs inside of residual blocks, whose attribution therefore omits a
             part of the output that differs between observations
         bottleneck_only: only operations such that every path from an earlier convolution to them passes through a
-            bottleneck of the network (a node without which no path leads from the input to the outputs). Otherwise all
-            of the kinds, by default all ReLUs
+            bottleneck of the network (a node without which no path leads from the input to the outputs). If False, all
+            operations of the kinds, by default all ReLUs
         discard_first_n: drop the first n of the remaining layers
 
     Raises OptionError for an object that is not an agent and, with the available layers, if no layer is left.

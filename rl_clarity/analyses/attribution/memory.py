@@ -24,8 +24,8 @@ def scores_without_memory(
 ) -> np.ndarray:
     """Return the scores (S, B) at a layer's baseline if the agent's initial state replaces `state`. Held inputs stay.
 
-    The score "greedy" stays that of the best action in `state`. `weights` are those of the points of the path, between
-    which an `ExpectedBaseline` is divided.
+    The score "greedy" is still that of the best action in `state`. `weights` are the weights of the path's points. An
+    `ExpectedBaseline` divides these points among its observations.
     """
     weights = np.ones(1) if weights is None else weights
     start = layer_baseline(agent, baseline, observations, layer, state, count=len(weights))

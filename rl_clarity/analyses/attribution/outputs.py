@@ -62,7 +62,7 @@ def completeness_limit(subject: Subject, output: OutputInfo) -> float | None:
 
 
 def score_rows(subject: Subject) -> dict[str, list[int]]:
-    """Return the indices of the computed scores whose sum is an output. For a group they are those of its actions."""
+    """Return, for each output, the indices of the computed scores that it is the sum of: several only for a group."""
     outputs = attributed_outputs(subject)
     row = {output.id: i for i, output in enumerate(computed_outputs(subject))}
     groups = subject.info.action_groups

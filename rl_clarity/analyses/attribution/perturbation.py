@@ -30,7 +30,7 @@ from rl_clarity.base.errors import OptionError
 
 MODES = ("occlude", "searchlight")
 REFERENCE_HEIGHT = 80
-"""Height of an observation in whose pixels stride and standard deviations are given."""
+"""Height in pixels of the observation to which stride and standard deviations refer."""
 BATCH_BYTES = 2**26
 """Bytes of perturbed observations that are evaluated together."""
 
@@ -180,9 +180,9 @@ def perturbation_saliency(
 def _perturbed_results(
     agent: Agent, observations: np.ndarray, images: np.ndarray, state: State, grid: PerturbationGrid, mode: str
 ) -> Iterator[np.ndarray]:
-    """Yield the heads at the perturbed images, all masks for one observation after another.
+    """Yield the heads at the perturbed images in batches: all masks of the first observation, then of the next one.
 
-    Batches contain the images of several observations, so that only the last one is not full.
+    A batch may contain images of several observations, so that only the last batch may not be full.
     """
     blurred = grid.blurred(images)
     kept, shown = (images, blurred) if mode == "occlude" else (blurred, images)
@@ -201,7 +201,8 @@ def _perturbed_results(
 def _blend(grid: PerturbationGrid, change: np.ndarray, start: int, images: np.ndarray) -> None:
     """Add mask * change (B, H, W, C) to images (n, H, W, C), in place, only where masks are not 0.
 
-    Of all pairs of an observation and a mask, observation by observation, the images are those from `start` on.
+    Pairs of an observation and a mask are ordered by observation, then by mask. The images are those of the pairs from
+    `start` on.
     """
     windows, channels = _windows(grid), images.shape[-1]
     flat, change = images.reshape(len(images), -1), change.reshape(len(change), -1)

@@ -19,8 +19,9 @@ GRADING = 1.75
 
 
 def riemann(steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the right Riemann sum of the original program: i / n, each with weight 1 / n. Its error decreases as 1 /
-    n.
+    """Return the points i / n of the right Riemann sum of the original program, each with weight 1 / n.
+
+    Its error decreases as 1 / n.
     """
     return np.arange(1, steps + 1) / steps, np.full(steps, 1 / steps)
 

@@ -1,7 +1,7 @@
 """More points on the paths of integrated gradients whose sum is far from the difference of the outputs.
 
-The completeness error of most observations is small with few points. Points are added only for the others, so that not
-all paths need as many points as the worst one.
+The completeness error of most observations is small with few points. Points are added only where it is large, so that
+not all paths need as many points as the worst one.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ LIMIT = 0.05
 DEFAULT_REFINEMENT = 9
 """How many times as many points a path may have."""
 TIMES = 3
-"""How many times as many points each refinement takes. The centers of the thirds of an interval include its center, so
-that a midpoint rule keeps its points."""
+"""Factor by which each refinement multiplies the number of points. The centers of the thirds of an interval include its
+center, so that a midpoint rule keeps its points."""
 
 
 class _Attribution(Protocol):
@@ -51,7 +51,7 @@ def is_midpoint_rule(points: np.ndarray, weights: np.ndarray) -> bool:
 
 
 def added_points(points: np.ndarray, weights: np.ndarray, factor: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the points that a midpoint rule with so many times as many points adds to that with a third of them.
+    """Return the points that are added when the number of points of a midpoint rule is tripled to `factor` times n.
 
     Args:
         points, weights: (n,) of the rule whose intervals are divided into `factor` equal parts
@@ -80,8 +80,8 @@ def refine(
 ) -> np.ndarray:
     """Replace the attribution of scores whose completeness error is above their limit by one with more points.
 
-    The number of points is tripled until the error is below the limit. What is chosen for a score of an observation
-    depends on no other observation or score.
+    The number of points is tripled until the error is within the limit, or the path has `most` times as many points.
+    The number for a score of an observation depends on no other observation or score.
 
     Args:
         result: the attribution of S scores of B observations, whose arrays are changed

@@ -44,8 +44,8 @@ class SaliencyMethod:
     """Evaluations of the network for a map, relative to other methods."""
     is_grid: bool = False
     signed: bool = False
-    """Whether maps, which are then on a grid, have negative values; that of the policy is of the logit of its most
-    likely action."""
+    """Whether maps have negative values. They are then on a grid, and the map of the policy explains the logit (or
+    action value) of the best action."""
     signed_each: bool = False
     """Whether the function takes `signed` as a list, with a bool for each output: methods that differ in nothing else
     then share their evaluations of the network."""
@@ -96,7 +96,7 @@ def unlisted(values: np.ndarray, output: SaliencyOutputs) -> np.ndarray:
 
 
 def head_columns(outputs: Outputs) -> tuple[np.ndarray, dict[str, int]]:
-    """Return the heads side by side (B, n), and the columns of each head."""
+    """Return the heads side by side (B, n), and the number of columns of each head."""
     if outputs.q_values is not None:
         return outputs.q_values, {"q_values": outputs.q_values.shape[1]}
     assert outputs.policy_logits is not None
@@ -176,7 +176,7 @@ def output_differences(
     Args:
         outputs: S outputs
         results: heads side by side (B, n) at the observations
-        columns: columns of each head
+        columns: number of columns of each head
         perturbed: the same (B, P, n) for the perturbed observations
         factors: what an action consists of
         signed: for each output, whether it is s(I) - s(I') instead of half the squared change; never by default

@@ -50,14 +50,14 @@ MEASURED_STEPS = 64
 LIKELY_LENGTH = 200
 """Number of steps of an episode that the forecast assumes."""
 CLEAR = 5.0
-"""Standard errors from 0 of a mean change of the return after which no more episodes are played. A bound as far out as
-this one, looked at after each block, leaves the probability of errors of the last test as it is (Haybittle, 1971; Peto
-et al., 1976, whose bound is 3 for a single hypothesis)."""
+"""No more episodes are played for a variant once its mean change of the return is more than this many standard errors
+from 0. The change is tested after each block. A bound this far out leaves the probability of errors of the last test as
+it is (Haybittle, 1971; Peto et al., 1976, whose bound is 3 for a single hypothesis)."""
 
 
 @dataclass(frozen=True)
 class FailureOdds:
-    """Failures by a cause for each failure by another cause. None where no failure has another cause."""
+    """Number of failures by a cause per failure by any other cause. None if there are no failures by other causes."""
 
     unedited: float | None
     ablated: float | None
@@ -65,17 +65,17 @@ class FailureOdds:
 
 @dataclass(frozen=True)
 class BehaviorRow:
-    """Differences of play with features ablated, or with objects of a type invisible."""
+    """Differences in play when features are ablated, or when objects of a type are invisible."""
 
     layer: str
     """Empty where objects are invisible."""
     feature: int
     """Number of the feature, counted from 1; 0 where objects are invisible."""
     twins: Sequence[int]
-    """Numbers of the features that were ablated together with it: those that are active in the same places, or the
-    other one of a pair; empty where the feature was ablated on its own."""
+    """Numbers of the features that were ablated together with this one: its twins, which are active in the same places,
+    or the other feature of a pair. Empty if the feature was ablated on its own."""
     episodes: int
-    """Number of pairs of episodes; fewer than planned where the change of the return was clear before."""
+    """Number of pairs of episodes; fewer than planned if the change of the return was clear earlier."""
     attribution: float | None
     """Mean attribution of the output to the features."""
     ablation: float | None
@@ -89,7 +89,7 @@ class BehaviorRow:
     causes: Mapping[str, MeasuredDifference]
     """By cause, the share of the episodes that ended with it."""
     actions: Mapping[str, MeasuredDifference]
-    """By label, the share of an episode's steps."""
+    """By label of an action, the share of an episode's steps at which it was taken."""
     failures: Mapping[str, FailureOdds] = field(default_factory=dict)
     """By cause of a failure: an episode whose last step gave no reward, or whose time ran out."""
     invisible: str | None = None
@@ -109,7 +109,7 @@ class BehaviorSection(SectionData):
     output: str
     """The output to which `attribution` and `ablation` of the rows refer."""
     causes: Sequence[str]
-    """Causes of ends, the most frequent of the unedited agent first."""
+    """Causes of an episode's end, starting with the most frequent one of the unedited agent."""
     rows: Sequence[BehaviorRow]
     """A row for each feature, for twins together, and on request for pairs of features and invisible types."""
     clips: Sequence[Clip]
@@ -203,7 +203,11 @@ def _blocks(subject: Subject) -> list[Block]:
 
 
 def _number(number: int) -> str:
-    """Return the last component of a block's tasks. None begins with another one, since `after` names beginnings."""
+    """Return the last component of the names of a block's tasks.
+
+    The number is padded with zeros, so that no name begins with another one: `after` selects tasks by the beginning of
+    their name.
+    """
     return f"{number:05d}"
 
 
@@ -217,7 +221,7 @@ def _play_variant(
 
 
 def _is_clear(results: Results, variant: Variant, block: Block) -> bool:
-    """Return whether the change of the return is clear from the blocks before."""
+    """Return whether the blocks before this one show a clear change of the return, or were not all played."""
     if block.number == 0:
         return False
     edits = Episodes.joined(results, variant.name, block.number)
@@ -274,7 +278,10 @@ class Episodes:
         return len(self.returns)
 
     def measures(self, causes: Sequence[str]) -> np.ndarray:
-        """Return, length, whether each cause ended it, frequencies of actions: (n, 2 + causes + A)."""
+        """Return the measures (n, 2 + causes + A) of the episodes.
+
+        They are the return, the length, whether each cause ended the episode, and the frequency of each action.
+        """
         ended_by = [self.causes == cause for cause in causes]
         frequencies = self.actions / self.lengths[:, None]
         return np.column_stack([self.returns, self.lengths, *ended_by, frequencies])
@@ -284,13 +291,13 @@ class Episodes:
         return int((self.failed & (self.causes == cause)).sum())
 
     def odds(self, cause: str) -> float | None:
-        """Return the number of failures by a cause for each failure by another one; None without others."""
+        """Return the number of failures by a cause per failure by any other cause; None if there are no others."""
         target = self.failures_by(cause)
         others = int(self.failed.sum()) - target
         return target / others if others else None
 
     def first(self, count: int) -> Episodes:
-        """Return the first episodes."""
+        """Return the first `count` episodes."""
         return Episodes(*(getattr(self, name)[:count] for name in self.__dataclass_fields__))
 
 
@@ -359,7 +366,11 @@ def _compare_task(subject: Subject, work: Work) -> TaskResult:
 
 
 def _compared(before: np.ndarray, after: Sequence[np.ndarray], seed: int, tests: int) -> list[list[MeasuredDifference]]:
-    """Return the measures of each edited agent, compared with those (n, M) of the first episodes without the edit."""
+    """Compare the measures `after` of each edited agent with those of the unedited agent, `before` (n, M).
+
+    Only as many of the first episodes are compared as the edited agent played.
+
+    """
     measures = before.shape[1]
     compared: list[list[MeasuredDifference]] = [[] for _ in after]
     for count in {len(one) for one in after}:
@@ -386,7 +397,7 @@ def _on_frames(subject: Subject, layer: PageLayer, features: Sequence[int]) -> t
 
 
 def _unique(labels: Sequence[str]) -> list[str]:
-    """Return labels of actions, with the action's number if several have the same label."""
+    """Return the labels of actions. Labels that several actions share get the action's number."""
     return [label if list(labels).count(label) == 1 else f"{label} ({i})" for i, label in enumerate(labels)]
 
 
@@ -423,7 +434,7 @@ def _csv(rows: Sequence[Mapping[str, object]]) -> str:
 
 
 def _pieces(sample: Subject, frames: int) -> Iterable[Piece]:
-    """Some episodes, cut after a few steps; how long episodes are is not known beforehand."""
+    """Measure some episodes, cut off after a few steps, because the length of episodes is not known beforehand."""
     options = sample.options_of(BehaviorOptions)
 
     def play(episodes: int) -> None:

@@ -29,14 +29,14 @@ class Clip:
 
     layer: str
     feature: int
-    """Number of the feature, counted from 1 as are `episode` and `step`."""
+    """Number of the feature. Features, episodes and steps are counted from 1."""
     episode: int
     step: int
     image: ImageName
     still: ImageName
     """The first step at which the actions differ."""
     lost: float
-    """The lost return."""
+    """The return that is lost in this episode."""
 
 
 def write_clips(
@@ -46,9 +46,10 @@ def write_clips(
     blocks: Sequence[Block],
     ablated: Callable[[PageLayer, int], Agent],
 ) -> list[Clip]:
-    """Write a clip for each of some features, of the episode in which its ablation loses the most return.
+    """Write clips of the features whose ablation loses the most return, at most `CLIPS`.
 
-    `losses`, an array (n,) for each feature, are the lost returns of its pairs of episodes.
+    Each clip shows the episode with the largest loss. `losses` has an array (n,) for each feature, with the return that
+    is lost in each of its pairs of episodes.
     """
     clips, used, options = [], set[int](), subject.options_of(BehaviorOptions)
     order = np.argsort([-one.mean() for one in losses], kind="stable")

@@ -24,10 +24,10 @@ class BehaviorOptions:
     """Types of objects that are also taken out of everything that the unedited agent observes, one type at a time; the
     environment itself does not change."""
     stop_early: bool = True
-    """Whether no more episodes are played without a feature once the change of its return is clear: the mean is more
-    than 5 standard errors from 0."""
+    """Whether to stop playing episodes without a feature once the change of the return is clear: the mean change is
+    more than 5 standard errors from 0."""
     max_steps: int = EvaluationOptions.max_steps
-    """Number of steps after which such an episode is cut off."""
+    """Number of steps after which an episode is cut off."""
     cause: Cause | None = None
     """Function (info, frames) that returns the cause of an episode's end; by default the environment's cause."""
 

@@ -41,8 +41,8 @@ class Variant:
     def features(self, subject: Subject, results: Results) -> list[int] | None:
         """Return the features that are ablated, once the layer is finished; None if there is no such variant.
 
-        Twins of twins are ablated, too. The first feature of such a group stands for it, and two twins without others
-        are no pair of their own.
+        Twins of twins are ablated, too. Only the first feature of such a group has a variant with twins. Two features
+        that are such a group on their own are no variant as a pair, because it would be the same.
         """
         if self.layer is None:
             return []

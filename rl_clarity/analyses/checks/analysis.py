@@ -57,7 +57,7 @@ EFFECT_STEPS = 4
 """Number of steps of each episode in which effects of objects are measured."""
 EFFECT_MEASURES = {"correlation": "correlation", "signs": "right signs", "magnitudes": "rank correlation"}
 STAGES = 4
-"""Number of randomized networks whose maps are shown, evenly chosen from the layers."""
+"""Number of randomized networks whose maps are shown, spread evenly over the layers."""
 EXAMPLES = 2
 """Number of frames whose maps are shown."""
 MEASURED_FRAMES = 8
@@ -151,7 +151,7 @@ class CheckDeletion(BarsSection):
 
 @dataclass(frozen=True)
 class CheckInsertion(BarsSection):
-    """The same, when pixels of the blurred frame are restored."""
+    """How much faster the order of the maps changes the output when pixels of the blurred frame are restored."""
 
     kind = "check_insertion"
     title = "Insertion of pixels"
@@ -242,7 +242,7 @@ def _bars(measures: Mapping[str, Mapping[str, Interval]]) -> list[Bar]:
 
 
 def _measure_effects(subject: Subject, options: ChecksOptions, work: Work) -> TaskResult:
-    """Measure effects of objects in play of the agent, where its environment can be edited, and compare controls."""
+    """Measure effects of objects while the agent plays, if its environment can be edited, and test the controls."""
     seed = subject.options.seed
     try:
         effects = _effects(subject, options)
@@ -264,7 +264,10 @@ def _effects(subject: Subject, options: ChecksOptions, episodes: int | None = No
 
 
 def _check(subject: Subject, options: ChecksOptions, names: Mapping[str, str], work: Work) -> TaskResult:
-    """Check methods that share their passes, and write images of their maps; `names` have names of directories."""
+    """Check methods that share their passes, and write images of their maps.
+
+    `names` has the name of a directory for each method.
+    """
     frames, seed = choose_frames(subject.trajectories, options.frames), subject.options.seed
     methods = find_methods(subject.agent, [*names], options.baseline, frames.observations, options.page)
     checked = check_methods(subject.agent, methods, frames, options.output, seed, work.report)
@@ -366,7 +369,7 @@ def _row(method: MethodReport) -> dict[str, object]:
 
 
 def _pieces(options: ChecksOptions, names: Sequence[str], sample: Subject, batch: int) -> Iterable[Piece]:
-    """The methods' maps of some frames, and one order of their pixels."""
+    """Measure the methods' maps of some frames, and the deletion of their pixels in one random order."""
     frames = choose_frames(sample.trajectories, MEASURED_FRAMES)
     observations, state = frames.observations, frames.state
     agent, count = sample.agent, len(observations)
@@ -380,7 +383,7 @@ def _pieces(options: ChecksOptions, names: Sequence[str], sample: Subject, batch
 
 
 def _effect_pieces(options: ChecksOptions, sample: Subject, batch: int) -> Iterable[Piece]:
-    """The effects in a single episode, unless they are not known."""
+    """Measure the effects in a single episode; yield nothing if effects are not known."""
     try:
         _effects(sample, options, 1)
     except ClarityError:

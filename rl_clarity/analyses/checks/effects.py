@@ -28,7 +28,7 @@ class EffectChecks:
 
     @classmethod
     def measured(cls, agent: Agent, effects: ObjectEffects) -> EffectChecks:
-        """Return the comparison with some effects."""
+        """Return the checks for measured effects."""
         before = None if effects.state is None else tuple(part[:1] for part in effects.state)
         has_value = agent.forward(effects.with_object[:1], before).values is not None
         outputs = tuple(EFFECT_OUTPUTS) if has_value else ("greedy",)
@@ -44,7 +44,7 @@ class EffectChecks:
     def methods(
         self, methods: Sequence[SaliencyMethod], seed: int, agent: Agent | None = None
     ) -> list[dict[str, Agreement]]:
-        """Return the same for methods that share their passes."""
+        """Return for each method how well its maps predict the effects, by output. The methods share their passes."""
         first = next(iter(self.samples.values()))
         explained = self.agent if agent is None else agent
         values = shared_values(methods, explained, first.observations, list(self.samples), first.state)
@@ -65,8 +65,8 @@ class EffectChecks:
     def controls(self, seed: int) -> dict[str, dict[str, Agreement]]:
         """Return how well controls predict the effects, by the keys of `CONTROL_LABELS` and by output.
 
-        Random weights are integrated gradients of the first layer, of the agent with all its parameters random; they
-        are left out for an agent whose parameters cannot be set.
+        The control with random weights is integrated gradients of the first layer, for the agent with all its
+        parameters random. It is left out if the agent's parameters cannot be set.
         """
         blind = {output: sample.controls() for output, sample in self.samples.items()}
         found = {

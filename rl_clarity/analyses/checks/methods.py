@@ -195,8 +195,10 @@ def layer_methods(
     observations: np.ndarray | None = None,
     page: str | None = None,
 ) -> dict[str, SaliencyMethod]:
-    """Return integrated gradients of each layer as saliency methods, and with a page `features LAYER`, their division
-    among the features of each of its layers, without the residual. Pages show both as attribution.
+    """Return saliency methods that attribute an output to layers, by name.
+
+    They are integrated gradients of each layer and, with a page, `features LAYER` for each layer of the page: the
+    attribution divided among its features, without the residual. Pages show both as attribution.
 
     Baselines that depend on other observations are computed from `observations`. Raises OptionError for a page whose
     features are not of the agent.
@@ -267,7 +269,7 @@ def randomized_layers(agent: Agent) -> dict[str, list[str]]:
 
 
 def _randomized(agent: Agent, seed: int) -> Generator[tuple[str, Agent]]:
-    """Yield the agent after randomizing each further layer of its parameters, from the outputs down.
+    """Yield the name of each layer, and the agent with parameters randomized from the outputs down to this layer.
 
     Each parameter is drawn from a normal distribution with its trained mean and standard deviation, so activations keep
     their scale.
@@ -310,8 +312,8 @@ def _signed_correlation(
 ) -> float | None:
     """Return the mean absolute rank correlation of attribution with its sign, or None for other methods.
 
-    `spread` are the frames of the trained agent that the other ones are of. The correlation is absolute, because random
-    heads may change all signs.
+    `other` is the attribution of another agent for the frames `spread` only. The correlation is absolute, because
+    random heads may change all signs.
     """
     if not (isinstance(trained, Attribution) and isinstance(other, Attribution)):
         return None

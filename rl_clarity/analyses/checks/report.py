@@ -102,7 +102,7 @@ class MethodReport:
 
     @property
     def weights_text(self) -> str:
-        """Statement whether the maps depend on the weights."""
+        """Statement on whether the maps depend on the weights."""
         if not self.randomization:
             return "not tested with random weights, which this agent does not take"
         correlation = f"rank correlation {self.randomization[-1].rank_correlation:.2f}"
@@ -118,7 +118,7 @@ class MethodReport:
 
     @property
     def deletion_text(self) -> str:
-        """Statement whether the maps show what affects the output."""
+        """Statement on whether the maps show what affects the output."""
         against = self.deletion["above_random"]
         numbers = f"{against.mean:+.2f}, {against.low:+.2f} to {against.high:+.2f}"
         if self.beats_random:
@@ -132,7 +132,7 @@ class MethodReport:
 
     @property
     def completeness_text(self) -> str:
-        """Statement whether attribution adds up to the output; empty for methods without a path."""
+        """Statement on whether attribution adds up to the output; empty for methods without a path."""
         if self.completeness is None:
             return ""
         if self.adds_up:

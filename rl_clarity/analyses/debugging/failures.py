@@ -52,13 +52,14 @@ from rl_clarity.pages.sections import (
 )
 
 PARTS = 8
-"""Tasks among which the failures are divided."""
+"""Number of tasks among which the failures are divided."""
 CLIPS = 2
-"""Clips of each part."""
+"""Largest number of clips of each part."""
 SEARCHES = 8
-"""Steps of a failure from which is searched, on average, for the forecast."""
+"""Number of steps of a failure, on average, from which sequences are searched. The forecast assumes it."""
 STEPS_OF_A_FAILURE = 512
-"""Steps in which one episode fails, for the forecast: how many do is not known before they are played."""
+"""Number of steps per failed episode. The forecast assumes it, because failures are not known before episodes are
+played."""
 TRACKS = (
     Line("effect", "reaction"),
     Line("avoidable", "avoidable", limits=(0, 1)),
@@ -201,7 +202,7 @@ def episodes_of(results: Results) -> int:
 
 
 def expected_failures(subject: Subject, options: FailureOptions) -> float:
-    """Return how many failures are examined if there are as many as usual, for forecasts."""
+    """Return how many failures will be examined if episodes fail as often as usual, for forecasts."""
     return min(options.count, subject.trajectories.rewards.size / STEPS_OF_A_FAILURE)
 
 
@@ -251,7 +252,7 @@ def _write_tracks(subject: Subject, options: FailureOptions, work: Work) -> Task
 
 
 def _write_clip(subject: Subject, failure: Failure, escape: np.ndarray) -> JsonObject:
-    """Write what happened beside what happens if the sequence of actions that survives is taken, as an animation."""
+    """Write an animation of the failure as it was played, beside the sequence of actions that survives."""
     until = failure.avoidable_until
     assert until is not None
     begin = max(failure.first, until - BEFORE)
@@ -267,9 +268,10 @@ def _write_clip(subject: Subject, failure: Failure, escape: np.ndarray) -> JsonO
 def _examined(
     subject: Subject, options: FailureOptions, chosen: Sequence[Ending]
 ) -> Iterable[tuple[Failure, np.ndarray | None]]:
-    """Yield failures, with what is observed by a sequence of actions that survives.
+    """Yield failures, each with what is observed when a sequence of actions that survives is taken.
 
-    Where episodes cannot be continued, only their ends are known, and why.
+    The observations are None without such a sequence. If episodes cannot be continued, failures only state how they
+    ended, and why they were not tested.
     """
     played, seed = subject.trajectories, subject.options.seed
     if not chosen:
@@ -330,8 +332,10 @@ def _row(failure: Failure, subject: Subject, results: Results) -> dict[str, obje
 
 
 def action_words(info: AgentInfo, actions: Iterable[int]) -> str | None:
-    """Return the labels of actions in order, those that are held once with their number of steps. Actions with the
-    same effect have the label of the first of them. None for no actions, and where an action is not one choice.
+    """Return the labels of actions in order. An action that is held is listed once, with its number of steps.
+
+    Actions with the same effect have the label of the first of them. None for no actions, and if an action is not a
+    single choice.
     """
     if info.factors is not None:
         return None
@@ -355,7 +359,7 @@ def _without_killer(failure: Failure) -> str:
 
 
 def _pieces(options: FailureOptions, failures: float, sample: Subject, batch: int) -> Iterable[Piece]:
-    """A search from a step of the sample, and continuations by the policy, of which a failure takes several."""
+    """Measure a search from a step of the sample, and continuations by the policy. A failure takes several of both."""
     states, steps = sample.trajectories.world_states, sample.trajectories.steps(0)
     if states is None:
         return
@@ -372,7 +376,7 @@ def _pieces(options: FailureOptions, failures: float, sample: Subject, batch: in
 
 
 def continuations_piece(brancher: Brancher, sample: Subject, count: int, length: int, times: float) -> Piece:
-    """Return a piece for the forecast: so many continuations by the policy of one episode of the sample."""
+    """Return a piece for the forecast: `count` continuations by the policy of one episode of the sample."""
     (moment,) = episode_moments(sample.trajectories, 0, [sample.trajectories.steps(0) - 1])
     rng = np.random.default_rng(0)
     follow = partial(brancher.continue_policy, [moment] * count, [length] * count, rng)

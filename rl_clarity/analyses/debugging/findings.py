@@ -35,7 +35,7 @@ REPORT = "findings/findings.json"
 TESTING = (FailuresAnalysis, GoalsAnalysis, ObjectsAnalysis)
 """Analyses whose results findings are made from."""
 TYPES, EPISODES = 8, 16
-"""Types of objects, and episodes with objects of each, for the forecast."""
+"""Number of types of objects, and number of episodes with objects of each type, that the forecast assumes."""
 NOTE = Note(
     "Findings",
     "A finding is a sentence that was tested. Tests belong to families, each of which has one measure; its values are "
@@ -127,7 +127,7 @@ def findings_of(facts: Any) -> tuple[list[Finding], list[Untested]]:
 
 
 def _pieces(sample: Subject, batch: int) -> Iterable[Piece]:
-    """Tests of one type, seen in a few episodes."""
+    """Measure the tests of one type that is seen in a few episodes."""
     values = Clustered([0.0] * EPISODES, [1] * EPISODES)
     measured = Measured(EPISODES, removed=[RemovedType("", values, values)], value_noise=1.0)
     yield Piece(partial(make_findings, measured), TYPES)
@@ -173,7 +173,7 @@ def _measured(subject: Subject, results: Results) -> Measured:
 
 
 def _removes(subject: Subject) -> bool:
-    """Return whether findings about objects are from removed ones, because none are placed."""
+    """Return whether findings about objects come from removing objects, because none are placed."""
     return measures_objects(subject) and GoalsAnalysis.kind not in subject.analyses
 
 

@@ -51,9 +51,9 @@ from rl_clarity.pages.sections import ImagesSection, Note, PanelImage, TableSect
 from rl_clarity.recordings.rollouts import observe
 
 PARTS = 8
-"""Tasks among which the states are divided, and those among which the episodes with a moved goal are."""
+"""Number of tasks among which the states are divided, and also the episodes with a moved goal."""
 STEPS_OF_AN_EPISODE = 100
-"""Steps in which one episode begins, for the forecast: how many do is not known before they are played."""
+"""Number of steps per episode. The forecast assumes it, because episodes are not known before they are played."""
 NOISE_SHARE = 0.05
 """Share of the value's range below which changes of the value do not matter."""
 NOTE = Note(
@@ -196,7 +196,7 @@ def _facts(results: Results, name: str) -> list[Mapping[str, Any]]:
 
 
 def _joined(parts: Iterable[Mapping[str, Any]], kind: type[Any], key: str, *names: str) -> list[Any]:
-    """Return the sums over parts of what has the same names."""
+    """Return the results of all parts. Results whose fields `names` are equal are added up."""
     found: dict[tuple[object, ...], Any] = {}
     for facts in parts:
         for values in facts.get(key, ()):
@@ -207,7 +207,7 @@ def _joined(parts: Iterable[Mapping[str, Any]], kind: type[Any], key: str, *name
 
 
 def _open(subject: Subject) -> Brancher:
-    """Raises ClarityError where episodes cannot be continued from saved states."""
+    """Open a brancher. Raises ClarityError if episodes cannot be continued from saved states."""
     saved = subject.trajectories.world_states
     if saved is None:
         raise ClarityError(UNKNOWN)
@@ -252,7 +252,7 @@ def _measure_part(subject: Subject, options: GoalOptions, part: int, work: Work)
 
 
 def _move_goals(subject: Subject, options: GoalOptions, part: int, work: Work) -> TaskResult:
-    """Move what is a goal, by what all parts tried, in some of the episodes."""
+    """Move objects that are goals in some of the episodes. The roles that all parts measured say what is a goal."""
     roles = _joined(_facts(work.results, "part"), Role, "roles", "type") if options.episodes else []
     goals = [role.type for role in roles if role.name == "goal"]
     found: list[JsonObject] = []
@@ -267,7 +267,7 @@ def _move_goals(subject: Subject, options: GoalOptions, part: int, work: Work) -
 
 
 def _write_images(subject: Subject, options: GoalOptions, work: Work) -> TaskResult:
-    """Write the frame of the largest effect of each type, without and with the object."""
+    """Write, for each type, the frame with its largest effect, without and with the object."""
     placements, images = goals_of(work.results).placements, list[JsonObject]()
     if placements:
         with closing(_open(subject)) as brancher:
@@ -316,8 +316,9 @@ def _row(one: Placement, role: str) -> dict[str, object]:
 
 
 def _pieces(options: GoalOptions, expected: int, sample: Subject, batch: int) -> Iterable[Piece]:
-    """A part with some states of the sample, and all types that are in these, seen or not. `expected` is the number of
-    states of all parts.
+    """Measure a part with some states of the sample and all types in them, whether or not the player sees them.
+
+    `expected` is the number of states of all parts.
     """
     played = sample.trajectories
     if played.world_states is None:
@@ -337,8 +338,9 @@ def expected_episodes(subject: Subject) -> float:
 
 
 def _moved_pieces(options: GoalOptions, episodes: float, sample: Subject, batch: int) -> Iterable[Piece]:
-    """A search and a continuation of an episode, if anything can be moved. `episodes` is the number of those in which a
-    goal is moved.
+    """Measure a search and a continuation of an episode, if anything can be moved.
+
+    `episodes` is the number of episodes in which a goal is moved.
     """
     if sample.trajectories.world_states is None or not episodes:
         return

@@ -179,7 +179,10 @@ def _by_failure(
     unedited: np.ndarray,
     ablated: np.ndarray,
 ) -> FailureSurvivalSection:
-    """Return the survivors (n) of the continuations of n failures, and (K, n) without each of K features."""
+    """Return the table of failures with the number of continuations that survive.
+
+    `unedited` (n,) are the shares that survive for n failures, `ablated` (K, n) those without each of K features.
+    """
     count = options.continuations
     columns = {"failure": "failure", "unedited": "survives", "changes": "differs beyond chance"}
     columns |= {
@@ -227,7 +230,7 @@ class _Tested:
     layer: str
     count: int
     baseline: str
-    """Name of the baseline that they are set to; those of a file are multiplied by 0."""
+    """Name of the baseline that the features are set to. Features of a file are multiplied by 0."""
     components: np.ndarray | None = None  # (K, c) of a page or a file
     own: PageLayer | None = None
 
@@ -295,7 +298,7 @@ def _page_layer(options: SurvivalOptions, layers: Sequence[PageLayer]) -> PageLa
 
 
 def _chosen(options: SurvivalOptions) -> tuple[str, np.ndarray]:
-    """Return the layer and its components (K, c). Raises OptionError if they are not there, or not unambiguous."""
+    """Return the layer and its components (K, c). Raises OptionError if there is no such layer, or more than one."""
     arrays = read_components(options.features, "survival.features")
     layers = [name for name in arrays if options.layer in (None, name)]
     if len(layers) != 1:
@@ -308,7 +311,7 @@ def _chosen(options: SurvivalOptions) -> tuple[str, np.ndarray]:
 
 
 def _pieces(options: SurvivalOptions, failures: float, sample: Subject, batch: int) -> Iterable[Piece]:
-    """The continuations of one failure, of which a task takes those of all."""
+    """Measure the continuations of one failure. A task continues all failures."""
     states = sample.trajectories.world_states
     if states is None:
         return
@@ -318,7 +321,7 @@ def _pieces(options: SurvivalOptions, failures: float, sample: Subject, batch: i
 
 
 def _measure(subject: Subject, options: SurvivalOptions, number: int, work: Work) -> TaskResult:
-    """Continue the failures without a feature; with all of them for the number 0."""
+    """Continue the failures by the agent without a feature, or by the unedited agent if the number is 0."""
     played, seed = subject.trajectories, subject.options.seed
     failures = continued_failures(failures_of(work.results))
     if not failures:

@@ -20,7 +20,7 @@ from rl_clarity.world_models.simulation import Simulation, simulate
 WORLD_POINTS = 4
 """Points of the path of gradients through the world, each of which takes a simulation."""
 MATERIAL = 0.05
-"""Causes count from this share of the largest one of their window and target."""
+"""Causes count if they have at least this share of the largest cause of their window and target."""
 
 
 def explain_windows(
@@ -42,9 +42,10 @@ def explain_windows(
     Args:
         fitted: The states of a recording.
         rows: (B,) the steps at which the windows end.
-        directions: (B, D) int, those that are explained in addition to the outputs.
+        directions: (B, D) int, the directions that are explained in addition to the outputs.
         steps: Length of the windows.
-        compared: (B,) steps of other episodes, with whose windows of frames these are compared; -1 for the mean frame.
+        compared: (B,) steps of other episodes. Frames are compared with the windows that end there, or if it is -1
+            with the mean frame.
         mean: The mean frame (H, W, C) uint8 of the recording.
         points: See `memory_gradients`.
         grid: See `window_arrays`.
@@ -76,11 +77,11 @@ def explain_windows(
 
 
 def cause_agreement(arrays: Mapping[str, np.ndarray]) -> tuple[int, int]:
-    """Return how many causes of a window's chunk were measured, and of how many the estimate differs.
+    """Return how many causes of a window were measured, and for how many of them the estimate differs.
 
-    An estimate differs if it is more than half of the larger of both away from the effect of the frame with which the
-    window is compared. Causes below a twentieth of the largest one are left out. The page marks the same ones
-    (`replacements` in measured.js).
+    An estimate differs if it is away from the measured effect by more than half of the larger of the two. The effect is
+    measured with the frame that the window is compared with. Causes below a twentieth of the largest one are left out.
+    The page marks the same causes (`replacements` in measured.js).
     """
     places, sums = arrays["replaced.frames"], arrays["memory.sums"]
     estimated = np.take_along_axis(sums, np.maximum(places, 0), axis=1)
@@ -91,7 +92,7 @@ def cause_agreement(arrays: Mapping[str, np.ndarray]) -> tuple[int, int]:
 
 
 def _compared_frames(data: StateData, compared: np.ndarray, steps: int, mean: np.ndarray) -> np.ndarray:
-    """Return the frames (B, n, H, W, C) uint8 with which those of windows are compared."""
+    """Return the frames (B, n, H, W, C) uint8 with which the frames of the windows are compared."""
     frames = data.windows(np.maximum(compared - steps + 1, 0), steps)
     return np.where((compared < 0)[:, None, None, None, None], mean, frames)
 
@@ -105,8 +106,10 @@ def _simulated(
     steps: int,
     baseline: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the same gradients in simulations, in which the agent acts, and which start from the recorded frames
-    before the window; and by how much the targets are larger than when the agent sees the baseline (B, n, H, W, C).
+    """Return gradients with respect to frames and states in simulations, and changes of the targets.
+
+    The agent acts in the simulations, which start from the recorded frames before the window. The changes are by how
+    much the targets are larger than when the agent sees the baseline (B, n, H, W, C).
     """
     import tensorflow as tf
 

@@ -44,10 +44,10 @@ class InterventionOptions:
     episodes: int = 20
     """Number of pairs of episodes for each; 0 for none."""
     swap_from: tuple[int, ...] = ()
-    """Directions that are exchanged, or collapsed, together in a further comparison, counted from 1 as on the page:
-    10 5."""
+    """Directions that are exchanged, or collapsed, together in a further comparison. They are counted from 1, as on the
+    page, for example 10 5."""
     swap_to: tuple[int | None, ...] = ()
-    """The direction with which each is exchanged, or None to collapse it: 12 None."""
+    """The direction with which each is exchanged, or None to collapse it, for example 12 None."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 0, "count", "episodes")

@@ -66,7 +66,7 @@ class ReachEntry:
     longest: int
     """Largest lag that was tested."""
     detectable: float
-    """Share of episodes with a dependence that would have been seen in at least one, with a probability of 95 %."""
+    """Share of episodes with a dependence from which one would have been seen with a probability of 95 %."""
     noticeable: float
     """Smallest change of the policy, in nats, that counts."""
 
@@ -78,11 +78,12 @@ class DecisionEntry:
     trajectory: int
     frame: int
     begins: int
-    """The first step whose frame it depends on, or, if not all steps were exchanged, the earliest that may be it."""
+    """The first step whose frame the decision depends on. If not all steps were exchanged, the earliest step that may
+    be it."""
     until: int
-    """The last step that may be it."""
+    """The latest step that may be the first one whose frame the decision depends on."""
     change: float
-    """Change of the policy when what was seen up to that step is exchanged, in nats; mean over partners."""
+    """Change of the policy when what was seen up to the step `until` is exchanged, in nats; mean over partners."""
     policy: float
     """Largest change of the policy when the state is exchanged before any earlier step, in nats; mean over partners."""
     spread: float
@@ -210,9 +211,9 @@ def decisions(matrix: MemoryMatrix) -> Iterator[tuple[int, int]]:
 
 
 def page_matrix(section: MatrixSection, read_chunk: Callable[[str], Mapping[str, np.ndarray]]) -> MemoryMatrix | None:
-    """Return the matrix of a page, whose `episodes` are trajectories; None if nothing was exchanged.
+    """Return the matrix of a page, or None if nothing was exchanged. Its `episodes` are trajectories.
 
-    A page has means over partners, which are here the changes with a single one.
+    A page has only means over partners. The matrix has them as the changes with a single partner.
     """
     if not section.episodes:
         return None
@@ -253,7 +254,7 @@ def _stored_bytes(subject: Subject, options: MatrixOptions) -> float:
 
 
 def _pieces(replayed: float, sample: Subject, batch: int) -> Iterable[Piece]:
-    """A few steps of as many replays as are computed together."""
+    """Measure a few steps of as many replays as are computed together."""
     data = sample_states(sample).data
     rows = np.arange(LANES) % len(data)
     observations, state = data.observations(rows), initial_state(sample.agent, LANES)

@@ -74,18 +74,18 @@ class QualityEntry:
     windows: int
     auc: float | None
     coverage: float | None
-    """Share of random latents near one of 32 of the data; null for fewer windows."""
+    """Share of random latents that are near one of 32 latents of the data; null if there are fewer windows."""
     latent_dimensions: float | None
     deletion: DeletionEntry | None
     errors: Mapping[str, Mapping[str, Sequence[Sequence[float | None]]]]
     """By kind (`frame`, `state`, `reward`) and prediction (`posterior`, `prior`, `closed_loop`, `last_frame`,
     `mean_frame`): means by horizon, 10th percentiles, 90th percentiles."""
     coverage_interval: tuple[float | None, float | None] | None = None
-    """95 % of the random choices of 32 latents have a coverage between these."""
+    """Interval of the coverage that contains 95 % of the random choices of 32 latents."""
     auc_interval: tuple[float | None, float | None] | None = None
     """95 % bootstrap interval of `auc` over windows."""
     differences: Mapping[str, Sequence[ErrorDifference]] = dataclasses.field(default_factory=dict)
-    """By kind: the differences of the errors of predictions, of which the first should have the smaller one."""
+    """By kind: differences between the errors of two predictions, the first of which should have the smaller error."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +95,13 @@ class CompassEntry:
     actions: Sequence[str]
     """Labels of the actions."""
     displacements: Sequence[tuple[float, float]]
-    """Displacements to the right and up."""
+    """Displacement under each action, to the right and up."""
     expected: Sequence[tuple[float, float]]
     agreement: Sequence[float | None]
-    """Shares of the starts with the expected direction; null for an action without a direction."""
+    """For each action, the share of starts from which the agent moves as expected; null for an action without a
+    direction."""
     agreement_interval: Sequence[tuple[float | None, float | None]] = ()
-    """Their 95 % intervals."""
+    """95 % intervals of `agreement`."""
 
 
 @dataclass(frozen=True)

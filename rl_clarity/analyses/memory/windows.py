@@ -66,15 +66,16 @@ class WindowOptions:
     at: tuple[str, ...] = ()
     """Steps that are explained in any case, as EPISODE:STEP, counted from 1 as on the page: 3:57."""
     horizon: int = 16
-    """Number of steps of a window. Those of decisions that depend on memory reach back to where that begins."""
+    """Number of steps of a window. Windows of decisions that depend on memory also reach back to where the dependence
+    begins."""
     longest: int = 64
-    """Largest number of steps of such a window."""
+    """Largest number of steps of a window that reaches back further."""
     directions: int = 2
-    """Number of directions that are explained in each window, those that are largest there, in addition to the
-    direction for which it was chosen."""
+    """Number of directions that are explained in each window, those with the largest coordinates there. The direction
+    for which the window was chosen is added."""
     points: int = 32
-    """Number of points on the line from the frames of another episode to those of the window, over which gradients
-    through memory are averaged; 4 for those through the world."""
+    """Number of points on the line from the frames of another episode to those of the window. Gradients through memory
+    are averaged over them; gradients through the world always use 4 points."""
     grid: int = 32
     """Largest number of rows and columns of saliency maps."""
 
@@ -108,8 +109,8 @@ class WindowReason:
     """A reason why a window was chosen."""
 
     kind: Literal["asked", "decision", "reward", "entropy", "end", "direction", "behaviour", "episode"]
-    """`asked`: by `windows.at`; `decision`: it depends on memory; `reward`, `entropy` (a high one), `end`: of the
-    step."""
+    """`asked`: the step is in `windows.at`; `decision`: it depends on memory; `reward`, `entropy`, `end`: it has a
+    reward, has a high entropy, or ends an episode."""
     direction: int | None = None
     end: End | None = None
     behaviour: int | None = None
@@ -128,12 +129,12 @@ class WindowChoice:
     """Ids of the targets that the chunk has."""
     why: Sequence[WindowReason]
     begins: int | None = None
-    """The first step whose frame the decision depends on, by the memory matrix; null if it has no such decision. A
-    window that starts later is cut."""
+    """The first step whose frame the decision depends on, by the memory matrix; null if it depends on none, or is not
+    in the matrix. A window that starts later is cut."""
     partner: int | None = None
-    """The episode with whose frames at the same steps those of the window are compared: of 16 whose states differ much,
-    its state before the explained step changes the policy most. Null for the recording's mean frame, where no other
-    episode has the step."""
+    """The episode whose frames at the same steps the window is compared with. Of 16 episodes whose states differ much,
+    it is the one whose state before the explained step changes the policy most. Null if no other episode has the step:
+    the window is then compared with the recording's mean frame."""
 
     @property
     def directions(self) -> list[int]:
@@ -420,7 +421,7 @@ def _write_chunks(
 
 
 def window_rows(fitted: FittedStates, windows: Sequence[WindowChoice]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows (B,) of the steps that windows explain, and of those of their partners, or -1."""
+    """Return the rows (B,) of the steps that windows explain, and of the same steps of their partners, or -1."""
     starts = fitted.data.starts
     rows = [starts[one.trajectory] + one.frame for one in windows]
     compared = [-1 if one.partner is None else starts[one.partner] + one.frame for one in windows]

@@ -121,12 +121,12 @@ class EffectSample:
 
     @property
     def usual_sign(self) -> float:
-        """Return the sign, 1 or -1, of most effects above the threshold, which predictions without a sign get."""
+        """Return the sign, 1 or -1, of most effects above the threshold. Predictions without a sign get this sign."""
         large = self.change[np.abs(self.change) > self.threshold]
         return -1.0 if (large < 0).sum() > len(large) / 2 else 1.0
 
     def predictions(self, maps: np.ndarray) -> np.ndarray:
-        """Return the sums (N,) of maps (M, h, w); those of maps that are nowhere negative get the usual sign."""
+        """Return the sums (N,) of maps (M, h, w) over the objects. Maps without negative values get the usual sign."""
         sums = self.sums(maps)
         return sums if (maps < 0).any() else self.usual_sign * sums
 
@@ -213,14 +213,14 @@ def sobel(observations: np.ndarray) -> np.ndarray:
 
 
 def _overlap(low: np.ndarray, high: np.ndarray, cells: int) -> np.ndarray:
-    """Return which share (n, cells) of each cell lies between two shares (n,) of an axis."""
+    """Return the share (n, cells) of each cell that lies between `low` and `high` (n,), as shares of an axis."""
     edges = np.arange(cells + 1) / cells
     overlap = np.minimum(high[:, None], edges[1:]) - np.maximum(low[:, None], edges[:-1])
     return np.asarray(np.clip(overlap, 0, None) * cells)
 
 
 def _estimates(values: JsonObject) -> JsonObject:
-    """Return fields with estimates, in which JSON has null for NaN."""
+    """Return the fields with estimates in place of JSON values, and NaN in place of null."""
     return {
         name: Estimate(**{key: np.nan if number is None else number for key, number in value.items()})
         if name in ("correlation", "signs", "magnitudes")
@@ -236,7 +236,7 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 
 def _correlation(x: np.ndarray, y: np.ndarray, episode: np.ndarray, seed: int) -> Estimate:
-    """Return Pearson's correlation; resamples keep the ranks of the sample, where x and y are ranks."""
+    """Return Pearson's correlation. If x and y are ranks, resamples keep the ranks of the sample."""
     if len(x) < FEWEST or np.ptp(x) == 0 or np.ptp(y) == 0:
         return Estimate(np.nan, np.nan, np.nan)
     x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()

@@ -62,7 +62,7 @@ def chunk_name(trajectory: int) -> ChunkName:
 
 
 def expected_frames(options: ObjectsOptions, steps: int) -> int:
-    """Return the number of frames that are examined in a trajectory in which one episode ends."""
+    """Return the number of frames that are examined in a trajectory of `steps` steps in which one episode ends."""
     return len(range(0, steps, options.every or steps)) + min(options.last_steps, steps)
 
 
@@ -110,9 +110,9 @@ def measure_trajectory(subject: Subject, trajectory: int, work: Work) -> TaskRes
 
 
 def steps_before_ends(firsts: np.ndarray, dones: np.ndarray | None, count: int) -> list[int]:
-    """Return the last steps of each episode of a trajectory that ends in it, at most `count` of each.
+    """Return the last steps, at most `count`, of each episode that ends in a trajectory.
 
-    `firsts` (T,) bool are the first steps of episodes, `dones` (T,) those after which the environment ended one.
+    `firsts` (T,) bool marks the first steps of episodes, `dones` (T,) the steps after which the environment ended one.
     """
     starts = np.flatnonzero(firsts)
     chosen: set[int] = set()
@@ -125,7 +125,7 @@ def steps_before_ends(firsts: np.ndarray, dones: np.ndarray | None, count: int) 
 def _objects_seen(
     world: World, states: WorldStates, subject: Subject, trajectory: int, options: ObjectsOptions
 ) -> dict[int, list[WorldObject]]:
-    """Return the objects to remove at each step that may be examined; their numbers are those of their tracks."""
+    """Return the objects to remove at each step that may be examined. They are numbered by their tracks."""
     played, steps = subject.trajectories, subject.trajectories.steps(trajectory)
     firsts = np.asarray(played.firsts[trajectory], bool)
     dones = None if played.dones is None else np.asarray(played.dones[trajectory], bool)
@@ -142,9 +142,9 @@ def _objects_seen(
 def tracked_objects(
     world: World, states: WorldStates, trajectory: int, firsts: np.ndarray, types: Collection[str] | None
 ) -> Iterator[list[WorldObject]]:
-    """Yield the objects of each step of a trajectory, of which the same one has the same number throughout.
+    """Yield the objects of each step of a trajectory. An object has the same number at all steps.
 
-    Terrain is among them if `types` are named.
+    Terrain is among them only if `types` are named.
     """
     before: list[WorldObject] = []
     fresh = 0
@@ -159,7 +159,7 @@ def tracked_objects(
 
 
 def _within(seen: dict[int, list[WorldObject]], most: int) -> list[int]:
-    """Return the steps, or evenly chosen ones if they have more than `most` objects."""
+    """Return all steps, or fewer at even distances if they have more than `most` objects together."""
     steps, count = sorted(seen), sum(map(len, seen.values()))
     if count <= most:
         return steps

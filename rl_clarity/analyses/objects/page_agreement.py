@@ -122,7 +122,7 @@ def _number(estimate: Estimate) -> AgreementNumber:
 def _compare(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
     """Compare sums of the stored attribution over the boxes of objects with their stored effects.
 
-    If the baseline was chosen by effects, those are left out.
+    If the baseline was chosen by effects, the effects that chose it are left out.
     """
     effects = PageEffects.read(subject)
     if effects is not None and chooses_baseline(subject):

@@ -44,7 +44,7 @@ class PageEffects:
 
     @property
     def for_choice(self) -> np.ndarray:
-        """Return which effects (N,) bool choose the baseline: those in every second episode. The others judge it."""
+        """Return which effects (N,) bool choose the baseline: those in every second episode. The others test it."""
         _, number = np.unique(self.episode, return_inverse=True)
         return np.asarray(number % 2 == 1)
 

@@ -57,7 +57,7 @@ class TypeEffects:
     share_above_noise: float | None
     """Share of the objects that change the value by more than `noise`; null without a value."""
     together_value: MeanEffect | None
-    """As `value`, for all objects of the type that are in a frame."""
+    """As `value`, when all objects of the type that are seen in a frame are removed at once."""
     together_policy: MeanEffect
     by_distance: Sequence[DistanceEffect]
     """From the nearest to the farthest; as many objects in each."""
@@ -94,9 +94,9 @@ class ObjectsSection(SectionData):
     """The most frequent first."""
     trajectories: Sequence[TrajectoryObjects]
     every: int
-    """The objects of every n-th step are removed,"""
+    """Objects are removed at every n-th step."""
     last_steps: int
-    """and those of so many steps before each end of an episode."""
+    """Number of steps up to each end of an episode at which objects are also removed."""
     frames: int
     """Number of frames whose objects were removed."""
     skipped: int
@@ -110,8 +110,8 @@ class ObjectsSection(SectionData):
     value_range: float | None
     """Range of the value in these frames; null without a value."""
     noise: float | None
-    """Changes of the value up to this one, 0.05 of its range, are not distinguished from 0; null without a value. If
-    what is removed is not visible, nothing changes."""
+    """Changes of the value up to this size, 0.05 of its range, are not distinguished from 0; null without a value.
+    Removing what is not visible changes nothing."""
     height: int
     """Height of the observation, to which boxes and masks refer."""
     width: int

@@ -132,8 +132,8 @@ def _by_distance(single: SingleRemovals, rows: np.ndarray, rng: np.random.Genera
 def value_noise(bounds: Sequence[Sequence[float] | None]) -> tuple[float | None, float | None]:
     """Return the range of values whose lowest and highest are given by trajectory, and the changes that are noise.
 
-    Both are None without values. To remove what is not visible changes nothing in a world that can be edited, because
-    the frame stays the same, so that the spread of such changes adds nothing.
+    Both are None without values. Removing what is not visible changes nothing in a world that can be edited, because
+    the frame stays the same. So no spread of such changes has to be added.
     """
     known = [bound for pair in bounds if pair is not None for bound in pair]
     if not known:
