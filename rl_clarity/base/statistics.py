@@ -139,13 +139,13 @@ def share_interval(count: int, total: int, level: float = LEVEL) -> tuple[float,
 
 
 def compare(before: np.ndarray, after: np.ndarray, seed: int = 0, *, tests: int | None = None) -> Comparison:
-    """Compare M measures of n pairs of episodes, each (n, M), and correct for `tests` tests, M by default.
+    """Compare M measures of n pairs of episodes, each (n, M).
 
     Intervals are percentile bootstrap intervals over pairs, widened to 0 where p is not below LEVEL: if only few pairs
     differ, p has few values, and the test may find nothing although the interval excludes 0. `corrected_intervals` have
-    the level LEVEL / tests each (Bonferroni). p is that of a sign-flip permutation test of the mean difference
-    (two-sided, as many random flips as resamples); the adjusted p is Holm's, for the M tests. All measures share their
-    resamples, so that each is a product of matrices.
+    the level LEVEL / `tests` each (Bonferroni), with M tests by default. p is that of a sign-flip permutation test of
+    the mean difference (two-sided, as many random flips as resamples); the adjusted p is Holm's, for the M tests. All
+    measures share their resamples, so that each is a product of matrices.
     """
     differences = after.astype(np.float64) - before
     pairs, measures = differences.shape

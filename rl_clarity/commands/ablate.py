@@ -32,6 +32,7 @@ class AblationReport:
     """A row for each feature, and further rows for features that were ablated together (twins). The keys are:
 
     - `layer`, `feature` (counted from 1) and `twins`, the features that were ablated with it
+    - `invisible`: name of the type of objects that the unedited agent did not see, in rows of such types
     - `episodes`: number of pairs, fewer than planned if the change of the return was clear earlier
     - `attribution`: mean attribution of the value to the feature
     - `ablation`: mean change of the value when the feature is ablated

@@ -25,7 +25,7 @@ class Maximum:
     simulation: Simulation  # starts from these latents
     best_of_data: float
     """The largest value of the target from the initial latents."""
-    history: np.ndarray  # (iterations, B)
+    history: np.ndarray  # (iterations + 1, B)
 
 
 def maximize(
