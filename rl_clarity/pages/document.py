@@ -195,12 +195,18 @@ def read_manifest(document: bytes) -> dict[str, Any]:
 
 
 def _rename_sections(manifest: JsonObject) -> None:
-    """Give sections of pages of version 0.1 their present names."""
+    """Give sections of earlier pages, and their fields, the present names."""
     sections = manifest.get("sections")
     for section in sections if isinstance(sections, list) else ():
         match section:
             case {"kind": "stretches", "data": {"stretches": windows, **data}}:
                 section |= {"kind": "windows", "data": {**data, "windows": windows}}
+            case {"kind": "simulator", "data": {"films": clips, **data}}:
+                section["data"] = {**data, "clips": clips}
+            case {"kind": "interventions", "data": {"interventions": [*entries]}}:
+                for entry in entries:
+                    if isinstance(entry, dict) and "film" in entry:
+                        entry["clip"] = entry.pop("film")
 
 
 def is_intact(document: bytes) -> bool:

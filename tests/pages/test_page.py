@@ -181,7 +181,7 @@ def test_the_manifest_is_json_with_sorted_keys(directory: LocalDirectory) -> Non
     assert list(manifest["sections"][0]) == sorted(manifest["sections"][0])
 
 
-def test_windows_of_earlier_pages_have_their_present_name() -> None:
+def test_sections_of_earlier_pages_have_their_present_names() -> None:
     def read(section: object) -> Any:
         manifest = {"format": FORMAT, "version": VERSION, "sections": section}
         return read_manifest(f'<script type="application/json" id="manifest">{json.dumps(manifest)}</script>'.encode())
@@ -193,5 +193,11 @@ def test_windows_of_earlier_pages_have_their_present_name() -> None:
         "agent": "agent-1",
         "data": {"targets": [], "paths": ["memory"], "windows": [{"frame": 3}]},
     }
-    for damaged in (None, [1, {"kind": "stretches"}, {"kind": "stretches", "data": []}]):
+    (simulator,) = read([{"kind": "simulator", "data": {"films": ["a.png"], "context": 3}}])["sections"]
+    assert simulator["data"] == {"context": 3, "clips": ["a.png"]}
+    entries = [{"label": "exchanged", "film": "a.png"}, {"label": "collapsed", "film": None}, 1]
+    (interventions,) = read([{"kind": "interventions", "data": {"episodes": 2, "interventions": entries}}])["sections"]
+    changed = [{"label": "exchanged", "clip": "a.png"}, {"label": "collapsed", "clip": None}, 1]
+    assert interventions["data"] == {"episodes": 2, "interventions": changed}
+    for damaged in (None, [1, {"kind": "stretches"}, {"kind": "stretches", "data": []}, {"kind": "interventions"}]):
         assert read(damaged)["sections"] == damaged
