@@ -27,7 +27,7 @@ import numpy as np
 from benchmarks.truth_page import HEADING, LINE
 from rl_clarity.analyses.attribution.baselines import DEFAULT_BASELINE
 from rl_clarity.analyses.debugging.findings import REPORT
-from rl_clarity.commands.ablate import AblationReport, ablate
+from rl_clarity.commands.ablate import AblationReport, ablate, ablated_features
 from rl_clarity.commands.check import check
 from rl_clarity.commands.debug import debug
 from rl_clarity.commands.evaluate import AGENT, evaluate, summary
@@ -198,7 +198,7 @@ def ablation_facts(report: AblationReport, note: str) -> dict[str, Any]:
     causes = sorted(own, key=lambda cause: -own[cause]["unedited"])
     rows = [
         {
-            "feature": _numbers([row["feature"], *row["twins"]]),
+            "feature": ablated_features(row),
             "attribution": round(row["attribution"], 4),
             "ablation": None if row["ablation"] is None else round(row["ablation"], 4),
             "return": numbers(row["return"]),
@@ -213,11 +213,6 @@ def ablation_facts(report: AblationReport, note: str) -> dict[str, Any]:
     ]
     layer = report.rows[0]["layer"]
     return {"layer": layer, "episodes": report.episodes, "tests": report.tests, "note": note, "rows": rows}
-
-
-def _numbers(features: Sequence[int]) -> str:
-    """Return the numbers of features that are ablated together, as pages and `ablate` show them."""
-    return " and ".join(map(str, features))
 
 
 def stages(save_dir: Path, facts: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -67,8 +67,8 @@ class AblationReport:
         for row in self.rows:
             low, high = row["interval"]
             ends = ", ".join(f"{cause} {one['difference']:+.1%}" for cause, one in row["causes"].items())
-            features = " and ".join(map(str, [row["feature"], *row["twins"]]))
-            what = f"{row['invisible']} invisible" if row["invisible"] else f"{row['layer']}, feature {features}"
+            feature = ablated_features(row)
+            what = f"{row['invisible']} invisible" if row["invisible"] else f"{row['layer']}, feature {feature}"
             pairs = "" if row["episodes"] == self.episodes else f" ({row['episodes']} pairs were enough)"
             lines.append(
                 f"  {what}{pairs}: return {row['return_difference']:+.2f} "
@@ -81,6 +81,11 @@ class AblationReport:
         else:
             lines.append(f"features, numbers and names are those of the page {self.features_of}")
         return "\n".join(lines)
+
+
+def ablated_features(row: Mapping[str, Any]) -> str:
+    """Return the numbers of the features that are ablated together in a row of a report."""
+    return " and ".join(map(str, [row["feature"], *row["twins"]]))
 
 
 def ablate(

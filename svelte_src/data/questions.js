@@ -168,8 +168,8 @@ function logProbabilities(series, { subject }, logit) {
 /**
  * The decomposition of an output or a question at every step, or null where the page does not have it.
  *
- * That of a log-probability starts at its value at the baseline; the completeness error contains what the first order leaves out, `error`
- * does not.
+ * That of a log-probability starts at its value at the baseline; its completeness error contains what the first
+ * order leaves out, its `error` does not.
  */
 export function decompositionFor(manifest, totals, output, series) {
   const stored = Object.fromEntries(
@@ -199,7 +199,7 @@ function combined(totals, output, series, decompositions, terms) {
   const baseline = logProbabilities(series, output, (t, action) => every[action].baseline[t]);
   const { features, residual, memory } = decomposition;
   const values = /** @type {ArrayLike<number>} */ (questionSeries(series, output));
-  const error = Float64Array.from(
+  const missing = Float64Array.from(
     { length: steps },
     (_, t) =>
       values[t] - baseline[t] - residual[t] - memory[t] - features.reduce((sum, feature) => sum + feature[t], 0),
@@ -207,7 +207,7 @@ function combined(totals, output, series, decompositions, terms) {
   return {
     ...decomposition,
     baseline,
-    completeness_error: error,
+    completeness_error: missing,
     error: decomposition.completeness_error,
     output: Float64Array.from(values),
   };

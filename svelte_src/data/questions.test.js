@@ -106,7 +106,8 @@ test("a question's parts and its id are the same", () => {
   );
 });
 
-// Totals of one feature and the residual; s at the baseline is 0.5 for each action, attribution adds up but for the completeness error.
+// Totals of one feature and the residual; s at the baseline is 0.5 for each action, attribution adds up but for
+// the completeness error.
 const TOTALS = Object.fromEntries(
   [0, 1, 2].flatMap((action) => {
     const [first, second] = [LOGITS[action], LOGITS[3 + action]];

@@ -154,7 +154,7 @@ export const channelSeries = memoized(({ data, shape }, k) => {
 
 // Small statistics for the trust panel.
 
-/** Relative completeness error of every step: that of the decomposition over the typical difference that should be accounted for. */
+/** Relative completeness error of every step: over the typical difference that attribution should account for. */
 export function completenessErrors({ baseline, memory, completeness_error: error, output }) {
   const typical = output.reduce((sum, value, t) => sum + Math.abs(value - baseline[t] - memory[t]), 0) / output.length;
   return Float32Array.from(error, (value) => Math.abs(value) / (typical || 1));
