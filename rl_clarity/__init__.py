@@ -1,6 +1,6 @@
 """Explain agents trained by reinforcement learning: from a checkpoint to an interactive page.
 
-The names below are the public ones; each is imported when it is first used, so that `import rl_clarity` is light.
+The names below are the public API. Each is imported on first use, so that `import rl_clarity` is fast.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ _PUBLIC = {
 }
 
 _RENAMED = {"analyse_states": "analyze_states", "maximise": "maximize"}
-"""Old names of public functions."""
+"""Present names of public functions, by their deprecated names."""
 
 _MODULES = {"errors": "rl_clarity.base.errors", "models": "rl_clarity.formats.included"}
 

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def main() -> int:
-    """Run the command line. A signal that arrives while it is imported ends the process with one line."""
+    """Run the command line. A signal that arrives during the imports ends the process with a one-line message."""
     previous = {number: signal.signal(number, _stop) for number in (signal.SIGINT, signal.SIGTERM)}
     from rl_clarity.cli import main as run_command
 

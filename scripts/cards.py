@@ -1,4 +1,4 @@
-"""Functions that the cards of included agents and of series of checkpoints share."""
+"""Functions for the model cards of included agents and of series of checkpoints."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GOOD_COMPASS = 0.8
 
 
 def curve_line(name: str, what: str = LAST_EPISODES) -> str:
-    """Return the line of the card that shows the learning curve, of these returns."""
+    """Return the line of the card that shows the learning curve. `what` describes the returns."""
     return f"![{what.capitalize()} against environment steps]({name}.svg)"
 
 
@@ -38,7 +38,7 @@ def evaluation_cells(result: Mapping[str, Any]) -> list[str]:
 
 
 def rounded(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the numbers of an evaluation on the card."""
+    """Return the numbers of an evaluation for the card, rounded."""
     low, high = result["interval"]
     return {
         "episodes": result["episodes"],
@@ -50,7 +50,7 @@ def rounded(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_facts(report: SanityReport) -> dict[str, Any]:
-    """Return the card's facts about saliency methods, with four digits."""
+    """Return the card's facts about saliency methods, rounded to four decimals."""
 
     def short(value: Any) -> Any:
         if isinstance(value, dict):
@@ -207,7 +207,7 @@ def _error_lines(name: str, errors: Mapping[str, np.ndarray], horizons: Sequence
 
 
 def _simulator_checks(quality: Mapping[str, Any], errors: Mapping[str, np.ndarray]) -> Iterator[tuple[bool, str]]:
-    """Yield whether a simulator passes each check, and the finding in words."""
+    """Yield, for each check of a simulator, whether it passes, and a sentence about the result."""
     horizons = range(2, min(10, len(errors["prior"])) + 1)
     better = [h for h in horizons if errors["prior"][h - 1] < errors["last_frame"][h - 1]]
     yield (

@@ -26,11 +26,14 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
 )
-"""Arguments of Chromium, to which Playwright adds how it runs without a window."""
+"""Arguments of Chromium. Playwright adds those for running without a window."""
 
 
 def find_chromium() -> Path | None:
-    """Return the path of the Chromium that RL_CLARITY_CHROMIUM names (empty: none), else of the first that is found."""
+    """Return the path of Chromium: that in RL_CLARITY_CHROMIUM (None if it is empty), else the first one found.
+
+    Raises FileNotFoundError if RL_CLARITY_CHROMIUM is not the path of a file.
+    """
     path = os.environ.get("RL_CLARITY_CHROMIUM")
     if path is None:
         return next(_candidates(), None)
@@ -40,7 +43,7 @@ def find_chromium() -> Path | None:
 
 
 def starts(program: Path) -> bool:
-    """Return whether the program can open a page from a file; confined programs (snaps) may not be allowed to."""
+    """Return whether the program can open a page from a file. Confined programs (snaps) may not be allowed to."""
     with tempfile.TemporaryDirectory() as directory:
         page = Path(directory) / "page.html"
         page.write_text("<p id='shown'></p>")

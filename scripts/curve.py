@@ -16,7 +16,7 @@ def curve(
     steps: Sequence[int], returns: Sequence[float], *, reference: float, shipped: int, what: str = LAST_EPISODES
 ) -> str:
     """Draw mean returns against environment steps, with a dashed line for a random policy and a dot for the shipped
-    checkpoint. `what` says what the returns are means of.
+    checkpoint. Return the SVG. `what` describes the returns.
     """
     points = [(x, y) for x, y in zip(steps, returns, strict=True) if not math.isnan(y)]
     largest_x, largest_y = max(x for x, _ in points), max(max(y for _, y in points), reference) * 1.08

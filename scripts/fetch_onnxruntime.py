@@ -1,4 +1,4 @@
-"""Fetch onnxruntime-web from npm, for pages that compute their network: python -m scripts.fetch_onnxruntime"""
+"""Fetch onnxruntime-web from npm, for pages that run their network: python -m scripts.fetch_onnxruntime"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rl_clarity.pages.browser_runtime import DIRECTORY, FILES, VERSION
 from svelte3.toolchain import find_node
 
 INTEGRITY = "sha512-q0y+JrrtukXSzsBWEMccVfqX25LRmosXHF+CaRJmg8pZClzcV7svNc4rKY3jL02Vb7QmRMDs1SigqR4CXAfKYQ=="
-"""Of the package, as the registry of npm publishes it."""
+"""Integrity hash of the package, as the npm registry publishes it."""
 
 
 def main() -> None:

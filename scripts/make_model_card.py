@@ -1,15 +1,15 @@
-"""Ship an agent: copy a checkpoint to `models/`, evaluate it, write its card, learning curve and line in the index.
+"""Ship an agent: copy a checkpoint to `models/`, evaluate it, and write its card, learning curve and index entry.
 
     python -m scripts.make_model_card SAVE_DIR NAME --machine "2 cores of ..." [--checkpoint checkpoint-40.jd]
 
-SAVE_DIR is a directory of `rl_clarity.train`. `NAME.json` contains the card's facts, from which `--only-write` writes
-card and index again. `--ablate LAYER` adds what the agent achieves without each feature of a layer; a stopped run is
-resumed by the same command:
+SAVE_DIR is a directory that `rl_clarity.train` wrote. `NAME.json` contains the card's facts, from which `--only-write`
+writes card and index again. `--ablate LAYER` adds what the agent achieves without each feature of a layer; a stopped
+run is resumed by the same command:
 
     python -m scripts.make_model_card - coinrun --only-write --ablate 2b --ablation-dir out/coinrun-2b
 
-`--checks DIRECTORY` adds what `rl-clarity check` finds; its page is written there, and resumed in the same way.
-`--findings DIRECTORY` does so with `rl-clarity debug`, whose findings are written to `findings/NAME.json`, too.
+`--checks DIRECTORY` adds the results of `rl-clarity check`, whose page is written to the directory, and resumed in the
+same way. `--findings DIRECTORY` adds those of `rl-clarity debug`, and also writes them to `findings/NAME.json`.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from scripts.curve import LAST_EPISODES, curve
 MODELS = Path(__file__).resolve().parents[1] / "models"
 MAX_BYTES = 4_000_000
 SEED = 0
-"""Default seed of `rl-clarity evaluate`, which checks the card."""
+"""Default seed of `rl-clarity evaluate`, so that this command repeats the evaluation on the card."""
 TRAINING, UNSEEN, RANDOM = "training levels", "unseen levels", "random policy, training levels"
 LABELS = {AGENT: TRAINING, UNSEEN_LEVELS: UNSEEN, RANDOM_POLICY: RANDOM}
 IGNORED = ("timesteps_per_proc", "save_interval", "save_all", "tensorboard", "training_step")
@@ -76,7 +76,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--machine", default="", help="description of the machine that trained it")
     parser.add_argument("--note", default="", help="text for the card")
     parser.add_argument("--training", type=Path, help="file with a text on training, if a script did it")
-    parser.add_argument("--curve", default=LAST_EPISODES, metavar="TEXT", help="what progress.csv has means of")
+    parser.add_argument("--curve", default=LAST_EPISODES, metavar="TEXT", help="describes the returns in progress.csv")
     parser.add_argument("--checkpoint", default="checkpoint.jd")
     parser.add_argument("--episodes", type=int, default=500)
     parser.add_argument("--models", type=Path, default=MODELS)
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--ablation-episodes", type=int, default=ABLATED_EPISODES)
     parser.add_argument("--ablation-note", default="", help="text for the card: why this layer, what it says")
     parser.add_argument("--checks", type=Path, help="check saliency methods; directory of the page")
-    parser.add_argument("--findings", type=Path, help="why the agent fails; directory of the page")
+    parser.add_argument("--findings", type=Path, help="test why the agent fails; directory of the page")
     parser.add_argument("--checks-note", default="", help="text for the card: what the checks say")
     options = parser.parse_args(arguments)
     facts_path = options.models / f"{options.name}.json"
@@ -144,7 +144,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def ship(checkpoint: Path, target: Path) -> bool:
-    """Copy a checkpoint. Return True if it was too large, so that its parameters are in half precision."""
+    """Copy a checkpoint, in half precision if it is too large. Return whether it is in half precision."""
     if checkpoint.stat().st_size <= MAX_BYTES:
         shutil.copyfile(checkpoint, target)
         return False
@@ -181,7 +181,7 @@ def evaluate_agent(checkpoint: Path, rows: Sequence[Mapping[str, str]], episodes
 
 
 def write_card(path: Path, text: str) -> None:
-    """Write a card. It keeps the line that `benchmarks.truth` wrote into the earlier one."""
+    """Write a card, and keep the line that `benchmarks.truth` added to the existing card."""
     if path.exists() and (line := LINE.search(path.read_text())):
         text = text.replace(HEADING, f"{HEADING}\n{line.group().rstrip()}\n", 1)
     path.write_text(text)
@@ -216,7 +216,7 @@ def ablation_facts(report: AblationReport, note: str) -> dict[str, Any]:
 
 
 def stages(save_dir: Path, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the stages of the training with different options, as far as checkpoints were kept (`save_all`)."""
+    """Return the stages of training with different options, as far as they are known from checkpoints (`save_all`)."""
     kept = [(trained_timesteps(path), dict(read(path).metadata)) for path in save_dir.glob("checkpoint-*.jd")]
     trained = sorted((pair for pair in kept if pair[0] <= facts["timesteps"]), key=lambda pair: pair[0])
     if not trained or trained[-1][0] < facts["timesteps"]:
@@ -242,7 +242,7 @@ def trained_timesteps(checkpoint: Path) -> int:
 
 
 def card(name: str, facts: Mapping[str, Any], findings: Mapping[str, Any] | None = None) -> str:
-    """Return the card of an agent, with the content of its file of findings."""
+    """Return the card of an agent. `findings` is the content of its file of findings."""
     args = facts["args"]
     episodes = facts["returns"][TRAINING]["episodes"]
     lines = [
@@ -281,7 +281,7 @@ def card(name: str, facts: Mapping[str, Any], findings: Mapping[str, Any] | None
 
 
 def training_lines(name: str, facts: Mapping[str, Any]) -> list[str]:
-    """Return the section of the card about training: its own text, or the calls of `train`."""
+    """Return the section of the card about training: a text from `--training`, or the calls of `train`."""
     if facts.get("training"):
         return [facts["training"]]
     return [
@@ -347,7 +347,7 @@ def ablation_lines(name: str, facts: Mapping[str, Any] | None) -> list[str]:
 
 
 def _shares(actions: Mapping[str, Any]) -> str:
-    """Return the shares of steps, sorted by the size of the difference."""
+    """Return a list of actions with their shares of steps as text, the largest differences first."""
     order = sorted(actions.items(), key=lambda item: -abs(item[1]["difference"]))
     return ", ".join(f"{label} in {one['ablated']:.1%} of its steps ({one['unedited']:.1%})" for label, one in order)
 

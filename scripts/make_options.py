@@ -74,7 +74,10 @@ def document() -> str:
 
 
 def part_sections(command: str, kind: type, original: Mapping[str, Any] | None = None) -> list[str]:
-    """Return a section for each part of a page's options that pages of all kinds do not have."""
+    """Return a section for each group of a page's options, except groups that pages of all kinds have.
+
+    For `PageOptions`, these groups are returned.
+    """
     options, shared = kind(), () if kind is PageOptions else [one.name for one in visible_fields(PageOptions)]
     original = original or {}
     return [
@@ -85,7 +88,7 @@ def part_sections(command: str, kind: type, original: Mapping[str, Any] | None =
 
 
 def title(options: type) -> str:
-    """Return the class's docstring in the form of a heading."""
+    """Return the first sentence of the class's docstring, in lower case, as part of a heading."""
     text = (options.__doc__ or "").split(".")[0]
     return text[0].lower() + text[1:]
 

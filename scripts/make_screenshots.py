@@ -2,8 +2,8 @@
 
     python -m scripts.make_screenshots [--only KIND ...] [--KIND PAGE ...]
 
-The kinds are agent, training, memory, debug and failure. A page of which no directory is named is made first, from the
-included agents (some minutes; they need Procgen and Atari).
+The kinds are agent, training, memory, debug and failure. Pages without a directory on the command line are made first,
+from the included agents (this takes some minutes, and needs Procgen and Atari).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def make_debug(directory: Path) -> Path:
 
 
 def make_failure(directory: Path) -> Path:
-    """The page of docs/guides/failure.md."""
+    """Make the page of docs/guides/failure.md."""
     import rl_clarity
 
     rl_clarity.run(
@@ -135,7 +135,7 @@ def make_failure(directory: Path) -> Path:
 
 
 def take_agent(browser: Browser, directory: Path) -> None:
-    """The screenshots and the animation of the page of an agent."""
+    """Take the screenshots and the animation of the page of an agent."""
     address = position(open_results(directory))
     for screenshot in SCREENSHOTS:
         take_one(browser, directory, screenshot, address)
@@ -143,7 +143,7 @@ def take_agent(browser: Browser, directory: Path) -> None:
 
 
 def position(results: Results) -> dict[str, Any]:
-    """Return the frame of the screenshots: the first bookmark of high advantage."""
+    """Return the parts of the addresses of the screenshots, whose frame is the first bookmark of high advantage."""
     bookmark = results.section("trajectories")["bookmarks"]["high"][0]
     outputs = [output["id"] for output in results.section("attribution")["outputs"] if output["kind"] == "action"]
     slugs = [layer["slug"] for layer in results.section("attribution")["layers"]]
@@ -181,7 +181,7 @@ def animate(browser: Browser, directory: Path, address: dict[str, Any]) -> None:
 
 
 def take_training(browser: Browser, directory: Path) -> None:
-    """Curve, steps and episodes side by side, at the step on which checkpoints disagree most."""
+    """Take the screenshot of the page of a training, at the step on which checkpoints disagree most."""
     page = open_large(browser, directory, f"?checkpoints={TRAINING_CHECKPOINTS}")
     page.get_by_test_id("disagreement").click()
     page.mouse.move(0, 0)
@@ -190,7 +190,7 @@ def take_training(browser: Browser, directory: Path) -> None:
 
 
 def take_memory(browser: Browser, directory: Path) -> None:
-    """The page of a recurrent agent, at the window that is explained first."""
+    """Take the screenshot of the page of a recurrent agent, at the window that is explained first."""
     page = open_large(browser, directory, "")
     page.get_by_test_id("windows").locator("button").first.click()
     page.mouse.move(0, 0)
@@ -198,7 +198,7 @@ def take_memory(browser: Browser, directory: Path) -> None:
 
 
 def take_debug(browser: Browser, directory: Path) -> None:
-    """Findings of the debugger, and the frame that shows the first one."""
+    """Take the screenshot of the debugger's findings, at the frame that shows the first finding."""
     page = open_large(browser, directory, "")
     page.get_by_test_id("panel-findings").locator("tbody tr").first.get_by_role("button").click()
     page.mouse.move(0, 0)
@@ -207,7 +207,7 @@ def take_debug(browser: Browser, directory: Path) -> None:
 
 
 def take_failure(browser: Browser, directory: Path) -> None:
-    """The last frame of an episode that a saw ended."""
+    """Take the screenshot of a failure, at the last frame of an episode that a saw ended."""
     page = open_large(browser, directory, "?trajectory=1&frame=73&objects=1")
     page.mouse.move(0, 0)
     save(page, "failure")
@@ -256,7 +256,7 @@ PAGES: dict[str, tuple[Callable[[Path], Path], Callable[[Browser, Path], None]]]
     "debug": (make_debug, take_debug),
     "failure": (make_failure, take_failure),
 }
-"""How to make a page of each kind, and how to take its screenshots."""
+"""Functions that make a page of each kind, and functions that take its screenshots."""
 
 
 if __name__ == "__main__":

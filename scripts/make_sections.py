@@ -54,7 +54,7 @@ def documents() -> dict[Path, str]:
 
 
 def section_classes() -> list[type[SectionData]]:
-    """Return the classes of all sections of the package, one for each kind, and of the generic panels."""
+    """Return the classes of all sections that the package writes, one for each kind of section."""
     sections: dict[str, type[SectionData]] = {}
     for name in ANALYSES:
         for section in ANALYSES.get(name).Sections:
@@ -68,7 +68,7 @@ def described_classes() -> dict[str, type[SectionData]]:
 
 
 def nested(kinds: Iterable[type]) -> list[type]:
-    """Return dataclasses and those of their fields, each after those to which it refers."""
+    """Return dataclasses and the dataclasses in their fields, each after those to which it refers."""
     ordered: dict[type, None] = {}
 
     def visit(hint: object) -> None:
@@ -208,7 +208,7 @@ def _typescript(hint: object) -> str:
 
 
 def _table(match: re.Match[str]) -> str:
-    """Return tables of the keys of a section, and of the objects in it that are not described before."""
+    """Return tables of the keys of a section, and of the objects in it that no earlier section describes."""
     head, name, end = match.groups()
     section = described_classes()[name]
     parts = [_rows(section, ""), *(_rows(kind, f"`{_name(kind)}`: {summary(kind)}") for kind in described(section))]
@@ -216,8 +216,8 @@ def _table(match: re.Match[str]) -> str:
 
 
 def described(section: type[SectionData]) -> list[type]:
-    """Return the dataclasses in a section, in the order of its keys, without those of sections that are described
-    before.
+    """Return the dataclasses in a section, in the order of its keys, without those that an earlier section of the
+    reference describes.
     """
     before: set[type] = set()
     for _, name, _ in TABLE.findall(REFERENCE.read_text(encoding="utf-8")):

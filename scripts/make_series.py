@@ -1,12 +1,12 @@
-"""Train a series of checkpoints, and ship it: select checkpoints, evaluate them, write folder and card in `models/`.
+"""Train a series of checkpoints, and ship it: select checkpoints, evaluate them, and write them with a card to `models/`.
 
     python -m scripts.make_series train out/breakout-series
     python -m scripts.make_series ship out/breakout-series breakout-series --machine "2 cores of ..."
     python -m scripts.make_series check breakout-series out/breakout-check
 
 Interrupted training is resumed by the same command. A shipped series is a folder of checkpoints in half precision, at
-most 8 MB together, with `progress.csv`; `series.json` there has the facts of the card `models/NAME.md`. `check` adds
-what `rl-clarity check` finds on the last checkpoint; its page is written to the directory.
+most 8 MB in total, with `progress.csv` and `series.json`, the facts of the card `models/NAME.md`. `check` adds to the
+card what `rl-clarity check` finds about the last checkpoint; the page of the checks is written to the directory.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ship.add_argument("name")
     ship.add_argument("--machine", default="this machine", help="description of the machine that trained it")
     ship.add_argument("--count", type=int, default=8, help=f"number of checkpoints, at least {MIN_COUNT}")
-    ship.add_argument("--episodes", type=int, default=100, help="games of each that its return is the mean of")
+    ship.add_argument("--episodes", type=int, default=100, help="number of games for each checkpoint's mean return")
     ship.add_argument("--models", type=Path, default=MODELS)
     check = actions.add_parser("check", help="check saliency methods on the last checkpoint, for the card")
     check.add_argument("name")
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def ship_series(save_dir: Path, models: Path, name: str, count: int, episodes: int, machine: str) -> None:
-    """Write folder, facts, learning curve and card of a series; a folder of that name is replaced."""
+    """Write the folder, facts, learning curve and card of a series. An existing folder of that name is replaced."""
     chosen = select(save_dir, count)
     folder = models / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -144,7 +144,7 @@ def write_facts(models: Path, name: str, facts: Mapping[str, Any]) -> None:
 
 
 def select(save_dir: Path, count: int) -> list[Path]:
-    """Return checkpoints at even distances in training, including the first and the last."""
+    """Return evenly spaced checkpoints of a training, including the first and the last."""
     kept = sorted(save_dir.glob("checkpoint-*.jd"), key=trained_timesteps)
     if not MIN_COUNT <= count <= len(kept):
         raise SystemExit(f"{save_dir} has {len(kept)} checkpoints; --count {count} must be from {MIN_COUNT} to that")
@@ -152,7 +152,7 @@ def select(save_dir: Path, count: int) -> list[Path]:
 
 
 def evaluate_checkpoint(path: Path, episodes: int, *, random: bool) -> dict[str, Any]:
-    """Return the entry of a checkpoint in the card, with the return of a random policy in the last one."""
+    """Return the card's entry for a checkpoint. With `random`, it includes the return of a random policy."""
     # naming the environment's module is safe, because the caller trained the checkpoint
     own = read(path).metadata.get("untrusted")
     evaluations = evaluate(path, metadata=own, episodes=episodes, seed=SEED, unseen=False, random=random)

@@ -1,15 +1,15 @@
-"""Train the agent `coinrun`: a searcher that sees the future plays, and a network learns from it, then from rewards.
+"""Train the agent `coinrun`: a network imitates a searcher, which looks ahead in the game, and then learns from rewards.
 
     python -m scripts.train_coinrun WORK
 
-The same command resumes training that was stopped in any way. Two processes work at once, each on one core: one
-collects labeled frames in WORK/search and WORK/network, the other trains on what is there.
+The same command resumes training that was stopped in any way. Two processes run in parallel, each on one core: one
+collects labeled frames in WORK/search and WORK/network, the other trains on these files.
 
-Training begins with `scripts/coinrun/start.npz`, which imitation made from the included agent `coinrun-7.9`; with
-`--batches 0`, PPO begins with it at once, and with `--untrained`, imitation begins with random weights.
+Training begins with `scripts/coinrun/start.npz`, a network that imitation made from the included agent `coinrun-7.9`.
+With `--batches 0`, PPO begins with this network at once; with `--untrained`, imitation begins with random weights.
 
 1. Search: the searcher plays on the training levels (`scripts/coinrun/search.py`).
-2. Imitation: the network learns the searcher's actions, and the returns of its own episodes as values.
+2. Imitation: the network learns the searcher's actions, and its value learns the returns of its own episodes.
 3. DAgger: the network plays, and the searcher shows what to do in states that the network reaches.
 4. PPO: policy and value learn from rewards.
 5. The value is fitted to the agent's play (`scripts/coinrun/value.py`). The agent is WORK/ppo/agent.jd.
@@ -41,18 +41,18 @@ from scripts.coinrun.search import LEVELS
 from scripts.coinrun.value import write_agent
 
 FIRST_SHARDS, SEARCH_SHARDS = 3, 12
-"""Files that the searcher plays before training begins, and before the network plays."""
+"""Number of files that the searcher writes before training begins, and before the network plays."""
 BATCHES = 16_600
 """Batches of imitation, two hours of two cores, until PPO begins. The last 2,600 did not help any more: 93.8 % of 500
 unseen levels are completed at 14,000, and 93.0 % at 16,600.
 """
 EVALUATE_EVERY = 5
-"""Rounds between two evaluations."""
+"""Number of rounds between two evaluations."""
 EPISODES, LAST_EPISODES = 200, 500
 ROUND_LIMIT = 300
 """Steps after which an episode counts as failed, except in the last evaluation."""
 UPDATES, UPDATES_PER_ROUND = 240, 20
-"""Updates of PPO, of 8192 steps each (45 minutes of two cores), and those between two evaluations."""
+"""Number of updates of PPO, of 8192 steps each (45 minutes of two cores), and of updates between two evaluations."""
 AGENT = "agent.jd"
 
 
@@ -136,7 +136,10 @@ def imitate(work: Path, imitation: Imitation, batches: int, levels: int) -> None
 
 
 def evaluation(network: Clear, episodes: int, *, discount: float = DISCOUNT, reward: float = 1.0) -> dict[str, float]:
-    """Return how well a network plays unseen levels whose completion is worth a reward, sampled and greedily."""
+    """Return how well a network plays unseen levels, with sampled and with greedy actions.
+
+    `discount`, and the `reward` for completing a level, are those of the network's values.
+    """
     limit = TIME_LIMIT if episodes == LAST_EPISODES else ROUND_LIMIT
     played = play_unseen(network, episodes, discount=discount, reward=reward, limit=limit)
     greedy = play_unseen(network, episodes, discount=discount, reward=reward, greedy=True, limit=limit)

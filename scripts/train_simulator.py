@@ -3,10 +3,10 @@
     nohup python -m scripts.train_simulator train coinrun-gru out/coinrun-gru-simulator > simulator.log 2>&1 &
     python -m scripts.train_simulator ship coinrun-gru out/coinrun-gru-simulator
 
-`train` first records two sets of episodes with noise in the actions, one to learn from and one to be measured on.
-Interrupted training, also by a kill, is resumed by the same command, which does nothing once it is finished. `ship`
-writes the simulator in half precision, with its quality in the metadata and in the agent's card; it is refused above
-12 MB.
+`train` first records two sets of episodes with noise in the actions: one to learn from, and one to measure the quality.
+Training that was interrupted, even by a kill, is resumed by the same command. The command does nothing once training is
+finished. `ship` writes the simulator in half precision, with its quality in the metadata and in the agent's card. It
+refuses simulators of more than 12 MB.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ EPISODES, CHECKED_EPISODES = 2000, 100
 """Numbers of episodes for fitting and for measuring."""
 
 OPTIONS = ("size", "steps", "batch_size", "horizon", "kl", "learning_rate", "precision")
-"""Options of the fit."""
+"""Options of `fit_simulator` that can be set on the command line."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ship.add_argument("--models", type=Path, default=MODELS)
     ship.add_argument("--note", default="", help="text for the card: what was tried")
     for action in (train, ship):
-        action.add_argument("name", help="of an included agent, or the path of a checkpoint")
+        action.add_argument("name", help="name of an included agent, or path of a checkpoint")
         action.add_argument("directory", type=Path)
     options = parser.parse_args(arguments)
     name = options.name if Path(options.name).exists() else f"models:{options.name}"

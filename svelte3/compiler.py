@@ -38,7 +38,7 @@ def compile_js(
     overwrite: also replace a file that svelte3 did not write.
 
     Raises CompileError with the compiler's message, the file and the source line, ToolchainError without Node.js, and
-    Svelte3Error if another file is in the way.
+    Svelte3Error if `svelte_path` does not exist or `js_path` is a file that svelte3 did not write.
     """
     source = _existing(svelte_path)
     target = Path(js_path) if js_path is not None else source.with_suffix(".js")

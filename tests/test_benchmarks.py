@@ -54,7 +54,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return counts
 
 
-def test_all_parts_are_measured_printed_and_saved(
+def test_all_benchmarks_are_measured_printed_and_saved(
     measured: dict[str, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command.main(["--json", str(tmp_path / "result.json")])
@@ -68,12 +68,12 @@ def test_all_parts_are_measured_printed_and_saved(
     assert "skipped: no Chromium was found" in printed
 
 
-def test_parts_can_be_selected(measured: dict[str, int]) -> None:
+def test_single_benchmarks_can_be_selected(measured: dict[str, int]) -> None:
     command.main(["--only", "growth", "training"])
     assert {name for name, count in measured.items() if count} == {"growth", "training"}
 
 
-def test_growth_is_printed_as_ratios() -> None:
+def test_growth_of_cost_is_printed_as_ratios() -> None:
     result = {"base": JOB, **dict.fromkeys(growth.DOUBLED, JOB)}
     result |= {"frames x 2": doubled("bytes"), "all outputs": doubled("seconds")}
     result["layers x 2"] = {**JOB, "peak_memory_mb": 1350}
@@ -94,7 +94,7 @@ def test_the_fastest_of_two_jobs_is_reported(monkeypatch: pytest.MonkeyPatch) ->
     assert not jobs
 
 
-def test_the_default_job_is_compared_with_its_convolutions() -> None:
+def test_the_default_job_is_compared_with_the_cost_of_its_convolutions() -> None:
     times = {"seconds": 30.0, "cpu_seconds": 45.0, "memory_mb": 1500.0, "bytes": 9e6}
     causal = {**times, "seconds": 31.5, "cpu_seconds": 46.8}
     longer = {**times, "seconds": 33.0, "cpu_seconds": 48.0}
@@ -110,7 +110,7 @@ def test_the_default_job_is_compared_with_its_convolutions() -> None:
     ]
 
 
-def test_the_panel_what_if_is_compared_with_its_goal_and_with_python() -> None:
+def test_times_of_the_what_if_panel_are_compared_with_goal_and_python() -> None:
     times = dict.fromkeys(("opened_ms", "load", "forward_ms_p95", "answer_ms", "answer_ms_p95", "answer_cpu_ms"), 5.5)
     results = {
         name: {"network": network, "forward_ms": 6.0, "python_ms": 1.5, **times}
@@ -122,7 +122,7 @@ def test_the_panel_what_if_is_compared_with_its_goal_and_with_python() -> None:
     assert "goal" not in impala
 
 
-def test_all_sizes_are_doubled() -> None:
+def test_the_growth_benchmark_doubles_every_size() -> None:
     assert {name.removesuffix(" x 2") for name in growth.DOUBLED} >= {"frames", "layers", "outputs", "observations"}
     base, sizes = growth.BASE, growth.DOUBLED
     assert sizes["frames x 2"].frames == 2 * base.frames
@@ -131,7 +131,7 @@ def test_all_sizes_are_doubled() -> None:
     assert 1 + sizes["outputs x 2"].logits == 2
 
 
-def test_jobs_of_agents_with_one_action() -> None:
+def test_benchmark_jobs_may_use_agents_with_one_action() -> None:
     agent = job.make_agent(1)
     assert agent.num_actions == 1
     trajectories, observations = job.make_samples(job.Sizes(frames=5, observations=7), agent.num_actions)
@@ -140,7 +140,7 @@ def test_jobs_of_agents_with_one_action() -> None:
     assert len(observations) == 7
 
 
-def test_comparisons_are_normalized_by_the_speed_of_convolutions() -> None:
+def test_benchmark_comparisons_are_normalized_by_convolution_speed() -> None:
     training = {"steps_per_second": 500.0, "peak_memory_mb": 1200}
     start = {"run --help": 0.5}
     before: dict[str, Any] = {
@@ -173,7 +173,7 @@ def test_comparisons_are_normalized_by_the_speed_of_convolutions() -> None:
     ]
 
 
-def test_peak_memory_is_that_since_the_last_reset() -> None:
+def test_peak_memory_is_measured_since_the_last_reset() -> None:
     if not Path("/proc/self/clear_refs").exists():
         pytest.skip("only Linux can reset the peak")
     array = np.ones(50_000_000)
@@ -183,7 +183,7 @@ def test_peak_memory_is_that_since_the_last_reset() -> None:
     assert peak_memory_mb() < high - 300
 
 
-def test_activations_are_edited_where_objects_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blind_play_edits_activations_only_at_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(blind_play, "find_site", lambda sites, layer: types.SimpleNamespace(shape=(8, 8, 2)))
     frames = np.zeros((2, 64, 64, 3), np.uint8)
     frames[1] = 1
@@ -199,7 +199,7 @@ def test_activations_are_edited_where_objects_are(monkeypatch: pytest.MonkeyPatc
     np.testing.assert_array_equal(edited, expected)
 
 
-def test_causes_of_failures_are_compared_with_unedited_play() -> None:
+def test_blind_play_compares_causes_of_failure_with_unedited_play() -> None:
     results = {
         blind_play.UNEDITED: [["", ""] * 20, ["saw", ""] * 5],
         "saw, invisible": [["saw", ""] * 20, ["saw", "enemy"] * 5],
@@ -211,7 +211,7 @@ def test_causes_of_failures_are_compared_with_unedited_play() -> None:
     assert "10.00% (+" in edited
 
 
-def test_results_of_another_agent_are_not_continued(
+def test_blind_play_does_not_continue_results_of_another_agent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     kept = tmp_path / "blind.json"
@@ -222,7 +222,7 @@ def test_results_of_another_agent_are_not_continued(
     assert "has results of {'agent': 'coinrun-7.9', 'episodes': 2000}" in capsys.readouterr().err
 
 
-def test_a_feature_that_is_only_at_objects_separates_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_feature_active_only_at_an_object_type_separates_it(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     rows = {kind: rng.uniform(size=(50, 3)) for kind in ("saw", "coin", "removed", "none")}
     rows["saw"][:, 0] += 1  # the first channel has saws, the second coins, the third nothing
@@ -241,7 +241,7 @@ def test_a_feature_that_is_only_at_objects_separates_them(monkeypatch: pytest.Mo
     assert nothing == pytest.approx(0.5, abs=0.1)
 
 
-def test_agents_are_compared_on_the_same_groups() -> None:
+def test_the_diversity_table_reports_paired_differences_between_agents() -> None:
     def agent(shift: float) -> dict[tuple[str, str, str], np.ndarray]:
         return {
             ("2b", kind, edit): np.array([0.6, 0.7, np.nan if kind == "enemy" else 0.8]) + shift

@@ -57,7 +57,7 @@ def with_torch(tmp_path_factory: pytest.TempPathFactory) -> Interpreter:
     return Interpreter(tmp_path_factory.mktemp("torch") / "site", ("tensorflow", "keras", "jax", "jaxlib"))
 
 
-def test_the_plain_interpreter_finds_no_framework(plain: Interpreter, tmp_path: Path) -> None:
+def test_the_interpreter_of_these_tests_finds_no_framework(plain: Interpreter, tmp_path: Path) -> None:
     program = f"from importlib.util import find_spec; print([name for name in {FRAMEWORKS} if find_spec(name)])"
     assert plain.run(program, tmp_path) == "[]\n"
 
@@ -123,7 +123,7 @@ frames = rng.integers(0, 256, (40, 32, 32, 3), np.uint8)
 
 
 @pytest.mark.slow
-def test_attribution_of_a_pytorch_agent_without_keras(with_torch: Interpreter, tmp_path: Path) -> None:
+def test_a_pytorch_agent_can_be_attributed_without_keras(with_torch: Interpreter, tmp_path: Path) -> None:
     program = f"""{AGENT}
 layer = rl_clarity.select_layers(agent)[0]
 attribution = rl_clarity.integrated_gradients(agent, frames[:4], layer)
@@ -134,7 +134,7 @@ print(attribution.shape)
 
 
 @pytest.mark.slow
-def test_page_of_a_pytorch_agent_without_keras(with_torch: Interpreter, tmp_path: Path) -> None:
+def test_a_page_of_a_pytorch_agent_is_made_without_keras(with_torch: Interpreter, tmp_path: Path) -> None:
     program = f"""{AGENT}
 trajectories = {{
     "observations": frames[:16].reshape(2, 8, 32, 32, 3),
@@ -166,7 +166,7 @@ def _pretend_installed(installed: str, selected: str | None, monkeypatch: pytest
         ("keras tensorflow torch", "torch", "torch"),
     ],
 )
-def test_default_backend_is_the_first_installed(
+def test_the_default_keras_backend_is_the_first_installed(
     installed: str, selected: str | None, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _pretend_installed(installed, selected, monkeypatch)
@@ -181,7 +181,7 @@ def test_default_backend_is_the_first_installed(
         ("keras tensorflow", "jax", r'KERAS_BACKEND=jax, but jax is not installed: pip install "rl-clarity\[jax\]"'),
     ],
 )
-def test_a_missing_backend_is_an_error(
+def test_a_missing_keras_backend_is_an_error(
     installed: str, selected: str | None, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _pretend_installed(installed, selected, monkeypatch)
@@ -210,7 +210,7 @@ print({name for name in before.keys() | os.environ.keys() if before.get(name) !=
 
 
 @pytest.mark.slow
-def test_emulators_of_the_program_are_not_reported_as_leaks() -> None:
+def test_importing_keras_reports_no_leaks_of_atari_emulators() -> None:
     pytest.importorskip("ale_py")
     program = """
 import ale_py
@@ -224,7 +224,7 @@ import_keras()
 
 
 @pytest.mark.slow
-def test_agents_on_pytorch_do_not_import_its_compiler() -> None:
+def test_pytorch_agents_do_not_import_torch_dynamo() -> None:
     program = """
 import sys
 import numpy as np

@@ -71,7 +71,7 @@ def relative(path: Path) -> str:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=relative)
-def test_links_lead_somewhere(path: Path) -> None:
+def test_links_in_the_documentation_have_existing_targets(path: Path) -> None:
     text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if "://" in target or target.startswith("demo/"):  # the example page is part of the built site only
@@ -87,17 +87,17 @@ def test_links_lead_somewhere(path: Path) -> None:
 @pytest.mark.parametrize(
     "line", sorted({*re.findall(r"(rl-clarity [a-z].*)$", "\n".join(blocks("sh", *DOCUMENTS)), re.MULTILINE)})
 )
-def test_commands_are_understood(line: str) -> None:
+def test_commands_in_the_documentation_can_be_parsed(line: str) -> None:
     parse_arguments(shlex.split(line, comments=True)[1:])
 
 
-def test_targets_of_make_exist() -> None:
+def test_make_targets_in_the_documentation_exist() -> None:
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
     for target in re.findall(r"^make ([\w-]+)", "\n".join(blocks("sh", *DOCUMENTS)), re.MULTILINE):
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
-def test_extras_exist() -> None:
+def test_extras_in_the_documentation_exist() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     texts = "\n".join(path.read_text(encoding="utf-8") for path in DOCUMENTS)
     shown = re.findall(r'pip install "(?:rl-clarity|\.)\[([\w,]+)\]"', texts)
@@ -115,7 +115,7 @@ def test_public_names_are_in_the_api_reference() -> None:
     assert names == ["__version__"]
 
 
-def test_dependencies_are_explained() -> None:
+def test_every_dependency_is_explained_in_the_documentation() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     table = (DOCS / "installation.md").read_text(encoding="utf-8").partition("## What each dependency is for")[2]
     development = ("test", "interop", "docs", "lint", "dev", "all")
@@ -125,7 +125,7 @@ def test_dependencies_are_explained() -> None:
     assert [name for need in needed if (name := re.split(r"[\[=<>~;! ]", need)[0]) not in table] == []
 
 
-def test_table_of_options_is_current() -> None:
+def test_the_table_of_options_is_current() -> None:
     assert TARGET.read_text(encoding="utf-8") == document(), "run: python -m scripts.make_options"
 
 
@@ -186,7 +186,9 @@ def with_code() -> list[Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", with_code(), ids=relative)
-def test_code_runs(path: Path, opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_in_the_documentation_runs(
+    path: Path, opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run_code(path, tmp_path, monkeypatch)
     text = "\n".join(blocks("python", path))
     assert len(opened) == text.count(".open()")
@@ -209,7 +211,7 @@ class Noise(gymnasium.Env[np.ndarray, Any]):
 
 
 @pytest.mark.slow
-def test_code_of_readme_runs(opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_in_the_readme_runs(opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
     from tests.agents.torch_modules import Color
 
@@ -218,7 +220,9 @@ def test_code_of_readme_runs(opened: list[str], tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.slow
-def test_code_of_the_guide_to_sb3_runs(opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_in_the_guide_to_stable_baselines3_runs(
+    opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("ale_py")
     sb3 = pytest.importorskip("stable_baselines3")
     from stable_baselines3.common.env_util import make_atari_env
@@ -231,7 +235,7 @@ def test_code_of_the_guide_to_sb3_runs(opened: list[str], tmp_path: Path, monkey
     assert rl_clarity.open_results(tmp_path / "out" / "zip").layers
 
 
-def test_code_that_writes_the_native_format_runs(
+def test_documented_code_that_writes_the_native_format_runs(
     opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch = pytest.importorskip("torch")
@@ -242,7 +246,7 @@ def test_code_that_writes_the_native_format_runs(
 
 
 @pytest.mark.slow
-def test_extensions_of_the_documentation_work(
+def test_extensions_shown_in_the_documentation_work(
     opened: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_code(DOCS / "extending.md", tmp_path, monkeypatch)
@@ -255,7 +259,9 @@ def test_extensions_of_the_documentation_work(
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_site_is_complete_and_loads_nothing_from_elsewhere(chromium_browser: Browser, tmp_path: Path) -> None:
+def test_the_documentation_site_is_complete_and_loads_only_local_files(
+    chromium_browser: Browser, tmp_path: Path
+) -> None:
     pytest.importorskip("mkdocstrings")
     from mkdocs.commands.build import build
     from mkdocs.config import load_config

@@ -48,14 +48,14 @@ def is_complete(page: Path) -> bool:
     return bool(open_results(page).manifest["complete"])
 
 
-def test_every_script_has_a_test() -> None:
+def test_every_example_script_has_a_test() -> None:
     notebooks = {path.with_suffix(".py").name for path in EXAMPLES.glob("*.ipynb")}  # their sources
     scripts = {path.name for path in EXAMPLES.glob("*.py")} - notebooks
     assert set(re.findall(r'run_example\("(\w+\.py)"', Path(__file__).read_text(encoding="utf-8"))) == scripts
 
 
 @pytest.mark.parametrize("name", [path.name for path in sorted(EXAMPLES.glob("*.py"))])
-def test_help_of_a_script_does_not_run_it(name: str, tmp_path: Path) -> None:
+def test_the_help_option_of_an_example_does_not_run_it(name: str, tmp_path: Path) -> None:
     # Importing a framework would be the first step of each of them.
     program = f"""
 import runpy, sys
@@ -75,7 +75,7 @@ runpy.run_path({str(EXAMPLES / name)!r}, run_name="__main__")
 
 
 @pytest.mark.slow
-def test_own_environment(tmp_path: Path) -> None:
+def test_example_own_environment_makes_a_page(tmp_path: Path) -> None:
     assert "1792 steps" in run_example("own_environment.py", tmp_path, "--size", "tiny")
     page = open_results(tmp_path / "out" / "page")
     assert [action["label"] for action in page.agent["actions"]] == ["←", "no-op", "→"]
@@ -83,13 +83,13 @@ def test_own_environment(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_own_network(tmp_path: Path) -> None:
+def test_example_own_network_makes_a_page(tmp_path: Path) -> None:
     assert "layers edges, shapes" in run_example("own_network.py", tmp_path, "--size", "tiny")
     assert is_complete(tmp_path / "out")
 
 
 @pytest.mark.slow
-def test_record_cleanrl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_example_record_cleanrl_records_every_20th_episode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     printed = run_example("record_cleanrl.py", tmp_path, "--size", "tiny")
     recording = open_recording(tmp_path / "out")
@@ -111,7 +111,7 @@ def test_record_cleanrl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert {row["number"] % 20 for row in recording.table()} == {0}
 
 
-def test_record_gymnasium(tmp_path: Path) -> None:
+def test_example_record_gymnasium_records_every_50th_episode(tmp_path: Path) -> None:
     printed = run_example("record_gymnasium.py", tmp_path, "--size", "tiny")
     recording = open_recording(tmp_path / "out")
     assert f"{len(recording)} episodes of 200 are recorded" in printed
@@ -122,7 +122,7 @@ def test_record_gymnasium(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["PPO", "RecurrentPPO"])
-def test_record_sb3(tmp_path: Path, algorithm: str) -> None:
+def test_example_record_sb3_records_episodes_with_checkpoints(tmp_path: Path, algorithm: str) -> None:
     pytest.importorskip("sb3_contrib")
     printed = run_example("record_sb3.py", tmp_path, "--size", "tiny", "--algorithm", algorithm)
     recording = open_recording(tmp_path / "out")
@@ -132,14 +132,14 @@ def test_record_sb3(tmp_path: Path, algorithm: str) -> None:
 
 
 @pytest.mark.slow
-def test_train_and_explain(tmp_path: Path) -> None:
+def test_example_train_and_explain_makes_a_page(tmp_path: Path) -> None:
     pytest.importorskip("procgen")
     run_example("train_and_explain.py", tmp_path, "--size", "tiny")
     assert is_complete(tmp_path / "out" / "page")
 
 
 @pytest.mark.slow
-def test_compare_checkpoints(tmp_path: Path) -> None:
+def test_example_compare_checkpoints_finds_equal_agents_equal(tmp_path: Path) -> None:
     pytest.importorskip("procgen")
     printed = run_example("compare_checkpoints.py", tmp_path, str(CHECKPOINT), str(CHECKPOINT), "--size", "tiny")
     assert "correlation of the values  1.000" in printed  # the same agent twice
@@ -149,7 +149,7 @@ def test_compare_checkpoints(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_remove_a_feature(tmp_path: Path) -> None:
+def test_example_remove_a_feature_saves_an_edited_agent(tmp_path: Path) -> None:
     pytest.importorskip("procgen")
     printed = run_example("remove_a_feature.py", tmp_path, "--size", "tiny")
     assert "The same 2 levels with and without it:" in printed
@@ -160,7 +160,7 @@ def test_remove_a_feature(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_debug_minigrid(tmp_path: Path) -> None:
+def test_example_debug_minigrid_makes_a_debug_page(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("minigrid")
     printed = run_example("debug_minigrid.py", tmp_path, "--size", "tiny")
@@ -170,7 +170,7 @@ def test_debug_minigrid(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_light_switch(tmp_path: Path) -> None:
+def test_example_light_switch_finds_the_cue_in_memory(tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     printed = run_example("light_switch.py", tmp_path, "--size", "tiny")
     assert "The cue can be read from later states: AUC" in printed
@@ -180,7 +180,7 @@ def test_light_switch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "fewest_images"), [("core_functions", 4), ("one_failure", 3)])
-def test_notebook_matches_its_source(name: str, fewest_images: int) -> None:
+def test_each_notebook_matches_its_source_script(name: str, fewest_images: int) -> None:
     nbformat = pytest.importorskip("nbformat")
     from scripts.make_notebook import notebook
 
@@ -207,13 +207,13 @@ def execute_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callabl
 
 
 @pytest.mark.slow
-def test_notebook_of_core_functions_runs(execute_notebook: Callable[[str], Any], tmp_path: Path) -> None:
+def test_the_core_functions_notebook_runs(execute_notebook: Callable[[str], Any], tmp_path: Path) -> None:
     execute_notebook("core_functions")
     assert is_complete(tmp_path / "out" / "core_functions")
 
 
 @pytest.mark.slow
-def test_verdict_of_a_failure_holds_by_hand(execute_notebook: Callable[[str], Any]) -> None:
+def test_the_one_failure_notebook_confirms_the_debuggers_verdict(execute_notebook: Callable[[str], Any]) -> None:
     cells = execute_notebook("one_failure").cells
     printed = "".join(output.get("text", "") for cell in cells for output in cell.get("outputs", []))
     assert "frames are those that were recorded: True" in printed

@@ -127,7 +127,7 @@ def samples() -> dict[str, Any]:
     return {"agent": agent, "trajectories": trajectories, "observations": observations}
 
 
-def test_an_analysis_needs_one_file_and_one_registry_line(
+def test_a_plugin_analysis_needs_one_file_and_one_registry_line(
     plugin: Path, samples: dict[str, Any], tmp_path: Path
 ) -> None:
     page = rl_clarity.generate(**samples, output_dir=tmp_path / "page", analyses={"occlusion": {"patch": 16}})
@@ -144,7 +144,7 @@ def test_an_analysis_needs_one_file_and_one_registry_line(
     assert results.manifest["complete"]
 
 
-def test_the_cache_depends_on_options_and_code(
+def test_the_cache_of_a_plugin_analysis_depends_on_options_and_code(
     plugin: Path, samples: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options: dict[str, Any] = {"output_dir": tmp_path / "page", "overwrite": True}
@@ -162,12 +162,14 @@ def test_the_cache_depends_on_options_and_code(
     assert tasks(8) == ["occlusion/1", "occlusion/2"]
 
 
-def test_the_forecast_includes_the_analysis(plugin: Path, samples: dict[str, Any], tmp_path: Path) -> None:
+def test_the_forecast_includes_a_plugin_analysis(plugin: Path, samples: dict[str, Any], tmp_path: Path) -> None:
     forecast = rl_clarity.generate(**samples, output_dir=tmp_path / "page", analyses={"occlusion": {}}, dry_run=True)
     assert forecast.stages["occlusion"] > 0
 
 
-def test_invalid_options_of_the_analysis(plugin: Path, samples: dict[str, Any], tmp_path: Path) -> None:
+def test_invalid_options_of_a_plugin_analysis_are_refused(
+    plugin: Path, samples: dict[str, Any], tmp_path: Path
+) -> None:
     with pytest.raises(OptionError, match=r"analyses\.occlusion\.path.*did you mean 'analyses\.occlusion\.patch'"):
         rl_clarity.generate(**samples, output_dir=tmp_path / "page", analyses={"occlusion": {"path": 3}})
     with pytest.raises(OptionError, match=r"unknown analysis 'oclusion'; did you mean 'occlusion'"):
@@ -175,7 +177,7 @@ def test_invalid_options_of_the_analysis(plugin: Path, samples: dict[str, Any], 
     assert not (tmp_path / "page").exists()
 
 
-def test_recorded_episodes_are_explained_by_the_analysis(
+def test_a_plugin_analysis_explains_recorded_episodes(
     plugin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     location = tmp_path / "runs/exp1/plugins/rl_clarity/training"
@@ -205,7 +207,7 @@ def test_recorded_episodes_are_explained_by_the_analysis(
 
 
 @pytest.mark.browser
-def test_a_published_episode_shows_the_section_of_the_analysis(
+def test_a_published_episode_shows_the_section_of_a_plugin_analysis(
     plugin: Path, tmp_path: Path, chromium_browser: Browser
 ) -> None:
     location = tmp_path / "runs/exp1/plugins/rl_clarity/training"
@@ -222,7 +224,7 @@ def test_a_published_episode_shows_the_section_of_the_analysis(
     assert visitor.messages == []
 
 
-def test_an_analysis_that_needs_more_than_an_episode_explains_none(tmp_path: Path) -> None:
+def test_an_analysis_that_needs_more_than_an_episode_skips_recordings(tmp_path: Path) -> None:
     record(tmp_path / "recording", (5,))
     with pytest.raises(OptionError, match=r"analyses='behavior' .*: it needs more than an episode"):
         explain(tmp_path / "recording", analyses={"behavior": {}})
@@ -231,7 +233,7 @@ def test_an_analysis_that_needs_more_than_an_episode_explains_none(tmp_path: Pat
     assert not (tmp_path / "recording/explained").exists()
 
 
-def test_options_of_the_analysis_on_the_command_line() -> None:
+def test_options_of_a_plugin_analysis_can_be_set_on_the_command_line() -> None:
     command = parse_arguments(["run", "a.jd", "out", "--analyses", "occlusion", "occlusion.patch=16", "other"])
     assert isinstance(command, Run)
     assert command.options.analyses == {"occlusion": {"patch": 16}, "other": {}}
@@ -240,7 +242,7 @@ def test_options_of_the_analysis_on_the_command_line() -> None:
     assert command.options.analyses == {"occlusion": {"patch": 16}}
 
 
-def test_a_section_that_its_panel_cannot_draw_is_refused_before_anything_is_computed(
+def test_a_plugin_section_without_the_fields_of_its_panel_is_refused(
     plugin: Path, samples: dict[str, Any], tmp_path: Path
 ) -> None:
     module = plugin / "my_occlusion.py"

@@ -12,7 +12,7 @@ from rl_clarity.base.files import write_atomically
 from tests.failing_files import failing_files
 
 
-def test_every_operation_of_an_atomic_write_can_fail(tmp_path: Path) -> None:
+def test_failing_files_can_fail_every_operation_of_an_atomic_write(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "file"
     with failing_files(tmp_path) as operations:
         write_atomically(path, b"new")
@@ -24,7 +24,7 @@ def test_every_operation_of_an_atomic_write_can_fail(tmp_path: Path) -> None:
         assert path.read_bytes() == b"old"
 
 
-def test_a_failed_write_is_torn(tmp_path: Path) -> None:
+def test_a_simulated_failed_write_leaves_part_of_the_data(tmp_path: Path) -> None:
     for number, write in enumerate((Path.write_bytes, _write_descriptor)):
         path = tmp_path / str(number)
         with failing_files(tmp_path, 2), pytest.raises(OSError, match="No space left"):
@@ -40,7 +40,7 @@ def _write_descriptor(path: Path, data: bytes) -> None:
         os.close(descriptor)
 
 
-def test_only_the_operation_fails_or_all_after_it(tmp_path: Path) -> None:
+def test_either_one_file_operation_fails_or_all_from_it_on(tmp_path: Path) -> None:
     for lasting in (False, True):
         with failing_files(tmp_path, 1, lasting=lasting) as operations:
             with pytest.raises(OSError, match="No space left"):
@@ -50,7 +50,7 @@ def test_only_the_operation_fails_or_all_after_it(tmp_path: Path) -> None:
         assert len(operations) == 2
 
 
-def test_other_folders_are_left_alone(tmp_path: Path) -> None:
+def test_simulated_failures_do_not_affect_other_folders(tmp_path: Path) -> None:
     (tmp_path / "inside").mkdir()
     with failing_files(tmp_path / "inside", 1, lasting=True) as operations:
         (tmp_path / "outside").write_text("text")

@@ -22,14 +22,14 @@ def make_agent(kind: str) -> TinyAgent:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_satisfies_the_protocol(kind: str, observations: np.ndarray) -> None:
+def test_the_fake_agent_satisfies_the_agent_protocol(kind: str, observations: np.ndarray) -> None:
     agent = make_agent(kind)
     assert isinstance(agent, Agent)
     for layer, shape in agent.layers.items():
         assert agent.activations(observations, layer).shape == (3, *shape)
 
 
-def test_states_are_reset_with_each_episode(observations: np.ndarray) -> None:
+def test_states_of_the_fake_agent_are_reset_with_each_episode(observations: np.ndarray) -> None:
     agent = make_agent("recurrent")
     _, state = agent.step(observations, agent.initial_state(3), np.ones(3, bool))
     later, _ = agent.step(observations, state, np.array([False, True, False]))
@@ -39,7 +39,7 @@ def test_states_are_reset_with_each_episode(observations: np.ndarray) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("layer", ["1a", "2a", "input"])
-def test_gradients_equal_finite_differences(kind: str, layer: str, observations: np.ndarray) -> None:
+def test_gradients_of_the_fake_agent_equal_finite_differences(kind: str, layer: str, observations: np.ndarray) -> None:
     agent = make_agent(kind)
     state = agent.initial_state(3)
     output = "value" if "values" in agent.heads else "greedy"
@@ -52,7 +52,7 @@ def test_gradients_equal_finite_differences(kind: str, layer: str, observations:
     np.testing.assert_allclose((gradient * direction).sum((1, 2, 3)), difference, rtol=5e-3, atol=1e-9)
 
 
-def test_integrated_gradients_are_complete(observations: np.ndarray) -> None:
+def test_integrated_gradients_of_the_fake_agent_are_complete(observations: np.ndarray) -> None:
     agent = make_agent("policy")
     result = attribute(agent, observations, "1a", ["value", 1, (0, 2)], steps=400, quadrature="midpoint")
     np.testing.assert_allclose(result.totals, result.scores - result.scores_at_baseline, atol=2e-3)
@@ -62,7 +62,7 @@ def test_integrated_gradients_are_complete(observations: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_reads_and_writes_every_site(kind: str, observations: np.ndarray) -> None:
+def test_the_fake_agent_reads_and_writes_every_layer(kind: str, observations: np.ndarray) -> None:
     agent = make_agent(kind)
     names = [site.name for site in agent.sites]
     plain = agent.forward(observations, read=names)

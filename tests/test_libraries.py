@@ -50,7 +50,7 @@ def blocks(section: str) -> list[str]:
     return re.findall(r"^```py\n(.*?)^```", TEXTS[section], re.DOTALL | re.MULTILINE)
 
 
-def test_each_library_of_the_guide_is_tested() -> None:
+def test_every_library_in_the_guide_is_tested() -> None:
     assert set(TEXTS) - {"Files of Flax and orbax"} == set(REQUIRED) == set(EXPECTED)
     for section in TEXTS:
         for block in blocks(section):
@@ -58,7 +58,7 @@ def test_each_library_of_the_guide_is_tested() -> None:
 
 
 @pytest.mark.parametrize("section", REQUIRED)
-def test_the_code_of_a_library_gives_an_agent_that_computes_the_same(
+def test_documented_code_for_each_library_gives_an_agent_of_equal_outputs(
     section: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = REQUIRED[section]
@@ -90,9 +90,7 @@ def test_the_code_of_a_library_gives_an_agent_that_computes_the_same(
     assert np.abs(rl_clarity.integrated_gradients(agent, observations, layer, steps=3)).sum() > 0
 
 
-def test_parameters_of_files_of_flax_are_restored_as_the_guide_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_flax_parameters_are_restored_as_the_guide_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     serialization = pytest.importorskip("flax.serialization")
     checkpoint = pytest.importorskip("orbax.checkpoint")
     parameters = {"params": {"kernel": np.arange(6, dtype=np.float32).reshape(2, 3)}}

@@ -166,16 +166,14 @@ def read_page(*places: Path | str) -> tuple[dict[str, str | None], list[dict[str
     return {run["name"]: run["error"] for run in listing["runs"]}, rows
 
 
-def test_the_viewer_shows_the_good_run(runs: Path, message: str) -> None:
+def test_the_viewer_shows_intact_runs_beside_a_damaged_one(runs: Path, message: str) -> None:
     errors, rows = read_page(runs)
     assert errors["good"] is None
     assert message in str(errors["bad"])
     assert [(row["length"], row["error"]) for row in rows] == [(4, None), (6, None)]
 
 
-def test_the_viewer_shows_the_good_run_beside_metadata_of_wrong_types(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_viewer_shows_intact_runs_beside_invalid_metadata(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong_types(runs / "bad" / TRAINING, monkeypatch)
     errors, rows = read_page(runs)
     assert errors["good"] is None
@@ -183,9 +181,7 @@ def test_the_viewer_shows_the_good_run_beside_metadata_of_wrong_types(
     assert [(row["length"], row["error"]) for row in rows] == [(4, None), (6, None)]
 
 
-def test_the_viewer_shows_the_good_run_where_another_cannot_be_described(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_viewer_shows_intact_runs_beside_an_unexpected_error(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from rl_clarity.viewer import page
 
     show = page._show
@@ -201,14 +197,16 @@ def test_the_viewer_shows_the_good_run_where_another_cannot_be_described(
     assert len(rows) == 2
 
 
-def test_the_viewer_shows_a_good_directory_beside_one_that_cannot_be_searched(runs: Path) -> None:
+def test_the_viewer_shows_a_directory_beside_an_unsearchable_one(runs: Path) -> None:
     errors, _ = read_page(runs, "nosuchprotocol://bucket/runs")
     assert errors["good"] is None
     assert "Protocol not known" in str(errors["."])
 
 
 @pytest.mark.parametrize("kind", EPISODES)
-def test_the_viewer_shows_good_episodes(runs: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_viewer_shows_intact_episodes_beside_damaged_ones(
+    runs: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     damage, message = EPISODES[kind]
     damage(runs / "bad" / TRAINING, monkeypatch)
     errors, rows = read_page(runs)
@@ -225,13 +223,15 @@ def explain_good(runs: Path, **options: Any) -> ExplainedRecording:
     return bad
 
 
-def test_explain_explains_the_good_run(runs: Path, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_explains_intact_runs_beside_a_damaged_one(
+    runs: Path, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     bad = explain_good(runs)
     assert message in str(bad)
     assert f"{runs}/bad/{TRAINING} is not explained: " in str(bad)
 
 
-def test_watching_goes_on_beside_a_bad_run_and_names_it_once(
+def test_explain_with_watch_names_a_damaged_run_once_and_continues(
     runs: Path, message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passes: list[int] = []
@@ -247,7 +247,7 @@ def test_watching_goes_on_beside_a_bad_run_and_names_it_once(
     assert capsys.readouterr().err.count(message) == 1
 
 
-def test_a_run_that_is_repaired_while_it_is_watched_is_explained(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_with_watch_explains_a_run_repaired_meanwhile(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     metadata = runs / "bad" / TRAINING / "recording.json"
     content = metadata.read_text()
     metadata.write_text("?")
@@ -264,7 +264,7 @@ def test_a_run_that_is_repaired_while_it_is_watched_is_explained(runs: Path, mon
 
 
 @pytest.mark.parametrize("kind", EPISODES)
-def test_explain_skips_bad_episodes(runs: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_skips_damaged_episodes(runs: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     damage, message = EPISODES[kind]
     damage(runs / "bad" / TRAINING, monkeypatch)
     assert message in str(explain_good(runs))
@@ -278,7 +278,7 @@ def test_explain_skips_bad_episodes(runs: Path, kind: str, monkeypatch: pytest.M
         (lambda path: path.symlink_to("gone"), "No such file"),
     ],
 )
-def test_explain_skips_episodes_whose_checkpoint_cannot_be_read(
+def test_explain_skips_episodes_with_an_unreadable_checkpoint(
     tmp_path: Path, make: Callable[[Path], None], message: str
 ) -> None:
     from tests.explaining.recordings import explain, record
@@ -293,7 +293,7 @@ def test_explain_skips_episodes_whose_checkpoint_cannot_be_read(
     assert message in report.skipped[0] or "regular" in report.skipped[0]
 
 
-def test_publish_publishes_the_good_run(
+def test_publish_publishes_intact_runs_beside_a_damaged_one(
     runs: Path, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     listing = publish(runs, tmp_path / "page").results().section("episodes")
@@ -311,7 +311,9 @@ def test_a_log_directory_of_several_recordings_names_them_all(runs: Path) -> Non
         rl_clarity.open_recording(runs / "bad")
 
 
-def test_inspect_describes_the_good_episodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_describes_intact_episodes_beside_a_damaged_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     make_recording(tmp_path, LENGTHS, name="training")
     folder = tmp_path / TRAINING
     data = (folder / "data-00000.bin").read_bytes()
@@ -322,7 +324,7 @@ def test_inspect_describes_the_good_episodes(tmp_path: Path, capsys: pytest.Capt
     assert "episode 1 is left out: " in printed
 
 
-def test_verify_checks_the_good_run_and_names_what_it_does_not_read(
+def test_verify_checks_found_runs_and_names_links_it_does_not_follow(
     runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (runs / "bad").rename(tmp_path / "elsewhere")
@@ -359,7 +361,7 @@ def test_the_gallery_reports_only_the_damaged_page(tmp_path: Path, kind: str) ->
 
 
 @pytest.mark.parametrize("error", [RuntimeError("defect"), KeyError("defect"), RecursionError("defect")])
-def test_the_gallery_reports_only_the_page_with_an_unexpected_error(
+def test_the_gallery_lists_other_pages_beside_an_unexpected_error(
     tmp_path: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("bad", "good"):
@@ -386,7 +388,7 @@ def test_the_gallery_reports_only_the_page_with_an_unexpected_error(
     ],
     ids=["a log", "outputs to check", "states"],
 )
-def test_named_pipes_are_refused_at_once(tmp_path: Path, read: Callable[[Path], object]) -> None:
+def test_named_pipes_are_refused_without_waiting_for_them(tmp_path: Path, read: Callable[[Path], object]) -> None:
     os.mkfifo(tmp_path / "states.json")
     with pytest.raises(ClarityError, match="is not a regular file"):
         read(tmp_path / "states.json")

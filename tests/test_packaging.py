@@ -21,7 +21,7 @@ def package_name(requirement: str) -> str:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_actions_are_pinned_by_commit(path: Path) -> None:
+def test_github_actions_are_pinned_by_commit(path: Path) -> None:
     uses = re.findall(r"uses: (\S+)(.*)", path.read_text())
     assert uses
     for action, comment in uses:
@@ -29,19 +29,19 @@ def test_actions_are_pinned_by_commit(path: Path) -> None:
         assert re.fullmatch(r" # v[\d.]+", comment), f"{action} needs its version in a comment"
 
 
-def test_each_action_has_one_commit() -> None:
+def test_each_github_action_is_pinned_to_one_commit() -> None:
     text = "".join(path.read_text() for path in WORKFLOWS)
     pins = set(re.findall(r"uses: ([\w/-]+)@([0-9a-f]{40})", text))
     assert len(pins) == len({action for action, _ in pins})
 
 
-def test_a_plain_install_has_no_framework() -> None:
+def test_an_install_without_extras_has_no_framework() -> None:
     assert not {"keras", "tensorflow", "jax", "torch"} & {
         package_name(requirement) for requirement in PROJECT["dependencies"]
     }
 
 
-def test_all_includes_every_extra_except_mpich_ocatari_and_those_for_development() -> None:
+def test_the_all_extra_includes_every_user_extra_but_mpich_and_ocatari() -> None:
     (extras,) = re.findall(r"\[(.*)\]", EXTRAS["all"][0])
     assert set(extras.split(",")) == set(EXTRAS) - {"all", "mpich", "ocatari", "test", "interop", "docs", "lint", "dev"}
 

@@ -93,7 +93,9 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("function", "argument", "value"), TABLE, ids=[" ".join(entry) for entry in TABLE])
-def test_wrong_types(function: str, argument: str, value: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arguments_of_the_wrong_type_are_refused_in_one_line(
+    function: str, argument: str, value: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     arguments = {**CALLS[function][0], argument: VALUES[value]}
     with pytest.raises(ClarityError) as raised:
@@ -104,11 +106,11 @@ def test_wrong_types(function: str, argument: str, value: str, tmp_path: Any, mo
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_table_is_large() -> None:
+def test_at_least_150_wrong_argument_types_are_tested() -> None:
     assert len(TABLE) >= 150
 
 
-def test_missing_and_unknown_arguments_are_reported_as_usual() -> None:
+def test_missing_arguments_raise_the_usual_type_error() -> None:
     with pytest.raises(TypeError, match=r"open_results\(\) missing 1 required positional argument: 'directory'"):
         rl_clarity.open_results()  # type: ignore[call-arg]
 

@@ -76,16 +76,16 @@ def imported_members(path: Path) -> Iterator[tuple[int, str]]:
                 yield node.lineno, member
 
 
-def test_every_module_is_in_a_layer() -> None:
+def test_every_module_belongs_to_an_architecture_layer() -> None:
     missing = {layer_member(module_name(path)) for path in PACKAGE.rglob("*.py")} - set(LEVEL)
     assert not missing, "add them to LAYERS, which defines what may import what, and to docs/architecture.md"
 
 
-def test_no_module_is_loose() -> None:
+def test_every_module_is_inside_a_subpackage() -> None:
     assert {path.name for path in PACKAGE.glob("*.py")} == {"__init__.py", "__main__.py"}
 
 
-def test_imports_go_only_upwards() -> None:
+def test_imports_follow_the_order_of_architecture_layers() -> None:
     wrong = [
         f"{path.relative_to(PACKAGE)}:{line} imports {member}"
         for path in PACKAGE.rglob("*.py")
@@ -96,12 +96,12 @@ def test_imports_go_only_upwards() -> None:
 
 
 @pytest.mark.parametrize("statement", ["import rl_clarity", "import svelte3", "import rl_clarity.pages.options"])
-def test_import_is_light(statement: str) -> None:
+def test_importing_the_package_imports_no_heavy_libraries(statement: str) -> None:
     program = f"import sys; {statement}; print(*[name for name in {HEAVY} if name in sys.modules])"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.split() == []
 
 
-def test_package_files_are_found() -> None:
+def test_model_and_svelte_directories_of_the_package_are_found() -> None:
     assert (resources.models_directory() / "README.md").is_file()
     assert resources.svelte_source_directory().is_dir()

@@ -14,7 +14,7 @@ from rl_clarity.analyses.attribution import attribute
 from tests.fakes import TinyAgent
 
 
-def test_sarfa_is_the_harmonic_mean_of_the_drop_and_the_similarity_of_other_actions() -> None:
+def test_sarfa_is_the_harmonic_mean_of_drop_and_similarity() -> None:
     logits = np.log([[0.5, 0.3, 0.2]])
     only_best = np.log([0.5 / 0.25, 1, 1])  # divides the weight of the best action by 2; others keep their ratio
     others = np.log([1, 0.3 / 0.2, 0.2 / 0.3])  # exchanges the others; the best action keeps its probability
@@ -27,7 +27,7 @@ def test_sarfa_is_the_harmonic_mean_of_the_drop_and_the_similarity_of_other_acti
     assert specific[2] == 0
 
 
-def test_sarfa_is_lower_where_other_actions_change() -> None:
+def test_sarfa_is_lower_if_other_actions_change_too() -> None:
     logits = np.log([[0.5, 0.3, 0.2]])
     after = np.log([0.25, 0.3, 0.2]), np.log([0.25, 0.1, 0.4])
     changes = np.stack([logits[0] - one for one in after])[None, None]
@@ -40,7 +40,7 @@ def test_sarfa_is_lower_where_other_actions_change() -> None:
 
 
 @pytest.mark.parametrize("kind", ["policy", "recurrent"])
-def test_captum_explains_agents_of_any_framework(kind: str) -> None:
+def test_captum_methods_can_explain_agents_of_any_framework(kind: str) -> None:
     pytest.importorskip("captum")
     from benchmarks.truth_peers import POINTS, captum_maps
 
@@ -86,7 +86,7 @@ def results() -> dict[str, Any]:
     return {"coinrun": {"choice": entry(0.8, 0.5), "judgment": entry(0.6, 0.95)}, "fruitbot": {"choice": entry(0, 0)}}
 
 
-def test_what_one_sample_chooses_the_other_judges() -> None:
+def test_the_truth_page_selects_on_one_sample_and_reports_the_other() -> None:
     page = truth_page.page(results())
     assert (
         "| [coinrun](#coinrun) | 1a, blur: .70 / .85 | 1a, mean | .60 (.50 to .65) | .90 (.80 to .95) of 30 |" in page
@@ -97,7 +97,7 @@ def test_what_one_sample_chooses_the_other_judges() -> None:
     assert "| saw | 90 | 30 | .50 | .90 |" in page
 
 
-def test_a_card_has_the_numbers_of_the_finest_layer() -> None:
+def test_a_model_card_reports_sign_agreement_of_the_finest_layer() -> None:
     line = truth_page.card_line(results()["coinrun"])
     assert line.startswith(
         "Attribution at layer `1a` from the baseline `blur`, with which its page opens, has the sign"
@@ -105,7 +105,7 @@ def test_a_card_has_the_numbers_of_the_finest_layer() -> None:
     assert "for .85 (.75 to .90) of 30 objects, and a correlation of .70 (.60 to .75) with the effects of 90" in line
 
 
-def test_cards_agree_with_the_results() -> None:
+def test_model_cards_agree_with_the_benchmark_results() -> None:
     measured = json.loads(RESULTS.read_text())
     cards = [name for name in measured if (truth_page.CARDS / f"{name}.md").exists()]
     assert len(cards) >= 5
@@ -115,9 +115,9 @@ def test_cards_agree_with_the_results() -> None:
         assert found.group() == truth_page.card_line(measured[name])
 
 
-def test_the_page_agrees_with_the_results() -> None:
+def test_docs_truth_md_agrees_with_the_benchmark_results() -> None:
     assert truth_page.PAGE.read_text() == truth_page.page(json.loads(RESULTS.read_text()))
 
 
-def test_agents_without_both_samples_are_left_out() -> None:
+def test_the_truth_page_leaves_out_agents_without_both_samples() -> None:
     assert "[fruitbot]" not in truth_page.page(results())

@@ -35,14 +35,14 @@ def test_a_checkpoint_can_be_inspected_without_posix_modules() -> None:
     assert '"network": "clear"' in done.stdout
 
 
-def test_memory_that_the_system_does_not_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_unknown_if_the_system_does_not_report_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "resource", None)
     monkeypatch.delattr(os, "sysconf")
     assert available_memory(tmp_path) == UNKNOWN_MEMORY
     assert peak_memory(tmp_path) == 0
 
 
-def test_directories_are_locked_by_the_functions_of_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_directories_are_locked_with_msvcrt_on_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     positions: list[int] = []
 
     def locking(descriptor: int, mode: int, count: int) -> None:

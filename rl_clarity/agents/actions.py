@@ -1,9 +1,9 @@
 """What an agent's actions consist of, and how a network's outputs determine them.
 
-An action has one or several *factors*. Each is a choice of n (`Categorical`), a switch (`Binary`), or a number
-(`Gaussian`), and has outputs of its own. `policy_logits` (B, A) holds the outputs of all factors side by side. Factors
-are sampled independently. An action is an integer if its only factor is a `Categorical`, as for most agents, and
-otherwise a vector with one number for each factor.
+An action has one or more *factors*. Each factor is a choice among n options (`Categorical`), a switch (`Binary`), or a
+number (`Gaussian`), and is computed from its own network outputs. `policy_logits` (B, A) contains the A outputs of all
+factors side by side, for B observations. Factors are sampled independently. An action is an integer if its only factor
+is a `Categorical`, as for most agents, and otherwise a vector with one number for each factor.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from rl_clarity.base.statistics import entropy, softmax
 
 @dataclass(frozen=True)
 class Categorical:
-    """A choice of one of n. Its outputs are n logits."""
+    """A choice among n options. Its outputs are n logits."""
 
     n: int
     name: str = ""
     choices: tuple[str, ...] = ()
-    """Names of the n choices; by default their numbers."""
+    """Names of the n options; by default their indices, counted from 0."""
 
     def __post_init__(self) -> None:
         if self.n < 1 or len(self.choices) not in (0, self.n):
@@ -39,7 +39,7 @@ class Categorical:
 
 @dataclass(frozen=True)
 class Binary:
-    """A switch that is on (1) or off (0). Its output is the logit of on."""
+    """A switch that is on (1) or off (0). Its output is the logit of "on"."""
 
     name: str = ""
 
@@ -53,7 +53,8 @@ class Gaussian:
     """A number that is sampled from a normal distribution. Its outputs are the mean and, unless `std` is given, the
     logarithm of the standard deviation.
 
-    A squashed number is (low + high) / 2 + tanh(x) (high - low) / 2 for the sampled x, as in SAC; others are clipped.
+    With `squashed`, the action is (low + high) / 2 + tanh(x) (high - low) / 2 for the sampled number x, as in SAC.
+    Otherwise, it is x clipped to the range from low to high.
     """
 
     low: float = -1.0
@@ -75,28 +76,28 @@ class Gaussian:
         return ("mean", "log std") if self.std is None else ("mean",)
 
     def stds(self, outputs: np.ndarray) -> np.ndarray:
-        """Return the standard deviations (n,) for the factor's outputs (n, 1 or 2), before the number is squashed."""
+        """Return the standard deviations (n,) before squashing, from the factor's outputs, (n, 1) or (n, 2)."""
         return np.full(len(outputs), self.std) if self.std is not None else np.exp(outputs[:, 1])
 
     def to_action(self, numbers: np.ndarray) -> np.ndarray:
-        """Return the numbers squashed, or clipped to the bounds."""
+        """Return the actions for sampled numbers: the numbers squashed, or clipped to the bounds."""
         if not self.squashed:
             return np.clip(numbers, self.low, self.high)
         return (self.low + self.high) / 2 + np.tanh(numbers) * ((self.high - self.low) / 2)
 
 
 SWITCH = ("off", "on")
-"""Names of the two choices of a switch that has one logit for each choice."""
+"""Names of the options of a switch that has a logit for each of them: a `Categorical` instead of a `Binary`."""
 Factor: TypeAlias = Categorical | Binary | Gaussian
 
 
 def is_single_choice(factors: Sequence[Factor]) -> bool:
-    """Return whether an action is one choice of n, and therefore an integer."""
+    """Return whether an action is a single choice among n options, and therefore an integer."""
     return len(factors) == 1 and isinstance(factors[0], Categorical)
 
 
 def factors_to_json(factors: Sequence[Factor]) -> list[dict[str, Any]]:
-    """Return the factors as JSON objects with `kind` and the factor's fields. An infinite bound becomes null."""
+    """Return the factors as JSON objects: the class name as `kind`, and the fields. Infinite bounds become null."""
     return [
         {"kind": type(factor).__name__}
         | {name: None if value in (-math.inf, math.inf) else value for name, value in asdict(factor).items()}
@@ -115,12 +116,12 @@ def factors_from_json(objects: Sequence[Mapping[str, Any]]) -> tuple[Factor, ...
             kind = kinds[values.pop("kind")]
             factors.append(kind(**{name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise OptionError(f"{objects!r} are no factors of actions: {error}") from error
+        raise OptionError(f"{objects!r} are not factors of an action: {error}") from error
     return checked_factors(factors)
 
 
 def count_outputs(factors: Sequence[Factor]) -> int:
-    """Return A, the number of outputs of all factors."""
+    """Return A, the total number of outputs of all factors."""
     return sum(len(factor.outputs) for factor in factors)
 
 
@@ -131,7 +132,7 @@ def factor_columns(factors: Sequence[Factor]) -> list[slice]:
 
 
 def factor_names(factors: Sequence[Factor]) -> list[str]:
-    """Return the name of each factor, by default its number."""
+    """Return the name of each factor, by default `action 1`, `action 2`, ..."""
     return [factor.name or f"action {i}" for i, factor in enumerate(factors, start=1)]
 
 
@@ -142,8 +143,10 @@ def output_labels(factors: Sequence[Factor]) -> list[str]:
 
 
 def checked_factors(factors: Sequence[Factor], outputs: int | None = None) -> tuple[Factor, ...]:
-    """Return the factors as a tuple. Raises OptionError for objects that are not factors, and if the number of their
-    outputs is not `outputs`, the network's number (None skips this check).
+    """Return the factors as a tuple.
+
+    Raises OptionError if there are none, for objects that are not factors, and if their number of outputs differs from
+    `outputs`, the number of outputs of the network's policy. None skips the last check.
     """
     factors = tuple(factors)
     if not factors or not all(isinstance(factor, Categorical | Binary | Gaussian) for factor in factors):
@@ -160,8 +163,8 @@ def checked_factors(factors: Sequence[Factor], outputs: int | None = None) -> tu
 
 
 def same_actions(factors: Sequence[Factor], others: Sequence[Factor]) -> bool:
-    """Return whether actions of both have the same form: as many factors, each of the same kind and with as many
-    choices. A switch and a choice of two have the same actions, 0 and 1.
+    """Return whether two sequences of factors describe actions of the same form: the same number of factors, of the
+    same types and with the same numbers of options. A switch equals a choice among two options: both are 0 or 1.
     """
 
     def form(factor: Factor) -> Any:
@@ -184,8 +187,8 @@ def describe_factors(factors: Sequence[Factor]) -> str:
 
 
 def greedy_columns(outputs: np.ndarray, factors: Sequence[Factor]) -> np.ndarray:
-    """Return the index of one column for each factor (B, factors): the column of a choice's largest logit, of a
-    switch's logit, or of a number's mean.
+    """Return the index of one output per factor, (B, factors): a choice's largest logit, a switch's logit, or a
+    number's mean.
     """
     chosen = []
     for where, factor in zip(factor_columns(factors), factors, strict=True):
@@ -204,15 +207,15 @@ def sample_factors(
     noise: float = 0.0,
     masks: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return actions (B, factors) float32 for outputs (B, A).
+    """Sample actions (B, factors) float32 from outputs (B, A).
 
     Args:
         outputs: the network's outputs
         factors: what an action consists of
-        rng: the generator that samples are drawn with
+        rng: random number generator
         temperature: divides logits, and multiplies standard deviations
         greedy: take the most likely choices, and the means of numbers
-        noise: probability that a factor is uniformly random; numbers without bounds are not replaced
+        noise: probability of replacing a factor by a uniformly random one; numbers without bounds are not replaced
         masks: (B, A), true for valid choices
     """
     outputs = np.asarray(outputs, np.float64)
@@ -260,12 +263,13 @@ def policy_entropy(outputs: np.ndarray, factors: Sequence[Factor] | None = None)
 
 
 def policy_change(before: np.ndarray, after: np.ndarray, factors: Sequence[Factor]) -> np.ndarray:
-    """Return how different two policies are (n,), from 0 to 1, for their outputs (n, A). Bounds of numbers are ignored.
+    """Return the difference (n,) between two policies, from 0 to 1, for their outputs (n, A).
 
-    For a single factor it is the total variation of its distributions: the largest difference of the probability of any
-    set of actions. For several factors it is 1 - prod(1 - total variation): the probability that some factor differs
-    if each factor agrees as often as possible. A number with a standard deviation of 0 would have a total variation of
-    1 wherever the means differ at all. For it, the difference of the actions as a share of their range is used instead.
+    For a single factor, it is the total variation distance: the largest difference between the probabilities of any set
+    of actions. For several factors, it is 1 - prod(1 - total variation): the probability that some factor differs if
+    each factor agrees as often as possible. Bounds of numbers are ignored, except for numbers with a standard deviation
+    of 0. Their total variation would be 1 wherever the means differ at all, so the difference between the actions as a
+    share of their range is used instead.
     """
     before, after = np.asarray(before, np.float64), np.asarray(after, np.float64)
     if len(factors) == 1:
@@ -290,7 +294,7 @@ def _total_variation(before: np.ndarray, after: np.ndarray, factor: Factor) -> n
 
 
 def _normal_total_variation(mean: np.ndarray, std: np.ndarray, mean_2: np.ndarray, std_2: np.ndarray) -> np.ndarray:
-    """Return the total variation (n,) of normal distributions, using the points where their densities are equal."""
+    """Return the total variation distance (n,) between normal distributions, from the points of equal density."""
     from scipy.special import ndtr
 
     first, second = 1 / std**2, 1 / std_2**2
@@ -311,6 +315,6 @@ def _is_bounded(factor: Gaussian) -> bool:
 
 
 def _choose(shares: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return choices (B,) by inverse transform sampling."""
+    """Sample choices (B,) with probabilities `shares` (B, n), by inverse transform sampling."""
     cumulative = shares.cumsum(axis=1)
     return cast(np.ndarray, (cumulative <= rng.random(len(shares))[:, None] * cumulative[:, -1:]).sum(axis=1))

@@ -1,4 +1,4 @@
-"""Apply the edits of an agent inside its network: as extra inputs, and as functions of the values of sites."""
+"""Apply an agent's edits inside its network, as functions of the values of sites. Some edits need extra inputs."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ BEFORE, AFTER = f"{STATE}/", f"{STATE_AFTER}/"
 
 
 class AppliedEdits:
-    """The edits of a network, by the full names of the sites that they change, in the order in which they are applied.
+    """The edits of a network in the order in which they are applied, each with the full name of the site it changes.
 
-    Replacement activations (`Edit.replacements`) enter the network as extra inputs `edit/0`, `edit/1`, ..., with the
-    numbers of the edits. Edits of the state after a step are named `after/0`, ..., or `after` if an edit changes all
-    parts of a state at once.
+    Replacement activations (`Edit.replacements`) enter the network as extra inputs `edit/0`, `edit/1`, ..., numbered by
+    the index of the edit. The site of an edit of the state after a step is called `after/0`, ..., or `after` if the
+    edit changes all arrays of the state at once.
     """
 
     def __init__(self, edits: Sequence[tuple[str, Edit]] = ()) -> None:
@@ -36,9 +36,10 @@ class AppliedEdits:
         return len(self._edits)
 
     def extended(self, edits: Sequence[Edit], sites: Sequence[Site]) -> AppliedEdits:
-        """Return these edits followed by further ones, of which those that change nothing are left out.
+        """Return these edits followed by `edits`, without those that have no effect.
 
-        Raises OptionError for an unknown layer, a layer that cannot be edited, and an edit that does not fit its layer.
+        Raises OptionError for an object that is not an edit, for an unknown layer or an output of the agent, and for an
+        edit that does not fit its layer.
         """
         added = []
         for edit in edits:
@@ -60,7 +61,7 @@ class AppliedEdits:
         return tuple(f"edit/{i}" for i, (_, edit) in enumerate(self._edits) if edit.replacements is not None)
 
     def replacements(self, observations: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the extra inputs for observations (B, ...), in the units of the network's input."""
+        """Return the extra inputs, by name, for observations (B, ...) that are scaled like the network's input."""
         chosen = {f"edit/{i}": edit.choose_replacements(observations) for i, (_, edit) in enumerate(self._edits)}
         return {name: array for name, array in chosen.items() if array is not None}
 
@@ -73,8 +74,8 @@ class AppliedEdits:
         }
 
     def functions(self, inputs: Mapping[str, Tensor], operations: Operations) -> dict[str, Function]:
-        """Return a function for each edited site, from its tensor (B, *shape) to the edited tensor. `inputs` contains
-        the extra inputs.
+        """Return a function for each edited site, by name, from the site's tensor (B, *shape) to the edited tensor.
+        `inputs` contains the extra inputs. Edits of the state after a step are left out.
         """
 
         def function(site: str) -> Function:
@@ -89,8 +90,8 @@ class AppliedEdits:
         return {site: function(site) for site, edit in self._edits if not isinstance(edit, StateEdit)}
 
     def of_state(self, values: Mapping[str, Tensor], operations: Operations = NUMPY) -> dict[str, Tensor]:
-        """Return the edited parts of the state after a step, by name. `values` has the parts before and after
-        the step.
+        """Return the edited arrays of the state after a step, by name. `values` contains the arrays before the step
+        (`state/0`, ...) and after it (`after/0`, ...).
         """
         after = {name: tensor for name, tensor in values.items() if name.startswith(AFTER)}
         for site, edit in self._edits:
@@ -115,7 +116,7 @@ class AppliedEdits:
         return after
 
     def of_input(self, site: str, values: np.ndarray, inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Return the edited values (B, *shape) of the input or of a part of the state."""
+        """Return the edited values (B, *shape) of the input, or of an array of the state before a step."""
         for i, (name, edit) in enumerate(self._edits):
             if name == site:
                 values = np.asarray(edit.apply(values, inputs.get(f"edit/{i}")), np.float32)
@@ -123,8 +124,8 @@ class AppliedEdits:
 
 
 def _state_site(sites: Sequence[Site]) -> Site:
-    """Return the site of the state, with the values of all parts side by side. Raises OptionError if the agent has no
-    state.
+    """Return a site for the whole state, with the values of all its arrays side by side. Raises OptionError if the
+    agent has no state.
     """
     parts = [site for site in sites if site.kind == "state"]
     if not parts:

@@ -1,7 +1,7 @@
-"""`BatchedAgent` implements everything that agents have in common, whatever their framework.
+"""`BatchedAgent` implements what agents of all frameworks have in common.
 
-It pads batches, resets states, and selects scores and sites, all in arrays. A subclass provides `_operations`,
-`_section` and `_bypass`, which work on tensors.
+It pads batches, resets states, and selects scores and sites, all with NumPy arrays. Subclasses implement the members
+that depend on the framework, such as `_section`, which computes tensors.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from rl_clarity.base.threads import thread_count
 
 
 class BatchedAgent(HoldsInputs, ABC):
-    """The protocol `Agent` for networks that take batches.
+    """An abstract implementation of the protocol `Agent` for networks that take batches.
 
-    Batches are padded to few sizes, so that a function is compiled once or twice, and the result for an observation
-    does not depend on the other observations of its batch.
+    Batches are padded to a few fixed sizes. Functions are therefore compiled only once or twice, and the result for an
+    observation does not depend on the other observations in its batch.
 
     Args:
-        observation_shape: (H, W, C)
+        observation_shape: (H, W, C) of one observation
         heads: names of the network's first outputs: `policy_logits` (B, A) and `values` (B, 1), `policy_logits` alone,
             or `q_values` (B, A)
-        num_actions: A
-        metadata: where the agent comes from: `env_name`, `gamma`, ...
-        initial_state: parts of a recurrent state, without the batch axis
+        num_actions: A, the number of outputs of the policy
+        metadata: facts about the agent, such as `env_name` and `gamma`
+        initial_state: arrays of the initial recurrent state, without the batch axis
         scale: the network's input is observations / `scale.divisor` + `scale.black`, in float32. (Multiplying by the
-            reciprocal of the divisor would round differently, which is enough to cross a kink.)
+            reciprocal of the divisor would round differently, which can move a value across the kink of a ReLU.)
         batch_size: observations per forward pass
         gradient_batch_size: observations per gradient computation
-        actions: what an action consists of; by default one choice of A
+        actions: the factors of an action; by default a single choice among A options
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class BatchedAgent(HoldsInputs, ABC):
         self._cache = MadeOnce()
         self._edits = AppliedEdits()
         self.checkpoint: Any = None
-        """The `Checkpoint` that the agent was loaded from."""
+        """The `Checkpoint` that the agent was loaded from; None for other agents."""
 
     def __repr__(self) -> str:
         shape = " x ".join(map(str, self.observation_shape))
@@ -103,11 +103,12 @@ class BatchedAgent(HoldsInputs, ABC):
 
     @abstractmethod
     def _section(self, given: tuple[str, ...], wanted: tuple[str, ...], edits: Mapping[str, Function]) -> Function:
-        """Return a function that computes the tensors `wanted` from the tensors `given`. Both are names of sites; the
-        parts of the next state are named `after/0`, ...
+        """Return a function that computes the tensors named `wanted` from those named `given`. The names are those of
+        sites, and `after/0`, ... for the arrays of the next state.
 
-        The input is observations / divisor, to which the section adds `input_scale.black`. `edits` are functions by
-        site, from values (B, *shape) in float32 to the edited values that the rest of the network reads.
+        The tensor of the input is observations / divisor; the section adds `input_scale.black` to it. `edits` maps
+        names of sites to functions from values (B, *shape) float32 to the edited values that the rest of the network
+        reads.
         """
 
     @abstractmethod
@@ -115,14 +116,14 @@ class BatchedAgent(HoldsInputs, ABC):
         """Return the names of the tensors that, together with the site, determine the heads."""
 
     def _repeats_rows(self, site: str) -> bool:
-        """Return whether all tensors that bypass a site have the batch first, so that their rows can be repeated, and
-        the backend shares batches.
+        """Return whether rows of a batch can be repeated: the first axis of all tensors that bypass a site is the
+        batch, and the backend shares batches (`Backend.shares_batches`).
         """
         return False
 
     def _linear_prefix_end(self, site: str, from_zero: bool) -> str | None:
-        """Return the name of the last result of the linear prefix after a site, or None if there is none or it is
-        unknown.
+        """Return the name of the site at which the linear prefix after `site` ends (see `LinearPrefix`), or None if
+        there is none or it is unknown.
         """
         return None
 
@@ -136,10 +137,10 @@ class BatchedAgent(HoldsInputs, ABC):
 
     @contextmanager
     def other_parameters(self, parameters: Mapping[str, np.ndarray]) -> Iterator[Self]:
-        """Run the block with other parameters, arrays by name as `parameters` returns them. Parameters that are not
-        named keep their values.
+        """In the block, replace parameters of the network by the arrays `parameters`, by name. All other parameters
+        keep their values.
 
-        Raises OptionError for an unknown name, or an array of another shape.
+        Raises OptionError for a name that the network does not have, and for an array of another shape.
         """
         before = self._network_parameters()
         for name, array in parameters.items():
@@ -158,7 +159,7 @@ class BatchedAgent(HoldsInputs, ABC):
             self._forget_functions()
 
     def _forget_functions(self) -> None:
-        """Discard compiled functions, whose keys are tuples; the graph and the names stay."""
+        """Discard compiled functions, whose cache keys are tuples. The graph and the names, with text keys, stay."""
         self._cache = self._cache.subset(lambda key: isinstance(key, str))
 
     def parameters(self) -> dict[str, np.ndarray]:
@@ -171,23 +172,23 @@ class BatchedAgent(HoldsInputs, ABC):
         return tuple(edit for _, edit in self._edits)
 
     def with_edits(self, edits: Sequence[Edit]) -> Self:
-        """Return the agent with further edits, which also apply to its gradients; see `rl_clarity.edit`."""
+        """Return a copy of the agent with further edits, which also apply to its gradients; see `rl_clarity.edit`."""
         edited = copy.copy(self)
         edited._edits = self._edits.extended(edits, self.sites)
         edited._forget_functions()
         return edited
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the agent as a checkpoint in safetensors, with its edits in the weights.
+        """Save the agent as a safetensors checkpoint, with its edits applied to the weights.
 
-        Only `Ablate(layer, component= or unit=)` with `to="zero"` can be saved, at a layer that only convolutions and
-        dense layers read. Their weights are multiplied by the orthogonal projection onto the complement of the ablated
-        components (`signed=True`). The result equals the edit for units, and for a single component of a layer without
-        negative values, where the coefficient max(0, a . d / |d|^2) is the orthogonal one. Pooling may lie between the
-        layer and the weights; then pooled activations are projected, which is exact for average pooling only.
+        Only `Ablate` with `to="zero"` and without `positions` can be saved, at a layer that is read only by
+        convolutions and dense layers. Components are projected out of the weights of these layers, as with
+        `signed=True`. The result equals the edit for units, and for a single non-negative component of a layer without
+        negative values, where negative coefficients do not occur. Pooling may lie between the layer and the weights.
+        Pooled activations are then projected, which is exact for average pooling only.
 
-        Raises OptionError for an agent that was not loaded from a checkpoint and for other edits and layers,
-        OutputError for a path that does not end in `.safetensors` or exists without `overwrite`.
+        Raises OptionError for an agent that was not loaded from a checkpoint, and for other edits and layers. Raises
+        OutputError for a path that does not end in `.safetensors`, and for an existing file without `overwrite`.
         """
         if self.checkpoint is None:
             raise OptionError(
@@ -205,7 +206,7 @@ class BatchedAgent(HoldsInputs, ABC):
 
     @property
     def sites(self) -> tuple[Site, ...]:
-        """The input, the parts of the state, the results of operations and the heads, in the order of computation."""
+        """The input, the arrays of the state, the results of operations and the heads, in the order of computation."""
         return self._cached("sites", self._make_sites)
 
     def _make_sites(self) -> tuple[Site, ...]:
@@ -215,19 +216,19 @@ class BatchedAgent(HoldsInputs, ABC):
 
     @property
     def layers(self) -> dict[str, tuple[int, ...]]:
-        """Shapes (h, w, c) of the ReLU layers (or other activations, without ReLUs) by short name, in order."""
+        """Shapes (h, w, c) of the layers that are explained by default (see `default_layers`), by short name."""
         return layer_shapes(self.sites)
 
     @property
     def parallel_calls(self) -> int:
         """The number of threads that should call the agent at once.
 
-        The number is determined once, because sizes of batches depend on it.
+        The number is determined once, because batch sizes depend on it.
         """
         return self._cached("parallel calls", lambda: min(self._backend.parallel_calls, thread_count()))
 
     def initial_state(self, n: int) -> State:
-        """Return the state of n environments before their first step, arrays (n, ...); None without a state."""
+        """Return the state of n environments before their first step, arrays (n, ...), or None without a state."""
         return tuple(np.repeat(part[None], n, axis=0) for part in self._initial_state) or None
 
     def step(self, observations: np.ndarray, state: State, firsts: np.ndarray) -> tuple[Outputs, State]:
@@ -276,7 +277,7 @@ class BatchedAgent(HoldsInputs, ABC):
         )
 
     def preprocess(self, frames: np.ndarray) -> np.ndarray:
-        """Return the environment's frames, which are the observations."""
+        """Return the environment's frames unchanged: they are the observations."""
         return frames
 
     def site(self, name: str) -> Site:
@@ -345,11 +346,11 @@ class BatchedAgent(HoldsInputs, ABC):
     def gradient_of_direction(
         self, images: np.ndarray, layer: str, directions: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return how strongly images (N, H, W, C) in 0..1 activate directions (N, c) of a layer, and the gradient with
-        respect to the images.
+        """Return the activation (N,) of one direction per image, and its gradient (N, H, W, C) with respect to the
+        image. Feature visualization ascends this gradient.
 
-        The activation (N,) is the mean over positions of the dot product of activations and direction, in the initial
-        state. The gradient is (N, H, W, C). Feature visualization ascends it.
+        Images (N, H, W, C) are from 0 to 1; directions (N, c) are in the layer's channels. An activation is the mean
+        over positions of the dot product of the layer's activations and the direction, in the initial state.
         """
         return gradient_of_direction(self, images, layer, directions)
 
@@ -362,9 +363,9 @@ class BatchedAgent(HoldsInputs, ABC):
     ) -> np.ndarray:
         """Return gradients (S, B, H) of linear combinations of the next state with respect to the state.
 
-        H is the number of values of all parts of the state, side by side; `weights` (B, S, H) are the S combinations.
-        With `site="input"` the gradients are with respect to observations / 255, and are (S, B, height, width,
-        channels).
+        H is the total number of values in the arrays of the state, which are put side by side. `weights` (B, S, H)
+        defines S linear combinations for each observation. With `site="input"`, the gradients are with respect to
+        observations / 255, and have the shape (S, B, height, width, channels).
         """
         return state_gradients(self, observations, state, weights, site)
 
@@ -382,13 +383,13 @@ class BatchedAgent(HoldsInputs, ABC):
         return {head: 1 if head == "values" else self.num_actions for head in self.heads}
 
     def _cached(self, key: Any, make: Callable[[], Any]) -> Any:
-        """Return the value of a key, which `make` computes once per agent. (A cache on the class would keep agents
-        alive.)
+        """Return the cached value of a key, which `make` computes once per agent. (A cache on the class would keep
+        agents alive.)
         """
         return self._cache.get(key, make)
 
     def _edited(self, given: tuple[str, ...], wanted: tuple[str, ...]) -> Function:
-        """Return the section of the edited network. Sites among its inputs are not edited again."""
+        """Return the `_section` of the edited network. The sites in `given` are not edited again."""
         if not self._edits:
             return self._section(given, wanted, {})
         others = self._edits.names
@@ -423,8 +424,8 @@ class BatchedAgent(HoldsInputs, ABC):
     def _read(
         self, observations: np.ndarray, state: State, written: Mapping[str, np.ndarray], names: Sequence[str]
     ) -> list[np.ndarray]:
-        """Return the values of sites (and of the next state) for observations, where `written` replaces the values
-        of other sites.
+        """Return the values of sites, or of arrays of the next state, by `names`. `written` replaces the values of
+        sites before others are computed from them.
         """
         wanted = tuple(dict.fromkeys(names))
         given = tuple(dict.fromkeys((*self._inputs, *written)))
@@ -447,7 +448,8 @@ class BatchedAgent(HoldsInputs, ABC):
         smallest: int,
         written: Mapping[str, np.ndarray] | None = None,
     ) -> Iterator[tuple[slice, dict[str, np.ndarray]]]:
-        """Yield batches: their rows, input, state and written values, padded to `size` or one of a few smaller sizes.
+        """Yield the rows of each batch, and its arrays by name: the input, the state, and written values. The arrays
+        are padded to `size` or one of a few smaller sizes.
 
         Edits of the input and of the state are applied here, and replacement activations are chosen.
         """

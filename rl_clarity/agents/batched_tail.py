@@ -1,4 +1,4 @@
-"""`BatchedTail` evaluates the network from a site to the scores, on compiled functions."""
+"""`BatchedTail` evaluates the network from a site to the scores with compiled functions."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ from rl_clarity.agents.scores import (
 from rl_clarity.base.errors import SamplesError
 
 GRADIENT_BYTES = 2**27
-"""Largest size, in bytes, of the values of all sites in one batch that holds several points of paths."""
+"""Largest total size in bytes of the values of all sites, for a batch that combines several points of paths."""
 
 
 def gradient_rows(sites: Sequence[Site], most: int) -> int:
-    """Return the largest number of rows of a batch that holds several points of paths, at most `most`."""
+    """Return the largest number of rows, at most `most`, of a batch that combines several points of paths."""
     row = 4 * sum(math.prod(site.shape) for site in sites)
     return min(most, max(GRADIENT_BYTES // row, SMALLEST_GRADIENT_BATCH))
 
 
 class BatchedTail:
-    """The protocol `Tail` on compiled functions. It hides padding, and keeps sums of gradients on the device.
+    """The protocol `Tail`, implemented with compiled functions. Results have no padding, and sums of gradients stay on
+    the device.
 
-    `linear_prefix(True)` returns the linear prefix for paths that begin at 0, `linear_prefix(False)` that for all other
-    paths, or None if there is none.
+    `linear_prefix(True)` returns the `LinearPrefix` for paths that begin at 0, and `linear_prefix(False)` the one for
+    other paths. Both return None if there is no prefix.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class BatchedTail:
         self._divisor = divisor  # the network's divisor if the site is the input, else None
         self._at_zero = at_zero  # shared by all batches
         self._repeats = repeats
-        self._gradient_rows = gradient_rows  # the most at once if the backend takes any number
+        self._gradient_rows = gradient_rows  # largest batch if the backend takes any number of rows
         self._prefix_results: dict[bool, Tensor] = {}  # at the observations, by whether paths begin at 0
         self._at_observations: np.ndarray | None = None
         size = len(values)
@@ -77,8 +78,8 @@ class BatchedTail:
         return values if self._divisor in (None, 255) else values * self._divisor / np.float32(255)
 
     def select(self, scores: np.ndarray, rows: np.ndarray) -> BatchedTail | None:
-        """Return the tail of some of the scores and observations, given as indices. It reuses the results that were
-        already computed for them. Return None if rows cannot be repeated.
+        """Return a tail for the scores and observations with these indices, which reuses results that were already
+        computed. Return None if rows of a batch cannot be repeated.
         """
         if not self._repeats:
             return None
@@ -116,7 +117,7 @@ class BatchedTail:
         """Return the same gradients as `path_gradients` up to rounding, but compute the linear prefix once instead of
         at each point.
 
-        L2 pooling counts as linear along a path from 0; its small constant is neglected.
+        L2 pooling counts as linear along a path from 0; the small constant under its root is neglected.
         """
         prefix = self._linear_prefix(baseline is None)
         if prefix is None:
@@ -141,12 +142,12 @@ class BatchedTail:
         return self._array(prefix.pull_back(given[0], total, *given[1:]))
 
     def _is_one_row(self, values: np.ndarray) -> bool:
-        """Return whether values (n, ...) are a view that repeats one row and have the same results in each row."""
+        """Return whether values (n, ...) are a broadcast view of one row, for which all rows have the same results."""
         repeats = np.shape(values) == (self._count, *self._values.shape[1:]) and values.strides[0] == 0
         return repeats and not self._bypass
 
     def _few_rows(self, values: np.ndarray) -> Tensor:
-        """Return one row (1, ...) as the smallest batch."""
+        """Return one row (1, ...), repeated to the smallest batch size."""
         return self._backend.tensor(self._in_network_unit(pad(np.asarray(values, np.float32), SMALLEST_BATCH)))
 
     def _baseline(self, baseline: np.ndarray) -> Tensor:
@@ -154,8 +155,8 @@ class BatchedTail:
         return self._backend.tensor(self._in_network_unit(padded))
 
     def _prefix_at_zero(self, prefix: LinearPrefix) -> Tensor:
-        """Return the results (1, ...) of the prefix at the start of a path from 0, which is the same for all
-        observations.
+        """Return the results (1, ...) of the prefix at 0, where paths without a baseline begin. They are the same for
+        all observations.
         """
         if "prefix" not in self._at_zero:
             zeros = (self._values if self._bypass else self._values[:SMALLEST_BATCH]) * 0
@@ -175,8 +176,8 @@ class BatchedTail:
         weights: Sequence[float],
         bypass: Sequence[Tensor],
     ) -> Tensor:
-        """Return the weighted sum (S, n, ...) of gradients at start + point x values. Rows of padding may be left
-        out.
+        """Return the sum (S, n, ...) over points of weight x gradient at start + point x values. Rows of padding may be
+        left out.
         """
         size, count, scores = len(values), max(self._count, 1), self._selection.shape[1]
         scales, shares = (np.asarray(part, np.float32) for part in (points, weights))
@@ -203,7 +204,7 @@ class BatchedTail:
 
     @property
     def _smallest(self) -> int:
-        """The smallest number of rows at which gradients are computed."""
+        """The smallest number of rows of a batch for gradients; smaller batches are padded."""
         return min(self._gradient_rows, SMALLEST_GRADIENT_BATCH)
 
     def _array(self, total: Tensor) -> np.ndarray:
@@ -211,8 +212,8 @@ class BatchedTail:
         return gradients if self._divisor is None else gradients * np.float32(255) / self._divisor
 
     def _results_at(self, values: Tensor, scale: float) -> np.ndarray:
-        """Return the results (B, n) of the heads. At zero they are the same for all observations, unless tensors bypass
-        the site.
+        """Return the results (B, n) of the heads at scale x values. At a scale of 0 they are the same for all
+        observations, unless tensors bypass the site.
         """
         if scale == 0 and not self._bypass:
             if "heads" not in self._at_zero:

@@ -1,9 +1,9 @@
-"""Check on a few images that a network's gradients describe its outputs, and that observations do not affect each
-other.
+"""Check with a few images that a network's gradients describe its outputs, and that observations in a batch do not
+affect each other.
 
 Attribution assumes that the same observation always has the same outputs, whatever else is in the batch, and that
-gradients say how the outputs change. A network that samples, normalizes over the batch, detaches or rounds its outputs
-is explained wrongly without an error.
+gradients show how the outputs change. If a network samples, normalizes over the batch, or detaches or rounds its
+outputs, its explanation is wrong, but nothing fails.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from rl_clarity.base.errors import OptionError
 
 FRAMES = 4
 PATHS, POINTS = 2, 8
-"""Number of short lines between images, and of points on each, at which gradients are compared with changes."""
+"""Number of short lines from one image toward another, and of points on each line at which gradients are computed."""
 LENGTH = 0.02
-"""Length of a line as a fraction of the distance between two images. It is short because the gradients of max pooling
-are rough."""
+"""Length of a line as a fraction of the distance between two images. Lines are short because gradients of max pooling
+jump between images."""
 DISAGREEMENT = 0.3
-"""Largest difference between the change of an output and the integral of its gradient, relative to the changes."""
+"""Largest accepted difference between the change of an output and the integral of its gradient, relative to the largest
+change."""
 EXACT = 1e-6
 """Gradients are compared with changes only if the relative precision of the outputs (epsilon) is below this."""
 ANYWAY = "; check=False explains the network nevertheless"
@@ -33,11 +34,11 @@ ANYWAY = "; check=False explains the network nevertheless"
 def check_behavior(agent: BatchedAgent, epsilon: float) -> None:
     """Raise OptionError for outputs that are random, depend on the rest of the batch, or have no gradient.
 
-    Warns of outputs that do not depend on the observations, and of outputs whose gradients disagree with their changes.
+    Warn of outputs that do not depend on the observations, and of outputs whose gradients disagree with their changes.
 
     Args:
-        agent: it is run on 4 images of noise, and differentiated at 16
-        epsilon: relative precision of its outputs
+        agent: agent to check, which is run on 4 images of noise, and differentiated at 16 points between them
+        epsilon: relative precision of the agent's outputs
     """
     frames = noise(agent, FRAMES)
     results = _heads(agent, frames)
@@ -62,19 +63,19 @@ def check_behavior(agent: BatchedAgent, epsilon: float) -> None:
 
 
 def noise(agent: BatchedAgent, count: int) -> np.ndarray:
-    """Return observations (count, H, W, C) of noise: of bytes for images, of standard normal numbers for vectors."""
+    """Return observations (count, H, W, C) of noise: random bytes for images, standard normal numbers for vectors."""
     rng, shape = np.random.default_rng(0), (count, *agent.observation_shape)
     return rng.normal(size=shape).astype(np.float32) if is_vector(agent) else rng.integers(0, 256, shape, np.uint8)
 
 
 def _heads(agent: BatchedAgent, frames: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the heads (B, n) in float64, with 0 in columns of infinite values (masked actions)."""
+    """Return the heads (B, n) in float64, with 0 in place of values that are not finite (masked actions)."""
     sites = agent.forward(frames, read=agent.heads).sites
     return {head: np.where(np.isfinite(sites[head]), sites[head], 0).astype(np.float64) for head in agent.heads}
 
 
 def _check_gradients(agent: BatchedAgent, frames: np.ndarray, results: dict[str, np.ndarray], epsilon: float) -> None:
-    """Compare changes of sums of outputs with integrals of their gradients."""
+    """Compare changes of each head, as a weighted sum of its outputs, with integrals of the gradient."""
     rng = np.random.default_rng(1)
     start = frames[:PATHS].astype(np.float32)
     step = np.float32(LENGTH) * (frames[PATHS : 2 * PATHS] - start)
@@ -109,6 +110,6 @@ def _check_gradients(agent: BatchedAgent, frames: np.ndarray, results: dict[str,
             warnings.warn(
                 f"the network's {head} change by {change[0]:.2g} between two images, but their gradients say "
                 f"{expected[0]:.2g}: attribution may be wrong. Part of the network is detached or rounded, or has a "
-                "gradient of its own",
+                "custom gradient",
                 stacklevel=4,
             )

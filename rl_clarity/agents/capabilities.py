@@ -1,4 +1,4 @@
-"""Ask for an agent's capabilities by name, and check observations and states."""
+"""Look up an agent's capabilities by name, and check observations and states."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ WRAPPERS |= {("stable_baselines3", "BaseAlgorithm"): "rl_clarity.integrations.sb
 
 
 def has(agent: Any, name: str) -> bool:
-    """Return whether the agent implements a capability, that is, has more than the protocol's placeholder of
-    that name.
+    """Return whether the agent implements a member. A placeholder that is inherited from the protocol does not
+    count.
     """
     member = getattr(type(agent), name, None)
     if member is None:
@@ -31,7 +31,7 @@ def has(agent: Any, name: str) -> bool:
 
 
 def require(agent: Any, *names: str, for_: str) -> Any:
-    """Return the agent if it has all of these capabilities; else raise OptionError, which names the missing ones."""
+    """Return the agent if it has all of these capabilities; otherwise raise OptionError with the missing ones."""
     if isinstance(agent, str | os.PathLike):
         path = os.fspath(agent)
         raise OptionError(f"agent={path!r} is a path or a name: load it with rl_clarity.load_agent({path!r})")
@@ -53,7 +53,7 @@ def require(agent: Any, *names: str, for_: str) -> Any:
 
 
 def initial_state(agent: Any, n: int) -> State:
-    """Return the state of n environments before their first step; None for agents without a state."""
+    """Return the state of n environments before their first step, or None for an agent without a state."""
     return cast(Agent, agent).initial_state(n) if has(agent, "initial_state") else None
 
 
@@ -68,7 +68,7 @@ def frame_region(agent: Any) -> FrameRegion | None:
 
 
 def action_factors(agent: Any) -> tuple[Factor, ...]:
-    """Return what an action consists of; by default one choice of the agent's (or environment's) actions."""
+    """Return the factors of an agent's or environment's action; by default a single choice among `num_actions`."""
     return tuple(agent.action_factors) if has(agent, "action_factors") else (Categorical(agent.num_actions),)
 
 
@@ -78,13 +78,13 @@ def uses_action_masks(agent: Any) -> bool:
 
 
 def parameters(agent: Any) -> dict[str, np.ndarray]:
-    """Return the parameters that distinguish agents, or an empty dict for agents that do not expose them."""
+    """Return the arrays that distinguish an agent from others, by name; an empty dict if it does not expose any."""
     return dict(agent.parameters()) if has(agent, "parameters") else {}
 
 
 def parallel_calls(agent: Any, threads: int | None = None) -> int:
-    """Return the number of threads that should call the agent at once, at most `threads`. It is 1 unless the agent says
-    otherwise.
+    """Return the number of threads that should call the agent at once, at most `threads`. It is 1 for an agent without
+    `parallel_calls`.
     """
     calls = int(agent.parallel_calls) if has(agent, "parallel_calls") else 1
     return calls if threads is None else min(calls, threads)
@@ -101,9 +101,9 @@ def before_step(agent: Any, state: State, firsts: np.ndarray) -> State:
 
 
 def reset_state(state: State, initial: State, firsts: np.ndarray, later: State = None) -> State:
-    """Replace the state where an episode begins by the initial state, or by `later` if it is given.
+    """Return the state with the initial state where an episode begins, or with `later` if that is not None.
 
-    With `later`, an environment before its very first step keeps the initial state.
+    With `later`, an environment that is still in its initial state keeps it, because it has not made a step yet.
     """
     if initial is None or state is None:
         return initial
@@ -159,7 +159,7 @@ def check_observations(observations: np.ndarray, divisor: float) -> None:
 
 
 def checked_state(state: State | np.ndarray, initial: State) -> State:
-    """Return a state as a tuple of its parts. A state with a single part may be given as that array itself.
+    """Return a state as a tuple of arrays. A state with a single array may be passed as that array itself.
 
     Raises OptionError for a state whose shapes differ from those of the initial state.
     """

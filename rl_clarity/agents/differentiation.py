@@ -1,7 +1,8 @@
 """Compile and differentiate functions, with a class for each framework that Keras runs on.
 
-A `tail` is a function from a site's values (and the tensors that bypass the site) to results (B, n), by default those
-of the heads. `selection` (B, S, n) holds S linear combinations of them for each observation: the scores.
+A `tail` is a function from a site's values (and the tensors that bypass the site) to results (B, n), usually the
+outputs of all heads side by side. `selection` (B, S, n) contains the weights of the scores, which are S linear
+combinations of the n results for each of B observations.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Backend:
     """Whether `gradient_step` takes several points of a path in one batch."""
 
     takes_any_rows = False
-    """Whether functions take any number of rows without a compilation for each."""
+    """Whether functions take any number of rows without being compiled for each number."""
 
     parallel_calls = 1
     """Number of threads that should call compiled functions at once."""
@@ -44,14 +45,16 @@ class Backend:
         raise NotImplementedError
 
     def gradient_step(self, tail: Function) -> GradientStep:
-        """Compile `(total, start, values, scale, weight, selection, *bypass) -> (total, scores)`.
+        """Compile a step of a path integral: `(total, start, values, scale, weight, selection, *bypass) -> (total,
+        scores)`.
 
-        Adds weight x d(scores)/d(values) at start + scale x values to `total` (S, B, ...); scores are (S, B).
+        The step computes the scores (S, B) at the point start + scale x values, and adds weight x their gradients with
+        respect to the point to `total` (S, B, ...).
 
-        If the backend shares batches, the step also takes `owners` (m,): row i of the batch is observation owners[i].
-        These indices count up, and begin again at 0 after the last observation. `scale` (n, 1, ...) has a number for
-        each row of the batch, and `weight` (m,) for each of the first m rows; the other rows are padding. `total` then
-        has the rows of the observations only.
+        If the backend shares batches, the step also takes `owners` (m,): row i of the batch belongs to the observation
+        owners[i]. These indices increase, and start again at 0 after the last observation. `scale` (n, 1, ...) then has
+        a number for each of the n rows of the batch, and `weight` (m,) one for each of the first m rows. The other rows
+        are padding. `total` has a row for each observation, without padding.
         """
         raise NotImplementedError
 
@@ -64,7 +67,7 @@ class Backend:
         raise NotImplementedError
 
     def array(self, tensor: Tensor) -> np.ndarray:
-        """Copy a tensor, or a list with a tensor for each score, to the host."""
+        """Return a tensor, or a list with a tensor for each score, as a NumPy array."""
         if not isinstance(tensor, list):
             return self._to_array(tensor)
         arrays = [self._to_array(one) for one in tensor]
@@ -78,11 +81,11 @@ class Backend:
         return array
 
     def take(self, tensors: Tensor, rows: np.ndarray) -> Tensor:
-        """Return rows of a tensor, or of each tensor of a structure, if the backend shares batches."""
+        """Return rows of a tensor, or of each tensor in a structure. Only backends that share batches implement it."""
         raise NotImplementedError
 
     def zeros(self, count: int, values: Tensor) -> Tensor:
-        """Return an initial `total`: zeros (*values.shape) for `count` scores, as an array or a list."""
+        """Return the initial `total`: zeros with the shape of `values` for each score, as an array or a list."""
         return np.zeros((count, *values.shape), np.float32)
 
     @property
@@ -91,21 +94,21 @@ class Backend:
         return keras_operations()
 
     def concatenate(self, tensors: Sequence[Tensor]) -> Tensor:
-        """Join along the last axis."""
+        """Concatenate tensors along the last axis."""
         import keras
 
         return keras.ops.concatenate(tensors, axis=-1)
 
     def mean(self, tensor: Tensor) -> Tensor:
-        """Average (B, h, w, c) over positions."""
+        """Return the mean (B, c) of a tensor (B, h, w, c) over positions."""
         import keras
 
         return keras.ops.mean(tensor, axis=(1, 2))
 
 
 class TensorFlowBackend(Backend):
-    """The backend for TensorFlow. `total` is a list with a tensor for each score, in the layout of the values. Compiled
-    functions take whole batches only.
+    """The backend for TensorFlow. `total` is a list with a tensor for each score, with the layout of the values.
+    Batches are always padded to their full size.
     """
 
     shares_batches = True
@@ -243,10 +246,10 @@ class JaxBackend(Backend):
 
 
 class TorchBackend(Backend):
-    """The backend for PyTorch; `to_tensor` copies an array to the network's device (by default Keras's own function).
+    """The backend for PyTorch. `to_tensor` copies an array to the network's device; by default, Keras does.
 
-    `total` is a list with a tensor for each score, in the layout of the values. Batches that several points share hold
-    whole points, with all observations. Results and gradients are computed within `computing()`.
+    `total` is a list with a tensor for each score, with the layout of the values. If several points of a path share a
+    batch, it contains all observations for each point. Results and gradients are computed in the context `computing()`.
     """
 
     shares_batches = takes_any_rows = True
@@ -352,7 +355,7 @@ class TorchBackend(Backend):
 
 
 def _add_rows(total: Tensor, rows: Tensor, owners: np.ndarray) -> Tensor:
-    """Add rows to `total` (n, ...): row i to the row owners[i] of `total`. `owners` count up and begin again at 0."""
+    """Return `total` (n, ...) with row i of `rows` added to row owners[i]. `owners` increase, and restart at 0."""
     import tensorflow as tf
 
     cuts = [0, *(np.flatnonzero(owners[1:] == 0) + 1).tolist(), len(owners)]

@@ -20,20 +20,20 @@ NEEDS_GRADIENTS = ("tails", "gradients", "gradient_of_direction")
 
 
 def edit(agent: AgentT, *edits: Edit) -> AgentT:
-    """Return an agent whose activations are edited, in its outputs, its gradients and its play.
+    """Return an agent whose activations are edited. The edits affect its outputs, its gradients and its actions.
 
-    `generate`, `evaluate`, `record` and `rl_clarity.edit` take it like any other agent. Edits are applied in the order
-    of computation, and edits of one layer in the order of the arguments. Reading a site, differentiating with respect
-    to it and integrating over it use its values after the edits. The original agent is not changed.
+    `generate`, `evaluate`, `record` and `rl_clarity.edit` accept it like any other agent. Edits are applied in the
+    order of computation, and edits of one layer in the order of the arguments. Values that are read from a site, and
+    gradients and integrals with respect to it, are those after the edits. The original agent is not changed.
 
     In a `KerasAgent`, `TorchAgent` or `JaxAgent`, edits are part of the network's function and are differentiated with
     it. Other agents are edited through `forward(write=...)`: they play, but have no gradients.
 
     Args:
         agent: an agent with `forward` and `sites`
-        edits: `Ablate`, `Steer` and `SwapDirections`
+        edits: `Ablate`, `Steer` or `SwapDirections` objects
 
-    Raises OptionError for an unknown layer, and for an edit that does not fit its layer.
+    Raises OptionError without edits, for an unknown layer, and for an edit that does not fit its layer.
     """
     require(agent, "sites", "forward", for_="edit")
     if not edits:
@@ -44,7 +44,7 @@ def edit(agent: AgentT, *edits: Edit) -> AgentT:
 
 
 class EditedAgent:
-    """An agent of any kind that is edited through `forward(write=...)`; it has no gradients."""
+    """Wraps any agent and edits it through `forward(write=...)`. The edited agent has no gradients."""
 
     def __init__(self, agent: Agent, edits: Sequence[Edit]) -> None:
         self._agent = agent

@@ -3,11 +3,11 @@
 A set of K components H (K, c) spans a cone: all their non-negative combinations. The part of an activation vector a
 that belongs to the set is the nearest point of that cone,
 
-    w(a) H,  where w(a) minimizes ||a - w H||^2 over w >= 0,
+    w(a) H,  where w(a) minimizes ||a - w H||^2 over w >= 0.
 
-which is what `ChannelReduction.transform` computes: for a single component d, w = max(0, a . d / |d|^2). The remainder
-a - w(a) H has no component in the cone (Moreau's decomposition), however much the components overlap:
-ablating a set twice equals ablating it once, and ablating a set and then everything except the set leaves zero.
+`ChannelReduction.transform` computes the same w. For a single component d, w = max(0, a . d / |d|^2). The remainder
+a - w(a) H has no component in the cone (Moreau's decomposition), however much the components overlap. Ablating a set
+twice therefore equals ablating it once, and ablating a set and then everything except the set leaves zero.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from rl_clarity.base.errors import OptionError
 
 Positions = np.ndarray | Sequence[tuple[int, int]]
 SWEEPS = 60
-"""Sweeps of coordinate descent that find which coefficients are 0; the others are then solved for exactly."""
+"""Number of sweeps of coordinate descent that find which coefficients are 0. The others are then computed exactly."""
 DAMPING = 1e-5
-"""Damping of that linear system, relative to its diagonal. With it, equal components share their coefficient."""
+"""Damping of the linear system for the other coefficients, relative to its diagonal. Equal components then have equal
+coefficients."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Edit(ABC):
-    """A change of a layer's activations or of the state; see `Ablate`, `Steer` and `SwapDirections`."""
+    """Base class of edits, which change a layer's activations or the state: `Ablate`, `Steer`, `SwapDirections`."""
 
     layer: str = dataclasses.field(kw_only=False)
 
@@ -45,27 +46,27 @@ class Edit(ABC):
 
     @property
     def changes(self) -> bool:
-        """Whether the edit has an effect. An edit of strength 0 is left out, so that results stay identical to the last
-        bit.
+        """Whether the edit has an effect. Edits without effect, as with a strength of 0, are left out, so that results
+        stay identical to the last bit.
         """
         return True
 
     @property
     def replacements(self) -> np.ndarray | None:
-        """The activations (N, *shape) from which `to="resample"` draws a row for each observation."""
+        """The activations (N, *shape) from which `to="resample"` draws a row for each observation, or None."""
         return None
 
     @abstractmethod
     def apply(self, values: Tensor, replacement: Tensor | None = None, *, operations: Operations = NUMPY) -> Tensor:
-        """Return edited values (B, *shape) of the layer, as arrays or as tensors of a framework.
+        """Return the edited values (B, *shape) of the layer, as an array or as a tensor of a framework.
 
-        `replacement` (B, *shape) has a row of `replacements` for each observation, if the edit draws any.
+        `replacement` (B, *shape) is the result of `choose_replacements`, or None.
         """
 
     def choose_replacements(self, observations: np.ndarray) -> np.ndarray | None:
         """Return a row of `replacements` for each observation (B, ...), chosen by a hash of its pixels and the seed.
 
-        An observation gets the same row in any batch, on any rank and in play.
+        An observation gets the same row in any batch, in any process and in play.
         """
         if self.replacements is None:
             return None
@@ -98,7 +99,7 @@ class Edit(ABC):
 
 
 class StateEdit(Edit):
-    """A change of a part of the recurrent state after each step, before the next step reads it; see
+    """Base class of edits that change the recurrent state after each step, before the next step reads it; see
     `SwapDirections`.
     """
 
@@ -121,18 +122,20 @@ class Ablate(Edit):
         layer: short ("2b") or full name of a layer, or any other site: an operation's result, "input", "state/0"
         component: direction (c,) in the layer's channels, as in `ChannelReduction.components`, or several (K, c). The
             part of several components is computed jointly, because they may overlap (see the module's docstring)
-        unit: a channel, or several: a neuron at every position. Alternative to `component`
+        unit: index of a channel, or several indices. Alternative to `component`
         positions: positions to edit, as a boolean mask (h, w) or a sequence of (row, column); by default all
-        everything_but: ablate everything except the part; for components this includes the residual
+        everything_but: ablate everything except the part; for components this includes the residual, which they do not
+            explain
         to: the replacement. "zero"; "mean", the mean of the part over `data` at the same position; or "resample", the
-            part in an observation of `data`. The pixels and the `seed` choose which one, so it is the same for an
-            observation in any batch, on any rank and in play
+            part in one observation of `data`. A hash of the pixels and the `seed` chooses it, so an observation has the
+            same replacement in any batch, in any process and in play
         strength: 0 changes nothing, 1 removes the whole part
-        signed: also remove negative coefficients of components: the part is the orthogonal projection on their span.
-            This makes no difference for a single component of a layer without negative values, as after a ReLU
+        signed: also remove negative coefficients of components: the part is the orthogonal projection onto their span.
+            This makes no difference for a single non-negative component of a layer without negative values, as after a
+            ReLU
         data: activations (N, *shape) of the layer that "mean" and "resample" take their values from:
             `agent.activations(observations, layer)`
-        seed: seed of the choice for "resample"
+        seed: seed of the random choice for "resample"
 
     Raises OptionError for options that contradict each other or are out of range.
     """
@@ -226,8 +229,8 @@ class Steer(Edit):
         amount: number of units to add; a negative amount can make activations negative, even after a ReLU
         positions: positions to edit, as a boolean mask (h, w) or a sequence of (row, column); by default all
         data: activations (N, *shape) of the layer, `agent.activations(observations, layer)`: the unit is then the
-            standard deviation of the component's coefficient, a . d / |d|^2, over all of their positions. Without
-            `data` the unit is the component itself
+            standard deviation of the component's coefficient, a . d / |d|^2, over all positions in `data`. Without
+            `data`, the unit is the component itself
 
     Raises OptionError for a component that is not one direction, and an amount that is not finite.
     """
@@ -272,8 +275,8 @@ class Steer(Edit):
 class Scale(Edit):
     """Multiply the coefficients of components in a layer's activations.
 
-    a -> a + sum over k of (factor_k - 1) w_k(a) H_k, at `positions`, where w(a) are the coefficients of the set (see
-    the module's docstring). With a factor of 0 for all components it equals `Ablate`.
+    a -> a + sum over k of (factor_k - 1) w_k(a) H_k, at `positions`, where w(a) are the coefficients of the
+    components H (see the module's docstring). With a factor of 0 for all components, it equals `Ablate`.
 
     Args:
         layer: short or full name of a layer, as in `Ablate`
@@ -281,7 +284,7 @@ class Scale(Edit):
         factor: the factor of each component: 0 removes it, 1 changes nothing
         positions: positions to edit, as a boolean mask (h, w) or a sequence of (row, column); by default all
 
-    Raises OptionError for another number of factors than components, and for a factor that is not finite.
+    Raises OptionError if there is not one factor per component, and for a factor that is not finite.
     """
 
     component: np.ndarray = dataclasses.field(kw_only=False)
@@ -338,7 +341,7 @@ def _check_width(component: Any, site: Site) -> None:
 
 
 def _mask(positions: Positions | None, site: Site) -> np.ndarray | None:
-    """Return positions of a site as a mask (h, w, 1) of 0 and 1."""
+    """Return positions of a site as a mask (h, w, 1) of 0 and 1, or None for all positions."""
     if positions is None:
         return None
     if len(site.shape) != 3:
@@ -369,7 +372,7 @@ def _projection(values: Tensor, components: np.ndarray, *, signed: bool, operati
 
 
 def _coefficients(values: Tensor, components: np.ndarray, *, signed: bool, operations: Operations) -> Tensor:
-    """Return the coefficients (..., K) of the projection of `_projection`; no component may be 0."""
+    """Return the coefficients (..., K) of the projection that `_projection` computes. No component may be 0."""
     exact = components.astype(np.float64)
     gram = exact @ exact.T
     if signed:
@@ -384,8 +387,8 @@ def _coefficients(values: Tensor, components: np.ndarray, *, signed: bool, opera
 def _nonnegative_coefficients(
     values: Tensor, components: np.ndarray, gram: np.ndarray, operations: Operations
 ) -> Tensor:
-    """Minimize ||a - w H||^2 over w >= 0 (..., K), by coordinate descent and then exactly for the coefficients that are
-    not 0.
+    """Return w >= 0 (..., K) that minimizes ||a - w H||^2. Coordinate descent finds which coefficients are 0; the
+    others are then computed exactly.
 
     The result has the gradient of the exact solution, because the set of zero coefficients is locally constant.
     """

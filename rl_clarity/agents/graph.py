@@ -1,6 +1,6 @@
 """The graph of a Keras functional model: its operations, its bottlenecks, and how to cut it at a layer.
 
-This module alone accesses private attributes of Keras's graph.
+Only this module accesses private attributes of Keras's graph.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ WEIGHTED = ("conv2d", "dense", "batchnormalization")
 AVERAGING = ("avgpool", "globalaveragepooling2d", "zeropadding2d", "cropping2d", "permute", "transpose")
 HOMOGENEOUS = ("relu", "leakyrelu", "maxpool", "globalmaxpooling2d")
 NEGLIGIBLE = 1e-6
-"""Largest constant that is ignored when it is added under a root, where it keeps the gradient finite."""
+"""Largest constant that is ignored if it is added under a square root, where it keeps the gradient finite."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _node(tensor: Any) -> Any:
 
 
 def _name(operation: Any) -> str:
-    """Return the operation's name, without the number that Keras adds per process to default names."""
+    """Return the operation's name, without the counter that Keras appends to default names."""
     default = snake_case(type(operation).__name__)
     return default if re.fullmatch(rf"{re.escape(default)}(_\d+)?", operation.name) else full_name(operation.name)
 
@@ -106,9 +106,9 @@ def _kind(operation: Any) -> str:
 
 
 def bottlenecks(graph: Graph) -> set[int]:
-    """Return the nodes that are on every path from the observations to a head.
+    """Return the indices of the nodes that are on every path from the observations to the heads.
 
-    Heads that share nothing but the observations have separate networks, and separate bottlenecks.
+    If the heads have only the observations in common, return the nodes that are on every path to one of the heads.
     """
     narrow = _bottlenecks(graph, graph.sinks)
     if narrow <= {graph.source}:
@@ -125,7 +125,7 @@ def _bottlenecks(graph: Graph, sinks: Sequence[int]) -> set[int]:
 
 
 def node_paths(graph: Graph) -> list[tuple[bool, bool]]:
-    """Return for each node whether it is after a bottleneck, and whether it is bypassed, as `Site` defines them."""
+    """Return `after_bottleneck` and `bypassed` for each node, as defined in `Site`."""
     narrow = bottlenecks(graph)
     wide = {i for i, node in enumerate(graph.nodes) if node.convolves} - narrow
     before_bottleneck: set[int] = set()
@@ -147,7 +147,7 @@ def _reachable(graph: Graph, sources: set[int], without: set[int]) -> set[int]:
 
 
 def cut(graph: Graph, layer: int) -> Sequence[Any]:
-    """Return the tensors that bypass a layer, which are the other tensors that the rest of the network reads."""
+    """Return the tensors that bypass a layer: those that the network after the layer reads besides its results."""
     tail = _reachable(graph, {layer}, without=set())
     needed: set[int] = set()
     pending = list(graph.sinks)
@@ -166,9 +166,9 @@ def linear_prefix_end(graph: Graph, start: int, *, from_zero: bool) -> int | Non
     weights.
 
     The prefix is a chain of operations with one result each. Convolutions, dense layers, averages and rearrangements
-    map a straight line of activations to a straight line. If the line begins at 0, positively homogeneous operations,
-    f(r x) = r f(x) for r > 0, that precede the first weights do the same: ReLUs, max pooling, and L2 pooling, whose
-    small constant is neglected.
+    map a straight line of activations to a straight line. If the line begins at 0, so do positively homogeneous
+    operations, f(r x) = r f(x) for r > 0, before the first weights: ReLUs, max pooling, and L2 pooling, whose small
+    constant is neglected.
     """
     end, node = None, start
     degree = 1 if from_zero else 0  # values are proportional to r ** degree; 0 for a line with an offset
@@ -195,8 +195,8 @@ def linear_prefix_end(graph: Graph, start: int, *, from_zero: bool) -> int | Non
 
 
 def _is_homogeneous(operation: Any) -> bool:
-    """Return whether operations of this kind are positively homogeneous: they have no weights and no
-    threshold but 0.
+    """Return whether an operation of a kind in `HOMOGENEOUS` is positively homogeneous: it has no weights, no upper
+    limit, and no threshold other than 0.
     """
     limits = [getattr(operation, name, None) for name in ("weights", "max_value", "threshold")]
     return not any(limits)
@@ -210,10 +210,10 @@ def _adds_negligible(tensor: Any) -> bool:
 def evaluate(
     tensors: Sequence[Any], values: Mapping[int, Any], edits: Mapping[int, Callable[[Any], Any]] | None = None
 ) -> list[Any]:
-    """Compute symbolic tensors from `values`, the values of other tensors by the tensors' `id`. Only operations between
-    them are computed.
+    """Return the values of symbolic tensors, computed from `values`, which maps the `id` of other tensors to their
+    values. Only operations between them are computed.
 
-    `edits` are functions that change computed tensors, by the tensors' `id`.
+    `edits` maps the `id` of tensors to functions that change their computed values.
     """
     import keras
 
@@ -260,8 +260,8 @@ def constant_arguments(tensor: Any) -> list[Any]:
 
 
 def flatten(model: Any, inputs: Sequence[Any]) -> list[Any]:
-    """Return a model's outputs for new inputs. Nested models are replaced by their layers, which keep their
-    variables.
+    """Return a model's symbolic outputs for new symbolic inputs. Nested models are replaced by their layers, which keep
+    their variables.
     """
     import keras
 

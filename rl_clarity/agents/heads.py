@@ -24,10 +24,10 @@ AGENTS = (ACTOR_CRITIC, {"policy_logits"}, {"q_values"})
 
 
 def find_heads(names: Sequence[str | None], widths: Sequence[int | None]) -> tuple[str, ...]:
-    """Return the head of each output, found by its name or else by its width (None for an output (B,)).
+    """Return the head for each output, inferred from the output's name or else its width (None for shape (B,)).
 
-    Two outputs are logits and a value. A single output is action values if its name says so. Raises OptionError if the
-    outputs are ambiguous.
+    Two outputs are logits and a value. A single output is action values if it has a name such as `q_values`. Raises
+    OptionError for ambiguous outputs, and for an output whose name says that it is probabilities.
     """
     for name in names:
         if re.fullmatch(PROBABILITY_NAMES, (name or "").lower()):
@@ -61,7 +61,7 @@ def find_heads(names: Sequence[str | None], widths: Sequence[int | None]) -> tup
 def check_heads(heads: Sequence[str | None], count: int) -> tuple[str | None, ...]:
     """Return the heads that a user named for a network with `count` outputs, with None for outputs to ignore.
 
-    Raises OptionError for other combinations.
+    Raises OptionError for combinations that an agent cannot have, and for another number of names than outputs.
     """
     heads = (heads,) if isinstance(heads, str) else tuple(heads)
     named = [head for head in heads if head is not None]

@@ -1,7 +1,7 @@
-"""The inputs that an agent takes beside its image, such as the vectors of a dictionary of observations.
+"""The inputs that an agent takes besides its image, such as the vectors in a dictionary of observations.
 
-Analyses explain the image and hold the other inputs at their recorded values, as they hold a recurrent state. Held
-inputs are therefore stored as the last parts of the agent's state. The environment replaces them before each step.
+Analyses explain the image, and hold the other inputs fixed at their recorded values, like a recurrent state. These held
+inputs are therefore stored as the last arrays of the agent's state. The environment replaces them before each step.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from rl_clarity.base.errors import SamplesError
 
 
 def held_inputs(agent: Any) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the agent's held inputs by name, in the order of the state's last parts."""
+    """Return the shapes of the agent's held inputs by name, in the order of the last arrays of the state."""
     return dict(agent.held_inputs) if has(agent, "held_inputs") else {}
 
 
 def is_recurrent(agent: Any) -> bool:
-    """Return whether the agent's state has other parts than its held inputs."""
+    """Return whether the agent's state contains other arrays than its held inputs."""
     return len(initial_state(agent, 1) or ()) > len(held_inputs(agent))
 
 
 def split_held(agent: Any, state: State) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-    """Return the recurrent parts of a state, and its held inputs."""
+    """Split the arrays of a state into the recurrent state and the held inputs."""
     parts = state or ()
     memory = len(parts) - len(held_inputs(agent))
     return parts[:memory], parts[memory:]
 
 
 def with_held(agent: Any, state: State, inputs: Mapping[str, np.ndarray]) -> State:
-    """Return the state with the held inputs (N, ...) of an observation, by name. Other inputs are ignored.
+    """Return the state with its held inputs replaced by arrays (N, ...), by name. Unknown names are ignored.
 
     Raises SamplesError if an input of the agent is missing or has another shape.
     """
@@ -55,22 +55,23 @@ def with_held(agent: Any, state: State, inputs: Mapping[str, np.ndarray]) -> Sta
 
 
 class HoldsInputs:
-    """The methods of agents that concern held inputs. Agents of images alone hold none."""
+    """Base class with the methods of agents that concern held inputs. By default, agents have none."""
 
     held_inputs: Mapping[str, tuple[int, ...]] = MappingProxyType({})
-    """Shapes of the inputs beside the image, by name."""
+    """Shapes of the inputs besides the image, by name."""
     _image: str | None = None
-    """Name of the image, if observations are dictionaries."""
+    """Key of the image, if observations are dictionaries."""
 
     def initial_state(self, n: int) -> State:
-        """Return the state of n environments before their first step, arrays (n, ...); None without a state."""
+        """Return the state of n environments before their first step, arrays (n, ...), or None without a state."""
         raise NotImplementedError
 
     def image_and_state(self, observations: Mapping[str, np.ndarray], state: State = None) -> tuple[np.ndarray, State]:
-        """Return the images of a dictionary of observations (B, ...), and the state with its held inputs.
+        """Return the images in a dictionary of observations (B, ...), and the state with the held inputs in it.
 
-        Functions such as `integrated_gradients` take both, as observations and `state`. `state` is the recurrent state,
-        by default the initial one. Raises SamplesError for inputs that are missing or have another shape.
+        Pass both to functions such as `integrated_gradients`, as observations and `state`. The argument `state` is the
+        recurrent state without held inputs, by default the initial one. Raises SamplesError for inputs that are missing
+        or have another shape.
         """
         images = np.asarray(observations[self._image or "image"])
         memory = split_held(self, self.initial_state(len(images)))[0] if state is None else tuple(state)

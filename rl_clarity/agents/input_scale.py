@@ -75,7 +75,7 @@ def _scales(node: Node) -> bool | None:
 
 
 def _factor(operation: Any, kind: str, node: Node) -> float | None:
-    """Return the largest factor by which the operation multiplies its input, or None if it does not."""
+    """Return the largest factor by which the operation multiplies its input, or None for other operations."""
     if kind == "rescaling":
         return _largest(operation.scale)
     constants = constant_arguments(node.tensors[0])

@@ -1,4 +1,4 @@
-"""`JaxAgent` explains a network that is a JAX function, from Flax, Haiku, Equinox, or your own code."""
+"""`JaxAgent` is an agent whose network is a JAX function, from Flax, Haiku, Equinox, or your own code."""
 
 from __future__ import annotations
 
@@ -28,41 +28,43 @@ TRIAL_BATCH = 2
 class JaxAgent(BatchedAgent):
     """The protocol `Agent` for a JAX function `apply(parameters, observations)`, such as a Flax module's `apply`.
 
-    Sites are the results of the function's operations, read from its jaxpr. Their names are JAX's name stack, which
-    Flax fills with its modules' names (`Network/Conv_0/conv2d`), and the kind of operation.
+    Sites are the results of the function's operations, read from its jaxpr. A name consists of JAX's name stack, to
+    which Flax adds the names of its modules, and the kind of operation: `Network/Conv_0/conv2d`.
 
     The function is called with observations (B, H, W, C) in float32 and must be traceable by `jax.jit`. Pass a function
     in evaluation mode: with `train=False`, without dropout.
 
     Args:
         apply: `apply(parameters, observations)` returns a policy's logits (B, A) and a value (B,) or (B, 1), logits
-            alone, or action values (B, A): as a tuple, a dict, or with a categorical distribution for the policy
+            alone, or action values (B, A). Several outputs are a tuple or a dict. A categorical distribution may
+            replace the logits
         parameters: first argument of `apply`, any pytree of arrays
         observation_shape: (H, W, C) of one observation
-        metadata: where the agent comes from: `env_name`, `gamma`, ...
+        metadata: facts about the agent, such as `env_name` and `gamma`
         heads: names of the function's outputs, in its order: `policy_logits` and `values`, `policy_logits` alone, or
-            `q_values`, with None for each output to leave out. By default they are found by the outputs' names or
-            widths. Required for a single output, unless its name says that it is action values
+            `q_values`, with None for each output to leave out. By default they are inferred from the outputs' names or
+            widths. Required for a single output, unless it has a name for action values, such as `q_values`
         initial_state: initial state of a recurrent function, without the batch axis, as an array or a tuple of arrays.
-            The function is then called with `(parameters, observations, state)`, an array or a tuple as here, and
-            returns the next state as the last of its results
+            The function is then called with `(parameters, observations, state)`, where the state is an array or a
+            tuple as here, and must return the next state as the last of its results
         channels_first: whether the function takes (B, C, H, W)
         input_divisor: observations are divided by this number, in float32, before the function gets them; 1 for a
             function that scales them itself. By default 255. Required if the function also scales its input before its
             first weights
         value_range: alternative to `input_divisor`: the function's inputs for observations of 0 and 255, such as
             (-1, 1)
-        actions: what an action consists of, if it is not one choice: a sequence of `Categorical`, `Binary` and
+        actions: the factors of an action, if it is not a single choice: a sequence of `Categorical`, `Binary` and
             `Gaussian`, whose outputs are the columns of the policy's output, in this order
         batch_size: observations per forward pass
         gradient_batch_size: observations per gradient computation
-        check: run the function on a few images of noise and refuse one whose outputs are random, depend on the rest of
-            the batch, or have no gradient. In place of True, pass outputs to compare with as well, as a dict of arrays
-            or the path of an `.npz` file: `observations` of your own loop, from 0 to 255 or as the function gets them,
-            and what it computed: `logits` (B, A), `values` (B,) or `q_values` (B, A)
+        check: whether to run the function on a few images of noise, and raise OptionError if its outputs are random,
+            depend on the rest of the batch, or have no gradient. To compare its outputs with expected ones as well,
+            pass a dict of arrays, or the path of an `.npz` file, in place of True: `observations` of your own program,
+            from 0 to 255 or as the function gets them, and the outputs for them: `logits` (B, A), `values` (B,) or
+            `q_values` (B, A)
 
     Raises:
-        OptionError: the function returns anything else, or cannot be traced.
+        OptionError: the function returns anything else, cannot be traced, or fails the check.
     """
 
     def __init__(
@@ -199,7 +201,7 @@ class JaxAgent(BatchedAgent):
         return self._cached("named", self._name_tensors)
 
     def _name_tensors(self) -> tuple[dict[str, Any], list[Site]]:
-        """Return the numbers of tensors by name, and the sites that operations compute for each observation."""
+        """Return the numbers of the program's tensors by tensor name, and the sites of its operations."""
         program = self._program(TRIAL_BATCH)
         after = [f"after/{i}" for i in range(len(self._states))]
         tensors = dict(

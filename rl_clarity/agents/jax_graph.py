@@ -64,9 +64,10 @@ class Program:
         values: Mapping[int, Any],
         edits: Mapping[int, Callable[[Any], Any]] | None = None,
     ) -> list[Any]:
-        """Return the values of tensors from those of other tensors. Only operations between them are computed.
+        """Return the values of tensors, computed from `values` of other tensors. Only operations between them are
+        computed.
 
-        `edits` are functions that change computed tensors.
+        `edits` maps tensors to functions that change their computed values.
         """
         values = dict(values)
         needed = {tensor for tensor in tensors if isinstance(tensor, int)}
@@ -102,12 +103,12 @@ class Program:
         return Graph(tuple(nodes), 0, tuple(sinks))
 
     def linear_prefix_end(self, start: int, *, from_zero: bool) -> int | None:
-        """Return the result of the linear prefix after a tensor (see `LinearPrefix`), or None if the prefix has no
-        weights.
+        """Return the tensor at the end of the linear prefix after `start` (see `LinearPrefix`), or None if the prefix
+        has no weights.
 
         Each operation of the prefix is the only one that reads the previous tensor, and its other inputs are constants.
-        With `from_zero`, ReLUs and max pooling before the first weights, or before the first added constant, belong to
-        the prefix, too.
+        With `from_zero`, ReLUs and max pooling before the first weights and the first added constant belong to the
+        prefix, too.
         """
         varying = set(self.inputs)
         for operation in self.operations:
@@ -217,7 +218,7 @@ def _value(tensor: int | Constant, values: Mapping[int, Any]) -> Any:
 
 
 def bind(primitive: Any, parameters: Mapping[str, Any], arguments: Sequence[Any]) -> Any:
-    """Compute a primitive. The functions that it calls are parameters from JAX 0.10 on, and were arguments before."""
+    """Apply a primitive. Functions that it calls are parameters since JAX 0.10; before, they were arguments."""
     bound = primitive.get_bind_params(parameters)
     if isinstance(bound, dict):
         return primitive.bind(*arguments, **bound)

@@ -1,4 +1,4 @@
-"""`KerasAgent` explains a network that is a Keras model, on any backend of Keras."""
+"""`KerasAgent` is an agent whose network is a Keras model, on any backend of Keras."""
 
 from __future__ import annotations
 
@@ -29,32 +29,34 @@ class KerasAgent(BatchedAgent):
     """The protocol `Agent` for a Keras model.
 
     Observations are (B, H, W, C), or the same with the channels first, from 0 to 255: uint8, or other numbers of that
-    range. Floats that reach only from 0 to 1 are refused, unless `input_divisor` is 1.
+    range. Floats that are all from 0 to 1 raise SamplesError, unless `input_divisor` is 1.
 
     Args:
-        model: a functional or sequential model. Its inputs are the observations and the parts of a recurrent state, if
-            there is one. Its outputs are a policy's logits and a value, logits alone, or action values, and then the
-            next state. The observations are its only images, (H, W, C), or gray (H, W). Or a `Network`, whose outputs
-            have names
-        metadata: where the agent comes from: `env_name`, `gamma`, ...
+        model: a functional or sequential model, or a `Network`. The inputs are the observations and, if the model is
+            recurrent, the arrays of the state. The outputs are a policy's logits and a value, logits alone, or action
+            values, followed by the next state. The observations are the only input that is an image, (H, W, C) or gray
+            (H, W), or the only image with a name such as `obs`
+        metadata: facts about the agent, such as `env_name` and `gamma`
         heads: names of the model's outputs before the state, in its order: `policy_logits` and `values`,
-            `policy_logits` alone, or `q_values`, with None for each output to leave out. By default they are found by
-            the outputs' names or widths. Required for a single output, unless its name says that it is action values
+            `policy_logits` alone, or `q_values`, with None for each output to leave out. By default they are inferred
+            from the outputs' names or widths. Required for a single output, unless it has a name for action values,
+            such as `q_values`
         initial_state: arrays without the batch axis, one per state input; zeros if not given
         input_divisor: observations are divided by this number, in float32, before the model gets them. By default 1 if
             the model takes integers, or scales its input before its first layer with weights (a `Rescaling`, a
             `Normalization`, or a multiplication or division by a constant), else 255
         value_range: alternative to `input_divisor`: the model's inputs for observations of 0 and 255, such as (-1, 1)
         channels_first: whether the model takes (C, H, W); needed only where the shape is ambiguous
-        actions: what an action consists of, if it is not one choice: a sequence of `Categorical`, `Binary` and
+        actions: the factors of an action, if it is not a single choice: a sequence of `Categorical`, `Binary` and
             `Gaussian`, whose outputs are the columns of the policy's output, in this order
         batch_size: observations per forward pass
         gradient_batch_size: observations per gradient computation
-        check: outputs to compare with, as a dict of arrays or the path of an `.npz` file: `observations` of your own
-            loop, from 0 to 255 or as the model gets them, and what it computed: `logits` (B, A), `values` (B,) or
-            `q_values` (B, A)
+        check: expected outputs to compare with, as a dict of arrays or the path of an `.npz` file: `observations` of
+            your own program, from 0 to 255 or as the model gets them, and the outputs for them: `logits` (B, A),
+            `values` (B,) or `q_values` (B, A)
 
-    Raises OptionError for a model without such inputs and outputs, or whose inputs and outputs are ambiguous.
+    Raises OptionError for a model without such inputs and outputs, for ambiguous inputs and outputs, and for outputs
+    that differ from `check`.
     """
 
     def __init__(
@@ -121,12 +123,12 @@ class KerasAgent(BatchedAgent):
         )
 
     def differentiable_step(self) -> Function:
-        """Return the edited network as a function of tensors of Keras's framework, through which gradients flow.
+        """Return the edited network as a differentiable function of tensors of the framework that Keras runs on.
 
-        It takes frames (B, H, W, C) in 0..1 and the parts of the state, and returns a list: the heads in the order of
-        `heads`, then the parts of the next state. It treats the network's parameters as constants.
+        It takes frames (B, H, W, C) from 0 to 1 and the arrays of the state, and returns a list: the heads in the order
+        of `heads`, then the arrays of the next state. The network's parameters are constants in it.
 
-        Raises OptionError for edits that choose replacement activations by a frame's pixels.
+        Raises OptionError for edits that choose replacement activations by a frame's pixels (`to="resample"`).
         """
         if self._edits.names:
             raise OptionError('an edit with to="resample" depends on exact pixels, and has no differentiable step')

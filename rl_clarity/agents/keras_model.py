@@ -26,9 +26,9 @@ def network_from_model(
 ) -> Network:
     """Return the network of a functional or sequential model, which shares the model's variables.
 
-    Its inputs are the observations, which are the only images, and the parts of a recurrent state. Its outputs are the
-    heads, then the next state in the same order; in a dict of outputs, the next state has the names of the inputs.
-    Raises OptionError for other models.
+    The model's inputs are the observations (see `observations_input`) and the arrays of a recurrent state. Its outputs
+    are the heads, then the next state in the same order. In a dict of outputs, the next state has the names of the
+    inputs. Raises OptionError for other models.
     """
     import keras
 
@@ -62,7 +62,7 @@ def network_from_model(
 
 
 def input_dtype(model: Any) -> str:
-    """Return the type of observations that the model declares."""
+    """Return the data type that the model declares for observations."""
     return str(model.inputs[observations_input(model)].dtype)
 
 
@@ -140,7 +140,7 @@ def _output_names(model: Any, count: int) -> list[str | None]:
 def _state_last(
     names: list[str | None], outputs: list[Any], states: Sequence[str]
 ) -> tuple[list[str | None], list[Any]]:
-    """Move the outputs named like the states to the end, in the order of the states, if every state has one."""
+    """Move the outputs with the names of states to the end, in the order of `states`, if every state has an output."""
     if not set(states) <= set(names):
         return names, outputs
     last = [names.index(name) for name in states]

@@ -1,4 +1,4 @@
-"""Find the first operations after a site that can be computed once for a straight path of the site's values."""
+"""Find the first operations after a site that can be computed once for all points of a straight path."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 class LinearPrefix:
     """The first operations after a site, which are linear along a straight path of the site's values.
 
-    Their results move along a straight line, too, so their derivative is the same at all points of the path. It is
-    applied once, to the sum of the gradients with respect to their results.
+    Their results move along a straight line, too, so their derivative is the same at all points of the path. This
+    derivative is applied once, to the sum of the gradients with respect to the results.
     """
 
     results: Function
@@ -25,13 +25,13 @@ class LinearPrefix:
     pull_back: Function
     """Converts gradients with respect to the results of the prefix to gradients with respect to the site's values."""
     functions: tuple[Function, GradientStep]
-    """The compiled network after the prefix."""
+    """The compiled network after the prefix, and its gradient step."""
     takes_values: bool
     """Whether the network after the prefix takes the site's values before the tensors that bypass the site."""
 
 
 def find_linear_prefix(agent: BatchedAgent, site: str, from_zero: bool) -> LinearPrefix | None:
-    """Return the linear prefix after a site, or None if the agent knows none or is edited."""
+    """Return the linear prefix after a site, or None if the agent finds none or is edited."""
     end = None if agent.edits else agent._linear_prefix_end(site, from_zero)
     if end is None:
         return None

@@ -1,7 +1,8 @@
-"""A Keras model as the network of an agent. Its heads have names, and its tensors have their names in a checkpoint.
+"""A Keras model as the network of an agent, with the names of its heads, and of its tensors in a checkpoint.
 
-Keras forbids `/` in names, TensorFlow 1 used it everywhere, and PyTorch as Keras's backend forbids dots. The operation
-`ppo2_model/pi/1a/Relu` is called `ppo2_model>pi>1a>Relu` in the Keras model, and `cnn.1` is called `cnn->1`.
+Names in TensorFlow 1 contain `/`, which Keras forbids. Names in PyTorch contain dots, which Keras forbids if it runs on
+PyTorch. The operation `ppo2_model/pi/1a/Relu` is therefore called `ppo2_model>pi>1a>Relu` in the Keras model, and
+`cnn.1` is called `cnn->1`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 SEPARATOR, DOT = ">", "->"
 StatePart = tuple[Any, Any, np.ndarray]
-"""The symbolic input, symbolic output and initial value of a part of a recurrent state."""
+"""The symbolic input, symbolic output and initial value of an array of a recurrent state."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,13 @@ class Network:
     tensors: Mapping[str, Tensor]
     """The variables by name in a checkpoint, in the order of construction."""
     initial_state: tuple[np.ndarray, ...] = ()
-    """An array without the batch axis for each input of the state."""
+    """The initial array, without the batch axis, for each input of the state."""
     later_state: tuple[np.ndarray, ...] | None = None
     """The state at the start of episodes after the first, if it differs from the initial state."""
     image: str | None = None
-    """Name of the image, if observations are dictionaries."""
+    """Key of the image, if observations are dictionaries."""
     held_inputs: tuple[str, ...] = ()
-    """Names of the last parts of the state that are inputs beside the image (see `held_inputs`)."""
+    """Names of the last arrays of the state, which are inputs besides the image (see `held_inputs`)."""
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return copies of the parameters in the layout of a checkpoint."""
@@ -59,8 +60,8 @@ class Layout:
     split: tuple[int, ...] | None = None
     """The stored shape with some axes split, or None if no axis is split."""
     axes: tuple[int, ...] | None = None
-    """The axes of `split` in the order of the variable's axes, which may merge several, or None if the order is the
-    same."""
+    """The axes of `split` in the order of the variable's axes, or None if the order is the same. An axis of the
+    variable may consist of several."""
 
     def to_variable(self, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         split, axes = self._steps()

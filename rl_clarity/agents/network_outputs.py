@@ -33,10 +33,10 @@ def checked_shape(shape: Sequence[int]) -> tuple[int, int, int]:
 def observation_parts(
     shape: Sequence[int] | Mapping[str, Sequence[int]],
 ) -> tuple[str | None, tuple[int, int, int], dict[str, tuple[int, ...]]]:
-    """Return the name of the image in a dictionary of shapes, the shape of the image, and the shapes of the others.
+    """Return the key of the image in a dictionary of shapes, its shape, and the shapes of the other entries.
 
     The image is the largest entry with three axes. A shape that is not a dictionary is the shape of an image without a
-    name. The shape of a vector of n numbers, (n,), becomes (1, 1, n).
+    key. The shape of a vector of n numbers, (n,), becomes (1, 1, n). Raises OptionError for other shapes.
     """
     if not isinstance(shape, Mapping):
         return None, checked_shape((1, 1, *shape) if np.shape(shape) == (1,) else shape), {}
@@ -52,8 +52,8 @@ def observation_parts(
 
 
 def check_scale(values: Any, observations: Any) -> None:
-    """Raise OptionError if the network divides observations once more before the first weights, after they were scaled
-    to 0..1.
+    """Raise OptionError if the network scales down observations that are already from 0 to 1. `values` are the inputs
+    of its first layer with weights.
     """
     factor = float((values.max() - values.min()) / (observations.max() - observations.min()))
     if 0 < factor <= MAX_FACTOR:
@@ -84,19 +84,21 @@ def check_state(before: Sequence[Any], after: Sequence[Any]) -> None:
 
 
 def check_logits(logits: np.ndarray) -> None:
-    """Raise OptionError if every row of the logits (B, A) is a distribution: they are probabilities, not logits."""
+    """Raise OptionError if every row of the logits (B, A) is a distribution: they are then probabilities."""
     if logits.shape[1] > 1 and np.all(logits >= 0) and np.allclose(logits.sum(axis=1), 1, atol=ROUNDING):
         raise probabilities_error("logits", "not negative, with a sum of 1")
 
 
 def check_trial(heads: Sequence[str], tensors: Sequence[Any], before: Sequence[Any], after: Sequence[Any]) -> int:
-    """Return the number of actions. Raises OptionError for heads or a state that an agent cannot have.
+    """Check the results of a trial step, and return the number of actions.
 
     Args:
         heads: names of the heads
         tensors: their values for two observations
-        before: parts of the state before the step
-        after: parts of the state after it
+        before: arrays of the state before the step
+        after: arrays of the state after the step
+
+    Raises OptionError for heads or a state that an agent cannot have.
     """
     check_state(before, after)
     check_batch(tensors)
@@ -106,12 +108,15 @@ def check_trial(heads: Sequence[str], tensors: Sequence[Any], before: Sequence[A
 
 
 def state_parts(state: Any) -> list[Any]:
-    """Return the arrays of a state: none, a single one, or the elements of a list or tuple."""
+    """Return the arrays of a state that is None, an array, or a list or tuple of arrays."""
     return [] if state is None else list(state) if isinstance(state, list | tuple) else [state]
 
 
 def split_state(result: Any, *, recurrent: bool) -> tuple[Any, list[Any]]:
-    """Return the outputs and the state: the last of several results, or a dict's entry with a key of STATE_KEYS."""
+    """Return the outputs and the arrays of the state.
+
+    The state of a recurrent network is the last of its results, or the entry of a dict with a key in `STATE_KEYS`.
+    """
     if not recurrent:
         return result, []
     if isinstance(result, Mapping):

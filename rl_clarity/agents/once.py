@@ -1,4 +1,4 @@
-"""Cache values so that each is made once, even if several threads ask for it at the same time."""
+"""Cache values so that each is computed once, even if several threads request it at the same time."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 
 class MadeOnce:
-    """A cache whose values are made by one thread each, while other threads that ask for the same value wait.
+    """A cache that computes each value in one thread, while other threads that request the same value wait.
 
-    Each key has its own lock, so values whose computations need each other cannot deadlock.
+    Each key has its own lock, so the computation of a value does not block those of other values.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class MadeOnce:
         return self._values[key]
 
     def subset(self, keep: Callable[[Hashable], bool]) -> MadeOnce:
-        """Return the values that have been made so far and whose keys satisfy `keep`."""
+        """Return a new cache with the values that were computed so far and whose keys satisfy `keep`."""
         result = MadeOnce()
         result._values = {key: value for key, value in list(self._values.items()) if keep(key)}
         return result

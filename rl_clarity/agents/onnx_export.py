@@ -1,4 +1,4 @@
-"""Write the network of an agent as ONNX, for pages that compute in the browser and for other programs.
+"""Export the network of an agent to ONNX, for pages that compute in the browser and for other programs.
 
 The graph has the activations of the agent's layers as outputs, and inputs that replace them, so that features can be
 edited outside the network:
@@ -6,13 +6,13 @@ edited outside the network:
 | input | |
 |---|---|
 | `observations` | (B, H, W, C) float32, from 0 to 255 |
-| `state.0`, ... | (B, ...) float32: the parts of the recurrent state before the step |
+| `state.0`, ... | (B, ...) float32: the arrays of the recurrent state before the step |
 | `keep` | (L,) float32: 1, or 0 for a layer whose activations are replaced |
-| `write.0`, ... | (B, h, w, c) float32, for each of the L layers: what is added to its activations times `keep` |
+| `write.0`, ... | (B, h, w, c) float32, for each of the L layers: added to `keep` times its activations |
 
-Outputs are the heads by their names (`policy_logits` (B, A), `values` (B, 1) or `q_values` (B, A)), `after.0`, ..., the
-state after the step, and `layer.0`, ..., the activations before they are replaced. The metadata have the entry
-`rl_clarity`, JSON with `version`, `layers` by name, `heads`, `states` (the initial state), and `observation_shape`.
+The outputs are the heads (`policy_logits` (B, A), `values` (B, 1) or `q_values` (B, A)), the state after the step
+(`after.0`, ...), and the layers' activations before they are replaced (`layer.0`, ...). The metadata entry `rl_clarity`
+is JSON with `version`, `layers` (names), `heads`, `states` (the initial state) and `observation_shape`.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ EXAMPLES = 2
 
 
 def is_exportable(agent: Agent) -> TypeGuard[BatchedAgent]:
-    """Return whether PyTorch computes an agent."""
+    """Return whether an agent's network is computed by PyTorch, which exports it."""
     return isinstance(agent, BatchedAgent) and isinstance(agent._backend, TorchBackend)
 
 
 def check_export(agent: Agent) -> None:
-    """Raise OptionError for an agent that is edited or takes other inputs beside the image, and DependencyError if a
-    package that exporting needs is missing.
+    """Raise OptionError for an agent that is edited or takes inputs besides the image, and DependencyError if a package
+    that exporting needs is missing.
     """
     if getattr(agent, "edits", None) or getattr(agent, "held_inputs", None):
         raise OptionError("exporting to ONNX needs a network without edits, whose inputs are an image and a state")
@@ -54,8 +54,8 @@ def check_export(agent: Agent) -> None:
 def export_onnx(agent: Agent) -> bytes:
     """Return the network of an agent in ONNX; see the module's docstring for its inputs and outputs.
 
-    Raises OptionError for an agent that PyTorch does not compute, that is edited or takes numbers beside the image, and
-    for a network with an operation that cannot be exported; DependencyError if a package is missing.
+    Raises OptionError for an agent whose network is not computed by PyTorch, that is edited, or that takes inputs
+    besides the image, and for an operation that cannot be exported. Raises DependencyError if a package is missing.
     """
     if not is_exportable(agent):
         raise OptionError("networks are exported by PyTorch: use a TorchAgent, or set KERAS_BACKEND=torch")

@@ -17,7 +17,7 @@ from rl_clarity.base.files import open_regular
 
 Check = Mapping[str, Any] | str | os.PathLike[str]
 OUTPUTS = {"logits": "policy_logits", "values": "values", "q_values": "q_values"}
-"""The agent's output for each name of an array that is compared with it."""
+"""The agent's output that each array of expected outputs is compared with, by the array's name."""
 TOLERANCE = 1e-3
 """Largest difference that is accepted, as a share of the largest output. It is more than the rounding of GPUs, and less
 than the effect of another activation function."""
@@ -27,12 +27,12 @@ def check_outputs(agent: Agent, check: Check, error: type[ClarityError] = Option
     """Raise `error` if the agent's outputs differ from those in `check`.
 
     Args:
-        agent: an agent as it was built.
+        agent: the agent to check.
         check: arrays, or an `.npz` file of them: `observations` (B, H, W, C) or (B, C, H, W), from 0 to 255 or in the
-            range of the network's input, and what the network's own program computed for each: `logits` (B, A),
+            range of the network's input, and the outputs of the network's original program for them: `logits` (B, A),
             `values` (B,) or `q_values` (B, A). Logits may differ by a constant for each observation, so that log
             probabilities serve as well. Recurrent agents compute each observation from their initial state.
-        error: the class of the error.
+        error: the class of the error for outputs that differ.
 
     Raises OptionError if the arrays are missing or do not fit the agent.
     """
@@ -87,8 +87,9 @@ def _compare(agent: Agent, name: str, actual: np.ndarray, expected: np.ndarray, 
         scale: InputScale | None = getattr(agent, "input_scale", None)
         if scale is not None and not read_with:
             low, high = scale.value_range
-            hint = f". It is given {low:g} to {high:g} for observations from 0 to 255 (value_range)"
+            hint = f". The network is given {low:g} to {high:g} for observations from 0 to 255 (value_range)"
         raise error(
             f"the agent's {name} deviate from those of check by up to {deviation:.3g}, where the largest are "
-            f"{largest:.3g}: the network is not read as its own program computes it, or the observations differ{hint}"
+            f"{largest:.3g}: the agent does not compute what the network's original program does, or the observations "
+            f"differ{hint}"
         )

@@ -1,7 +1,7 @@
 """The protocol `Agent`: what analyses need from an agent.
 
 An agent maps observations (and, if it is recurrent, a state) to outputs. Its *sites* are the named tensors of its
-network, which can be read, replaced and differentiated. An agent knows no file format, environment or analysis.
+network, which can be read, replaced and differentiated. Agents do not depend on file formats, environments or analyses.
 
 Shapes: B observations of H x W pixels and C channels; A actions; S scores.
 """
@@ -21,14 +21,19 @@ State: TypeAlias = tuple[np.ndarray, ...] | None
 """A recurrent state: arrays whose first axis is the batch. None for agents without a state."""
 
 FrameRegion: TypeAlias = tuple[float, float, float, float]
-"""A part of a frame: top, left, bottom, right, as shares of its height and width."""
+"""A region of a frame: top, left, bottom and right, as fractions of the frame's height and width."""
 
 Score: TypeAlias = str | int | Sequence[int] | Mapping[str | int, Any]
-"""A number per observation that gradients explain: "value", an action's index (its logit or action value), "greedy"
-(the highest action value, or the largest logit of an agent without a value; if an action has several factors, the sum
-of their largest logits, logits of switches and means), a sequence of action indices (their sum),
-or weights by "value" or action index (a linear combination; each weight is a number, or an array (B,) with one number
-per observation)."""
+"""A number per observation that gradients explain:
+
+- "value"
+- the index of an action: its logit or action value
+- a sequence of action indices: the sum of their logits or action values
+- "greedy", for agents without a value: the highest action value or the largest logit. If an action has several factors,
+  it is the sum of the choices' largest logits, the switches' logits, and the numbers' means
+- a mapping from any of these names and indices to weights: a linear combination. Each weight is a number, or an array
+  (B,) with a number per observation
+"""
 
 Written: TypeAlias = np.ndarray | Callable[[np.ndarray], np.ndarray]
 """Values (B, *shape) that replace those of a site, or a function that computes them from the site's values."""
@@ -38,19 +43,19 @@ Written: TypeAlias = np.ndarray | Callable[[np.ndarray], np.ndarray]
 class Site:
     """A named tensor of a network.
 
-    Sites are the input ("input": observations / 255), the parts of a recurrent state before the step ("state/0", ...),
-    the results of the network's operations, and the heads ("policy_logits" and "values", "policy_logits" alone, or
-    "q_values").
+    Sites are the input ("input": observations / 255, or unscaled vectors), the arrays of a recurrent state before the
+    step ("state/0", ...), the results of the network's operations, and the heads ("policy_logits" and "values",
+    "policy_logits" alone, or "q_values").
     """
 
     name: str
-    """Full name, components separated by `/`, unique in the network."""
+    """Full name, which is unique in the network. Its components are separated by `/`, or by `.` in PyTorch."""
     kind: str
     """`input`, `state`, `head`, or the kind of operation in lower case: `relu`, `conv2d`, `maxpool`, `dense`, ..."""
     shape: tuple[int, ...]
     """Shape without the batch axis; (h, w, c) for feature maps."""
     after_bottleneck: bool = True
-    """Whether every path from an earlier convolution passes through a bottleneck of the network."""
+    """Whether every path from an earlier convolution to the site passes through a bottleneck of the network."""
     bypassed: bool = False
     """Whether some path from the observations to the heads avoids the site, such as the skip connection of a residual
     block."""
@@ -107,21 +112,22 @@ class Tail(Protocol):
 
 @runtime_checkable
 class Agent(Protocol):
-    """An agent as analyses see it.
+    """The interface of agents.
 
-    Every agent has `num_actions`, `step` and `forward`. The other members are capabilities: a function that needs one
+    `num_actions` and `step` suffice to play. The other members are optional capabilities: a function that needs one
     requests it by name with `rl_clarity.agents.capabilities.require`. Agents may also have:
 
     - `reset(state, firsts)`: the state that a step starts from, if episodes do not begin in the initial state
-    - `parameters()`: arrays by name, which tell two agents apart in cache keys
-    - `frame_region`: a `FrameRegion`, the part of an environment's frame that an observation shows, if `preprocess`
+    - `parameters()`: arrays by name, which distinguish agents in cache keys
+    - `frame_region`: a `FrameRegion`, the region of an environment's frame that an observation shows, if `preprocess`
       crops frames
     - `with_edits(edits)`: the agent with edits, which also apply to its gradients
-    - `held_inputs`: shapes by name of the inputs beside the image, which are the last parts of the state (see
+    - `held_inputs`: shapes by name of the inputs besides the image, which are the last arrays of the state (see
       `rl_clarity.agents.held_inputs`)
     - `gradient_of_direction`: gradients for feature visualization
     - `state_gradients`: gradients through the recurrent cell
-    - `action_factors`: what an action consists of, if it is not one choice of A (see `rl_clarity.agents.actions`)
+    - `action_factors`: the factors of an action, if it is not a single choice among A options (see
+      `rl_clarity.agents.actions`)
     - `parallel_calls`: the number of threads that should call the agent at once, if several can call it
     """
 
@@ -137,7 +143,7 @@ class Agent(Protocol):
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """Where the agent comes from: `env_name`, `gamma`, ... The dict may be empty."""
+        """Facts about the agent, such as `env_name` and `gamma`. The dict may be empty."""
         ...
 
     @property
@@ -147,11 +153,11 @@ class Agent(Protocol):
 
     @property
     def layers(self) -> Mapping[str, tuple[int, ...]]:
-        """Shapes (h, w, c) of the ReLU layers by short name, in the order of computation: a view of `sites`."""
+        """Shapes (h, w, c) of the layers that are explained by default, by short name, in the order of computation."""
         ...
 
     def initial_state(self, n: int) -> State:
-        """Return the state of n environments before their first step; None if the agent has no state."""
+        """Return the state of n environments before their first step, or None if the agent has no state."""
         ...
 
     def step(self, observations: np.ndarray, state: State, firsts: np.ndarray) -> tuple[Outputs, State]:
@@ -180,7 +186,8 @@ class Agent(Protocol):
     def preprocess(self, frames: np.ndarray) -> np.ndarray:
         """Return observations for an environment's frames; by default the frames themselves.
 
-        Observations are uint8, or float32 from 0 to 1 in steps of 1 / 255. In that case `forward` takes uint8, too.
+        Observations are uint8, or float32 from 0 to 1 in steps of 1 / 255. In the latter case, `forward` takes uint8,
+        too.
         """
         ...
 
@@ -193,7 +200,7 @@ class Agent(Protocol):
     ) -> Iterator[Tail]:
         """Yield a `Tail`, the network from a site to the scores, for each batch of observations.
 
-        The network up to the site is evaluated once per batch; each further point costs one pass of the tail.
+        The network up to the site is evaluated once per batch. Evaluating a tail costs a pass through the rest only.
         """
         ...
 

@@ -22,14 +22,14 @@ SMALLEST_BATCH = 16
 
 
 def join_state(state: State) -> np.ndarray:
-    """Return the parts of a state (n, ...) side by side, (n, H)."""
+    """Return the arrays (n, ...) of a state side by side, (n, H). Raises OptionError for None."""
     if state is None:
         raise OptionError("the agent has no recurrent state")
     return np.concatenate([np.reshape(part, (len(part), -1)) for part in state], axis=1)
 
 
 def split_state(values: np.ndarray, initial: State) -> State:
-    """Return the parts of a state, shaped as those of `initial`, from values (n, H)."""
+    """Split values (n, H) into the arrays of a state, with the shapes and types of those in `initial`."""
     if initial is None:
         raise OptionError("the agent has no recurrent state")
     ends = np.cumsum([int(np.prod(part.shape[1:])) for part in initial])
@@ -40,14 +40,14 @@ def split_state(values: np.ndarray, initial: State) -> State:
 
 
 def agent_state(agent: Agent, values: np.ndarray) -> State:
-    """Return the state of an agent, in its parts, from values (n, H)."""
+    """Split values (n, H) into the arrays of an agent's state."""
     return split_state(values, initial_state(agent, len(values)))
 
 
 def state_gradients(
     agent: BatchedAgent, observations: np.ndarray, state: State, weights: np.ndarray, site: Literal["state", "input"]
 ) -> np.ndarray:
-    """See `BatchedAgent.state_gradients`."""
+    """Implement `BatchedAgent.state_gradients`."""
     shapes = [part.shape[1:] for part in agent.initial_state(1) or ()]
     if not shapes:
         raise OptionError("the agent has no recurrent state")

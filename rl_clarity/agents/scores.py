@@ -1,4 +1,4 @@
-"""Scores as weights of a network's heads."""
+"""Convert scores to weights of a network's outputs, and pad batches."""
 
 from __future__ import annotations
 
@@ -22,15 +22,17 @@ def select_scores(
     results: Callable[[], np.ndarray],
     actions: Sequence[Factor] = (),
 ) -> np.ndarray:
-    """Return weights (B, S, n) of the network's n results, its heads side by side, that give S scores for B
-    observations.
+    """Return the weights (B, S, n) with which S scores are computed from the n outputs of all heads, side by side, for
+    B observations.
 
     Args:
         scores: see `protocol.Score`
-        heads: columns of `policy_logits` and `values`, `policy_logits` alone, or `q_values`, in the network's order
-        results: computes the results (B, n) at the observations. "greedy" is the action that is best there, and stays
-            the same at other points
-        actions: what an action consists of; by default one choice of all
+        heads: number of outputs of `policy_logits` and `values`, `policy_logits` alone, or `q_values`, in the network's
+            order
+        count: B, the number of observations
+        results: returns the outputs (B, n) at the observations. "greedy" is the best action there, and stays the same
+            at other points of a path
+        actions: the factors of an action; by default a single choice among all actions
 
     Raises OptionError for an unknown score.
     """
@@ -62,15 +64,15 @@ def action_scores(outputs: Outputs) -> np.ndarray:
 
 
 def rows_of_score(score: Score, rows: slice | np.ndarray, size: int) -> Score:
-    """Return the score for some of the observations, with arrays of weights sliced and padded to `size`."""
+    """Return the score for the observations `rows`. Arrays of weights are indexed and padded to `size`."""
     if not isinstance(score, Mapping):
         return score
     return {term: w if np.ndim(w) == 0 else pad(np.asarray(w)[rows], size) for term, w in score.items()}
 
 
 def padded_size(count: int, size: int, least: int) -> int:
-    """Return the smallest power of two that is at least `least` and the number of rows, but at most `size`. Padding to
-    few sizes means few shapes to compile for.
+    """Return the number of rows to which `count` rows are padded: the next power of two, at least `least` and at most
+    `size`. With few sizes, functions are compiled for few shapes.
     """
     return min(size, max(least, 1 << max(count - 1, 0).bit_length()))
 
@@ -95,7 +97,7 @@ def _indices(score: Any) -> list[int]:
 def _columns(
     term: Any, heads: Mapping[str, int], results: Callable[[], np.ndarray], factors: Sequence[Factor]
 ) -> list[Any]:
-    """Return the columns of the results, each given as one index for all observations or an index per observation."""
+    """Return the columns of a term of a score, each as an index for all observations or an array of one index each."""
     starts = dict(zip(heads, np.cumsum([0, *heads.values()]).tolist(), strict=False))
     actions = "q_values" if "q_values" in heads else "policy_logits"
     start, num_actions = starts[actions], heads[actions]

@@ -1,4 +1,4 @@
-"""Name the sites of a network (full names as in TensorFlow 1, short names for people), and choose its layers."""
+"""Name the sites of a network (full names as in TensorFlow 1, short names for users), and choose its layers."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ ACTIVATIONS = (
     "tanh",
 )
 BLOCKS = ("transformerencoderlayer",)
-"""Kinds of residual blocks whose operations are not seen, because PyTorch may compute a block in a single call."""
+"""Kinds of residual blocks without sites inside, because PyTorch may compute a block in a single call."""
 
 
 def feature_maps(sites: Sequence[Site]) -> list[Site]:
-    """Return the results (h, w, c) of operations, from which layers are chosen."""
+    """Return the sites of shape (h, w, c) except for the input and the state. Layers are chosen from them."""
     return [site for site in sites if len(site.shape) == 3 and site.kind not in ("input", "state")]
 
 
@@ -48,7 +48,7 @@ def layer_kinds(maps: Sequence[Site]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Layer:
-    """A chosen layer: its short name, its site, and a label for people if it differs from the name."""
+    """A chosen layer: its short name, its site, and a readable label if it differs from the name."""
 
     name: str
     site: Site
@@ -68,13 +68,13 @@ def layers_of_kinds(maps: Sequence[Site], kinds: Sequence[str], bottleneck_only:
 
 
 def default_layers(sites: Sequence[Site]) -> list[Layer]:
-    """Return the layers through which every path from the observations to the outputs passes, in the order of
-    computation.
+    """Return the layers that are explained by default, in the order of computation: those through which every path from
+    the observations to the outputs passes.
 
-    In a network without skip connections they are its ReLUs. In a residual network they are the outputs of the residual
-    blocks, `block1`, `block2`, ..., after an activation that follows; only the last of consecutive blocks of the same
-    shape is taken. If there are no such layers, they are the ReLUs after a bottleneck. Networks without ReLUs have the
-    kinds of `layer_kinds` in their place.
+    In a network without skip connections, they are its ReLUs. In a residual network, they are the outputs of the
+    residual blocks, `block1`, `block2`, ..., or of an activation that follows the block. Of consecutive blocks of the
+    same shape, only the last is chosen. If there are no such layers, they are the ReLUs after a bottleneck. In networks
+    without ReLUs, operations of other kinds replace them (see `layer_kinds`).
     """
     maps = feature_maps(sites)
     kinds = layer_kinds(maps)
@@ -107,10 +107,10 @@ def _block(site: Site, prefix: str, number: int) -> Layer:
 
 
 def layer_labels(sites: Sequence[Site], layers: Sequence[Layer]) -> list[str | None]:
-    """Return labels for people, None for a layer whose name is its label.
+    """Return a readable label of each layer, or None if its name serves as its label.
 
-    If a framework made the names (`features.2`, `Relu_1`), labels count the layers: `conv 3`, or `block 2, conv 3`
-    inside a residual block. An activation after a convolution gets the convolution's label.
+    If a framework generated the names (`features.2`, `Relu_1`), layers are counted in the labels: `conv 3`, or
+    `block 2, conv 3` inside a residual block. An activation after a convolution gets the convolution's label.
     """
     if not any(layer.label is None and re.search(r"[/.]|(^|_)\d+$", layer.name) for layer in layers):
         return [layer.label for layer in layers]
@@ -123,9 +123,9 @@ def layer_labels(sites: Sequence[Site], layers: Sequence[Layer]) -> list[str | N
 
 
 def _numbers(sites: Sequence[Site]) -> dict[Site, str]:
-    """Return labels of feature maps such as `conv 3`, or inside of a residual block `block 2, conv 1`.
+    """Return labels of feature maps, such as `conv 3`, or `block 2, conv 1` inside a residual block.
 
-    Outside of residual blocks, maps that some path bypasses have no label: a number would not tell branches apart.
+    Outside of residual blocks, bypassed feature maps have no label, because a number would not distinguish branches.
     """
     maps = feature_maps(sites)
     defaults = {layer.site: layer.label for layer in default_layers(sites)}
@@ -175,7 +175,7 @@ def short_names(names: Sequence[str]) -> list[str]:
 def find_site(sites: Sequence[Site], name: str) -> Site:
     """Return the site with a full name, or the feature map with a short name.
 
-    Raises OptionError, with the nearest name, for an unknown site.
+    Raises OptionError, which suggests the nearest name, for an unknown site.
     """
     for site in sites:
         if name in (site.name, site.name.replace("/", ".")):  # names in PyTorch have dots

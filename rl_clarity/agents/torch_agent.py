@@ -1,4 +1,4 @@
-"""`TorchAgent` explains a network that is a PyTorch module."""
+"""`TorchAgent` is an agent whose network is a PyTorch module."""
 
 from __future__ import annotations
 
@@ -30,53 +30,56 @@ Forward = Callable[[Any, Any, Any], Any]
 TRIAL = 4
 """Number of observations in the trial runs that analyze a module."""
 FRONT = "before/"
-"""Prefix of the keys of results that precede a site and that its tails need."""
+"""Prefix of the name of a `Front`: of the results before a site that the site's tails need."""
 
 
 class TorchAgent(BatchedAgent):
     """The protocol `Agent` for a `torch.nn.Module`.
 
-    Sites are the results of submodules, by the names of `module.named_modules()`. Feature maps are results of shape (B,
-    C, h, w), and tokens (B, h x w, C) of a transformer, one for each position of an earlier feature map. What a module
-    computes between its submodules (`torch.relu(x)`) has no name and is not a site. The module runs in evaluation mode,
-    in one thread at a time. After each call its submodules return to their mode (`training`), so a module can be
-    explained between two steps of training. It runs in its own precision; results are converted to float32.
+    Sites are the results of submodules, with the names of `module.named_modules()`. Feature maps are results of shape
+    (B, C, h, w), and tokens (B, h x w, C) of a transformer, one for each position of an earlier feature map. What a
+    module computes between its submodules (`torch.relu(x)`) has no name and is not a site. The module runs in
+    evaluation mode, in one thread at a time. After each call, the `training` flags of its submodules are restored, so a
+    module can be explained between two steps of training. It computes in the precision of its parameters; results are
+    converted to float32.
 
     Observations are (B, H, W, C), or the same with the channels first, from 0 to 255: uint8, or other numbers of that
-    range. Floats that reach only from 0 to 1 are refused, unless `input_divisor` is 1.
+    range. Floats that are all from 0 to 1 raise SamplesError, unless `input_divisor` is 1.
 
     Args:
-        module: returns a policy's logits (B, A) and a value (B,) or (B, 1), logits alone, or action values (B, A): as a
-            tuple, a dict, or with a categorical distribution for the policy. For a module from `torch.compile`, the
-            original module is used
-        observation_shape: (H, W, C) of one observation. Or, for a module that takes a dictionary, the shapes of its
-            entries by name: the largest with three axes is the image, (H, W, C), which is explained. The others are
-            held inputs of any shape in float32, which are the last parts of the agent's state. Or (n,) for vectors of
-            n numbers of any range, which the module gets unchanged, (B, n)
-        metadata: where the agent comes from: `env_name`, `gamma`, ...
+        module: returns a policy's logits (B, A) and a value (B,) or (B, 1), logits alone, or action values (B, A).
+            Several outputs are a tuple or a dict. A categorical distribution may replace the logits. For a module from
+            `torch.compile`, the original module is used
+        observation_shape: (H, W, C) of one observation. For a module that takes a dictionary, the shapes of its entries
+            by name. The largest entry with three axes is the image, (H, W, C), which is explained. The others are held
+            inputs of any shape in float32, the last arrays of the agent's state. For vectors of n numbers of any range, the
+            shape is (n,); the module gets them unchanged, (B, n)
+        metadata: facts about the agent, such as `env_name` and `gamma`
         heads: names of the module's outputs, in its order: `policy_logits` and `values`, `policy_logits` alone, or
-            `q_values`, with None for each output to leave out. By default they are found by the outputs' names or
-            widths. Required for a single output, unless its name says that it is action values
+            `q_values`, with None for each output to leave out. By default they are inferred from the outputs' names or
+            widths. Required for a single output, unless it has a name for action values, such as `q_values`
         initial_state: initial state of a recurrent module, without the batch axis, as an array or a tuple of arrays.
-            The module is then called with the observations and the state, a tensor or a tuple as here, and returns
-            the next state as the last of its results
+            The module is then called with the observations and the state, which is a tensor or a tuple as here, and
+            must return the next state as the last of its results
         forward: `forward(module, observations, state)`, for modules with another signature
         channels_first: whether the module takes (B, C, H, W), as most do, or (B, H, W, C)
         input_divisor: observations are divided by this number, in float32, before the module gets them; 1 for a module
             that scales them itself. By default 255. Required if the module also scales its input before its first
             submodule with weights
         value_range: alternative to `input_divisor`: the module's inputs for observations of 0 and 255, such as (-1, 1)
-        actions: what an action consists of, if it is not one choice: a sequence of `Categorical`, `Binary` and
+        actions: the factors of an action, if it is not a single choice: a sequence of `Categorical`, `Binary` and
             `Gaussian`, whose outputs are the columns of the policy's output, in this order
-        device: where to compute; where the module's parameters are if not given
+        device: device to which the module is moved; by default that of its parameters
         batch_size: observations per forward pass
         gradient_batch_size: observations per gradient computation
-        check: run the module on a few images of noise and refuse one whose outputs are random, depend on the rest of
-            the batch, or have no gradient. In place of True, pass outputs to compare with as well, as a dict of arrays
-            or the path of an `.npz` file: `observations` of your own loop, from 0 to 255 or as the module gets them,
-            and what it computed: `logits` (B, A), `values` (B,) or `q_values` (B, A)
+        check: whether to run the module on a few images of noise, and raise OptionError if its outputs are random,
+            depend on the rest of the batch, or have no gradient. To compare its outputs with expected ones as well,
+            pass a dict of arrays, or the path of an `.npz` file, in place of True: `observations` of your own program,
+            from 0 to 255 or as the module gets them, and the outputs for them: `logits` (B, A), `values` (B,) or
+            `q_values` (B, A)
 
-    Raises OptionError for a module that returns anything else, cannot be run, or has submodules that cannot be hooked.
+    Raises OptionError for a module that returns anything else, cannot be run, fails the check, or has submodules that
+    cannot be hooked.
     """
 
     def __init__(
@@ -235,7 +238,7 @@ class TorchAgent(BatchedAgent):
         return trace
 
     def _front(self, site: str) -> Front:
-        """Return what precedes a submodule's site."""
+        """Return the `Front` of a submodule's site: the results before the site that its tails need."""
         return self._cached(f"{FRONT}{site}", lambda: self._find_front(self._calls[site][0]))
 
     def _find_front(self, call: Call) -> Front:

@@ -1,7 +1,7 @@
 """Intercept the calls of a PyTorch module's submodules while it runs, to read, replace and reuse their results.
 
 In the context `followed`, the `forward` of each submodule is replaced on the instance. A trial run (`trace`) finds out
-which calls return tensors of their own, and which repeat an earlier call with the same input. A repeated call returns
+which calls return new tensors, and which repeat an earlier call with the same input. A repeated call returns
 the result of the earlier one instead of computing it again, so a network that is called twice (`actor(net(x)),
 critic(net(x))`) is explained as one that is called once.
 """
@@ -23,7 +23,7 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a submodule, which may be called more than once."""
+    """A call of a submodule. Calls of the same submodule are counted by `index`, from 0."""
 
     module: str
     index: int
@@ -36,7 +36,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Traced:
-    """What a trial run found out about a call."""
+    """Facts about a call from a trial run."""
 
     start: int
     """Number of calls that ended before this call began."""
@@ -73,9 +73,10 @@ class Trace:
 
 
 def token_grids(trace: Trace) -> dict[Call, tuple[int, int]]:
-    """Return the calls that return tokens (B, h x w, c), one for each position of an earlier feature map, with (h, w).
+    """Return the grid (h, w) of each call that returns tokens (B, h x w, c), one for each position of an earlier
+    feature map.
 
-    Transformers for images make a token of each position of a convolution, in the order of rows.
+    Transformers for images make a token of each position of a convolution's result, row by row.
     """
     grids: dict[Call, tuple[int, int]] = {}
     sizes: dict[int, tuple[int, int]] = {}
@@ -95,7 +96,7 @@ def followed(
     """In the block, let `intercept(call, arguments, compute)` return the result of each call of a submodule.
 
     `compute()` calls the submodule; `compute(x)` calls it with another tensor as its first argument. `names` are the
-    submodules to intercept, by default all. Yields how often each submodule has been called.
+    submodules to intercept, by default all. Yields the number of calls of each submodule so far.
     """
     counts: Counter[str] = Counter()
     replaced: list[tuple[dict[str, Any], Any]] = []
@@ -129,7 +130,7 @@ def followed(
 
 
 def trace(module: Any, run: Callable[[], Any], batch: int, *, merge: bool = True) -> Trace:
-    """Return the calls that `run` makes, for a batch of this size. With `merge=False` no call counts as repeated."""
+    """Return the calls that `run` makes, for `batch` observations. With `merge=False`, no call counts as repeated."""
     result = Trace()
     kept: dict[str, list[tuple[Call, Arguments, Any]]] = {}
     active: list[list[Call]] = []
@@ -182,8 +183,8 @@ def following(
     """In the block, reuse the results of repeated calls, and read or replace results.
 
     `read(call, result)` receives the results of the calls in `reading`, by default of all calls, and may return other
-    results to use instead. Calls in `replace` are not computed. For computed calls in `edits`, the call's function
-    there changes the result.
+    results to use instead. Calls in `replace` return the results there and are not computed. `edits` maps calls to
+    functions that change their computed results.
     """
     replace, edits = replace or {}, edits or {}
     listened = set(calls.calls) if reading is None else set(reading)

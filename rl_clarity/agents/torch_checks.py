@@ -14,7 +14,7 @@ MAX_CHANNELS = 8
 
 
 def inspectable(torch: Any, module: Any) -> Any:
-    """Return the module whose submodules can be hooked; raise OptionError if there is none."""
+    """Return the module, or the original of a compiled one. Raise OptionError if its submodules cannot be hooked."""
     module = getattr(module, "_orig_mod", module)  # `torch.compile` wraps the module, and runs no hooks of submodules
     if not isinstance(module, torch.nn.Module):
         raise OptionError(f"a {type(module).__name__} is not a torch.nn.Module; for a Keras model use KerasAgent")

@@ -1,4 +1,4 @@
-"""Find out which earlier results the part of a PyTorch module after a site needs, beside the site's values.
+"""Find the earlier results that a PyTorch module needs after a site, besides the site's values.
 
 Import this module only where PyTorch is needed.
 """
@@ -17,25 +17,26 @@ from rl_clarity.agents.torch_paths import Run, frozen, heads_reached
 
 @dataclass(frozen=True)
 class Front:
-    """What precedes a site."""
+    """The results of calls before a site that the module may need after it."""
 
     calls: Mapping[Call, Any] = field(default_factory=dict)
-    """The calls whose results can be reused when the site's values change, each with zeros in the structure of one row
-    of its results. Empty if the module also passes results on in other ways than as return values of these calls."""
+    """The calls whose results can be reused when the site's values change. Each is mapped to zeros with the structure
+    of one row of its result, or to None if rows cannot be repeated. There are no calls if the module also passes
+    results on in other ways than as return values."""
     needed: bool = True
-    """Whether the heads depend on these results, or on the observations, in another way than through the site."""
+    """Whether the heads depend on these results, or on the observations, other than through the site."""
     repeats: bool = False
-    """Whether rows of a batch can be repeated in these results: all of their tensors have the batch first."""
+    """Whether rows of a batch can be repeated: the first axis of all tensors in these results is the batch."""
 
     def blank(self, rows: int) -> dict[Call, Any]:
-        """Return zeros in place of the results of the calls."""
+        """Return zeros for `rows` observations in place of the results of the calls."""
         return {
             call: copied(zeros, lambda part: part.expand(rows, *part.shape[1:])) for call, zeros in self.calls.items()
         }
 
 
 def find_front(module: Any, trace: Trace, call: Call, run: Run, observations: Any) -> Front:
-    """Return what precedes the site of a call. It is found in trial runs, and by autograd."""
+    """Return the `Front` of the site of a call, which is found by trial runs and autograd."""
     front, count = trace.before(call), len(observations)
     results: dict[Call, Any] = {}
 

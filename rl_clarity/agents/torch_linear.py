@@ -97,7 +97,7 @@ class _Chain(TorchDispatchMode):  # type: ignore[misc]
         return self._open and self._weighted and _same_view(tensor, self.tensors[-1])
 
     def stop(self, position: int = 0) -> None:
-        """End the prefix at the latest at a position of the chain whose tensor has other readers."""
+        """End the chain, and the prefix at the latest at `position`, whose tensor has other readers."""
         self._open = False
         self.single_readers = min(self.single_readers, position)
 

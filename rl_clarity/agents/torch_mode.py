@@ -1,4 +1,4 @@
-"""Call a PyTorch module in one thread at a time, in evaluation mode and in full precision."""
+"""Call a PyTorch module in one thread at a time, in evaluation mode, and without TF32."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ lock = threading.RLock()
 
 @contextmanager
 def computing(module: Any) -> Iterator[None]:
-    """In the block, keep the module in evaluation mode, and make computation deterministic and in float32 on GPUs, too.
+    """In the block, keep the module in evaluation mode, and make cuDNN deterministic and compute without TF32.
 
-    Afterwards each submodule returns to its mode. Other threads wait, because hooks, modes and flags are shared.
+    Afterwards, each submodule returns to its previous mode. Other threads wait, because hooks, modes and flags are
+    shared.
     """
     import torch
 
@@ -25,7 +26,7 @@ def computing(module: Any) -> Iterator[None]:
 
 @contextmanager
 def evaluating(module: Any) -> Iterator[None]:
-    """Keep the module in evaluation mode in the block; afterwards each submodule returns to its mode."""
+    """Keep the module in evaluation mode in the block. Afterwards, each submodule returns to its previous mode."""
     modes = {part: part.training for part in module.modules()}
     if not any(modes.values()):
         yield

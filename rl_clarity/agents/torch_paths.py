@@ -29,10 +29,10 @@ def frozen(module: Any) -> Iterator[None]:
 
 
 def call_paths(module: Any, trace: Trace, run: Run, observations: Any) -> list[tuple[bool, bool]]:
-    """Return for each site whether it is after a bottleneck, and whether it is bypassed, as `Site` defines them.
+    """Return `after_bottleneck` and `bypassed` for each site, as defined in `Site`.
 
-    A bottleneck is a call that is on every path from the observations to the heads. If the heads share nothing, it is a
-    call that is on every path to one of the heads.
+    A bottleneck is a call that is on every path from the observations to the heads. If the heads have no such call in
+    common, it is a call that is on every path to one of the heads.
     """
     calls = trace.sites
     with frozen(module):
@@ -46,7 +46,7 @@ def call_paths(module: Any, trace: Trace, run: Run, observations: Any) -> list[t
 
 
 def unreached_heads(module: Any, trace: Trace, run: Run, observations: Any) -> list[set[int]]:
-    """Return for each site the heads on which its result has no effect."""
+    """Return the indices of the heads on which each site has no effect."""
     import torch
 
     results: dict[Call, Any] = {}

@@ -1,4 +1,4 @@
-"""Convert observations of 0 (black) and 255 (white) to the range that a network takes."""
+"""Scale observations from 0 (black) to 255 (white) to the range that a network takes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ class InputScale:
     assumed: bool = False
     """Whether the scale is a default that neither the caller nor the network confirmed."""
     unit: float = 255
-    """Divisor of the observations at the site "input". It is 1 for vectors, so that the site has the observations
-    themselves."""
+    """Divisor of the observations at the site "input". It is 1 for vectors, which are not scaled."""
 
     @property
     def value_range(self) -> tuple[float, float]:
@@ -28,7 +27,7 @@ class InputScale:
 
 
 VECTOR = InputScale(divisor=1, unit=1)
-"""The scale of observations that are vectors, which the network gets unchanged."""
+"""The scale of vectors, which the network gets unchanged."""
 
 
 def vector_scale(input_divisor: float | None, value_range: Sequence[float] | None) -> InputScale:

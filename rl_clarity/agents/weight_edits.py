@@ -1,8 +1,8 @@
 """Apply an edit to weights: project an ablated component out of the weights that read it.
 
-A layer's activations a (.., c) are read by convolutions and dense layers with kernels W (.., c, n). Ablating the part
-a P, where P (c, c) is the orthogonal projection on the span of the components, with a strength s, gives a (I - s P) W:
-the same as a kernel (I - s P) W. Hilton et al. (Understanding RL Vision, 2020) edited their agents in this way.
+A layer's activations a (.., c) are read by convolutions and dense layers with kernels W (.., c, n). Let P (c, c) be the
+orthogonal projection onto the span of the components. Ablating a P with a strength s gives the results a (I - s P) W,
+which are those of the kernel (I - s P) W. Hilton et al. (Understanding RL Vision, 2020) edited their agents like this.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def edited_parameters(
         sites: symbolic tensors by name
         edits: the edits, with the full names of their sites
 
-    Raises OptionError for an edit that is not a projection of the next weights, and says why.
+    Raises OptionError, with the reason, for an edit that cannot be applied to weights.
     """
     changed: dict[str, np.ndarray] = {}
     for site, edit in reversed(list(edits)):  # a (M1 M2) W: the last edit of a site is next to the kernel
@@ -52,11 +52,11 @@ def edited_parameters(
 
 
 def weight_matrix(edit: Edit, channels: int) -> np.ndarray:
-    """Return the matrix I - s P (c, c) in float64. Raises OptionError for an edit that is not linear."""
+    """Return the matrix I - s P (c, c) of an ablation in float64. Raises OptionError for other edits."""
     if not isinstance(edit, Ablate) or edit.to != "zero" or edit.positions is not None:
         raise OptionError(
-            f"{type(edit).__name__}({edit.layer!r}) has no weight form: that is Ablate(layer, component= or unit=) "
-            f"with to='zero' at all positions. {WAY_OUT}"
+            f"{type(edit).__name__}({edit.layer!r}) cannot be applied to weights: only an Ablate with to='zero' at all "
+            f"positions can. {WAY_OUT}"
         )
     identity = np.eye(channels)
     if edit.unit is not None:

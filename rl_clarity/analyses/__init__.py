@@ -1,6 +1,6 @@
-"""Analyses compute something about an agent and show it on a page. Each is a module or a package.
+"""Analyses of an agent, whose results a page shows. Each analysis is a module or a package.
 
-An analysis subclasses `Analysis`. It is registered in `ANALYSES` below, by an entry point of the group
+An analysis is a subclass of `Analysis`. It is registered in `ANALYSES` below, by an entry point of the group
 `rl_clarity.analyses`, or by `ANALYSES.register(name, analysis)`.
 """
 

@@ -1,11 +1,11 @@
 """Ablation on frames: measure how much an output changes when a feature of a layer is set to its baseline.
 
-A feature's part of the activations at each position is max(0, a . d / |d|^2) d, as for
-`rl_clarity.Ablate(layer, component=...)`. It is replaced by its part of the activations at the baseline of attribution,
-so that ablation and attribution answer the same question, or it is removed (`ablation.to="zero"`). Attribution
-estimates the contribution of a feature to an output; ablation measures the output without the feature. If the network
-above the layer is linear, and the feature is a single channel, one is the negative of the other. In general, their
-correlation over frames measures how far they agree.
+At each position, the part of the activations a that belongs to a feature with the component d is
+max(0, a . d / |d|^2) d, as for `rl_clarity.Ablate(layer, component=...)`. Ablation replaces it by the same part of the
+activations at the baseline of attribution, so that ablation and attribution answer the same question, or by 0
+(`ablation.to="zero"`). Attribution estimates the contribution of a feature to an output; ablation measures how the
+output changes without the feature. If the network above the layer is linear, and the feature is a single channel, one
+is the negative of the other. In general, their correlation over frames measures how well they agree.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from rl_clarity.pages.files import ChunkName
 from rl_clarity.pages.sections import SectionData
 
 MEASURED_FEATURES = 2
-"""Number of features that are ablated to measure the time."""
+"""Number of features that the forecast ablates to estimate the time of a task."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class AblationOptions:
 
 @dataclass(frozen=True)
 class Share:
-    """A share of steps with its 95 % bootstrap interval over episodes, which is null for steps of a single episode."""
+    """A share of steps with a 95 % bootstrap interval over episodes. Its ends are null for a single episode."""
 
     value: float
     low: float | None
@@ -80,28 +80,29 @@ class Share:
 
 @dataclass(frozen=True)
 class AblationSummary:
-    """Changes of an output when each of K features is ablated, over all ablated steps."""
+    """Summary, over all ablated steps, of how an output changes when each of K features is ablated."""
 
     mean: Sequence[float]
     """Mean change (K) of the output."""
     mean_abs: Sequence[float]
     """Mean absolute change (K)."""
     correlation: Sequence[float]
-    """Correlation (K) of the *negative* change with the feature's net attribution: 1 if the loss of the output is
+    """Correlation (K) of the *negative* change with the feature's net attribution: 1 if the decrease of the output is
     proportional to the attribution, 0 if either is constant."""
     largest: Share | None = None
-    """How often the feature with the largest attribution, by magnitude, is the one whose ablation changes the output
-    most. Absent for a layer of one feature, and where nothing changes the output."""
+    """Share of the steps at which the feature with the largest attribution, by magnitude, is also the feature whose
+    ablation changes the output most. Steps without attribution or without a change do not count. Absent for a layer
+    with one feature, and if no step is left."""
 
 
 @dataclass(frozen=True)
 class AblatedLayer:
-    """Ablation of the features of a layer."""
+    """Results of ablating the features of a layer."""
 
     trajectories: Sequence[ChunkName]
-    """The chunk of each trajectory."""
+    """For each trajectory, the chunk with the changes at its ablated steps."""
     outputs: Mapping[str, AblationSummary] | None = None
-    """Summaries by output. Absent while results are missing."""
+    """Summaries by output. Absent until ablation and attribution of all trajectories are finished."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class AblationSection(SectionData):
 
 
 class AblationAnalysis(Analysis[AblationOptions, AblationSection]):
-    """Changes of outputs when a feature is ablated, along each trajectory."""
+    """Measures how outputs change along each trajectory when a feature is ablated."""
 
     version = 2
     kind = "ablation"
@@ -168,21 +169,21 @@ def ablation_changes(
     calls: int = 1,
     baseline: Baseline = "zero-layer",
 ) -> np.ndarray:
-    """Return how much scores change (S, B, K) when each of K components of a layer's activations is set to the
-    baseline.
+    """Return the changes (S, B, K) of S scores of B observations when each of K components of a layer's activations is
+    set to the baseline.
 
-    Each batch of observations goes through the network up to the layer once, or twice if the baseline is computed from
-    it, and through the network above it K + 1 times.
+    For each batch of observations, the network is evaluated up to the layer once, or twice if the baseline depends on
+    the observations, and above the layer K + 1 times.
 
     Args:
         observations: (B, H, W, C)
-        layer: name of a site (h, w, c)
+        layer: name of a site of shape (h, w, c)
         components: (K, c)
         scores: the scores, as for `Agent.tails`
         state: the state of a recurrent agent before the observations
-        calls: number of threads that call the agent at once
+        calls: number of threads that call the agent in parallel
         baseline: as for `integrated_gradients`; "zero-layer" removes the components. For an `ExpectedBaseline`,
-            a component is set to the mean of its parts at the baseline's observations
+            a component is set to its mean over the baseline's observations
     """
     edits = [Ablate(layer, component=component) for component in components]
     start = layer_baseline(agent, baseline, observations, layer, state)
@@ -197,18 +198,19 @@ def ablation_changes(
 
 
 def _change(tail: Tail, before: np.ndarray, start: np.ndarray | ExpectedBaseline | None, edit: Ablate) -> np.ndarray:
-    """Return how much scores (S, n) change if an edit replaces its part of a layer's activations.
+    """Return the changes (S, n) of scores when an edit replaces the part of a layer's activations that it selects.
 
-    The replacement is the same part of the baseline (n or 1, h, w, c), or 0 if the baseline is None.
+    The replacement is the same part of the baseline `start` (n or 1, h, w, c), or 0 if it is None. `before` are the
+    scores (S, n) without the edit.
     """
     return tail.scores(edit.apply(tail.values, replaced_by(edit, start))) - before
 
 
 def replaced_by(edit: Edit, start: np.ndarray | ExpectedBaseline | None) -> np.ndarray | None:
-    """Return what replaces an edit's part of a layer's activations, or None for 0.
+    """Return the values that replace the part of a layer's activations that an edit selects, or None for 0.
 
-    It is the edit's part of the baseline (n or 1, h, w, c). For an `ExpectedBaseline`, it is the mean of the parts at
-    its observations.
+    They are the same part of the baseline `start` (n or 1, h, w, c). For an `ExpectedBaseline`, they are the mean of
+    this part over its observations.
     """
     if start is None:
         return None
@@ -218,7 +220,7 @@ def replaced_by(edit: Edit, start: np.ndarray | ExpectedBaseline | None) -> np.n
 
 
 class AblatedPlayer:
-    """Plays as an agent whose component of a layer is set to the baseline at each step, as in `ablation_changes`."""
+    """Plays with an agent while a component of a layer is set to the baseline, as in `ablation_changes`."""
 
     def __init__(self, agent: Agent, layer: str, component: np.ndarray, baseline: Baseline) -> None:
         self.num_actions, self.initial_state, self.preprocess = agent.num_actions, agent.initial_state, agent.preprocess
@@ -237,7 +239,7 @@ class AblatedPlayer:
 
 
 def ablate_trajectory(subject: Subject, layer: PageLayer, trajectory: int, work: Work) -> TaskResult:
-    """Write the changes of a trajectory's outputs when each feature of a layer is ablated."""
+    """Write the changes of the outputs along a trajectory when each feature of a layer is ablated."""
     options = subject.options_of(AblationOptions)
     chosen = np.arange(0, subject.trajectories.actions.shape[1], options.every or 1)
     features = load_features(subject.files, layer)
@@ -276,14 +278,15 @@ def chunk_name(layer: PageLayer, trajectory: int) -> ChunkName:
 
 
 def read_changes(subject: Subject, layer: PageLayer, trajectory: int) -> dict[str, np.ndarray]:
-    """Return the ablated frames of a trajectory, and the changes of its outputs at them, as docs/page-format.md names
-    them.
+    """Return the ablated frames of a trajectory, and the changes of the outputs at these frames.
+
+    docs/page-format.md lists the names of the arrays.
     """
     return subject.files.read_chunk(chunk_name(layer, trajectory))
 
 
 def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> AblatedLayer:
-    """Return the entry of a layer in the section, without numbers until all trajectories are finished."""
+    """Return the entry of a layer in the section. It has no summaries until all trajectories are finished."""
     trajectories = range(len(subject.trajectories.actions))
     entry = AblatedLayer([chunk_name(layer, trajectory) for trajectory in trajectories])
     analyses = (AblationAnalysis, AttributionAnalysis)
@@ -295,9 +298,7 @@ def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> Ablated
 
 
 def _summary(subject: Subject, layer: PageLayer, output: str) -> AblationSummary:
-    """Return for each feature, over all ablated frames, the mean and mean absolute change, and the correlation with
-    attribution.
-    """
+    """Summarize the changes of an output over all ablated frames, and compare them with attribution."""
     changes, attribution, episodes = [], [], []
     for trajectory in range(len(subject.trajectories.actions)):
         arrays = read_changes(subject, layer, trajectory)
@@ -310,10 +311,10 @@ def _summary(subject: Subject, layer: PageLayer, output: str) -> AblationSummary
 
 
 def summarize(changes: np.ndarray, attribution: np.ndarray, episodes: np.ndarray, seed: int = 0) -> AblationSummary:
-    """Summarize changes (n, K) of an output by the ablation of K features, and compare them with attribution (n, K).
+    """Summarize the changes (n, K) of an output on n frames when each of K features is ablated.
 
-    The correlation is that of the negative change, which is 1 if the loss is proportional to the attribution. It is 0
-    if either is constant. `episodes` (n,) is the number of each frame's episode.
+    The correlation is between the negative change and the attribution (n, K) to the features: 1 if they are
+    proportional, 0 if either is constant. `episodes` (n,) has the number of each frame's episode.
     """
     changes, attribution = changes.astype(np.float64), attribution.astype(np.float64)
     lost, due = (values - values.mean(axis=0) for values in (-changes, attribution))
@@ -328,9 +329,10 @@ def summarize(changes: np.ndarray, attribution: np.ndarray, episodes: np.ndarray
 
 
 def _largest_agree(changes: np.ndarray, attribution: np.ndarray, episodes: np.ndarray, seed: int) -> Share | None:
-    """Return how often one feature has both the largest change and the largest attribution, from magnitudes (n, K).
+    """Return the share of frames in which the same feature has the largest change and the largest attribution.
 
-    Frames without a change or without attribution do not count. None if no frame is left, or for a single feature.
+    Both arrays are magnitudes (n, K). Frames without a change or without attribution do not count. Return None if no
+    frame is left, or for a single feature.
     """
     known = changes.any(axis=1) & attribution.any(axis=1)
     if changes.shape[1] < 2 or not known.any():
@@ -346,7 +348,7 @@ def _largest_agree(changes: np.ndarray, attribution: np.ndarray, episodes: np.nd
 
 
 def _pieces(layer: PageLayer, frames: int, sample: Subject, batch: int) -> Iterable[Piece]:
-    """Yield a piece that ablates some features on a batch. `frames` is the number of ablated frames of a trajectory."""
+    """Yield a `Piece` that ablates a few features on a batch. A trajectory has `frames` ablated frames."""
     seen, state = sample_frames(sample, batch)
     components = np.eye(layer.shape[-1], dtype=np.float32)[: min(MEASURED_FEATURES, layer.channels)]
     scores = scores_to_compute(sample)

@@ -1,4 +1,4 @@
-"""The base class of analyses, and the subject that they analyze."""
+"""`Analysis`, the base class of analyses, and `Subject`, the agent and the samples that they examine."""
 
 from __future__ import annotations
 
@@ -53,30 +53,30 @@ ARROWS = {
 }
 COMPARED_FRAMES = 16
 SAME_VIEW = 0.5
-"""Smallest correlation of observations and rendered frames that show the same view."""
+"""Correlation between observations and rendered frames above which both show the same view."""
 DIRECTIONS = ("RIGHT", "LEFT", "UP", "DOWN")
 
 
 @dataclass(frozen=True)
 class SubjectOptions:
-    """Options of a page that concern all analyses."""
+    """Options of a page that apply to all analyses."""
 
     env_name: str | None = None
-    """Environment to play, or that was played for given samples; by default the checkpoint's."""
+    """Environment in which the agent plays, or from which given samples are; by default the checkpoint's."""
     title: str | None = None
     """Title of the page; by default made from the environment and the network."""
     seed: int = 0
-    """Seed of samples, channel reduction and optimized features."""
+    """Random seed for samples, the channel reduction and optimized images of features."""
     batch_size: int = 512
     """Maximum number of frames that are processed together."""
     action_combos: tuple[tuple[str, ...], ...] | None = None
     """Buttons of each action; by default those of the environment, or ('0',), ('1',), ..."""
     equivalent_actions: tuple[tuple[int, ...], ...] | None = None
-    """Groups of actions with the same effect, counted from 0, which the policy can show as one action. By default they
-    are found by trying the actions, in environments whose state can be saved."""
+    """Groups of actions with the same effect, as indices from 0; the page can show each group as one action. By default
+    groups are found by trying the actions, in environments whose state can be saved."""
     action_group_fns: tuple[Callable[[Sequence[str]], bool], ...] | None = None
-    """Predicates on combos, each of which selects a group of actions. By default there is a group for each of RIGHT,
-    LEFT, UP and DOWN, and one for actions without a direction."""
+    """Functions of an action's buttons, each of which returns True for the actions of a group. By default there is a
+    group for each of RIGHT, LEFT, UP and DOWN, and one for actions without a direction."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 0, "seed")
@@ -85,7 +85,7 @@ class SubjectOptions:
 
 @dataclass(frozen=True)
 class Subject:
-    """The subject of analyses: an agent, samples of its play, and the files to which results are written."""
+    """What analyses examine: an agent and samples of its play, with the files to which results are written."""
 
     agent: Agent
     info: AgentInfo
@@ -94,25 +94,25 @@ class Subject:
     metadata: JsonObject
     """Metadata of agent and samples: `env_name`, `gamma`, ..."""
     options: SubjectOptions
-    """Options that concern all analyses; `options_of` returns the others."""
+    """Options that apply to all analyses; `options_of` returns the others."""
     files: PageFiles
     recording: Recording | None = None
     """The recording from which the trajectories are read, or None for other samples and while a page is planned."""
     key: str = ""
     """Hash of agent, samples and code."""
     analyses: tuple[str, ...] = ()
-    """Kinds of all analyses of the page."""
+    """Names (`Analysis.kind`) of all analyses of the page."""
     analysis_options: Sequence[object] = ()
     """Options of each analysis of the page."""
     plugin_keys: Mapping[str, str] = field(default_factory=dict)
-    """Hash of code and options of each analysis that is not part of the package."""
+    """By name of each analysis that is not part of the package, a hash of its code and options."""
     subjects: tuple[Subject, ...] = ()
-    """The subject of each agent, for an analysis of all agents of a page together. The other fields are then those of
-    the last subject."""
+    """The subject of each agent, if an analysis examines all agents of a page together. The other fields are then those
+    of the last subject."""
 
     acting: Callable[[np.ndarray], Iterable[tuple[np.ndarray, Agent]]] | None = None
-    """For an agent that was updated during the only trajectory (`explain`): a function that returns the agents that
-    acted at some steps (n,), each with the positions of its steps among them. `agents` calls it."""
+    """For an agent that was updated during the only trajectory (`explain`): the function of steps (n,) by which
+    `agents` finds the agents that acted at them."""
 
     @property
     def output_kind(self) -> str:
@@ -121,19 +121,21 @@ class Subject:
 
     @property
     def stack(self) -> int:
-        """Number of frames per observation."""
+        """Number of stacked frames per observation."""
         return self.info.observation.stack
 
     def trajectory_frames(self, trajectory: int, steps: slice) -> np.ndarray:
-        """Return frames (n, H, W, 1 | 3) uint8 of a trajectory, at full resolution if they were recorded so."""
+        """Return frames (n, H, W, 1 | 3) uint8 of a trajectory: rendered ones if there are any, else observations."""
         full = self.trajectories.observations_full
         if full is not None:
             return np.asarray(full[trajectory, steps])
         return self._shown(self.trajectories.observations[trajectory, steps])
 
     def observation_frames(self) -> np.ndarray:
-        """Return frames (M, H, W, 1 | 3) uint8 of the extra observations, with the same positions as in the
-        observations.
+        """Return frames (M, H, W, 1 | 3) uint8 of the M extra observations.
+
+        Rendered frames are used only if they show the same view as the observations, so that positions agree, or if
+        the observations are vectors.
         """
         full = self.observations.observations_full
         if full is None or not (self.info.observation.aligned or is_vector(self.agent)):
@@ -141,34 +143,34 @@ class Subject:
         return full
 
     def _shown(self, observations: np.ndarray) -> np.ndarray:
-        """Return images (n, H, W, 1 | 3) uint8 of observations. Those of vectors have a pixel for each input."""
+        """Return images (n, H, W, 1 | 3) uint8 of observations. The image of a vector has a pixel for each input."""
         if is_vector(self.agent):
             played = [np.asarray(self.trajectories.observations[row]) for row in range(len(self.trajectories))]
             return vector_images(np.asarray(observations), np.concatenate(played))
         return newest_frames(np.asarray(observations), self.stack)
 
     def states(self, trajectory: int, steps: slice | np.ndarray) -> State:
-        """Return an agent's states before the given steps of a trajectory, held inputs included."""
+        """Return the agent's states before some steps of a trajectory, including held inputs; None without states."""
         states = self.trajectories.states
         return None if states is None else tuple(np.asarray(part[trajectory, steps]) for part in states)
 
     def agents(self, steps: np.ndarray) -> Iterable[tuple[np.ndarray, Agent]]:
-        """Return the agents that acted at some steps (n,) of a trajectory.
+        """Return the agents that acted at some steps (n,) of a trajectory, as pairs `(indices, agent)`.
 
-        Each comes with the positions (m,) of its steps among the given ones. `agent` acted at all of them, unless a
-        recorded agent was updated during its episode.
+        The agent acted at `steps[indices]`. There is a single pair with the subject's `agent`, unless a recorded agent
+        was updated during its episode.
         """
         return [(np.arange(len(steps)), self.agent)] if self.acting is None else self.acting(steps)
 
     def options_of(self, kind: type[OptionsT]) -> OptionsT:
-        """Return the options of an analysis, or of another part of the page, by their class."""
+        """Return the page's options of a class, such as those of an analysis, or their defaults if it has none."""
         given = (options for options in self.analysis_options if isinstance(options, kind))
         return next(given, None) or find_part(self.options, kind) or kind()
 
     def decisive(self, *kinds: type) -> dict[str, object]:
-        """Return the values of the options of these classes as JSON, for the key of a task.
+        """Return the values of the options of these classes as JSON, for the cache key of a task.
 
-        The hashes of the code of plug-ins that the options name are added.
+        They include hashes of the code of plug-ins that the options name.
         """
         values: dict[str, object] = {}
         for kind in kinds:
@@ -181,7 +183,7 @@ class Subject:
 
 
 class TaskDetails(TypedDict, total=False):
-    """Further fields of a `Task`, as keyword arguments."""
+    """Keyword arguments of `Analysis.task` that set further fields of a `Task`."""
 
     size: float
     group: str
@@ -195,26 +197,27 @@ class TaskDetails(TypedDict, total=False):
 
 
 class Analysis(ABC, Generic[OptionsT, SectionT]):
-    """An analysis: its options, its tasks, and its sections of the page.
+    """Base class of analyses. An analysis has options, tasks, and sections of the page.
 
     A subclass names the classes of its options and of its sections: `class Occlusion(Analysis[OcclusionOptions,
-    OcclusionSection])`. Options are a frozen dataclass (`NoOptions` if there are none); the text under a field is its
-    documentation and its help on the command line, and its values are part of the cache keys. Sections are dataclasses
-    derived from `SectionData`, or a union of several, or `Never` for an analysis that only writes files. A subclass
-    sets `kind`, and increments `version` when its results change.
+    OcclusionSection])`. The options are a frozen dataclass (`NoOptions` if there are none). The text under a field is
+    the documentation of this option and its help on the command line. The sections are a class derived from
+    `SectionData`, a union of several, or `Never` for an analysis that only writes files. A subclass sets `kind`, and
+    increments `version` when its results change.
 
-    Raises SectionError, when the subclass is created, for a section class that cannot be represented in JSON.
+    The definition of a subclass raises SectionError if it names no classes, or a section class that cannot be
+    represented in JSON.
     """
 
     kind: ClassVar[str]
     """Name of the analysis, and the first component of its tasks' names."""
     version: ClassVar[int] = 1
     Options: ClassVar[type]
-    """The class of its options."""
+    """Class of the options."""
     Sections: ClassVar[tuple[type[SectionData], ...]]
-    """The classes of its sections."""
+    """Classes of the sections."""
     needs_all: ClassVar[bool] = True
-    """Whether `sections` needs the results of all tasks. If not, it is also called for unfinished pages."""
+    """Whether `sections` needs the results of all tasks. If False, it is also called while tasks are unfinished."""
     single_episode: ClassVar[bool] = False
     """Whether the analysis needs no more than one episode. If so, `explain` computes it for recorded episodes."""
 
@@ -232,28 +235,28 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
     def check(self, agent: Agent, options: OptionsT, page: SubjectOptions) -> None:
         """Raise OptionError for options that do not fit the agent, before anything is sampled or computed.
 
-        `page` are all options of the page, from which `find_part` selects those of another analysis.
+        `page` has all options of the page; `find_part(page, OtherOptions)` returns those of another analysis.
         """
 
     def folders(self, options: OptionsT) -> Sequence[str]:
-        """Return the folders of the page into which tasks write files. Folders that contain other files are refused in
-        advance.
+        """Return the folders of the page into which tasks write files.
 
-        By default they are the values of the options named `..._subdir`, or else a folder named like the analysis.
+        A page is not started if one of them contains other files. By default they are the values of the options named
+        `..._subdir`, or else a folder with the name of the analysis.
         """
         names = [field.name for field in dataclasses.fields(self.Options) if field.name.endswith("_subdir")]
         return [getattr(options, name) for name in names] or [self.kind]
 
     @abstractmethod
     def tasks(self, subject: Subject, options: OptionsT) -> Iterable[Task]:
-        """Return the tasks, each of which `task` creates."""
+        """Return the tasks of the analysis, which `task` creates."""
 
     @abstractmethod
     def sections(self, subject: Subject, options: OptionsT, results: Results) -> Iterable[SectionT]:
-        """Return the sections of the page, from the facts of finished tasks."""
+        """Return the sections of the page, made from the facts that finished tasks returned."""
 
     def checked(self, section: SectionData) -> SectionData:
-        """Return a section in which the names of its files have the types of file names.
+        """Return a copy of a section in which names of files have the types of its fields, such as `ChunkName`.
 
         Raises SectionError for a section of a class that the analysis does not declare, and for values that do not fit
         it.
@@ -264,13 +267,14 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
         return read(type(section), section, section.kind)
 
     def notes(self, options: OptionsT) -> Sequence[Note]:
-        """Return paragraphs that explain the method, for its first section."""
+        """Return paragraphs that explain the method. They belong to the first section of the analysis."""
         return ()
 
     @classmethod
     def task_name(cls, *parts: object) -> str:
-        """Return the name of a task, or the common beginning of the names of several, for `after` and for reading
-        results.
+        """Return the name of a task, or a prefix of the names of several tasks: `kind` and the parts, joined by `/`.
+
+        Names and prefixes are used in `Task.after`, and names for reading results.
         """
         return "/".join(map(str, (cls.kind, *parts)))
 
@@ -284,8 +288,9 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
     ) -> Task:
         """Create a task of this analysis.
 
-        `inputs` (JSON) is what decides the result in addition to agent, samples and code, and, for an analysis of
-        another package, in addition to its options. `details` are further fields of `Task`; see `TaskDetails`.
+        `inputs` is a JSON value of everything else that decides the result. The cache key always contains agent,
+        samples, code and `version`, and for an analysis of another package its options. `details` are further fields of
+        `Task`; see `TaskDetails`.
         """
         plugin = subject.plugin_keys.get(self.kind, "")
         key = [subject.key, asdict(subject.info.observation), self.version, plugin, inputs]
@@ -295,7 +300,7 @@ class Analysis(ABC, Generic[OptionsT, SectionT]):
 def describe_agent(
     agent: Agent, trajectories: Trajectories, metadata: JsonObject, options: SubjectOptions
 ) -> AgentInfo:
-    """Return the page's description of an agent. Raises OptionError for actions that do not fit it."""
+    """Return the page's description of an agent. Raises OptionError for options of actions that do not fit it."""
     kind = "action_values" if trajectories.policy_logits is None else "policy"
     factors = action_factors(agent)
     single = is_single_choice(factors)
@@ -305,7 +310,7 @@ def describe_agent(
     elif options.action_combos or options.equivalent_actions:
         raise OptionError(
             "action_combos and equivalent_actions are for actions that are one choice, but an action of the agent is "
-            f"{describe_factors(factors)}: the factors of a network of your own have names"
+            f"{describe_factors(factors)}: the labels are the names of its factors"
         )
     else:
         actions = describe_outputs(factors)
@@ -327,18 +332,22 @@ def describe_agent(
 
 
 def require_single_choice(agent: Agent, page: str) -> None:
-    """Raise OptionError for an agent whose actions are not one choice. `page` names the page that cannot show them."""
+    """Raise OptionError for an agent whose action is not one choice.
+
+    `page` names the pages that need one, in the plural, for the message.
+    """
     factors = action_factors(agent)
     if not is_single_choice(factors):
         raise OptionError(
-            f"{page} are about actions that are one choice, but an action of the agent is {describe_factors(factors)}: "
-            "rl_clarity.generate explains it"
+            f"{page} need actions that are one choice, but an action of the agent is {describe_factors(factors)}: "
+            "use rl_clarity.generate"
         )
 
 
 def action_combos(agent: Agent, combos: Sequence[Sequence[str]] | None) -> list[Combo]:
-    """Return the buttons of each action, or its number as a button. Raises OptionError for another number of
-    actions.
+    """Return the buttons of each action. Without `combos`, the only button of an action is its number.
+
+    Raises OptionError if the number of combos is not that of the agent's actions.
     """
     if not combos:
         return [(str(action),) for action in range(agent.num_actions)]
@@ -348,8 +357,9 @@ def action_combos(agent: Agent, combos: Sequence[Sequence[str]] | None) -> list[
 
 
 def equivalent_actions(agent: Agent, groups: Sequence[Sequence[int]] | None) -> list[list[int]]:
-    """Return groups of actions with the same effect. Raises OptionError for unknown actions, and for an action in two
-    groups.
+    """Return groups of actions with the same effect as lists, empty for None.
+
+    Raises OptionError for unknown actions, and for an action that occurs twice.
     """
     actions = [action for group in groups or () for action in group]
     if not {*actions} <= {*range(agent.num_actions)} or len({*actions}) < len(actions):
@@ -374,14 +384,14 @@ def describe_actions(combos: Sequence[Combo]) -> list[ActionInfo]:
 
 
 def describe_outputs(factors: Sequence[Factor]) -> list[ActionInfo]:
-    """Return the label and color of each output of the factors of an action."""
+    """Return the label and color of each output of the network that belongs to a factor of the action."""
     labels = output_labels(factors)
     pairs = zip(labels, action_colors(len(labels)), strict=True)
     return [ActionInfo(label, (label,), color) for label, color in pairs]
 
 
 def action_info(factors: Sequence[Factor]) -> list[ActionFactor]:
-    """Return the page's description of the factors of an action."""
+    """Return the page's description of each factor of an action."""
     infos = []
     for factor, name, where in zip(factors, factor_names(factors), factor_columns(factors), strict=True):
         start, count = where.start, where.stop - where.start
@@ -394,14 +404,14 @@ def action_info(factors: Sequence[Factor]) -> list[ActionFactor]:
 
 
 def action_groups(combos: Sequence[Sequence[str]], predicates: Sequence[Callable[..., bool]]) -> list[list[int]]:
-    """Return for each predicate the actions whose buttons satisfy it."""
+    """Return, for each predicate, the indices of the actions whose buttons satisfy it."""
     return [[i for i, combo in enumerate(combos) if belongs(tuple(combo))] for belongs in predicates]
 
 
 def describe_groups(
     actions: Sequence[ActionInfo], predicates: Sequence[Callable[[Sequence[str]], bool]] | None = None
 ) -> tuple[ActionGroup, ...]:
-    """Return the groups of actions whose buttons satisfy each predicate. Groups of fewer than two actions are left out.
+    """Return a group for each predicate: the actions whose buttons satisfy it, if there are at least two.
 
     By default there is a group for each direction, and one for actions without a direction.
     """
@@ -436,10 +446,10 @@ def _observation(agent: Agent, trajectories: Trajectories, metadata: JsonObject)
 
 
 def _same_view(observations: np.ndarray, frames: np.ndarray, stack: int, region: FrameRegion | None) -> bool:
-    """Return whether a region of rendered frames shows the same as the observations, at the same positions.
+    """Return whether a region of the rendered frames shows the same view as the observations.
 
-    An environment may render a map of the whole level although the agent observes only a part. Frames with the same
-    view correlate with the observations after they are reduced to the same size, which is tested on a few frames.
+    An environment may render a map of the whole level although the agent observes only a part of it. A few frames are
+    reduced to the size of the observations: with the same view, they correlate with the observations.
     """
     steps, height, width, channels = observations.shape[1:]
     top, left, bottom, right = region or (0.0, 0.0, 1.0, 1.0)

@@ -1,4 +1,4 @@
-"""Compare the checkpoints of a training by their own trajectories, and on one trajectory that all of them are given."""
+"""Compare the checkpoints of a training run by their own trajectories, and by their outputs for one trajectory."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ NOT_COMPUTED: Mapping[str, Any] = {
     "totals": {},
     "correlation": {},
 }
-"""Numbers of a checkpoint on an unfinished page."""
+"""Statistics of a checkpoint while they are not computed yet."""
 
 
 @dataclass(frozen=True)
 class TrainingFacts:
-    """Facts about a training that its checkpoints do not contain, in `Subject.metadata["training"]`."""
+    """Facts about a training run that its checkpoints do not contain, in `Subject.metadata["training"]`."""
 
     names: Sequence[str]
     steps: Sequence[float | None]
-    """Training step of each checkpoint."""
+    """Training step of each checkpoint, or None if it is unknown."""
     unit: str = "steps"
     curve: Mapping[str, np.ndarray] | None = None
-    """`steps`, `returns`, `low`, `high` (n,) of the learning curve."""
+    """Arrays `steps`, `returns`, `low` and `high` (n,) of the learning curve; see `binned_curve`."""
     curve_source: str = "returns of the checkpoints"
     reference_source: str | None = None
     """Label of the reference trajectory, if no checkpoint played it."""
@@ -61,14 +61,14 @@ class TrainingFacts:
 
 @dataclass(frozen=True)
 class ReferenceOptions:
-    """The game that all checkpoints are compared on."""
+    """The game on which all checkpoints are compared."""
 
     checkpoint: int | None = None
-    """Number of the checkpoint that plays it, counted from 1 in the order of training; by default the last."""
+    """Number of the checkpoint that plays the game, counted from 1 in the order of training; by default the last."""
     episode: int = 1
-    """Number of the game, counted from 1, among the games of that checkpoint that the page shows."""
+    """Number of the game among those of this checkpoint that the page shows, counted from 1."""
     recording: str | None = None
-    """Show an episode of a recording instead: PATH for its first episode, or PATH:NUMBER, counted from 1."""
+    """Use an episode of a recording instead: PATH for its first episode, or PATH:NUMBER for another, counted from 1."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "checkpoint", "episode")
@@ -94,18 +94,18 @@ class CheckpointEntry:
     agent: str
     recording: str
     name: str
-    """Name of its file, without its suffix."""
+    """Name of the checkpoint's file, without the suffix."""
     step: float | None
-    """Training steps; null if neither metadata nor the file name contain them."""
+    """Number of training steps; null if neither the metadata nor the file name contain it."""
     returns: MeanReturn
     entropy: float | None
     """Mean entropy of the policy along the trajectories, in nats; null for action values."""
     action_entropy: float | None
-    """Entropy of the actions that were taken, in nats; null while it is not computed."""
+    """Entropy of the distribution of the actions taken, in nats; null while it is not computed."""
     action_shares: Sequence[float]
-    """Shares of the A actions in its trajectories; empty until they are computed, as are `totals` and `correlation`."""
+    """Share of each of the A actions in its trajectories. Empty until computed, like `totals` and `correlation`."""
     totals: Mapping[str, float]
-    """By output, the mean total of the first method's maps along the trajectories."""
+    """By output, the mean total saliency of the first method's maps along the trajectories."""
     correlation: Mapping[str, float | None]
     """By output, the mean correlation between this checkpoint's and the last checkpoint's maps of the reference
     trajectory, for the first method; null where all maps are constant."""
@@ -113,9 +113,9 @@ class CheckpointEntry:
 
 @dataclass(frozen=True)
 class ReferenceTrajectory:
-    """The trajectory on which every checkpoint is compared, as in the section `trajectories` of its recording.
+    """The trajectory on which all checkpoints are compared, by its index in the section `trajectories` of a recording.
 
-    Either a checkpoint played it, or it is the last of `recordings`, which has no other section.
+    Either a checkpoint played it, or it belongs to the last of the page's `recordings`, which has no other section.
     """
 
     agent: str
@@ -126,13 +126,13 @@ class ReferenceTrajectory:
     every: int
     """Every n-th step has a map."""
     shown: Sequence[ChunkName]
-    """A chunk for each checkpoint."""
+    """For each checkpoint, the chunk with its outputs and maps."""
     divergence: ChunkName
 
 
 @dataclass(frozen=True)
 class TrainingSection(SectionData):
-    """The checkpoints of a training side by side."""
+    """The checkpoints of a training run side by side."""
 
     kind = "training"
     title = "Training"
@@ -141,16 +141,16 @@ class TrainingSection(SectionData):
     unit: str
     """What `step` and the curve count: `steps` or `frames`."""
     curve: ChunkName | None
-    """The learning curve; null if there is no log."""
+    """The learning curve; null without a log, and until it is computed."""
     curve_source: str
     """Name of the log, or `returns of the checkpoints`."""
     reference: ReferenceTrajectory
 
 
 class TrainingAnalysis(Analysis[ReferenceOptions, TrainingSection]):
-    """Compares the checkpoints of a training; its subject has a subject for each.
+    """Compares the checkpoints of a training run; `subject.subjects` has a subject for each.
 
-    With the option `reference`, a further subject has the reference trajectory.
+    With the option `reference.recording`, a further subject, the last one, has the reference trajectory.
     """
 
     kind = "training"
@@ -255,9 +255,9 @@ def shown_name(number: int) -> str:
 
 
 def binned_curve(steps: np.ndarray, returns: np.ndarray, points: int = POINTS) -> dict[str, np.ndarray]:
-    """Return the learning curve: the mean step, and the mean, lowest and highest return, in equal parts of training.
+    """Return the learning curve in bins of training steps: the mean step, and the mean, lowest and highest return.
 
-    Each array is (n,). There are at most `points` parts; those without returns are left out.
+    Each array is (n,), with n at most `points`. The bins have equal widths, and those without returns are left out.
     """
     span = float(steps[-1] - steps[0]) or 1.0
     bins = np.minimum(((steps - steps[0]) / span * points).astype(int), points - 1)
@@ -273,15 +273,15 @@ def binned_curve(steps: np.ndarray, returns: np.ndarray, points: int = POINTS) -
 
 
 def jensen_shannon(policies: np.ndarray) -> np.ndarray:
-    """Return the Jensen-Shannon divergence (T,) in nats of C distributions at each step (C, T, A) (Lin 1991)."""
+    """Return the Jensen-Shannon divergence (T,) in nats (Lin 1991) of C policies (C, T, A) at each of T steps."""
     divergence: np.ndarray = entropy(policies.mean(axis=0)) - entropy(policies).mean(axis=0)
     return np.maximum(divergence, 0)
 
 
 def map_correlation(maps: np.ndarray, others: np.ndarray) -> float | None:
-    """Return the mean over frames of the correlation of two maps, from maps (m, gh, gw) and others of the same shape.
+    """Return the correlation between two maps of the same frame, as a mean over m frames (m, gh, gw).
 
-    Frames with a constant map do not count. None if no frame is left.
+    Frames in which either map is constant do not count. Return None if no frame is left.
     """
     flat, other = (one.reshape(len(one), -1).astype(np.float64) for one in (maps, others))
     flat, other = (one - one.mean(axis=1, keepdims=True) for one in (flat, other))
@@ -330,7 +330,7 @@ def _follow(
     subject: Subject, observations: np.ndarray, firsts: np.ndarray, state: State, held: Sequence[np.ndarray]
 ) -> tuple[Outputs, State, State]:
     """Return the outputs for consecutive observations (T, H, W, C) and held inputs (T, ...), the states (T, ...) before
-    them, and the next state.
+    these observations, and the state after the last one. States are None for an agent without a state.
     """
     if state is None:
         return subject.agent.step(observations, None, firsts)[0], None, None
@@ -352,7 +352,7 @@ def _follow(
 
 
 def output_arrays(parts: Sequence[Outputs]) -> dict[str, np.ndarray | bytes]:
-    """Return the outputs for consecutive observations as arrays of the chunk `shown`."""
+    """Join the outputs for consecutive parts of a trajectory to the arrays of a chunk `shown`."""
 
     def joined(name: str) -> np.ndarray | None:
         arrays = [getattr(part, name) for part in parts]
@@ -366,7 +366,7 @@ def output_arrays(parts: Sequence[Outputs]) -> dict[str, np.ndarray | bytes]:
 
 
 def _compare(subject: Subject, work: Work) -> TaskResult:
-    """Write divergence and curve. Return the facts about each checkpoint except names, steps and returns."""
+    """Write the divergence and the learning curve. Return the statistics of each checkpoint, except for returns."""
     files, curve = subject.files, _training_facts(subject).curve
     checkpoints = _checkpoints(subject)
     shown = [files.read_chunk(shown_name(number)) for number in range(1, len(checkpoints) + 1)]
@@ -388,7 +388,7 @@ def _compare(subject: Subject, work: Work) -> TaskResult:
 
 
 def policies(shown: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray:
-    """Return the probabilities (C, T, A) of C checkpoints, which are those of the greedy policy for action values."""
+    """Return the policies (C, T, A) of C checkpoints at T steps. With action values, they are the greedy policies."""
     return np.stack(
         [
             one["probabilities"]
@@ -400,7 +400,7 @@ def policies(shown: Sequence[Mapping[str, np.ndarray]]) -> np.ndarray:
 
 
 def _maps(chunk: Mapping[str, np.ndarray], output: str) -> np.ndarray:
-    """Return the maps (m, gh, gw) of a chunk, in arbitrary units: they are only correlated with each other."""
+    """Return the maps (m, gh, gw) of a chunk, in different units, which do not matter for correlations."""
     codes = chunk[f"codes.{output}"]
     return np.where(chunk[f"scales.{output}"][:, None, None] > 0, codes, 0)
 
@@ -429,14 +429,14 @@ def _own_maps(subject: Subject, trajectory: int) -> list[dict[str, np.ndarray]]:
 
 
 def _mean_totals(subject: Subject, outputs: Sequence[str]) -> dict[str, float]:
-    """Return the mean total of the maps along the trajectories, by output."""
+    """Return the mean total saliency of the maps along the trajectories, by output."""
     rows = range(len(subject.trajectories) if outputs else 0)
     chunks = [chunk for trajectory in rows for chunk in _own_maps(subject, trajectory)]
     return {output: float(np.concatenate([chunk[f"totals.{output}"] for chunk in chunks]).mean()) for output in outputs}
 
 
 def _pieces(steps: int, own: bool, sample: Subject, batch: int) -> Iterable[Piece]:
-    """Yield a piece that follows some steps of the reference, and one that computes maps unless they exist already."""
+    """Yield a `Piece` that computes outputs for a few steps, and one that computes maps unless they exist already."""
     options = sample.options_of(SaliencyOptions)
     method = next(iter(options.methods), None)
     count = min(MEASURED_STEPS, sample.trajectories.steps(0))

@@ -1,7 +1,7 @@
 """Choose the baseline for `auto`: the candidate whose attribution best predicts the measured effects of objects.
 
-Candidates are compared on every second episode; `agreement` judges the chosen one on the other episodes. A candidate
-replaces the default only if its advantage exceeds the noise between episodes.
+Candidates are compared on every second episode; the analysis `agreement` evaluates the chosen one on the others. A
+candidate replaces the default only if its advantage exceeds the noise between episodes.
 """
 
 from __future__ import annotations
@@ -23,55 +23,58 @@ from rl_clarity.jobs.tasks import Results
 STAGE = "baseline"
 """First component of the names of the tasks that compare candidates with effects."""
 CANDIDATES = (DEFAULT_BASELINE, "narrow-blur", "zero-input", "mean")
-"""Other baselines are never clearly better than all of these: `docs/truth.md`. `expected` is better for Breakout, but
-much worse for most other agents."""
+"""Baselines that are compared. No other one is clearly better than all of these, except `expected` for Breakout; for
+most other agents, `expected` is much worse (`docs/truth.md`)."""
 FEWEST_EPISODES = 4
-"""Number of episodes below which the default is kept: resamples of fewer say little about the noise."""
+"""Number of episodes below which the default is kept, because resamples of so few say little about the noise."""
 FEWEST_LARGE = 10
 """Number of effects above the threshold below which the default is kept."""
 
 
 @dataclass(frozen=True)
 class CandidateAgreement:
-    """How well attribution from a baseline predicts effects."""
+    """How well attribution relative to a baseline predicts the measured effects of objects."""
 
     baseline: str
     correlation: float | None
-    """Pearson's correlation with the effects."""
+    """Pearson correlation of predicted and measured effects; null if either is constant."""
     signs: float | None
-    """Share of right signs among the effects above the threshold."""
+    """Share of the effects above the threshold whose sign is predicted correctly."""
     advantage: tuple[float, float] | None
-    """Interval of the advantage over the default baseline in the mean of `correlation` and `signs`; null for the
-    default. All candidates' intervals together contain the true numbers with a probability of 95 %."""
+    """Confidence interval of the mean of `correlation` and `signs`, less that of the default baseline. The intervals of
+    all candidates hold together with a probability of 95 %. Null for the default, and if there is too little data."""
 
 
 @dataclass(frozen=True)
 class BaselineChoice:
-    """The chosen baseline, and what it was chosen by."""
+    """The chosen baseline, and the comparison of all candidates."""
 
     baseline: str
     candidates: tuple[CandidateAgreement, ...]
-    """The default first."""
+    """The candidates, of which the default is the first."""
 
 
 def measures_objects(subject: Subject) -> bool:
-    """Return whether effects of objects are measured."""
+    """Return whether the page measures effects of objects."""
     every = subject.options_of(ObjectsOptions).every
     return "objects" in subject.analyses and every is not None and subject.trajectories.world_states is not None
 
 
 def measures_effects(subject: Subject) -> bool:
-    """Return whether effects of objects are measured, and attribution is computed."""
+    """Return whether the page measures effects of objects and computes attribution."""
     return measures_objects(subject) and "attribution" in subject.analyses
 
 
 def chooses_baseline(subject: Subject) -> bool:
-    """Return whether the page's baseline is chosen by measured effects."""
+    """Return whether the page chooses its baseline by the measured effects of objects."""
     return subject.options_of(PathOptions).baseline == AUTO and STAGE in subject.analyses and measures_effects(subject)
 
 
 def choice_inputs(subject: Subject) -> list[object]:
-    """Return what decides the baseline, in addition to agent, samples and the options of attribution."""
+    """Return what decides the chosen baseline, in addition to agent, samples and the options of attribution.
+
+    The list is part of cache keys. It is empty if the baseline is not chosen.
+    """
     states = subject.trajectories.world_states
     if not chooses_baseline(subject) or states is None:
         return []
@@ -79,13 +82,16 @@ def choice_inputs(subject: Subject) -> list[object]:
 
 
 def with_baseline(subject: Subject, baseline: str) -> Subject:
-    """Return the subject with another option `attribution.baseline`."""
+    """Return the subject with another value of the option `attribution.baseline`."""
     options = dataclasses.replace(subject.options_of(PathOptions), baseline=baseline)
     return dataclasses.replace(subject, analysis_options=(options, *subject.analysis_options))
 
 
 def with_chosen_baseline(subject: Subject, results: Results) -> Subject:
-    """Return the subject with the baseline that is chosen by the facts of finished tasks in place of `auto`."""
+    """Return the subject with the baseline `auto` replaced by the one that the facts of finished tasks determine.
+
+    It is the default baseline if no effects were measured.
+    """
     if subject.options_of(PathOptions).baseline != AUTO:
         return subject
     choice = choice_from_results(results, subject.options.seed)
@@ -93,17 +99,17 @@ def with_chosen_baseline(subject: Subject, results: Results) -> Subject:
 
 
 def choice_from_results(results: Results, seed: int) -> BaselineChoice | None:
-    """Return the choice that the facts of finished tasks lead to, or None if there are no effects to choose by."""
+    """Choose a baseline from the facts of finished tasks. Return None if no effects were measured."""
     facts = {name: results.get(f"{STAGE}/{name}") for name in CANDIDATES}
     sums = {name: np.array(one["sums"]) for name, one in facts.items() if one is not None and one["sums"]}
     return choose_baseline(sums, seed) if DEFAULT_BASELINE in sums else None
 
 
 def agreement_sums(predictions: np.ndarray, change: np.ndarray, episode: np.ndarray, threshold: float) -> np.ndarray:
-    """Return sums (E, 8) over the objects of each episode, from which correlation and right signs are computed.
+    """Return sums (E, 8) over the objects in each of E episodes, for the correlation and the share of correct signs.
 
     Args:
-        predictions: (N,) predicted effects of objects
+        predictions: (N,) predicted effects of N objects
         change: (N,) measured effects
         episode: (N,) episode of each object
         threshold: effect above which signs are compared
@@ -119,14 +125,14 @@ def agreement_sums(predictions: np.ndarray, change: np.ndarray, episode: np.ndar
 
 
 def choose_baseline(sums: Mapping[str, np.ndarray], seed: int = 0) -> BaselineChoice:
-    """Return the candidate with the largest mean of correlation and right signs.
+    """Choose the candidate with the largest mean of correlation and share of correct signs.
 
-    A candidate can replace the default only if the bootstrap interval, over episodes, of its advantage is above 0. The
+    A candidate can replace the default only if the bootstrap interval of its advantage, over episodes, is above 0. The
     intervals hold at 95 % for all candidates together (Bonferroni).
 
     Args:
-        sums: (E, 8) of each candidate, the default among them; see `agreement_sums`
-        seed: of the bootstrap
+        sums: sums (E, 8) of each candidate, including the default; see `agreement_sums`
+        seed: seed of the bootstrap
     """
     usual = sums[DEFAULT_BASELINE]
     enough = len(usual) >= FEWEST_EPISODES and usual[:, 6].sum() >= FEWEST_LARGE
@@ -150,7 +156,7 @@ def choose_baseline(sums: Mapping[str, np.ndarray], seed: int = 0) -> BaselineCh
 
 
 def _parts(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return correlation and share of right signs (...) of sums (..., 8)."""
+    """Return the correlation and the share of correct signs (...) from sums (..., 8) of `agreement_sums`."""
     n, sx, sy, sxx, syy, sxy, large, right = np.moveaxis(sums, -1, 0)
     with np.errstate(invalid="ignore", divide="ignore"):
         correlation = (n * sxy - sx * sy) / np.sqrt((n * sxx - sx**2) * (n * syy - sy**2))

@@ -1,4 +1,4 @@
-"""Relate edits to measured effects of objects.
+"""Relate edits of an agent to measured effects of objects.
 
 `object_pairs` returns activations with and without objects, to which directions can be fitted. `lost_effects` measures
 how much of the effects an edited agent loses.
@@ -23,23 +23,23 @@ from rl_clarity.base.statistics import resampled_interval, softmax
 from rl_clarity.recordings.object_effects import ObjectEffects
 
 MARGIN = 1 / 32
-"""Margin around an object's box, as a share of the observation, within which directions are fitted: there the object is
-clearest."""
+"""Margin around an object's box, as a share of the observation's size. Directions are fitted to positions within it,
+where the object changes activations most clearly."""
 SURROUNDINGS = 1 / 8
-"""Margin within which edits at objects are applied: convolutions spread an object as far."""
+"""Margin within which edits at objects are applied. It is larger, because convolutions spread an object that far."""
 FRAMES = 256
-"""Observations that are compared at once."""
+"""Number of observations in a batch."""
 
 
 @dataclass(frozen=True)
 class ObjectPairs:
-    """Activations (N, c) of a layer at the positions of objects, with and without them, and rows to compare with."""
+    """Activations of a layer with c channels at N positions of objects, with and without them, and rows to compare."""
 
     with_object: np.ndarray  # (N, c)
     without_object: np.ndarray  # (N, c)
     others: np.ndarray
-    """(M, c): the differences that objects of other types make at their positions, followed by activations without the
-    object at random positions away from it."""
+    """M rows (M, c) to compare with: the differences that objects of other types make at their positions, followed by
+    activations without the object at random positions away from it."""
 
 
 def object_pairs(
@@ -51,20 +51,21 @@ def object_pairs(
     margin: float = MARGIN,
     seed: int = 0,
 ) -> ObjectPairs:
-    """Return the activations of a layer at the positions of objects, with and without them.
+    """Return the activations of a layer at the positions of objects, with and without the objects.
 
     `rl_clarity.fit_directions(pairs.with_object, "pairs", 4, without=pairs.without_object, others=pairs.others)` finds
-    what the objects add.
+    the directions that the objects add to the activations.
 
     Args:
         agent: the agent whose effects were measured
         effects: effects of objects of these types, and of others
         layer: short or full name of a layer (h, w, c)
         types: name of a type, or several
-        margin: around each object's box, as a share of the observation
+        margin: margin around each object's box, as a share of the observation's size
         seed: seed of the choice of random positions away from the objects
 
-    Raises OptionError for an unknown layer, one that is no feature map, and types without an effect.
+    Raises OptionError for an unknown layer, for a layer that is not a feature map, and if `effects` has no objects of
+    these types.
     """
     agent = require(agent, "activations", for_="object_pairs")
     chosen = _chosen(effects, types)
@@ -88,9 +89,9 @@ def object_pairs(
 
 
 def object_cells(agent: Agent, effects: ObjectEffects, layer: str, margin: float = MARGIN) -> np.ndarray:
-    """Return which positions (N, h, w) bool of a layer lie in each object's box with a margin around it.
+    """Return a mask (N, h, w) of the positions of a layer that lie in the box of each of N objects, or in its margin.
 
-    Raises OptionError for an unknown layer, and one that is no feature map.
+    Raises OptionError for an unknown layer, and for a layer that is not a feature map.
     """
     site = find_site(agent.sites, layer)
     if len(site.shape) != 3:
@@ -100,9 +101,9 @@ def object_cells(agent: Agent, effects: ObjectEffects, layer: str, margin: float
 
 
 def box_cells(boxes: np.ndarray, shape: Sequence[int], margin: float) -> np.ndarray:
-    """Return which positions (N, h, w) bool of a layer lie in each box with a margin around it.
+    """Return a mask (N, h, w) of the positions of a layer of `shape` (h, w) that lie in each of N boxes, or its margin.
 
-    Boxes (N, 4) are left, top, right and bottom. They and the margin are shares of the observation.
+    Boxes (N, 4) are left, top, right and bottom. They and the margin are shares of the observation's size.
     """
     left, top, right, bottom = boxes.T
 
@@ -117,7 +118,7 @@ def box_cells(boxes: np.ndarray, shape: Sequence[int], margin: float) -> np.ndar
 def _cells_of_types(
     agent: Agent, effects: ObjectEffects, layer: str, types: str | Collection[str], margin: float
 ) -> np.ndarray:
-    """Return where (N, h, w) the objects of these types are in the frame of each object."""
+    """Return a mask (N, h, w) of the positions that objects of these types cover in the frame of each of N objects."""
     chosen, cells = _chosen(effects, types), object_cells(agent, effects, layer, margin)
     _, frame = np.unique(np.stack([effects.episode, effects.step], axis=1), axis=0, return_inverse=True)
     frame = frame.ravel()
@@ -128,12 +129,12 @@ def _cells_of_types(
 
 @dataclass(frozen=True)
 class EffectLoss:
-    """How much of the effects of some objects an edited agent loses, with 95 % intervals clustered by episode.
+    """How much of the effects of some objects an edited agent loses, with 95 % intervals that resample episodes.
 
-    *Lost* is 1 less the sum of the magnitudes that are left, relative to those before: 1 if the agent no longer reacts,
-    negative if it reacts more. *Changed* is the sum of the magnitudes of the changes of effects, relative to the
-    effects before: it is at least the share lost, and also counts effects that turn into others. Each tuple is
-    the value, and the low and the high end of its interval.
+    *Lost* is 1 minus the ratio of the summed magnitudes of the effects after and before the edit: 1 if the agent no
+    longer reacts to the objects, negative if it reacts more strongly. *Changed* is the summed magnitude of the changes
+    of the effects, relative to that of the effects before the edit. It is at least the share lost, and also counts
+    effects that are replaced by others. Each tuple is a value with the low and the high end of its interval.
     """
 
     count: int
@@ -141,13 +142,13 @@ class EffectLoss:
     value_lost: tuple[float, float, float]
     value_changed: tuple[float, float, float]
     policy_lost: tuple[float, float, float]
-    """The same for the total variation between the policies with and without the object."""
+    """As `value_lost`, for the total variation between the policies with and without the object."""
     policy_changed: tuple[float, float, float]
 
 
 @dataclass(frozen=True)
 class LostEffects:
-    """Effects of N objects on an agent and on the edited one, and how much the edit changes outputs without them."""
+    """Effects of N objects on an agent and on its edited version, and the changes by the edit without the objects."""
 
     type: np.ndarray  # (N,) str
     episode: np.ndarray  # (N,)
@@ -158,9 +159,9 @@ class LostEffects:
     seed: int = 0
 
     def loss(self, *types: str) -> EffectLoss:
-        """Return how much of the effects of objects of these types is lost; of all objects if no type is given.
+        """Return how much of the effects of objects of some types is lost. By default, all types are included.
 
-        Raises OptionError for types without an effect.
+        Raises OptionError if there are no objects of these types.
         """
         chosen = _chosen(self, types) if types else np.full(len(self.type), True)
         episode, rng = self.episode[chosen], np.random.default_rng(self.seed)
@@ -173,7 +174,7 @@ class LostEffects:
         return EffectLoss(int(chosen.sum()), len(np.unique(episode)), *figures)
 
     def by_type(self) -> dict[str, EffectLoss]:
-        """Return the losses of each type, the most frequent first."""
+        """Return the loss for each type of object, the most frequent type first."""
         types, counts = np.unique(self.type, return_counts=True)
         return {str(name): self.loss(str(name)) for name in types[np.argsort(-counts, kind="stable")]}
 
@@ -188,20 +189,20 @@ def lost_effects(
 ) -> LostEffects:
     """Measure how much of the effects of objects an edited agent loses.
 
-    To test directions of `fit_directions`, use effects of other levels than they were fitted to (another `seed` of
-    `object_effects`).
+    To test directions of `fit_directions`, use effects that were measured on other levels than those of the fit
+    (another `seed` of `object_effects`).
 
     Args:
         agent: the agent whose effects were measured
         effects: effects of the objects that the edits are for, and of others
         edits: as for `rl_clarity.edit`
-        at: a type or several; each frame is then edited only where its objects of these types are, with and without
-            them. By default edits are applied everywhere
-        margin: around the boxes of these objects, as a share of the observation
+        at: a type or several; edits are then applied only at the positions of objects of these types, in the
+            observations with and without the object. By default edits are applied at all positions
+        margin: margin around the boxes of these objects, as a share of the observation's size
         seed: seed of the bootstrap
 
-    Raises OptionError for edits that do not fit the agent, types without an effect, and with `at` for edits of sites
-    that are no feature maps, or that draw replacements.
+    Raises OptionError for edits that do not fit the agent; with `at`, also if `effects` has no objects of these types,
+    for edits of sites that are not feature maps, and for edits that draw replacements.
     """
     edited = edit(agent, *edits)
     if at is not None and any(change.replacements is not None for change in edits):
@@ -231,7 +232,7 @@ def lost_effects(
 
 
 def edited_within(change: Edit, mask: np.ndarray, before: Written | None, values: np.ndarray) -> np.ndarray:
-    """Return values (n, h, w, c), edited where the mask (n, h, w, 1) is true; `before` is applied first."""
+    """Return values (n, h, w, c), edited where the mask (n, h, w, 1) is True; earlier edits, `before`, come first."""
     values = before(values) if callable(before) else values
     return np.where(mask, np.asarray(change.apply(np.asarray(values, np.float32))), values)
 
@@ -268,8 +269,9 @@ def _chosen(effects: ObjectEffects | LostEffects, types: str | Collection[str]) 
 def _ratio(
     parts: np.ndarray, wholes: np.ndarray, clusters: np.ndarray, rng: np.random.Generator
 ) -> tuple[float, float, float]:
-    """Return the sum of parts (n,) relative to that of wholes (n,), with its percentile bootstrap interval over
-    clusters (n,), which is (NaN, NaN) for a single cluster.
+    """Return the ratio of the sums of `parts` (n,) and `wholes` (n,), with its percentile bootstrap interval.
+
+    The bootstrap resamples clusters (n,). The interval is (NaN, NaN) for a single cluster.
     """
     _, index = np.unique(clusters, return_inverse=True)
     sums = np.stack([np.bincount(index, values) for values in (parts, wholes)])  # (2, clusters)

@@ -41,9 +41,9 @@ from rl_clarity.visualization.patches import grid_opacity
 FEWEST = 3
 """Smallest number of rows and columns of the grid with which the page opens."""
 ATLAS_SIDE = 2048
-"""Largest side of an atlas image in pixels, which browsers can hold as one texture."""
+"""Largest side of an atlas image in pixels, so that browsers can hold the image as one texture."""
 BYTES_PER_CELL = 4
-"""Compressed size of a grid's cell, for index and opacity."""
+"""Compressed size in bytes of a cell of a grid, which has an index and an opacity."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Atlas:
 
     @classmethod
     def collect(cls, shown: Iterable[np.ndarray], observations: int) -> Atlas:
-        """Collect the shown observations from arrays of their indices, of any shape, in which NONE is ignored.
+        """Return the atlas of all observations whose indices occur in the arrays `shown`. NONE is ignored.
 
         `observations` is the number of all extra observations.
         """
@@ -68,12 +68,12 @@ class Atlas:
         return cls(indices, cells)
 
     def find_cells(self, indices: np.ndarray) -> np.ndarray:
-        """Return the cells of observations; entries that are NONE stay NONE."""
+        """Return the cells of observations with some indices; entries that are NONE stay NONE."""
         return np.where(indices == NONE, NONE, self.cells[indices]).astype(np.int32)
 
 
 class ExamplesAnalysis(Analysis[ExampleOptions, Never]):
-    """Writes the files that the section of features draws. It has no section."""
+    """Writes the files of dataset examples that the section `features` shows. The analysis has no section."""
 
     kind = "examples"
 
@@ -163,7 +163,7 @@ def _write_examples_task(subject: Subject, layers: Sequence[PageLayer], layer: P
 
 
 def write_atlas(files: PageFiles, subdirectory: str, atlas: Atlas, frames: np.ndarray) -> AtlasEntry:
-    """Write the images of the atlas from frames (M, H, W, 1 | 3) uint8 of all observations, and describe them."""
+    """Write the images of the atlas from frames (M, H, W, 1 | 3) uint8 of all observations. Return its description."""
     height, width = frames.shape[1:3]
     columns = max(1, ATLAS_SIDE // width)
     per_image = columns * max(1, ATLAS_SIDE // height)
@@ -184,7 +184,7 @@ def write_atlas(files: PageFiles, subdirectory: str, atlas: Atlas, frames: np.nd
 
 
 def atlas_origins(atlas: Atlas, trajectory_frames: np.ndarray | None) -> list[tuple[int, int] | None]:
-    """Return trajectory and frame of each cell's observation, or None if it is from no trajectory."""
+    """Return the trajectory and frame of each cell's observation, or None for one that is from no trajectory."""
     if trajectory_frames is None:
         return [None] * len(atlas.indices)
     places = trajectory_frames[atlas.indices].tolist()
@@ -192,7 +192,7 @@ def atlas_origins(atlas: Atlas, trajectory_frames: np.ndarray | None) -> list[tu
 
 
 def grid_arrays(grids: Mapping[float, Sequence[Examples]], atlas: Atlas) -> dict[str, np.ndarray]:
-    """Return a layer's grids, one per channel and density, in the form of the chunk of examples."""
+    """Return a layer's grids, one per channel and density, as arrays of the chunk of examples."""
     arrays: dict[str, np.ndarray] = {}
     for density, by_channel in grids.items():
         key = number_text(density)
@@ -203,7 +203,7 @@ def grid_arrays(grids: Mapping[float, Sequence[Examples]], atlas: Atlas) -> dict
 
 
 def example_arrays(facts: FeatureFacts, atlas: Atlas) -> dict[str, np.ndarray]:
-    """Return examples by strength, histograms and overlap, in the form of the chunk of examples."""
+    """Return examples by strength, histograms and overlap, as arrays of the chunk of examples."""
     arrays = {"histogram": facts.histogram, "overlap": facts.overlap.astype(np.float32)}
     for name, example in facts.examples.items():
         arrays[name] = np.stack([atlas.find_cells(example.places[..., 0]), example.places[..., 1]], axis=-1).astype(
@@ -216,9 +216,9 @@ def example_arrays(facts: FeatureFacts, atlas: Atlas) -> dict[str, np.ndarray]:
 def effect_arrays(
     output: str, totals: Sequence[np.ndarray], peaks: Sequence[np.ndarray], firsts: Sequence[np.ndarray] | np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return examples by effect on an output, and a histogram of it, in the form of the chunk of examples.
+    """Return examples by effect on an output, and a histogram of the effect, as arrays of the chunk of examples.
 
-    Arguments are those of `frames_by_effect`.
+    `totals`, `peaks` and `firsts` are as for `frames_by_effect`.
     """
     counts, limits = net_histogram(totals)
     arrays = {f"net.{output}": counts, f"net_limit.{output}": limits}

@@ -17,13 +17,13 @@ from rl_clarity.pages.files import PageFiles
 from rl_clarity.visualization.feature_facts import FeatureFacts, Selection
 
 BATCH = 16
-"""Number of frames whose activations are computed at a time. It is fixed, because the last bits depend on it."""
+"""Number of frames in a batch. It is fixed, because the last bits of activations depend on it."""
 
 
 def observation_episodes(subject: Subject) -> np.ndarray:
-    """Return the number (M,) of the episode that each extra observation is from.
+    """Return the number of the episode that each of the M extra observations is from, (M,).
 
-    Each observation of unknown origin counts as an episode of its own.
+    Each observation of unknown origin counts as a separate episode.
     """
     observations = subject.observations
     if observations.episodes is not None:
@@ -47,7 +47,7 @@ def measure_receptive_field(subject: Subject, layer: PageLayer, batch: int) -> R
 
 
 def describe_features(facts: FeatureFacts, features: LayerFeatures) -> list[FeatureStatistics]:
-    """Return the description of the fitted features for the page's section."""
+    """Return the statistics of the fitted features for the page's section."""
     assert features.stability is not None
     assert features.errors is not None
     return [

@@ -35,7 +35,7 @@ from rl_clarity.reduction.stability import stability
 from rl_clarity.visualization.dataset_examples import Examples
 
 MEDIAN_OBSERVATIONS = 1024
-"""Maximum number of observations whose median is a baseline."""
+"""Maximum number of observations from which the baseline `median` is computed."""
 ERROR_OBSERVATIONS = 128
 """Number of observations on which errors and coverage are measured."""
 FIT_POSITIONS = 2**20
@@ -54,35 +54,35 @@ class LayerFeatures:
     fitted_on: int
     """Number of observations that the reduction was fitted to."""
     error_held_out: float | None
-    """Error on other observations, or None if there are none."""
+    """Error on held-out observations, or None if there are none."""
     grids: Mapping[float, tuple[Examples, ...]]
-    """By density, a grid for each feature."""
+    """By density, a grid of dataset examples for each feature."""
     starts: np.ndarray | None = None
-    """Activations (n, h, w, c) where the paths of attribution begin, if they depend on these observations."""
+    """Activations (n, h, w, c) at the baseline, if it depends on the observations that the reduction was fitted to."""
     next_feature: float = 0.0
-    """Increase of the covered share of the attribution by one more feature."""
+    """Increase of the covered share of the attribution if there were one more feature."""
     side_weights: tuple[float, float] = (1.0, 0.0)
     """Attribution per unit of activation above and below 0, relative to the larger of the two."""
     stability: np.ndarray | None = None
     """Similarity (K,) of each component to its counterparts in fits with other seeds; not stored."""
     errors: np.ndarray | None = None
-    """Error (K,) at positions where each feature is the largest, on other observations if there are any; not stored."""
+    """Error (K,) at the positions where each feature is the strongest, on held-out observations if any; not stored."""
     matches: list[MatchedFeature | None] | None = None
     """For each feature (K), the same feature on the page of `features.match`, if there is one; not stored."""
 
     def baseline(self, name: str) -> Baseline:
-        """Return the baseline with a name.
+        """Return the baseline with a name, as a value for `integrated_gradients`.
 
-        If it depends on the observations that the reduction was fitted to, it has the stored activations. Otherwise it
-        is the name itself.
+        A baseline that depends on the observations of the fit is returned as the stored activations, others as the
+        name.
         """
         return _baseline(name, self.starts)
 
     def strengths(self, activations: np.ndarray) -> np.ndarray:
         """Return the strength of each feature (..., K), at least 0, for activations (..., c) of the layer.
 
-        Activations below 0, as after a sum, count by their magnitude, weighted by how much attribution they get
-        compared with those above 0. If only a ReLU reads them, the weight is 0.
+        Activations below 0, which occur after a residual sum, count by their magnitude, weighted by how much
+        attribution they get compared with those above 0. The weight is 0 if only a ReLU follows.
         """
         above, below = self.side_weights
         magnitude = np.maximum(activations, 0)
@@ -171,9 +171,9 @@ def fit_features(subject: Subject, layer: PageLayer, batch: int, threads: int, r
 def fit_reduction(
     rows: np.ndarray, options: ReductionOptions, most: int, sample: np.ndarray, seed: int, given: np.ndarray
 ) -> ChannelReduction:
-    """Fit a reduction to attribution (..., c), with given components (K, c) first.
+    """Fit a reduction to attribution (..., c). The components `given` (K, c) come first and are not fitted.
 
-    It has `most` features, or with `features.count="auto"` the fewest that cover enough of a sample.
+    The reduction has `most` features. With `features.count="auto"`, it has fewer if they cover enough of `sample`.
     """
 
     def fit(count: int) -> ChannelReduction:
@@ -196,7 +196,7 @@ def fit_reduction(
 
 
 def _stability(reduction: ChannelReduction, given: int, rows: np.ndarray, seed: int, method: str) -> np.ndarray:
-    """Return the similarity (K,) of components to those of fits with other seeds; given ones do not depend on a fit."""
+    """Return the similarity (K,) of components to those of fits with other seeds: 1 for the first `given`."""
     if given == len(reduction.components):
         return np.ones(given)
     fitted = ChannelReduction(reduction.components[given:])
@@ -210,7 +210,7 @@ def page_baseline(subject: Subject, layer: PageLayer, batch: int) -> Baseline:
 
 
 def _starts(subject: Subject, layer: PageLayer, chosen: np.ndarray, batch: int) -> np.ndarray | None:
-    """Return the activations (n, h, w, c) where paths begin, if they depend on the chosen observations."""
+    """Return the activations (n, h, w, c) at the baseline, or None if it does not depend on the chosen observations."""
     agent, path = subject.agent, subject.options_of(PathOptions)
 
     def observed(indices: np.ndarray) -> tuple[np.ndarray, State]:
@@ -237,7 +237,7 @@ def _baseline(name: str, starts: np.ndarray | None) -> Baseline:
 def _some_positions(attribution: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
     """Return attribution (n, count, c) at random positions of each observation, or at all positions if there are fewer.
 
-    The fit draws far fewer rows than a layer has positions, so this number is sufficient, and it bounds the memory.
+    The fit draws far fewer rows than a layer has positions, so `count` positions suffice, and they bound the memory.
     """
     rows = attribution.reshape(len(attribution), -1, attribution.shape[-1])
     if rows.shape[1] <= max(count, 1):
@@ -265,14 +265,14 @@ def _attribution(subject: Subject, layer: PageLayer, chosen: np.ndarray, baselin
 
 
 def states_of(subject: Subject, chosen: slice | np.ndarray) -> State:
-    """Return the recurrent states before some of the extra observations."""
+    """Return the agent's states before some of the extra observations, or None for an agent without a state."""
     states = subject.observations.states
     return None if states is None else tuple(np.asarray(part[chosen]) for part in states)
 
 
 def _sides(attribution: Attribution) -> np.ndarray:
-    """Return the sums of magnitudes (2, 2) of the attribution and of the activations (rows), where activations are
-    above and below 0 (columns). They are all 0 if no activation is below 0.
+    """Return sums of magnitudes (2, 2): of the attribution and of the activations (rows), over the activations above
+    and below 0 (columns). All sums are 0 if no activation is below 0.
     """
     if attribution.activations.min() >= 0:
         return np.zeros((2, 2))

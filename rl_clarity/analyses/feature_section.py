@@ -20,26 +20,26 @@ class ReductionErrors:
     fitted_on: int
     """Number of these observations."""
     error_held_out: float | None
-    """Error on other observations; null if there are none."""
+    """Error on held-out observations; null if there are none."""
 
 
 @dataclass(frozen=True)
 class FeatureStatistics:
-    """Statistics of a feature, which is *on* where its activation exceeds a fifth of its strongest one."""
+    """Statistics of a feature. It is *on* where its activation exceeds a fifth of its strongest activation."""
 
     strongest: float
     """The strongest activation on the extra observations."""
     frames: float
     """Share of these observations in which the feature is on."""
     positions: float
-    """Share of all their positions at which the feature is on."""
+    """Share of the layer's positions, over all these observations, at which the feature is on."""
     error: float | None
-    """Relative reconstruction error of attribution at the positions where the feature has the largest part, on held-out
-    observations if there are any."""
+    """Relative reconstruction error of attribution at the positions where the feature is the strongest, on held-out
+    observations if there are any; null if the feature is never the strongest."""
     stability: float
-    """Cosine similarity of the component to its counterpart in two fits with other seeds and random starts."""
+    """Mean cosine similarity of the component to its counterparts in two fits with other seeds and random starts."""
     twins: Sequence[int]
-    """Features (from 0) that overlap with this one by at least half, in both directions."""
+    """Features, counted from 0, that overlap with this one by at least half, in both directions."""
 
 
 @dataclass(frozen=True)
@@ -47,39 +47,39 @@ class CoveredAttribution:
     """The share of attribution that a layer's features cover."""
 
     next_feature: float
-    """Increase of that share by one more feature, for the first output, on held-out observations."""
+    """Increase of the share if there were one more feature, for the first output, on held-out observations if any."""
     coverage: Mapping[str, float | None] | None = None
     """By output, the features' share of the magnitudes of features and residual, over all positions and steps."""
 
 
 @dataclass(frozen=True)
 class LayerFeaturesEntry:
-    """The features of a layer. What is not computed yet, or was not requested, is absent."""
+    """The features of a layer. Fields that are not computed yet, or were not requested, are absent."""
 
     thumbnails: Sequence[ImageName]
-    """One for each feature (K)."""
+    """A thumbnail for each of the K features."""
     chunk: ChunkName | None = None
     """Chunk of the dataset examples."""
     names: Sequence[str | None] | None = None
     """Names of features (K) from the option `features.names`, or from the page of `features.match`."""
     ids: Sequence[str] | None = None
-    """Id of each feature (K), from the layer and the component's rounded direction: the same on all pages of the
+    """Id of each feature (K), a hash of the layer and the component's rounded direction: the same on all pages of the
     agent."""
     matched: Sequence[MatchedFeature | None] | None = None
-    """Which feature (K) of the page of `features.match` each one is; null for new ones. Absent without such a page."""
+    """For each feature (K), its counterpart on the page of `features.match`, or null. Absent without such a page."""
     reduction: ReductionErrors | None = None
     statistics: Sequence[FeatureStatistics] | None = None
     """Statistics of each feature (K)."""
     signs: Mapping[str, Sequence[tuple[float, float]]] | None = None
-    """By output and feature (K), how often it raises and lowers the output: shares of the steps in which its net
-    attribution is above, or below, a fifth of the median of its magnitudes."""
+    """By output, how often each feature (K) raises and lowers the output: the shares of the steps at which its net
+    attribution is positive and negative, and larger in magnitude than a fifth of the median magnitude."""
     receptive_field: ReceptiveField | None = None
-    """Receptive field of a position."""
+    """Receptive field of a position of the layer."""
     facts: CoveredAttribution | None = None
     images: Mapping[str, Sequence[ExtraImageName]] | None = None
-    """By `DENSITY x ZOOM`, one for each feature (K)."""
+    """Images of dataset examples by `DENSITY x WIDTH`, one for each feature (K)."""
     optimized: Sequence[ImageName] | None = None
-    """One for each feature (K)."""
+    """For each feature (K), an image that maximizes it."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class AtlasEntry:
     origins: Sequence[tuple[int, int] | None]
     """Trajectory and step that the observation is from; null if it is from no trajectory."""
     episodes: Sequence[int] | None = None
-    """Observations of one episode have the same number."""
+    """Number of the episode that each observation is from."""
 
 
 @dataclass(frozen=True)
@@ -109,4 +109,4 @@ class FeaturesSection(SectionData):
     layers: Mapping[str, LayerFeaturesEntry]
     """Every layer except the input, by its `slug` in the section `attribution`."""
     observations: AtlasEntry | None = None
-    """Absent until it is computed."""
+    """The atlas; absent until it is computed."""

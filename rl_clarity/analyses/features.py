@@ -85,9 +85,9 @@ ATLAS = "atlas"
 """Name of the task that writes the atlas of extra observations."""
 THUMBNAIL_BYTES = 30_000
 FIT_PART = 10
-"""Share of the rows of a fit that is used to measure its time."""
+"""Divisor of the number of rows of a fit: the forecast measures a fit to a tenth of them."""
 MEASURED_STEPS = 4
-"""Number of optimization steps that are done to measure their time."""
+"""Number of optimization steps that the forecast measures."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class FeatureImageOptions:
     """Options of images of features."""
 
     thumbnail_patches: int = 4
-    """Patches along a side of a thumbnail."""
+    """Number of patches along each side of a thumbnail."""
     thumbnail_width: float = 4
     """Width of the patches in a thumbnail, in layer positions."""
     images: bool = False
@@ -113,7 +113,7 @@ class FeatureImageOptions:
 
 @dataclass(frozen=True)
 class FeatureOptions(FeatureImageOptions, FeatureNameOptions, ReductionOptions):
-    """Features that the channels of a layer are reduced to."""
+    """Features to which the channels of a layer are reduced."""
 
     def __post_init__(self) -> None:
         for part in (ReductionOptions, FeatureNameOptions, FeatureImageOptions):
@@ -127,7 +127,7 @@ class ExampleOptions:
     densities: tuple[float, ...] = (0.125, 0.25, 0.5, 1)
     """Densities of the grid of dataset examples, in cells per layer position."""
     density: float | None = None
-    """Density when the page opens; by default the one with the fewest patches that has at least 3 x 3."""
+    """Density when the page opens; by default the lowest one with at least 3 x 3 patches."""
     widths: tuple[float, ...] = (1, 2, 4, 8)
     """Widths of the patches, in layer positions."""
     width: float = 4
@@ -144,7 +144,7 @@ class ExampleOptions:
 
 
 class FeaturesAnalysis(Analysis[FeatureOptions, FeaturesSection]):
-    """The features of each layer."""
+    """Fits the features of each layer, and chooses their dataset examples."""
 
     kind = "features"
     version = 3
@@ -187,18 +187,18 @@ class FeaturesAnalysis(Analysis[FeatureOptions, FeaturesSection]):
 
 
 def feature_layers(subject: Subject) -> list[PageLayer]:
-    """Return the layers that have features, which are all but the input."""
+    """Return the layers that have features: all layers of the page except an image input."""
     return [layer for layer in page_layers(subject.agent, subject.options) if not layer.is_input]
 
 
 def reduction_inputs(subject: Subject) -> list[object]:
-    """Return everything that decides the channel reduction, in addition to agent and samples."""
+    """Return everything that decides the channel reduction, in addition to agent and samples, for cache keys."""
     shared = {name: getattr(subject.options, name) for name in ("seed", "batch_size")}
     return [subject.decisive(ReductionOptions, PathOptions), shared, *choice_inputs(subject)]
 
 
 def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> LayerFeaturesEntry:
-    """Return the entry of a layer's features in the section, without what is not finished yet."""
+    """Return the entry of a layer in the section. Fields that are not computed yet are None."""
     layer = finished_layer(layer, results)
     options, examples, channels = subject.options_of(FeatureOptions), subject.options_of(ExampleOptions), layer.channels
     names = layer_feature_names(options, layer)
@@ -237,7 +237,10 @@ def layer_entry(subject: Subject, layer: PageLayer, results: Results) -> LayerFe
 
 
 def _coverage(subject: Subject, layer: PageLayer, results: Results) -> dict[str, float | None] | None:
-    """Return by output the share of the features in the magnitudes of attribution, or None until it is known."""
+    """Return, by output, the share of the magnitudes of attribution that the features cover.
+
+    Return None until the attribution of all trajectories is computed.
+    """
     count = len(subject.trajectories.actions)
     finished = [results.get(f"attribution/{layer.name}/{trajectory + 1}") for trajectory in range(count)]
     facts = [one for one in finished if one is not None]
@@ -315,12 +318,12 @@ def find_features(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
 
 
 def fitted_layer(layer: PageLayer, features: LayerFeatures) -> PageLayer:
-    """Return the layer with the number of fitted features, which `features.count="auto"` determines."""
+    """Return the layer with the number of features that were fitted, which varies with `features.count="auto"`."""
     return dataclasses.replace(layer, channels=len(features.reduction.components))
 
 
 def finished_layer(layer: PageLayer, results: Results) -> PageLayer:
-    """Return the layer with the number of fitted features, from the facts of finished tasks."""
+    """Return the layer with the number of features that were fitted, if the task that fits them is finished."""
     facts = results.get(f"features/{layer.name}")
     return layer if facts is None else dataclasses.replace(layer, channels=facts["features"])
 
@@ -373,7 +376,7 @@ def _pack(features: LayerFeatures) -> bytes:
 def _reduced_activations(
     subject: Subject, layer: PageLayer, features: LayerFeatures, batch: int, report: Report
 ) -> Spool:
-    """Return a row (M, h, w) for each feature with its strength."""
+    """Return the strengths (M, h, w) of each feature on the M extra observations, as a row of a spool."""
     observations = subject.observations.observations
     reduced = Spool(len(observations), layer.shape[:2])
     parts = slices(len(observations), min(subject.options.batch_size, batch))
@@ -391,7 +394,7 @@ def _reduced_activations(
 def _choose_examples(
     densities: Sequence[float], patches: int, activations: np.ndarray
 ) -> tuple[list[Examples], Examples]:
-    """Return the grids and the thumbnail of a channel, from its activations (M, h, w)."""
+    """Return the examples of a feature's grids and of its thumbnail, from its activations (M, h, w)."""
     grids = dataset_grids(activations, densities)
     return grids, thumbnail(activations, patches)
 
@@ -439,9 +442,9 @@ def write_optimized_images(
 
 
 def _held_bytes(layer: PageLayer, observations: int, fitted: int) -> float:
-    """Return the memory in bytes that is needed in addition to that of a batch.
+    """Return the memory in bytes that `find_features` needs in addition to that of a batch.
 
-    It first holds the rows of the fit, and later the activations of a few channels; the rest of these are on disk.
+    The memory first holds the rows of the fit, and later the activations of a few channels; the others are on disk.
     """
     positions = math.prod(layer.shape[:2])
     rows = 4 * layer.shape[2] * min(FIT_POSITIONS, fitted * positions)
@@ -450,7 +453,7 @@ def _held_bytes(layer: PageLayer, observations: int, fitted: int) -> float:
 
 
 def _pieces(layer: PageLayer, observations: int, sample: Subject, frames: int) -> Iterable[Piece]:
-    """Yield the parts of `find_features`: attribution, fit, activations, examples, and images."""
+    """Yield a `Piece` for each stage of `find_features`: attribution, fit, activations, examples, and images."""
     sample = with_chosen_baseline(sample, {})
     options, agent, threads = sample.options_of(FeatureOptions), sample.agent, thread_count()
     seen, state = sample_frames(sample, frames)

@@ -1,4 +1,4 @@
-"""Features from a file or from another page: given components, and features that keep the numbers of that page."""
+"""Features from a file or another page: components that are not fitted, and features numbered as on that page."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class PageFeatures:
 
 
 def page_features(page: str, layer: str | None = None) -> dict[str, PageFeatures]:
-    """Return the features of the layers of a page, or of one layer.
+    """Return the features of another page by layer, or those of one layer only.
 
-    Raises OptionError for a page without such features, ClarityError for a directory without a page.
+    Raises OptionError for a page without such features, and ClarityError for a directory without a page.
     """
     results = open_results(page)
     layers = [one for one in results.layers if results.features_meta(one) and layer in (None, one)]
@@ -45,7 +45,7 @@ def page_features(page: str, layer: str | None = None) -> dict[str, PageFeatures
 
 
 def given_components(options: ReductionOptions, layer: PageLayer) -> np.ndarray:
-    """Return the components (K, c) that the file of `features.components` has for a layer; K is 0 without any.
+    """Return the components (K, c) that `features.components` has for a layer; K is 0 if there are none.
 
     Raises OptionError for a file that cannot be read, and for more components than the page computes features.
     """
@@ -62,9 +62,10 @@ def given_components(options: ReductionOptions, layer: PageLayer) -> np.ndarray:
 def numbered(
     reduction: ChannelReduction, options: ReductionOptions, layer: PageLayer
 ) -> tuple[ChannelReduction, list[MatchedFeature | None] | None]:
-    """Return a fitted reduction in the order of the page of `features.match`, and the match of each component.
+    """Reorder a fitted reduction so that features have the same numbers as on the page of `features.match`.
 
-    Without such a page, or if it does not have the layer, the order does not change and the matches are None.
+    Return it with the match of each component. Without such a page, or if the page does not have the layer, the order
+    does not change and the matches are None.
     """
     earlier = _earlier(options, layer)
     if earlier is None:
@@ -77,7 +78,7 @@ def numbered(
 def earlier_names(
     options: ReductionOptions, layer: PageLayer, matches: Sequence[MatchedFeature | None]
 ) -> list[str | None]:
-    """Return the names that matched features have on the page of `features.match`."""
+    """Return the names that features have on the page of `features.match`, with None for those without a match."""
     assert options.match is not None
     names = open_results(options.match).feature_names(layer.name)
     return [None if match is None else names.get(match.number) for match in matches]
@@ -93,7 +94,10 @@ def _earlier(options: ReductionOptions, layer: PageLayer) -> np.ndarray | None:
 
 
 def check_match(options: ReductionOptions, layers: Sequence[PageLayer]) -> None:
-    """Raise OptionError if `features.match` has no features of any layer, or of a layer with other channels."""
+    """Raise OptionError if the page of `features.match` does not fit the layers.
+
+    It has features of none of them, or of one with another number of channels.
+    """
     known = [layer for layer in layers if not layer.is_input]
     found = {layer.name: _earlier(options, layer) for layer in known}
     if options.match is not None and all(components is None for components in found.values()):
@@ -110,7 +114,7 @@ def check_match(options: ReductionOptions, layers: Sequence[PageLayer]) -> None:
 
 
 def check_components(options: ReductionOptions, layers: Sequence[PageLayer]) -> None:
-    """Raise OptionError for a file without components of any layer of the page, or whose components do not fit."""
+    """Raise OptionError if `features.components` has components of none of the layers, or some that do not fit."""
     arrays, known = read_components(options.components), [layer for layer in layers if not layer.is_input]
     if options.components is not None and not any(arrays.keys() & _names(layer) for layer in known):
         raise OptionError(
@@ -124,7 +128,7 @@ def check_components(options: ReductionOptions, layers: Sequence[PageLayer]) -> 
 
 
 def read_components(path: str | None, option: str = "features.components") -> dict[str, np.ndarray]:
-    """Return the components (K, c) of each layer of a page, or in an .npz file; none without a path.
+    """Return the components (K, c) of each layer from the directory of a page or an .npz file; none without a path.
 
     Raises OptionError, with the name of the option, for a file that cannot be read.
     """

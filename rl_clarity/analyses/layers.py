@@ -31,7 +31,7 @@ from rl_clarity.reduction.methods import REDUCTIONS
 from rl_clarity.visualization.colors import channel_hues, extended_hues, input_hues
 
 MOST_INPUTS = 32
-"""Largest size of a vector of which each input is a feature. The inputs of longer vectors are reduced to features."""
+"""Largest size of a vector whose inputs count as features. The inputs of longer vectors are reduced to features."""
 MOST_FEATURES = 16
 """Largest number of features of a layer with `features.count="auto"`."""
 MEMORY_HINT = "leave the layer out (layers.discard_first_n), explain fewer outputs, or use a machine with more memory"
@@ -39,15 +39,17 @@ MEMORY_HINT = "leave the layer out (layers.discard_first_n), explain fewer outpu
 
 @dataclass(frozen=True)
 class LayersOptions:
-    """Which layers are explained, and what the input is called."""
+    """Which layers are explained, and the name of the input."""
 
     name_contains_one_of: tuple[str, ...] | None = None
     """Only layers whose name (`2b`, `block1`) or full name contains one of these."""
     op_is_one_of: tuple[str, ...] | None = None
-    """Kinds of operation; `relu` stands for the other activations of a network without ReLUs. By default the layers
-    through which every path passes: ReLUs, or in a residual network the outputs of the residual blocks."""
+    """Only layers with these kinds of operation; in a network without ReLUs, `relu` stands for its other activation
+    functions. By default the layers through which every path passes: ReLUs, or in a residual network the outputs of the
+    residual blocks."""
     bottleneck_only: bool = True
-    """Only layers that every path from an earlier convolution reaches through a bottleneck of the network."""
+    """Only layers such that every path to them from an earlier convolution passes through a bottleneck of the
+    network."""
     discard_first_n: int = 0
     """Leave out the first n layers, which take longest and are often the least informative."""
     input: bool = False
@@ -61,34 +63,34 @@ class LayersOptions:
 
 @dataclass(frozen=True)
 class ReductionOptions:
-    """How the channels of a layer are reduced."""
+    """How the channels of a layer are reduced to features."""
 
     reduction: str = "nmf"
     """How channels are reduced to features: by non-negative matrix factorization (`nmf`), by the most active channels
     (`units`), or by a reduction of an installed package that has no negative components."""
     components: str | None = None
-    """File (.npz) of features that come before those that are fitted: arrays (K, channels) without negative numbers, by
-    the name of the layer; or the directory of a page of the same agent, for its features. They count in `count`."""
+    """Components that come before the fitted ones and count in `count`: an .npz file with an array (K, channels)
+    without negative numbers for each layer's name, or the directory of a page of the same agent, for its features."""
     match: str | None = None
-    """Directory of a page whose features keep their numbers, colors and names: fitted ones with a cosine similarity of
-    at least 0.8 are the same. An alternative to `components`."""
+    """Directory of an earlier page: a fitted feature with a cosine similarity of at least 0.8 to one of its features
+    keeps the number, color and name that this feature has there. An alternative to `components`."""
     count: int | Literal["auto"] = 8
-    """Features that a layer is reduced to; `auto` for the fewest, up to 16, that cover `coverage`."""
+    """Number of features to which a layer is reduced; `auto` for the fewest, up to 16, that reach `coverage`."""
     coverage: float = 0.9
-    """Share of the attribution that `count="auto"` covers, on observations that are held out of the fit."""
+    """Share of the attribution that features must cover with `count="auto"`, on observations held out of the fit."""
     held_out: float = 0.1
     """Share of the extra observations that the reduction is not fitted to: its error is measured on them."""
     fit_steps: int = DEFAULT_STEPS
-    """Points on the path of the attribution that the reduction is fitted to."""
+    """Number of points on the path of the attribution to which the reduction is fitted."""
     fit_observations: int | None = 1024
-    """Extra observations whose attribution the reduction is fitted to; all of them if None."""
+    """Number of extra observations to whose attribution the reduction is fitted; None for all."""
 
     registries: ClassVar[OptionRegistries] = {"reduction": REDUCTIONS}
     input_files: ClassVar[tuple[str, ...]] = ("components", "match")
 
     @property
     def page(self) -> str | None:
-        """Page whose features keep their numbers and colors."""
+        """Directory of the page whose features keep their numbers and colors, or None."""
         given = self.components is not None and Path(self.components).is_dir()
         return self.components if given else self.match
 
@@ -104,7 +106,7 @@ class ReductionOptions:
 
 @dataclass(frozen=True)
 class PathOptions:
-    """The path of integrated gradients, for attribution and for what features are fitted to."""
+    """The path of integrated gradients, for attribution and for the attribution to which features are fitted."""
 
     quadrature: str = DEFAULT_RULE
     """Quadrature rule of integrated gradients: `graded-midpoint`, `gauss-legendre`, `midpoint` or `riemann`."""
@@ -117,7 +119,7 @@ class PathOptions:
     do not differ clearly."""
     linear_prefix: bool = True
     """Compute the linear operations that follow a layer once, instead of at every point of the path. This is faster,
-    and changes attribution by rounding and by the small constant in L2 pooling."""
+    and changes attribution only by rounding errors and by the small constant in L2 pooling."""
 
     registries: ClassVar[OptionRegistries] = {"quadrature": RULES}
 
@@ -138,16 +140,16 @@ class PageLayer:
     """Number of features: the requested number, or with `count="auto"` the largest possible one; at most c."""
     is_input: bool = False
     label: str | None = None
-    """Label of the layer that the page shows instead of its name, for a residual block and for a layer whose name a
-    framework made."""
+    """Label that the page shows instead of the layer's name, for a residual block and for a layer whose name was
+    generated by a framework."""
     bypassed: bool = False
-    """Whether paths from the observation to the outputs avoid the layer."""
+    """Whether some path from the observation to the outputs bypasses the layer."""
     earlier: str | None = None
-    """Directory of a page whose features of the layer keep their colors."""
+    """Directory of an earlier page; the features of the layer keep the colors that they have there."""
 
     @functools.cached_property
     def hues(self) -> np.ndarray:
-        """Hues (K, 3) of unit L2 norm."""
+        """Hues (K, 3) of the features: red, green and blue, of unit L2 norm."""
         if self.is_input:
             return input_hues(self.channels)
         if self.earlier is not None and self.name in (results := open_results(self.earlier)).layers:
@@ -156,7 +158,10 @@ class PageLayer:
 
 
 def page_layers(agent: Agent, page: SubjectOptions) -> tuple[PageLayer, ...]:
-    """Return the layers of a page with such options. Raises OptionError where the options select none."""
+    """Return the layers that a page with these options explains.
+
+    Raises OptionError if the options select no layer, and if the name of the input is also that of a layer.
+    """
     options = find_part(page, LayersOptions) or LayersOptions()
     reduction = find_part(page, ReductionOptions) or ReductionOptions()
     most = reduction.count
@@ -189,14 +194,14 @@ def page_layers(agent: Agent, page: SubjectOptions) -> tuple[PageLayer, ...]:
 
 
 def is_inputs(layer: PageLayer) -> bool:
-    """Return whether a layer is a vector of observations each of whose inputs is a feature."""
+    """Return whether a layer is an observed vector whose inputs count as its features."""
     return layer.shape[:2] == (1, 1) and layer.full_name == INPUT and layer.channels == layer.shape[-1]
 
 
 def gradient_bytes(agent: Agent, shape: Sequence[int], scores: int) -> int:
     """Return the bytes per frame that are needed to differentiate scores with respect to a layer of shape (h, w, c).
 
-    If the agent computes several batches at once, they include one frame of each batch. The formula is an upper bound
+    If the agent computes several batches at once, this includes one frame of each batch. The formula is an upper bound
     that was measured with TensorFlow: six arrays of the size of each score's gradient, a part of what the backward pass
     stores, and twice the largest layer.
     """
@@ -205,17 +210,17 @@ def gradient_bytes(agent: Agent, shape: Sequence[int], scores: int) -> int:
 
 
 def parallel_tasks(agent: Agent, outputs: int) -> int:
-    """Return the number of tasks to run at once while this number of outputs is attributed.
+    """Return the number of tasks to run in parallel, each of which attributes a number of outputs.
 
-    This is one more than the number of threads that should call the agent, because one task prepares or writes. With
-    several outputs, which take much memory, or a single thread, it is the number of threads.
+    It is one more than the number of threads that should call the agent, because one task prepares or writes. With
+    several outputs, which take much memory, or with a single thread, it is the number of threads.
     """
     calls = parallel_calls(agent)
     return calls + 1 if calls > 1 and outputs == 1 else calls
 
 
 def task_size(layer: PageLayer, frames: int) -> float:
-    """Return the relative amount of work on frames of a layer."""
+    """Return the amount of work on some frames of a layer, relative to that of other layers."""
     height, width, depth = layer.shape
     return frames * (300 + height * width * depth / 64)
 
@@ -236,9 +241,10 @@ def gradient_piece(
     linear_prefix: bool,
     baseline: str,
 ) -> tuple[Piece, Callable[[], np.ndarray]]:
-    """Return the piece of a forecast that integrates gradients of `frames` frames, and a function for its attribution.
+    """Return a `Piece` that integrates gradients of a batch, and a function that returns its attribution.
 
-    The function returns the attribution (n, h, w, c) of the first score, computed at a single point of the path.
+    The forecast extrapolates the time to `frames` frames. The function returns the attribution (n, h, w, c) of the
+    first score, computed at a single point of the path.
     """
     seen, state = sample_frames(sample, batch)
     calls = parallel_calls(sample.agent)

@@ -1,4 +1,4 @@
-"""The numbers that an agent observes, which a page shows as tracks: a vector, or what it takes beside an image."""
+"""The numbers that an agent observes, which a page shows as tracks: a vector, or the held inputs beside an image."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rl_clarity.base.keys import JsonObject
 from rl_clarity.recordings.samples import Trajectories
 
 MOST_INPUTS = 64
-"""Number of inputs that a page shows."""
+"""Maximum number of inputs that a page shows."""
 
 
 def input_names(agent: Agent, metadata: JsonObject) -> list[str]:
@@ -39,8 +39,9 @@ def vector_names(agent: Agent, metadata: JsonObject) -> list[str]:
 
 
 def input_values(agent: Agent, trajectories: Trajectories, trajectory: int) -> np.ndarray | None:
-    """Return the numbers (T, K) that an agent observed in a trajectory, in the order of `input_names`; None for an
-    agent of images.
+    """Return the numbers (T, K) that an agent observed in a trajectory of T steps, in the order of `input_names`.
+
+    Return None for an agent that observes only images.
     """
     if is_vector(agent):
         return np.asarray(trajectories.observations[trajectory])[:, 0, 0, :MOST_INPUTS]

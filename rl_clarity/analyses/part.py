@@ -1,4 +1,4 @@
-"""Analyses of one subject, on a page that may have several: names of their tasks and files, and their sections."""
+"""`Part`, the analyses of one subject on a page that may have several subjects, with their tasks and sections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rl_clarity.pages.sections import Section, SectionData
 
 @dataclass(frozen=True)
 class Part:
-    """Analyses of one subject, with a directory for the files of an agent if the page has several agents."""
+    """Analyses of one subject. `folder` is the directory of its files if the page has several agents, else empty."""
 
     subject: Subject
     analyses: Sequence[tuple[Analysis[Any, SectionData], Any]]
@@ -26,7 +26,7 @@ class Part:
         return [self._in_folder(task) for task in tasks] if self.folder else tasks
 
     def sections(self, results: Results, *, complete: bool) -> list[Section]:
-        """Return sections from the facts of finished tasks. If the page is `complete`, these are all tasks."""
+        """Return the sections, made from the facts of finished tasks. If the page is `complete`, all are finished."""
         own = OwnResults(results, self.folder) if self.folder else results
         place = {"agent": self.subject.info.id, "recording": self.recording, "folder": self.folder}
         sections = []
@@ -39,7 +39,7 @@ class Part:
         return sections
 
     def pending(self, results: Results) -> list[str]:
-        """Return the titles of sections that wait for tasks."""
+        """Return the titles of the sections that wait for unfinished tasks."""
         own = OwnResults(results, self.folder) if self.folder else results
         waiting = [
             analysis
@@ -58,7 +58,7 @@ class Part:
 
 
 class OwnResults(Mapping[str, JsonObject]):
-    """The facts of an agent's tasks, by the names that its analyses gave them."""
+    """The facts of one agent's tasks, by the names of the tasks without the agent's folder."""
 
     def __init__(self, results: Results, folder: str) -> None:
         self._results, self._folder = results, folder

@@ -1,7 +1,7 @@
 """Measure receptive fields, the part of an observation on which a position of a layer depends, for any agent.
 
-One row or column of an observation after another is replaced by noise, and the activations that change depend on it.
-This needs neither gradients nor knowledge of the network. Not every dependence is visible for every image, so the
+The rows and columns of an observation are replaced by noise one at a time: activations that change depend on them. This
+needs neither gradients nor knowledge of the network. Not every dependence is visible for every image, so the
 extent is the largest over all positions, channels and images. Most of a receptive field hardly matters (Luo et al.,
 Understanding the Effective Receptive Field, 2016); its effective part is the central part with 95 % of the change.
 """
@@ -18,11 +18,11 @@ from rl_clarity.jobs.tasks import slices
 IMAGES = 4
 """Number of observations that are changed."""
 LINES = 96
-"""Largest number of rows, and of columns, that are replaced separately; larger observations are divided into
+"""Largest number of rows, and of columns, that are replaced separately; larger observations are divided into this many
 stripes."""
 EFFECTIVE = 0.95
 NOTICEABLE = 1e-6
-"""Smaller changes, relative to the largest, count as rounding errors."""
+"""Changes up to this share of the largest change count as rounding errors."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +84,9 @@ def _influence(
     batch: int,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Return the absolute change (stripes, positions along the axis), summed over other axes, when each stripe is
-    replaced by noise.
+    """Return how much activations change when each stripe of the observations is replaced by noise.
+
+    The result (stripes, positions along the axis) has absolute changes, summed over the other axes.
     """
     total: np.ndarray | None = None
     for index in range(len(observations)):

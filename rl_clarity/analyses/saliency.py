@@ -30,7 +30,7 @@ LEVELS = 255
 SIGNED_LEVELS = 127
 PERCENTILE = 99
 MEASURED_FRAMES = 2
-"""Number of frames whose maps are computed to measure the time."""
+"""Number of frames whose maps the forecast computes to measure the time."""
 
 
 METHODS: Registry[SaliencyMethod] = Registry(
@@ -54,8 +54,8 @@ class SaliencyOptions:
     """Options of saliency maps of the input."""
 
     methods: tuple[str, ...] = ()
-    """Methods: `perturbation`, `signed_perturbation`, `jacobian`, `smooth_gradients`, `input_integrated_gradients`, or
-    those of installed packages. By default none."""
+    """Saliency methods: `perturbation`, `signed_perturbation`, `jacobian`, `smooth_gradients`,
+    `input_integrated_gradients`, or those of installed packages. By default none."""
     every: int = 4
     """Compute maps of every n-th frame of a trajectory: 1 for all frames."""
 
@@ -72,8 +72,8 @@ class MapOutput:
     """An output that has maps."""
 
     id: str
-    """`policy`, `value`, or `greedy`, which replaces the value for action values. For action values, `policy` stands
-    for all of them. Signed maps of `policy` are those of the best action's logit or value."""
+    """`policy`, `value`, or `greedy`, the best action value, for an agent with action values. For such an agent,
+    `policy` stands for all action values. Signed maps of `policy` are those of the best action's logit or value."""
     label: str
 
 
@@ -90,7 +90,7 @@ class MethodDescription:
     """A saliency method and the cells of its maps."""
 
     name: str
-    """As in the option `saliency`."""
+    """Name of the method, as in the option `saliency.methods`."""
     label: str
     """Label of the method on the page."""
     parameters: Mapping[str, bool | float | str]
@@ -126,14 +126,14 @@ class SaliencySection(SectionData):
     """Every n-th step of a trajectory has maps."""
     methods: Sequence[MethodEntry]
     agreement: str | None = None
-    """On pages of recordings, the differences between the recorded outputs and those of the explained agents."""
+    """On pages of recordings, a text on how the recorded outputs differ from those of the explained agents."""
     differences: Sequence[ChunkName | None] = ()
-    """Chunks by trajectory with these differences at each explained step, `differences` (m,) float32 at `steps` (m,)
-    int32, as shares of the range of an output; null where no outputs were recorded."""
+    """For each trajectory, a chunk with these differences at the m explained steps, as shares of the range of an
+    output: `differences` (m,) float32 and `steps` (m,) int32. Null where no outputs were recorded."""
 
 
 class SaliencyAnalysis(Analysis[SaliencyOptions, SaliencySection]):
-    """Saliency maps of the policy and of the value, along each trajectory."""
+    """Computes saliency maps of the policy and of the value along each trajectory."""
 
     kind = "saliency"
     needs_all = False
@@ -142,8 +142,8 @@ class SaliencyAnalysis(Analysis[SaliencyOptions, SaliencySection]):
     def check(self, agent: Agent, options: SaliencyOptions, page: SubjectOptions) -> None:
         if options.methods and is_vector(agent):
             raise OptionError(
-                f"saliency.methods={options.methods!r}: maps are of images, and the agent observes vectors: pass no "
-                "methods, (). The layer input of rl_clarity.generate has the attribution of each input"
+                f"saliency.methods={options.methods!r}: saliency maps need images, but the agent observes vectors: "
+                "pass no methods, (). rl_clarity.generate attributes outputs to each input (layer input)"
             )
 
     def tasks(self, subject: Subject, options: SaliencyOptions) -> Iterable[Task]:
@@ -178,19 +178,19 @@ class SaliencyAnalysis(Analysis[SaliencyOptions, SaliencySection]):
 
 
 def saliency_outputs(subject: Subject) -> dict[str, str]:
-    """Return the outputs that have maps, with their labels."""
+    """Return the labels of the outputs that have maps, by id of the output."""
     return output_labels(subject.info.kind == "action_values", subject.trajectories.values is not None)
 
 
 def output_labels(has_action_values: bool, has_value: bool) -> dict[str, str]:
-    """Return the outputs of an agent that have maps, with their labels."""
+    """Return the labels of an agent's outputs that have maps, by id of the output."""
     if has_action_values:
         return {POLICY: "action values", "greedy": "best action value"}
     return {POLICY: "policy"} | ({"value": "value"} if has_value else {})
 
 
 def frames_with_map(part: range, every: int) -> range:
-    """Return the frames of a segment that have a map, which are every n-th of the trajectory."""
+    """Return the frames of a segment that have a map: those whose index is a multiple of `every`."""
     return range(-(-part.start // every) * every, part.stop, every)
 
 
@@ -214,9 +214,9 @@ def compute_maps(
 
     Args:
         method: a name in `METHODS`
-        state: of a recurrent agent before the observations
-        batch: observations that are explained at once; all by default
-        report: is called with the share of the observations that are explained
+        state: state of a recurrent agent before the observations
+        batch: number of observations that are explained at once; all by default
+        report: a function that is called with the share of the observations that are explained
     """
     rows, columns = _grid(agent).shape
     maps = [np.zeros((len(outputs), 0, rows, columns), np.float32)]
@@ -244,7 +244,7 @@ def _cells(
 def pixel_maps(agent: Agent, method: SaliencyMethod, values: np.ndarray | Attribution) -> np.ndarray:
     """Return magnitudes (S, B, H, W) at each pixel of the observations, from the result of `method.values`.
 
-    They are interpolated bilinearly between the centers of a grid, or of a layer's positions.
+    Maps on a grid, or on a layer's positions, are interpolated bilinearly.
     """
     maps = _array(values)
     if method.is_grid:
@@ -282,8 +282,8 @@ def _grid(agent: Agent) -> PerturbationGrid:
 
 
 def write_maps(subject: Subject, method: str, trajectory: int, segment: int, work: Work) -> TaskResult:
-    """Write the maps of a segment of a trajectory. Return the largest magnitude of each map by output, and the
-    sum of the totals of the maps.
+    """Write the maps of a segment of a trajectory. Return, by output, the largest magnitude of each map, and the total
+    saliency summed over the maps.
     """
     part = segments(subject.trajectories.steps(trajectory))[segment]
     options = subject.options_of(SaliencyOptions)
@@ -303,7 +303,7 @@ def write_maps(subject: Subject, method: str, trajectory: int, segment: int, wor
 
 
 def _report_part(report: Report, rows: np.ndarray, count: int, share: float) -> None:
-    """Report the explained share of `count` observations, of which a `share` of the consecutive `rows` is explained."""
+    """Report progress on `count` observations, of which those before `rows` and a `share` of `rows` are explained."""
     report((rows[0] + share * len(rows)) / count)
 
 
@@ -315,7 +315,10 @@ def map_peaks(maps: dict[str, np.ndarray]) -> dict[str, list[float]]:
 def map_arrays(
     frames: np.ndarray, maps: dict[str, np.ndarray], *, signed: bool = False
 ) -> dict[str, np.ndarray | bytes]:
-    """Return the arrays of a chunk of maps (m, gh, gw) of some frames (m,), by output, as in docs/page-format.md."""
+    """Return the arrays of a chunk of maps (m, gh, gw), by output, of some frames (m,); see docs/page-format.md.
+
+    Raises ClarityError for maps that are not finite.
+    """
     arrays: dict[str, np.ndarray | bytes] = {"steps": frames.astype(np.int32)}
     for output, values in maps.items():
         scales = _peaks(values)
@@ -354,13 +357,13 @@ def mean_totals(results: Results) -> dict[str, dict[str, float]]:
 
 
 def _peaks(maps: np.ndarray) -> np.ndarray:
-    """Return the largest magnitude of each map, (m,) float32, or 0 for a constant map, which has no information."""
+    """Return the largest magnitude (m,) float32 of each map, or 0 for a constant map, which has no information."""
     low, high = maps.min(axis=(1, 2)), maps.max(axis=(1, 2))
     return np.where(low == high, 0, np.maximum(-low, high)).astype(np.float32)
 
 
 def method_entry(subject: Subject, name: str, results: Results) -> MethodEntry:
-    """Return the entry of a method in the section. Unfinished maps do not count in its scales."""
+    """Return the entry of a method in the section. Its scales are those of the finished maps."""
     played = subject.trajectories
     count = len(played)
     parts = [range(len(segments(played.steps(trajectory)))) for trajectory in range(count)]
@@ -382,10 +385,11 @@ def method_entry(subject: Subject, name: str, results: Results) -> MethodEntry:
 def join_sections(
     episodes: Sequence[Sequence[tuple[SaliencySection, Results]]], agreement: str
 ) -> SaliencySection | None:
-    """Return one section from those of single episodes, with the facts of their tasks; None if there are no maps.
+    """Join the sections of single episodes into one section, or return None if there are no maps.
 
     Args:
-        episodes: for each episode, its sections, which may have different methods; none for an episode without maps
+        episodes: for each episode, its sections with the facts of their tasks; empty for an episode without maps.
+            Sections may have different methods
         agreement: see `SaliencySection`
     """
     found = [{one.name: (one, results) for data, results in own for one in data.methods} for own in episodes]
@@ -432,7 +436,7 @@ def describe_method(
 
 
 def peak_percentile(lists: Sequence[Sequence[float]]) -> float:
-    """Return the 99th percentile of the largest values of maps."""
+    """Return the 99th percentile of the largest magnitudes of maps, or 0 without maps."""
     values = [value for one in lists for value in one]
     return float(np.percentile(values, PERCENTILE)) if values else 0.0
 
@@ -444,7 +448,7 @@ def _note(name: str) -> str:
 
 
 def _pieces(method: str, frames: int, sample: Subject, batch: int) -> Iterable[Piece]:
-    """Yield a piece that computes the maps of some frames. `frames` is the number of frames of a segment with maps."""
+    """Yield a `Piece` that computes the maps of a few frames. A segment has `frames` frames with maps."""
     seen, state = sample_frames(sample, min(batch, MEASURED_FRAMES))
     outputs = list(saliency_outputs(sample))
 

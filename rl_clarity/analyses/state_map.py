@@ -1,4 +1,4 @@
-"""The state map shows recurrent states, or activations of a layer, at each step as points in the plane."""
+"""The state map shows the recurrent state, or the activations of a layer, at each step as a point in the plane."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from rl_clarity.reduction.embedding import FITTED_ON, Method, embed, usable_perp
 STATE = "state"
 """The source of a map of recurrent states. Other sources are names of layers."""
 MOST_POINTS = 20_000
-"""Largest number of steps that a map shows, at even distances."""
+"""Largest number of steps that a map shows. If there are more, evenly spaced ones are chosen."""
 MEASURED_POINTS = 500
 """Number of points that are embedded to measure the time."""
 LABELS = {
@@ -66,7 +66,7 @@ class StateMapOptions:
     """Layer whose activations are mapped (means over positions); by default the recurrent state, or the last dense
     layer before the policy."""
     methods: tuple[Method, ...] = ("tsne", "pca")
-    """Methods: `tsne`, `pca`, `umap`."""
+    """Embedding methods: `tsne`, `pca`, `umap`."""
     perplexity: float = 30
     """Perplexity of t-SNE, approximately the number of neighbors of a point."""
 
@@ -84,10 +84,10 @@ def check_methods(name: str, methods: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class MapEntry:
-    """A map by one method."""
+    """A map that one embedding method made."""
 
     source: str
-    """`state`, the recurrent state, or the name of the layer."""
+    """`state` for the recurrent state, or the name of a layer."""
     label: str
     """Label of the source."""
     method: str
@@ -96,12 +96,12 @@ class MapEntry:
     perplexity: float | None
     """Perplexity of t-SNE; null for other methods."""
     fitted_on: int
-    """Number of points to which the map was fitted. Others are placed among them."""
+    """Number of points to which the map was fitted. The other points are placed among them."""
 
 
 @dataclass(frozen=True)
 class MapColor:
-    """Values that can color points."""
+    """Values by which points can be colored."""
 
     key: str
     label: str
@@ -123,7 +123,7 @@ class StateMapSection(SectionData):
 
 @dataclass(frozen=True)
 class Source:
-    """The source of a map: the recurrent state, or a layer."""
+    """The source of a map's vectors: the recurrent state, or a layer."""
 
     name: str
     """`state`, or the name of a layer."""
@@ -131,8 +131,8 @@ class Source:
     site: Site | None = None
 
     def vectors(self, agent: Agent | None, observations: np.ndarray, state: State) -> np.ndarray:
-        """Return vectors (B, D) float32: the parts of the state side by side, or activations averaged over
-        positions.
+        """Return vectors (B, D) float32 for B observations: the concatenated parts of the recurrent state, or the
+        activations of the layer, averaged over positions.
         """
         if self.site is None:
             memory, _ = split_held(agent, state)
@@ -149,7 +149,7 @@ def find_source(agent: Agent | None, layer: str | None, observations: np.ndarray
     action values, depend. If there is none, it is the last feature map. The dependencies are found with a few
     `observations` (B, H, W, C).
 
-    Raises OptionError for an unknown layer.
+    Raises OptionError for an unknown layer, and for an agent that has neither a state nor layers.
     """
     if layer is None and split_held(agent, state)[0]:
         return Source(STATE, "recurrent state")
@@ -172,8 +172,9 @@ def _last_dense(agent: Agent, observations: np.ndarray, state: State) -> Site:
 
 
 def map_colors(played: Trajectories, advantages: np.ndarray | None, row: int = 0) -> dict[str, np.ndarray]:
-    """Return values (T,) that can color the points of a trajectory, by name. `advantages` (T,) are those of its steps,
-    if known.
+    """Return named values (T,) by which the points of a trajectory can be colored.
+
+    `row` is the index of the trajectory in `played`. `advantages` (T,) are those of its steps, if they are known.
     """
     rewards = np.asarray(played.rewards[row], np.float64)
     firsts = np.asarray(played.firsts[row], bool)
@@ -200,7 +201,7 @@ def map_colors(played: Trajectories, advantages: np.ndarray | None, row: int = 0
 
 
 def color_entries(keys: Iterable[str], names: Mapping[str, Sequence[str]]) -> list[MapColor]:
-    """Return the entries of colors in the section. Those with names of their values are categories."""
+    """Return the entries of colors in the section. Colors whose values have names are categories."""
     present = set(keys)
     return [
         MapColor(key, label, "category" if key in names else "number", names.get(key))
@@ -210,7 +211,10 @@ def color_entries(keys: Iterable[str], names: Mapping[str, Sequence[str]]) -> li
 
 
 def map_arrays(positions: np.ndarray, colors: Mapping[str, np.ndarray], **places: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the arrays of a chunk of points (n, 2); docs/page-format.md describes them."""
+    """Return the arrays of a chunk of points (n, 2), as in docs/page-format.md.
+
+    `places` are further arrays (n,) that say which step a point is, such as `trajectory` and `frame`.
+    """
     arrays = dict(zip("xy", positions.T, strict=True)) | places
     arrays |= {f"color.{key}": colors[key] for key in LABELS if key in colors}
     return {key: np.asarray(values, np.int32 if key in INTEGERS else np.float32) for key, values in arrays.items()}
@@ -232,7 +236,7 @@ NOTE = Note(
 
 
 class StateMapAnalysis(Analysis[StateMapOptions, StateMapSection]):
-    """A map of the steps of all trajectories."""
+    """Makes maps of the steps of all trajectories."""
 
     kind = "state_map"
     needs_all = False
@@ -309,7 +313,7 @@ def write_map(subject: Subject, work: Work) -> TaskResult:
 
 
 def _pieces(points: int, sample: Subject, batch: int) -> Iterable[Piece]:
-    """Yield a piece that computes the vectors of a batch, and pieces that compute the maps."""
+    """Yield a `Piece` that computes the vectors of a batch, and others that compute the maps."""
     options = sample.options_of(StateMapOptions)
     seen, state = sample_frames(sample, batch)
     source = find_source(sample.agent, options.layer, seen[:4], _head(state, 4))
@@ -319,9 +323,9 @@ def _pieces(points: int, sample: Subject, batch: int) -> Iterable[Piece]:
 
 
 def map_pieces(points: int, width: int, methods: Sequence[Method], perplexity: float) -> Iterable[Piece]:
-    """Yield, for each method, a piece that maps a few random points (n, width).
+    """Yield, for each method, a `Piece` that maps a few random points with `width` dimensions.
 
-    The time of a map is assumed to grow with n log n.
+    The time is extrapolated to a map of `points` points, as if it were proportional to n log n.
     """
     count = min(points, MEASURED_POINTS)
     few = np.random.default_rng(0).normal(size=(count, width))

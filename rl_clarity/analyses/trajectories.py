@@ -37,10 +37,10 @@ GAMMA, LAMBDA = 0.999, 0.95
 SCRUB_STEPS = 512
 """Number of steps in an image of the filmstrip."""
 FIRST_STATE = "state."
-"""Prefix of the arrays (1, ...) of a series that are the parts of the recurrent state before the first step. From this
-state, the observations determine all later states."""
+"""Prefix of the arrays (1, ...) of a series that are the parts of the recurrent state before the first step. This state
+and the observations determine all later states."""
 FILM_COLUMNS = 8
-"""Number of frames per row of the images for people."""
+"""Number of frames per row of the images that `filmstrip.images` adds."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class TrajectoryPageOptions:
     scrub_range: tuple[float, float] = (42 / 64, 44 / 64)
     """Part of each frame that the filmstrip shows, as fractions of the width."""
     images: bool = False
-    """Also write images of 64 frames each for people; the page does not need them."""
+    """Also write images of 64 frames each, to be viewed outside of the page, which does not need them."""
     trajectories_subdir: str = hidden("trajectories/")
     trajectories_scrub_subdir: str = hidden("trajectories_scrub/")
 
@@ -69,7 +69,7 @@ class AdvantageOptions:
     gae_lambda: float | None = None
     """Decay of the advantage estimator; from the checkpoint by default, or 0.95."""
     bookmarks: int = 16
-    """Number of bookmarks with the highest, and with the lowest, advantage."""
+    """Number of bookmarks at the highest advantages, and as many at the lowest."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 0, "bookmarks")
@@ -80,7 +80,7 @@ class AdvantageOptions:
 
 @dataclass(frozen=True)
 class Series:
-    """Numbers along a trajectory of T steps, with A actions and G groups of actions. Unrecorded ones are None."""
+    """Numbers along a trajectory of T steps, with A actions and G groups of actions. Arrays without data are None."""
 
     rewards: np.ndarray  # (T,)
     firsts: np.ndarray  # (T,) bool
@@ -102,12 +102,12 @@ class Scrub:
     height: int
     """Height of the frame, or less for large frames."""
     step_width: int
-    """Width of a step in pixels, which shows the part `scrub_range` of the frame."""
+    """Width in pixels of a step, which shows the part `filmstrip.scrub_range` of the frame."""
 
 
 @dataclass(frozen=True)
 class FrameSheets:
-    """Images of frames for people. The page draws frames from chunks."""
+    """Layout of the images that `filmstrip.images` adds. The page itself draws frames from chunks."""
 
     columns: int
     """Number of frames in a row."""
@@ -118,14 +118,14 @@ class EpisodeSummary:
     """An episode of a trajectory."""
 
     frame: int
-    """Its first step."""
+    """First step of the episode."""
     steps: int
     return_: float
     """Undiscounted return."""
     end: Literal["done", "time limit", "ended", "cut"]
-    """How it ended: `ended` if that is unknown, `cut` if the recording stops before the end."""
+    """How the episode ended: `ended` if it is not known how, `cut` if the recording stops before the end."""
     cause: str | None = None
-    """What ended it, if the environment reports it: `saw`, `level completed`, `life lost`."""
+    """What ended the episode, if the environment reports it: `saw`, `level completed`, `life lost`."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ class TrajectoryEntry:
     frames: Sequence[ChunkName]
     """Chunk of each segment."""
     images: Sequence[ExtraImageName] = ()
-    """Image of each segment, with `filmstrip.images`."""
+    """Image of each segment, if `filmstrip.images` is set."""
     episodes: Sequence[EpisodeSummary] | None = None
 
 
@@ -161,7 +161,7 @@ class Bookmarks:
 
 @dataclass(frozen=True)
 class TrajectoriesSection(SectionData):
-    """The course of each trajectory."""
+    """Frames and numbers along each trajectory."""
 
     kind = "trajectories"
     title = "Trajectories"
@@ -173,8 +173,8 @@ class TrajectoriesSection(SectionData):
     bookmarks: Bookmarks | None = None
     """None if there are no advantages: for an agent without a value, and on pages of recordings."""
     inputs: Sequence[str] | None = None
-    """Names of the numbers that the agent observes, in the order of the array `inputs` of a series. The numbers are a
-    vector, or what a dictionary has beside the image. None for images alone."""
+    """Names of the numbers that the agent observes, in the order of the array `inputs` of a series. The numbers are
+    those of a vector, or of a dictionary's entries beside the image. None for an agent that observes only images."""
 
 
 class TrajectoriesAnalysis(Analysis[TrajectoryPageOptions, TrajectoriesSection]):
@@ -256,7 +256,7 @@ def compute_advantages(subject: Subject) -> list[np.ndarray | None]:
 def write_trajectory(
     subject: Subject, advantages: Sequence[np.ndarray | None], trajectory: int, work: Work
 ) -> TaskResult:
-    """Write the frames, filmstrips and series of a trajectory. `advantages` (T,) are those of each trajectory."""
+    """Write the frames, filmstrips and series of a trajectory. `advantages` has an array (T,) for each trajectory."""
     options, files = subject.options_of(TrajectoryPageOptions), subject.files
     steps = subject.trajectories.steps(trajectory)
     entry = trajectory_entry(options, trajectory, steps)
@@ -323,13 +323,13 @@ SERIES_TYPES = {
 
 
 def series_arrays(series: Series) -> dict[str, np.ndarray | bytes]:
-    """Return the numbers along a trajectory in the form of the chunk."""
+    """Return the numbers along a trajectory as arrays of the chunk."""
     arrays = {name: getattr(series, name) for name in SERIES_TYPES}
     return {name: array.astype(SERIES_TYPES[name]) for name, array in arrays.items() if array is not None}
 
 
 def factor_series(actions: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the number (T,) float32 of each factor of actions (T, ...): `action.0`, `action.1`, ..."""
+    """Return the values (T,) float32 of each factor of the actions (T, ...), as `action.0`, `action.1`, ..."""
     columns = np.asarray(actions, np.float32).reshape(len(actions), -1).T
     return {f"action.{i}": np.ascontiguousarray(column) for i, column in enumerate(columns)}
 
@@ -374,7 +374,7 @@ def episode_entries(played: Trajectories, trajectory: int) -> list[EpisodeSummar
 
 
 def _end(played: Trajectories, trajectory: int, step: int) -> Literal["done", "time limit", "ended", "cut"]:
-    """Return how the episode that a step is the last of ended; see `EpisodeSummary`."""
+    """Return how the episode whose last step is `step` ended; see `EpisodeSummary`."""
     truncated = played.truncated is not None and bool(played.truncated[trajectory, step])
     if played.dones is not None:
         ended = bool(played.dones[trajectory, step])

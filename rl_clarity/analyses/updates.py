@@ -1,4 +1,4 @@
-"""Compare the checkpoints of a training with the ones before them: what each update of the network changed."""
+"""Compare each checkpoint of a training run with the one before it: what did this update of the network change?"""
 
 from __future__ import annotations
 
@@ -28,20 +28,21 @@ CHANGES = "updates/changes.js"
 MOST = 256
 """Largest number of observations on which checkpoints are compared."""
 POLICY, VALUE, MAPS = "policy", "value", "maps."
-"""Names of changes. `MAPS` is a prefix, which the output of the maps follows."""
+"""Names of changes. `MAPS` is a prefix, followed by the output that the maps explain."""
 
 
 @dataclass(frozen=True)
 class UpdatedCheckpoint:
-    """A checkpoint, and how its answers differ from those of the checkpoint before it."""
+    """A checkpoint, and how its outputs and maps differ from those of the checkpoint before it."""
 
     name: str
     step: float | None
-    """Training steps; null if they are unknown."""
+    """Number of training steps; null if it is unknown."""
     shown: ChunkName
-    """Its outputs and maps for the observations, as those of a checkpoint in the section `training`."""
+    """Chunk of its outputs and maps for the observations, as for a checkpoint in the section `training`."""
     changes: Mapping[str, float]
-    """Means over the observations, by the names of the arrays of `changes`; empty for the first checkpoint."""
+    """Mean changes over the observations, by name of the array in the section's chunk `changes`; empty for the first
+    checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -53,15 +54,15 @@ class UpdatesSection(SectionData):
     unit: str
     """What `step` counts: `steps` or `frames`."""
     steps: Sequence[int]
-    """(n,) The compared observations: steps of the reference trajectory of the section `training`, or on a page of
-    recordings those in `frames`."""
+    """(n,) The observations on which checkpoints are compared: steps of the reference trajectory of the section
+    `training`, or on a page of recordings indices of the images in `frames`."""
     checkpoints: Sequence[UpdatedCheckpoint]
     """At least two, in the order of training."""
     changes: ChunkName
-    """`policy`, `value` and, by output, `maps.OUTPUT`, (C - 1, n) float32: the change by each checkpoint after the
-    first, at each observation."""
+    """Chunk of the arrays `policy`, `value` and, for each output with maps, `maps.OUTPUT`, (C - 1, n) float32: the
+    changes from each of the C checkpoints to the next, at each observation."""
     method: MethodDescription | None
-    """The method by which maps were computed; null without maps."""
+    """The saliency method of the maps; null without maps."""
     frames: Sequence[ChunkName] | None = None
     """Chunks of the images of the observations, 64 in each; null on pages of a training."""
 
@@ -69,7 +70,7 @@ class UpdatesSection(SectionData):
 class UpdatesAnalysis(Analysis[NoOptions, UpdatesSection]):
     """Compares each checkpoint of a training with the one before it, on the reference trajectory of `TrainingAnalysis`.
 
-    Nothing is played or explained for it: it reads what `TrainingAnalysis` has written.
+    It only reads the chunks that `TrainingAnalysis` has written.
     """
 
     kind = "updates"
@@ -116,7 +117,7 @@ NOTES = (
 def changes_between(
     before: Mapping[str, np.ndarray], after: Mapping[str, np.ndarray], frames: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return how the answers of a checkpoint differ from those of the one before it, (n,) each, by name.
+    """Return how the outputs and maps of a checkpoint differ from those of the one before it, as arrays (n,) by name.
 
     Args:
         before: outputs and maps of the checkpoint before (arrays of a chunk `shown` of the section `training`)
@@ -141,7 +142,8 @@ def changes_between(
 def compared_frames(chunk: Mapping[str, np.ndarray]) -> np.ndarray:
     """Return the steps (n,) of a checkpoint's chunk that are compared.
 
-    These are the steps with maps, or all steps without maps. If there are more than `MOST`, they are evenly chosen.
+    These are the steps that have maps, or all steps if none has. If there are more than `MOST`, they are subsampled
+    evenly.
     """
     steps = chunk.get("steps")
     if steps is None:
@@ -152,7 +154,7 @@ def compared_frames(chunk: Mapping[str, np.ndarray]) -> np.ndarray:
 def compared_chunks(
     chunks: Sequence[Mapping[str, np.ndarray]], frames: np.ndarray
 ) -> tuple[list[dict[str, float]], dict[str, np.ndarray | bytes]]:
-    """Return the mean changes by each checkpoint, none by the first, and the arrays of the chunk `changes`."""
+    """Return the mean changes of each checkpoint, empty for the first, and the arrays of the chunk `changes`."""
     pairs = [changes_between(before, after, frames) for before, after in pairwise(chunks)]
     means: list[dict[str, float]] = [{name: float(array.mean()) for name, array in one.items()} for one in pairs]
     arrays: dict[str, np.ndarray | bytes] = {
@@ -171,7 +173,7 @@ def _compare(subject: Subject, work: Work) -> TaskResult:
 
 
 def _maps(chunk: Mapping[str, np.ndarray], output: str) -> np.ndarray:
-    """Return the maps (m, gh, gw) of a chunk; a constant one is 0, because it shows no place."""
+    """Return the maps (m, gh, gw) of a chunk. A constant map is 0 everywhere, because it emphasizes no position."""
     codes, scales = chunk[f"codes.{output}"], chunk[f"scales.{output}"].astype(np.float64)
     levels = SIGNED_LEVELS if codes.dtype == np.int8 else LEVELS
     return np.asarray(codes * (scales / levels)[:, None, None])

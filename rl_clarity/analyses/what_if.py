@@ -36,7 +36,7 @@ NOTE = Note(
 
 @dataclass(frozen=True)
 class WhatIfSection(SectionData):
-    """The network behind the panel What if: beside the page, or that of the server that shows the page."""
+    """The network that the panel What if evaluates: a file beside the page, or the network of a server."""
 
     kind = PANEL
     title = "What if"
@@ -68,7 +68,7 @@ class WhatIfAnalysis(Analysis[NoOptions, WhatIfSection]):
     def tasks(self, subject: Subject, options: NoOptions) -> Iterable[Task]:
         problem = hidden_observations(asdict(subject.info.observation), subject.agent)
         if problem:
-            raise OptionError(f"live=True needs a page with what its agent observed: {problem}")
+            raise OptionError(f"live=True needs a page that shows what its agent observed, but {problem}")
         yield self.task(subject, self.task_name("network"), partial(_write_network, subject))
         yield self.task(subject, self.task_name("runtime"), partial(_write_runtime, subject), VERSION)
 

@@ -11,11 +11,13 @@ BETA_1, BETA_2 = 0.9, 0.999
 
 
 class Adam:
-    """Adam with its running moments of a gradient.
+    """The optimizer Adam for one array of parameters, with the running moments of its gradient.
 
-    shape, dtype: of the gradient
-    epsilon: added to the root of the second moment
-    epsilon_hat: add it before the moment's bias is corrected, as TensorFlow 1 does
+    Args:
+        shape: shape of the gradient
+        epsilon: number that is added to the root of the second moment
+        epsilon_hat: add `epsilon` before the bias of the second moment is corrected, as TensorFlow 1 does
+        dtype: type in which the moments are stored
     """
 
     def __init__(
@@ -34,7 +36,9 @@ class Adam:
         self._steps = 0
 
     def step(self, gradient: np.ndarray) -> np.ndarray:
-        """Update the moments. Return the scaled gradient step, which is subtracted to descend and added to ascend."""
+        """Update the moments, and return the step of the parameters. Subtract it for gradient descent, and add it for
+        gradient ascent.
+        """
         self._steps += 1
         self._mean += (1 - BETA_1) * (gradient - self._mean)
         self._square += (1 - BETA_2) * (gradient**2 - self._square)

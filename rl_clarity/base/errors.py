@@ -1,11 +1,12 @@
-"""Errors that a user can act on. Each message says what was wrong, with the value, and what to do."""
+"""Errors that a user can resolve. Each message says what was wrong, with the value, and what to do."""
 
 from __future__ import annotations
 
 FAILED, INTERRUPTED, TERMINATED = 1, 130, 143
-"""Exit codes of commands. The latter two are those of a shell, 128 plus the signal's number."""
+"""Exit codes of commands. The last two are those that a shell reports for a signal: 128 plus the number of the
+signal."""
 MAX_LENGTH = 2000
-"""Largest length of a message. The middle of longer messages is omitted."""
+"""Largest number of characters of a message. The middle of longer messages is omitted."""
 
 
 class ClarityError(ValueError):
@@ -44,7 +45,9 @@ class EnvironmentSetupError(ClarityError):
 
 
 class WorldError(ClarityError):
-    """A state of a world that cannot be read or edited as asked."""
+    """Raised for an environment without a world, and for a state of a world that cannot be read, edited or restored as
+    requested.
+    """
 
 
 class SamplesError(ClarityError):
@@ -60,7 +63,7 @@ class SectionError(ClarityError):
 
 
 class EvaluationError(ClarityError):
-    """Raised for an agent whose return is not the expected one."""
+    """Raised for an agent whose mean return differs from the expected one."""
 
 
 class Terminated(KeyboardInterrupt):
@@ -75,7 +78,8 @@ def exit_code(error: BaseException) -> int:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return one line about the failure of an item, which is shown with it while other items continue.
+    """Return one line that describes why the work on an item failed. It is shown with the item, and the work on other
+    items continues.
 
     The line contains the type of an error that is not a `ClarityError`, because it may be a defect of the program.
     """

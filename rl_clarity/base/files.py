@@ -1,4 +1,4 @@
-"""Write files atomically, open only regular files, and lock directories."""
+"""Functions that write files atomically, open regular files only, and lock files."""
 
 from __future__ import annotations
 
@@ -18,18 +18,21 @@ from rl_clarity.base.errors import OutputError
 UNFINISHED = ".unfinished"
 """Suffix of files that are being written."""
 WINDOWS_LOCK_OFFSET = 2**30
-"""Position of the locked byte, after the file's text, because other processes cannot read a locked byte."""
+"""Position of the byte that is locked. It lies after the text of the file, because other processes cannot read a locked
+byte."""
 
 
 def local_path(place: str) -> Path | None:
-    """Return the path of a local file that is given as a path or `file://...`, or None for other addresses."""
+    """Return the path of a local file from a path or a URL `file://...`, or None for other URLs."""
     if place.startswith("file://"):
         return Path(url2pathname(urlsplit(place).path))
     return None if "://" in place else Path(place)
 
 
 def missing_storage(address: str, error: Exception) -> str:
-    """Return the message of an error of `fsspec.core.url_to_fs`, with the extra that installs the library it needs."""
+    """Return a message for an error of `fsspec.core.url_to_fs`. If a library is missing, the message contains the extra
+    that installs it.
+    """
     if not isinstance(error, ImportError):
         return str(error)
     return f'{error} (pip install "rl-clarity[{"hub" if address.startswith("hf://") else "remote"}]")'
@@ -38,8 +41,8 @@ def missing_storage(address: str, error: Exception) -> str:
 def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
     """Write a temporary file, sync it and rename it, so that readers see either the old file or the complete new one.
 
-    `data` is the content, whole or in pieces. After an error the old file is unchanged, and no temporary file remains.
-    An OSError contains the file's name.
+    `data` is the content, as a whole or in chunks. After an error the old file is unchanged, and no temporary file
+    remains. An OSError contains the file's name.
     """
     unfinished = path.with_name(f".{path.name}.{os.getpid()}{UNFINISHED}")
     try:
@@ -59,7 +62,7 @@ def write_atomically(path: Path, data: bytes | Iterable[bytes]) -> None:
 
 
 def write_output(path: Path, data: bytes, *, overwrite: bool = False) -> None:
-    """Write a file that a user named, in an existing folder. Writing the same content again is allowed.
+    """Write a file to a path that the user passed, in an existing folder. Writing the same content again is allowed.
 
     Raises OutputError if another file exists and `overwrite` is false, or if it cannot be written.
     """
@@ -76,14 +79,14 @@ def write_output(path: Path, data: bytes, *, overwrite: bool = False) -> None:
 
 
 def final_path(unfinished: Path) -> Path:
-    """Return the path that `write_atomically` was going to write when it left an unfinished file."""
+    """Return the path that `write_atomically` was about to write when it was killed and left an unfinished file."""
     return unfinished.with_name(unfinished.name.removeprefix(".").removesuffix(UNFINISHED).rpartition(".")[0])
 
 
 def create_folder(folder: Path) -> None:
     """Create a folder and its parents, if they do not exist.
 
-    Raises OSError with the name of the file or dangling link that is in the way.
+    Raises OSError, with the name of the file or dangling link, if one exists in the place of a folder.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -94,9 +97,10 @@ def create_folder(folder: Path) -> None:
 
 
 def open_regular(path: str | Path, mode: str, buffering: int = -1) -> Any:
-    """Open a regular file as `open` does, without waiting for a pipe and without writing through a link.
+    """Open a regular file as `open` does. Unlike `open`, do not wait for a pipe, and do not write through a symbolic
+    link.
 
-    Raises OSError, with the file's name, for links that would be written through, pipes, devices and folders.
+    Raises OSError, with the file's name, for pipes, devices and folders, and for writing to a symbolic link.
     """
 
     def opener(name: str, flags: int) -> int:
@@ -116,7 +120,8 @@ def open_regular(path: str | Path, mode: str, buffering: int = -1) -> Any:
 def lock_file(path: Path) -> TextIO:
     """Open a file and lock it until it is closed or this process ends, if the file system supports locks.
 
-    Raises BlockingIOError, with the file's text, if another process holds the lock, and OSError for a link.
+    Raises BlockingIOError, with the text in the file, if another process holds the lock, and OSError for a symbolic
+    link.
     """
     create_folder(path.parent)
     file: TextIO = open_regular(path, "a+")
@@ -157,7 +162,9 @@ def unlock_file(file: TextIO) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush the names of a folder's files to disk, in addition to their contents. Windows has no such operation."""
+    """Flush a folder to disk, so that the names of its files are stored, in addition to their contents. Do nothing on
+    Windows, which has no such operation.
+    """
     if os.name == "nt":
         return
     descriptor = os.open(folder, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""Cache keys: hashes of everything that decides a result, so that only identical results are reused."""
+"""Cache keys: hashes of everything that determines a result, so that only identical results are reused."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def as_json(value: Any) -> str:
 
 
 def _whole_numbers(value: Any) -> Any:
-    """Return a JSON value with integers in place of equal floats: 4 in Python is 4.0 on the command line."""
+    """Return a JSON value with integers in place of equal floats, because a number that is 4 in Python can be 4.0 on
+    the command line.
+    """
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):
@@ -52,7 +54,7 @@ def _whole_numbers(value: Any) -> Any:
 
 
 def package_versions() -> dict[str, str]:
-    """Return the versions of this package and of the installed packages that affect numbers."""
+    """Return the versions of this package and of the installed packages that can affect numerical results."""
     versions = {"rl-clarity": rl_clarity.__version__}
     for package in COMPUTING:
         with contextlib.suppress(PackageNotFoundError):
@@ -61,10 +63,11 @@ def package_versions() -> dict[str, str]:
 
 
 def code_version() -> str:
-    """Return the hash of the package's Python sources, the versions of packages that affect numbers, and the Keras
-    backend.
+    """Return the hash of the package's Python sources, the versions of packages that can affect numerical results, and
+    the name of the Keras backend.
 
-    Plug-ins are not included. A key includes `Registry.source(name)` for each plug-in on which its result depends.
+    Plug-ins are not included. A cache key has to include `Registry.source(name)` for each plug-in on which the result
+    depends.
     """
     digest = hashlib.sha256()
     with contextlib.suppress(DependencyError):  # PyTorch agents do not need Keras

@@ -1,4 +1,4 @@
-"""Run parts of a job at once in threads of one process, with a shared progress bar."""
+"""Run parts of a job at the same time in threads of one process, with a shared progress bar."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ STOP_SECONDS = 2.0
 
 
 class SharedProgress:
-    """The share of all tasks that is done. Tasks that are listed before a started task count as done by other ranks."""
+    """Reports which share of all tasks is done. Tasks that are listed before a started task count as done, because
+    other ranks may run them.
+    """
 
     def __init__(self, report: Report, sizes: Sequence[float]) -> None:
         self._report, self._sizes = report, sizes
@@ -22,7 +24,9 @@ class SharedProgress:
         self._stopped = False
 
     def of(self, index: int) -> Report:
-        """Return the report function of a task. After `stop` it raises StoppedError."""
+        """Return the function with which a task reports its progress. After `stop`, the function raises
+        StoppedError.
+        """
 
         def update(share: float) -> None:
             if self._stopped:
@@ -45,10 +49,10 @@ class StoppedError(Exception):
 
 
 def run_in_threads(run: Callable[[int], None], count: int, threads: int, progress: SharedProgress) -> None:
-    """Call `run` for the indices below `count` in at most `threads` threads. The first error stops all.
+    """Call `run` for the indices below `count` in at most `threads` threads. The first error stops all threads.
 
-    An error, an interrupt or the end of the process waits at most `STOP_SECONDS` for other threads. Threads whose tasks
-    report nothing in this time continue in the background, and end at their next report.
+    After an error or an interrupt, wait at most `STOP_SECONDS` for the other threads. Threads whose tasks report
+    nothing in this time continue in the background, and end at their next report.
     """
     threads = min(threads, count)
     if threads < 2:

@@ -44,9 +44,10 @@ def parse(
     where: str = "",
     base: Options | None = None,
 ) -> Options:
-    """Convert keyword arguments to options. Other options have the values of `base`, or their defaults without it.
+    """Convert keyword arguments to options. Options that are not in `values` get those of `base`, or their defaults if
+    it is None. `where` is a prefix of option names in error messages.
 
-    Raises OptionError for an unknown key, with the nearest known one, and for a value of the wrong type.
+    Raises OptionError for an unknown key, with the most similar known key, and for a value of the wrong type.
     """
     if isinstance(values, kind):
         return values
@@ -71,7 +72,9 @@ def parse(
 
 
 def hidden(default: Any) -> Any:
-    """Return a field that can only be set by a name of understanding-rl-vision (`pages/original_options.py`)."""
+    """Return a dataclass field that can be set only by its name in understanding-rl-vision
+    (`pages/original_options.py`).
+    """
     if isinstance(default, Mapping):
         return dataclasses.field(default_factory=lambda: {**default}, metadata={"hidden": True})
     return dataclasses.field(default=default, metadata={"hidden": True})
@@ -79,18 +82,20 @@ def hidden(default: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Hidden:
-    """The value of a hidden field, for `parse`."""
+    """Wraps the value of a hidden field, so that `parse` accepts it."""
 
     value: Any
 
 
 def visible_fields(kind: Any) -> list[dataclasses.Field[Any]]:
-    """Return the fields of options, or of a class of options, that users may set."""
+    """Return the fields that users may set, of a class of options or of an instance of it."""
     return [field for field in dataclasses.fields(kind) if not field.metadata.get("hidden")]
 
 
 def option_names(kind: type) -> list[str]:
-    """Return the names of all options of a class, those of its parts as `part.name`."""
+    """Return the names of all options of a class. The options of a field that is itself a class of options are named
+    `field.name`.
+    """
     names = []
     hints = get_type_hints(kind)
     for field in visible_fields(kind):
@@ -101,13 +106,13 @@ def option_names(kind: type) -> list[str]:
 
 
 def find_part(options: object, kind: type[Options]) -> Options | None:
-    """Return the options of a class among the fields of a page's options; None if the page has none."""
+    """Return the field of a page's options that is an instance of the class `kind`, or None if there is none."""
     return next((part for part in vars(options).values() if isinstance(part, kind)), None)
 
 
 @contextlib.contextmanager
 def qualified(kind: Any, where: str) -> Iterator[None]:
-    """Prefix `where` to errors in the block that begin with the name of a field of the class."""
+    """Prefix `where` to the messages of OptionErrors in the block that begin with the name of a field of the class."""
     try:
         yield
     except OptionError as error:
@@ -117,16 +122,17 @@ def qualified(kind: Any, where: str) -> Iterator[None]:
 
 
 def typed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert texts of a command line to numbers, booleans, None, or lists and dicts in JSON. Other texts stay
+    """Convert strings from a command line to numbers, booleans, None, or lists and dicts in JSON. Other strings stay
     unchanged.
     """
     return {key: _typed(value) if isinstance(value, str) else value for key, value in values.items()}
 
 
 def check_arguments(function: Function) -> Function:
-    """Wrap a function so that arguments that contradict its type hints raise OptionError with name and value.
+    """Wrap a function so that an argument that contradicts its type hint raises OptionError with the argument's name
+    and value.
 
-    Only hints of numbers, texts, paths, arrays, classes and containers of these are checked.
+    Only hints of numbers, strings, paths, arrays, classes and containers of these are checked.
     """
     signature = inspect.signature(function)
     hints: dict[str, Any] = {}
@@ -217,7 +223,7 @@ def _short(value: Any) -> str:
 
 
 def path_text(value: Any, name: str) -> str:
-    """Return a path or address as text. Raises OptionError, with the argument's name, for other types."""
+    """Return a path or URL as a string. Raises OptionError, with the argument's name, for other types."""
     try:
         text = os.fspath(value)
     except TypeError:
@@ -228,9 +234,7 @@ def path_text(value: Any, name: str) -> str:
 
 
 def check_minimum(options: Any, minimum: float, *names: str) -> None:
-    """Raise OptionError for options below a minimum or above the largest integer that libraries take. None is
-    allowed.
-    """
+    """Raise OptionError for options that are below a minimum, or integers above LARGEST. None is allowed."""
     for name in names:
         value = getattr(options, name)
         check_option(options, name, value is None or value >= minimum, f"must be at least {minimum}")
@@ -303,7 +307,7 @@ def _convert(value: Any, hint: Any, name: str) -> Any:
 
 
 def _check_word(value: str, words: Sequence[str], name: str) -> None:
-    """Raise OptionError for a text that is not among the words that an option takes in addition to numbers."""
+    """Raise OptionError for a string that is not one of the words that an option accepts in addition to numbers."""
     if value not in words:
         raise OptionError(f"{name}={value!r} must be a number or {' or '.join(map(repr, words))}")
 

@@ -34,17 +34,17 @@ def progress_bar(title: str, *, shown: bool = True) -> Iterator[Report]:
 
 
 def counted(report: Report) -> Callable[[int, int], None]:
-    """Adapt a report function to be called with the number of items done and the total."""
+    """Return a function that is called with the number of finished items and their total, and reports the fraction."""
     return lambda done, total: report(done / total)
 
 
 def subrange(report: Report, start: float, end: float) -> Report:
-    """Adapt a report function to a part of the work, between two fractions of the whole."""
+    """Return a report function for a part of the work, which starts and ends at these fractions of the whole work."""
     return lambda fraction: report(start + (end - start) * fraction)
 
 
 def duration(seconds: float) -> str:
-    """Return a duration as text: `40 s`, `12 min`, `3.5 h`, `9 days`."""
+    """Return a duration as text, such as `40 s`, `12 min`, `3.5 h` or `9 days`."""
     if seconds < 100:
         return f"{max(1, round(seconds))} s"
     if seconds < 6000:

@@ -16,11 +16,11 @@ from rl_clarity.base.errors import DependencyError
 from rl_clarity.base.threads import limit_heaps
 
 BACKENDS = ("tensorflow", "jax", "torch")
-"""Backends of Keras, named like their packages, in order of preference."""
+"""Backends of Keras, which are named like their packages, in the order of preference."""
 ADDRESS_SPACE = {"tensorflow": 2.5e9, "jax": 1.6e9, "torch": 1.6e9}
 """Bytes of address space that a process needs with each backend and a small network."""
 REPORTING = frozenset({"ale_py", "triton"})
-"""Packages that, at exit, report objects that still exist as leaks."""
+"""Packages that report objects that still exist when the process exits as leaks."""
 
 
 def keras_backend() -> str:
@@ -80,10 +80,10 @@ def environment_variables(variables: Mapping[str, str]) -> Iterator[None]:
 
 @contextmanager
 def _without_compiler() -> Iterator[None]:
-    """Import Keras without PyTorch's compiler, which takes as long as everything else together.
+    """Let the block import Keras without PyTorch's compiler, whose import takes as long as all other imports together.
 
     On PyTorch, Keras imports `torch._dynamo` (and with it Inductor and Triton) to exclude two random functions from
-    `torch.compile`, which nothing here uses. The module is imported as usual by whoever needs it later.
+    `torch.compile`, which this package does not use. Code that needs the module later imports it as usual.
     """
     name = "torch._dynamo"
     if name in sys.modules or keras_backend() != "torch":
@@ -101,14 +101,16 @@ def _without_compiler() -> Iterator[None]:
 def _skip_last_collection() -> None:
     """Skip the garbage collection at exit, which takes a second for TensorFlow's objects.
 
-    Not with libraries that report objects which are not collected as leaks.
+    The collection is not skipped if a library is imported that would report uncollected objects as leaks.
     """
     if REPORTING.isdisjoint(sys.modules):
         gc.freeze()
 
 
 def _check_address_space(backend: str) -> None:
-    """Raise DependencyError if `ulimit -v` is too low for a framework, which would abort or hang the process."""
+    """Raise DependencyError if `ulimit -v` is too low for a framework, because the framework would abort or hang the
+    process.
+    """
     try:
         import resource
     except ImportError:  # Windows has no such limit

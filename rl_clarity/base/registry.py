@@ -1,8 +1,8 @@
-"""Registries, to which users can add entries: analyses, formats, networks, environment kinds, saliency methods, ...
+"""Registries to which users can add entries: analyses, formats, networks, kinds of environments, saliency methods, ...
 
 An entry is an object, or a string `module:attribute` that is imported when the entry is first used. Installed packages
-add entries through entry points of the registry's group (plug-ins); programs and notebooks call `register`. Listing
-names imports nothing.
+add entries (plug-ins) with entry points of the registry's group. Programs and notebooks call `register`. Listing names
+does not import anything.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ PLAIN = (str, bytes, int, float, complex, bool, type(None), type(...))
 
 
 class Registry(Generic[T]):
-    """A registry of objects by name: built-in ones, those of installed plug-ins, and those that `register` adds.
+    """A registry of objects by name: built-in entries, entries of installed plug-ins, and entries that `register` adds.
 
-    A registered entry overrides a built-in one, which overrides an entry point of the same name.
+    A registered entry overrides a built-in entry, which overrides an entry point, if their names are the same.
     """
 
     def __init__(
@@ -70,7 +70,8 @@ class Registry(Generic[T]):
     def find(self, name: str) -> T | None:
         """Return the object of an entry, or None for an unknown name and for an entry that cannot be loaded.
 
-        An entry that cannot be loaded is reported in a warning, once, because the user may not have asked for it.
+        An entry that cannot be loaded causes a warning instead of an error, because the user may not have asked for it.
+        The warning is shown once.
         """
         if name in self._broken or name not in self:
             return None
@@ -82,13 +83,15 @@ class Registry(Generic[T]):
             return None
 
     def check(self, option: str, names: Iterable[str]) -> None:
-        """Raise the registry's error for a name in the value of an option that is not an entry's; imports nothing."""
+        """Raise the registry's error if one of the names in the value of an option is not the name of an entry. Nothing
+        is imported.
+        """
         for name in names:
             if name not in self:
                 raise self._error(f"{option}={name!r} is not one of {', '.join(self)}")
 
     def names(self) -> tuple[str, ...]:
-        """Return the names of all entries: built-in ones, those that `register` added, plug-ins."""
+        """Return the names of all entries: first built-in entries, then those that `register` added, then plug-ins."""
         return tuple(dict.fromkeys((*self._builtin, *self._registered, *self.plugins())))
 
     def plugins(self) -> tuple[str, ...]:
@@ -107,11 +110,11 @@ class Registry(Generic[T]):
         return iter(self.names())
 
     def source(self, name: str) -> str:
-        """Return the hash of the code behind an entry, for cache keys, or "" for a built-in entry that was not
+        """Return a hash, for cache keys, of the source code of an entry, or "" for a built-in entry that was not
         replaced.
 
-        The hash covers the files that define the object or, without files (a notebook, `exec`), its compiled code and
-        the functions and plain values to which it refers. It is the same in every process.
+        The hash covers the files that define the object. For code without a file (in a notebook or `exec`), it covers
+        the compiled code, and the functions and plain values to which the code refers. It is the same in every process.
         """
         if name in self._builtin and name not in self._registered:
             return ""
@@ -154,14 +157,15 @@ class Registry(Generic[T]):
 
 
 OptionRegistries: TypeAlias = Mapping[str, Registry[Any]]
-"""Type of the class variable `registries` of a class of options: for each option that names entries, their registry."""
+"""Type of the class variable `registries` of a class of options. It maps each option that names entries to the registry
+of these entries."""
 
 
 def option_sources(options: object) -> dict[str, str]:
-    """Return hashes of the code behind the entries that options name, unless they are built-in, and of the files that
-    options name (`input_files` of their class).
+    """Return hashes, for cache keys, of the source code of the entries that options name, unless they are built-in, and
+    of the files that options name (those in `input_files` of their class).
 
-    An option that names entries stands for all entries if it is None. Raises the registry's error for an entry that
+    If an option that names entries is None, it stands for all entries. Raises the registry's error for an entry that
     cannot be loaded, and OptionError for a file that cannot be read.
     """
     sources = {}
@@ -179,8 +183,8 @@ def option_sources(options: object) -> dict[str, str]:
 
 
 def read_input(option: str, path: str) -> bytes:
-    """Return the contents of the file that an option names, or of the page in a directory that it names. Raises
-    OptionError if it cannot be read.
+    """Return the contents of the file that an option names. If the option names a directory, read the page
+    `interface.html` in it. Raises OptionError if the file cannot be read.
     """
     try:
         return (Path(path, "interface.html") if Path(path).is_dir() else Path(path)).read_bytes()
@@ -189,7 +193,7 @@ def read_input(option: str, path: str) -> bytes:
 
 
 def source_hash(value: Any) -> str:
-    """Return the hash of a function or another object, including the code behind it; see `Registry.source`."""
+    """Return the hash of a function or another object, including its source code; see `Registry.source`."""
     digest = hashlib.sha256()
     for part in _parts(value, {}):
         digest.update(part.encode("utf-8", "backslashreplace") + b"\0")
@@ -198,14 +202,14 @@ def source_hash(value: Any) -> str:
 
 @functools.lru_cache
 def _entry_points(group: str, path: tuple[str, ...]) -> Iterable[EntryPoint]:
-    """Return the entry points of the packages on `path`, which is `sys.path`. They are cached, because the search takes
-    milliseconds.
+    """Return the entry points of the packages on `path`, which must be `sys.path`. They are cached, because the search
+    takes milliseconds.
     """
     return entry_points(group=group)
 
 
 def _parts(value: Any, seen: dict[int, Any]) -> Iterator[str]:
-    """Yield strings that change whenever a value, or the code behind it, does."""
+    """Yield strings that change whenever a value or its source code changes."""
     if isinstance(value, PLAIN):
         yield f"{type(value).__name__} {value!r}"
         return
@@ -269,6 +273,6 @@ def _class_parts(value: type, seen: dict[int, Any]) -> Iterator[str]:
 
 
 def _file_parts(path: str | None) -> Iterator[str]:
-    """Yield the hash of a source file, except for the package's files, which the hash of the package covers."""
+    """Yield the hash of a source file. Files of this package are skipped, because `code_version` covers them."""
     if path is not None and not Path(path).resolve().is_relative_to(PACKAGE):
         yield hashlib.sha256(Path(path).read_bytes()).hexdigest()

@@ -11,12 +11,14 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def warn_renamed(old: str, new: str, stacklevel: int = 3) -> None:
-    """Warn that a name was replaced; by default the warning points at the caller of the calling function."""
+    """Warn that a name was replaced. By default, the warning points at the caller of the function that calls
+    `warn_renamed`.
+    """
     warnings.warn(f"{old} is deprecated; use {new}", DeprecationWarning, stacklevel=stacklevel)
 
 
 class RenamedAttribute:
-    """A class attribute that keeps the old name of a field, property or method.
+    """A class attribute that keeps the old name of a field, property or method working.
 
     `gap = RenamedAttribute("completeness")` lets `instance.gap` read `instance.completeness`.
     """
@@ -54,7 +56,9 @@ RENAMED_OPTIONS: Mapping[str, str] = {"film_interval": "clip_interval"}
 
 
 def current_option(name: str, known: Collection[str]) -> str:
-    """Return the new name of an option if `known` contains it instead of the old one, and warn; else the name."""
+    """Return the new name of a renamed option, with a warning, if `known` contains the new name but not `name`.
+    Otherwise return `name`.
+    """
     new = RENAMED_OPTIONS.get(name)
     if new is None or name in known or new not in known:
         return name

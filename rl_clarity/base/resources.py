@@ -1,4 +1,6 @@
-"""Locate files that are distributed with the package: inside it if it is installed, beside it in a working copy."""
+"""Locate files that are distributed with the package. They are inside the installed package, or beside it in a working
+copy.
+"""
 
 from __future__ import annotations
 

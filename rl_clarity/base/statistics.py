@@ -1,4 +1,6 @@
-"""Means with bootstrap intervals, and comparisons of paired episodes with tests that are corrected for their number."""
+"""Means with bootstrap confidence intervals, and tests of differences between paired episodes, corrected for the number
+of tests.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import numpy as np
 
 RESAMPLES, RESAMPLES_OF_PAIRS = 2_000, 20_000
 LEVEL = 0.05
-"""Intervals contain the true difference with a probability of 1 - LEVEL."""
+"""Confidence intervals contain the true value with a probability of 1 - LEVEL."""
 POWER = 0.8
 """Probability with which a test finds a true difference of the size that `detectable` returns."""
 BLOCK = 1000
@@ -19,7 +21,7 @@ BLOCK = 1000
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean with its bootstrap interval of level 1 - LEVEL."""
+    """A mean with its bootstrap confidence interval of the level 1 - LEVEL."""
 
     mean: float
     low: float
@@ -32,22 +34,24 @@ class Interval:
 
 @dataclass(frozen=True)
 class MeasuredDifference:
-    """A difference of paired episodes with and without an edit. Intervals are 95 % bootstrap intervals."""
+    """The mean difference of a measure between paired episodes with and without an edit. Intervals are 95 % bootstrap
+    confidence intervals.
+    """
 
     unedited: float
     ablated: float
     difference: float
     interval: tuple[float, float]
     corrected_interval: tuple[float, float]
-    """Interval that is corrected for the number of tests (Bonferroni)."""
+    """The interval, corrected for the number of tests (Bonferroni)."""
     p: float
     adjusted_p: float
-    """p-value that is corrected for the number of tests (Holm)."""
+    """The p-value, corrected for the number of tests (Holm)."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """M measures of n episodes with an edit, compared with those of the same n episodes without it."""
+    """A comparison of M measures between n episodes with an edit and the same n episodes without it."""
 
     before: np.ndarray  # (M,): means without the edit
     after: np.ndarray  # (M,): means with the edit
@@ -58,7 +62,7 @@ class Comparison:
     adjusted_p: np.ndarray  # (M,): p-values, corrected for M tests
 
     def __getitem__(self, index: int) -> MeasuredDifference:
-        """Return a measure as plain numbers."""
+        """Return the comparison of one measure as plain numbers."""
         before, after = float(self.before[index]), float(self.after[index])
         return MeasuredDifference(
             unedited=before,
@@ -72,10 +76,11 @@ class Comparison:
 
 
 def detectable(interval: tuple[float, float], corrected: tuple[float, float] | None = None) -> float | None:
-    """Return the smallest true difference that a test finds in four of five cases.
+    """Return the smallest true difference that a test finds with the probability POWER.
 
-    `interval` is the difference's interval of level 1 - LEVEL. `corrected` is the interval that decides the test, by
-    default the same. The result is None if no two episodes differed, because nothing is known of their spread then.
+    `interval` is the confidence interval of the difference, of the level 1 - LEVEL. `corrected` is the interval on
+    which the test is based, by default the same. The result is None if the interval has no width because no two
+    episodes differed, so that nothing is known about their spread.
     """
     half, whole = ((high - low) / 2 for low, high in (interval, corrected or interval))
     normal = NormalDist()
@@ -87,7 +92,7 @@ def _pair(interval: np.ndarray) -> tuple[float, float]:
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
-    """Return probabilities (..., A) of logits."""
+    """Return the probabilities (..., A) that belong to logits (..., A)."""
     weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
     probabilities: np.ndarray = weights / weights.sum(axis=-1, keepdims=True)
     return probabilities
@@ -101,7 +106,7 @@ def entropy(probabilities: np.ndarray) -> np.ndarray:
 
 
 def bootstrap_interval(values: np.ndarray, rng: np.random.Generator) -> Interval:
-    """Return the percentile bootstrap interval of the mean of values (n,)."""
+    """Return the mean of values (n,) with its percentile bootstrap confidence interval."""
     values = np.asarray(values, np.float64)
     means = np.concatenate(list(_resampled_means(values[:, None], RESAMPLES, rng)))
     low, high = _quantiles(means, LEVEL)[0].tolist()
@@ -111,11 +116,13 @@ def bootstrap_interval(values: np.ndarray, rng: np.random.Generator) -> Interval
 def resampled_interval(
     count: int, statistic: Callable[[np.ndarray], np.ndarray], rng: np.random.Generator, level: float = LEVEL
 ) -> tuple[float, float]:
-    """Return the percentile bootstrap interval of a statistic of values in clusters. Whole clusters are resampled.
+    """Return the percentile confidence interval of a statistic from a cluster bootstrap, which resamples whole
+    clusters.
 
-    `statistic` takes how often each of the `count` clusters occurs in each of R resamples (R, count), and returns the
-    statistic (R,); NaN is ignored. The interval contains the true number with a probability of 1 - level. A single
-    cluster says nothing about the spread, so its interval is (NaN, NaN).
+    `statistic` is a function that returns the statistic (R,) of R resamples. Its argument (R, count) says how often
+    each of the `count` clusters occurs in each resample. Statistics that are NaN are ignored. The interval contains the
+    true value with a probability of 1 - level. It is (NaN, NaN) for a single cluster, which says nothing about the
+    spread.
     """
     if count == 1:
         return np.nan, np.nan
@@ -125,9 +132,10 @@ def resampled_interval(
 
 
 def share_interval(count: int, total: int, level: float = LEVEL) -> tuple[float, float]:
-    """Return the interval of a share, `count` of `total` independent trials (Wilson, 1927).
+    """Return the confidence interval of a proportion, for `count` successes in `total` independent trials
+    (Wilson, 1927).
 
-    Without trials it is (0, 1).
+    Without trials, the interval is (0, 1).
     """
     if not total:
         return 0.0, 1.0
@@ -139,13 +147,14 @@ def share_interval(count: int, total: int, level: float = LEVEL) -> tuple[float,
 
 
 def compare(before: np.ndarray, after: np.ndarray, seed: int = 0, *, tests: int | None = None) -> Comparison:
-    """Compare M measures of n pairs of episodes, each (n, M).
+    """Compare M measures of n pairs of episodes. Both `before` and `after` have the shape (n, M).
 
-    Intervals are percentile bootstrap intervals over pairs, widened to 0 where p is not below LEVEL: if only few pairs
-    differ, p has few values, and the test may find nothing although the interval excludes 0. `corrected_intervals` have
-    the level LEVEL / `tests` each (Bonferroni), with M tests by default. p is that of a sign-flip permutation test of
-    the mean difference (two-sided, as many random flips as resamples); the adjusted p is Holm's, for the M tests. All
-    measures share their resamples, so that each is a product of matrices.
+    Intervals are percentile bootstrap confidence intervals, for which pairs are resampled. They are extended to 0 if p
+    is not below LEVEL: if only few pairs differ, p can have only few values, and the test may find nothing although the
+    interval excludes 0. Each of the `corrected_intervals` has the level 1 - LEVEL / `tests` (Bonferroni), by default
+    with M tests. The p-values are those of a two-sided sign-flip permutation test of the mean difference, with as many
+    random flips as resamples, and the adjusted p-values are those of Holm for the M tests. All measures share the same
+    resamples, so that resampling is a product of matrices.
     """
     differences = after.astype(np.float64) - before
     pairs, measures = differences.shape
@@ -171,7 +180,7 @@ def compare(before: np.ndarray, after: np.ndarray, seed: int = 0, *, tests: int 
 
 
 def _resampled_means(values: np.ndarray, resamples: int, rng: np.random.Generator) -> Iterator[np.ndarray]:
-    """Yield the means (BLOCK, M) of resamples of values (n, M)."""
+    """Yield the means (BLOCK, M) of blocks of bootstrap resamples of values (n, M)."""
     count = len(values)
     for _ in range(0, resamples, BLOCK):
         yield rng.multinomial(count, np.full(count, 1 / count), size=BLOCK) @ values / count

@@ -1,6 +1,6 @@
 """Manage the threads of this process.
 
-It uses as many threads as its linear algebra, which is limited to the rank's share of the machine.
+The process uses as many threads as its linear algebra library, which is limited to the rank's share of the machine.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Re
 
 
 def prefetch(work: Callable[[Item], Result], items: Iterable[Item], workers: int = 1) -> Iterator[Result]:
-    """Yield `work(item)` in order. Threads compute the next results while the caller uses the last one.
+    """Yield `work(item)` for each item in order. Threads compute the next results while the caller uses the current
+    one.
 
     At most `workers` + 1 results exist at a time, in addition to the one that the caller uses.
     """
@@ -61,10 +62,12 @@ def prefetch(work: Callable[[Item], Result], items: Iterable[Item], workers: int
 
 
 def limit_heaps() -> None:
-    """Let threads share as many heaps as there are cores, if the C library has several (glibc).
+    """Limit the number of heaps that threads share to the number of cores, if the C library is glibc, which has
+    several.
 
-    By default there are up to eight heaps per core. Each keeps the memory that its threads freed, together a twentieth
-    of a job's memory. The limit applies to threads that start later; MALLOC_ARENA_MAX overrides it.
+    By default there are up to eight heaps per core. Each heap keeps memory that its threads freed, in total about a
+    twentieth of a job's memory. The limit applies to threads that start later. The environment variable
+    MALLOC_ARENA_MAX overrides it.
     """
     if "MALLOC_ARENA_MAX" not in os.environ:
         with suppress(AttributeError, OSError, TypeError):  # other systems and libraries
@@ -72,14 +75,16 @@ def limit_heaps() -> None:
 
 
 class _SingleThreaded:
-    """Limits linear algebra to one thread as long as at least one thread asks for it."""
+    """A context that limits linear algebra to one thread as long as at least one thread of the process is in it."""
 
     def __init__(self) -> None:
         self._lock, self._users, self._limits = threading.Lock(), 0, ExitStack()
         self._threads = 0
 
     def otherwise(self) -> int:
-        """Return the number of threads without the limit, or 0 while there is no limit."""
+        """Return the number of threads that linear algebra would use without the limit, or 0 if there is no limit at
+        present.
+        """
         with self._lock:
             return self._threads if self._users else 0
 
@@ -98,7 +103,7 @@ class _SingleThreaded:
 
 
 single_threaded = _SingleThreaded()
-"""Limit linear algebra to one thread in the block."""
+"""A context for `with` blocks in which linear algebra is limited to one thread."""
 
 
 def _current_threads() -> int:

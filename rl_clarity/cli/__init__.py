@@ -1,8 +1,8 @@
 """The command line: `rl-clarity run | compare | record | explain | simulate | train | demo | inspect | evaluate |
-states | probe | memory | ablate | check | debug | export | verify | gallery | serve | publish | convert | edit`.
+states | probe | memory | ablate | check | debug | export | verify | gallery | serve | open | publish | convert | edit`.
 
-`arguments` parses it, and this module reports how the command ended. Commands are in the other modules, by what they
-work on. Nothing heavy is imported before one is chosen, so that `--help` is fast.
+The module `arguments` parses the command line; this module runs the command and prints its result or error. The other
+modules define the commands. Nothing heavy is imported before a command is chosen, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ OUT_OF_MEMORY = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; return the exit code.
+    """Run a command and return the exit code.
 
-    It is 0, 1 for an error, 2 for a usage error, 130 if interrupted (SIGINT), or 143 if terminated (SIGTERM).
+    The exit code is 0 on success, 1 for an error or a failed check, 2 for a usage error, 130 if the command was
+    interrupted (SIGINT), and 143 if it was terminated (SIGTERM).
 
-    Raises SystemExit with code 0 after help, and with code 2 for arguments that cannot be parsed.
+    Raises SystemExit with code 0 after help, and with code 2 for arguments that cannot be parsed. With `--debug`,
+    unexpected exceptions are raised instead of printed.
     """
     words = sys.argv[1:] if arguments is None else list(arguments)
     debug = "--debug" in words
@@ -99,7 +101,7 @@ def _main(words: Sequence[str]) -> int:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Raise `Terminated` when the process is terminated; only a main thread can."""
+    """Raise `Terminated` on SIGTERM. Outside the main thread, which alone can handle signals, this has no effect."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -116,7 +118,7 @@ def _terminable() -> Iterator[None]:
 
 @contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """Print each warning once and as a line of the command, without the place in the code that issued it."""
+    """Print each warning once, as a line that starts with the program's name, without file name and line number."""
     printed: set[str] = set()
 
     def as_line(message: Warning | str, category: Any, filename: str, lineno: int, line: str | None = None) -> str:
@@ -139,7 +141,7 @@ def _stopped(error: KeyboardInterrupt) -> int:
 
 
 def _is_memory_error(error: BaseException) -> bool:
-    """Return whether an error means that memory was insufficient. Libraries in C word it differently."""
+    """Return whether an error means that memory was insufficient, by its type or by the messages of C libraries."""
     text = str(error).lower()
     return isinstance(error, MemoryError) or any(words in text for words in OUT_OF_MEMORY)
 

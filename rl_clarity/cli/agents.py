@@ -17,13 +17,13 @@ from rl_clarity.recordings.options import EvaluationOptions
 
 @dataclass(frozen=True, kw_only=True)
 class Train(Command):
-    """Train an agent by PPO. Interrupted training is resumed by the same command."""
+    """Train an agent by PPO. Repeat the command to resume interrupted training."""
 
     save_dir: DirectoryPath
-    """Directory of checkpoints and logs."""
+    """Directory for checkpoints and logs."""
     options: Annotated[TrainOptions, tyro.conf.arg(name="")]
     force: Switch = False
-    """Replace an agent in the directory whose training cannot be resumed."""
+    """Replace an existing agent in the directory if its training cannot be resumed."""
 
     def execute(self) -> Result:
         options = field_values(self.options, TrainOptions)
@@ -33,7 +33,7 @@ class Train(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluate(PlayingCommand):
-    """Estimate an agent's mean return over a fixed number of episodes, all played to their end."""
+    """Estimate an agent's mean return over a fixed number of episodes, each of which is played to its end."""
 
     options: Annotated[EvaluationOptions, tyro.conf.arg(name="")] = field(default_factory=EvaluationOptions)
 
@@ -48,7 +48,7 @@ class Evaluate(PlayingCommand):
 
 @dataclass(frozen=True, kw_only=True)
 class Inspect(CheckpointCommand):
-    """Print the network, layers and metadata of a checkpoint, or what a recording holds. No code in it is run."""
+    """Print the network, layers and metadata of a checkpoint, or describe a recording. No code in the file is run."""
 
     def execute(self) -> Result:
         from rl_clarity.cli.inspection import describe_recording, inspect_checkpoint, may_be_recording
@@ -63,7 +63,7 @@ class Inspect(CheckpointCommand):
 
 @dataclass(frozen=True, kw_only=True)
 class Convert(CheckpointCommand):
-    """Convert a checkpoint of any known format to safetensors, with its metadata, or its network to ONNX."""
+    """Convert a checkpoint of any supported format to safetensors, with its metadata, or its network to ONNX."""
 
     file: FilePath
     """File to write, such as agent.safetensors or network.onnx."""
@@ -85,15 +85,15 @@ class Edit(CheckpointCommand):
     file: FilePath
     """File to write, such as edited.safetensors."""
     layer: str
-    """Name of the layer: 2b."""
+    """Name of the layer, such as 2b."""
     feature: tuple[int, ...] = ()
-    """Numbers of the features to remove, as on the page of --page or, without one, as run fits them by default."""
+    """Numbers of the features to remove, as on the page of --page. Without --page, they are fitted as by `run`."""
     page: str | None = None
-    """Directory of the agent's page that has these features. By default, the agent plays, and features are fitted."""
+    """Directory of a page of the agent with these features. By default, the agent plays, and features are fitted."""
     unit: tuple[int, ...] = ()
-    """Channels of the layer to remove, counted from 0; needs no page."""
+    """Channels of the layer to remove, counted from 0. They need no page."""
     strength: float = 1
-    """How much of the features or units to remove, from 0 to 1."""
+    """Fraction of the features or units to remove, from 0 to 1."""
     everything_but: Switch = False
     """Keep the given features or units, and remove everything else."""
     force: Switch = False

@@ -1,6 +1,6 @@
-"""Parse the command line: `parse_arguments` returns a command with its options.
+"""Parse the command line. `parse_arguments` returns a command with its options.
 
-A command is a class whose fields and docstrings are its options and help.
+A command is a dataclass. Its fields are the options, and its docstrings are the help texts.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ RENAMED = {
     "--lambda-": "--lambda",
     "--greedy": "--deterministic",
 }
-"""Other names of options."""
+"""Present names of options, by old and alternative names that are still accepted."""
 
 COMMANDS: dict[str, type[Command]] = {
     kind.__name__.lower(): kind
@@ -57,7 +57,7 @@ COMMANDS: dict[str, type[Command]] = {
 def parse_arguments(arguments: Sequence[str]) -> Command:
     """Parse a command line.
 
-    Raises ClarityError for a value that an option cannot have, SystemExit after help (code 0) and for other usage
+    Raises ClarityError for an invalid value of an option, and SystemExit after help (code 0) and for other usage
     errors (code 2).
     """
     if not arguments or arguments[0] not in COMMANDS:
@@ -71,7 +71,7 @@ def parse_arguments(arguments: Sequence[str]) -> Command:
 
 @functools.cache
 def _command_class(name: str, *, short: bool = False, original: bool = False) -> type[Command]:
-    """Return the class that a command's words are parsed to."""
+    """Return the class to which a command's arguments are parsed. With `short`, advanced options are hidden."""
     default = None
     if original:
         options = translate(ORIGINAL, InterfaceOptions)
@@ -84,7 +84,7 @@ def _command_class(name: str, *, short: bool = False, original: bool = False) ->
 
 
 def _renamed(word: str, command: type[Command]) -> str:
-    """Return a word with the present name of an option, which may have had another in version 0.1."""
+    """Return an argument in which an old or alternative name of an option is replaced by the present name."""
     option, equals, value = word.partition("=")
     option = RENAMED.get(option, option)
     if option.startswith("--") and "options" in command.__dataclass_fields__:

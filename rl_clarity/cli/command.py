@@ -36,7 +36,7 @@ def page_result(page: Any) -> Result:
 
 
 def field_values(options: Any, kind: type) -> dict[str, Any]:
-    """Return the values of the fields of `kind`, without fields that the subclass of `options` adds."""
+    """Return the values of the fields of the class `kind`. `options` may be of a subclass that has more fields."""
     return {one.name: getattr(options, one.name) for one in fields(kind)}
 
 
@@ -45,7 +45,7 @@ class Command(ABC):
     """Options of all commands."""
 
     resumable: ClassVar[bool] = False
-    """Whether running an interrupted command again resumes it, unless it is a dry run."""
+    """Whether repeating an interrupted command resumes it. Dry runs are never resumed."""
 
     json: Switch = False
     """Print a one-line summary as JSON."""
@@ -55,7 +55,7 @@ class Command(ABC):
         """Run the command.
 
         Raises:
-            ClarityError: It failed.
+            ClarityError: The command failed.
         """
 
 
@@ -64,53 +64,54 @@ class CheckpointCommand(Command):
     """Options of commands that read a checkpoint."""
 
     checkpoint: CheckpointPath
-    """Checkpoint file, or an included agent: models:coinrun."""
+    """Checkpoint file, or an included agent such as models:coinrun."""
     env_name: str | None = None
-    """Environment to play: coinrun, BreakoutNoFrameskip-v4. By default, it is the environment of the checkpoint."""
+    """Name of the environment: coinrun, BreakoutNoFrameskip-v4, ... By default, the one named in the checkpoint."""
     metadata: Metadata = field(default_factory=dict)
     """Other metadata, which override those of the checkpoint: env_kind, gamma, frame_stack, num_levels, ..."""
     check: Path | None = None
-    """Outputs that the agent must have: an .npz file of observations, and logits, values or q_values."""
+    """Outputs that the agent must reproduce: an .npz file with observations, and logits, values or q_values."""
 
     def overrides(self) -> dict[str, Any]:
         """Return the metadata that override the checkpoint's. Raises OptionError if they name two environments."""
         return override_name(typed(self.metadata), self.env_name)
 
     def check_outputs(self) -> None:
-        """Compare the agent's outputs with those of `--check`."""
+        """Compare the agent's outputs with those of `--check`, if given. Raises CheckpointError if they differ."""
         if self.check is not None:
             rl_clarity.load_agent(self.checkpoint, check=self.check, **self.overrides())
-            print(f"The agent's outputs are those in {self.check}.", file=sys.stderr)
+            print(f"The agent's outputs match those in {self.check}.", file=sys.stderr)
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlayingCommand(CheckpointCommand):
-    """Options of commands that let an agent play, perhaps with directions of its recurrent state exchanged."""
+    """Options of commands that let an agent play, optionally with directions of its recurrent state exchanged."""
 
     directions: str | None = None
-    """Directory that `rl-clarity states` wrote, which contains the directions to exchange."""
+    """Directory that `rl-clarity states` wrote. It contains the directions to exchange."""
     swap_directions_from: tuple[int, ...] = ()
-    """Directions of the recurrent state to exchange or collapse as the agent plays, counted from 1: 10 5."""
+    """Numbers of the directions of the recurrent state to exchange or collapse during play, counted from 1: 10 5."""
     swap_directions_to: Annotated[tuple[int | None, ...], tyro.conf.arg(metavar="[INT|None ...]")] = ()
-    """For each of these directions, the direction to exchange it with, or None to collapse it: 12 None."""
+    """For each of these directions, the direction to exchange it with, or None to set it to its mean: 12 None."""
     swap_directions_on: Literal["state", "increment"] = "state"
-    """Whether to change the state itself, or what each step adds to it."""
+    """Whether to change the state itself, or the increment that each step adds to it."""
 
     def swaps(self, count: int | None = None) -> dict[int, int | None]:
-        """Return the directions to exchange, counted from 0, where `count` is the number of all directions.
+        """Return the direction, or None, that each direction is exchanged with, counted from 0.
 
-        Raises OptionError for options that cannot be combined, and for directions that do not exist.
+        Raises OptionError for options that cannot be combined, and for numbers below 1 or, if `count` is given, above
+        this number of directions.
         """
         sources, targets = self.swap_directions_from, self.swap_directions_to
         if len(sources) != len(targets) or bool(sources) != (self.directions is not None):
             raise OptionError(
                 f"--directions {self.directions}, --swap-directions-from {' '.join(map(str, sources))} and "
-                f"--swap-directions-to {' '.join(map(str, targets))} belong together, with as many numbers in both"
+                f"--swap-directions-to {' '.join(map(str, targets))} belong together, with as many directions in both"
             )
         return numbered_swaps(sources, targets, count)
 
     def player(self) -> Any:
-        """Return the checkpoint, or its agent with directions of the recurrent state exchanged."""
+        """Return the checkpoint or, if directions are to be exchanged, its agent with this edit."""
         if not self.swaps() or self.directions is None:
             return self.checkpoint
         states = rl_clarity.load_states(self.directions)

@@ -14,16 +14,16 @@ from rl_clarity.cli.option_types import Analyses, FeatureNames
 TYPES_OF_OPTIONS: Mapping[str, tuple[Any, str]] = {
     "analyses": (
         Analyses,
-        "More analyses to run, by name, with their options: smoothgrad smoothgrad.samples=4.",
+        "Further analyses to run, by name, and their options, such as: smoothgrad smoothgrad.samples=4.",
     ),
     "features.names": (
         FeatureNames,
-        'Names of features by layer and number, counted from 1 as on the page: 2b.1=coin "2b.3=buzz saw".',
+        'Names of features by layer and number, counted from 1 as on the page, such as: 2b.1=coin "2b.3=buzz saw".',
     ),
 }
-"""Types and help texts of options whose words on the command line do not follow from the type of their field."""
+"""Types and help texts of options whose command-line syntax does not follow from the type of their field."""
 NAMES = {"greedy": "deterministic", "lambda_": "lambda"}
-"""Names on the command line of fields that have another name there."""
+"""Command-line names of fields, where they differ from the name of the field."""
 SUPPRESSED = ("overwrite", "action_group_fns", "behavior.cause", "checks", "load.metadata", "load.check", "states.seed")
 """Options that the command line leaves out, because commands offer them in another form or not at all."""
 ADVANCED = {
@@ -62,9 +62,9 @@ def as_flags(
 ) -> type:
     """Return a subclass of a command, or of its options, with the fields that the command line parses.
 
-    Its defaults are the values of the instance `default`, if there is one. With `short`, the options that `--help`
-    does not show are left out. `where` is the prefix of the options of a part, and `command` the class of the command
-    that the part belongs to.
+    Its defaults are the values of the instance `default`, if there is one. With `short`, options that only
+    `--help-all` shows are omitted. For a group of options, `where` is the prefix of their names, such as `features.`,
+    and `command` is the class of the command.
     """
     hints, made = get_type_hints(kind, include_extras=True), []
     for one in dataclasses.fields(kind):
@@ -116,7 +116,7 @@ def _field(value: Any, metadata: Mapping[Any, Any]) -> Any:
 
 
 def _is_left_out(one: dataclasses.Field[Any], name: str, command: type | None, short: bool) -> bool:
-    """Return whether the command line lacks this field of a command's options, or does not show it."""
+    """Return whether the command line omits this field of a command's options. `name` is the option's full name."""
     if command is None:
         return False
     of_command = name in command.__dataclass_fields__  # type: ignore[attr-defined]

@@ -29,13 +29,13 @@ from rl_clarity.formats.native import check_output
 from rl_clarity.recordings.layout import DONE, TIME_LIMIT
 from rl_clarity.recordings.recording import Recording
 
-PAGE = "--page takes those of a page, with its numbers and names"
+PAGE = "give --page to use those of a page, with its numbers and names"
 
 
 def inspect_checkpoint(path: Path, metadata: Mapping[str, Any]) -> Result:
-    """Describe format, parameters and metadata of a checkpoint and, if a framework is installed, its network.
+    """Describe format, parameters and metadata of a checkpoint and, if its framework is installed, its network.
 
-    `metadata` overrides the file's.
+    `metadata` overrides the metadata in the file.
     """
     checkpoint = formats.read(path, **metadata)
     parameters = int(sum(array.size for array in checkpoint.parameters.values()))
@@ -79,7 +79,7 @@ def _network(agent: Agent) -> tuple[dict[str, Any], list[str]]:
 
 
 def may_be_recording(location: str) -> bool:
-    """Return whether a path or an address may be that of a directory."""
+    """Return whether a location may be a directory: a local directory, or a remote address without a suffix."""
     path = local_path(location)
     return not PurePosixPath(location).suffix if path is None else path.is_dir()
 
@@ -123,7 +123,7 @@ def describe_recording(recording: Recording) -> Result:
 
 
 def _shown(key: str, value: Any) -> str:
-    """Return an entry of a recording's metadata as text. Its time of beginning (seconds since 1970) becomes a date."""
+    """Return an entry of a recording's metadata as text. The start time `begun` (seconds since 1970) becomes a date."""
     try:
         return (
             datetime.fromtimestamp(value, UTC).strftime("%Y-%m-%d %H:%M UTC") if key == "begun" else json.dumps(value)
@@ -133,7 +133,10 @@ def _shown(key: str, value: Any) -> str:
 
 
 def convert_checkpoint(path: Path, out_path: Path, metadata: Mapping[str, Any], *, overwrite: bool = False) -> Result:
-    """Convert a checkpoint to the native format; describe it and what metadata are missing."""
+    """Convert a checkpoint to safetensors or ONNX, by the suffix of `out_path`, and describe it.
+
+    A note is added if the metadata name no environment, or one that is not known.
+    """
     checkpoint = formats.convert(path, out_path, overwrite=overwrite, **metadata)
     summary = {
         "file": str(out_path),
@@ -162,13 +165,14 @@ def edit_checkpoint(
     everything_but: bool = False,
     overwrite: bool = False,
 ) -> Result:
-    """Remove features, counted from 1 as on a page, or units of a layer from a checkpoint's weights.
+    """Remove features (counted from 1) or units (counted from 0) of a layer from a checkpoint's weights.
 
-    Features are those of a page, or are fitted as `run` does by default. Raises OptionError for numbers that the layer
-    does not have, for features without a page if the agent cannot play, and for what `edit` and `save` refuse.
+    Features are those of `page` or, without a page, are fitted as `run` does by default. Raises OptionError unless
+    either features or units are given, for numbers that the layer does not have, for features without a page if the
+    agent cannot play, and for edits that `edit` or `save` rejects.
     """
     if bool(features) == bool(units):
-        raise OptionError("give --feature NUMBER, of --page DIRECTORY, or --unit NUMBER: what to remove")
+        raise OptionError("give what to remove: either --feature NUMBER, with or without --page, or --unit NUMBER")
     check_output(out_path, overwrite=overwrite)
     options: dict[str, Any] = {"strength": strength, "everything_but": everything_but}
     agent: Any = formats.load_agent(path, **metadata)
@@ -182,7 +186,7 @@ def edit_checkpoint(
     else:
         begin = time.monotonic()
         options["component"] = _components(_fit(path, agent, metadata, layer, features), layer, features)
-        fitted = f"\nfeatures were fitted as run does by default, in {time.monotonic() - begin:.0f} s: {PAGE}"
+        fitted = f"\nfeatures were fitted as run does by default, in {time.monotonic() - begin:.0f} s; {PAGE}"
     edited = edit(agent, Ablate(layer, **options))
     edited.save(out_path, overwrite=overwrite)
     text = edited.edits[0].describe() if edited.edits else "nothing, the strength is 0"
@@ -194,14 +198,14 @@ def edit_checkpoint(
 
 
 def _fit(path: Path, agent: Agent, metadata: Mapping[str, Any], layer: str, features: Sequence[int]) -> np.ndarray:
-    """Return the components (K, c) that `run` fits by default.
+    """Return the components (K, c) of K features in c channels that `run` fits by default.
 
-    Raises OptionError for feature numbers that exceed the layer's number of channels, before the agent plays, and if
-    the agent cannot play.
+    Raises OptionError if the agent cannot play and, before it plays, for feature numbers that exceed the layer's number
+    of channels.
     """
     _components(np.empty((layer_with_features(agent, layer).channels, 0)), layer, features)
     print(
-        f"Features are fitted as run does by default. The agent plays first, which can take minutes: {PAGE}.",
+        f"Features are fitted as run does by default. The agent plays first, which can take minutes; {PAGE}.",
         file=sys.stderr,
     )
     try:
@@ -213,7 +217,7 @@ def _fit(path: Path, agent: Agent, metadata: Mapping[str, Any], layer: str, feat
 
 
 def _components(components: np.ndarray, layer: str, features: Sequence[int]) -> np.ndarray:
-    """Select the components (n, c) of features, counted from 1, among all components (K, c) of a layer."""
+    """Return the components (n, c) of n features, counted from 1, of a layer with the components (K, c)."""
     for number in features:
         if not 1 <= number <= len(components):
             raise OptionError(f"--feature {number} must be from 1 to {len(components)}, the features of layer {layer}")
@@ -221,7 +225,7 @@ def _components(components: np.ndarray, layer: str, features: Sequence[int]) -> 
 
 
 def _environment(metadata: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with the environment that metadata name."""
+    """Return a list with a note if the metadata name no environment or an unknown one, otherwise an empty list."""
     try:
         check_environment(metadata)
     except EnvironmentSetupError as error:

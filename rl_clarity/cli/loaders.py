@@ -19,14 +19,14 @@ _NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 
 
 def is_loader(text: str) -> bool:
-    """Return whether a text is MODULE:FUNCTION, and not the name of an included agent or of a file."""
+    """Return whether a text has the form MODULE:FUNCTION, and is not the name of an included agent or of a file."""
     return bool(_NAME.fullmatch(text)) and not text.startswith(PREFIX) and not os.path.lexists(text)
 
 
 def imported_loader(text: str, option: str = "--agent") -> Any:
-    """Return a function by MODULE:FUNCTION, also from a module in the working directory.
+    """Import and return the function MODULE:FUNCTION. The module may be in the working directory.
 
-    Raises OptionError, with the module's own error, if it cannot be imported or has no such function.
+    Raises OptionError, with the reason, if the module cannot be imported or has no such function.
     """
     module, _, name = text.partition(":")
     here = str(Path.cwd())

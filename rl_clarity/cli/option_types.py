@@ -1,4 +1,4 @@
-"""Types of the command line's options: how their words are parsed and shown in help."""
+"""Types of the command line's options, which determine how their values are parsed and shown in help."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ METAVARS: dict[type[Any], str] = {str: "STR", Path: "PATH", int: "INT", float: "
 
 @TYPES.primitive_rule
 def _optional(info: tyro.constructors.PrimitiveTypeInfo) -> tyro.constructors.PrimitiveConstructorSpec[Any] | None:
-    """Parse `str | None` and the like; `None` is accepted, but the metavar does not show it."""
+    """Parse types such as `str | None`. The text `None` is accepted, but help does not show it."""
     kinds = [kind for kind in get_args(info.type) if kind is not type(None)]
     if get_args(info.type) == tuple(kinds) or len(kinds) != 1 or kinds[0] not in METAVARS:
         return None
@@ -46,7 +46,7 @@ def _converted(word: str, kind: type[Any]) -> Any:
 
 
 def _word_list(metavar: str, parse_words: Callable[[list[str]], Any]) -> tuple[Any, ...]:
-    """Return the annotations of an option that takes any number of words and parses them to a mapping."""
+    """Return the annotations of an option that takes any number of arguments and parses them to a mapping."""
     spec = tyro.constructors.PrimitiveConstructorSpec(
         nargs="*",
         metavar=metavar,

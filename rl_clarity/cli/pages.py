@@ -1,4 +1,4 @@
-"""Commands that let agents play, and write a page of what explains them."""
+"""Commands that let agents play, and write a page that explains them."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ class Run(CheckpointCommand):
     recording: str | None = None
     """Explain the episodes of this recording, or Minari dataset, instead of new ones."""
     other_agent: Switch = False
-    """Accept a recording that another agent played. By default it is refused if the agent's outputs differ."""
+    """Accept a recording that another agent played. By default, it is rejected if the agent's outputs differ."""
     live: Switch = False
-    """Also write the network beside the page, so that the panel What if works without a server."""
+    """Also write the network to a file beside the page, so that the "What if" panel works without a server."""
     dry_run: Switch = False
     """Only print a forecast of time, memory and disk space. Nothing is written."""
     force: Switch = False
     """Replace a page in the directory."""
     original: Switch = False
-    """Use the defaults of understanding-rl-vision where they differ from ours (slower)."""
+    """Use the defaults of understanding-rl-vision where they differ from those of rl-clarity (slower)."""
 
     def execute(self) -> Result:
         result: Any = rl_clarity.run(
@@ -70,24 +70,24 @@ class Run(CheckpointCommand):
 
 @dataclass(frozen=True, kw_only=True)
 class Compare(Command):
-    """Compare the checkpoints of a training: let each play, show all of them the same episode, and write a page. An
-    interrupted command is resumed by the same command.
+    """Compare the checkpoints of a training run: let each play, compute the outputs of all on the same episode, and
+    write a page. Repeat an interrupted command to resume it.
     """
 
     resumable = True
 
     paths: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="CHECKPOINT [...] DIRECTORY")]
-    """Checkpoint files, folders of them, patterns, or an included series (models:breakout-series), followed by the
+    """Checkpoint files, folders of them, glob patterns, or an included series (models:breakout-series), followed by the
     directory of the page."""
     log: Path | None = None
-    """Log of the training, for the learning curve; by default the first readable progress.csv, monitor.csv,
+    """Training log, for the learning curve; by default the first readable progress.csv, monitor.csv,
     *.monitor.csv, log*.csv or log*.txt beside the checkpoints."""
     log_columns: tuple[str, str] | None = None
-    """Columns of the steps and of the mean return in the log."""
+    """Names of the log's columns with the training steps and with the mean return."""
     steps_per_number: float | None = None
-    """Training steps that the number in a file's name stands for, if the files do not say how many there were."""
+    """Training steps for each unit of the number in a file's name, if the files do not contain their training step."""
     env_name: str | None = None
-    """Environment to play. By default, it is the environment of the checkpoints."""
+    """Name of the environment. By default, the one named in the checkpoints."""
     metadata: Metadata = field(default_factory=dict)
     """Other metadata, which override those of the checkpoints: env_kind, gamma, frame_stack, num_levels, ..."""
     options: Annotated[CompareOptions, tyro.conf.arg(name="")] = field(default_factory=CompareOptions)
@@ -98,7 +98,7 @@ class Compare(Command):
 
     def execute(self) -> Result:
         if len(self.paths) < 2:
-            raise OptionError(f"arguments {self.paths!r}: checkpoints and, last, the directory of the page are needed")
+            raise OptionError(f"arguments {self.paths!r}: name checkpoints and, last, the directory of the page")
         *checkpoints, output_dir = self.paths
         result: Any = rl_clarity.compare(
             checkpoints,
@@ -116,7 +116,7 @@ class Compare(Command):
 @dataclass(frozen=True, kw_only=True)
 class Memory(CheckpointCommand):
     """Explain what a recurrent agent remembers, and which earlier steps its outputs depend on: let it play, and write a
-    page. An interrupted command is resumed by the same command.
+    page. Repeat an interrupted command to resume it.
     """
 
     resumable = True
@@ -125,12 +125,12 @@ class Memory(CheckpointCommand):
     """Directory of the page."""
     options: Annotated[MemoryOptions, tyro.conf.arg(name="")] = field(default_factory=MemoryOptions)
     simulator: str | None = None
-    """Simulator of the agent, with which causes through the world are computed, too: a file that rl-clarity simulate
+    """Simulator of the agent, to also compute causes that act through the environment: a file that rl-clarity simulate
     wrote, or an included simulator (models:coinrun-gru)."""
     recording: str | None = None
     """Explain the episodes of this recording with states (rl-clarity record), instead of new ones."""
     other_agent: Switch = False
-    """Accept a recording that another agent played. By default it is refused if the agent's outputs differ."""
+    """Accept a recording that another agent played. By default, it is rejected if the agent's outputs differ."""
     dry_run: Switch = False
     """Only print a forecast of time, memory and disk space. Nothing is written."""
     force: Switch = False
@@ -153,9 +153,9 @@ class Memory(CheckpointCommand):
 
 @dataclass(frozen=True, kw_only=True)
 class Ablate(CheckpointCommand):
-    """Let an agent play the same levels with and without each feature of a layer, and compare returns, lengths, what
-    ended the episodes, and actions. Writes a page with the comparison. An interrupted command is resumed by the same
-    command.
+    """Let an agent play the same levels with and without each feature of a layer, and compare returns, episode lengths,
+    causes of the episodes' ends, and actions. Writes a page with the comparison. Repeat an interrupted command to
+    resume it.
     """
 
     resumable = True
@@ -165,7 +165,7 @@ class Ablate(CheckpointCommand):
     layer: str | None = None
     """Name of the layer; all layers of the page by default."""
     episodes: int = 400
-    """Episodes of each agent."""
+    """Number of episodes with each feature ablated, and without ablation."""
     page: str | None = None
     """Directory of a page of the agent. Its features are used, with their numbers and names. By default, features are
     fitted."""
@@ -193,9 +193,9 @@ class Ablate(CheckpointCommand):
 
 @dataclass(frozen=True, kw_only=True)
 class Check(CheckpointCommand):
-    """Check saliency methods on an agent: do their maps depend on its weights, and show what its outputs depend on?
-    Prints the answers, and writes a page with them, example maps and a report as JSON. An interrupted command is
-    resumed by the same command.
+    """Check saliency methods on an agent: do their maps depend on its weights, and do they show what its outputs depend
+    on? Prints the answers, and writes a page with the answers, example maps and a report as JSON. Repeat an interrupted
+    command to resume it.
     """
 
     resumable = True
@@ -203,22 +203,22 @@ class Check(CheckpointCommand):
     output_dir: DirectoryPath = "out/check"
     """Directory of the page."""
     frames: int = 64
-    """Frames that the methods are checked on, spread over the trajectories."""
+    """Number of frames on which the methods are checked, spread over the trajectories."""
     methods: tuple[str, ...] | None = None
     """Methods to check: saliency methods (perturbation, jacobian, ..., and methods of installed packages),
     "integrated_gradients LAYER" and, with --page, "features LAYER". By default, all methods are checked, on every
     layer."""
     output: str = "policy"
-    """Explained output: policy (all logits, or all action values), value, or greedy."""
+    """Explained output: policy (all logits or action values), value, or greedy (the largest logit or action value)."""
     page: str | None = None
-    """Directory of a page of the agent. Its features are checked, too, and attribution starts from its baseline."""
+    """Directory of a page of the agent. Its features are checked, too, and attribution uses its baseline."""
     load: LoadOptions = field(default_factory=LoadOptions)
     trajectories: TrajectoriesOptions = CHECKED_TRAJECTORIES
     options: Annotated[CheckOptions, tyro.conf.arg(name="")] = field(default_factory=CheckOptions)
     recording: str | None = None
     """Check frames of this recording, or Minari dataset, instead of new ones."""
     other_agent: Switch = False
-    """Accept a recording that another agent played. By default it is refused if the agent's outputs differ."""
+    """Accept a recording that another agent played. By default, it is rejected if the agent's outputs differ."""
     dry_run: Switch = False
     """Only print a forecast of time, memory and disk space. Nothing is written."""
     force: Switch = False
@@ -247,8 +247,9 @@ class Check(CheckpointCommand):
 
 @dataclass(frozen=True, kw_only=True)
 class Debug(CheckpointCommand):
-    """Find out why an agent fails and what it pursues, in sentences that were tested. Prints them, and writes a page
-    that shows the evidence of each, and findings/findings.json. An interrupted command is resumed by the same command.
+    """Find out why an agent fails and what it pursues, as statements that were tested by experiments. Prints them, and
+    writes a page that shows the evidence for each, and findings/findings.json. Repeat an interrupted command to resume
+    it.
     """
 
     resumable = True
@@ -256,9 +257,9 @@ class Debug(CheckpointCommand):
     output_dir: DirectoryPath = "out/debug"
     """Directory of the page."""
     expect: str | None = None
-    """File of findings of an earlier page. The exit code is 1 unless exactly these findings are found again."""
+    """File findings.json of an earlier page. The exit code is 1 unless exactly these findings are found again."""
     page: str | None = None
-    """Directory of a page of the agent: failures are also continued without each of its features."""
+    """Directory of a page of the agent. Failed episodes are also continued with each of its features ablated."""
     load: LoadOptions = field(default_factory=LoadOptions)
     trajectories: TrajectoriesOptions = DEBUGGED_TRAJECTORIES
     options: Annotated[DebugOptions, tyro.conf.arg(name="")] = field(default_factory=DebugOptions)
@@ -287,15 +288,15 @@ class Debug(CheckpointCommand):
 
 @dataclass(frozen=True, kw_only=True)
 class Demo(Command):
-    """Explain an included agent, compare the checkpoints of an included series, or explain what an included agent
-    remembers, at a small size: it takes a minute for an agent, several minutes for its memory, and up to 20 minutes on
+    """Write a small page: explain an included agent, compare the checkpoints of an included series, or explain what an
+    included agent remembers. It takes a minute for an agent, several minutes for its memory, and up to 20 minutes on
     two cores for the checkpoints, each of which plays 60 games.
     """
 
     output_dir: Path = Path("out/demo")
     """Directory of the page."""
     page: Literal["agent", "training", "memory"] = "agent"
-    """Kind of the page: of an agent, of the checkpoints of a training, or of a recurrent agent's memory."""
+    """Kind of page: of an agent, of the checkpoints of a training run, or of a recurrent agent's memory."""
 
     def execute(self) -> Result:
         from rl_clarity.commands.demo import demo

@@ -19,30 +19,30 @@ from rl_clarity.world_models.options import FitOptions
 
 @dataclass(frozen=True)
 class ExplainFlags(ExplainOptions):
-    """Options of explaining, with their names on the command line."""
+    """Options of `explain`, with their command-line names."""
 
     analyses: Analyses = field(default_factory=dict)
-    """Further analyses of each episode, by name, with their options: smoothgrad smoothgrad.samples=4."""
+    """Further analyses of each episode, by name, and their options, such as: smoothgrad smoothgrad.samples=4."""
     refit: Switch = False
-    """Fit the maps again, to all present episodes. By default, new episodes are placed on the existing map, whose
-    points stay where they are."""
+    """Fit the state maps again, to all episodes. By default, new episodes are added to the existing map, whose points
+    stay where they are."""
     other_agent: Switch = False
-    """Explain episodes that another agent played. By default, an episode is refused if the agent's outputs at its first
-    step are not the recorded ones."""
+    """Explain episodes that another agent played. By default, an episode is rejected if the agent's outputs at its
+    first step differ from the recorded ones."""
     watch: Switch = False
     """Keep explaining new episodes as they appear, newest first and at low priority, until interrupted (Ctrl-C)."""
     follow_links: Switch = False
-    """Explain recordings that links in the log directory lead to, if the links belong to its owner."""
+    """Explain recordings that links in the log directory point to, if the owner of the directory owns the links."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record(PlayingCommand):
-    """Let the agent in a checkpoint play, and record its episodes. They are those of training: with episodic_life, each
+    """Let the agent in a checkpoint play, and record its episodes. They end as in training: with episodic_life, each
     life of an Atari game is an episode, whereas `evaluate` counts whole games.
     """
 
     directory: DirectoryPath
-    """Directory of the recording; episodes are appended to one of the same agent."""
+    """Directory of the recording. Episodes are appended to an existing recording of the same agent."""
     options: Annotated[RecordOptions, tyro.conf.arg(name="")] = field(default_factory=RecordOptions)
 
     def execute(self) -> Result:
@@ -56,18 +56,18 @@ class Record(PlayingCommand):
 
 @dataclass(frozen=True, kw_only=True)
 class Explain(Command):
-    """Compute saliency maps and state maps of recorded episodes, beside the recordings. Each episode is explained with
-    the checkpoint that the training loop stored with it, or with that of --agent. An interrupted command is resumed by
-    the same command.
+    """Compute saliency maps and state maps of recorded episodes, and store them beside the recordings. Each episode is
+    explained with the checkpoint that the training loop stored with it, or with the agent of --agent. Repeat an
+    interrupted command to resume it.
     """
 
     resumable = True
 
     path: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="LOGDIR")]
-    """Recording, or log directory. Of a directory, the recordings in it and in the runs below it are explained."""
+    """Recording, or log directory. In a log directory, all recordings are explained, also those in subdirectories."""
     agent: str | None = None
-    """Checkpoint or included agent (models:coinrun) with which all episodes are explained. Or MODULE:FUNCTION, your
-    function that loads an agent from the path of a recorded checkpoint; it is imported and run."""
+    """Checkpoint or included agent (models:coinrun) with which all episodes are explained. Or MODULE:FUNCTION, your own
+    function that loads an agent from the path of a recorded checkpoint. It is imported and run."""
     options: Annotated[ExplainFlags, tyro.conf.arg(name="")] = field(default_factory=ExplainFlags)
 
     def execute(self) -> Result:
@@ -84,17 +84,17 @@ class Explain(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class States(CheckpointCommand):
-    """Analyze what the states of a recurrent agent hold: directions, clusters, behaviors, influence through memory,
+    """Analyze what the states of a recurrent agent encode: directions, clusters, behaviors, influence through memory,
     and how far back memory reaches. Writes arrays and facts, and prints the directions.
     """
 
     recording: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RECORDING")]
     """Recording of the agent's play, made by rl-clarity record."""
     output_dir: DirectoryPath
-    """Directory of states.npz and states.json."""
+    """Directory for states.npz and states.json."""
     options: Annotated[StateOptions, tyro.conf.arg(name="")] = field(default_factory=StateOptions)
     force: Switch = False
-    """Replace states.npz and states.json even if no analysis wrote them."""
+    """Replace states.npz and states.json even if they were not written by this command."""
 
     def execute(self) -> Result:
         from rl_clarity.states.analysis import check_folder
@@ -125,9 +125,9 @@ def _direction_line(row: dict[str, Any]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Probe(CheckpointCommand):
-    """Measure what the states of a recurrent agent tell about labels of the steps, compared with the observation, an
-    untrained network and random labels, and whether the agent uses it: with the states' directions of a label exchanged
-    between episodes, its decisions change or not.
+    """Measure how well labels of the steps can be decoded from the states of a recurrent agent, compared with the
+    observation, an untrained network and random labels. Also measure whether the agent uses this information: whether
+    its decisions change if the directions of a label in the states are exchanged between episodes.
     """
 
     recording: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RECORDING")]
@@ -137,7 +137,7 @@ class Probe(CheckpointCommand):
     NAME-4 four steps before. By default all recorded info, now and at the first step, and the next action and reward.
     """
     use: bool = True
-    """Also measure whether the agent uses what it knows."""
+    """Also measure whether the agent uses the decoded information."""
     play: int = 0
     """Number of episodes to play with the directions of each label exchanged and removed; 0 for none."""
     seed: int = 0
@@ -157,18 +157,18 @@ class Probe(CheckpointCommand):
 @dataclass(frozen=True, kw_only=True)
 class Simulate(CheckpointCommand):
     """Train a differentiable simulator of an agent and its environment on a recording, and measure how good it is.
-    Interrupted training is resumed by the same command.
+    Repeat the command to resume interrupted training.
     """
 
     recording: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="RECORDING")]
     """Recording of this agent with some noise in the actions (rl-clarity record --action-noise 0.1)."""
     directory: DirectoryPath
-    """Directory of simulator.safetensors, quality.json, logs and clips (in `clips/`)."""
+    """Directory for simulator.safetensors, quality.json, logs and clips (in `clips/`)."""
     options: Annotated[FitOptions, tyro.conf.arg(name="")] = field(default_factory=FitOptions)
     check_recording: str | None = None
-    """Recording of other episodes on which the quality is measured; by default, the recording of the training."""
+    """Recording of other episodes on which the quality is measured; by default, the recording used for training."""
     force: Switch = False
-    """Start again where training cannot be resumed, and replace the simulator that is there."""
+    """Start again if training cannot be resumed, and replace an existing simulator."""
 
     def execute(self) -> Result:
         from rl_clarity.world_models.report import fit_and_measure
@@ -183,22 +183,22 @@ class Simulate(CheckpointCommand):
 
 @dataclass(frozen=True, kw_only=True)
 class Publish(Command):
-    """Write chosen episodes of recordings, and their explanations, as a static page that needs no server. An
-    interrupted command is resumed by the same command.
+    """Write selected episodes of recordings, and their explanations, as a static page that needs no server. Repeat an
+    interrupted command to resume it.
     """
 
     logdir: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="LOGDIR")]
-    """A log directory, a run in it, a recording, or their address."""
+    """A log directory, a run in it, or a recording, as a path or an address."""
     output_dir: DirectoryPath
     """Directory of the page."""
     episodes: tuple[str, ...] = ()
-    """Numbers of episodes in all runs, or RUN~NUMBER; by default the newest 8 of each run."""
+    """Numbers of the episodes to publish from all runs, or RUN~NUMBER for one run; by default the newest 8 of each."""
     title: str | None = None
     """Title of the page; the names of the runs by default."""
     single_file: Switch = False
     """Put everything into one HTML file."""
     follow_links: Switch = False
-    """Publish runs that links in the log directory lead to, if the links belong to its owner."""
+    """Publish runs that symbolic links in the log directory point to, if the owner of the directory owns the links."""
     force: Switch = False
     """Replace a page in the directory."""
 

@@ -16,15 +16,15 @@ from rl_clarity.cli.option_types import Switch
 
 @dataclass(frozen=True, kw_only=True)
 class Serving(Command):
-    """Options of commands that serve."""
+    """Options of commands that start a server."""
 
     host: str = "127.0.0.1"
-    """Name or address to listen on. If other machines can reach it, a random token is part of the page's address."""
+    """Host name or IP address to listen on. If other machines can reach it, the printed URL contains a secret token."""
     port: int = 6007
     """Port to listen on; 0 for a free one."""
     checkpoint: str | None = None
-    """Checkpoint of a page's agent; by default it is looked for among the included agents, beside the page and in the
-    working directory. It must be the file that the page was made of."""
+    """Checkpoint of the page's agent, which must be the file that the page was made from. By default, it is searched
+    for among the included agents, beside the page and in the working directory."""
 
     def serve_page(self, page: str, started: Callable[[str], None]) -> Result:
         from rl_clarity.viewer.server import serve_page
@@ -35,14 +35,14 @@ class Serving(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Serve(Serving):
-    """Show the recordings of log directories in the browser, while they are written, as TensorBoard's tab does; or a
-    finished page with its agent behind it, whose panel What if changes the observation and features. Ctrl-C ends it.
+    """Serve the recordings of log directories while they are written, as in the tab of TensorBoard. Or serve a finished
+    page with its agent, so that its "What if" panel can change observations and features. Ctrl-C stops the server.
     """
 
     logdir: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="LOGDIR|PAGE")]
-    """Log directories, recordings, or their addresses; or the directory of a page."""
+    """Log directories or recordings, as paths or addresses; or the directory of a page."""
     follow_links: Switch = False
-    """Show runs that links in the log directories lead to, if the links belong to the owner of the log directory."""
+    """Show runs that symbolic links in a log directory point to, if the owner of the directory owns the links."""
 
     def execute(self) -> Result:
         from rl_clarity.viewer.server import is_page, serve
@@ -54,17 +54,17 @@ class Serve(Serving):
         pages = [place for place in self.logdir if is_page(place)]
         if pages:
             if len(self.logdir) > 1:
-                raise OptionError(f"{pages[0]} is a page, which is served alone: name no other directories")
+                raise OptionError(f"{pages[0]} is a page, which must be served alone: name no other directories")
             return self.serve_page(pages[0], started)
         if self.checkpoint is not None:
-            raise OptionError(f"--checkpoint is that of a page, and {', '.join(self.logdir)} is none")
+            raise OptionError(f"--checkpoint applies only to a page, and {', '.join(self.logdir)} is not a page")
         serve(self.logdir, host=self.host, port=self.port, follow_links=self.follow_links, started=started)
         return Result({}, "")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Open(Serving):
-    """Serve a finished page with its agent behind it, as `serve` does, and open it in the browser. Ctrl-C ends it."""
+    """Serve a finished page with its agent, as `serve` does, and open it in the browser. Ctrl-C stops the server."""
 
     page: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PAGE")]
     """Directory of a page, or its interface.html."""

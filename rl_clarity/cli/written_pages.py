@@ -1,4 +1,4 @@
-"""Commands that read pages: export, verification, and an index of pages."""
+"""Commands that read existing pages: `export`, `verify` and `gallery`."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ class Export(Command):
 
 @dataclass(frozen=True, kw_only=True)
 class Verify(Command):
-    """Check that all files of a page are as they were written, and list those that are missing, damaged, changed or
-    not part of the page; or that all episodes of recordings can be read. The exit code is 1 if there are any problems.
+    """Check that all files of a page are unchanged, and list files that are missing, damaged, changed or not part of
+    the page. For recordings, check that all episodes can be read. The exit code is 1 if there are any problems.
     """
 
     page: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="PAGE")]
     """Directory or address of a page, or its interface.html; or a recording, or log directory, on a local disk."""
     repair: Switch = False
-    """Rebuild the lists of episodes and blocks of damaged recordings, keeping copies of the files that are replaced."""
+    """Rebuild the lists of episodes and blocks of damaged recordings. Copies of replaced files are kept."""
 
     def execute(self) -> Result:
         from rl_clarity.pages.verification import verify
@@ -118,8 +118,8 @@ def _verify_recordings(found: Sequence[FoundRecording], *, repair: bool) -> Resu
 
 @dataclass(frozen=True, kw_only=True)
 class Gallery(Command):
-    """Write index.html, an index of the pages in a directory and its subdirectories. It can show two pages of the same
-    recording side by side.
+    """Write index.html, an index of the pages in a directory and its subdirectories. In it, two pages of the same
+    recording can be compared side by side.
     """
 
     directory: DirectoryPath
@@ -137,7 +137,7 @@ class Gallery(Command):
 
 
 def _frames(text: str | None, count: int) -> range | None:
-    """Parse FIRST:LAST, counted from 1, to a range of steps."""
+    """Parse FIRST:LAST or a single number, counted from 1, to a range of steps counted from 0."""
     if text is None:
         return None
     first, colon, last = text.partition(":")
@@ -148,7 +148,7 @@ def _frames(text: str | None, count: int) -> range | None:
 
 
 def _channel(text: str, layer: Mapping[str, Any]) -> str | int:
-    """Parse a channel, counted from 1, or prin, all, res."""
+    """Parse the number of a channel, counted from 1, to its index. The words prin, all and res are kept."""
     if text in ("prin", "all", "res"):
         return text
     count = layer["channels"]

@@ -1,1 +1,1 @@
-"""The commands: a module for each, with its options, sources and kind of page."""
+"""Functions that run a whole command, such as `run` and `compare`: one module for each."""

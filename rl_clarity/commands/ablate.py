@@ -29,17 +29,18 @@ class AblationReport:
     """The result of `rl_clarity.ablate`, also in `behavior/report.json` and `behavior/report.csv` of its page."""
 
     rows: list[dict[str, Any]]
-    """A row for each feature, and further rows for features that were ablated together (twins). The keys are:
+    """One row for each feature, and further rows for features that were ablated together (twins). The keys are:
 
     - `layer`, `feature` (counted from 1) and `twins`, the features that were ablated with it
-    - `invisible`: name of the type of objects that the unedited agent did not see, in rows of such types
-    - `episodes`: number of pairs, fewer than planned if the change of the return was clear earlier
+    - `invisible`: in rows without an ablation, the type of objects that were removed from the agent's observations;
+      None in other rows
+    - `episodes`: number of pairs, fewer than planned if play stopped early because the change of the return was clear
     - `attribution`: mean attribution of the value to the feature
     - `ablation`: mean change of the value when the feature is ablated
     - `return_difference` with its `interval` (95 %, paired bootstrap) and `adjusted_p` (Holm, for all tests of the
       report)
-    - `return` and `length`, and `causes` and `actions` by name: each has the means `unedited` and `ablated`,
-      `difference`, `interval`, `corrected_interval`, `p` and `adjusted_p`
+    - `return`, `length`, and each entry of `causes` and of `actions`: a dict with the means `unedited` and `ablated`,
+      and `difference`, `interval`, `corrected_interval`, `p` and `adjusted_p`
     """
     episodes: int
     """Number of pairs of episodes that were planned for each row."""
@@ -76,7 +77,7 @@ class AblationReport:
             )
         if self.features_of is None:
             lines.append(
-                "features were fitted for this page: page=, or --page, takes features and numbers of another one"
+                "features were fitted for this page: give page= (--page) to use features and numbers of another page"
             )
         else:
             lines.append(f"features, numbers and names are those of the page {self.features_of}")
@@ -84,7 +85,7 @@ class AblationReport:
 
 
 def ablated_features(row: Mapping[str, Any]) -> str:
-    """Return the numbers of the features that are ablated together in a row of a report."""
+    """Return the numbers of the features that are ablated together in a row of a report, as text such as "2 and 5"."""
     return " and ".join(map(str, [row["feature"], *row["twins"]]))
 
 
@@ -101,20 +102,20 @@ def ablate(
     """Let an agent play the same levels with and without each feature of a layer, and compare.
 
     Features are those of `page`, with its numbers, names and colors, or those that `run` fits with the same options. A
-    page is written into `output_dir`, with the report as a section. Episodes are paired: each agent plays the same
-    levels with the same random numbers, so that it plays like the unedited one until the feature matters (see
-    `rl_clarity.recordings.paired_play`). A stopped call is resumed by calling it again, and shares its work under
-    mpiexec. The same arguments give the same report.
+    page is written into `output_dir`, with the report as a section. Episodes are paired: each edited agent plays the
+    same levels with the same random numbers as the unedited one, so that both play alike until the ablation changes an
+    action (see `rl_clarity.recordings.paired_play`). Repeat an interrupted call to resume it. Under mpiexec, the ranks
+    share the work. The same arguments give the same report.
 
     Args:
         checkpoint: a checkpoint of any supported format, an included agent (`models:coinrun`), or an agent whose
             `metadata` name its environment
         output_dir: a directory or address for the page
         layer: name of a layer, as `select_layers` returns it; all layers of the page by default
-        episodes: number of episodes of each agent, at least 2
-        seed: of samples, features and episodes
-        page: directory of a page of the same agent, whose features are ablated; by default they are fitted, and may
-            have other numbers than on a page that was made with other samples or options
+        episodes: number of episodes with each feature ablated, and without ablation; at least 2
+        seed: seed of samples, features and episodes
+        page: directory of a page of the same agent, whose features are ablated. By default, features are fitted, and
+            their numbers may differ from those on a page that was made with other samples or options
         options: further options of `run`: `overwrite`, `trajectories`, `layers`, `load`, `behavior={"cause": ...}`, ...
 
     Raises OptionError for an unknown layer or invalid options, EnvironmentSetupError if there is no environment to play
@@ -148,7 +149,7 @@ def ablate(
 
 
 def _take_features(options: dict[str, Any], page: str, layer: str | None) -> None:
-    """Change the options of a page so that it takes its features, and their names, from the page `page`."""
+    """Change `options` so that features and their names are taken from the page in the directory `page`."""
     features = options.setdefault("features", {})
     if features.get("components") is not None:
         raise OptionError(f"page={page!r} and features.components={features['components']!r}: give one of them")
@@ -161,7 +162,7 @@ def _take_features(options: dict[str, Any], page: str, layer: str | None) -> Non
 
 
 def _explain(agent: Agent, output_dir: str | os.PathLike[str], options: Mapping[str, Any]) -> Page:
-    """Let an agent in memory play to collect samples, and return a page of it."""
+    """Let an agent that is given as an object play to collect samples, and return the page that explains it."""
     sizes = {name: options.get(name) for name in ("trajectories", "observations")}
     options = {name: value for name, value in options.items() if name not in sizes}
     played = parse(TrajectoriesOptions, sizes["trajectories"], "trajectories.")

@@ -25,7 +25,7 @@ from rl_clarity.pages.results import Page, open_results
 from rl_clarity.recordings.recording import Recording
 
 FEWEST = ObservationsOptions(num_envs=1, num_obs=1, obs_every=1)
-"""Options for collecting as few extra observations as possible, because the checks do not need any."""
+"""Options for collecting the smallest number of extra observations, because the checks do not need any."""
 
 
 @dataclass(frozen=True)
@@ -78,21 +78,21 @@ def check(
     other_agent: bool = False,
     **options: Any,
 ) -> CheckReport | Forecast:
-    """Check saliency methods on an agent: do their maps depend on its weights, do they show what its outputs depend on?
+    """Check saliency methods: do maps depend on the agent's weights, and do they show what its outputs depend on?
 
-    Writes a page with the checks that `sanity_checks` explains, and with example maps. A stopped call is resumed by
-    calling it again, and shares its work under mpiexec.
+    Writes a page with example maps and with the checks, which `sanity_checks` explains. Repeat an interrupted call to
+    resume it. Under mpiexec, the ranks share the work.
 
     Args:
         checkpoint: as for `run`
         output_dir: a directory or address for the page
-        methods: names of saliency methods ("perturbation", "jacobian", ...; those that pages have),
-            "integrated_gradients LAYER" and, with a page, "features LAYER"; by default all, on every layer
-        frames: number of frames, spread over the trajectories
-        output: "policy", "value" or "greedy"
+        methods: names of saliency methods of pages ("perturbation", "jacobian", ...), "integrated_gradients LAYER"
+            and, with a page, "features LAYER"; by default all methods, on every layer
+        frames: number of frames on which methods are checked, spread over the trajectories
+        output: explained output: "policy", "value" or "greedy"
         page: directory of a page of the same agent, whose features are checked, too: "features LAYER" is the
-            attribution to those of a layer, without the residual. Attribution then starts from the page's baseline
-        dry_run: only measure, and return the forecast; nothing is written
+            attribution to the features of a layer, without the residual. Attribution then uses the page's baseline
+        dry_run: only forecast time, memory and disk space, and return the forecast; nothing is written
         load: as for `run`
         trajectories: how much the agent plays; 8 environments for 128 steps by default
         recording: as for `run`

@@ -1,4 +1,4 @@
-"""`rl_clarity.compare` and `rl-clarity compare`: a page of the checkpoints of a training."""
+"""`rl_clarity.compare` and `rl-clarity compare`: a page of the checkpoints of a training run."""
 
 from __future__ import annotations
 
@@ -73,34 +73,34 @@ def compare(
     metadata: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Page | Forecast:
-    """Compare the checkpoints of a training: what changes in what the agent does and looks at while it learns.
+    """Compare the checkpoints of a training run: how the agent's behavior and saliency maps change while it learns.
 
-    Each checkpoint plays games of the same seeds, which are recorded in `.rl-clarity/recordings/` of the page and
-    reused by later calls, and further games for its mean return. The page shows the game of the median return. Saliency
-    maps are computed along it, and along one game, by default that of the last checkpoint, which is shown to every
-    checkpoint.
+    Each checkpoint plays games with the same seeds, which are recorded in `.rl-clarity/recordings/` of the page and
+    reused by later calls, and further games for its mean return. The page shows the game with the median return.
+    Saliency maps are computed for this game and for a reference game, by default that of the last checkpoint, whose
+    observations are shown to every checkpoint.
 
     Args:
-        checkpoints: files, folders of them, patterns such as `runs/coinrun/checkpoint-*.jd`, addresses, or names of
-            included agents and series (`models:breakout-series`); at least two checkpoints of one environment
+        checkpoints: files, folders of them, glob patterns such as `runs/coinrun/checkpoint-*.jd`, addresses, or names
+            of included agents and series (`models:breakout-series`); at least two checkpoints of one environment
         output_dir: a directory, or an address such as `s3://bucket/page`, for `interface.html` and its data
-        dry_run: only measure, and return the forecast; nothing is written
-        log: log of the training, which the learning curve is read from: `progress.csv` of `train`, logs of
-            Stable-Baselines3 and baby-a3c, TensorBoard event files, or any CSV file with `log_columns`. By default a
-            known log beside the checkpoints; without one, the page shows the mean returns of the checkpoints
-        log_columns: columns of the steps and of the mean return in the log
-        steps_per_number: training steps that the number in a file's name stands for, if the files do not say how long
-            they were trained: 500000 for `model.7.tar` after 3.5 million steps
-        metadata: overrides that of all checkpoints: `env_name`, `num_levels`, ...
+        dry_run: only forecast time, memory and disk space, and return the forecast; nothing is written
+        log: training log, from which the learning curve is read: `progress.csv` of `train`, logs of
+            Stable-Baselines3 and baby-a3c, TensorBoard event files, or any CSV file with `log_columns`. By default, a
+            log with a known name beside the checkpoints. If there is none, the page shows the checkpoints' mean returns
+        log_columns: names of the log's columns with the training steps and with the mean return
+        steps_per_number: training steps for each unit of the number in a file's name, if the files do not contain their
+            training step: 500000 if `model.7.tar` was saved after 3.5 million steps
+        metadata: metadata that override those of all checkpoints: `env_name`, `num_levels`, ...
         options: see `CompareOptions`
 
-    A stopped call is resumed by calling it again. Under mpiexec all ranks call it and share the work.
+    Repeat an interrupted call to resume it. Under mpiexec, all ranks call it and share the work.
 
     Raises:
         CheckpointError: A checkpoint cannot be read, or there are fewer than two.
-        OptionError: Invalid options, or checkpoints that do not share an environment, the shape of observations, or
+        OptionError: An option is invalid, or the checkpoints differ in their environment, the shape of observations, or
             the number of actions.
-        ClarityError: A log that cannot be read.
+        ClarityError: The log cannot be read.
     """
     page_options = parse(CompareOptions, translate(options, CompareOptions))
     overrides = override_name(metadata or {}, page_options.env_name)
@@ -145,7 +145,7 @@ def compare(
 
 
 def _players(series: Sequence[SeriesCheckpoint], options: CompareOptions, facts: TrainingFacts) -> list[RecordedPlay]:
-    """Return a play of each checkpoint's agent. The first and the last are measured to forecast the others."""
+    """Return the recorded play of each checkpoint's agent. The first and last are timed to forecast the others."""
     play = options.play
     games = max(play.candidates, play.episodes)
     record = RecordOptions(
@@ -180,7 +180,7 @@ def _players(series: Sequence[SeriesCheckpoint], options: CompareOptions, facts:
 
 @dataclass(frozen=True)
 class _Reference:
-    """An episode of a recording, which is shown to every checkpoint."""
+    """An episode of a recording, whose observations are shown to every checkpoint."""
 
     text: str
     """The value of the option `reference.recording`."""
@@ -201,7 +201,10 @@ class _Reference:
         return [digest.hexdigest(), len(episode)]
 
     def source(self, agent: Agent, checkpoint: Checkpoint, facts: TrainingFacts) -> ArraysSource:
-        """Return the episode. Raises OptionError if the agent takes other observations or lacks one of the actions."""
+        """Return the episode as samples of the agent.
+
+        Raises OptionError if the agent's observations have another shape, or if it lacks one of the actions.
+        """
         trajectories = recorded_episode(self.recording, self.recording[self.index])
         seen, expected = trajectories.observations, tuple(agent.observation_shape)
         if tuple(seen.shape[2:]) != expected or seen.dtype != np.uint8:
@@ -233,7 +236,7 @@ def _read_reference(text: str) -> _Reference:
 
 
 def _check_agents(players: Sequence[RecordedPlay]) -> None:
-    """Raise OptionError unless all agents have the first one's shape of observations and number of actions."""
+    """Raise OptionError unless all agents have the same shape of observations and the same number of actions."""
     first = players[0]
     for one in players[1:]:
         for what, value, other in (
@@ -242,8 +245,8 @@ def _check_agents(players: Sequence[RecordedPlay]) -> None:
         ):
             if value != other:
                 raise OptionError(
-                    f"{one.checkpoint.path.name} has {what} {other}, {first.checkpoint.path.name} {value}: compare "
-                    "checkpoints that see and do the same"
+                    f"{one.checkpoint.path.name} has {what} {other}, {first.checkpoint.path.name} {value}: they "
+                    "must have the same observations and actions"
                 )
 
 

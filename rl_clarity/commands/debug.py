@@ -1,4 +1,4 @@
-"""`rl_clarity.debug` and `rl-clarity debug`: why an agent fails and what it pursues, in sentences that were tested."""
+"""`rl_clarity.debug` and `rl-clarity debug`: tested statements on why an agent fails and what it pursues."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ class Debug:
 
     findings: Sequence[Finding]
     untested: Sequence[Untested]
-    """Questions without an answer: what was neither found nor excluded, with the effect that would have been found."""
+    """Questions without an answer: effects that were neither found nor excluded, with the detectable effect size."""
     failures: Sequence[Mapping[str, Any]]
     """A row for each failure that was examined: `statement`, `verdict`, `return`, `trajectory`, `frame`, ..."""
     page: Page | None
-    """None without an output directory."""
+    """The page that was written; None without an output directory."""
     missing: Sequence[tuple[str, str]] = ()
     """Kinds and subjects of expected findings that were not found."""
     new: Sequence[tuple[str, str]] = ()
@@ -53,11 +53,11 @@ class Debug:
     expected: bool = False
     """Whether findings were expected."""
     survival: Sequence[Mapping[str, Any]] = ()
-    """A row for each feature without which failures were continued: `feature` (counted from 1), `name`, `verdict`,
-    `unedited`, `ablated`, `difference`, `interval`, `p`. There are no rows if fewer than five failures could be
-    avoided."""
+    """A row for each feature whose ablation was tested by continuing failed episodes: `feature` (counted from 1),
+    `name`, `verdict`, `unedited`, `ablated`, `difference`, `interval`, `p`. There are no rows if fewer than five
+    failures could have been avoided."""
     features_of: str | None = None
-    """The page that the features of `survival` are from, or None if they are not from a page."""
+    """The page from which the features of `survival` are taken, or None if they are not from a page."""
 
     @property
     def as_expected(self) -> bool:
@@ -65,7 +65,7 @@ class Debug:
         return not (self.missing or self.new)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the findings as JSON values."""
+        """Return findings, untested questions and rows of `survival` as JSON values."""
         plain: dict[str, Any] = to_plain(
             {
                 "findings": [asdict(one) for one in self.findings],
@@ -138,29 +138,30 @@ def debug(
     trajectories: Mapping[str, Any] | TrajectoriesOptions | None = None,
     **options: Any,
 ) -> Debug | Forecast:
-    """Find out why an agent fails and what it pursues, in sentences that were tested.
+    """Find out why an agent fails and what it pursues, as statements that were tested by experiments.
 
-    The agent plays. Failed episodes are continued from saved states by random actions and by the policy; objects are
-    placed around the player, and the policy and the value compared. The findings are written as a page, with their
-    evidence, and as JSON (`findings/findings.json`). A stopped call is resumed by calling it again, and shares its work
-    under mpiexec.
+    The agent plays. Failed episodes are continued from saved states by random actions and by the policy. Objects are
+    placed around the player to see how the policy and the value change. The findings are written as a page, with their
+    evidence, and as JSON (`findings/findings.json`). Repeat an interrupted call to resume it. Under mpiexec, the ranks
+    share the work.
 
     Args:
         checkpoint: a checkpoint of any supported format, an included agent (`models:coinrun`), or an agent
-        output_dir: a directory or address for the page; without it, nothing is kept
-        environment: for an agent in memory, the environment that it plays; by default the one that its metadata name
-        expect: file of findings (`findings/findings.json` of an earlier page), with which the findings are compared
-        page: directory of a page of the same agent: failures are also continued without each of its features
-            (`survival.features`), of `survival.layer` if it has several layers
-        dry_run: only measure, and return the forecast; nothing is written
+        output_dir: a directory or address for the page; without it, no page is kept
+        environment: for an agent that is given as an object, the environment that it plays; by default the one that its
+            metadata name
+        expect: file `findings/findings.json` of an earlier page, with which the findings are compared
+        page: directory of a page of the same agent. Failed episodes are also continued with each of its features
+            ablated (`survival.features`); if it has several layers, `survival.layer` selects one
+        dry_run: only forecast time, memory and disk space, and return the forecast; nothing is written
         load: as for `run`
         trajectories: how much the agent plays; 16 environments for 512 steps by default
         options: see `DebugOptions`: `failures`, `goals`, `seed`, `overwrite`, ...
 
-    Where the states of the environment cannot be saved and edited, failures are listed with their causes only, and what
-    could not be tested says why.
+    If the states of the environment cannot be saved and edited, failures are listed with their causes only, and the
+    untested questions give the reason.
 
-    Raises OptionError for invalid options and files of findings, and the errors of `run`.
+    Raises OptionError for invalid options and for an invalid file `expect`, and the errors of `run`.
     """
     expected = None if expect is None else _read_expected(expect)
     chosen = parse(DebugOptions, options)
@@ -173,7 +174,7 @@ def debug(
         page_features(features_of, chosen.survival.layer)
         chosen = replace(chosen, survival=replace(chosen.survival, features=features_of))
     if dry_run and output_dir is None:
-        raise OptionError("dry_run needs output_dir, for which the forecast is")
+        raise OptionError("dry_run needs output_dir, because the forecast depends on it")
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary, "page") if output_dir is None else output_dir
         sizes = (
@@ -226,7 +227,7 @@ def _play_and_explain(
 
 
 def _read_expected(path: Location) -> Sequence[Mapping[str, object]]:
-    """Return the findings in a file. Raises OptionError for a file that has none."""
+    """Return the findings in a file. Raises OptionError if it is not a file of findings."""
     try:
         content = json.loads(Path(path).read_text("utf-8"))
         findings, _ = findings_of({"untested": [], **content})

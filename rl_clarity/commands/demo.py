@@ -21,7 +21,7 @@ SAMPLES = "coinrun.samples.npz"
 TRAJECTORIES = {"num_envs": 2, "num_steps": 128}
 OBSERVATIONS = {"num_envs": 32, "num_obs": 16, "obs_every": 32}
 LIGHT_SWITCH = "light-switch/memory.safetensors"
-"""An agent that sees a lamp in the first frame, and presses the switch that it indicated 9 steps later."""
+"""An agent that sees a lamp in the first frame, and 9 steps later presses the switch that the lamp indicated."""
 MEMORY: dict[str, Any] = {
     "play": {"episodes": 48, "max_steps": 16, "info": ("cue",)},
     "windows": {"count": 24, "grid": 16},
@@ -33,10 +33,11 @@ SERIES: dict[str, Any] = {"play": {"max_steps": 2000, "return_episodes": 60}, "s
 
 
 def demo(output_dir: str | os.PathLike[str], page: Literal["agent", "training", "memory"] = "agent") -> Page:
-    """Explain the included CoinRun agent (without Procgen, on samples that are included with it), compare the
-    checkpoints of the first included series, or explain what an agent of the light switch remembers.
+    """Write a small page: explain the included CoinRun agent, compare the checkpoints of the first included series, or
+    explain what the included agent of the light-switch environment remembers.
 
-    Raises CheckpointError where no series is included, EnvironmentSetupError where its environment is not installed.
+    If Procgen is not installed, the CoinRun agent is explained on included samples. Raises CheckpointError if no series
+    is included, and EnvironmentSetupError if the environment of the series is not installed.
     """
     if page == "memory":
         return _memory(output_dir)

@@ -21,7 +21,7 @@ from rl_clarity.recordings.options import EvaluationOptions
 from rl_clarity.recordings.rollouts import Player, RandomPolicyAgent
 
 AGENT, UNSEEN, RANDOM = "agent", "unseen levels", "random policy"
-"""Evaluations: the agent, the agent on levels it was not trained on, a random policy on the training levels."""
+"""Names of evaluations: of the agent, of the agent on levels it was not trained on, and of a random policy."""
 
 
 def evaluate(
@@ -31,21 +31,21 @@ def evaluate(
     metadata: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> dict[str, Evaluation]:
-    """Estimate an agent's mean return over complete episodes; return evaluations by name.
+    """Estimate an agent's mean return over complete episodes, and return evaluations by name.
 
-    These are `agent`, `unseen levels` (if the agent was trained on some levels of Procgen) and `random policy`. Agents
-    play as in training, except that episodes are whole games and rewards are the game's own. The same arguments give
-    the same episodes.
+    The names are `agent`, `unseen levels` (if the agent was trained on a limited set of Procgen levels and `unseen` is
+    set) and `random policy` (if `random` is set). Agents play as in training, except that episodes are whole games and
+    rewards are the unscaled rewards of the game. The same arguments give the same episodes.
 
     Args:
         agent: a checkpoint of any supported format, an included agent (`models:coinrun`), or an agent.
-        env: an `EnvironmentSpec`, or an environment as for `collect`; by default that of the checkpoint, also of an
-            agent that was loaded from one and may be edited (`rl_clarity.edit`).
-        metadata: overrides the checkpoint's.
+        env: an `EnvironmentSpec`, or an environment as for `collect`. By default, the environment of the checkpoint, or
+            of the checkpoint that an agent was loaded from (the agent may be edited, see `rl_clarity.edit`).
+        metadata: metadata that override the checkpoint's.
         options: see `EvaluationOptions`.
 
-    Raises OptionError for invalid options, EvaluationError if the mean return is not `expect_return`, and the errors of
-    `load_agent` and `collect`.
+    Raises OptionError for invalid options, EvaluationError if the interval of the mean return does not contain
+    `expect_return`, and the errors of `load_agent` and `collect`.
     """
     chosen = parse(EvaluationOptions, options)
     agent, env = _agent_and_environment(agent, env, metadata)
@@ -102,7 +102,7 @@ class Summary(TypedDict):
     cut: int
     sampled: bool
     causes: Mapping[str, float]
-    """Share of the episodes by the cause of their end, the most frequent first; empty if none is reported."""
+    """Share of the episodes by the cause of their end, the most frequent first; empty if no cause is known."""
 
 
 def summary(evaluation: Evaluation) -> Summary:
@@ -128,7 +128,7 @@ def _shares(causes: Sequence[str]) -> dict[str, float]:
 
 
 def text(evaluations: Mapping[str, Evaluation]) -> str:
-    """Format evaluations as text. The agent's begins with `mean return R +- S over N episodes`."""
+    """Format evaluations as text, which begins with `mean return MEAN +- STANDARD_ERROR over COUNT episodes`."""
     lines = []
     for name, evaluation in evaluations.items():
         numbers = summary(evaluation)

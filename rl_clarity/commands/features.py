@@ -1,4 +1,4 @@
-"""Fit the features of a layer as `run` does for its page, without making the rest of the page."""
+"""Fit the features of a layer as `run` does for its page, without computing the rest of the page."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from rl_clarity.pages.options import InterfaceOptions, LoadOptions
 from rl_clarity.reduction import ChannelReduction
 
 KINDS = ("features", "objects", "baseline")
-"""Analyses on which the features depend. The effects of objects decide the choice of the baseline."""
+"""Analyses on which the features depend. The baseline is chosen by the measured effects of objects."""
 
 
 def layer_with_features(agent: Agent, layer: str, options: InterfaceOptions | None = None) -> PageLayer:
-    """Return a layer of the page that `run` makes by default. Raises OptionError if it is not there."""
+    """Return a layer that has features on a page of `run` with these options. Raises OptionError for other layers."""
     layers = {one.name: one for one in page_layers(agent, options or InterfaceOptions()) if not one.is_input}
     if layer not in layers:
-        raise OptionError(f"layer={layer!r} has no features by default; {', '.join(layers)} have")
+        raise OptionError(f"layer={layer!r} has no features by default; layers with features: {', '.join(layers)}")
     return layers[layer]
 
 
 def fit_as_run(checkpoint: Path, agent: Agent, layer: str, metadata: Mapping[str, Any]) -> ChannelReduction:
-    """Let the agent of a checkpoint play, and return the features of a layer that `run` fits by default.
+    """Let the agent of a checkpoint play, and return the features that `run` fits by default for a layer.
 
     Raises EnvironmentSetupError if there is no environment to play in, and the errors of `run`.
     """

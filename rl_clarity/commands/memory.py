@@ -43,7 +43,7 @@ from rl_clarity.world_models.simulator import Simulator, agent_fingerprint, chec
 Path = str | os.PathLike[str]
 
 PLAY = "play"
-"""Name of the recording in the page's directory."""
+"""Name of the page's own recording in its directory of recordings."""
 
 
 @overload
@@ -76,29 +76,31 @@ def explain_memory(
     """Explain what a recurrent agent remembers, and which earlier steps its outputs depend on, as a page.
 
     The agent plays episodes, which are recorded with its states in `.rl-clarity/recordings/` of the page and reused by
-    later calls. The page shows them with directions, clusters, behaviors and maps of the states (`analyze_states`),
-    causes of single steps by gradients through memory (with a simulator also through the world), paired episodes with
-    and without directions (`intervene`), and how good the simulator is (`measure_quality`).
+    later calls. The page shows them with directions, clusters, behaviors and maps of the states (`analyze_states`).
+    It also shows causes of single steps, from gradients through memory and, with a simulator, through the environment;
+    paired episodes with and without an exchange of directions (`intervene`); and the quality of the simulator
+    (`measure_quality`).
 
     Args:
         checkpoint: a checkpoint of any supported format, local or at an address, an included agent (`models:NAME`), or
-            an agent. If it was not loaded from a checkpoint, its metadata name its environment, or `recording` is given
-        simulator: of this agent (`rl_clarity.fit_simulator`), its file, or an included one (`models:NAME`)
+            an agent. An agent that was not loaded from a checkpoint needs metadata that name its environment, or
+            `recording`
+        simulator: a simulator of this agent (`rl_clarity.fit_simulator`), its file, or an included one (`models:NAME`)
         output_dir: a directory, or an address such as `s3://bucket/page`, for `interface.html` and its data
-        recording: explain the episodes of this recording, which has the agent's states (`rl_clarity.record`), instead
-            of new ones
-        other_agent: another agent than this one played the recording, on purpose
-        dry_run: only measure, and return the forecast; nothing is written
-        metadata: overrides the checkpoint's: `env_name`, `num_levels`, ...
+        recording: explain the episodes of this recording instead of new ones; it must contain the agent's states
+            (`rl_clarity.record`)
+        other_agent: accept a recording that another agent played
+        dry_run: only forecast time, memory and disk space, and return the forecast; nothing is written
+        metadata: metadata that override the checkpoint's: `env_name`, `num_levels`, ...
         options: see `MemoryOptions`
 
-    A stopped call is resumed by calling it again. Under mpiexec all ranks call it and share the work.
+    Repeat an interrupted call to resume it. Under mpiexec, all ranks call it and share the work.
 
     Raises:
-        OptionError: Invalid options, an agent without a state, a recording without states, a recording or a simulator
-            of another agent.
+        OptionError: An option is invalid, the agent has no recurrent state or observes more than an image, the
+            recording has no states, or the recording or the simulator is of another agent.
         CheckpointError: The checkpoint or the simulator cannot be read.
-        EnvironmentSetupError: Its environment cannot be made, and there is no recording.
+        EnvironmentSetupError: The agent's environment cannot be created, and `recording` is not given.
     """
     page_options = parse(MemoryOptions, translate(options, MemoryOptions)).seeded()
     overrides = override_name(metadata or {}, page_options.env_name)
@@ -112,8 +114,8 @@ def explain_memory(
                 else "has no recurrent state"
             )
             raise OptionError(
-                f"{_name(checkpoint)} {lacks}; explain_memory needs a recurrent agent of images alone (rl_clarity.run "
-                "and rl_clarity.generate explain others)"
+                f"{_name(checkpoint)} {lacks}; explain_memory needs a recurrent agent that observes only images "
+                "(rl_clarity.run and rl_clarity.generate explain other agents)"
             )
         world = None if simulator is None else _read_simulator(simulator, agent)
         source: Source
@@ -128,7 +130,7 @@ def explain_memory(
 
 
 def _play(agent: Agent, checkpoint: Checkpoint, simulator: Simulator | None, options: MemoryOptions) -> RecordedPlay:
-    """Return episodes that the agent plays for the page."""
+    """Return the source of episodes that the agent plays for the page."""
     play = options.play
     record = RecordOptions(
         episodes=play.episodes,
@@ -149,7 +151,7 @@ def _recorded(
     *,
     other_agent: bool,
 ) -> ArraysSource:
-    """Return the episodes of a recording, identified by a hash of their states, actions and rewards."""
+    """Return the source of a recording's episodes, identified by a hash of their states, actions and rewards."""
     opened = recording if isinstance(recording, Recording) else open_recording(recording)
     data = read_states(opened)
     check_states(agent, data)
@@ -178,7 +180,7 @@ def _read_simulator(simulator: Path | Simulator, agent: Agent) -> Simulator:
 
 
 def _simulator_key(simulator: Simulator) -> str:
-    """Return the hash of a simulator's metadata, sizes and parameters, which decide what the page shows of it."""
+    """Return the hash of a simulator's metadata, sizes and parameters, which determine what the page shows of it."""
     digest = hashlib.sha256(as_json(to_plain([simulator.metadata, simulator.world.size])).encode())
     for name, array in simulator.world.parameters().items():
         digest.update(name.encode() + np.ascontiguousarray(array).tobytes())

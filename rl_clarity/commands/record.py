@@ -22,26 +22,26 @@ def record(
     metadata: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Recording:
-    """Let the agent of a checkpoint play in its environment, and record it; return the recording.
+    """Let the agent of a checkpoint play in its environment, record the episodes, and return the recording.
 
-    Episodes are appended to a recording of the same agent, environment and options with another seed. The same
-    arguments give the same episodes. Rewards are the game's own; where training scaled them, `training_rewards` are
-    what the agent was trained with.
+    If `directory` contains a recording of the same agent, environment and options with another seed, the episodes are
+    appended to it. The same arguments give the same episodes. Recorded rewards are the unscaled rewards of the game; if
+    training scaled them, the scaled rewards are recorded as `training_rewards`.
 
     Args:
         checkpoint: A checkpoint of any supported format, an included agent (`models:coinrun`), or an agent, which may
-            be edited (`rl_clarity.edit`). The metadata of an agent that was not loaded from a checkpoint name its
-            environment: `TorchAgent(module, shape, {"env_kind": "gymnasium", "env_name": "CarRacing-v3"})`.
+            be edited (`rl_clarity.edit`). The metadata of an agent that was not loaded from a checkpoint must name
+            its environment: `TorchAgent(module, shape, {"env_kind": "gymnasium", "env_name": "CarRacing-v3"})`.
         directory: A directory, or an address such as `s3://bucket/recording`.
-        metadata: Overrides the checkpoint's: `env_name`, `num_levels`, ...
+        metadata: Metadata that override the checkpoint's: `env_name`, `num_levels`, ...
         options: See `RecordOptions`: `episodes`, `steps`, `whole_games`, `seed`, `temperature`, `greedy`,
             `action_noise`, `full_resolution`.
 
     Raises:
-        OptionError: Invalid options, or a recording that has episodes with this seed.
-        SamplesError: The directory cannot be written, or holds a recording with other metadata.
+        OptionError: An option is invalid, or the recording already has episodes with this seed.
+        SamplesError: The directory cannot be written, or contains a recording with other metadata.
         CheckpointError: The checkpoint cannot be read.
-        EnvironmentSetupError: Its environment cannot be made.
+        EnvironmentSetupError: The agent's environment cannot be created.
     """
     chosen = parse(RecordOptions, options)
     _check_new(directory, chosen.seed)

@@ -1,4 +1,4 @@
-"""From a checkpoint, or an agent and samples, to a page."""
+"""`rl_clarity.run` and `rl_clarity.generate`: write a page from a checkpoint, or from an agent and samples."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from rl_clarity.sources.checkpoint import SamplingPlan, open_source, predict_ide
 
 Path = str | os.PathLike[str]
 Arrays: TypeAlias = tuple[Any, Any, np.ndarray | None]
-"""Trajectories, extra observations, and full-resolution images of the latter, as passed to `run` and `generate`."""
+"""Trajectories, extra observations, and full-resolution images of these observations, as for `run` and `generate`."""
 
 
 @overload
@@ -75,29 +75,29 @@ def run(
     live: bool = False,
     **options: Any,
 ) -> Page | Forecast:
-    """Collect samples of the agent in a checkpoint, explain it, and write a page into `output_dir`.
+    """Let the agent in a checkpoint play to collect samples, explain it, and write a page into `output_dir`.
 
     Args:
         checkpoint_path: a file of any supported format, local or at an address, an included agent (`models:coinrun`),
             or an agent that was loaded from one and may be edited (`rl_clarity.edit`)
         output_dir: a directory, or an address such as `s3://bucket/page`, for `interface.html` and its data
-        dry_run: only measure, and return the forecast; nothing is written
+        dry_run: only forecast time, memory and disk space, and return the forecast; nothing is written
         load: where samples are stored and whether they are reused; see `LoadOptions`
-        trajectories: how much the agent plays; see `TrajectoriesOptions`. Or samples to explain instead, as for
+        trajectories: how much the agent plays; see `TrajectoriesOptions`. Or existing samples to explain, as for
             `generate`
-        observations: how many more observations are collected; see `ObservationsOptions`. Or extra observations, with
-            samples as `trajectories`, as for `generate`
+        observations: how many extra observations are collected; see `ObservationsOptions`. Or existing observations,
+            as for `generate`, if `trajectories` are existing samples
         observations_full: images to show instead of `observations`, as for `generate`
-        recording: a recording or Minari dataset, or its path or address, whose episodes are explained instead; the
-            options above say how much of it
-        other_agent: another agent than this one played the recording, on purpose; without it, OptionError is raised if
-            the agent's outputs are not the recorded ones
-        live: write the network beside the page, too, whose panel What if computes it in the browser. Whoever has the
-            page has the network
+        recording: a recording or Minari dataset, or its path or address, whose episodes are explained instead of new
+            ones; `trajectories` and `observations` determine how much of it is used
+        other_agent: accept a recording that another agent played; by default, OptionError is raised if the agent's
+            outputs differ from the recorded ones
+        live: also write the network to a file beside the page, so that the "What if" panel can evaluate it in the
+            browser. Everyone who receives the page then also has the network
         options: see `InterfaceOptions`; names of understanding-rl-vision and of version 0.1 are accepted
 
-    A stopped call is resumed by calling it again. Under mpiexec all ranks call it and share the work.
-    Raises ClarityError (a ValueError) for invalid input; nothing is written then.
+    Repeat an interrupted call to resume it. Under mpiexec, all ranks call it and share the work.
+    Raises ClarityError (a ValueError) for invalid input, before anything is written.
     """
     translated = translate(options, InterfaceOptions)
     load, sizes, more = (
@@ -135,8 +135,9 @@ def explain(
     dry_run: bool = False,
     kinds: Sequence[str] | None = None,
 ) -> Page | Forecast:
-    """Write a page of one agent, of any kind; arguments are those of `run`. `kinds` are analyses of it, by default all,
-    that new samples are for.
+    """Write a page of any kind about one agent. Arguments are those of `run`.
+
+    If samples are collected, `kinds` are the analyses of the page to which they are restricted; None for all analyses.
     """
     load = parse(LoadOptions, load, "load.")
     load = replace(load, metadata=override_name(load.metadata, page_options.env_name))
@@ -195,16 +196,19 @@ def generate(
     other_agent: bool = False,
     **options: Any,
 ) -> Any:
-    """Explain what an agent did, from samples as arrays, and write a page into `output_dir`; returns a `Page`.
+    """Explain an agent on existing samples, write a page into `output_dir`, and return it as a `Page`.
+
+    With `dry_run`, return a `Forecast` instead.
 
     Args:
         agent: an object that implements the protocol `rl_clarity.Agent`
-        trajectories: `observations` (N, T, H, W, C) uint8, `actions` and `rewards` (N, T), `firsts` or `dones` (N, T),
-            and optionally `observations_full` (N, T, H', W', 3); or what `collect` returned, or a recording
-        observations: (M, H, W, C) uint8, varied, to compute features from; or a recording
-        dry_run: only measure, and return the forecast; nothing is written
-        observations_full: (M, H', W', 3) uint8, to show instead of the observations
-        other_agent: another agent than this one played a recording, on purpose
+        trajectories: arrays of N trajectories of T steps: `observations` (N, T, H, W, C) uint8, `actions` and `rewards`
+            (N, T), `firsts` or `dones` (N, T), and optionally `observations_full` (N, T, H', W', 3); or the
+            trajectories that `collect` returned; or a recording
+        observations: M varied observations (M, H, W, C) uint8, from which features are computed; or a recording
+        dry_run: only forecast time, memory and disk space, and return the forecast; nothing is written
+        observations_full: images (M, H', W', 3) uint8 to show instead of the observations
+        other_agent: accept a recording that another agent played
         options: see `InterfaceOptions`; names of understanding-rl-vision and of version 0.1 are accepted
     """
     require(agent, *PLAYING, *EXPLAINING, for_="generate")
@@ -217,7 +221,11 @@ def generate(
 
 
 def choose_value(name: str, value: Any, original: Any) -> Any:
-    """Return the value of an argument that may be given by its present or its understanding-rl-vision name."""
+    """Return the value of an argument that may be given by its present name or by that of understanding-rl-vision.
+
+    `original` is the value that was given by the latter. Dicts of options are merged if they have no common key.
+    Otherwise, raises OptionError if both are given.
+    """
     sizes = isinstance(value, Mapping) and not _has_arrays(value) and isinstance(original, Mapping)
     if sizes and value.keys().isdisjoint(original):
         return {**original, **value}
@@ -227,7 +235,7 @@ def choose_value(name: str, value: Any, original: Any) -> Any:
 
 
 def _sizes_or_samples(value: Any, kind: type) -> tuple[Any, Any]:
-    """Return (how many samples to collect, given samples); one of the two is None."""
+    """Return a pair: options for collecting samples, and existing samples. At least one of the two is None."""
     is_size = isinstance(value, kind) or (isinstance(value, Mapping) and not _has_arrays(value))
     return (value, None) if is_size else (None, value)
 
@@ -268,7 +276,7 @@ def explain_arrays(
     *,
     other_agent: bool,
 ) -> Page | Forecast:
-    """Return a page of samples that are passed as arrays, or were taken from a recording."""
+    """Write a page from samples that are arrays or a recording, and return it, or only the forecast with `dry_run`."""
     if isinstance(arrays[0], Recording):
         recording = arrays[0]
     with team() as workers:
@@ -284,7 +292,7 @@ def explain_arrays(
 
 @contextmanager
 def _fetched(checkpoint_path: Path | Agent) -> Iterator[tuple[pathlib.Path, Agent | None]]:
-    """Yield the checkpoint's local path and None, or for an agent the path it was loaded from and the agent."""
+    """Yield the local path of a checkpoint and None. For an agent, yield the path it was loaded from and the agent."""
     if isinstance(checkpoint_path, str | os.PathLike):
         with fetched(path_text(checkpoint_path, "checkpoint_path")) as path:
             yield path, None

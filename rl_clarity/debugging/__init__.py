@@ -1,1 +1,1 @@
-"""Why episodes fail and what an agent pursues, tested by continuing from saved and edited states of its environment."""
+"""Test why episodes fail and what an agent pursues, by continuing from saved and edited states of its environment."""

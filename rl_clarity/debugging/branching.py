@@ -1,4 +1,4 @@
-"""Continue episodes from saved states of the environment: by the agent, or by sequences of actions."""
+"""Continue episodes from saved states of the environment, with the agent's actions or with fixed actions."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from rl_clarity.recordings.removals import Moment
 from rl_clarity.recordings.rollouts import Player, observe, play
 
 CONTINUED_AT_ONCE = 64
-"""Number of episodes that are continued together."""
+"""Number of episodes that are continued in parallel."""
 MOST_HELD = 6
 """Largest number of steps for which a random sequence holds an action before it draws another one."""
 
 
 @dataclass(frozen=True)
 class Branches:
-    """How n continuations went."""
+    """The results of n continuations."""
 
-    failed: np.ndarray  # (n,) bool: the episode ended without a reward
-    succeeded: np.ndarray  # (n,) bool: the episode ended with a reward
+    failed: np.ndarray  # (n,) bool: the environment ended the episode without a reward at the last step
+    succeeded: np.ndarray  # (n,) bool: the episode ended with a reward at the last step
     lengths: np.ndarray  # (n,) int64: steps until the episode ended, or until the continuation was stopped
-    returns: np.ndarray  # (n,) float64: rewards until then
-    observations: np.ndarray | None = None  # (n, steps, H, W, C) uint8: before each step, on request
+    returns: np.ndarray  # (n,) float64: sum of the rewards of these steps
+    observations: np.ndarray | None = None  # (n, steps, H, W, C) uint8: before each step, if requested
 
     @property
     def survived(self) -> np.ndarray:
-        """Return which continuations (n,) bool did not fail."""
+        """(n,) bool: whether the continuation did not fail."""
         return ~self.failed
 
 
 @dataclass(frozen=True)
 class ActionSequences:
-    """A player that takes given actions (n, steps), and repeats the last ones when they are over."""
+    """A player that takes fixed sequences of actions (n, steps), and then repeats the last action of each."""
 
     actions: np.ndarray
     num_actions: int
@@ -70,17 +70,17 @@ class ActionSequences:
 class Brancher:
     """Continues episodes from saved states of their environment.
 
-    The random numbers of the environment are part of a state, so that continuations differ only by their actions.
+    A state includes the environment's random numbers, so continuations differ only by their actions.
     """
 
     def __init__(self, agent: Agent, spec: EnvironmentSpec, seed: int = 0) -> None:
-        """Open environments and a world.
+        """Open environments, and the world that edits their states.
 
-        Raises WorldError for environments whose states cannot be saved, and for agents whose actions are not one
-        choice, or that take more than an image.
+        Raises WorldError for environments whose states cannot be saved, and for agents whose actions are not a single
+        discrete choice, or that have inputs besides an image.
         """
         if not is_single_choice(action_factors(agent)) or held_inputs(agent):
-            raise WorldError("episodes are continued only for agents of images alone, whose actions are one choice")
+            raise WorldError("episodes are continued only for agents with one image as input and one discrete action")
         self.agent, self.spec = agent, spec
         self.world: World = make_world(spec)
         self._choice = ActionChoice(action_noise=spec.epsilon_greedy)
@@ -99,7 +99,7 @@ class Brancher:
 
     @property
     def combos(self) -> tuple[tuple[str, ...], ...]:
-        """Return the buttons of each action."""
+        """Buttons of each action."""
         return self._environment.action_combos
 
     def continue_policy(
@@ -114,8 +114,8 @@ class Brancher:
     ) -> Branches:
         """Let the agent continue from each moment for a number of steps, with new random numbers for its actions.
 
-        `steps` has a number for each moment. `world_states` replaces the states of the moments, and `agent` the agent.
-        With `keep`, observations are returned.
+        `steps` has a number for each moment. `world_states` are used instead of the environment's states in `moments`,
+        and `agent` instead of the brancher's agent. With `keep`, observations are returned, too.
         """
         player: Player = self.agent if agent is None else agent
         states = [moment.world_state for moment in moments] if world_states is None else world_states
@@ -124,7 +124,7 @@ class Brancher:
         )
 
     def continue_actions(self, world_states: Sequence[bytes], actions: np.ndarray, *, keep: bool = False) -> Branches:
-        """Take actions (n, steps) from each of n states."""
+        """Take a sequence of actions from each of n states. `actions` is (n, steps)."""
         steps = [actions.shape[1]] * len(world_states)
         number = self.agent.num_actions
         rng = np.random.default_rng(0)  # no random number is used
@@ -139,7 +139,7 @@ class Brancher:
         )
 
     def random_sequences(self, count: int, steps: int, rng: np.random.Generator) -> np.ndarray:
-        """Return random sequences of actions (count, steps), each of which is held for 1 to `MOST_HELD` steps."""
+        """Return random sequences of actions (count, steps). Each action is held for 1 to `MOST_HELD` steps."""
         actions = rng.integers(self.agent.num_actions, size=(count, steps))
         held = rng.integers(1, MOST_HELD + 1, size=(count, steps))
         kept = np.zeros_like(actions)
@@ -219,9 +219,9 @@ class Brancher:
 
 
 def check_restored(brancher: Brancher, moments: Sequence[Moment], actions: np.ndarray) -> None:
-    """Raise WorldError unless the actions (n,) taken from the first moment lead to what was observed in the others.
+    """Raise WorldError unless the actions (n,), taken again from the first moment, reproduce the episode.
 
-    `moments` are n consecutive steps of an episode, in which the last action ended it.
+    `moments` are the last n steps of an episode. Their observations and the end of the episode are compared.
     """
     replayed = brancher.continue_actions([moments[0].world_state], actions[None], keep=True)
     assert replayed.observations is not None

@@ -1,7 +1,8 @@
-"""Failures: which object ended an episode, until when the end could be avoided, and what the policy did about it.
+"""Examine failures: which object ended an episode, until when the end could be avoided, and how the policy reacted.
 
 An end is avoidable from a step if one of a number of random sequences of actions, taken from the saved state of the
-environment before it, does not fail. Random sequences find some of the ways out: "avoidable until" is a lower bound.
+environment before the step, does not fail. Random sequences find only some of the sequences that survive, so the last
+avoidable step is a lower bound.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from rl_clarity.recordings.rollouts import observe
 from rl_clarity.recordings.samples import Trajectories
 
 NOISE = 0.03
-"""Total variation of the policy below which an object has no effect, as in the analysis of objects."""
+"""Changes of the policy with a smaller total variation count as no effect, as in the analysis of objects."""
 LUCK = 0.9
-"""Share of surviving continuations from which a failure counts as bad luck."""
+"""A failure counts as bad luck if at least this share of continuations survives."""
 CANDIDATES = 24
 """Number of nearest objects that are tried as the cause of an end."""
 TIME_LIMIT = "time limit"
@@ -71,42 +72,42 @@ class Ending:
 
     trajectory: int
     first: int
-    """Step at which it began, or 0 if that is not in the trajectory."""
+    """First step of the episode, or 0 if it began before the trajectory."""
     last: int
-    """Its last step."""
+    """Last step of the episode."""
     total: float
-    """Its return."""
+    """Return of the episode."""
     cause: str
     truncated: bool = False
 
 
 @dataclass(frozen=True)
 class Survival:
-    """How many continuations by the policy from a step survive."""
+    """The number of continuations by the policy from a step that survive."""
 
     step: int
     survived: int
     count: int
 
     def __str__(self) -> str:
-        """Return the number of survivors with the 95 % interval of their share, for sentences."""
+        """Return the number of surviving continuations, with the 95 % interval of their share, for sentences."""
         low, high = share_interval(self.survived, self.count)
         return f"{self.survived} of {self.count} continuations ({low:.0%} to {high:.0%})"
 
 
 @dataclass(frozen=True)
 class Reaction:
-    """Effect of what ended an episode on the policy and the value at a step."""
+    """Effect of the object that ended an episode on the policy and the value at a step."""
 
     step: int
     policy: float
-    """Total variation between the policies with and without it."""
+    """Total variation between the policies with and without the object."""
     value: float | None
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why an episode ended. Steps are those of the trajectory."""
+    """Why an episode failed. Steps are indices of steps of the trajectory."""
 
     trajectory: int
     first: int
@@ -115,30 +116,31 @@ class Failure:
     cause: str
     verdict: str
     statement: str
-    """The verdict with its numbers."""
+    """A sentence that states the measurements behind the verdict."""
     killer: str | None = None
-    """Type of the object without which the last step does not end the episode."""
+    """Type of the object without which the last step does not end the episode (the killer)."""
     killer_pixels: tuple[float, float, float, float] | None = None
-    """Where it is in the last observation: left, top, right and bottom, as shares of width and height."""
+    """Bounding box of the killer in the last observation: left, top, right and bottom, as shares of width and height.
+    """
     visible_since: int | None = None
-    """First step of the window in which it is seen."""
+    """First step of the window at which the killer is visible."""
     avoidable_until: int | None = None
     """Last step from which a random sequence of actions survives."""
     policy_until: int | None = None
     """Last step from which at least half of the policy's continuations survive."""
     escapes: int = 0
-    """How many of the random sequences from the step `avoidable_until` survive."""
+    """Number of random sequences from the step `avoidable_until` that survive."""
     escape: Sequence[int] = ()
-    """One of the sequences that survive."""
+    """Actions of one of these sequences."""
     survival: Sequence[Survival] = ()
     without_killer: Sequence[Survival] = ()
-    """Survival from the same steps after the killer is removed from the environment, if it is there at the step."""
+    """Survival after the killer is removed from the environment, from those of the same steps at which it exists."""
     reactions: Sequence[Reaction] = ()
 
 
 @dataclass
 class _Measured:
-    """What is found out about a failure before its verdict."""
+    """Measurements of a failure, from which its verdict is derived."""
 
     killer: str | None = None
     visible_since: int | None = None
@@ -149,14 +151,14 @@ class _Measured:
     without_killer: list[Survival] = field(default_factory=list)
     reactions: list[Reaction] = field(default_factory=list)
     killers: dict[int, WorldObject] = field(default_factory=dict)
-    """The killer in the state of each step at which it is there, in view or not."""
+    """The killer at each step at which it exists, whether it is in view or not."""
 
 
 def failed_episodes(trajectories: Trajectories, most: int | None = None) -> list[Ending]:
     """Return the episodes that failed, those with the lowest return first.
 
-    An episode failed if its last step, which the environment ended, gave no reward, or if its time ran out where other
-    episodes end with a reward.
+    An episode failed if the environment ended it and its last step gave no reward, or if its time ran out although
+    other episodes end with a reward.
     """
     ends = [ending for i in range(len(trajectories)) for ending in _endings(trajectories, i)]
     reached = any(_last_reward(trajectories, end) > 0 and not end.truncated for end in ends)
@@ -221,7 +223,8 @@ def examine(
 ) -> Failure:
     """Find out why an episode ended.
 
-    The same arguments give the same result. An episode that cannot be continued as it was played is `not tested`.
+    The same arguments give the same result. If the episode cannot be reproduced from a saved state, the verdict is
+    `not tested`.
     """
     if ending.truncated:
         return _verdict(ending, _Measured(), options)
@@ -243,7 +246,7 @@ def examine(
 
 
 def escape_frames(brancher: Brancher, trajectories: Trajectories, failure: Failure) -> np.ndarray | None:
-    """Return what is observed (n, H, W, C) if the sequence of actions that survives is taken; None without one."""
+    """Return the observations (n, H, W, C) when the surviving sequence of actions is taken; None if there is none."""
     if failure.avoidable_until is None or not failure.escape:
         return None
     (moment,) = episode_moments(trajectories, failure.trajectory, [failure.avoidable_until])
@@ -255,7 +258,9 @@ def escape_frames(brancher: Brancher, trajectories: Trajectories, failure: Failu
 def _measure_killer(
     brancher: Brancher, moments: Sequence[Moment], actions: np.ndarray, cause: str, measured: _Measured
 ) -> None:
-    """Find the object without which the last step does not end the episode, follow it back, and measure its effect."""
+    """Find the object without which the last step does not end the episode (the killer), track it back in time, and
+    measure its effect on the outputs.
+    """
     killer = _killer(brancher, moments[-1], int(actions[-1]), cause)
     if killer is None:
         return
@@ -286,8 +291,9 @@ def _measure_killer(
 def _killer(brancher: Brancher, moment: Moment, action: int, cause: str) -> WorldObject | None:
     """Return the nearest object without which an action does not end the episode.
 
-    Objects other than terrain come first: without terrain, the player may only fall past what ended the episode. If
-    there are none, it is the nearest object of the type that the environment names as the cause, and then terrain.
+    Objects other than terrain are preferred, because without terrain, the player may just fall past what ended the
+    episode. If there are none, the nearest object of the type that the environment reports as the cause is returned; if
+    there is none, terrain. Return None if no object can be named.
     """
     objects = brancher.world.objects(moment.world_state)
     near = sorted(objects, key=lambda item: (item.terrain, math.hypot(*item.offset)))[:CANDIDATES]
@@ -310,7 +316,7 @@ def _search(
     rng: np.random.Generator,
     measured: _Measured,
 ) -> None:
-    """Go back from the end to the last step from which a random sequence survives."""
+    """Search back from the end for the last step from which a random sequence of actions survives."""
     for moment in reversed(moments):
         sequences = brancher.random_sequences(options.sequences, options.horizon, rng)
         survived = brancher.continue_actions([moment.world_state] * len(sequences), sequences).survived
@@ -328,7 +334,7 @@ def _continue(
     rng: np.random.Generator,
     measured: _Measured,
 ) -> None:
-    """Let the policy continue from some steps of the window, and from the last avoidable one."""
+    """Let the policy continue from some steps of the window, and from the last avoidable step."""
     last = moments[-1].step
     spread = np.linspace(0, len(moments) - 1, min(options.points, len(moments))).round().astype(int)
     chosen = sorted(
@@ -361,7 +367,7 @@ def _continue_without_killer(
 def _survival(
     brancher: Brancher, moments: Sequence[Moment], last: int, options: FailureOptions, rng: np.random.Generator
 ) -> list[Survival]:
-    """Return how many of the policy's continuations from each moment survive until `options.horizon` after `last`."""
+    """Return how many of the policy's continuations from each moment survive `options.horizon` steps beyond `last`."""
     repeated = [moment for moment in moments for _ in range(options.continuations)]
     steps = [last + 1 - moment.step + options.horizon for moment in repeated]
     survived = brancher.continue_policy(repeated, steps, rng).survived.reshape(len(moments), -1).sum(axis=1)
@@ -372,7 +378,7 @@ def _survival(
 
 
 def _verdict(ending: Ending, measured: _Measured, options: FailureOptions) -> Failure:
-    """Return the failure with its verdict, which follows by rules from what was measured."""
+    """Return the failure with its verdict, which fixed rules derive from the measurements."""
     until = measured.avoidable_until
     at = next((one for one in measured.survival if one.step == until), None)
     policy = [one.step for one in measured.survival if 2 * one.survived >= one.count]
@@ -443,5 +449,5 @@ def _verdict(ending: Ending, measured: _Measured, options: FailureOptions) -> Fa
 
 
 def ago(last: int, step: int) -> str:
-    """Return in words how many steps before the last one a step is, for sentences about an end."""
+    """Return a description of a step relative to the last step of an episode, such as "3 steps before the last"."""
     return "the last step" if step == last else f"{last - step} step{'s' * (last - step != 1)} before the last"

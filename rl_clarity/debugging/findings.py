@@ -1,8 +1,9 @@
-"""Findings: sentences that were tested, each with its effect, interval, p-value, evidence, and command.
+"""Findings: tested statements, each with its effect, confidence interval, p-value, evidence, and command.
 
-Tests belong to families, each of which has one measure. p-values are Holm's within a family, intervals have the level
-of Bonferroni within it, and families are not pooled. That something is absent is a finding only where this interval is
-inside a band that is stated; what is neither found nor absent is listed with the effect that would have been found.
+Tests are grouped in families, each of which has one measure. Within a family, p-values are corrected by Holm's method,
+and intervals by Bonferroni's. There is no correction across families. The absence of an effect is a finding only if the
+corrected interval lies inside a band around 0. Effects that are neither present nor absent are listed as untested, with
+the effect that would have been found.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ from rl_clarity.debugging.measures import LEAST_EPISODES, Clustered
 from rl_clarity.debugging.moved_goals import MovedGoal
 
 POLICY_BAND = 0.03
-"""Total variation of the policy below which nothing matters."""
+"""Changes of the policy with a smaller total variation count as no effect."""
 TOWARD_BAND = 0.05
-"""Change of the probability of moving toward a place below which the policy does not follow what is there."""
+"""Smaller changes of the probability of moving toward a place count as no effect."""
 SIDE_BAND = 0.1
-"""Preference of a side below which it does not count as a preference."""
+"""Weaker preferences for a side count as none."""
 MOSTLY = 0.5
-"""Preference of a side from which the agent moves there in most states."""
+"""From this preference for a side on, a finding says that the agent moves there, not just that it prefers to."""
 SATURATED = 0.7
-"""Probability of moving toward an empty place above which an object there cannot raise it much."""
+"""If the probability of moving toward an empty place is higher than this, an object there cannot raise it much."""
 MOVED_BAND = 0.2
-"""Share of moved goals that may be missed, because a policy with random actions misses some."""
+"""Share of moved goals that the agent may miss, because a policy with random actions misses some."""
 CLEAR = 4
-"""An object is followed clearly if the effect is at least this many bands. Only then can a place where it is not
-followed be a finding."""
+"""An object is followed clearly if the effect is at least this multiple of the band. Only then can a place where it is
+not followed be a finding."""
 CHANCE_OF_CAUSE = 0.1
-"""Share of failures above which a cause with its verdict is a finding."""
+"""A cause with a verdict is a finding if it explains significantly more than this share of the failures."""
 FAMILIES = {
     "failures": "share of the failures with this cause and verdict",
     "pursuit": "change of the probability of moving toward the object, against the same place left empty",
@@ -58,40 +59,40 @@ REMOVAL_FAMILIES = ("reaction", "value")
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence that was tested."""
+    """A tested statement about an agent."""
 
     kind: str
     """`reacts`, `no_reaction`, `pursues`, `avoids`, `goal_not_pursued`, `value`, `position_bias`, `look_alike`,
     `memory` or `failure_cause`."""
     subject: str
-    """What it is about: a type, two types, a place, or the cause of an end."""
+    """Subject of the statement: a type of object, two types, a place, or the cause of an end."""
     statement: str
     measure: str
     effect: float
     interval: tuple[float, float]
-    """Corrected for the tests of the family."""
+    """Confidence interval of the effect, corrected for the tests of the family (Bonferroni)."""
     p: float
-    """Corrected for the tests of the family (Holm). For an absence it is 0.05, the level of the interval, which is
-    inside the band."""
+    """p-value, corrected for the tests of the family (Holm). For the absence of an effect it is 0.05, the level of the
+    interval, which lies inside the band."""
     n: int
     evidence: Mapping[str, int]
-    """`trajectory` and `frame`, counted from 0, where it can be seen."""
+    """`trajectory` and `frame`, counted from 0, that show the effect."""
     command: str
     """Command that repeats the test."""
     family: str = ""
     suspicious: bool = False
-    """Whether the finding does not fit what the object does: no reaction to something deadly, fear of something
+    """Whether the finding does not fit what the object does: no reaction to something deadly, avoidance of something
     harmless, a preferred side or place, or types that are mistaken for each other."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """Return what identifies the finding among those of other runs."""
+        """Kind and subject, by which findings of different runs are matched."""
         return self.kind, self.subject
 
 
 @dataclass(frozen=True)
 class Untested:
-    """Something that was neither found nor found absent, or that could not be tested."""
+    """A test that found an effect neither present nor absent, or that was not possible."""
 
     family: str
     subject: str
@@ -102,22 +103,22 @@ class Untested:
 
 @dataclass(frozen=True)
 class RemovedType:
-    """What changes when objects of a type are removed, one at a time: outputs with an object less those without it."""
+    """How outputs change when objects of a type are removed, one at a time: outputs with an object minus without it."""
 
     type: str
     policy: Clustered
     """Total variation of the policy."""
     value: Clustered | None = None
-    """Change of the value; None without one."""
+    """Change of the value; None for agents without a value."""
     trajectory: int = 0
-    """Where the policy changes most."""
+    """Trajectory in which the policy changes most."""
     frame: int = 0
     largest: float = 0.0
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What findings are made from."""
+    """The measurements from which findings are made."""
 
     episodes: int
     """Number of episodes that ended."""
@@ -130,22 +131,22 @@ class Measured:
     memory: Clustered | None = None
     moved: Sequence[MovedGoal] = ()
     value_noise: float | None = None
-    """Changes of the value up to this one do not matter."""
+    """Changes of the value up to this size count as no effect; None if the value is not tested."""
     unknown: Mapping[str, str] = field(default_factory=dict)
-    """Reasons for which a family was not tested."""
+    """Families that were not tested, with the reasons."""
     removed: Sequence[RemovedType] = ()
-    """Types that were removed, where none were placed."""
+    """Types whose objects were removed, if no objects were placed."""
     edit: str = "placed"
     """What was done to objects: `placed`, `removed` or `painted over`."""
     causes: Collection[str] = ()
-    """Causes of the ends of failed episodes, where these were not examined."""
+    """Causes of the ends of failed episodes, if failures were not examined."""
     families: Collection[str] = tuple(FAMILIES)
-    """Families that were to be tested. What was not found is listed only for these."""
+    """Families that were to be tested. Untested effects are listed only for these."""
 
 
 @dataclass(frozen=True)
 class _Test:
-    """A test of a family, before its correction."""
+    """A test of a family, before the correction for multiple tests."""
 
     subject: str
     values: Clustered
@@ -159,7 +160,8 @@ class _Tested(_Test):
 
     interval: tuple[float, float]
     p: float
-    """p-value of the mean being at the nearer edge of the band, corrected for the tests of the family (Holm)."""
+    """p-value for the null hypothesis that the mean is at the nearer edge of the band, corrected for the tests of the
+    family (Holm)."""
 
     @property
     def present(self) -> bool:
@@ -172,7 +174,7 @@ class _Tested(_Test):
 
 
 def make_findings(measured: Measured, seed: int = 0, command: str = "") -> tuple[list[Finding], list[Untested]]:
-    """Return the findings by family, suspicious ones and large effects first, and what was not found."""
+    """Return the findings, sorted by family, with suspicious ones and large effects first, and the untested effects."""
     maker = _Maker(measured, seed, command)
     findings = [*maker.make()]
     order = {family: i for i, family in enumerate(FAMILIES)}
@@ -221,7 +223,7 @@ class _Maker:
     def _pooled(
         self, edited: Mapping[str, Sequence[Placement | RemovedType]], measure: str, band: float
     ) -> list[_Test]:
-        """Return a test for each type, which pools its placements at all places, or its removals."""
+        """Return a test for each type, which pools all placements or all removals of its objects."""
         tests = []
         for name, edits in edited.items():
             known = [values for one in edits if (values := getattr(one, measure)) is not None]
@@ -238,7 +240,7 @@ class _Maker:
         return tests
 
     def _family(self, family: str, tests: Sequence[_Test]) -> list[_Tested]:
-        """Test the effects of a family; those of too few episodes are listed as untested."""
+        """Test the effects of a family. Effects that were measured in too few episodes are listed as untested."""
         enough = [one for one in tests if one.values.episodes >= LEAST_EPISODES]
         for one in tests:
             if one.values.episodes < LEAST_EPISODES:
@@ -338,9 +340,9 @@ class _Maker:
                 )
 
     def _look_alikes(self, reacted: set[str]) -> Iterator[Finding]:
-        """Yield findings about pairs of types that do different things, and between which the policy does not differ.
+        """Yield findings about pairs of types that have different roles, although the policy treats them alike.
 
-        Only pairs are tested to both of whose types the policy reacts.
+        A pair is tested only if the policy reacts to both types.
         """
         tests = []
         for pair in self._measured.pairs:
@@ -357,7 +359,7 @@ class _Maker:
                 yield self._finding("look_alike", "look-alikes", one, text)
 
     def _places(self, pursuit: Mapping[str, _Tested]) -> Iterator[Finding]:
-        """Yield findings about places at which an object is not followed, although it is followed clearly overall."""
+        """Yield findings about places at which an object is not followed, although it is clearly followed overall."""
         tests = []
         for name, overall in pursuit.items():
             if not overall.present or abs(overall.values.mean) < CLEAR * TOWARD_BAND:
@@ -426,7 +428,7 @@ class _Maker:
                 )
 
     def _failures(self) -> Iterator[Finding]:
-        """Yield findings about causes of ends with their verdicts, if these are more than a tenth of the failures."""
+        """Yield a finding for each cause and verdict that significantly more than a tenth of the failures have."""
         failures = self._measured.failures
         counts = Counter((one.cause, one.verdict) for one in failures)
         total = len(failures)

@@ -1,7 +1,7 @@
-"""Goals: does the policy follow an object, does the value, wherever the object is placed?
+"""Measure whether the policy and the value follow an object, wherever it is placed.
 
-Objects of a type are removed from a saved state, and one is placed left, right, above or below of the player, near or
-far. The outputs are compared with those for the same state in which the place is empty.
+All objects of a type are removed from a saved state, and one is placed to the left or right of the player, above or
+below, near or far. The outputs are compared with those for the same state in which the place is empty.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from rl_clarity.recordings.samples import Trajectories
 BUTTONS = {"left": ("LEFT",), "right": ("RIGHT",), "above": ("UP", "FORWARD"), "below": ("DOWN",)}
 """Buttons of actions that move toward a place."""
 BATCH = 128
-"""Frames that are drawn and evaluated at once."""
+"""Number of frames that are drawn and evaluated at once."""
 TOUCH_STEPS = 3
 LEAST_TRIED = 5
-"""Fewest states in which the player must move onto an object to say what it does."""
+"""Smallest number of states in which the player moves onto objects of a type, to determine the type's role."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ class GoalOptions:
     states: int = 128
     """Number of states in which objects are placed, evenly spread over the trajectories."""
     near: int = 1
-    """Cells from the player to a near place."""
+    """Distance of a near place from the player, in cells."""
     far: int = 4
-    """Cells from the player to a far place."""
+    """Distance of a far place from the player, in cells."""
     episodes: int = 100
     """Number of episodes in which a goal is moved; 0 for none."""
     types: tuple[str, ...] | None = None
-    """Types to place; by default those that were seen, without terrain."""
+    """Types of objects to place; by default those that were seen, except terrain."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "states", "near")
@@ -62,7 +62,7 @@ class GoalOptions:
 
 @dataclass(frozen=True)
 class Placement:
-    """What changes when an object of a type is placed somewhere, against the same place left empty."""
+    """How outputs change when an object of a type is placed somewhere, compared with the same place left empty."""
 
     type: str
     place: str
@@ -73,16 +73,16 @@ class Placement:
     toward: Clustered | None = None
     """Change of the probability of actions that move toward the place; None if no action does."""
     value: Clustered | None = None
-    """Change of the value; None without one."""
+    """Change of the value; None for agents without a value."""
     usual: float | None = None
     """Mean probability of actions that move toward the place while it is empty."""
     trajectory: int = 0
-    """Where the policy changes most."""
+    """Trajectory in which the policy changes most."""
     frame: int = 0
     largest: float = 0.0
 
     def __add__(self, other: Placement) -> Placement:
-        """Return the measures of both, of the same type and place, in different states."""
+        """Combine the measures of the same type and place in different states."""
         usual = None
         if self.usual is not None and other.usual is not None:
             assert self.toward is not None
@@ -99,34 +99,34 @@ class Placement:
 
 @dataclass(frozen=True)
 class Pair:
-    """How much the policy differs between two types in the same places, and between each and nothing."""
+    """How much the policy differs between objects of two types in the same places."""
 
     first: str
     second: str
     between: Clustered
     """Total variation between the policies with the first and with the second type."""
     trajectory: int = 0
-    """Where it is largest."""
+    """Trajectory in which the policies differ most."""
     frame: int = 0
     largest: float = 0.0
 
     def __add__(self, other: Pair) -> Pair:
-        """Return the measures of both, in different states."""
+        """Combine the measures of the same types in different states."""
         return replace(self if self.largest >= other.largest else other, between=self.between + other.between)
 
 
 @dataclass(frozen=True)
 class Sides:
-    """Probability of moving right less that of moving left, in observations and in their mirror images, averaged."""
+    """Probability of moving right minus that of moving left, averaged over observations and their mirror images."""
 
     bias: Clustered
     observed: float
-    """In the observations alone."""
+    """Mean difference for the observations alone."""
     mirrored: float
-    """In the mirror images alone."""
+    """Mean difference for the mirror images alone."""
 
     def __add__(self, other: Sides) -> Sides:
-        """Return the preference in the states of both."""
+        """Combine the preferences in different states."""
         weights = self.bias.n, other.bias.n
         observed = np.average([self.observed, other.observed], weights=weights)
         mirrored = np.average([self.mirrored, other.mirrored], weights=weights)
@@ -140,18 +140,18 @@ class Role:
     type: str
     tried: int
     failed: int
-    """How often the episode ended without a reward with the object, but not without the object."""
+    """Number of states in which the episode failed with the object, but not without it."""
     succeeded: int
-    """How often the episode ended with a reward with the object, but not without the object."""
+    """Number of states in which the episode ended with a reward with the object, but not without it."""
 
     def __add__(self, other: Role) -> Role:
-        """Return the role of the same type, tried in the states of both."""
+        """Combine the results for the same type in different states."""
         tried, failed = self.tried + other.tried, self.failed + other.failed
         return Role(self.type, tried, failed, self.succeeded + other.succeeded)
 
     @property
     def name(self) -> str:
-        """Return `deadly`, `goal`, `harmless`, or `unknown` if too little was tried."""
+        """`deadly`, `goal`, `harmless`, or `unknown` if there were too few states or the results are mixed."""
         if self.tried < LEAST_TRIED:
             return "unknown"
         if 2 * max(self.failed, self.succeeded) > self.tried:
@@ -160,10 +160,10 @@ class Role:
 
 
 def role_names(roles: Sequence[Role], killers: Collection[str]) -> dict[str, str]:
-    """Return what objects of each type do.
+    """Return the role of each type.
 
-    If moving onto objects of a type did not show it, the type is deadly if it is one of `killers`, which ended failed
-    episodes.
+    If moving onto objects of a type did not determine its role, the type is deadly if it is among `killers`, the types
+    that ended failed episodes.
     """
     known = {role.type: role.name for role in roles if role.name != "unknown"}
     return {**{role.type: "unknown" for role in roles}, **dict.fromkeys(killers, "deadly"), **known}
@@ -175,11 +175,11 @@ class GoalStates:
 
     world: World
     moments: Sequence[Moment]
-    episodes: np.ndarray  # (n,) int64: number of the episode of each
+    episodes: np.ndarray  # (n,) int64: index of the episode of each state
     count: int
     """Number of episodes."""
     turned: bool
-    """Whether the player turns, and offsets are given as the player sees them."""
+    """Whether the player turns, and offsets of objects are relative to the direction that the player faces."""
 
     @cached_property
     def layouts(self) -> list[Layout]:
@@ -187,16 +187,17 @@ class GoalStates:
         return [Layout(self.world.objects(moment.world_state)) for moment in self.moments]
 
     def part(self, part: int, parts: int) -> GoalStates:
-        """Return every `parts`-th state from the one with the index `part`."""
+        """Return every `parts`-th state, beginning with the index `part`."""
         return replace(self, moments=self.moments[part::parts], episodes=self.episodes[part::parts])
 
 
 def goal_states(
     agent: Agent, world: World, trajectories: Trajectories, options: GoalOptions, *, turns: bool = True
 ) -> GoalStates:
-    """Return states that are evenly spread over the trajectories, and drawn as they were observed.
+    """Return states that are evenly spread over the trajectories.
 
-    `turns` says whether actions turn the player. Raises WorldError if there are no such states.
+    States are left out if drawing them does not reproduce the observation. `turns` says whether actions turn the
+    player. Raises WorldError if no state is left.
     """
     lengths = [trajectories.steps(i) for i in range(len(trajectories))]
     chosen = np.unique(np.linspace(0, sum(lengths) - 1, min(options.states, sum(lengths))).round().astype(int))
@@ -218,7 +219,7 @@ def goal_states(
 
 
 def seen_types(states: GoalStates, types: Sequence[str] | None = None) -> list[str]:
-    """Return the types that are placed: those that are asked for, or seen in the states, the most frequent first.
+    """Return the types of objects to place: `types`, or by default those seen in the states, the most frequent first.
 
     Raises OptionError for types that the environment does not have.
     """
@@ -238,7 +239,7 @@ def seen_types(states: GoalStates, types: Sequence[str] | None = None) -> list[s
 def place_type(
     agent: Agent, states: GoalStates, combos: Sequence[Combo], type: str, options: GoalOptions
 ) -> list[Placement]:
-    """Place objects of a type around the player, and measure what changes.
+    """Place objects of a type around the player, and measure how the outputs change.
 
     Raises WorldError for types that cannot be removed or inserted.
     """
@@ -267,7 +268,9 @@ def place_type(
 
 
 def example(world: World, moment: Moment, placement: Placement, options: GoalOptions) -> np.ndarray | None:
-    """Return the frame of a placement's largest effect with the place empty and with the object, (2, H, W, C)."""
+    """Return frames (2, H, W, C) of the state where a placement has its largest effect: with the place empty, and with
+    the object. Return None if the object cannot be placed.
+    """
     states = GoalStates(world, [moment], np.zeros(1, int), 1, turned=False)
     empty = _without(states, 0, (placement.type,))
     distance = options.far if placement.far else options.near
@@ -276,7 +279,9 @@ def example(world: World, moment: Moment, placement: Placement, options: GoalOpt
 
 
 def measure_role(brancher: Brancher, states: GoalStates, combos: Sequence[Combo], type: str) -> Role:
-    """Place objects of a type beside the player and move onto them for `TOUCH_STEPS` steps, and once without them."""
+    """Place an object of a type beside the player, and move toward it for `TOUCH_STEPS` steps. For comparison, take the
+    same actions without the object.
+    """
     chosen = list[tuple[bytes, bytes, int]]()
     for i in range(len(states.moments)):
         place = [*PLACES][i % len(PLACES)]
@@ -300,9 +305,9 @@ def measure_role(brancher: Brancher, states: GoalStates, combos: Sequence[Combo]
 
 
 def measure_memory(agent: Agent, states: GoalStates) -> Clustered | None:
-    """Return how much the policy changes if the agent's state is replaced by that of an episode's beginning.
+    """Return the total variation of the policy when the agent's state is replaced by the initial state.
 
-    The measure is the total variation. None for an agent without a state.
+    Return None for an agent without a state.
     """
     if states.moments[0].state is None:
         return None
@@ -314,9 +319,9 @@ def measure_memory(agent: Agent, states: GoalStates) -> Clustered | None:
 
 
 def measure_background(agent: Agent, states: GoalStates) -> Clustered | None:
-    """Return the total variation between policies with and without the background.
+    """Return the total variation between the policies with and without the background.
 
-    None for worlds that cannot be drawn without a background, and if no drawing changes without it.
+    Return None for worlds that cannot be drawn without a background, and if no frame changes without it.
     """
     world = states.world
     if not isinstance(world, HasBackgrounds):
@@ -332,7 +337,10 @@ def measure_background(agent: Agent, states: GoalStates) -> Clustered | None:
 
 
 def compare_types(agent: Agent, states: GoalStates, first: str, second: str, options: GoalOptions) -> Pair | None:
-    """Return how much the policy differs between two types in the same near places, without other objects of both."""
+    """Return how much the policy differs between objects of two types in the same near places.
+
+    All other objects of these types are removed. Return None if no place is free.
+    """
     pairs: list[tuple[int, list[bytes]]] = []
     both = (first, second)
     for i, layout in enumerate(states.layouts):
@@ -356,7 +364,9 @@ def compare_types(agent: Agent, states: GoalStates, first: str, second: str, opt
 
 
 def measure_sides(agent: Agent, states: GoalStates, combos: Sequence[Combo]) -> Sides | None:
-    """Return whether the policy prefers a side whatever is there; None if no actions move to the sides."""
+    """Measure how much the policy prefers a side whatever is there. Return None if no actions move to the left and
+    right, or if the agent's actions are not a single discrete choice.
+    """
     right, left = (actions_toward(combos, side) for side in ("right", "left"))
     if right is None or left is None or not is_single_choice(action_factors(agent)):
         return None
@@ -385,12 +395,12 @@ def actions_toward(combos: Sequence[Combo], place: str) -> np.ndarray | None:
 
 
 def actions_turn(combos: Sequence[Combo]) -> bool:
-    """Return whether actions turn the player. They do if an action moves forward."""
+    """Return whether actions turn the player. This is assumed if an action moves forward."""
     return any(button.upper() == "FORWARD" for combo in combos for button in combo)
 
 
 def _turns_unseen(states: GoalStates, combos: Sequence[Combo]) -> bool:
-    """Return whether actions turn the player, but offsets are not those that the player sees."""
+    """Return whether actions turn the player, but offsets are not relative to the direction that the player faces."""
     return actions_turn(combos) and not states.turned
 
 
@@ -401,7 +411,7 @@ def _without(states: GoalStates, row: int, types: Sequence[str]) -> bytes:
 
 
 def _placed(states: GoalStates, row: int, empty: bytes, type: str, place: str, distance: int) -> bytes | None:
-    """Return a state without objects of the type, with one at a place; None if the place is not free."""
+    """Return the state `empty` with an object of the type at a place; None if the place is not free."""
     at = states.layouts[row].free_place(PLACES[place], distance, (type,))
     if at is None:
         return None
@@ -434,7 +444,7 @@ def _placement(
     *,
     far: bool,
 ) -> Placement:
-    """Return the measures of one place."""
+    """Return the measures of a type of object at one place."""
     measures = {"policy": with_object.policy_change(without), "value": with_object.values - without.values}
     usual = None
     if toward is not None:

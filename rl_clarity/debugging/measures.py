@@ -1,4 +1,4 @@
-"""Measures that are clustered by episode, and their tests: of an effect, and of its absence."""
+"""Measures whose values are clustered by episode, with confidence intervals, p-values and detectable effects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from rl_clarity.base.statistics import LEVEL, resampled_interval
 
 LEAST_EPISODES = 5
-"""Fewest episodes that are tested: an interval of fewer is too narrow."""
+"""Smallest number of episodes for a test. The bootstrap intervals of fewer are too narrow."""
 FLIPS = 20_000
 _POWER_SUM = 1.959964 + 0.841621
 """Sum of the normal quantiles of a two-sided test of 5 % and of a power of 80 %."""
@@ -18,20 +18,20 @@ _POWER_SUM = 1.959964 + 0.841621
 
 @dataclass(frozen=True)
 class Clustered:
-    """Values of a measure, as their sum and number in each of K episodes."""
+    """Values of a measure, stored as their sum and their number in each of K episodes."""
 
     sums: Sequence[float]
     counts: Sequence[int]
 
     @classmethod
     def of(cls, values: np.ndarray, clusters: np.ndarray, count: int) -> Clustered:
-        """Return the measure of values (n,), whose episodes have the indices `clusters` (n,), out of `count`."""
+        """Group values (n,) by episode. `clusters` (n,) are the indices of their episodes, out of `count` episodes."""
         index = np.asarray(clusters, np.int64)
         sums = np.bincount(index, np.asarray(values, np.float64), count)
         return cls(sums.tolist(), np.bincount(index, minlength=count).tolist())
 
     def __add__(self, other: Clustered) -> Clustered:
-        """Return the values of both, of the same episodes."""
+        """Combine values of the same episodes."""
         return Clustered(
             [a + b for a, b in zip(self.sums, other.sums, strict=True)],
             [a + b for a, b in zip(self.counts, other.counts, strict=True)],
@@ -52,13 +52,15 @@ class Clustered:
         return float(sum(self.sums) / self.n) if self.n else float("nan")
 
     def interval(self, seed: int, level: float = LEVEL) -> tuple[float, float]:
-        """Return the bootstrap interval of the mean, which resamples episodes."""
+        """Return the interval of the mean by a cluster bootstrap, which resamples episodes."""
         sums, counts = self._known()
         rng = np.random.default_rng(seed)
         return resampled_interval(len(counts), lambda drawn: drawn @ sums / (drawn @ counts), rng, level)
 
     def p(self, seed: int, null: float = 0.0) -> float:
-        """Return the two-sided p-value of a test that the mean is `null`, which flips the signs of whole episodes."""
+        """Return the two-sided p-value for the null hypothesis that the mean is `null`. The test flips the signs of
+        whole episodes.
+        """
         sums, counts = self._known()
         deviations = sums - null * counts
         flips = np.random.default_rng(seed).choice([-1.0, 1.0], size=(FLIPS, len(sums)))

@@ -1,4 +1,4 @@
-"""Whole episodes with the goal moved: does the agent reach it in an unusual place?"""
+"""Play whole episodes with the goal moved, to measure whether the agent reaches it in an unusual place."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from rl_clarity.recordings.removals import Moment
 from rl_clarity.recordings.samples import Trajectories
 
 STEPS = 60
-"""Steps within which the goal must be reached; it is moved to a few cells from the player."""
+"""Number of steps within which the goal, which is moved to a few cells from the player, must be reached."""
 
 
 @dataclass(frozen=True)
 class MovedGoal:
-    """Episodes that are played on from their first step, with a goal moved to a free place near the player.
+    """Results of episodes that are continued from their first step, with a goal moved to a free place near the player.
 
-    Only episodes count in which a search reaches the goal there.
+    Only episodes are counted in which a random search reaches the moved goal.
     """
 
     type: str
@@ -38,13 +38,14 @@ class MovedGoal:
     tried: int
     """Number of episodes in which the goal was moved, whether or not the search reached it."""
     difference: Clustered
-    """By episode: 1 if the agent reaches the moved goal, else 0, minus 1 for the search, which always reaches it."""
+    """For each episode, 0 if the agent reaches the moved goal, else -1: its success minus that of the search, always 1.
+    """
     trajectory: int = 0
     """Trajectory of the first episode in which the moved goal is not reached."""
     frame: int = 0
 
     def __add__(self, other: MovedGoal) -> MovedGoal:
-        """Return the results for the episodes of both, which are different ones."""
+        """Combine the results for different episodes."""
         mine, theirs = self.difference, other.difference
         return replace(
             self if self.moved < self.episodes else other,
@@ -66,10 +67,10 @@ def reach_moved_goal(
     part: int = 0,
     parts: int = 1,
 ) -> MovedGoal | None:
-    """Move a goal to a free place near the player at the first step of episodes, and let the policy play on.
+    """Move a goal to a free place near the player at the first step of episodes, and let the policy continue.
 
-    Random sequences of actions are searched for one that reaches the goal there; episodes without one are left out.
-    Only every `parts`-th episode, from number `part` on, is used. Returns None if the goal is reachable in none.
+    Episodes are left out if no random sequence of actions reaches the moved goal. Only every `parts`-th episode, from
+    number `part` on, is used. Return None if no episode is left.
     """
     rng = np.random.default_rng([seed, 5, part])
     starts = _starts(brancher, trajectories, type, goals, part, parts)
@@ -102,9 +103,9 @@ def reach_moved_goal(
 def _starts(
     brancher: Brancher, trajectories: Trajectories, type: str, goals: GoalOptions, part: int, parts: int
 ) -> list[tuple[Moment, bytes]]:
-    """Return first steps of episodes, and their states with the only object of the type moved.
+    """Return the first steps of episodes, and their states with the only object of the type moved.
 
-    The first place that is tried differs from one episode to the next.
+    Successive episodes try places in different orders.
     """
     world, found = brancher.world, list[tuple[Moment, bytes]]()
     firsts = [
@@ -124,9 +125,10 @@ def _starts(
 
 
 def move_object(world: World, world_state: bytes, type: str, far: int, first: int = 0) -> bytes | None:
-    """Return the state with the only object of a type moved `far` cells from the player, or None if it cannot be.
+    """Return the state with the only object of a type moved to a place `far` cells from the player.
 
-    Free places are tried in turn, beginning with place number `first`.
+    Places are tried in turn, beginning with place number `first`. Return None if none is free, or unless there is
+    exactly one object of the type.
     """
     layout = Layout(world.objects(world_state))
     objects = layout.of_types((type,))

@@ -1,4 +1,4 @@
-"""Places around the player: where objects can be put in a state of a world."""
+"""Find free places around the player, at which objects can be placed in a state of a world."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ import numpy as np
 from rl_clarity.environments.worlds import WorldObject
 
 PLACES = {"left": (-1, 0), "right": (1, 0), "above": (0, 1), "below": (0, -1)}
-"""Directions from the player, to the right and upward."""
+"""Direction of each place from the player: (right, up)."""
 ROTATIONS = ((1, 0, 0, 1), (0, -1, 1, 0), (-1, 0, 0, -1), (0, 1, -1, 0))
-"""How offsets from the player are turned into directions of the world: worlds that show what is in front of the player
-give offsets as the player sees them."""
+"""Rotations (a, b, c, d), the matrices ((a, b), (c, d)), from offsets of objects to directions of the world. In worlds
+that show what is in front of the player, offsets are relative to the direction that the player faces."""
 ROOM = 0.45
-"""Distance from an object's box, in cells, within which places are not free."""
+"""A place is free only if its distance from the box of every object is larger than this, in cells."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The objects of a state, and where the player is among them."""
+    """The objects of a state, and the player's position, which is computed from them."""
 
     objects: Sequence[WorldObject]
 
     def of_types(self, types: Collection[str]) -> list[WorldObject]:
-        """Return the objects of some types."""
+        """Return the objects of these types."""
         return [item for item in self.objects if item.type in types]
 
     def free_place(
         self, direction: tuple[int, int], distance: float, ignored: Collection[str]
     ) -> tuple[float, float] | None:
-        """Return the center of a place, in cells, or None if the player's place is not known, or an object is there.
+        """Return the center of a place, in cells. Return None if an object is there, or if the state has no objects.
 
-        Objects of the `ignored` types do not count.
+        Objects of the `ignored` types do not make a place occupied.
         """
         if not self.objects:
             return None
@@ -49,7 +49,7 @@ class Layout:
 
     @property
     def turned(self) -> bool:
-        """Return whether the player has turned, so that offsets are rotated against the world's directions."""
+        """Whether the player has turned, so that offsets are rotated relative to the world's directions."""
         return bool(self.objects) and self._player[1] != 0
 
     @cached_property
@@ -58,7 +58,7 @@ class Layout:
 
     @cached_property
     def _player(self) -> tuple[tuple[float, float], int]:
-        """The player's place, and the number of the rotation that turns offsets into the world's directions."""
+        """The player's position, and the index of the rotation in `ROTATIONS` that applies to offsets."""
         boxes = self._boxes
         centers = (boxes[:, :2] + boxes[:, 2:]) / 2
         offsets = np.array([item.offset for item in self.objects])

@@ -16,7 +16,7 @@ from rl_clarity.recordings.world_states import WorldStatesWriter
 
 
 def play_sample(agent: Agent, spec: EnvironmentSpec, num_envs: int, num_steps: int, seed: int = 0) -> Trajectories:
-    """Let an agent play, and return its trajectories with the states of the environment, where these can be saved."""
+    """Let an agent play, and return its trajectories, with the states of the environment if these can be saved."""
     levels, actions = np.random.SeedSequence([seed, 4]).generate_state(2)
     try:
         states = WorldStatesWriter(spec, num_envs)

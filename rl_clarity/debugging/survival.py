@@ -1,5 +1,5 @@
-"""Survival without a feature: failures are continued by the agent without each feature of a layer, and by the agent as
-it is, from the same steps with the same random numbers.
+"""Measure survival without a feature: failed episodes are continued by the agent without each feature of a layer, and
+by the unedited agent, from the same steps with the same random numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rl_clarity.recordings.rollouts import Player
 from rl_clarity.recordings.samples import Trajectories
 
 BEFORE_CHANCE = 5
-"""Steps before the last avoidable one from which failures are continued."""
+"""Failures are continued from this number of steps before the last avoidable step."""
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class SurvivalOptions:
     """Page of the agent, or .npz file of components by layer, whose features are removed one by one. Numbers and names
     are those of the page."""
     layer: str | None = None
-    """Layer of the features; needed if the page or the file has several. Without them, the features are those of the
-    page that is made. By default no features are removed."""
+    """Layer of the features; needed if the page or the file has several. Without `features`, they are those of the page
+    that is made. By default no features are removed."""
     continuations: int = 16
     """Number of continuations of each failure by each agent."""
     horizon: int = 20
@@ -53,11 +53,11 @@ class WithoutFeature:
     """How survival differs without a feature."""
 
     feature: int
-    """Its number, from 1."""
+    """Number of the feature, from 1."""
     unedited: float
-    """Share of the continuations that survive, as a mean over failures."""
+    """Mean over failures of the share of continuations that survive with the unedited agent."""
     ablated: float
-    """Share of the continuations that survive without the feature, as a mean over failures."""
+    """Mean over failures of the share of continuations that survive without the feature."""
     difference: float
     interval: tuple[float, float]
     """95 % bootstrap interval over failures, corrected for the number of features."""
@@ -66,24 +66,24 @@ class WithoutFeature:
     detectable: float
     """Difference that would have been found with a probability of 80 %."""
     failure: int
-    """Index of the failure that differs most."""
+    """Index of the failure whose survival differs most."""
 
     @property
     def verdict(self) -> str:
-        """Return whether a difference was found; an absence is claimed by its interval only."""
+        """Whether a difference was found, in words. Only the interval can show that there is no difference."""
         if self.p >= LEVEL:
             return "no difference found"
         return "survives more often" if self.difference > 0 else "survives less often"
 
 
 def continued_failures(failures: Sequence[Failure]) -> list[Failure]:
-    """Return the failures that could have been avoided, which are those that are continued."""
+    """Return the failures to continue: those that could have been avoided."""
     return [one for one in failures if one.avoidable_until is not None]
 
 
 def first_step(failure: Failure) -> int:
-    """Return the step from which an avoidable failure is continued: `BEFORE_CHANCE` before the last one from which it
-    could be avoided.
+    """Return the step from which an avoidable failure is continued: `BEFORE_CHANCE` steps before the last avoidable
+    step, but not before the episode begins.
     """
     assert failure.avoidable_until is not None
     return max(failure.first, failure.avoidable_until - BEFORE_CHANCE)
@@ -99,8 +99,8 @@ def measure_survival(
 ) -> np.ndarray:
     """Return the shares (n,) of continuations that survive, for n avoidable failures.
 
-    They are continued by `agent`, or by default by the agent of the brancher. Each begins `BEFORE_CHANCE` steps before
-    the last step from which the failure could be avoided. Calls with the same seed use the same random numbers.
+    They are continued by `agent`, by default the agent of the brancher, from the steps that `first_step` returns. Calls
+    with the same seed use the same random numbers.
     """
     repeated, steps = [], []
     for one in failures:
@@ -114,9 +114,10 @@ def measure_survival(
 
 
 def compare_survival(unedited: np.ndarray, ablated: np.ndarray, seed: int = 0) -> list[WithoutFeature]:
-    """Compare the shares (n,) that survive with the unedited agent to those (K, n) without each of K features.
+    """Compare the shares (n,) of continuations that survive with the unedited agent with those (K, n) without each of K
+    features.
 
-    Nothing is tested with fewer than `LEAST_EPISODES` failures; the list is then empty.
+    The list is empty for fewer than `LEAST_EPISODES` failures.
     """
     if len(unedited) < LEAST_EPISODES or not len(ablated):
         return []
@@ -140,10 +141,10 @@ def compare_survival(unedited: np.ndarray, ablated: np.ndarray, seed: int = 0) -
 
 
 def changed_survival(unedited: int, ablated: Sequence[int], count: int) -> list[int]:
-    """Return the features, by number from 1, without which one failure is survived more or less often.
+    """Return the numbers (from 1) of features without which one failure is survived significantly more or less often.
 
-    Of `count` continuations, `unedited` survive, and `ablated` (K) without each feature (Fisher's exact test, corrected
-    for the number of features).
+    Of `count` continuations, `unedited` survive with the unedited agent, and `ablated` (K) without each feature. The
+    test is Fisher's exact test, corrected for the number of features.
     """
     p = np.array([_fisher(unedited, number, count) for number in ablated])
     return [int(index) + 1 for index in np.flatnonzero(holm(p) < LEVEL)]
@@ -152,8 +153,8 @@ def changed_survival(unedited: int, ablated: Sequence[int], count: int) -> list[
 def least_change(count: int, tests: int) -> int | None:
     """Return the smallest difference in survivors of `count` continuations that `changed_survival` always finds.
 
-    It finds this difference whatever the two numbers of survivors are, if only one of `tests` features has an effect.
-    None if there is no such difference.
+    It finds this difference whatever the two numbers of survivors are, even if only one of `tests` features has an
+    effect. Return None if there is no such difference.
     """
     return next(
         (

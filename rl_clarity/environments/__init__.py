@@ -1,7 +1,8 @@
-"""Environments that agents play in, with a module for each kind, behind a vectorized protocol.
+"""Environments in which agents play. Each kind of environment has a module, and all kinds implement the same vectorized
+protocol.
 
-To add a kind, write an `EnvironmentKind` with its options and `make`, and register it: `KINDS.register(name, kind)`, or
-an entry point of the group `rl_clarity.environments`.
+To add a kind, create an `EnvironmentKind` with its options and its function `make`, and register it with
+`KINDS.register(name, kind)` or as an entry point of the group `rl_clarity.environments`.
 """
 
 from rl_clarity.environments.kinds import (

@@ -1,4 +1,6 @@
-"""The actions of Gymnasium spaces: what they consist of, and how arrays are converted to actions of a space."""
+"""Gymnasium action spaces: the factors of their actions, and the conversion of an agent's actions to actions of a
+space.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ActionSpace:
-    """The actions of a space `Discrete`, `MultiDiscrete`, `MultiBinary` or `Box`.
+    """The actions of a space `Discrete`, `MultiDiscrete`, `MultiBinary`, or `Box` of floats.
 
     Raises EnvironmentSetupError for other spaces.
     """
@@ -26,12 +28,13 @@ class ActionSpace:
         single = self.factors[0]
         is_choice = is_single_choice(self.factors)
         self.num_actions: int = single.n if is_choice and isinstance(single, Categorical) else len(self.factors)
-        """Number of choices if an action is one choice, else the number of its factors."""
+        """Number of choices if an action is a single choice, else the number of its factors."""
 
     def convert(self, actions: np.ndarray) -> np.ndarray:
-        """Convert actions to actions (N, *shape of the space) of the space.
+        """Convert an agent's actions for N environments to actions (N, *space.shape) of the space.
 
-        Actions are integers (N,) for a single choice, and otherwise numbers (N, factors).
+        The agent's actions are integers (N,) if an action is a single choice. Otherwise they are numbers (N, F), one
+        for each of the F factors.
         """
         actions, space = np.asarray(actions), self._space
         first = getattr(space, "start", 0)
@@ -40,10 +43,11 @@ class ActionSpace:
         return actions.reshape(len(actions), *(space.shape or ())).astype(space.dtype) + first
 
     def masks(self, masks: Sequence[Any]) -> np.ndarray:
-        """Return masks (N, A) bool of the valid choices for what `action_masks()` of N environments returned.
+        """Return masks (N, A) bool, which are true for valid choices, from what `action_masks()` of N environments
+        returned.
 
-        A mask has an entry for each choice, and two for each switch, off and on, as in sb3-contrib. Raises SamplesError
-        for masks of another size, and for masks that allow no choice.
+        A mask has an entry for each choice of a discrete factor, and two entries (off and on) for each switch, as in
+        sb3-contrib. Raises SamplesError for masks of another size, for a `Box`, and for masks that allow no choice.
         """
         sizes = [getattr(factor, "n", 2) for factor in self.factors]
         ends = np.cumsum(sizes)

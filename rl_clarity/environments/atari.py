@@ -1,12 +1,12 @@
 """Atari games of `ale-py`, preprocessed as in DeepMind's experiments.
 
-The steps are those of Baselines' `make_atari` and `wrap_deepmind`: up to 30 no-ops at the start of a game, actions that
-are repeated for four frames, the maximum over the last two, and gray observations of 84 x 84 pixels. Rewards are
-clipped for training.
+The preprocessing is that of Baselines' `make_atari` and `wrap_deepmind`: up to 30 no-ops at the start of a game,
+actions that are repeated for four frames, the maximum over the last two frames, and gray observations of 84 x 84
+pixels. Rewards are clipped only for training.
 
-Published agents of Baselines, Stable-Baselines3 and CleanRL were trained on OpenCV's `cvtColor` and `resize` with
-`INTER_AREA`. `gray` and `area_resize` replace them, so OpenCV is not needed. They return the same pixels, except about
-one in 100,000 whose mean is within a rounding error of one half.
+Published agents of Baselines, Stable-Baselines3 and CleanRL were trained with OpenCV's `cvtColor` and `resize` with
+`INTER_AREA`. `gray` and `area_resize` replace them, so OpenCV is not needed. They return the same pixels, except for
+about one in 100,000, for which the mean of the area is rounded differently.
 """
 
 from __future__ import annotations
@@ -38,24 +38,25 @@ class AtariOptions:
     """Options of an Atari game."""
 
     use_sticky_actions: bool | None = None
-    """Repeat the last action with probability 0.25. By default only Gym's versions v0 and v5 do."""
+    """Repeat the previous action with probability 0.25 (sticky actions). By default, only Gym ids of the versions v0
+    and v5 do."""
     episodic_life: bool = False
-    """End an episode with each life instead of the game, as in the training of Baselines' agents."""
+    """End an episode when a life is lost instead of when the game is over, as in the training of Baselines' agents."""
     frame_skip: int | Sequence[int] = 4
-    """Number of frames for which an action is repeated. With (low, high) it is drawn from low to high - 1, as in Gym's
-    `Breakout-v4`."""
+    """Number of frames for which an action is repeated. If it is (low, high), the number is drawn from low to high - 1,
+    as in Gym's `Breakout-v4`."""
     frame_pooling: bool = True
     """Observe the maximum of the last two frames instead of the last frame."""
     noop_max: int = 30
-    """Start a game with 1 to this number of frames without action."""
+    """Start a game with a random number of frames without action, from 1 to this number. With 0 there are none."""
     fire_reset: bool = True
-    """Press FIRE after every start, in games that wait for it."""
+    """Press FIRE at the start of every episode, in games that wait for it."""
     max_frames: int = 108_000
     """Number of frames after which a game is truncated, by default half an hour of play."""
     full_action_space: bool = False
     """Use all 18 actions instead of those that have an effect in the game."""
     preprocessing: str = "deepmind"
-    """`deepmind`: 84 x 84 gray; `none`: the color screen."""
+    """`deepmind` for gray observations of 84 x 84 pixels, `none` for the color screen."""
 
     def __post_init__(self) -> None:
         if self.preprocessing not in ("deepmind", "none"):
@@ -73,7 +74,7 @@ def make(
     """Make environments of a game, named by a Gym id such as `BreakoutNoFrameskip-v4` or a bare name such as
     `breakout`.
 
-    Ids of the versions v0 and v5 have sticky actions by default; otherwise both kinds of name are equivalent.
+    Ids of the versions v0 and v5 have sticky actions by default. Apart from that, ids and bare names are equivalent.
     """
     game, version = parse_name(name)
     if options.use_sticky_actions is None:
@@ -89,7 +90,9 @@ def _infer(options: dict[str, Any], metadata: Mapping[str, Any], _num_actions: i
 
 
 def parse_name(name: str) -> tuple[str, str | None]:
-    """Return the ROM's name and Gym's version number for a name or Gym id, ignoring case."""
+    """Return the name of the ROM, and Gym's version number or None, for the name or Gym id of a game, ignoring case.
+    Raises EnvironmentSetupError for an unknown game.
+    """
     roms = {rom.replace("_", ""): rom for rom in _ale().roms.get_all_rom_ids()}
     match = _NAME.fullmatch(name.lower())
     game = match["game"] if match else name.lower()
@@ -98,9 +101,11 @@ def parse_name(name: str) -> tuple[str, str | None]:
 
 
 def make_world(name: str, options: AtariOptions) -> World:
-    """Make the world of a game: Breakout and Pong are edited, objects of other games are painted over.
+    """Make the world of a game. Objects of Breakout and Pong are removed in the memory of the game, and objects of
+    other games are painted over.
 
-    Raises WorldError for games whose objects are not known, DependencyError without the extra `ocatari`.
+    Raises WorldError for games whose objects are not known, and DependencyError for other games than these two if the
+    extra `ocatari` is not installed.
     """
     environment = make(name, 1, 0, options)
     game, emulator, observe = environment.game, environment.emulator, environment.preprocess
@@ -155,7 +160,9 @@ class AtariEnvironment:
         return np.stack([game.screen for game in self._games])
 
     def watched_games(self) -> list[_Game]:
-        """Return the games. From now on they keep the saved emulators from which their screens can be drawn."""
+        """Return the games. From now on, they save the states of the emulator from which their screens can be drawn
+        again.
+        """
         for game in self._games:
             game.keeps_frames = True
         return self._games
@@ -185,7 +192,7 @@ class AtariEnvironment:
 
 
 class _Game:
-    """A game in its emulator."""
+    """A game that runs in its own emulator."""
 
     def __init__(self, rom: str, seed: int, options: AtariOptions) -> None:
         ale_py = _ale()
@@ -199,9 +206,10 @@ class _Game:
         self.meanings = [action.name for action in self._actions]
         self._fires = options.fire_reset and len(self.meanings) >= 3 and self.meanings[1] == "FIRE"
         self.screen: np.ndarray = self._ale.getScreenRGB()
-        """Maximum (210, 160, 3) of the last two frames, because some games draw a sprite only in every other frame."""
+        """Maximum (210, 160, 3) of the last two frames, because some games draw a sprite only in every other frame.
+        Without `frame_pooling`, it is the last frame."""
         self.keeps_frames = False
-        """Whether to keep the emulator before each frame that the screen shows."""
+        """Whether to save the state of the emulator before each frame that the screen shows."""
         self._frames: list[tuple[bytes, int]] = []
         self._lives = self._ale.lives()
         self._has_lives = self._lives > 0
@@ -229,7 +237,7 @@ class _Game:
         return "life lost" if self._has_lives else "game over"
 
     def repeat(self, action: int) -> float:
-        """Repeat an action for `frame_skip` frames, or until the game is over; return the sum of its rewards."""
+        """Repeat an action for `frame_skip` frames, or until the game is over. Return the sum of the rewards."""
         reward, screens = 0.0, []
         skip, pooled = self._options.frame_skip, 2 if self._options.frame_pooling else 1
         frames = skip if isinstance(skip, int) else int(self._rng.integers(skip[0], skip[1]))
@@ -268,11 +276,15 @@ class _Game:
         return new_game
 
     def shown(self) -> tuple[list[tuple[bytes, int]], np.ndarray]:
-        """Return the emulator before each frame that the screen shows, with the frame's action, and the screen."""
+        """Return the frames that the screen shows, each as the saved state of the emulator before it and its action,
+        and the screen.
+        """
         return self._frames, self.screen
 
     def continue_from(self, frames: Sequence[tuple[bytes, int]]) -> None:
-        """Emulate the frames that a screen shows, each from its saved emulator, and continue after the last one."""
+        """Emulate the frames that a screen shows, each from the saved state of the emulator before it, and continue
+        after the last frame.
+        """
         screens = []
         for saved, action in frames:
             self._ale.restoreState(_ale().ALEState(saved))
@@ -282,7 +294,9 @@ class _Game:
         self._lives, self.life_lost = self._ale.lives(), False
 
     def snapshot(self) -> dict[str, np.ndarray]:
-        """Return the state of the emulator, the screen, and the random numbers of both the emulator and this class."""
+        """Return the state of the emulator, including its random generator, the screen, and the state of this object's
+        random generator.
+        """
         emulator = np.frombuffer(self._ale.cloneState(include_rng=True).serialize(), np.uint8)
         return {"emulator": emulator, "screen": self.screen, "rng": generator_state(self._rng)}
 
@@ -316,7 +330,9 @@ def _ale() -> Any:
 
 
 def gray(frames: np.ndarray) -> np.ndarray:
-    """Return the luma (..., H, W) uint8 of RGB frames (..., H, W, 3) uint8 by ITU-R BT.601, rounded as in OpenCV."""
+    """Return the luma (..., H, W) uint8 of RGB frames (..., H, W, 3) uint8 according to ITU-R BT.601, rounded as in
+    OpenCV.
+    """
     red, green, blue = (frames[..., channel].astype(np.uint32) for channel in range(3))
     return ((red * 9798 + green * 19235 + blue * 3735 + (1 << 14)) >> 15).astype(np.uint8)
 
@@ -331,8 +347,8 @@ def area_resize(frames: np.ndarray, height: int = SIZE, width: int = SIZE) -> np
 
 @functools.cache
 def area_weights(size: int, smaller: int) -> np.ndarray:
-    """Return weights (smaller, size) float32, the share that each of the `size` pixels has in each of the `smaller`
-    pixels.
+    """Return weights (smaller, size) float32: the share of each of the `smaller` new pixels that each of the `size` old
+    pixels contributes.
     """
     edges = np.arange(smaller + 1) * (size / smaller)
     pixels = np.arange(size)

@@ -1,9 +1,10 @@
 """Worlds of Breakout and Pong: objects are removed in the memory of the game, and the emulator draws the frame again.
 
-A frame is drawn by restoring the emulator before it, changing bytes of its memory (RAM), and emulating the frame. The
-game may do other things differently in this frame. They are not part of an object's effect, so only the places of
-removed objects are taken from it. With frame pooling, both frames that an observation shows are drawn, each from its
-own unedited state. Addresses were found by changing each byte.
+An edited frame is drawn by restoring the state of the emulator before the frame, changing bytes of its memory (RAM),
+and emulating the frame. The changed bytes may also affect the rest of the frame. Such changes are not part of an
+object's effect, so only the boxes of removed objects are copied from the edited frame. With frame pooling, both frames
+that an observation shows are drawn, each from the unedited state before it. The addresses in memory were found by
+changing each byte.
 """
 
 from __future__ import annotations
@@ -23,30 +24,31 @@ from rl_clarity.environments.wrappers import unwrapped
 
 HEIGHT, WIDTH = 210, 160
 CELL = 8
-"""Pixels of the screen in a cell of the world."""
+"""Width and height of a cell of the world, in pixels of the screen."""
 Box = tuple[int, int, int, int]
 """Left, top, right and bottom of an object on the screen, in pixels."""
 Memory = np.ndarray
 """The bytes (128,) uint8 of a game's memory after a frame."""
 Bit = tuple[int, int]
-"""The address of a byte of memory, and one bit of it."""
+"""The address of a byte of memory, and the mask of one of its bits."""
 BRICK_ROWS, BRICK_COLUMNS = 6, 18
 
 
 @dataclass(frozen=True)
 class Sprite:
-    """Something that is not part of the background."""
+    """An object that the game draws in front of the background."""
 
     box: Callable[[Memory], Box | None]
-    """Function that returns where the sprite is, or None if it is not shown."""
+    """A function that returns the box of the sprite, or None if the sprite is not shown."""
     edit: Callable[[Memory], Mapping[int, int]]
-    """Values of bytes of memory, by their address, with which the sprite is not drawn in this place."""
+    """A function that returns values for bytes of memory, by address, with which the game does not draw the sprite in
+    its box."""
     moves: bool = True
 
 
 @dataclass(frozen=True)
 class AtariObjects:
-    """What is known of a game's memory."""
+    """The objects that can be found in a game's memory."""
 
     sprites: Mapping[str, Sprite]
     has_bricks: bool = False
@@ -63,7 +65,7 @@ def _breakout_paddle(memory: Memory) -> Box:
 
 
 def _breakout_paddle_elsewhere(memory: Memory) -> Mapping[int, int]:
-    """Return the edit that draws the paddle at the other end: the game keeps it on the screen."""
+    """Return an edit that moves the paddle to the other end of the screen, because the game always draws it."""
     return {70: 186, 72: 55} if memory[72] > 107 else {70: 10, 72: 191}
 
 
@@ -82,7 +84,7 @@ def _pong_paddle(left: int, address: int) -> Callable[[Memory], Box | None]:
 
 PLAYER = "paddle"
 FIELD = 34, 194
-"""First row of Pong's field, and the first below it."""
+"""The first row of Pong's field, and the first row below the field."""
 GAMES: Mapping[str, AtariObjects] = {
     "breakout": AtariObjects(
         {
@@ -102,14 +104,15 @@ GAMES: Mapping[str, AtariObjects] = {
 
 
 class AtariStates:
-    """States of one game, drawn by an emulator of its own."""
+    """The states of one game. A separate emulator draws them."""
 
     def __init__(self, game: str, emulator: Any, observe: Callable[[np.ndarray], np.ndarray]) -> None:
-        """`emulator` has loaded the game, `observe` turns screens (n, 210, 160, 3) to observations."""
+        """`emulator` must have loaded the game. `observe` converts screens (n, 210, 160, 3) to observations."""
         self._game, self._ale, self._observe = game, emulator, observe
 
     def states(self, environment: VectorEnvironment) -> list[bytes]:
-        """Return the current state of each environment. States of the first call hold only a screen, without objects.
+        """Return the current state of each environment. States of the first call, or from before the first action of a
+        game, contain only the screen and no objects.
 
         Raises WorldError for environments of another game.
         """
@@ -119,10 +122,11 @@ class AtariStates:
         return [_join(frames, screen, []) for frames, screen in (game.shown() for game in inner.watched_games())]
 
     def restore(self, environment: VectorEnvironment, states: Sequence[bytes]) -> np.ndarray:
-        """Bring each environment to its state, and return its observations (N, H, W, C).
+        """Restore a state in each of the N environments, and return the observations (N, H, W, C).
 
-        The emulator's random numbers (sticky actions) are restored, those of random frame skips are not. Raises
-        WorldError for states that hold only a screen, before the first step of a game, and for edited states.
+        The random generator of the emulator (for sticky actions) is restored, but not that of random frame skips.
+        Raises WorldError for environments of another game, for states that contain only the screen, and for edited
+        states.
         """
         inner: Any = unwrapped(environment)
         if getattr(inner, "game", None) != self._game:
@@ -138,25 +142,27 @@ class AtariStates:
         return np.array(self._observe(screens))
 
     def draw(self, states: Sequence[bytes]) -> np.ndarray:
-        """Draw observations (n, H, W, C) uint8 of states."""
+        """Draw the observations (n, H, W, C) uint8 of n states."""
         return self._observe(self.draw_full(states))
 
     def draw_full(self, states: Sequence[bytes]) -> np.ndarray:
-        """Draw screens (n, 210, 160, 3) uint8 of states."""
+        """Draw the screens (n, 210, 160, 3) uint8 of n states."""
         screens = np.zeros((len(states), HEIGHT, WIDTH, 3), np.uint8)
         for screen, state in zip(screens, states, strict=True):
             screen[:] = self._screen(state)
         return screens
 
     def close(self) -> None:
-        """Do nothing: an emulator needs no closing."""
+        """Do nothing, because an emulator does not have to be closed."""
 
     def _screen(self, state: bytes) -> np.ndarray:
         frames, screen, removed = _split(state)
         return np.maximum.reduce([self._frame(*frame, removed) for frame in frames]) if frames else screen
 
     def _frame(self, saved: bytes, action: int, removed: Sequence[str]) -> np.ndarray:
-        """Return the screen after one frame."""
+        """Emulate a frame from the saved state before it, and return the screen after it, without the objects in
+        `removed`.
+        """
         return self._play(saved, action)[0]
 
     def _memories(self, state: bytes) -> list[Memory]:
@@ -166,7 +172,10 @@ class AtariStates:
     def _play(
         self, saved: bytes, action: int, edits: Mapping[int, int] | None = None, cleared: Sequence[Bit] = ()
     ) -> tuple[np.ndarray, Memory]:
-        """Return the screen (210, 160, 3) and the memory after a frame; `cleared` are bits of memory."""
+        """Emulate a frame from the saved state before it, and return the screen (210, 160, 3) and the memory after it.
+        Before the frame, the bits `cleared` of the memory are set to 0, and bytes are set to the values `edits` at
+        their addresses.
+        """
         import ale_py
 
         self._ale.restoreState(ale_py.ALEState(saved))
@@ -181,18 +190,20 @@ class AtariStates:
 
 
 class AtariWorld(AtariStates):
-    """States of Breakout or Pong, whose objects are removed in the memory of the game."""
+    """The world of Breakout or Pong, whose objects are removed in the memory of the game."""
 
     exact = True
 
     def __init__(self, game: str, emulator: Any, observe: Callable[[np.ndarray], np.ndarray]) -> None:
-        """Take what `AtariStates` takes; the game is one of `GAMES`."""
+        """The arguments are those of `AtariStates`; the game must be one of `GAMES`."""
         super().__init__(game, emulator, observe)
         self._names = GAMES[game]
         self.types = (*self._names.sprites, *(["brick"] if self._names.has_bricks else []))
 
     def objects(self, state: bytes, *, terrain: bool = True) -> list[WorldObject]:
-        """List the objects of a state, the paddle of the player among them, which is at the offset (0, 0)."""
+        """List the objects of a state, including the player's paddle, which has the offset (0, 0). These games have no
+        terrain.
+        """
         memories, removed = self._memories(state), _split(state)[2]
         if not memories:
             return []
@@ -221,15 +232,15 @@ class AtariWorld(AtariStates):
         return self._edited(state, [item.handle for item in objects])
 
     def moved(self, state: bytes, item: WorldObject, to: Position) -> NoReturn:
-        """Raise WorldError: objects can only be removed."""
+        """Raise WorldError, because objects can only be removed."""
         raise _only_removed(self._game)
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> NoReturn:
-        """Raise WorldError: objects can only be removed."""
+        """Raise WorldError, because objects can only be removed."""
         raise _only_removed(self._game)
 
     def inserted(self, state: bytes, type: str, at: Position) -> NoReturn:
-        """Raise WorldError: objects can only be removed."""
+        """Raise WorldError, because objects can only be removed."""
         raise _only_removed(self._game)
 
     def _edited(self, state: bytes, names: Sequence[str]) -> bytes:
@@ -237,7 +248,9 @@ class AtariWorld(AtariStates):
         return _join(frames, screen, [*removed, *names])
 
     def _frame(self, saved: bytes, action: int, removed: Sequence[str]) -> np.ndarray:
-        """Return the screen after one frame."""
+        """Emulate a frame from the saved state before it, and return the screen after it, without the objects in
+        `removed`.
+        """
         screen, memory = self._play(saved, action)
         if not removed:
             return screen
@@ -263,7 +276,7 @@ class AtariWorld(AtariStates):
 
 
 def describe(number: int, type: str, box: Box, handle: str, player: Box, *, moves: bool) -> WorldObject:
-    """Return an object with a box. `box` and `player`, the player's box, are in pixels of the screen."""
+    """Return the `WorldObject` for a box. Both `box` and the player's box `player` are in pixels of the screen."""
     left, top, right, bottom = map(float, box)
     x, y = (left + right) / 2, (top + bottom) / 2
     offset = (x - (player[0] + player[2]) / 2) / CELL, ((player[1] + player[3]) / 2 - y) / CELL
@@ -273,7 +286,7 @@ def describe(number: int, type: str, box: Box, handle: str, player: Box, *, move
 
 
 def union(boxes: Sequence[Box | None]) -> Box | None:
-    """Return the box around boxes, without those that are None."""
+    """Return the smallest box that contains all `boxes` that are not None, or None if there are none."""
     shown = [box for box in boxes if box is not None]
     if not shown:
         return None
@@ -282,16 +295,16 @@ def union(boxes: Sequence[Box | None]) -> Box | None:
 
 
 def brick_box(row: int, column: int) -> Box:
-    """Return where a brick of Breakout is, rows counted from the bottom."""
+    """Return the box of a brick of Breakout. Rows are counted from the bottom."""
     left, top = 8 + 8 * column, 87 - 6 * row
     return left, top, left + 8, top + 6
 
 
 def brick_bits(row: int, column: int) -> list[Bit]:
-    """Return the address and the bit of both halves of a brick of Breakout, rows counted from the bottom.
+    """Return the address and the bit of each half of a brick of Breakout. Rows are counted from the bottom.
 
-    A row is stored in the six registers of the playfield (PF0, PF1 and PF2 of each half), whose bits are four pixels
-    wide; PF1 is in descending order.
+    A row is stored in the six registers of the playfield (PF0, PF1 and PF2 of each half), each of whose bits is four
+    pixels wide. The bits of PF1 are in descending order.
     """
     bits = []
     for x in (8 + 8 * column, 12 + 8 * column):
@@ -320,7 +333,7 @@ def _join(frames: Sequence[tuple[bytes, int]], screen: np.ndarray, removed: Sequ
 
 
 def _split(state: bytes) -> tuple[list[tuple[bytes, int]], np.ndarray, list[str]]:
-    """Return the frames, the screen (if there are no frames) and what is removed.
+    """Return the frames, the screen (empty if there are frames) and the handles of the removed objects.
 
     Raises WorldError for damaged states.
     """

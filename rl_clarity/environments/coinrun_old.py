@@ -1,4 +1,4 @@
-"""CoinRun's first environment (Cobbe et al. 2018, https://github.com/openai/coinrun), for which its package must be
+"""The first CoinRun environment (Cobbe et al. 2018, https://github.com/openai/coinrun). Its package `coinrun` must be
 installed.
 
 The package is not on PyPI, and builds a C++ program when it is imported.
@@ -25,8 +25,8 @@ TIMEOUT = 1002
 
 @dataclass(frozen=True)
 class CoinRunOldOptions:
-    """Options of the package. Those that are None get its defaults: `num_levels` 0, `set_seed` -1, `paint_vel_info` 1,
-    and 0 for the others.
+    """Options of the package `coinrun`. Options that are None get the package's defaults: `num_levels` 0, `set_seed`
+    -1, `paint_vel_info` 1, and 0 for the others.
     """
 
     num_levels: int | None = None
@@ -47,7 +47,7 @@ class CoinRunOldOptions:
 def make(
     _name: str, num_envs: int, seed: int, options: CoinRunOldOptions, *, full_resolution: bool = False
 ) -> CoinRunOldEnvironment:
-    """Make environments of the game."""
+    """Make environments of CoinRun."""
     arguments = {key: value for key, value in asdict(options).items() if value is not None}
     extra_actions = arguments.pop("extra_actions")
     package = _coinrun()
@@ -68,9 +68,10 @@ KIND = EnvironmentKind(make, CoinRunOldOptions, (64, 64, 3), _infer, example="co
 
 
 class CoinRunOldEnvironment:
-    """N environments of the package.
+    """N environments of the package `coinrun`.
 
-    As in Procgen, an episode that lasts as long as the game allows counts as truncated, without a final observation.
+    As in Procgen, an episode that reaches the game's time limit counts as truncated, and its final observation is not
+    known.
     """
 
     def __init__(self, environment: Any, extra_actions: int = 0, *, full_resolution: bool = False) -> None:

@@ -1,4 +1,6 @@
-"""Gymnasium environments with image observations (https://gymnasium.farama.org)."""
+"""Gymnasium environments with observations that are images, vectors, or dictionaries with an image
+(https://gymnasium.farama.org).
+"""
 
 from __future__ import annotations
 
@@ -28,25 +30,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GymnasiumOptions:
-    """How environments are created and observations are read."""
+    """Options for making environments and for reading their observations."""
 
     make_kwargs: Mapping[str, Any] = field(default_factory=dict, metadata=CAN_RUN_CODE)
-    """Arguments for `gymnasium.make` or the factory."""
+    """Keyword arguments for `gymnasium.make` or `factory`."""
     channels_first: bool | None = None
-    """Whether observations are (C, H, W). By default the shape decides."""
+    """Whether the channels of an image come first, (C, H, W). By default, the shorter of the first and the last axis is
+    that of the channels."""
     value_range: tuple[float, float] | None = None
-    """Values of black and white, if they differ from the bounds of the observation space."""
+    """Values of black and white in images, if they differ from the bounds of the observation space."""
     action_masks: bool = False
     """Whether the agent chooses only among actions that the environment's method `action_masks` allows, as MaskablePPO
     of sb3-contrib does."""
     factory: Callable[..., gymnasium.Env[Any, Any]] | None = field(default=None, metadata=CALLER_ONLY)
-    """A function that makes an environment from `make_kwargs`, instead of `gymnasium.make(name)`."""
+    """A function that makes an environment. It is called with `make_kwargs` instead of `gymnasium.make(name)`."""
 
 
 def make(
     name: str, num_envs: int, seed: int, options: GymnasiumOptions, *, full_resolution: bool = False
 ) -> GymnasiumEnvironment:
-    """Make environments by a Gymnasium id (`CarRacing-v3`, `module:Id-v0`), or by the option `factory`."""
+    """Make environments from a Gymnasium id (`CarRacing-v3`, `module:Id-v0`), or with the option `factory`."""
     arguments = dict(options.make_kwargs)
     if options.factory is None:
         if full_resolution:
@@ -65,7 +68,9 @@ def make(
 
 
 def check(name: str) -> None:
-    """Raise EnvironmentSetupError for an id that no installed package registers. Modules in ids are not imported."""
+    """Raise EnvironmentSetupError for an id that no installed package registers. Ids that name a module are not
+    checked, because the module would have to be imported.
+    """
     import gymnasium
 
     if ":" in name:
@@ -77,7 +82,9 @@ def check(name: str) -> None:
 
 
 def make_world(name: str, options: GymnasiumOptions) -> World:
-    """Make the world of a MiniGrid environment, or of one with a `StateEditor`. Raises WorldError for others."""
+    """Make the world of a MiniGrid environment, or of an environment that has a `StateEditor`. Raises WorldError for
+    other environments.
+    """
     world = GymnasiumWorld(name, lambda full: make(name, 1, 0, options, full_resolution=full))
     return world if world.removes else PaintedWorld(world)
 
@@ -86,7 +93,7 @@ KIND = EnvironmentKind(make, GymnasiumOptions, check=check, example="CarRacing-v
 
 
 class GymnasiumEnvironment:
-    """N Gymnasium environments of one kind, stepped one after another."""
+    """N Gymnasium environments with the same spaces. They are stepped one after another."""
 
     def __init__(
         self,
@@ -160,7 +167,7 @@ class GymnasiumEnvironment:
         )
 
     def infos(self) -> list[dict[str, Any]]:
-        """Return the `info` that came with each observation."""
+        """Return the `info` dict that came with the current observation of each environment."""
         return self._infos
 
     def render(self) -> np.ndarray:
@@ -178,7 +185,9 @@ class GymnasiumEnvironment:
 
 
 def prepare_rendering() -> None:
-    """Keep SDL, with which pygame draws, from catching SIGTERM, and from looking for a screen where there is none."""
+    """Prevent SDL, with which pygame draws, from catching SIGTERM, and from looking for a display where there
+    is none.
+    """
     os.environ.setdefault("SDL_NO_SIGNAL_HANDLERS", "1")
     if sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys():
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
@@ -218,7 +227,7 @@ def _unknown(name: str, error: Exception) -> EnvironmentSetupError:
     near = difflib.get_close_matches(name, gymnasium.registry, n=3)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     if name.lower().startswith("ale/") or "noframeskip" in name.lower():
-        hint = "; Atari games have the kind 'atari'"
+        hint = "; Atari games need env_kind='atari'"
     return EnvironmentSetupError(
         f"unknown Gymnasium environment {name!r} ({error}){hint}. An id that a module registers is written "
         "'module:Id-v0'"
@@ -226,15 +235,17 @@ def _unknown(name: str, error: Exception) -> EnvironmentSetupError:
 
 
 def action_combos(environment: gymnasium.Env[Any, Any] | None, num_actions: int) -> tuple[Combo, ...]:
-    """Return the buttons of the actions from the environment's `get_action_meanings` or `actions`, or else numbers."""
+    """Return the buttons that each action presses, according to the environment's `get_action_meanings` or `actions`.
+    If the environment has neither, return the numbers of the actions.
+    """
     unwrapped = getattr(environment, "unwrapped", None)
     meanings: Callable[[], Sequence[str]] | None = getattr(unwrapped, "get_action_meanings", None)
     return named_combos(getattr(unwrapped, "actions", None) if meanings is None else meanings(), num_actions)
 
 
 def named_combos(names: Any, num_actions: int) -> tuple[Combo, ...]:
-    """Return the buttons of the actions from their names, or from an IntEnum of actions as in MiniGrid, or else
-    their numbers.
+    """Return the buttons that each action presses, from the names of the actions or from an IntEnum of actions as in
+    MiniGrid. If `names` does not fit the number of actions, return the numbers of the actions.
     """
     if isinstance(names, type) and issubclass(names, enum.IntEnum):
         names = [action.name for action in sorted(names)] if set(names) == {*range(num_actions)} else ()
@@ -243,7 +254,9 @@ def named_combos(names: Any, num_actions: int) -> tuple[Combo, ...]:
 
 
 def to_rewards(values: Any) -> np.ndarray:
-    """Return rewards (N,) float32 of N environments. Raises SamplesError for values that are not real numbers."""
+    """Return the rewards of N environments as an array (N,) float32. Raises SamplesError for values that are not real
+    numbers.
+    """
     rewards = np.asarray(values)
     if rewards.dtype.kind not in "biuf":
         raise SamplesError(f"the environment returns the rewards {rewards}; they must be real numbers")

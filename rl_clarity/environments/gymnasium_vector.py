@@ -24,7 +24,7 @@ MODES = ("NEXT_STEP", "SAME_STEP", "DISABLED")
 
 
 class GymnasiumVectorEnvironment:
-    """A vector environment with image observations of any layout."""
+    """A Gymnasium vector environment, with observations as in `GymnasiumEnvironment`."""
 
     def __init__(
         self,
@@ -127,7 +127,9 @@ class GymnasiumVectorEnvironment:
 
 
 def _autoreset_mode(environment: gymnasium.vector.VectorEnv[Any, Any, Any]) -> str:
-    """Return the name of the environment's autoreset mode."""
+    """Return the name of the environment's autoreset mode. Raises EnvironmentSetupError if its metadata do not contain
+    it.
+    """
     mode = environment.metadata.get("autoreset_mode")
     name = str(getattr(mode, "name", mode))
     if name not in MODES:

@@ -20,33 +20,36 @@ if TYPE_CHECKING:
     from rl_clarity.environments.gymnasium_ import GymnasiumEnvironment
 
 EDITOR = "state_editor"
-"""Attribute of an environment that has a `StateEditor`."""
+"""Name of the attribute that contains the `StateEditor` of an environment."""
 
 
 class StateEditor(Protocol):
     """Saves the states of an environment as bytes, lists their objects, and edits them.
 
-    An environment offers its editor as the attribute `state_editor`. Environments of MiniGrid need none. If the editor
-    has no method `without`, objects are painted over. If it has no method for another edit, that edit is refused.
+    An environment provides its editor as the attribute `state_editor`. Environments of MiniGrid do not need one. If the
+    editor has no method `without`, objects are painted over instead of removed. The methods `moved`, `replaced` and
+    `inserted` are optional; without them these edits raise WorldError.
     """
 
     types: tuple[str, ...]
     """Names of the types that objects can have."""
-    # `continues = True`, an attribute that need not exist, says that episodes continue from restored states as they did
+    # The optional attribute `continues = True` states that episodes continue from restored states as they did before.
 
     def save(self, environment: Any) -> bytes:
-        """Return the state of an environment without wrappers: everything that decides what it observes."""
+        """Return the state of an environment that has no wrappers: everything that determines its observations."""
         ...
 
     def restore(self, environment: Any, state: bytes) -> Any:
-        """Bring an environment to a state, and return its observation, before wrappers change it.
+        """Restore a state in an environment, and return its observation, to which wrappers are not yet applied.
 
-        States can come from files: reading one must not run code in it, as `pickle` would.
+        States can come from files, so reading a state must not run code in it, as `pickle` would.
         """
         ...
 
     def objects(self, state: bytes) -> list[WorldObject]:
-        """List the objects of a state as `World.objects`; their pixels are those of the observation of `restore`."""
+        """List the objects of a state, as in `World.objects`. Their `pixels` refer to the observation that `restore`
+        returns.
+        """
         ...
 
     def without(self, state: bytes, objects: Sequence[WorldObject]) -> bytes:
@@ -54,29 +57,29 @@ class StateEditor(Protocol):
         ...
 
     def moved(self, state: bytes, item: WorldObject, to: Position) -> bytes:
-        """Return the state with the center of an object at another position."""
+        """Return the state after moving the center of an object to another position."""
         ...
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
-        """Replace an object by one of another type in the same place, and return the state."""
+        """Return the state after replacing an object with an object of another type at the same position."""
         ...
 
     def inserted(self, state: bytes, type: str, at: Position) -> bytes:
-        """Return the state with one more object."""
+        """Return the state after inserting an object of the given type."""
         ...
 
 
 class GymnasiumWorld:
-    """States of Gymnasium environments, drawn by an environment of its own that is never stepped.
+    """The world of a Gymnasium environment. A separate environment, which is never stepped, draws its states.
 
-    Wrappers that change single observations (grayscale, crops, sizes) are applied as when the agent plays. A wrapper
-    that remembers earlier observations is not applied: stack frames with the option `frame_stack`.
+    Wrappers that change single observations (grayscale, crops, sizes) are applied as when the agent plays. Wrappers
+    that remember earlier observations are not applied, so frames have to be stacked with the option `frame_stack`.
     """
 
     exact = True
 
     def __init__(self, name: str, open_environment: Callable[[bool], GymnasiumEnvironment]) -> None:
-        """`open_environment(full)` makes one environment, which can also render if `full`.
+        """`open_environment(full)` makes an environment, which can also render if `full` is true.
 
         Raises WorldError for an environment without a `StateEditor`.
         """
@@ -99,15 +102,15 @@ class GymnasiumWorld:
         return [self._editor.save(game.unwrapped) for game in games]
 
     def restore(self, environment: VectorEnvironment, states: Sequence[bytes]) -> np.ndarray:
-        """Bring each environment to its state, and return its observations (N, H, W, C).
+        """Restore a state in each of the N environments, and return the observations (N, H, W, C).
 
-        Time limits of Gymnasium's wrappers start again. Raises WorldError for an editor without `continues`, and for
-        environments of another class.
+        The time limits of Gymnasium's wrappers start again at the restored state. Raises WorldError if the editor's
+        attribute `continues` is not true, and for environments of another class.
         """
         if not getattr(self._editor, "continues", False):
             raise WorldError(
                 f"play cannot continue from states of {type(self._editor).__name__}: if they contain everything that "
-                "decides how an episode goes on, set its attribute `continues` to True"
+                "determines how an episode continues, set its attribute `continues` to True"
             )
         self.states(environment)
         inner: Any = unwrapped(environment)
@@ -117,7 +120,7 @@ class GymnasiumWorld:
         )
 
     def _shown(self, environment: Any, state: bytes) -> np.ndarray:
-        """Bring an environment to a state, and return its observation as its wrappers change it."""
+        """Restore a state in an environment, and return the observation after its wrappers are applied."""
         observation = self._editor.restore(environment.unwrapped, state)
         for wrapper in _observation_wrappers(environment):
             observation = wrapper.observation(observation)
@@ -136,29 +139,29 @@ class GymnasiumWorld:
         return self._editor.without(state, objects)
 
     def moved(self, state: bytes, item: WorldObject, to: Position) -> bytes:
-        """Return the state with the center of an object at another position, in cells."""
+        """Return the state after moving the center of an object to another position, in cells."""
         return self._method("moved")(state, item, to)
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
-        """Replace an object by one of another type in the same place, and return the state.
+        """Return the state after replacing an object with an object of another type at the same position.
 
         Raises WorldError for an unknown type.
         """
         return self._method("replaced")(state, item, type)
 
     def inserted(self, state: bytes, type: str, at: Position) -> bytes:
-        """Return the state with one more object. Raises WorldError for an unknown type."""
+        """Return the state after inserting an object of the given type. Raises WorldError for an unknown type."""
         return self._method("inserted")(state, type, at)
 
     def draw(self, states: Sequence[bytes]) -> np.ndarray:
-        """Draw observations (n, H, W, C) uint8 of states."""
+        """Draw the observations (n, H, W, C) uint8 of n states."""
         layout: ImageLayout = self._drawing.layout
         if not states:
             return np.zeros((0, *layout.shape), np.uint8)
         return layout.convert(np.stack([self._shown(self._environment, state) for state in states]))
 
     def draw_full(self, states: Sequence[bytes]) -> np.ndarray:
-        """Draw images (n, H', W', 3) uint8 of states, as the environment renders them."""
+        """Draw images (n, H', W', 3) uint8 of n states, as the environment renders them."""
         if self._rendering is None:
             self._rendering = self._open(True)
             self._rendering.reset()

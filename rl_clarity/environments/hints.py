@@ -1,9 +1,9 @@
-"""Paint hints, bars in the observation that show an expert's action, to test whether saliency maps find them.
+"""Paint hints into observations, bars that show an expert's action, to test whether saliency maps find them.
 
-An agent that was trained with the expert's hints can ignore the rest of the frame, so the maps of a method that
-explains the agent lie on the hints. For an agent whose hints were random, the maps do not lie on the hints. This is
-the overfitting test of Visualizing and Understanding Atari Agents (Greydanus, Koul, Dodge and Fern, 2018; arXiv
-1711.00138).
+An agent that was trained with the expert's hints can ignore the rest of the frame. If a saliency method explains the
+agent, its maps highlight the hints. For an agent that was trained with random hints, the maps should not highlight
+them. This is the overfitting test of Visualizing and Understanding Atari Agents (Greydanus, Koul, Dodge and Fern, 2018;
+arXiv 1711.00138).
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ class ActionHints(Wrapper):
     """Paints a bar for each action at the top of the observation. The bright bar is the expert's action.
 
     Attributes:
-        region: (H, W) bool, true at the bars
-        expert_actions: (N,) the expert's actions for the current observations, to train or to judge an agent with
+        region: (H, W) bool, true for the pixels of the bars
+        expert_actions: (N,) the expert's actions for the current observations, which can be used to train or evaluate
+            an agent
     """
 
     def __init__(self, environment: VectorEnvironment, expert: Expert, *, random: bool = False, seed: int = 0) -> None:
         """Wrap an environment.
 
         Args:
-            environment: of any kind; bars are painted into all its channels. Wrap it before frames are stacked
+            environment: an environment of any kind, in which frames are not stacked yet. Bars are painted into all
+                channels
             expert: a function from observations without hints (N, H, W, C) uint8 to actions (N,)
             random: brighten the bar of a random action, which carries no information
             seed: seed of the random actions
@@ -80,7 +82,7 @@ class ActionHints(Wrapper):
         return actions.astype(np.int64)
 
     def _painted(self, observations: np.ndarray, actions: np.ndarray) -> np.ndarray:
-        """Return observations (N, H, W, C) with a bar per action. The bright bar shows `actions`, or random ones."""
+        """Return observations (N, H, W, C) with a bar per action. The bright bar shows `actions`, or random actions."""
         if self._random:
             actions = self._rng.integers(self.num_actions, size=len(actions))
         painted = observations.copy()

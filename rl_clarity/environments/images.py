@@ -1,4 +1,4 @@
-"""Convert image observations of any layout to (N, H, W, C) uint8."""
+"""Convert image observations of any layout to (N, H, W, C) uint8, and vectors to (N, 1, 1, n) float32."""
 
 from __future__ import annotations
 
@@ -20,27 +20,28 @@ class ImageLayout:
     """The layout of an environment's image observations."""
 
     shape: tuple[int, int, int]
-    """Shape (H, W, C) after conversion. Stacked images follow one another along the channels."""
+    """Shape (H, W, C) after conversion. Stacked images are concatenated along the channels."""
     axes: tuple[int, ...]
-    """Axes of an observation in the order height, width, stack, channel, without missing axes."""
+    """Indices of the axes of an observation, in the order height, width, stack, channel. Axes that observations do not
+    have are omitted."""
     low: float
     """The value of black."""
     high: float
     """The value of white."""
     is_uint8: bool
-    """Whether observations keep their values, as uint8 images from 0 to 255 and vectors do."""
+    """Whether the conversion keeps the values of observations, as for vectors and for uint8 images from 0 to 255."""
     assumed: bool = True
-    """Whether the range comes from the observation space and not from the caller."""
+    """Whether the range comes from the observation space rather than from the caller."""
     observed: ObservedValues = field(default_factory=ObservedValues, compare=False, repr=False)
     """The range and levels of all values that were converted."""
 
     key: str | None = None
-    """The image's name, if observations are dictionaries."""
+    """Key of the image, if observations are dictionaries."""
     held: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Shapes of the numeric entries that a dictionary has beside the image, by name."""
+    """Shapes of the numeric entries of a dictionary besides the image, by name."""
 
     def held_inputs(self, observations: Any) -> dict[str, np.ndarray]:
-        """Return the numbers (N, ...) float32 that observations have beside the image, by name."""
+        """Return the numeric entries (N, ...) float32 of N observations besides the image, by name."""
         return {name: np.array(observations[name], np.float32) for name in self.held}
 
     def last(self, observation: Any) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -72,7 +73,9 @@ class ImageLayout:
 
 
 class VectorLayout(ImageLayout):
-    """The layout of observations that are vectors of n numbers. They keep their values, as images (1, 1, n) float32."""
+    """The layout of observations that are vectors of n numbers. They become images (1, 1, n) float32 with the same
+    values.
+    """
 
     def convert(self, observations: Any) -> np.ndarray:
         """Convert observations (N, n) to (N, 1, 1, n) float32. Raises SamplesError for numbers that are not finite."""
@@ -85,11 +88,13 @@ class VectorLayout(ImageLayout):
 def image_layout(
     space: Any, *, channels_first: bool | None = None, value_range: tuple[float, float] | None = None
 ) -> ImageLayout:
-    """Return the layout of a Gymnasium observation space of gray, color or stacked images, uint8 or of any range.
+    """Return the layout of a Gymnasium observation space of gray, color or stacked images with values in any range.
 
-    A vector (n,) is an image of a single pixel. In a dictionary, the largest image is converted; other numbers are
-    held inputs. `channels_first` locates the channels if their axis is not the shortest. `value_range` gives the values
-    of black and white if the space has no bounds or wrong ones. Raises EnvironmentSetupError for other spaces.
+    A vector (n,) becomes an image of a single pixel. In a dictionary, the largest image is converted, and other numeric
+    entries are held inputs. `channels_first` determines whether the channels come before or after height and width. By
+    default, the shorter of the first and the last axis of an image is that of the channels. `value_range` contains the
+    values of black and white, and is needed if the bounds of the space are missing or wrong. Raises
+    EnvironmentSetupError for other spaces.
     """
     if isinstance(getattr(space, "spaces", None), Mapping):
         return _dictionary_layout(space, channels_first, value_range)
@@ -118,7 +123,9 @@ def image_layout(
 
 
 def stacked(observations: Sequence[Any]) -> Any:
-    """Return N observations of single environments as arrays (N, ...), by name if they are dictionaries."""
+    """Stack the observations of N single environments to an array (N, ...), or to a dict of arrays if they are
+    dictionaries.
+    """
     first = observations[0]
     if not isinstance(first, Mapping):
         return np.stack(observations)
@@ -126,7 +133,7 @@ def stacked(observations: Sequence[Any]) -> Any:
 
 
 def rows(observations: Any, count: int) -> list[Any]:
-    """Return the observations of N environments one by one, the inverse of `stacked`."""
+    """Split stacked observations of `count` environments into a list. This is the inverse of `stacked`."""
     if not isinstance(observations, Mapping):
         return list(observations)
     return [{name: array[i] for name, array in observations.items()} for i in range(count)]
@@ -151,8 +158,8 @@ def _dictionary_layout(space: Any, channels_first: bool | None, value_range: tup
 
 
 def image_axes(shape: tuple[int, ...], channels_first: bool | None = None) -> tuple[int, ...]:
-    """Return the axes of an image in the order height, width, stack, channel, without missing axes, as `image_layout`
-    does.
+    """Return the indices of an image's axes in the order of `ImageLayout.axes`. `channels_first` is as in
+    `image_layout`. Raises EnvironmentSetupError if the shape is not that of an image.
     """
     if len(shape) == 2:
         return 0, 1

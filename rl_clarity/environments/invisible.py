@@ -1,4 +1,6 @@
-"""Let an agent play without seeing objects of some types: the environment has them, but observations do not."""
+"""Let an agent play without seeing objects of some types. The environment contains these objects, but observations do
+not show them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from rl_clarity.environments.wrappers import Wrapper
 
 
 class Invisible(Wrapper):
-    """Takes all objects of some types out of each observation. States, rewards and ends do not change."""
+    """Removes all objects of the given types from each observation. The states of the environment, the rewards and the
+    ends of episodes do not change.
+    """
 
     def __init__(self, environment: VectorEnvironment, world: World, types: Collection[str]) -> None:
         super().__init__(environment)

@@ -1,4 +1,6 @@
-"""Kinds of environment: their options as dataclasses, specifications, and the conversion from and to metadata."""
+"""Kinds of environments with their options, and specifications of environments, which are converted from and to
+metadata.
+"""
 
 from __future__ import annotations
 
@@ -19,31 +21,32 @@ from rl_clarity.environments.wrappers import EpsilonGreedy, FrameStack, RewardSc
 
 DEFAULT_KIND = "procgen"
 CALLER_ONLY = {"caller_only": True}
-"""Use as `field(metadata=CALLER_ONLY)` for an option that is not read from metadata."""
+"""Use `field(metadata=CALLER_ONLY)` for an option that is not read from metadata."""
 CAN_RUN_CODE = {"can_run_code": True}
-"""Use as `field(metadata=CAN_RUN_CODE)` for an option that is read from the caller's metadata, but not from the
-metadata of a checkpoint."""
+"""Use `field(metadata=CAN_RUN_CODE)` for an option that is read from the caller's metadata, but not from the metadata
+of a checkpoint."""
 UNTRUSTED = "untrusted"
-"""Name of the entry that holds a checkpoint's metadata that could run code, unless the caller gave them, too."""
+"""Name of the metadata entry with those metadata of a checkpoint that could cause code to run and were not passed by
+the caller."""
 NAMES = ("env_name", "env_id")
 
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
-    """The environment to make, from a checkpoint's metadata or a user's options."""
+    """The specification of an environment to make, from a checkpoint's metadata or a user's options."""
 
     kind: str = DEFAULT_KIND
     """Name of a kind in `KINDS`: `procgen`, `coinrun_old`, `atari`, `gymnasium`, `light_switch`."""
     name: str = ""
     """Name of the game or Gymnasium id. Only `gymnasium` distinguishes upper and lower case."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the kind (`num_levels`, `use_sticky_actions`, ...) and `CommonOptions`."""
+    """Options of the kind (`num_levels`, `use_sticky_actions`, ...), and options in `CommonOptions`."""
     epsilon_greedy: float = 0.0
     """Probability that an action is replaced by a uniformly random one."""
     reward_scale: float = 1.0
 
     def metadata(self) -> dict[str, Any]:
-        """Return the metadata from which `spec_from_metadata` returns this specification."""
+        """Return metadata that `spec_from_metadata` converts to this specification."""
         return {
             "env_kind": self.kind,
             "env_name": self.name,
@@ -55,38 +58,38 @@ class EnvironmentSpec:
 
 @dataclass(frozen=True)
 class CommonOptions:
-    """Options of every kind."""
+    """Options that environments of every kind have."""
 
     frame_stack: int = 1
-    """Frames per observation."""
+    """Number of frames per observation."""
     frame_stack_padding: str = "zeros"
-    """Frames before the start of an episode: `zeros`, or the `first` frame."""
+    """What replaces the frames before the start of an episode: `zeros`, or copies of the `first` frame."""
 
 
 @dataclass(frozen=True)
 class EnvironmentKind:
-    """A kind of environment."""
+    """A kind of environment: how environments are made, and which options they have."""
 
     make: Callable[..., VectorEnvironment]
     """A function `make(name, num_envs, seed, options, *, full_resolution)`, where `options` is an instance of the class
-    `options`. It makes `num_envs` environments that behave the same for the same arguments, and that can also
+    of options below. It makes `num_envs` environments that behave the same for the same arguments, and that can also
     `render()` if `full_resolution` is true."""
     options: type[Any] = NoOptions
-    """A frozen dataclass whose fields all have defaults."""
+    """The class of the kind's options, a frozen dataclass whose fields all have defaults."""
     frame_shape: tuple[int, int, int] | None = None
     """Shape (H, W, C) of a frame, or None if it depends on the environment."""
     infer: Callable[[dict[str, Any], Mapping[str, Any], int | None], dict[str, Any]] | None = None
-    """A function that completes options from a checkpoint's metadata and the number of the agent's actions (None if
-    unknown)."""
+    """A function `infer(options, metadata, num_actions)` that completes options from a checkpoint's metadata and the
+    number of the agent's actions (None if unknown)."""
     check: Callable[[str], object] | None = None
     """A function that raises EnvironmentSetupError for a name that `make` does not know, or None if only `make` can
     tell."""
     example: str = "NAME"
-    """Name of an environment, for error messages."""
+    """Name of an environment of this kind, as an example in error messages."""
     imports_modules: bool = True
     """Whether a name can import a module, as `module:Name-v0` does."""
     thread_safe: bool = False
-    """Whether environments behave the same while another thread steps others."""
+    """Whether environments behave the same if another thread steps other environments at the same time."""
     world: Callable[[str, Any], World] | None = None
     """A function `world(name, options)` that makes the `World` of an environment, which lists, edits and draws its
     states, or None if the states cannot be edited."""
@@ -133,10 +136,11 @@ def make(spec: EnvironmentSpec, num_envs: int, seed: int, *, full_resolution: bo
 
 
 def make_world(spec: EnvironmentSpec) -> World:
-    """Make the world of an environment, which draws observations as `make` returns them, stacked frames included.
+    """Make the world of an environment. It draws observations, including stacked frames, as the environment that `make`
+    returns.
 
-    Raises WorldError for an environment whose states cannot be edited, DependencyError if that needs a package that is
-    not installed, EnvironmentSetupError as `make`.
+    Raises WorldError for an environment whose states cannot be edited, DependencyError if editing them needs a package
+    that is not installed, and EnvironmentSetupError in the same cases as `make`.
     """
     kind = KINDS.get(spec.kind)
     if kind.world is None:
@@ -157,7 +161,9 @@ def _split_options(spec: EnvironmentSpec, kind: EnvironmentKind) -> tuple[Any, C
 
 
 def world_types(spec: EnvironmentSpec) -> tuple[str, ...] | None:
-    """Return the names of the types of objects of an environment's world, or None if it has no world."""
+    """Return the names of the types that objects in an environment's world can have, or None if no world can be
+    made.
+    """
     try:
         with closing(make_world(spec)) as world:
             return world.types
@@ -199,10 +205,10 @@ def _convert(name: str, value: Any, type_name: str) -> Any:
 
 
 def spec_from_metadata(metadata: Mapping[str, Any], *, num_actions: int | None = None) -> EnvironmentSpec:
-    """Return the environment of an agent from its checkpoint's metadata, as `train` and the original program save them.
+    """Return the specification of an agent's environment from the metadata of its checkpoint.
 
-    Missing metadata get the original program's defaults. `num_actions` is the number of the agent's actions. Raises
-    EnvironmentSetupError if there is no name, or the kind is unknown.
+    Missing metadata get the defaults of understanding-rl-vision. `num_actions` is the number of the agent's actions.
+    Raises EnvironmentSetupError if there is no name, or the kind is unknown.
     """
     kind = _kind(metadata)
     name = next((metadata[key] for key in NAMES if metadata.get(key)), None)
@@ -232,7 +238,9 @@ def spec_from_metadata(metadata: Mapping[str, Any], *, num_actions: int | None =
 
 
 def check_environment(metadata: Mapping[str, Any]) -> None:
-    """Raise EnvironmentSetupError if metadata name no environment, or an environment that its kind does not know."""
+    """Raise EnvironmentSetupError if metadata do not contain the name of an environment, or if its kind does not have
+    an environment of this name.
+    """
     spec = spec_from_metadata(metadata)
     check = KINDS.get(spec.kind).check
     if check is not None:
@@ -240,9 +248,9 @@ def check_environment(metadata: Mapping[str, Any]) -> None:
 
 
 def override_name(metadata: Mapping[str, Any], env_name: str | None) -> dict[str, Any]:
-    """Return the caller's metadata with the environment `env_name`, unless it is None.
+    """Return the caller's metadata with the entry `env_name`, unless `env_name` is None.
 
-    Raises OptionError if the metadata name another environment.
+    Raises OptionError if the metadata contain the name of another environment.
     """
     if env_name is None:
         return dict(metadata)
@@ -253,10 +261,11 @@ def override_name(metadata: Mapping[str, Any], env_name: str | None) -> dict[str
 
 
 def set_untrusted_aside(metadata: Mapping[str, Any], *, trusted: Collection[str]) -> dict[str, Any]:
-    """Move a checkpoint's metadata that could run code to the entry `UNTRUSTED`, which only error messages use.
+    """Return a checkpoint's metadata after moving those that could cause code to run to the entry `UNTRUSTED`, which is
+    used only for error messages.
 
     Args:
-        trusted: names of the metadata that the caller gave
+        trusted: names of the metadata that the caller passed, which are not moved
     """
     kind = KINDS.find(_kind(metadata))
     names = set()
@@ -285,8 +294,8 @@ def _check_trusted(metadata: Mapping[str, Any], names: Collection[str]) -> None:
 
 
 def frame_shape(metadata: Mapping[str, Any]) -> tuple[int, int, int] | None:
-    """Return the shape (H, W, C) of a frame in the environments of this metadata, or None if the kind does not
-    determine it.
+    """Return the shape (H, W, C) of a frame of the environment that metadata describe, or None if its kind does not
+    determine the shape.
     """
     name = metadata.get("env_kind")
     kind = KINDS.find(name) if isinstance(name, str) else None
@@ -294,14 +303,16 @@ def frame_shape(metadata: Mapping[str, Any]) -> tuple[int, int, int] | None:
 
 
 def option_names(metadata: Mapping[str, Any]) -> set[str]:
-    """Return the names of options that metadata may have: those of the built-in kinds and of the kind it names."""
+    """Return the names of the environment options that metadata may contain: those of the built-in kinds, and those of
+    the kind `env_kind`.
+    """
     added, kind = KINDS.added(), metadata.get("env_kind")
     kinds = [KINDS.find(name) for name in KINDS if name not in added or name == kind]
     return {*_names(CommonOptions), *(name for kind in kinds if kind is not None for name in kind.option_names())}
 
 
 def source_key(spec: EnvironmentSpec) -> str:
-    """Return the hash of the kind's code for cache keys, or "" for the package's kinds."""
+    """Return a hash, for cache keys, of the source code of the environment's kind, or "" for kinds of this package."""
     return KINDS.source(spec.kind)
 
 

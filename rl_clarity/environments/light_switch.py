@@ -33,9 +33,9 @@ WALL, DARK, SWITCH, MOTH = 40, 15, 255, 130
 LAMP = (slice(2, 6), slice(6, 10))
 SWITCHES = ((slice(10, 13), slice(1, 4)), (slice(10, 13), slice(12, 15)))
 MOTH_ROWS = 6, 9
-"""First and last row in which the moth flies. There it hides neither the lamp nor the switches."""
+"""First and last row in which the moth flies. In these rows it hides neither the lamp nor the switches."""
 SCALE = 16
-"""Pixels of a rendered image per pixel of an observation."""
+"""Ratio of the side of a rendered image to the side of an observation."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def make(
 
 
 def check(name: str) -> str:
-    """Raise EnvironmentSetupError for an unknown game."""
+    """Return the name of the game. Raises EnvironmentSetupError for an unknown game."""
     return check_name("light switch game", name, GAMES)
 
 
@@ -67,10 +67,11 @@ KIND = EnvironmentKind(make, LightSwitchOptions, (SIDE, SIDE, 3), check=check, e
 
 
 class LightSwitchEnvironment:
-    """N games. One generator draws cues and moths, which do not depend on actions.
+    """N games of Light Switch. A random generator draws the cues and the movements of the moths, which do not depend on
+    actions.
 
     Attributes:
-        cues: (N,) the correct switch of the current episode, 0 left and 1 right
+        cues: (N,) the correct switch of each current episode: 0 for left, 1 for right
     """
 
     def __init__(self, name: str, num_envs: int, seed: int, delay: int) -> None:
@@ -108,7 +109,7 @@ class LightSwitchEnvironment:
         return Step(self._frames(), rewards, firsts, truncated, ends=ends)
 
     def infos(self) -> list[dict[str, int]]:
-        """Return the correct switch of each current episode, 0 left and 1 right."""
+        """Return the correct switch of each current episode as `cue`: 0 for left, 1 for right."""
         return [{"cue": cue} for cue in self.cues.tolist()]
 
     def render(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""States of MiniGrid's environments: the objects of the grid, which are listed, edited, and drawn by MiniGrid."""
+"""List and edit the objects of the grid in states of MiniGrid's environments. MiniGrid draws the states."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ USUAL_COLORS = {"wall": "grey", "goal": "green", "lava": "red"}
 TERRAIN = ("wall", "floor")
 OPEN, CLOSED, LOCKED = range(3)
 FORWARD = ((1, 0), (0, 1), (-1, 0), (0, -1))
-"""Direction (x, y) in which the player looks, by MiniGrid's number; y points downward."""
+"""Direction (x, y) in which the player looks, by MiniGrid's number of the direction. The y axis points downward."""
 WHOLE_GRID = {"RGBImgObsWrapper", "FullyObsWrapper", "SymbolicObsWrapper"}
-"""Wrappers whose observation is the whole grid and not what the player sees."""
+"""Wrappers whose observations show the whole grid instead of what the player sees."""
 IMAGES = {"RGBImgObsWrapper", "RGBImgPartialObsWrapper", "AddRenderObservation"}
 """Wrappers that draw an image. Other observations are arrays of cells, whose first axis is the grid's x."""
 
@@ -28,19 +28,20 @@ OTHER_VARIABLES = {
     *("width", "height", "render_mode", "highlight", "tile_size", "agent_pov", "screen_size", "render_size"),
     *("see_through_walls", "agent_view_size"),
 }
-"""Variables that `_variables` leaves out: a state has entries of its own for some, and others say how it is shown."""
+"""Variables that `_variables` omits. Some of them have separate entries in a state. The others determine only how a
+state is shown."""
 CARRIED = -1
-"""Index that stands for what the player carries. Other objects have their index in the grid."""
+"""Index that stands for the object that the player carries. Other objects are identified by their index in the grid."""
 
 Thing = list[Any]
-"""An object of a cell, as in the JSON of a state: [type, color, state of a door, contents]."""
+"""An object in a cell, as in the JSON of a state: [type, color, state of a door, contents of a box]."""
 
 Place = tuple[int, int]
-"""A cell: x and y; y points downward."""
+"""The x and y coordinates of a cell. The y axis points downward."""
 
 
 def type_name(thing: Thing) -> str:
-    """Return the name of an object's type: `red door`, `yellow key`, `goal`, `lava`."""
+    """Return the name of an object's type, such as `red door`, `yellow key`, `goal` or `lava`."""
     kind, color = thing[:2]
     return str(kind) if color == USUAL_COLORS.get(kind) else f"{color} {kind}"
 
@@ -55,16 +56,17 @@ TYPES = {
 class MiniGridEditor:
     """Edits states of a MiniGrid environment.
 
-    A state is JSON: the grid, the player, what the player carries, the number of steps, random numbers, and the
-    variables that the environment adds, as far as they are numbers, texts, positions or objects of the grid. So
-    episodes continue from a state as they did, unless the environment has variables of other types.
+    A state is JSON. It contains the grid, the player, the object that the player carries, the number of steps, the
+    state of the random generator, and those other variables of the environment that are numbers, strings, positions or
+    objects of the grid. Episodes continue from a restored state as they did before, unless the environment has
+    variables of other types.
     """
 
     types = tuple(TYPES)
     continues = True
 
     def __init__(self, environment: Any, wrappers: Sequence[Any]) -> None:
-        """`wrappers` change the observations of the environment, the innermost first."""
+        """`wrappers` are the wrappers that change the observations of the environment, the innermost first."""
         self._seen: int | None = environment.agent_view_size
         """Width and height of the partial view in cells, or None for the whole grid."""
         self._transposed = True
@@ -79,7 +81,9 @@ class MiniGridEditor:
             self._transposed = self._transposed and not names & IMAGES
 
     def save(self, environment: Any) -> bytes:
-        """Return the state of an environment. Raises WorldError for objects of other packages."""
+        """Return the state of an environment. Raises WorldError if it contains objects whose types are not
+        MiniGrid's.
+        """
         x, y = environment.agent_pos
         state = {
             "size": [environment.grid.width, environment.grid.height],
@@ -91,7 +95,7 @@ class MiniGridEditor:
         return json.dumps(state, separators=(",", ":")).encode()
 
     def restore(self, environment: Any, state: bytes) -> Any:
-        """Bring an environment to a state, and return its observation, a dictionary."""
+        """Restore a state in an environment, and return its observation, a dictionary."""
         from minigrid.core.grid import Grid
 
         read = _read(state)
@@ -104,9 +108,9 @@ class MiniGridEditor:
         return environment.gen_obs()
 
     def objects(self, state: bytes) -> list[WorldObject]:
-        """List the objects of the grid, then what the player carries.
+        """List the objects of the grid, followed by the object that the player carries.
 
-        In a partial view, offsets are those of the observation: to the player's right, and forward.
+        In a partial view, offsets are relative to the direction in which the player looks: to the right, and forward.
         """
         read = _read(state)
         return [self._describe(read, number, *item) for number, item in enumerate(_things(read))]
@@ -119,21 +123,25 @@ class MiniGridEditor:
         return _write(read)
 
     def moved(self, state: bytes, item: WorldObject, to: Position) -> bytes:
-        """Return the state with an object in the cell of a position. Raises WorldError for a cell that is not free."""
+        """Return the state after moving an object to the cell at a position. Raises WorldError for a cell that is not
+        free.
+        """
         read = _read(state)
         thing = _take(read, item)
         _put(read, thing, to)
         return _write(read)
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
-        """Replace an object by one of another type in the same cell, and return the state.
+        """Return the state after replacing an object with an object of another type in the same cell.
 
-        Raises WorldError for an unknown type, and for what the player carries.
+        Raises WorldError for an unknown type, and for an object that the player carries.
         """
+        if item.handle is None:
+            raise WorldError(f"the player carries the {item.type}: only objects in cells can be replaced")
         return self.inserted(self.without(state, [item]), type, item.center)
 
     def inserted(self, state: bytes, type: str, at: Position) -> bytes:
-        """Return the state with one more object; doors are closed.
+        """Return the state after inserting an object of the given type. A new door is closed.
 
         Raises WorldError for an unknown type, and for a cell that is not free.
         """
@@ -167,8 +175,8 @@ class MiniGridEditor:
 
 
 def _variables(environment: Any) -> dict[str, Any]:
-    """Return the other variables that decide how an episode continues, as JSON: plain values, objects by their index,
-    and the state of the random generator.
+    """Return the other variables that determine how an episode continues, as JSON values: variables with plain values,
+    variables with objects (by index), and the state of the random generator.
     """
     values, objects = dict[str, Any](), dict[str, Any]()
     places = {id(item): index for index, item in enumerate(environment.grid.grid) if item is not None}
@@ -190,7 +198,7 @@ def _variables(environment: Any) -> dict[str, Any]:
 
 
 def _set_variables(environment: Any, read: Mapping[str, Any]) -> None:
-    """Set what `_variables` returned. Raises WorldError for values that the environment cannot have."""
+    """Set the variables that `_variables` returned. Raises WorldError for values that the environment cannot have."""
     items = environment.grid.grid
     for index, item in enumerate(items):
         if item is not None:
@@ -217,12 +225,12 @@ def _thing(item: Any) -> Thing | None:
     if item is None:
         return None
     if item.type not in {kind for kind, _ in TYPES.values()}:
-        raise WorldError(f"objects of type {item.type!r} are not MiniGrid's, so that their states cannot be saved")
+        raise WorldError(f"objects of type {item.type!r} are not MiniGrid's, so states with them cannot be saved")
     return [item.type, item.color, int(item.encode()[2]), _thing(getattr(item, "contains", None))]
 
 
 def _make(thing: Thing | None) -> Any:
-    """Return MiniGrid's object of a cell."""
+    """Return the MiniGrid object that a `Thing` describes, or None for an empty cell."""
     from minigrid.core import world_object
 
     if thing is None:
@@ -268,7 +276,7 @@ def _write(read: Mapping[str, Any]) -> bytes:
 
 
 def _things(read: Mapping[str, Any]) -> Iterator[tuple[Thing, Place | None]]:
-    """Yield the objects with their cells, and the carried one with None."""
+    """Yield each object with its cell, and the carried object with None."""
     width = read["size"][0]
     for index, thing in enumerate(read["cells"]):
         if thing is not None:

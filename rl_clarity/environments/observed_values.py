@@ -7,27 +7,28 @@ import numpy as np
 from rl_clarity.base.errors import SamplesError
 
 FEWEST_LEVELS = 5
-"""Observations that use fewer of the 256 levels than this are suspicious."""
+"""Smallest number of levels, of 256, that is not suspicious in observations."""
 SEPARATE = 0.25
 """Values within a level count as equal if they differ by at most this share of a level."""
 
 
 class ObservedValues:
-    """The minimum and maximum of an environment's observations, and the number of levels of 256 that they use."""
+    """The minimum and maximum of an environment's observations, and which of 256 levels they use."""
 
     def __init__(self) -> None:
         self._low: np.ndarray | None = None
         self._high: np.ndarray | None = None
         self._levels: dict[int, tuple[float, float]] = {}
-        """Smallest and largest value of each level, in units of levels, as long as few levels are used."""
+        """Smallest and largest value that was rounded to each level, in units of levels. Not updated after
+        FEWEST_LEVELS levels."""
 
     def add(self, raw: np.ndarray, levels: np.ndarray, scaled: np.ndarray) -> None:
         """Add observations.
 
         Args:
-            raw: (N, H, W, C) as the environment returned them
+            raw: (N, H, W, C) the observations that the environment returned
             levels: (N, H, W, C) uint8, the converted observations
-            scaled: (N, H, W, C) from 0 to 255, before they were rounded
+            scaled: (N, H, W, C) the observations from 0 to 255 before they were rounded
         """
         # Reducing over whole images is much faster than over the first axes alone.
         low, high = raw.min(axis=0), raw.max(axis=0)
@@ -53,8 +54,8 @@ class ObservedValues:
     def check(self, low: float, high: float, *, assumed: bool) -> None:
         """Raise SamplesError if the observations do not fit the range from `low` to `high`.
 
-        They do not fit if they exceed the range or are not finite, or if different values are rounded to fewer than 5
-        of 256 levels. If the range is `assumed`, because the space declares it, and `high` is 255, they
+        They do not fit if they exceed the range or are not finite, or if rounding merges different values so that fewer
+        than 5 of 256 levels are used. If the range comes from the observation space (`assumed`) and `high` is 255, they
         also must not use only the levels 0 and 1. Images of few colors, such as black and white, are accepted.
         """
         if self._low is None or not self.low.size:
@@ -87,5 +88,7 @@ class ObservedValues:
 
 
 def _usual_range(low: float, high: float) -> tuple[float, float]:
-    """Return the smallest usual range that contains both values, or else the range from one to the other."""
+    """Return the first of the ranges (0, 1), (-1, 1) and (0, 255) that contains both values, or (low, high) if none
+    does.
+    """
     return next(((a, b) for a, b in ((0, 1), (-1, 1), (0, 255)) if a <= low and high <= b), (low, high))

@@ -1,8 +1,9 @@
-"""Boxes of objects in Atari games, by OCAtari's addresses in the memory of the games.
+"""Boxes of objects in Atari games, which OCAtari reads from the memory of the games.
 
 OCAtari: Object-Centric Atari 2600 Reinforcement Learning Environments (Delfosse, Blüml, Gregori, Sztwiertnia and
-Kersting, 2024; arXiv 2306.08649). Only its functions that read memory are used, on memory of this package's emulator:
-OCAtari's environments have other preprocessing. Objects are painted over, because it is not known how to remove them.
+Kersting, 2024; arXiv 2306.08649). Only its functions that read memory are used, with the memory of this package's
+emulator, because OCAtari's environments have another preprocessing. Objects are painted over, because it is not known
+how to remove them.
 """
 
 from __future__ import annotations
@@ -32,20 +33,21 @@ KNOWN = (
 """Supported games, by the names of OCAtari's modules. Their boxes depend only on the memory, and in random play with
 OCAtari 2.2.1 at least nine of ten boxes contained something that differs from its surroundings."""
 PLAYERS: Mapping[str, str] = {"doubledunk": "Player_Small", "freeway": "Chicken"}
-"""Class of the player's object, where it is not `Player`. Without one, offsets are from the center of the screen."""
+"""Class of the player's object, for games where it is not `Player`. If a state has no such object, offsets are relative
+to the center of the screen."""
 CALLS = 3
-"""Number of times that a memory is read. In some games an object gets its position only in the call after the one that
-finds the object."""
+"""Number of times that OCAtari reads the memory of a frame. In some games, one call finds an object, and only the next
+call sets its position."""
 Slot = tuple[str, Box]
 """The type of an object, and its box."""
 
 
 class OcatariBoxes(AtariStates):
-    """States of an Atari game, with the boxes of their objects."""
+    """The states of an Atari game, and the boxes of the objects in them."""
 
     def __init__(self, game: str, emulator: Any, observe: Callable[[np.ndarray], np.ndarray]) -> None:
-        """`game` is the name of a ROM. Raises WorldError for games whose objects are not known, DependencyError
-        without OCAtari.
+        """`game` is the name of a ROM. Raises WorldError for games whose objects are not known, and DependencyError if
+        OCAtari is not installed.
         """
         super().__init__(game, emulator, observe)
         name = game.replace("_", "")
@@ -59,9 +61,9 @@ class OcatariBoxes(AtariStates):
         self.types = tuple(map(_type_name, self._module.MAX_NB_OBJECTS))
 
     def objects(self, state: bytes, *, terrain: bool = True) -> list[WorldObject]:
-        """List the objects of a state, the player among them, which is at the offset (0, 0).
+        """List the objects of a state, including the player, which has the offset (0, 0).
 
-        A box contains the object in both frames that the screen shows.
+        A box contains the object in all frames that the screen shows.
         """
         slots = [self._slots(memory) for memory in self._memories(state)]
         if not slots:
@@ -78,7 +80,7 @@ class OcatariBoxes(AtariStates):
         return [describe(number, type, box, type, player, moves=False) for number, (type, box) in enumerate(found)]
 
     def _slots(self, memory: Memory) -> list[Slot | None]:
-        """Return OCAtari's slots for objects; None where there is none."""
+        """Return OCAtari's slots for objects, with None for empty slots. Raises WorldError if OCAtari fails."""
         items = self._module._init_objects_ram(False)
         try:
             with np.errstate(over="ignore"):  # arithmetic of bytes
@@ -99,7 +101,7 @@ def _slot(item: Any) -> Slot | None:
 
 
 def _type_name(category: str) -> str:
-    """Return `player missile` for `PlayerMissile` and for `Player_Missile`."""
+    """Return the name of a type for OCAtari's category: `player missile` for `PlayerMissile` and `Player_Missile`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", " ", category).lower()
 
 

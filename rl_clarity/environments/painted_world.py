@@ -1,4 +1,6 @@
-"""Worlds in which objects cannot be removed, because only their boxes are known: they are painted over."""
+"""Worlds in which objects cannot be removed, because only their boxes are known. The objects are painted over
+instead.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ Box = tuple[float, float, float, float]
 
 
 class KnowsBoxes(Protocol):
-    """States that can be drawn, with the boxes of their objects: the parts of `World` that do not edit."""
+    """A world that draws states and knows the boxes of their objects: the methods of `World` that do not edit."""
 
     types: tuple[str, ...]
 
@@ -35,9 +37,9 @@ class KnowsBoxes(Protocol):
 
 
 class PaintedWorld:
-    """States whose objects are painted over with the median of what surrounds their boxes.
+    """A world whose objects are painted over with the median color of the pixels around their boxes.
 
-    What such an object hid is not known, and the surroundings of a box can contain other objects: `exact` is false.
+    It is not `exact`, because it is not known what an object hides, and other objects can be near its box.
     """
 
     exact = False
@@ -50,9 +52,10 @@ class PaintedWorld:
         return [_join(state, []) for state in self.world.states(environment)]
 
     def restore(self, environment: VectorEnvironment, states: Sequence[bytes]) -> np.ndarray:
-        """Bring each environment to its state, and return its observations (N, H, W, C).
+        """Restore a state in each of the N environments, and return the observations (N, H, W, C).
 
-        Raises WorldError for painted states, which the game does not have, and if the inner world cannot restore.
+        Raises WorldError if objects of a state are painted over, because the game has no such state, and if the inner
+        world cannot restore states.
         """
         split = [_split(state) for state in states]
         if any(painted for _, painted in split):
@@ -60,37 +63,37 @@ class PaintedWorld:
         return restore(cast(World, self.world), environment, [inner for inner, _ in split])
 
     def objects(self, state: bytes, *, terrain: bool = True) -> list[WorldObject]:
-        """List the objects of a state, visible or not, without the player and objects that are painted over."""
+        """List the objects of a state that the inner world lists, without those that are painted over."""
         inner, painted = _split(state)
         return [item for item in self.world.objects(inner, terrain=terrain) if item.pixels not in painted]
 
     def without(self, state: bytes, objects: Sequence[WorldObject]) -> bytes:
-        """Return the state with some of its objects painted over."""
+        """Return the state after painting over some of its objects."""
         inner, painted = _split(state)
         return _join(inner, [*painted, *(item.pixels for item in objects)])
 
     def moved(self, state: bytes, item: WorldObject, to: Position) -> NoReturn:
-        """Raise WorldError."""
+        """Raise WorldError, because objects can only be painted over."""
         raise _not_edited("moved")
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> NoReturn:
-        """Raise WorldError."""
+        """Raise WorldError, because objects can only be painted over."""
         raise _not_edited("replaced")
 
     def inserted(self, state: bytes, type: str, at: Position) -> NoReturn:
-        """Raise WorldError."""
+        """Raise WorldError, because objects can only be painted over."""
         raise _not_edited("inserted")
 
     def draw(self, states: Sequence[bytes]) -> np.ndarray:
-        """Draw observations (n, H, W, C) uint8 of states."""
+        """Draw the observations (n, H, W, C) uint8 of n states."""
         return self._painted(self.world.draw, states)
 
     def draw_full(self, states: Sequence[bytes]) -> np.ndarray:
-        """Draw images of human scale (n, H', W', 3) uint8 of states."""
+        """Draw images (n, H', W', 3) uint8 of n states at full resolution."""
         return self._painted(self.world.draw_full, states)
 
     def close(self) -> None:
-        """Close what draws the states."""
+        """Close the inner world."""
         self.world.close()
 
     def _painted(self, draw: Any, states: Sequence[bytes]) -> np.ndarray:
@@ -103,7 +106,7 @@ class PaintedWorld:
 
 
 def paint_over(image: np.ndarray, box: Box) -> None:
-    """Fill a box of an image (H, W, C) with the median of the pixels around it; `box` as `WorldObject.pixels`."""
+    """Fill a box of an image (H, W, C) with the median of the pixels around it. `box` is as in `WorldObject.pixels`."""
     height, width = image.shape[:2]
     left, top = (max(0, int(np.floor(share * size))) for share, size in zip(box[:2], (width, height), strict=True))
     right, bottom = (

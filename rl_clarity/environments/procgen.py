@@ -1,8 +1,8 @@
 """The sixteen Procgen games (Cobbe et al. 2020, https://arxiv.org/abs/1912.01588), from the package `procgen-mirror`.
 
 Procgen's C++ program aborts the process on an unknown option, so options are checked here. It starts the next episode
-within the step that ends the last one, so it never returns the last observation of an episode, and it does not report
-why an episode ended; see `ProcgenEnvironment`.
+within the step that ends the previous one, so it never returns the last observation of an episode. It does not report
+why an episode ended either; see `ProcgenEnvironment`.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ LEVELS = 2**31 - 1
 """Number of levels of a game."""
 _RENDERERS = 8
 STATE_BYTES = 2**20
-"""Maximum size of the saved state of a game."""
+"""Maximum size of the saved state of a game, in bytes."""
 
 
 @dataclass(frozen=True)
 class ProcgenOptions:
-    """Procgen's options, with its defaults."""
+    """Procgen's options, with Procgen's defaults."""
 
     num_levels: int = 0
     """Number of levels to play, or 0 for all."""
@@ -71,15 +71,15 @@ class ProcgenOptions:
     distribution_mode: str = "hard"
     """`easy`, `hard`, `extreme`, `memory` or `exploration`."""
     use_sequential_levels: bool = False
-    """Continue an episode with the next level on success."""
+    """Continue an episode with the next level when a level is completed."""
     use_backgrounds: bool = True
     """Draw backgrounds."""
     restrict_themes: bool = False
     """Use one theme only."""
     use_monochrome_assets: bool = False
-    """Draw rectangles of one color instead of images."""
+    """Draw objects as rectangles of one color instead of images."""
     use_generated_assets: bool = False
-    """Draw generated images."""
+    """Draw objects with procedurally generated images."""
     center_agent: bool = True
     """Keep the agent in the center of the image."""
     paint_vel_info: bool = False
@@ -104,7 +104,9 @@ class ProcgenOptions:
             )
 
     def arguments(self, game: str) -> dict[str, Any]:
-        """Return Procgen's arguments. Raises EnvironmentSetupError for a game without this distribution mode."""
+        """Return the arguments with which Procgen's environments are made. Raises EnvironmentSetupError for a game
+        without this distribution mode.
+        """
         mode = self.distribution_mode
         if game not in GAMES_WITH_MODE[mode]:
             modes = [other for other, games in GAMES_WITH_MODE.items() if game in games]
@@ -133,8 +135,10 @@ def make(
 
 
 def parse_name(name: str) -> str:
-    """Return the name of the game for a name or Gym id, ignoring case."""
-    note = "Games of Atari need env_kind='atari', ids of Gymnasium env_kind='gymnasium'"
+    """Return the name of the game for a name or Gym id, ignoring case. Raises EnvironmentSetupError for an unknown
+    game.
+    """
+    note = "Atari games need env_kind='atari', and Gymnasium ids need env_kind='gymnasium'"
     return check_name("Procgen game", _GYM_ID.sub(r"\1", name.lower()), GAMES, note)
 
 
@@ -167,10 +171,10 @@ class ProcgenEnvironment:
     """N environments of one Procgen game.
 
     An episode that ends at the game's time limit without completing its level counts as `truncated`. This is wrong only
-    for an agent that dies at that very step. Procgen never returns the last observation of an episode, so
-    `final_observations` is empty. The cause of an end is reported on request (`watch_ends`): `time limit`, `level
-    completed`, or the type of the object that killed the player (`saw`, `lava`, `bullet`, ...); `death` if no
-    object explains it, and in games with generated assets.
+    if the player dies in exactly this step. Procgen never returns the last observation of an episode, so
+    `final_observations` is empty. The cause of the end of an episode is reported on request (`watch_ends`):
+    `time limit`, `level completed`, the type of the object that killed the player (`saw`, `lava`, `bullet`, ...), or
+    `death` if no object explains the death or assets are generated.
 
     The same game, options, `num_envs` and `seed` give the same levels in the same order.
     """
@@ -234,7 +238,7 @@ class ProcgenEnvironment:
 
     @property
     def _tells_deaths(self) -> bool:
-        """Whether the last step can be played again to find the cause of a death, because states can be saved."""
+        """Whether the cause of a death can be found by playing the last step again. This needs saved states."""
         return not self._arguments["use_generated_assets"]
 
     @functools.cached_property
@@ -245,7 +249,7 @@ class ProcgenEnvironment:
         return Deaths(ProcgenWorld(self.game, lambda count, full: open_game()), open_game)
 
     def _get_state(self, index: int) -> bytes:
-        """Return the saved state of one environment. Procgen's method saves the states of all."""
+        """Return the saved state of one environment. Procgen's own method saves the states of all environments."""
         buffer = self._state_buffer
         length = self._env.call_c_func("get_state", index, buffer, len(buffer))
         return bytes(self._env._ffi.buffer(buffer, length))
@@ -255,7 +259,9 @@ class ProcgenEnvironment:
         return self._env._ffi.new(f"char[{STATE_BYTES}]")
 
     def continue_from(self, states: Sequence[bytes], steps: Sequence[int]) -> np.ndarray:
-        """Restore a saved state in each environment, `steps` after its episode began, and return observations."""
+        """Restore a saved state in each environment, and return the observations. `steps` contains the number of steps
+        since the beginning of the episode for each state.
+        """
         for i, state in enumerate(states):
             self._env.call_c_func("set_state", i, state, len(state))
         self._steps[:] = steps
@@ -290,17 +296,18 @@ class ProcgenEnvironment:
             self._renderer.close()
 
     def _make_renderer(self) -> Any:
-        """Make environments that are never stepped, but set to the states of others to render them.
+        """Make environments that are never stepped. To render states of other environments, these states are restored
+        in them.
 
-        An image at full resolution costs as much as thirty steps, and environments that can render do so at every step,
-        while only few images are needed.
+        An image at full resolution takes as long as thirty steps, and environments that can render do so in every step,
+        although only a few images are needed.
         """
         arguments = self._arguments | {"num_threads": 0, "render_mode": "rgb_array"}
         return _procgen().ProcgenGym3Env(min(self.num_envs, _RENDERERS), self.game, **arguments)
 
 
 class ResumableProcgenEnvironment(ProcgenEnvironment):
-    """N environments whose state can be saved and restored."""
+    """N environments of one Procgen game, whose state can be saved and restored."""
 
     def snapshot(self) -> dict[str, np.ndarray]:
         """Return the state of the games, for `restore` of environments made with the same arguments."""

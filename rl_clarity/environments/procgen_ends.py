@@ -1,4 +1,4 @@
-"""Find out what killed the player of a Procgen game, by playing the last step again without some objects."""
+"""Find out what killed the player of a Procgen game by playing the last step again without some of the objects."""
 
 from __future__ import annotations
 
@@ -12,26 +12,28 @@ from rl_clarity.environments.procgen_world import ProcgenWorld
 from rl_clarity.environments.worlds import WorldObject
 
 DEATH = "death"
-"""Cause of an end that no object explains."""
+"""The cause of a death that no object explains."""
 TOUCHING = 0.5
-"""Distance between boxes, in cells, up to which an object that cannot be removed counts as touched."""
+"""Largest distance, in cells, from the player's center to the box of an object that counts as touched."""
 
 
 class Deaths:
-    """Finds the objects that end episodes, from the saved state before the last step.
+    """Finds the object that killed the player, from the saved state before the last step.
 
     Saved states contain the random numbers of the game, so that the step has the same result when it is played again.
-    The cause of a death is the nearest object that kills the player when all others are gone; if the player dies
-    without any objects, it is the type of terrain (water, a wall) without which the player survives.
+    The cause of a death is the nearest object that kills the player when all other objects are removed. If the player
+    dies even without objects, the cause is the type of terrain (water, a wall) without which the player survives.
     """
 
     def __init__(self, world: ProcgenWorld, open_game: Callable[[], Any]) -> None:
-        """`open_game()` makes a Procgen environment of the world's game, with a single player."""
+        """`open_game()` makes a single Procgen environment of the world's game."""
         self._world, self._open_game = world, open_game
         self._game: Any = None
 
     def cause(self, state: bytes, action: int) -> str:
-        """Return the type of the object that ends the episode in the step after a state, or `death`."""
+        """Return the type of the object that ends the episode when `action` is taken in a state, or `death` if it is
+        not found.
+        """
         try:
             items = sorted(self._world.objects(state), key=_distance)
         except WorldError:
@@ -47,14 +49,14 @@ class Deaths:
         return things[0].type if _distance(things[0]) <= TOUCHING else DEATH
 
     def close(self) -> None:
-        """Close the environment that plays steps again."""
+        """Close the environment in which steps are played again."""
         if self._game is not None:
             self._game.close()
 
     def _cause_in(
         self, state: bytes, action: int, terrain: Sequence[WorldObject], things: Sequence[WorldObject]
     ) -> str:
-        """Return the cause of a death that remains without `things`."""
+        """Return the cause of a death that also occurs when all of `things` are removed."""
         for type in dict.fromkeys(item.type for item in terrain):
             of_type = [item for item in terrain if item.type == type]
             if not self._ends(self._world.without(state, [*things, *of_type]), action):
@@ -63,7 +65,7 @@ class Deaths:
         return next((item.type for item in things if item.type in kept and _distance(item) <= TOUCHING), DEATH)
 
     def _ends(self, state: bytes, action: int) -> bool:
-        """Play a step from a state, and return whether it ends the episode."""
+        """Take an action in a state, and return whether this ends the episode."""
         if self._game is None:
             self._game = self._open_game()
         self._game.call_c_func("set_state", 0, state, len(state))

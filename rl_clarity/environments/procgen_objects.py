@@ -1,4 +1,6 @@
-"""What the numbers in states of Procgen's games stand for, from the games' sources (`procgen/src/games`)."""
+"""The names of the types of objects in Procgen's games, by their numbers in the games' sources
+(`procgen/src/games`).
+"""
 
 from __future__ import annotations
 
@@ -7,27 +9,27 @@ from dataclasses import dataclass, field
 
 EXPLOSION, TRAIL = "explosion", "trail"
 COMMON = {**dict.fromkeys(range(54, 59), EXPLOSION), 59: TRAIL}
-"""Entities of all games."""
+"""Names of the types of entities that all games have."""
 TERRAIN = frozenset({"wall", "dirt", "road", "water"})
-"""Names of cells that are the ground and the walls."""
+"""Names of the types of objects that are terrain, such as ground and walls."""
 
 
 @dataclass(frozen=True)
 class GameObjects:
-    """Names of a game's types."""
+    """Names of the types of objects in a game."""
 
     entities: Mapping[int, str] = field(default_factory=dict)
-    """Things that have a position."""
+    """Names of entities, which have a position of their own, by their number."""
     cells: Mapping[int, str] = field(default_factory=dict)
-    """Things in the grid."""
+    """Names of objects that fill cells of the grid, by their number."""
     joined: frozenset[str] = frozenset()
-    """Names of cells that form one object with their neighbors."""
+    """Names of cells that form one object with neighboring cells of the same name."""
     required: frozenset[str] = frozenset()
     """Names of entities that the game needs when it reads a state. They are made invisible instead of removed."""
     sizes: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Half the width and half the height of new entities, by name. It is half a cell for names that are not listed."""
+    """Half the width and half the height of new entities in cells, by name. Both are half a cell for other names."""
     trail: str = ""
-    """Name of the entities that leave a trail, which is removed with them."""
+    """Name of the entities that leave a trail. The trail is removed with its entity."""
 
     def entity_name(self, kind: int) -> str:
         """Return the name of an entity's type. Unknown types are named by their number."""
@@ -39,7 +41,7 @@ class GameObjects:
 
 
 HIDDEN_CELLS: Mapping[str, frozenset[int]] = {"coinrun": frozenset({19}), "climber": frozenset({19})}
-"""Cells that are not drawn: they turn enemies around."""
+"""Numbers of cells that are not drawn, but make enemies turn around."""
 
 GAME_OBJECTS: Mapping[str, GameObjects] = {
     "bigfish": GameObjects({2: "fish"}),

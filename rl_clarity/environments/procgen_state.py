@@ -1,8 +1,8 @@
-"""Saved states of Procgen's games (`get_state`), as numbers that can be read, changed and written back.
+"""Read, change and write saved states of Procgen's games, which `get_state` returns.
 
-A state is a sequence of little-endian 32-bit numbers and of texts, each after its length, in the order in which
-Procgen's `Game::serialize`, `BasicAbstractGame::serialize` and `Entity::serialize` write them
-(https://github.com/openai/procgen, `procgen/src`). What a game writes after its grid is kept as it is.
+A state is a sequence of little-endian 32-bit numbers and of strings, each string after its length, in the order in
+which Procgen's `Game::serialize`, `BasicAbstractGame::serialize` and `Entity::serialize` write them
+(https://github.com/openai/procgen, `procgen/src`). What a game writes after its grid is not interpreted.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ import numpy as np
 from rl_clarity.base.errors import WorldError
 
 OPTIONS, FACTS, VIEW = 17, 15, 19
-"""Sizes of three parts of a state, in numbers: before the random generators, before the entities, and after them."""
+"""Sizes of three sections of a state, in 32-bit numbers: the options before the random generators, the facts about the
+game before the entities, and the view after the entities."""
 USES_BACKGROUNDS = 4
 """Index of the option `use_backgrounds` among the OPTIONS."""
 CENTER = 14
-"""Index of x of the view's center among the numbers of VIEW; y follows."""
+"""Index of the x coordinate of the view's center among the numbers of VIEW. The y coordinate follows it."""
 SCREEN = 9
-"""How many numbers lie between the random generator of images and the grid. The last but one is the visible cells."""
+"""Number of 32-bit numbers between the random generator of images and the grid. The last but one is the number of
+visible cells."""
 ENTITY = 31
-"""How many numbers an entity has. The next constants are the columns that are used here."""
+"""Number of 32-bit numbers of an entity. The constants below are the indices of those that are used."""
 X, Y, VX, VY, RX, RY, TYPE, IMAGE_TYPE, IMAGE_THEME, ABSOLUTE, ALPHA = 0, 1, 2, 3, 4, 5, 6, 7, 8, 20, 25
 TIME = 13
-"""Index among FACTS of the number of steps since the episode began."""
+"""Index of the number of steps since the episode began, among the numbers of FACTS."""
 SPACE = 100
 """Type of an empty cell of the grid."""
 PLAYER = 0
@@ -36,17 +38,17 @@ class GameState:
     """A state of a game. Positions are in cells of the grid; the origin is at the bottom left."""
 
     head: bytes
-    """What precedes the entities."""
+    """The bytes before the entities."""
     entities: np.ndarray  # (n, 31) int32, of which some columns are float32
     middle: bytes
-    """What lies between the entities and the cells of the grid."""
+    """The bytes between the entities and the cells of the grid."""
     grid: np.ndarray  # (height, width) int32: types of things that do not move
     tail: bytes
-    """What the game writes after its grid."""
+    """The bytes that the game writes after its grid."""
     center: tuple[float, float]
-    """Center of the view."""
+    """Position (x, y) of the view's center."""
     visibility: float
-    """Cells that the view shows in each direction."""
+    """Width and height of the view, in cells."""
 
     @property
     def numbers(self) -> np.ndarray:
@@ -55,7 +57,9 @@ class GameState:
 
     @property
     def boxes(self) -> np.ndarray:
-        """(n, 6) float32: x, y, vx, vy of the center, half of the width and of the height."""
+        """(n, 6) float32: position x, y of the center, velocity vx, vy, and half the width and half the height of each
+        entity.
+        """
         return self.numbers[:, :6]
 
     @property
@@ -65,7 +69,7 @@ class GameState:
 
     @property
     def player(self) -> int:
-        """Index of the player, the last entity of its type."""
+        """Index of the player, which is the last entity of the type PLAYER."""
         return int(np.flatnonzero(self.types == PLAYER)[-1])
 
     @property
@@ -74,7 +78,7 @@ class GameState:
         return int(np.frombuffer(self.head[-4 * (FACTS + 1) :], "<i4")[TIME])
 
     def to_bytes(self) -> bytes:
-        """Return the state as Procgen reads it."""
+        """Return the state as bytes that Procgen reads."""
         cells = np.ascontiguousarray(self.grid, "<i4").tobytes()
         count = len(self.entities).to_bytes(4, "little")
         return self.head + count + self.entities.tobytes() + self.middle + cells + self.tail
@@ -100,7 +104,9 @@ class _Reader:
 
 
 def without_background(data: bytes) -> bytes:
-    """Return the saved state with the option `use_backgrounds` off. Raises WorldError for bytes that end too early."""
+    """Return a saved state after switching the option `use_backgrounds` off. Raises WorldError for bytes that end too
+    early.
+    """
     reader = _Reader(data)
     reader.number()  # version
     reader.skip_text()  # name
@@ -134,6 +140,8 @@ def read_state(data: bytes) -> GameState:
 
 
 def game_of(data: bytes) -> str:
-    """Return the name of the game that a state belongs to; the result is meaningless for other bytes."""
+    """Return the name of the game to which a state belongs. The result is meaningless for bytes that are not a
+    state.
+    """
     length = int.from_bytes(data[4:8], "little")
     return data[8 : 8 + length].decode("ascii", "replace")

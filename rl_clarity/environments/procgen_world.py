@@ -1,4 +1,4 @@
-"""Worlds of Procgen: objects are removed from the saved state of a game, and Procgen draws the state exactly."""
+"""Worlds of Procgen. Objects are edited in the saved state of a game, and Procgen draws the edited state."""
 
 from __future__ import annotations
 
@@ -50,16 +50,19 @@ ENTITIES, CELLS = "entities", "cells"
 
 
 class ProcgenWorld:
-    """States of one game, drawn by environments of its own that are never stepped.
+    """The world of one game. Separate environments, which are never stepped, draw its states.
 
-    An edit changes the saved state: entities are left out of it, cells of the grid become empty. What depends on an
-    object beyond its image, such as the number of coins that complete a level, stays as it is.
+    An edit changes the saved state. To remove objects, entities are omitted from the state, and cells of the grid
+    become empty. Other numbers that depend on an object, such as the number of coins that complete a level, are not
+    changed.
     """
 
     exact = True
 
     def __init__(self, game: str, open_games: Callable[[int, bool], Any]) -> None:
-        """`open_games(count, full)` makes Procgen environments of the game, which also render if `full`."""
+        """`open_games(count, full)` makes `count` Procgen environments of the game, which also render if `full` is
+        true.
+        """
         self.game = game
         self._open, self._games = open_games, dict[bool, Any]()
         self._names: GameObjects = GAME_OBJECTS[game]
@@ -77,10 +80,10 @@ class ProcgenWorld:
         return [bytes(state) for state in inner._env.get_state()]
 
     def restore(self, environment: VectorEnvironment, states: Sequence[bytes]) -> np.ndarray:
-        """Bring each environment to its state, and return its observations (N, 64, 64, 3).
+        """Restore a state in each of the N environments, and return the observations (N, 64, 64, 3).
 
-        Raises WorldError for environments and states of another game, and for a state that differs when it is
-        saved again after it was restored.
+        Raises WorldError for environments and states of another game, and if a state differs when it is saved again
+        after it was restored.
         """
         self.states(environment)
         inner: Any = unwrapped(environment)
@@ -88,7 +91,7 @@ class ProcgenWorld:
         observations = inner.continue_from(states, [read_state(state).time for state in states])
         for i, (before, after) in enumerate(zip(states, self.states(environment), strict=True)):
             if before != after:
-                raise WorldError(f"state {i} of {self.game} is not saved again as it was restored")
+                raise WorldError(f"state {i} of {self.game} differs when it is saved again after it was restored")
         return np.array(observations)
 
     def objects(self, state: bytes, *, terrain: bool = True) -> list[WorldObject]:
@@ -112,7 +115,9 @@ class ProcgenWorld:
         return _replace(read, kept, grid)
 
     def moved(self, state: bytes, item: WorldObject, to: Position) -> bytes:
-        """Move the center of an object to another position, in cells. Objects of the grid move by whole cells."""
+        """Return the state after moving the center of an object to another position, in cells. Objects of the grid move
+        by whole cells. Raises WorldError if this would move them out of the grid, and for an object of another state.
+        """
         read = read_state(state)
         grid, entities = read.grid.copy(), read.entities.copy()
         shift = np.subtract(to, item.center)
@@ -130,16 +135,17 @@ class ProcgenWorld:
         return _replace(read, entities, grid)
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
-        """Replace an object by one of another type in the same place, and return the state.
+        """Return the state after replacing an object with an object of another type at the same position.
 
         Raises WorldError for an unknown type.
         """
         return self.inserted(self.without(state, [item]), type, item.center)
 
     def inserted(self, state: bytes, type: str, at: Position) -> bytes:
-        """Return the state with one more object. An entity is a copy of an entity of its type, if the state has one.
+        """Return the state after inserting an object of the given type. A new entity is a copy of an entity of this
+        type, if the state contains one.
 
-        Raises WorldError for a type that the game does not have, and for cells out of its grid.
+        Raises WorldError for a type that the game does not have, and for a cell outside the grid.
         """
         read = read_state(state)
         grid, entities = read.grid.copy(), read.entities
@@ -157,15 +163,15 @@ class ProcgenWorld:
         return _replace(read, entities, grid)
 
     def without_background(self, state: bytes) -> bytes:
-        """Return the state, drawn with a black background."""
+        """Return the state after switching its background off, so that it is drawn with a black background."""
         return without_background(state)
 
     def draw(self, states: Sequence[bytes]) -> np.ndarray:
-        """Draw observations (n, 64, 64, 3) uint8 of states."""
+        """Draw the observations (n, 64, 64, 3) uint8 of n states."""
         return self._draw(states, full=False)
 
     def draw_full(self, states: Sequence[bytes]) -> np.ndarray:
-        """Draw images (n, 512, 512, 3) uint8 of states."""
+        """Draw images (n, 512, 512, 3) uint8 of n states."""
         return self._draw(states, full=True)
 
     def close(self) -> None:
@@ -194,7 +200,7 @@ class ProcgenWorld:
             raise WorldError(f"the state is of {game!r:.40}, and not of {self.game}, which this world draws")
 
     def _entities(self, read: GameState) -> Iterator[tuple[str, tuple[float, ...], bool, Any]]:
-        """Yield the name, the box, whether it moves, and the handle of each entity except the player."""
+        """Yield for each entity except the player its name, its box, whether it moves, and its handle."""
         names = [self._names.entity_name(int(kind)) for kind in read.types]
         numbers = read.numbers
         trails = self._trails(read, names)
@@ -207,7 +213,9 @@ class ProcgenWorld:
             yield name, (x - rx, y - ry, x + rx, y + ry), moves, (ENTITIES, tuple(indices))
 
     def _trails(self, read: GameState, names: Sequence[str]) -> dict[int, int]:
-        """Return for the index of each trail the index of the nearest entity that leaves trails, if one is in reach."""
+        """Return, for the index of each trail, the index of the nearest entity that leaves trails, if it is within
+        TRAIL_REACH.
+        """
         sources = [i for i, name in enumerate(names) if name == self._names.trail]
         places = read.numbers[:, [X, Y]]
         owners = {}
@@ -221,7 +229,9 @@ class ProcgenWorld:
     def _cells_of_grid(
         self, numbers: bytes, shape: tuple[int, int], terrain: bool
     ) -> Sequence[tuple[str, tuple[float, ...], bool, Any]]:
-        """Return the name, the box, False and the handle of each object of the grid. Joined cells are one object."""
+        """Return for each object of the grid its name, its box, False because it does not move, and its handle. Joined
+        cells are one object.
+        """
         grid = np.frombuffer(numbers, "<i4").reshape(shape)
         kinds: dict[str, list[int]] = defaultdict(list)
         for kind in set(np.unique(grid).tolist()) - HIDDEN_CELLS.get(self.game, frozenset()) - {SPACE, -1}:
@@ -250,7 +260,9 @@ class ProcgenWorld:
         return WorldObject(name, number, box, offset, pixels, moves, name in TERRAIN, handle)
 
     def _find(self, read: GameState, item: WorldObject, kind: str) -> Collection[Any]:
-        """Return where an object is in a state: indices of entities, or cells."""
+        """Return the indices of the entities, or the cells, of which an object consists, or nothing if they are not of
+        this kind (ENTITIES or CELLS). Raises WorldError for an object of another state.
+        """
         try:
             where, members = item.handle
             if where == ENTITIES:
@@ -264,7 +276,7 @@ class ProcgenWorld:
         return members if where == kind else ()
 
     def _new_entity(self, read: GameState, kind: int, at: Position) -> np.ndarray:
-        """Return an entity (1, 31): a copy of an entity of its type, if there is one."""
+        """Return a new entity (1, 31) at a position. It is a copy of an entity of the same type, if there is one."""
         same = np.flatnonzero(read.types == kind)
         entity = read.entities[[int(same[0])]].copy() if len(same) else np.zeros((1, ENTITY), "<i4")
         numbers = entity.view("<f4")
@@ -278,7 +290,7 @@ class ProcgenWorld:
 
 
 def _new_entity() -> np.ndarray:
-    """Return an entity (31,) as Procgen's constructor makes it."""
+    """Return an entity (31,) as Procgen's constructor creates it."""
     entity = np.zeros(ENTITY, "<i4")
     numbers = entity.view("<f4")
     entity[[16, 17, 19]] = -1  # times of fire, spawn and expiry
@@ -292,12 +304,12 @@ _NEW_ENTITY = _new_entity()
 
 
 def _replace(read: GameState, entities: np.ndarray, grid: np.ndarray) -> bytes:
-    """Return the bytes of a state with other entities and cells."""
+    """Return the bytes of a state after replacing its entities and its grid."""
     return dataclasses.replace(read, entities=np.ascontiguousarray(entities, "<i4"), grid=grid).to_bytes()
 
 
 def _connected(cells: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
-    """Return groups of cells that touch at an edge."""
+    """Return the connected groups of cells. Cells that share an edge are connected."""
     waiting, groups = set(cells), []
     while waiting:
         group, border = [], [min(waiting)]

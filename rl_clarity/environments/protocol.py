@@ -1,7 +1,7 @@
 """The vectorized protocol of environments.
 
 N environments step together. When an episode ends, its environment starts the next episode in the same step, as in
-Procgen, so the observation returned with `firsts[i]` is the first of the new episode.
+Procgen. So if `firsts[i]` is true, observation i is the first one of a new episode.
 """
 
 from __future__ import annotations
@@ -26,37 +26,38 @@ class Step:
 
     observations: np.ndarray  # (N, H, W, C) uint8
     rewards: np.ndarray  # (N,) float32, of the last action; zeros after a reset
-    firsts: np.ndarray  # (N,) bool: the observation is the first of an episode
-    truncated: np.ndarray  # (N,) bool: firsts after an episode that was truncated, not terminated
+    firsts: np.ndarray  # (N,) bool: whether the observation is the first of an episode
+    truncated: np.ndarray  # (N,) bool: whether an episode ended by truncation, not by termination
     final_observations: Mapping[int, np.ndarray] = field(default_factory=dict)
-    """Last observations of episodes that ended, by environment, if they are known."""
+    """Last observations of episodes that ended, by index of the environment, if they are known."""
     new_games: np.ndarray | None = None
-    """(N,) bool: whether a new episode also starts a new game, if a game has an episode for each life. None if every
-    episode is a game."""
+    """(N,) bool: whether the new episode is also the start of a new game, for games with an episode for each life. None
+    if every episode is a game."""
     game_returns: np.ndarray | None = None
-    """(N,) float64: returns of the games that ended, if rewards differ from the game's rewards. None if returns are
-    sums of rewards."""
+    """(N,) float64: returns of the games that ended, if `rewards` are not the rewards of the game. None if returns are
+    sums of `rewards`."""
     idle: np.ndarray | None = None
-    """(N,) bool: true for environments that only reset and ignored the action. None if there are none."""
+    """(N,) bool: true for environments that only reset in this step and ignored the action. None if there are none."""
     action_masks: np.ndarray | None = None
-    """(N, A) bool: actions that are valid in this state, or None if all are."""
+    """(N, A) bool: which of the A actions are valid in the current states, or None if all are."""
     held_inputs: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """(N, ...) float32: what a dictionary of observations has beside the image, by name."""
+    """(N, ...) float32: the numeric entries of a dictionary of observations besides the image, by name."""
     final_held_inputs: Mapping[int, Mapping[str, np.ndarray]] = field(default_factory=dict)
-    """The held inputs that belong to `final_observations`, by environment."""
+    """The held inputs that belong to `final_observations`, by index of the environment."""
     ends: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    """What the environment reports about episodes that ended, by environment; `cause` is the cause of the end."""
+    """What the environment reports about episodes that ended, by index of the environment. The entry `cause` is the
+    cause of the end."""
 
 
 class VectorEnvironment(Protocol):
-    """N environments of one kind, which are seeded when they are made."""
+    """N environments of the same kind, which are seeded when they are made."""
 
     num_envs: int
     observation_shape: tuple[int, int, int]
     num_actions: int
     action_combos: tuple[Combo, ...]
-    """The buttons of each action. Environments whose actions are not one choice have an empty tuple here, and an
-    attribute `action_factors`, what an action consists of (`rl_clarity.agents.actions`)."""
+    """The buttons that each action presses. If an action is not a single choice, this tuple is empty, and the
+    environment has an attribute `action_factors` with the factors of an action (`rl_clarity.agents.actions`)."""
 
     def reset(self) -> Step: ...
 
@@ -77,7 +78,7 @@ class Resumable(Protocol):
     """An environment whose state can be saved and restored, so that training resumes exactly."""
 
     def snapshot(self) -> dict[str, np.ndarray] | None:
-        """Return the state of the environments as plain arrays; None if they cannot be restored."""
+        """Return the state of the environments as plain arrays, or None if it cannot be restored."""
         ...
 
     def restore(self, snapshot: Mapping[str, np.ndarray]) -> None:
@@ -86,17 +87,17 @@ class Resumable(Protocol):
 
 
 def snapshot(environment: VectorEnvironment) -> dict[str, np.ndarray] | None:
-    """Return the state of environments; None if they cannot be restored."""
+    """Return the state of environments as plain arrays, or None if it cannot be restored."""
     return environment.snapshot() if isinstance(environment, Resumable) else None
 
 
 @runtime_checkable
 class HasImageLayout(Protocol):
-    """An environment that converts its images from another range or layout."""
+    """An environment that converts its observations from another range or layout."""
 
     @property
     def layout(self) -> ImageLayout:
-        """How observations are converted to images."""
+        """The layout of the observations, which determines how they are converted to images."""
         ...
 
 
@@ -105,31 +106,35 @@ class HasLevels(Protocol):
     """An environment that reports which levels it plays."""
 
     def level_seeds(self) -> np.ndarray:
-        """Return seeds (N,) of the levels that are played."""
+        """Return the seeds (N,) of the levels that are being played."""
         ...
 
 
 @runtime_checkable
 class HasInfos(Protocol):
-    """An environment that reports more about its states, such as what cannot be observed."""
+    """An environment that reports facts about its states, such as some that cannot be observed."""
 
     def infos(self) -> Sequence[Mapping[str, Any]]:
-        """Return for each of the N environments what it reports about its current state, by name."""
+        """Return a dict of facts about the current state of each of the N environments."""
         ...
 
 
 @runtime_checkable
 class WatchesEnds(Protocol):
-    """An environment that reports what ends episodes only on request, because finding the cause takes time."""
+    """An environment that reports the causes of the ends of episodes only on request, because finding them
+    takes time.
+    """
 
     def watch_ends(self, watched: np.ndarray) -> None:
-        """Report in `Step.ends` from now on what ends the episodes of these environments (N,) bool."""
+        """From now on, report in `Step.ends` why episodes end in the environments for which `watched` (N,) bool is
+        true.
+        """
         ...
 
 
 def combo_from_meaning(meaning: str) -> Combo:
-    """Return the buttons of an action: ("UP", "RIGHT", "FIRE") for `UPRIGHTFIRE`, () for `NOOP`. Any other text is the
-    name of one button.
+    """Return the buttons that an action presses, from its name: ("UP", "RIGHT", "FIRE") for `UPRIGHTFIRE`, () for
+    `NOOP`. Any other name stands for a single button of this name.
     """
     if meaning.upper() in ("NOOP", ""):
         return ()
@@ -138,5 +143,5 @@ def combo_from_meaning(meaning: str) -> Combo:
 
 
 def numbered_combos(num_actions: int) -> tuple[Combo, ...]:
-    """Return the labels of actions without known meanings: ("0",), ("1",), ..."""
+    """Return labels for actions whose meanings are not known: ("0",), ("1",), ..."""
     return tuple((str(action),) for action in range(num_actions))

@@ -1,4 +1,4 @@
-"""Worlds of stacked frames: an edit changes the object in each of the frames that the agent sees."""
+"""Worlds of stacked frames. An edit changes an object in each of the frames that the agent sees."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ Found = tuple[WorldObject | None, ...]
 
 
 class StackedWorld:
-    """The states of another world's last frames, which are drawn as `FrameStack` stacks them.
+    """A world of stacked frames. It wraps the world of single frames, and draws states as `FrameStack` stacks frames.
 
-    A state contains a state of the other world for each frame since the start of the episode. Objects are those of the
-    newest frame; an edit also changes them in earlier frames, where `follow` finds them.
+    A state contains the states of the inner world for the last `count` frames, or for fewer frames at the start of an
+    episode. The objects of a state are those of its newest frame. An edit also changes them in the earlier frames in
+    which `follow` finds them.
     """
 
     def __init__(self, world: World, count: int, padding: str) -> None:
@@ -35,13 +36,13 @@ class StackedWorld:
         self._steps = -1
 
     def states(self, environment: VectorEnvironment) -> list[bytes]:
-        """Return the current state of each environment, with the frames before it.
+        """Return the current state of each environment, including the frames before it.
 
         Raises WorldError if this method was not called in each step of the episodes that are being played.
         """
         inner = self._frame_stack(environment)
         if inner.steps != self._steps + 1 and inner.ages.any():
-            raise WorldError("states of stacked frames include those before: ask for them in every step")
+            raise WorldError("a state of stacked frames includes the frames before it: call states() in every step")
         self._steps = inner.steps
         if len(self._recent) != inner.num_envs:
             self._recent = [deque(maxlen=self._count) for _ in range(inner.num_envs)]
@@ -52,9 +53,10 @@ class StackedWorld:
         return [_join(recent) for recent in self._recent]
 
     def restore(self, environment: VectorEnvironment, states: Sequence[bytes]) -> np.ndarray:
-        """Bring each environment to its newest frame and its stack to the frames before, and return the stacks.
+        """Restore the newest frame of a state in each environment, and the earlier frames in its stack. Return the
+        stacked observations.
 
-        Raises WorldError as `restore` of the other world.
+        Raises WorldError in the same cases as `restore` of the inner world.
         """
         inner = self._frame_stack(environment)
         stacks = [_split(state) for state in states]
@@ -66,7 +68,7 @@ class StackedWorld:
         return observations
 
     def objects(self, state: bytes, *, terrain: bool = True) -> list[WorldObject]:
-        """List the objects of the newest frame, visible or not, without the player."""
+        """List the objects of the newest frame that the inner world lists."""
         *earlier, newest = _split(state)
         items = self._objects(newest, terrain=terrain)
         found: list[list[WorldObject | None]] = [[item] for item in items]
@@ -85,7 +87,7 @@ class StackedWorld:
         return _join(self.world.without(frame, some) for frame, some in zip(frames, present, strict=True))
 
     def moved(self, state: bytes, item: WorldObject, to: Position) -> bytes:
-        """Return the state with the center of an object at another position in the newest frame.
+        """Return the state after moving the center of an object to another position in the newest frame.
 
         In earlier frames the object is moved by the same distance.
         """
@@ -95,15 +97,17 @@ class StackedWorld:
         )
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
-        """Replace an object by one of another type in the same place in all frames, and return the state."""
+        """Return the state after replacing an object with an object of another type at the same position, in all its
+        frames.
+        """
         return self._edited(state, item, lambda frame, it: self.world.replaced(frame, it, type))
 
     def inserted(self, state: bytes, type: str, at: Position) -> bytes:
-        """Return the state with one more object, at the same place in all its frames."""
+        """Return the state after inserting an object of the given type at the same position in all its frames."""
         return _join(self.world.inserted(frame, type, at) for frame in _split(state))
 
     def draw(self, states: Sequence[bytes]) -> np.ndarray:
-        """Draw observations (n, H, W, count * C) uint8 of states, the newest frame last."""
+        """Draw the observations (n, H, W, count * C) uint8 of n states, with the newest frame last."""
         stacks = [_split(state) for state in states]
         rows = {frame: i for i, frame in enumerate(dict.fromkeys(frame for stack in stacks for frame in stack))}
         drawn = self.world.draw([*rows])
@@ -116,11 +120,11 @@ class StackedWorld:
         return np.concatenate([*frames.swapaxes(0, 1)], axis=-1)
 
     def draw_full(self, states: Sequence[bytes]) -> np.ndarray:
-        """Draw images of human scale (n, H', W', 3) uint8 of the newest frames."""
+        """Draw images (n, H', W', 3) uint8 of the newest frames of n states at full resolution."""
         return self.world.draw_full([_split(state)[-1] for state in states])
 
     def close(self) -> None:
-        """Close what draws the states."""
+        """Close the inner world."""
         self.world.close()
 
     def _frame_stack(self, environment: VectorEnvironment) -> FrameStack:
@@ -138,7 +142,9 @@ class StackedWorld:
 
 
 def _check(item: WorldObject, frames: Sequence[bytes]) -> Found:
-    """Return an object in each frame. Raises WorldError for an object of another state."""
+    """Return the object as it is in each frame, or None for frames without it. Raises WorldError for an object of
+    another state.
+    """
     found: Found = item.handle
     if not isinstance(found, tuple) or len(found) != len(frames):
         raise WorldError(f"the state has no {item.type} at {item.box}: pass objects of the same state")

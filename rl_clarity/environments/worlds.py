@@ -1,7 +1,7 @@
-"""Worlds: environments whose states can be listed as objects, edited, and drawn again.
+"""Worlds: environments whose states can be edited and drawn again, and whose objects can be listed.
 
-If an object can be taken out of a state and the frame drawn again, the effect of the object on an agent is measured and
-not estimated. A kind of environment offers this as `EnvironmentKind.world`.
+If an object can be removed from a state and the frame can be drawn again, the effect of the object on an agent can be
+measured instead of estimated. A kind of environment provides its worlds with `EnvironmentKind.world`.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from rl_clarity.base.errors import WorldError
 from rl_clarity.environments.protocol import VectorEnvironment
 
 Position = tuple[float, float]
-"""x to the right and y upward, in cells of the world."""
+"""A position (x, y) in cells of the world. The x axis points to the right and the y axis upward."""
 
 
 @dataclass(frozen=True)
 class WorldObject:
-    """Something in a state of a world, other than the player."""
+    """An object in a state of a world. The player is an object only in worlds of Atari games."""
 
     type: str
-    """Name of its type: `saw`, `coin`, ..."""
+    """Name of the object's type: `saw`, `coin`, ..."""
     number: int
-    """Number among the objects of the state; `follow` carries it from one step to the next."""
+    """Number of the object among the objects of the state. `follow` keeps the number from one step to the next."""
     box: tuple[float, float, float, float]
     """Left, bottom, right and top, in cells of the world."""
     offset: Position
@@ -39,11 +39,11 @@ class WorldObject:
     """Left, top, right and bottom in the observation, as shares of its width and height. Values outside 0 to 1
     are out of view."""
     moves: bool = False
-    """Whether it moves by itself."""
+    """Whether the object moves by itself."""
     terrain: bool = False
-    """Whether it is part of the ground and the walls."""
+    """Whether the object is terrain, such as ground or a wall."""
     handle: Any = None
-    """Where the world finds it in the state."""
+    """A value with which the world finds the object in the state."""
 
     @property
     def center(self) -> Position:
@@ -59,7 +59,9 @@ class WorldObject:
 
 
 class World(Protocol):
-    """States of one environment. Edits return a new state; `draw` shows what the agent would observe."""
+    """Lists, edits and draws the states of an environment. Edits return a new state. `draw` returns what the agent
+    would observe.
+    """
 
     exact: bool
     """Whether states are drawn as if removed objects had never been there. Otherwise the objects are painted over."""
@@ -71,8 +73,8 @@ class World(Protocol):
         ...
 
     def objects(self, state: bytes, *, terrain: bool = True) -> list[WorldObject]:
-        """List the objects of a state, visible or not, without the player. With `terrain=False` terrain, which can be
-        large, is left out.
+        """List the objects of a state, visible or not. With `terrain=False`, objects that are terrain, of which there
+        can be many, are omitted.
         """
         ...
 
@@ -81,30 +83,32 @@ class World(Protocol):
         ...
 
     def moved(self, state: bytes, item: WorldObject, to: Position) -> bytes:
-        """Return the state with the center of an object at another position, in cells."""
+        """Return the state after moving the center of an object to another position, in cells."""
         ...
 
     def replaced(self, state: bytes, item: WorldObject, type: str) -> bytes:
-        """Replace an object by one of another type in the same place, and return the state.
+        """Return the state after replacing an object with an object of another type at the same position.
 
         Raises WorldError for an unknown type.
         """
         ...
 
     def inserted(self, state: bytes, type: str, at: Position) -> bytes:
-        """Return the state with one more object. Raises WorldError for an unknown type."""
+        """Return the state after inserting an object of the given type. Raises WorldError for an unknown type."""
         ...
 
     def draw(self, states: Sequence[bytes]) -> np.ndarray:
-        """Draw observations (n, H, W, C) uint8 of states. Unedited states give exactly what was observed."""
+        """Draw the observations (n, H, W, C) uint8 of n states. The observation of an unedited state is exactly the one
+        that the agent got.
+        """
         ...
 
     def draw_full(self, states: Sequence[bytes]) -> np.ndarray:
-        """Draw images of human scale (n, H', W', 3) uint8 of states."""
+        """Draw images (n, H', W', 3) uint8 of n states at full resolution."""
         ...
 
     def close(self) -> None:
-        """Close what draws the states."""
+        """Close the environments that draw the states."""
         ...
 
 
@@ -113,10 +117,11 @@ class Restores(Protocol):
     """A world whose states can be restored, so that environments continue from them."""
 
     def restore(self, environment: VectorEnvironment, states: Sequence[bytes]) -> np.ndarray:
-        """Bring each environment to its state, without a reset, and return what it observes (N, H, W, C) uint8.
+        """Restore a state in each of the N environments, without a reset, and return the observations (N, H, W, C)
+        uint8.
 
-        The same actions then lead to the same observations, rewards and ends as from the state that was saved, random
-        numbers of the environment included. Raises WorldError for a state from which it cannot continue.
+        The same actions then have the same results as after the state was saved: observations, rewards and ends of
+        episodes, including random events. Raises WorldError for a state from which the environment cannot continue.
         """
         ...
 
@@ -126,14 +131,15 @@ class HasBackgrounds(Protocol):
     """A world that can draw its states without the background."""
 
     def without_background(self, state: bytes) -> bytes:
-        """Return the state, drawn with a black background."""
+        """Return the state after switching its background off, so that it is drawn with a black background."""
         ...
 
 
 def restore(world: World, environment: VectorEnvironment, states: Sequence[bytes]) -> np.ndarray:
-    """Bring each environment to its state and return its observations (N, H, W, C), as `Restores.restore`.
+    """Restore a state in each of the N environments, and return the observations (N, H, W, C), as `Restores.restore`
+    does.
 
-    Raises WorldError for a world that cannot restore states, and if there is not one state for each environment.
+    Raises WorldError if the world cannot restore states, and if the number of states is not that of the environments.
     """
     if not isinstance(world, Restores):
         raise WorldError(
@@ -148,10 +154,10 @@ def restore(world: World, environment: VectorEnvironment, states: Sequence[bytes
 def follow(
     before: Sequence[WorldObject], after: Sequence[WorldObject], reach: float = 2.0, fresh: int | None = None
 ) -> list[WorldObject]:
-    """Return the objects of a step with the numbers that they had one step earlier. New objects get new numbers.
+    """Return the objects `after` a step with the numbers that they had `before` it. New objects get new numbers.
 
-    Objects of the same type are matched, the closest pairs first, up to `reach` cells apart, and each at most once. New
-    numbers start at `fresh`, by default after the largest number of the step before.
+    Objects of the same type that are at most `reach` cells apart are matched, the closest pairs first and each object
+    at most once. New numbers start at `fresh`, by default after the largest number in `before`.
     """
     numbers = _unmoved(before, after)
     used = set(numbers.values())
@@ -173,7 +179,9 @@ def follow(
 
 
 def _unmoved(before: Sequence[WorldObject], after: Sequence[WorldObject]) -> dict[int, int]:
-    """Return the numbers of objects in the same place as an object of their type before, by their index in `after`."""
+    """Return the numbers of objects that are at the same position as an object of the same type in `before`, by their
+    index in `after`.
+    """
     places: defaultdict[tuple[str, Position], list[int]] = defaultdict(list)
     for item in reversed(before):
         places[item.type, item.center].append(item.number)

@@ -27,7 +27,9 @@ _INNER = "inside/"
 
 
 class Wrapper:
-    """A wrapper that delegates everything to another environment. It is resumable if that environment is."""
+    """A wrapper that delegates everything to another environment. Its state can be saved if that of the environment
+    can.
+    """
 
     def __init__(self, environment: VectorEnvironment) -> None:
         self.environment = environment
@@ -74,7 +76,9 @@ def level_seeds(environment: VectorEnvironment) -> np.ndarray | None:
 
 
 def image_layout_of(environment: VectorEnvironment) -> ImageLayout | None:
-    """Return how observations are converted, or None for environments that return uint8 images."""
+    """Return the layout with which an environment converts observations, or None for environments that return uint8
+    images.
+    """
     inner = unwrapped(environment)
     return inner.layout if isinstance(inner, HasImageLayout) else None
 
@@ -87,8 +91,8 @@ def check_observed(environment: VectorEnvironment) -> None:
 
 
 def watch_ends(environment: VectorEnvironment, watched: np.ndarray) -> None:
-    """Ask the environment to report why episodes end, where `watched` (N,) bool is true. Do nothing for environments
-    that do not report this on request.
+    """Ask the environments for which `watched` (N,) bool is true to report why episodes end. Do nothing for
+    environments that do not report this on request.
     """
     inner = unwrapped(environment)
     if isinstance(inner, WatchesEnds):
@@ -103,7 +107,7 @@ def unwrapped(environment: VectorEnvironment) -> VectorEnvironment:
 
 
 class EpsilonGreedy(Wrapper):
-    """Replaces actions by uniformly random ones with probability `epsilon`."""
+    """Replaces each action with a uniformly random one with probability `epsilon`."""
 
     def __init__(self, environment: VectorEnvironment, epsilon: float, seed: int) -> None:
         if not 0 <= epsilon <= 1:
@@ -111,7 +115,7 @@ class EpsilonGreedy(Wrapper):
         super().__init__(environment)
         if not is_single_choice(self.action_factors):
             raise EnvironmentSetupError(
-                f"epsilon_greedy={epsilon} replaces actions that are one choice, but an action is "
+                f"epsilon_greedy={epsilon} needs actions that are a single choice, but an action is "
                 f"{describe_factors(self.action_factors)}: set epsilon_greedy to 0"
             )
         self.epsilon = epsilon
@@ -143,7 +147,7 @@ class RewardScale(Wrapper):
 
 
 class FrameStack(Wrapper):
-    """Stacks the last `count` observations along the channels, newest last.
+    """Stacks the last `count` observations along the channels, with the newest observation last.
 
     Missing observations before the start of an episode are zeros (`padding="zeros"`, as in Baselines and
     Stable-Baselines3) or copies of the first observation (`"first"`, as in Gymnasium).
@@ -163,7 +167,7 @@ class FrameStack(Wrapper):
         self.steps = 0
         """Number of steps since the reset."""
         self.ages = np.zeros(self.num_envs, np.int64)
-        """Number of steps (N,) since the episodes began."""
+        """Number of steps (N,) since the current episodes began."""
 
     def reset(self) -> Step:
         self.steps = -1
@@ -173,7 +177,9 @@ class FrameStack(Wrapper):
         return self._stacked(self.environment.step(actions))
 
     def continue_from(self, stack: np.ndarray, ages: np.ndarray) -> None:
-        """Continue from stacked observations (N, H, W, count * C), `ages` (N,) steps after the episodes began."""
+        """Continue from stacked observations (N, H, W, count * C). `ages` (N,) contains the number of steps since the
+        episodes began.
+        """
         self._stack, self.ages = np.array(stack), np.array(ages)
 
     def _state(self) -> dict[str, np.ndarray]:
@@ -199,10 +205,10 @@ class FrameStack(Wrapper):
 
 
 def generator_state(rng: np.random.Generator) -> np.ndarray:
-    """Return the state of a generator, as bytes."""
+    """Return the state of a random generator, as an array of bytes."""
     return np.frombuffer(json.dumps(rng.bit_generator.state).encode(), np.uint8)
 
 
 def restore_generator(rng: np.random.Generator, state: np.ndarray) -> None:
-    """Restore the state of a generator of the same kind."""
+    """Restore the state of a random generator of the same type."""
     rng.bit_generator.state = json.loads(state.tobytes())

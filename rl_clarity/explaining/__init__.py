@@ -1,4 +1,4 @@
-"""Explain recorded episodes: sections and maps of states beside a recording, while an agent learns or afterwards."""
+"""Explain recorded episodes: write page sections and state maps beside a recording, during training or afterwards."""
 
 from rl_clarity.explaining.files import EpisodeSections, Explanations, read_explanations
 from rl_clarity.explaining.options import ExplainOptions

@@ -1,4 +1,4 @@
-"""The agents that explain recorded episodes."""
+"""Load the agents with which recorded episodes are explained."""
 
 from __future__ import annotations
 
@@ -29,26 +29,27 @@ from rl_clarity.recordings.recording import Recording, StoredRecording
 from rl_clarity.recordings.samples import Trajectories, from_arrays, to_arrays
 
 COMPARED_STEPS = 16
-"""Number of steps whose outputs distinguish agents that do not show their parameters."""
+"""Number of steps whose outputs identify an agent that does not expose its parameters."""
 
 AgentLoader: TypeAlias = Callable[[str], Agent]
 AgentChoice: TypeAlias = str | os.PathLike[str] | Agent | AgentLoader | None
-"""An agent, or its checkpoint, for all episodes; a function that loads the agent of a recorded checkpoint; or None."""
+"""An agent, or its checkpoint, for all episodes; a function that loads the agent of a recorded checkpoint from its
+path; or None to load recorded checkpoints by default."""
 
 
 @dataclass(frozen=True)
 class Players:
-    """The agents that acted in an episode, or that explain it instead. Each is loaded when it is needed."""
+    """The agents that acted in an episode, or that are used instead to explain it. Each is loaded when it is needed."""
 
     starts: np.ndarray
     """(n,) int: the first step at which each agent acts. The first number is 0."""
     load: Callable[[int], Agent]
     """Function that loads the agent which acts from one of these steps on."""
     tolerance: float = 0.0
-    """Largest error of weights that were stored rounded, as a share of the root mean square of their tensor."""
+    """Largest error of weights that were stored rounded, as a fraction of the root mean square of their tensor."""
 
     def at(self, step: int) -> Agent:
-        """Return the agent of a step."""
+        """Return the agent that acts at a step."""
         return self.load(int(self.starts[np.searchsorted(self.starts, step, side="right") - 1]))
 
     def groups(self, steps: np.ndarray) -> Iterator[tuple[np.ndarray, Agent]]:
@@ -59,22 +60,22 @@ class Players:
 
 
 def _load_recorded(path: str) -> Agent:
-    """Load a recorded checkpoint without warnings about what it does not contain. They are not needed, because the
-    agent's outputs are compared with the recorded ones and the environment is not played.
+    """Load a recorded checkpoint, without warnings about missing information. They are not needed, because the agent's
+    outputs are compared with the recorded ones and the environment is not played.
     """
     return open_agent(path)[1]
 
 
 def _starts(episode: Episode) -> np.ndarray:
-    """Return the steps (n,) of an episode from which on a checkpoint acts: 0, and each step at which another one
-    begins.
+    """Return the steps (n,) of an episode at which a checkpoint begins to act: 0, and each step at which another
+    checkpoint takes over.
     """
     numbers = episode.agents
     return np.zeros(1, int) if numbers is None else np.append(0, 1 + np.flatnonzero(np.diff(numbers)))
 
 
 class Agents:
-    """Loads the agents of episodes, and keeps the last one."""
+    """Loads the agents of episodes, and keeps the agent that was loaded last."""
 
     def __init__(self, choice: AgentChoice, context: ExitStack, *, other_agent: bool = False) -> None:
         """Load the agent if one is chosen for all episodes. Raises CheckpointError for a checkpoint that cannot be
@@ -84,7 +85,8 @@ class Agents:
         """
         self._other_agent = other_agent
         self._checkpoint: str | None = None
-        """Checkpoint of all episodes: "" for an agent that was passed, None if each episode has its own."""
+        """Path of the checkpoint for all episodes: "" for an agent that was passed, None if each episode has its
+        own."""
         self._agent: Any = None
         self._path: str | None = None
         self._load: AgentLoader = _load_recorded
@@ -102,7 +104,7 @@ class Agents:
             self._path = self._checkpoint = ""
 
     def key(self, recording: Recording, episode: Episode) -> str | None:
-        """Return the hash of the agents that explain an episode; None if there is none."""
+        """Return the hash of the agents with which an episode is explained, or None if it has no checkpoint."""
         if self._checkpoint is not None:
             return self._hash(self._checkpoint) if self._checkpoint else self._passed_key(recording, episode)
         name = f"{recording.location} {episode.index} {episode.facts['start_time']}"
@@ -114,10 +116,10 @@ class Agents:
         return self._hashes[name]
 
     def players(self, recording: Recording, episode: Episode) -> Players:
-        """Return the agents that explain an episode, by step.
+        """Return the agents with which an episode is explained, by step.
 
-        Raises OptionError for an episode without a checkpoint, and, unless `other_agent` was given, if the outputs at
-        the first step differ from the recorded ones.
+        Raises OptionError for an episode without a checkpoint. Unless `other_agent` was set, also raises OptionError if
+        the outputs at the first step differ from the recorded ones.
         """
         load = partial(self._load_at, recording, episode)
         if self._checkpoint is not None:
@@ -130,7 +132,7 @@ class Agents:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether one agent explains all episodes, instead of their checkpoints."""
+        """Whether all episodes are explained with the same agent, instead of with their checkpoints."""
         return self._checkpoint is not None
 
     def checkpoint_key(self, recording: StoredRecording, number: int) -> str:
@@ -149,7 +151,7 @@ class Agents:
         return path
 
     def _load_at(self, recording: Recording, episode: Episode, step: int) -> Agent:
-        """Return the agent that explains an episode from a step on."""
+        """Return the agent with which an episode is explained from a step on."""
         path = recording.checkpoint(episode, step) if self._checkpoint is None else self._checkpoint
         if path is None:
             raise OptionError(f"episode {episode.index} has no checkpoint at step {step}")

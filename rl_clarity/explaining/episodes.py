@@ -1,4 +1,4 @@
-"""A recorded episode as analyses see it, and the sections that they make of it, stored beside the recording."""
+"""Run analyses on single recorded episodes. Their sections are stored beside the recording."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ from rl_clarity.recordings.samples import Observations, Trajectories
 
 @dataclass(frozen=True)
 class EpisodeAnalysis:
-    """An analysis of single episodes, with its options."""
+    """An analysis that works on a single episode, with its options."""
 
     name: str
-    """Name of its finished work. Each method of saliency maps has its own, so that the maps of earlier calls are
-    kept."""
+    """Name under which its results are stored. Each method of saliency maps has its own name, so that the maps of
+    earlier calls are kept."""
     analysis: Analysis[Any, SectionData]
     options: Any
     key: str
-    """Hash of its options, and of code that is not part of this package."""
+    """Hash of its options, and of the code of analyses and options that are not part of this package."""
 
     def task_name(self, episode: int) -> str:
-        """Return the name of the work on the episode with an index."""
+        """Return the name of the task that analyzes the episode with an index."""
         return f"{SECTIONS}/{episode_folder(episode)}/{self.name}"
 
 
 def episode_analyses(options: ExplainOptions) -> list[EpisodeAnalysis]:
-    """Return the analyses of each episode. Raises OptionError for a further analysis that needs more than one episode,
-    or that is `saliency`.
+    """Return the analyses to run on each episode. Raises OptionError if `options.analyses` contains `saliency`, or an
+    analysis that needs more than one episode.
     """
     wanted: list[tuple[str, str, Mapping[str, Any]]] = [
         (f"saliency-{method}", "saliency", {"methods": (method,), "every": options.every})
@@ -62,7 +62,7 @@ def episode_analyses(options: ExplainOptions) -> list[EpisodeAnalysis]:
     for kind, values in options.analyses.items():
         if kind == "saliency" or not ANALYSES.get(kind).single_episode:
             how = "methods= (--methods) chooses its maps" if kind == "saliency" else "it needs more than an episode"
-            raise OptionError(f"analyses={kind!r} is no analysis of single episodes that can be added: {how}")
+            raise OptionError(f"analyses={kind!r} cannot be added to the explanations of episodes: {how}")
         wanted.append((kind, kind, values))
     chosen = []
     for name, kind, values in wanted:
@@ -83,10 +83,10 @@ def explain_episode(
     identity: object,
     work: Work,
 ) -> TaskResult:
-    """Compute an analysis of an episode by running the analysis's own tasks. Finished work is kept in `directory`.
+    """Run the tasks of an analysis on a single episode. The results of finished tasks are kept in `directory`.
 
-    `identity` (JSON) identifies the episode and the agents. The facts are the sections as manifests contain them, the
-    facts of the analysis's tasks, and how far the agents' outputs are from the recorded ones.
+    `identity` (JSON) identifies the episode and the agents. The facts of the result are the sections in the format of
+    manifests, the facts of the analysis's tasks, and how far the agents' outputs are from the recorded ones.
     """
     folder, store = episode_folder(episode.index), WorkStore(directory)
     agent = players.at(0)
@@ -133,7 +133,9 @@ def explain_episode(
 def _agreement(
     players: Players, episode: Episode, states: State, options: ExplainOptions
 ) -> tuple[Agreement, dict[str, np.ndarray | bytes] | None]:
-    """Return how far the agents' outputs are from those recorded, at every n-th step, and all differences."""
+    """Compare the agents' outputs with the recorded ones at every n-th step (`options.every`). Return the agreement,
+    and arrays of all differences, or None if no outputs were recorded.
+    """
     steps = np.arange(0, len(episode), options.every)
     differences = np.zeros(len(steps))
     agreement = Agreement(0, other_agent=options.other_agent, tolerance=players.tolerance)
@@ -150,7 +152,7 @@ def _agreement(
 
 
 def _played(players: Players, played: Trajectories, states: State) -> Trajectories:
-    """Return an episode with the outputs and states that its agents have; those that were not recorded are computed."""
+    """Return an episode with the outputs and states of its agents. Outputs that were not recorded are computed."""
     agent = players.at(0)
     first = agent.forward(np.asarray(played.observations[0, :1]), state_rows(states, slice(0, 1)))
     outputs: dict[str, Any] = {}

@@ -1,9 +1,9 @@
-"""What `rl_clarity.explain_recording` has computed, beside a recording: sections of its episodes, and maps of states.
+"""Read what `rl_clarity.explain_recording` has stored beside a recording: sections of its episodes, and state maps.
 
-`RECORDING/explained/` contains chunks and images (docs/page-format.md), and in `.rl-clarity/` an entry for each
-finished piece of work, which is written last: what has no entry does not count. Entries `sections/EPISODE/NAME` contain
-the sections of an episode as manifests do, `state_map/SOURCE` those of all episodes together, `updates` that of the
-checkpoints.
+`RECORDING/explained/` contains chunks and images (docs/page-format.md), and an entry in `.rl-clarity/` for each
+finished task. Entries are written last, so files without an entry are ignored. The entry `sections/EPISODE/NAME`
+contains sections of an episode in the format of manifests, `state_map/SOURCE` the state maps of all episodes, and
+`updates` the comparison of the checkpoints.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ from rl_clarity.pages.schema import read
 from rl_clarity.recordings.agreement import Agreement, join_agreements
 
 EXPLAINED = "explained"
-"""Folder of a recording."""
+"""Name of the folder with explanations inside a recording."""
 WRITTEN = ("maps/*", "updates/*", "[0-9][0-9][0-9][0-9][0-9]*/*")
-"""Patterns of the names of files there: those of state maps, of updates, and of the episode of an index."""
+"""Patterns of the names of files in this folder: state maps, updates, and files in the folders of episodes."""
 SECTIONS, STATE_MAP, UPDATES = "sections", "state_map", "updates"
-"""First parts of the names of finished work that is read."""
+"""First components of the names of the entries that are read."""
 
 
 def episode_folder(index: int) -> str:
-    """Return the folder of the files of an episode, and the second part of the names of all work on it."""
+    """Return the folder of an episode's files. It is also the second component of the names of the episode's tasks."""
     return f"{index:05}"
 
 
 @dataclass(frozen=True)
 class EpisodeSections:
-    """The results of an analysis of an episode."""
+    """The results of one analysis of one episode."""
 
     sections: Sequence[Mapping[str, Any]]
-    """The sections as in a manifest. Their only trajectory is the episode."""
+    """The sections in the format of manifests. Their only trajectory is the episode."""
     results: Mapping[str, Mapping[str, Any]]
     """Facts of the analysis's tasks."""
     agreement: Agreement
-    """How far the outputs of the explained agent are from those recorded."""
+    """Differences between the outputs of the explained agent and the recorded outputs."""
     differences: str | None = None
     """Name of the chunk with `steps` (n,) and `differences` (n,): the largest difference at each compared step, as a
-    share of the outputs' range."""
+    fraction of the outputs' range."""
 
     def of(self, kind: str) -> list[Mapping[str, Any]]:
-        """Return the data of its sections of a kind."""
+        """Return the data of the sections of one kind."""
         return [section["data"] for section in self.sections if section["kind"] == kind]
 
 
 @dataclass(frozen=True)
 class Explanations:
-    """What is known of a recording's episodes. Names are those of files in `explained/`."""
+    """The explanations of a recording. Names of files are relative to `explained/`."""
 
     episodes: dict[int, dict[str, EpisodeSections]]
-    """Results by index of the episode in the recording, and by name: `saliency-METHOD`, or the name of a further
+    """Results by index of the episode in the recording, and by name: `saliency-METHOD`, or the name of another
     analysis."""
     state_map: dict[str, Any] | None
     """`maps` and `colors`, as in the section `state_map`; `trajectory` in its chunks is the index of an episode in the
@@ -71,7 +71,7 @@ class Explanations:
     files: frozenset[str]
 
     def sections(self, index: int, rename: Callable[[str], str] = str) -> list[dict[str, Any]]:
-        """Return all sections of an episode, as manifests contain them, with the types and new names of its files."""
+        """Return all sections of an episode in the format of manifests. `rename` returns the new name of a file."""
         return [self._renamed(one, rename) for own in self.episodes.get(index, {}).values() for one in own.sections]
 
     def has_maps(self, index: int) -> bool:
@@ -87,7 +87,9 @@ class Explanations:
         }
 
     def saliency(self, indices: Iterable[int], rename: Callable[[str], str] = str) -> SaliencySection | None:
-        """Return the saliency maps of some episodes as a section with a trajectory for each, or None."""
+        """Return the saliency maps of some episodes as a section with a trajectory for each episode, or None if there
+        are no maps. `rename` returns the new name of a file.
+        """
         indices = [*indices]
         found = [
             [
@@ -100,16 +102,18 @@ class Explanations:
         return join_sections(found, str(self.agreement(indices)))
 
     def agreement(self, indices: Iterable[int]) -> Agreement:
-        """Return how far the outputs of the explained agents are from the recorded ones, in some episodes."""
+        """Return how much the outputs of the explained agents differ from the recorded ones, in some episodes."""
         episodes = [[one.agreement for one in self.episodes.get(index, {}).values()] for index in indices]
         return join_agreements(max(found, key=lambda one: one.largest) for found in episodes if found)
 
     def updates_section(self, rename: Callable[[str], str] = str) -> UpdatesSection | None:
-        """Return what each checkpoint changed, with new names of files, or None."""
+        """Return the section that compares the checkpoints, or None if there is none. `rename` returns the new name of
+        a file.
+        """
         return None if self.updates is None else read(UpdatesSection, self._renamed(self.updates, rename), UPDATES)
 
     def path(self, name: str) -> Path:
-        """Return the path of a file. Raises KeyError for a name that is not listed above."""
+        """Return the path of a file. Raises KeyError for a name that is not in `files`."""
         if name not in self.files:
             raise KeyError(name)
         return self.folder / name

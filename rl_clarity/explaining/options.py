@@ -14,7 +14,7 @@ from rl_clarity.pages.files import SEGMENT
 
 @dataclass(frozen=True)
 class ExplainOptions:
-    """Options of explanations of recorded episodes."""
+    """Options of `explain_recording`."""
 
     methods: tuple[str, ...] = ("perturbation",)
     """Methods of saliency maps: `perturbation`, `jacobian`, `smooth_gradients`, `input_integrated_gradients`."""
@@ -36,12 +36,13 @@ class ExplainOptions:
     """Fit the maps again, on the episodes that are there now. By default new episodes are placed on the existing map,
     whose points stay where they are."""
     other_agent: bool = False
-    """The agent is deliberately another one than the one that played. Without this option, an episode is refused if the
-    agent's outputs at its first step are not the recorded ones."""
+    """Deliberately explain with another agent than the one that played. Without this option, an episode is skipped if
+    the agent's outputs at its first step are not the recorded ones."""
     watch: bool = False
     """Continue as new episodes appear, newest first and at low priority, until interrupted."""
     follow_links: bool = False
-    """Explain recordings that links in the log directory lead to, if the links belong to its owner."""
+    """Also explain recordings to which links in the log directory point, if the links belong to the directory's
+    owner."""
 
     def __post_init__(self) -> None:
         METHODS.check("methods", self.methods)

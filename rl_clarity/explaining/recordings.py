@@ -1,7 +1,7 @@
 """`rl_clarity.explain_recording` and `rl-clarity explain`.
 
-The work on each episode consists of tasks, which are finished when their entries are written (`jobs/store.py`): a
-call that was stopped is resumed, and ranks share the work.
+The work on each episode is divided into tasks. A task is finished when its entry is written (`jobs/store.py`), so a
+call that was stopped can be resumed, and ranks can share the tasks.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from rl_clarity.recordings.recording import StoredRecording
 from rl_clarity.recordings.search import FoundRecording, find_recordings
 
 PLACED, FITTED = "placed", "fitted"
-"""Names of finished work beside those in `files`: `placed/EPISODE/MAP`, `fitted/MAP`."""
+"""First components of the names of other tasks than those in `files`: `placed/EPISODE/MAP`, `fitted/MAP`."""
 WATCH_SECONDS = 2.0
 WATCHED_CHECKPOINTS = 4
-"""Number of checkpoints, for each rank, that are compared while watching before episodes are looked at again."""
+"""Number of checkpoints that each rank processes while watching, before new episodes are looked for."""
 NICENESS = 10
 
 
@@ -55,29 +55,31 @@ def explain_recording(
 ) -> list[ExplainedRecording]:
     """Compute saliency maps and state maps of recorded episodes, and write them beside the recording.
 
-    Each complete episode is explained with the checkpoint that it began with (`Recorder.agent`), or each step with the
-    one that acted, if the recorder stored them (`Recorder(checkpoint_every=1)`). Where values, logits
-    or action values were recorded, the agent's own are compared with them at every explained step: an episode is
-    skipped if they differ at its first step by more than 0.1 % of the range of the episode's recorded outputs, and
-    later differences are stored with the maps. A stopped call is resumed by calling it again. Under mpiexec all ranks
-    call it and share the work.
+    Each complete episode is explained with the checkpoint with which it began (`Recorder.agent`). If the recorder
+    stored a checkpoint for each update (`Recorder(checkpoint_every=1)`), each step is explained with the checkpoint
+    that acted. If values, logits or action values were recorded, the agent's outputs are compared with them at every
+    explained step. An episode is skipped if they differ at its first step by more than 0.1 % of the range of the
+    episode's recorded outputs. Later differences are stored with the maps. To resume a stopped call, call the function
+    again. Under mpiexec, all ranks call it and share the work.
 
     Args:
-        path: A recording, or a log directory: then all recordings in it and in the runs below it are explained.
-        agent: Explains all episodes instead of their checkpoints: an agent, a checkpoint of any supported format, an
-            included one (`models:coinrun`), or a function that loads the agent of a recorded checkpoint from its path.
+        path: A recording, or a log directory. All recordings in a log directory and in the runs below it are explained.
+        agent: The agent with which to explain all episodes, instead of with their checkpoints: an agent, a checkpoint
+            of any supported format, or an included agent (`models:coinrun`). It can also be a function that loads the
+            agent of a recorded checkpoint from its path.
         methods: Methods of saliency maps; may be empty.
         every: Explain every n-th step.
         embeddings: Methods of the state map: `tsne`, `pca`, `umap`; may be empty.
         options: `analyses`, `layer`, `perplexity`, `seed`, `refit`, `other_agent`, `watch` and `follow_links`; see
             `ExplainOptions`.
 
-    Where one of several recordings fails, its report says why (`problem`), and the others are explained; likewise
-    episodes of a recording (`skipped`).
+    If one of several recordings fails, its report contains the reason (`problem`), and the others are still explained.
+    Reasons why episodes were skipped are in `skipped`.
 
     Raises:
         OptionError: An option has an invalid value, or there is no recording.
-        CheckpointError: The checkpoint that is passed cannot be read; recorded ones that cannot are skipped.
+        CheckpointError: The checkpoint `agent` cannot be read. Episodes whose recorded checkpoint cannot be read are
+            skipped.
         SamplesError: All recordings are damaged.
         OutputError: Nothing can be written, or another process explains the same recordings.
     """
@@ -107,27 +109,27 @@ def explain_recording(
                 if not busy:
                     wait()
         except KeyboardInterrupt as error:
-            # This is how watching ends; other ranks would wait for this one, so there it ends the job.
+            # This is how watching ends. With several ranks it ends the job, because the others would wait for this one.
             if isinstance(error, Terminated) or not chosen.watch or workers.ranks.size > 1:
                 raise
         return explaining.reports(raises=not chosen.watch)
 
 
 def wait() -> None:
-    """Wait until recordings are looked at again."""
+    """Wait before recordings are read again."""
     time.sleep(WATCH_SECONDS)
 
 
 @dataclass(frozen=True)
 class _Fitted:
-    """A fitted map."""
+    """Fitted state maps, one by each method, with the facts of the fit."""
 
     name: str
     facts: Mapping[str, Any]
 
 
 class _Explaining:
-    """Explains several recordings; those that fail, for whatever reason, are reported, and the others go on."""
+    """Explains several recordings. If one fails for any reason, the failure is reported, and the others continue."""
 
     def __init__(
         self,
@@ -141,7 +143,7 @@ class _Explaining:
         self._failures: dict[str, Exception] = {}
 
     def advance(self, recordings: Sequence[FoundRecording]) -> bool:
-        """Explain recordings; return whether there was anything to do. All ranks call it together."""
+        """Explain recordings, and return whether there was anything to do. All ranks call this together."""
         busy = False
         for one in self._workers.ranks.broadcast(recordings):
             location = one.location
@@ -170,7 +172,7 @@ class _Explaining:
         return [reports[location] for location in sorted(reports)]
 
     def _open(self, one: FoundRecording) -> _Explainer:
-        """Open and lock a recording; where that fails on one rank, it fails on all."""
+        """Open and lock a recording. If this fails on one rank, it fails on all."""
         workers = self._workers
         failure: Exception | None = None
         with ExitStack() as context:
@@ -211,20 +213,20 @@ class _Explainer:
         self._code = code_version()
         self._updates = Updates(self._recording, options, agents, self._files, self._code)
         self._done: tuple[list[int], list[int]] | None = None
-        """The episodes and checkpoints that were there when all was done."""
+        """The indices of the episodes and the numbers of the checkpoints for which all work has been done."""
         self.report = ExplainedRecording(location, loader=recording.metadata.get("loader"))
         if workers.leads:
             self._claim()
             self._forget()
 
     def _claim(self) -> None:
-        """Refuse files that were not written here, before anything is computed."""
+        """Raise OutputError for files that were not written by this program, before anything is computed."""
         directory = self._files.directory
         check_foreign(directory, WRITTEN, lambda: self._store.written().keys())
         claim(directory, WRITTEN)
 
     def _forget(self) -> None:
-        """Forget maps that are to be fitted again, and failures, whose causes may be gone."""
+        """Remove the entries of maps that are to be fitted again, and of failed tasks, which may succeed now."""
         for name, entry in self._store.entries().items():
             is_map = name.partition("/")[0] in (FITTED, PLACED, STATE_MAP)
             if "problem" in entry["facts"] or (is_map and self._options.refit):
@@ -294,7 +296,7 @@ class _Explainer:
         return len(chosen) == len(pending)
 
     def _open(self, positions: Mapping[int, int], indices: Sequence[int]) -> list[Episode]:
-        """Return episodes by their index; those that cannot be read are skipped."""
+        """Return the episodes with some indices. Episodes that cannot be read are noted as skipped."""
         episodes = []
         for index in indices:
             try:
@@ -304,7 +306,7 @@ class _Explainer:
         return episodes
 
     def _agent_key(self, episode: Episode) -> str | None:
-        """Return the hash of an episode's agent; None if there is none, or if it cannot be read."""
+        """Return the hash of an episode's agent, or None if there is no agent or it cannot be read."""
         try:
             return self._agents.key(self._recording, episode)
         except Exception as error:
@@ -312,13 +314,13 @@ class _Explainer:
             return None
 
     def _run(self, tasks: Mapping[int, Sequence[Task]], chosen: Sequence[int], pending: int) -> dict[int, Any]:
-        """Run the tasks of episodes, in this order; return their facts."""
+        """Run the tasks of the chosen episodes in this order, and return their facts by the episode's index."""
         leads, location = self._workers.leads, self.report.location
         if leads:
             count = f"{pending} episodes" if len(chosen) == pending else f"episode {chosen[0]}, {pending} to do"
             print(f"{location}: explaining {count}", file=sys.stderr, flush=True)
         wanted = [task for index in chosen for task in tasks[index]]
-        if leads:  # a task that fails writes no files in the place of those of earlier options
+        if leads:  # a task that fails would not replace the files of earlier options
             outdated = {task.name for task in wanted if self._store.finished(task.name, task.key) is None}
             self._remove(outdated & self._store.entries().keys())
         self._workers.ranks.barrier()
@@ -328,7 +330,7 @@ class _Explainer:
         return {index: [facts[task.name] for task in tasks[index]] for index in chosen}
 
     def _remove_others(self, kept: Sequence[int]) -> None:
-        """Remove what was computed for episodes that the recorder has removed since."""
+        """Remove the results of episodes and checkpoints that the recorder has removed since."""
         self._store.refresh()
         if self._workers.leads:
             folders, others = {episode_folder(index) for index in kept}, (FITTED, STATE_MAP, UPDATES)
@@ -345,7 +347,7 @@ class _Explainer:
         self._workers.ranks.barrier()
 
     def _remove(self, names: Collection[str]) -> None:
-        """Remove finished work and its files."""
+        """Remove the entries of finished tasks, and their files."""
         entries = self._store.entries()
         for name in names:
             self._store.withdraw(name)
@@ -416,7 +418,7 @@ class _Explainer:
         return _Fitted(name, facts)
 
     def _write_map(self, fitted: _Fitted, tasks: Mapping[int, Sequence[Task]]) -> None:
-        """Write the maps of all episodes that are placed on them."""
+        """Write the maps with all episodes that have been placed on them."""
         placed = {}
         for index, own in tasks.items():
             for task in own:
@@ -435,4 +437,4 @@ class _Explainer:
 
 
 STATES = "states"
-"""In place of the hash of an agent, for points that are recorded states."""
+"""Replaces the hash of an agent in the keys of tasks whose points are recorded states."""

@@ -1,4 +1,4 @@
-"""What `explain` reports about recordings. Equal reasons are grouped, even across recordings."""
+"""Reports of `explain_recording`. Equal reasons are grouped, even across recordings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from rl_clarity.base.keys import JsonObject
 
 FEWEST_POINTS = 1000
-"""Number of points from which on a map is fitted while watching. A map of only the first episodes would be poor."""
+"""Smallest number of points to which a map is fitted while watching. A map of only the first episodes would be poor."""
 NO_CHECKPOINT = (
     "no checkpoint is stored with them: call Recorder.agent(checkpoint) in the training loop, or pass the agent "
     "that played (agent=, rl-clarity explain --agent)"
@@ -31,16 +31,17 @@ class ExplainedRecording:
     explained: int = 0
     """Number of complete episodes for which everything is computed, by this call or an earlier one."""
     only_states: list[int] = field(default_factory=list)
-    """Indices of other episodes, whose recorded states are on the map, but which have no checkpoint for other
+    """Indices of the episodes whose recorded states are on the map, but which have no checkpoint for other
     explanations."""
     waiting: int | None = None
-    """While watching, the number of points so far, if the state map waits for more."""
+    """While watching, the number of points so far if the state map waits for more, else None."""
     skipped: dict[int, str] = field(default_factory=dict)
-    """Why other episodes were not explained, or only in part, by their index in the recording."""
+    """Reasons why other episodes were not explained, or only in part, by their index in the recording."""
     problem: str | None = None
-    """Why the recording cannot be explained."""
+    """Reason why the recording cannot be explained, or None."""
     loader: str | None = None
-    """MODULE:FUNCTION that loads its agents, as the recording says. It is only shown, never run."""
+    """Name (MODULE:FUNCTION) of a function that loads the agents, from the recording's metadata. It is only shown,
+    never run."""
 
     def __str__(self) -> str:
         return describe([self])
@@ -51,10 +52,10 @@ class Reason:
     """A reason why some episodes, or whole recordings, are not explained."""
 
     text: str
-    """The reason as given for the first of them."""
+    """The reason, in the words of the first of them."""
     same: bool
-    """Whether the others have exactly the same text. If not, their texts differ in numbers or in the location of the
-    recording."""
+    """Whether the reasons of all of them have exactly the same text. Otherwise the texts differ in numbers or in the
+    location of the recording."""
     episodes: dict[str, list[int]]
     """Indices of the episodes, by the location of the recording; empty for a whole recording."""
     only_states: bool = False
@@ -92,8 +93,8 @@ def group_reasons(reports: Sequence[ExplainedRecording]) -> list[Reason]:
 
 
 def describe(reports: Sequence[ExplainedRecording]) -> str:
-    """Return the text of reports: a line for each recording, and below it reasons that no other recording has. Reasons
-    of several recordings follow.
+    """Return the text of reports: a line for each recording, followed by the reasons that apply only to it. Reasons of
+    several recordings come last.
     """
     reasons, lines = group_reasons(reports), []
     for report in reports:

@@ -1,6 +1,6 @@
 """Map the states of a recording's episodes to two dimensions.
 
-A map is fitted once, so that its points do not move. Other states are placed into the fitted map.
+A map is fitted once, so that its points do not move. Further states are placed into the fitted map.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from rl_clarity.recordings.recording import Recording
 from rl_clarity.reduction.embedding import FITTED_ON, Placement, embed, place_among, usable_perplexity
 
 FITTED_EPISODES = 32
-"""Largest number of episodes that a map is fitted on, at even distances. It is limited because each episode may need
-the agent of another checkpoint."""
+"""Largest number of episodes, evenly spaced, that a map is fitted on. It is limited because each episode may need the
+agent of another checkpoint."""
 
 
 @dataclass(frozen=True)
 class StateMaps:
-    """Maps of one recording, by all methods, of its recurrent states or of a layer."""
+    """State maps of one recording, one by each method: of its recurrent states, or of a layer's activations."""
 
     recording: Recording
     options: ExplainOptions
@@ -55,17 +55,19 @@ class StateMaps:
     files: PageFiles
 
     def needs_agent(self, episode: Episode) -> bool:
-        """Return whether the points of an episode are activations, rather than recorded states."""
+        """Return whether the agent is needed to compute the points of an episode. It is not needed for recurrent states
+        that were recorded.
+        """
         return self.options.layer is not None or not memory_parts(self.recording.metadata, episode)
 
     def name(self, episode: Episode) -> str:
-        """Return the name of the map that an episode belongs to, in names of files."""
+        """Return the name, in file names, of the map that an episode belongs to."""
         if self.options.layer is not None:
             return f"layer-{slugs([self.options.layer])[0]}"
         return "layer" if self.needs_agent(episode) else STATE
 
     def fit(self, episodes: Sequence[Episode], work: Work) -> TaskResult:
-        """Fit the maps on steps of evenly spaced episodes. The result contains the facts of the fit."""
+        """Fit the maps on steps of evenly spaced episodes. The facts of the result describe the fit."""
         options = self.options
         chosen = [episodes[i] for i in np.unique(np.linspace(0, len(episodes) - 1, FITTED_EPISODES).astype(int))]
         steps = np.array([(i, step) for i, one in enumerate(chosen) for step in self.steps(one)])  # (n, 2)
@@ -86,11 +88,13 @@ class StateMaps:
         return TaskResult({**facts, "fitted_on": count, "digest": digest, "file": file}, [file])
 
     def steps(self, episode: Episode) -> range:
-        """Return the steps of an episode that are points."""
+        """Return the steps of an episode that are points of the map."""
         return range(0, len(episode), self.options.every)
 
     def place(self, episode: Episode, fitted: Mapping[str, Any], work: Work) -> TaskResult:
-        """Place the steps of an episode on the fitted maps. Facts: the colors that its points can have."""
+        """Place the steps of an episode on the fitted maps. The facts of the result contain the names of the values
+        that can color its points.
+        """
         agent = self.agents.players(self.recording, episode).at(0) if self.needs_agent(episode) else None
         site = None if agent is None or fitted["site"] is None else find_site(agent.sites, fitted["site"])
         frames = np.array(self.steps(episode))
@@ -111,9 +115,10 @@ class StateMaps:
         return TaskResult({"colors": [*colors], "points": len(frames), "file": file}, [file])
 
     def write(self, name: str, fitted: Mapping[str, Any], placed: Mapping[int, Mapping[str, Any]]) -> TaskResult:
-        """Write the chunks of the maps of all placed episodes (facts of `place` by index); large maps are thinned.
+        """Write the chunks of the maps. `placed` contains the facts that `place` returned for each episode, by the
+        episode's index. If there are more than `MOST_POINTS` points, only every n-th is written.
 
-        The facts are the data of the section `state_map`.
+        The facts of the result are the data of the section `state_map`.
         """
         every = max(1, math.ceil(sum(one["points"] for one in placed.values()) / MOST_POINTS))
         keys = set.intersection(*(set(one["colors"]) for one in placed.values()))
@@ -136,10 +141,10 @@ class StateMaps:
         return TaskResult(facts, [one.chunk for one in maps])
 
     def _fitted_vectors(self, episodes: Sequence[Episode], steps: np.ndarray) -> tuple[Source, np.ndarray]:
-        """Return the source and the vectors (n, D) of steps (m, 2), which are pairs of an episode's position and a
-        step. Episodes that cannot be used are left out.
+        """Return the source of the maps, and vectors (n, D) of steps (m, 2), which are pairs of a position in
+        `episodes` and a step. Episodes that raise a ClarityError are left out, so n can be less than m.
 
-        Raises the last episode's ClarityError if there are none.
+        Raises the last of these errors if no episode is left.
         """
         source: Source | None = None
         vectors, problem = [], ClarityError("there are no steps")
@@ -163,7 +168,7 @@ class StateMaps:
         return find_source(agent, self.options.layer, np.asarray(episode.observations[rows]), states)
 
     def _vectors(self, episode: Episode, source: Source, frames: np.ndarray) -> np.ndarray:
-        """Return vectors (n, D) of some steps (n,) of an episode."""
+        """Return the vectors (n, D) of a source at some steps (n,) of an episode."""
         if source.site is None and not self.needs_agent(episode):
             return source.vectors(None, np.zeros(0), self._parts(episode, frames))
         players = self.agents.players(self.recording, episode)

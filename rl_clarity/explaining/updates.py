@@ -1,4 +1,4 @@
-"""What each checkpoint of a recording changed, on the fixed observations of `Recorder.probe`."""
+"""Compare each checkpoint of a recording with the previous one, on the fixed observations of `Recorder.probe`."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ from rl_clarity.recordings.recording import StoredRecording
 from rl_clarity.recordings.samples import Trajectories
 
 ANSWERS = "answers"
-"""First part of the names of finished work on a checkpoint: `answers/NUMBER`."""
+"""First component of the names of the tasks that compute outputs and maps of a checkpoint: `answers/NUMBER`."""
 FEWEST = 2
 """Smallest number of checkpoints that can be compared."""
 
 
 @dataclass
 class Updates:
-    """The checkpoints of one recording, compared with the ones before them."""
+    """Compares each checkpoint of a recording with the previous one."""
 
     recording: StoredRecording
     options: ExplainOptions
@@ -53,16 +53,16 @@ class Updates:
     code: str
     _steps: dict[int, int] = field(default_factory=dict)
     _read: set[int] = field(default_factory=set)
-    """Indices of episodes whose checkpoints are in `_steps`."""
+    """Indices of episodes whose checkpoints are already in `_steps`."""
 
     def numbers(self) -> list[int]:
         """Return the numbers of the stored checkpoints that can be compared. There are none without fixed observations,
-        or if one agent explains all episodes.
+        or if all episodes are explained with the same agent.
         """
         return [] if self.agents.is_fixed or not self.recording.probe() else self.recording.checkpoints.numbers()
 
     def answer_task(self, number: int) -> Task:
-        """Return the task of a checkpoint: its outputs and maps for the observations."""
+        """Return the task that computes a checkpoint's outputs and saliency maps for the observations."""
         probe = self.recording.probe() or {}
         digest = hashlib.sha256(b"".join(np.ascontiguousarray(array).tobytes() for array in probe.values())).hexdigest()
         inputs = [self.agents.checkpoint_key(self.recording, number), digest, self.method, self.code]
@@ -73,13 +73,15 @@ class Updates:
         return next(iter(self.options.methods), None)
 
     def section_task(self, answers: Mapping[int, Mapping[str, Any]], keys: Sequence[str]) -> Task:
-        """Return the task that compares checkpoints, given facts of their answers by number."""
+        """Return the task that compares checkpoints. `answers` contains the facts of their answer tasks by checkpoint
+        number, and `keys` the cache keys of these tasks.
+        """
         steps = self.checkpoint_steps()
         known = [[number, steps.get(number)] for number in answers]
         return Task(UPDATES, partial(self._compare, answers, steps), [[*keys], known, self.code])
 
     def checkpoint_steps(self) -> dict[int, int]:
-        """Return the training steps at which checkpoints began to act, by number, where they are known."""
+        """Return the training steps at which checkpoints began to act, by checkpoint number, without unknown ones."""
         for row, problem in self.recording.listing():
             index, number, step = row["episode"], row["agent"], row["training_step"]
             if problem is not None or index in self._read or number is None or step is None:
@@ -95,7 +97,9 @@ class Updates:
         return self._steps
 
     def _answer(self, number: int, probe: Mapping[str, np.ndarray], work: Work) -> TaskResult:
-        """Write the outputs and maps of a checkpoint. Facts: how maps were computed, and the frames of a stack."""
+        """Write the outputs and maps of a checkpoint. The facts of the result are the name of the file, the method of
+        the maps, and the number of frames per observation.
+        """
         agent = self.agents.checkpoint_agent(self.recording, number)
         observations, states = probe["observations"], self._states(agent, probe)
         parts = [
@@ -125,7 +129,7 @@ class Updates:
         return TaskResult({**facts, "file": file}, [file])
 
     def _states(self, agent: Any, probe: Mapping[str, np.ndarray]) -> State:
-        """Return the states before the observations: the stored ones, or else the initial one."""
+        """Return the recurrent states before the observations: the stored states, or else the agent's initial state."""
         initial = initial_state(agent, len(probe["observations"]))
         stored = [probe[f"states.{i}"] for i in range(len(probe) - 1)]
         if initial is None or not stored:
@@ -134,7 +138,7 @@ class Updates:
         return tuple(np.reshape(part, own.shape).astype(np.float32) for part, own in pairs)
 
     def _compare(self, answers: Mapping[int, Mapping[str, Any]], steps: Mapping[int, int], work: Work) -> TaskResult:
-        """Write the changes and the images of the observations. Facts: the section, or none for a single checkpoint."""
+        """Write the changes and the images of the observations. The facts of the result contain the section."""
         probe = self.recording.probe() or {}
         observations, numbers = probe["observations"], sorted(answers)
         chunks = [self.files.read_chunk(answers[number]["file"]) for number in numbers]

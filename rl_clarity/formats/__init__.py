@@ -1,5 +1,6 @@
-"""Read checkpoints of many formats as data, without running code in them. Each format is a module with a `Format`,
-registered in `FORMATS`.
+"""Read checkpoints of many formats as data, without running any code in them.
+
+Each format is a module that defines a `Format`, which is registered in `FORMATS`.
 """
 
 from __future__ import annotations
@@ -34,21 +35,23 @@ if TYPE_CHECKING:
     from rl_clarity.agents.protocol import Agent
 
 IN_MEMORY = "in memory"
-"""Format and file name of `in_memory`."""
+"""The format and the file name of a checkpoint that `in_memory` returns."""
 INVALID = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 READING = ("activation", "heads", "input_divisor", "value_range")
-"""Metadata that decide how a network is read, where the file does not say so."""
+"""Metadata that determine how a network is read if the file does not record it."""
 DAMAGED = (EOFError, OSError, RuntimeError, NotImplementedError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
 def read(path: str | Path, **metadata: Any) -> Checkpoint:
-    """Read a checkpoint of any known format, which is recognized by its content. No code in the file is run.
+    """Read a checkpoint of any known format. The format is recognized by the file's content. No code in the file is
+    run.
 
-    `metadata` (`env_name="coinrun"`, `gamma=0.99`, ...) overrides that of the file. Metadata that could run code are
-    not taken from the file: `make_kwargs`, and names of environments such as `module:Name-v0`.
+    `metadata` (`env_name="coinrun"`, `gamma=0.99`, ...) overrides the metadata in the file. Metadata that could cause
+    code to run are not taken from the file: `make_kwargs`, and names of environments that import a module, such as
+    `module:Name-v0`.
 
-    Raises CheckpointError if the file is missing, damaged, hostile or of an unknown format, OptionError for invalid
-    metadata of the caller.
+    Raises CheckpointError if the file is missing, damaged, malicious or of an unknown format, and OptionError if
+    `metadata` is invalid.
     """
     path = Path(path)
     with _with_path(path):
@@ -73,13 +76,13 @@ def _read(file: CheckpointFile) -> Checkpoint:
 
 
 def has_added_format(path: Path) -> bool:
-    """Return whether a format that is not part of the package recognizes a file."""
+    """Return whether a file is recognized by a format that a program or another package added."""
     return path.is_file() and any(_recognizes(name, CheckpointFile(path)) for name in FORMATS.added())
 
 
 def _recognizes(name: str, file: CheckpointFile) -> bool:
-    """Return whether a format recognizes a file. If a plug-in raises an error, the answer is no, because the file may
-    have another format.
+    """Return whether a format recognizes a file. An error in a plug-in becomes a warning and the result False, because
+    the file may have another format.
     """
     try:
         format_ = FORMATS.find(name)
@@ -93,11 +96,14 @@ def _recognizes(name: str, file: CheckpointFile) -> bool:
 
 
 def build_agent(checkpoint: Checkpoint, check: Any = None, dtype_policy: str | None = None) -> Agent:
-    """Build the agent of a checkpoint. `check` contains outputs that it must reproduce (see `agents.output_check`).
+    """Build the agent of a checkpoint. `check` contains outputs that the agent must reproduce (see
+    `agents.output_check`).
 
-    `dtype_policy` is the Keras dtype policy of the layers, such as `mixed_bfloat16`; by default Keras's current one.
+    `dtype_policy` is the Keras dtype policy of the layers, such as `mixed_bfloat16`. The default is Keras's current
+    policy.
 
-    Raises CheckpointError if the parameters do not fit the network, or its outputs differ.
+    Raises CheckpointError if the parameters do not fit the network, or if the agent's outputs differ from `check`, and
+    OptionError if `check` does not have the arrays that are needed.
     """
     import_keras()
     with _with_path(checkpoint.path), _dtype_policy(dtype_policy):
@@ -123,13 +129,14 @@ def load_agent(path: str | Path, *, check: Any = None, **metadata: Any) -> Agent
 
 
 def convert(path: str | Path, out_path: str | Path, *, overwrite: bool = False, **metadata: Any) -> Checkpoint:
-    """Convert a checkpoint of any known format to the package's format (see `formats.native`), or its network to ONNX
-    (see `agents.onnx_export`) for a path that ends in `.onnx`. `metadata` is as in `read`.
+    """Convert a checkpoint of any known format to the package's format (see `formats.native`). If `out_path` ends in
+    `.onnx`, export the network to ONNX instead (see `agents.onnx_export`). `metadata` is as in `read`.
 
     The agent is built first, so that the written file is known to work.
 
     Raises OutputError if `out_path` ends in neither `.safetensors` nor `.onnx`, cannot be written, or exists without
-    `overwrite`; CheckpointError as `read` and `build_agent`; OptionError for a network that cannot be exported.
+    `overwrite`; CheckpointError in the same cases as `read` and `build_agent`; OptionError for a network that cannot be
+    exported.
     """
     from rl_clarity.formats import native, onnx_file
 
@@ -147,7 +154,8 @@ def convert(path: str | Path, out_path: str | Path, *, overwrite: bool = False, 
 def checkpoint_of(agent: Any, **metadata: Any) -> Checkpoint:
     """Return the checkpoint that an agent was loaded from. Its hash and notes include the agent's edits.
 
-    `metadata` override the checkpoint's. Raises OptionError for an agent that was not loaded from a checkpoint.
+    `metadata` overrides the checkpoint's metadata. Raises OptionError for an agent that was not loaded from a
+    checkpoint.
     """
     checkpoint = getattr(agent, "checkpoint", None)
     if not isinstance(checkpoint, Checkpoint):
@@ -166,10 +174,11 @@ def checkpoint_of(agent: Any, **metadata: Any) -> Checkpoint:
 
 
 def in_memory(agent: Any, **metadata: Any) -> Checkpoint:
-    """Return a substitute for the checkpoint of an agent that is only in memory, with its parameters and metadata.
+    """Return a substitute for the checkpoint of an agent that exists only in memory. It contains the agent's parameters
+    and metadata.
 
-    The hash is computed from the parameters, or from outputs for images of noise if there are none. The substitute
-    cannot be written, and no agent can be built from it.
+    The hash is computed from the parameters, or, if the agent does not provide them, from its outputs for images of
+    noise. No agent can be built from the substitute, so it should not be saved.
     """
     kind = type(agent).__name__
     arrays = parameters(agent)
@@ -184,10 +193,10 @@ def in_memory(agent: Any, **metadata: Any) -> Checkpoint:
 
 
 def source_key(checkpoint: Checkpoint) -> str:
-    """Return the hash of everything besides the file that the agent is built from, for cache keys.
+    """Return a hash, for cache keys, of everything but the checkpoint file that determines the agent.
 
-    This includes some metadata, and the code of the format and the network unless they belong to the package. The hash
-    is "" if there is nothing to include.
+    This includes some metadata, and the source code of the format and of the network if they are not part of the
+    package. The hash is "" if there is nothing to include.
     """
     reading = {name: checkpoint.metadata[name] for name in READING if checkpoint.metadata.get(name) is not None}
     code = "" if checkpoint.format == IN_MEMORY else FORMATS.source(checkpoint.format)
@@ -200,7 +209,7 @@ def source_key(checkpoint: Checkpoint) -> str:
 
 @contextmanager
 def _dtype_policy(name: str | None) -> Iterator[None]:
-    """Build the layers in the block with a Keras dtype policy, or with the default if it is None."""
+    """Build the layers in the block with a Keras dtype policy, or with the current policy if `name` is None."""
     import keras
 
     before = keras.config.dtype_policy()
@@ -213,7 +222,7 @@ def _dtype_policy(name: str | None) -> Iterator[None]:
 
 @contextmanager
 def _with_path(path: Path) -> Iterator[None]:
-    """Convert all errors that a file can cause to a CheckpointError that begins with its path."""
+    """Convert every error that a file can cause to a CheckpointError whose message contains the file's path."""
     try:
         yield
     except RefusedError as error:

@@ -74,7 +74,7 @@ LIBRARIES = {
     "TorchRL": "module.0.module.",
     "Stable-Baselines3": "mlp_extractor.",
 }
-"""Libraries, each with a text that occurs in the names of its tensors."""
+"""Libraries, each with a string that occurs in the names of its tensors."""
 
 PICKLE_SCRIPT = """
     import joblib, numpy
@@ -87,7 +87,9 @@ PICKLE_SCRIPT = """
 
 
 def check_file(path: Path) -> None:
-    """Raise CheckpointError for folders, for files of RLlib, and for special files that could block their reader."""
+    """Raise CheckpointError for a folder, a file of an RLlib checkpoint, or a special file, which could block its
+    reader.
+    """
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         kind = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}.get(stat.S_IFMT(mode), "a device")
@@ -105,16 +107,18 @@ def check_file(path: Path) -> None:
 
 
 def rllib(path: Path) -> tuple[str, str]:
-    """Return the message and the script for a checkpoint of RLlib."""
+    """Return the error message and the conversion script for an RLlib checkpoint."""
     message = (
         "an RLlib checkpoint consists of pickled objects, which cannot be read without running them. In the "
-        "environment that trained it, this script passes the network on:"
+        "environment that trained it, this script wraps the network:"
     )
     return message, "\n" + RLLIB_SCRIPT.format(path=str(path))
 
 
 def pickled_object(path: Path, name: str) -> tuple[str, str]:
-    """Return the message and the script for a pickle that refers to a class or function."""
+    """Return the error message for a pickle that refers to a class or function, and a conversion script ("" if none
+    applies).
+    """
     with path.open("rb") as file:
         head = file.read(16)
     is_torch = head.startswith(ZIP_MAGIC) or is_torch_stream(head)
@@ -138,7 +142,7 @@ def pickled_object(path: Path, name: str) -> tuple[str, str]:
 
 
 def own_network(path: Path) -> str:
-    """Return the script that wraps the network whose tensors a file of PyTorch or a pickle contains, or ""."""
+    """Return a script that wraps the network whose tensors are in a PyTorch file or a pickle, or "" for other files."""
     file = CheckpointFile(path)
     if is_joblib(file.head) and not file.is_torch:
         return _jax_script("import joblib", f"joblib.load({str(path)!r})   # or an item of it: only if you trust it")
@@ -161,7 +165,7 @@ def _jax_script(imported: str, load: str) -> str:
 
 
 def _is_msgpack(head: bytes) -> bool:
-    """Return whether a file begins like a dict or list of arrays that Flax wrote."""
+    """Return whether a file begins like a dict or list of arrays that Flax serialized with msgpack."""
     begins = head[:1] in (b"\xde", b"\xdf", b"\xdc", b"\xdd") or (
         head[:1] != b"\x80" and b"\x80" <= head[:1] <= b"\x9f"
     )
@@ -169,7 +173,9 @@ def _is_msgpack(head: bytes) -> bool:
 
 
 def unknown(file: CheckpointFile, descriptions: Sequence[str]) -> tuple[str, str]:
-    """Return the message, and a script or "", for a file that no format recognizes."""
+    """Return the error message for a file that no format recognizes, and a script that reads the file ("" if none
+    applies).
+    """
     formats = "; ".join(descriptions)
     if file.head.startswith(HDF5):
         return "is HDF5 of an older Keras; save the model again with Keras 3: model.save('agent.keras')", ""

@@ -1,7 +1,7 @@
-"""The networks that `train` creates and that Baselines' checkpoints contain: convolutions, an optional LSTM or GRU, two
-heads.
+"""The networks that `train` creates and that Baselines' checkpoints contain: convolutions, an optional LSTM or GRU, and
+heads for the policy and the value.
 
-Their tensors have the names of OpenAI Baselines in TensorFlow 1.
+Their tensors have the names that OpenAI Baselines gives them in TensorFlow 1.
 """
 
 from __future__ import annotations
@@ -38,16 +38,19 @@ NATURE_CONVOLUTIONS = (("c1", 32, 8, 4), ("c2", 64, 4, 2), ("c3", 64, 3, 1))  # 
 
 @dataclass(frozen=True)
 class Architecture:
-    """The body of a network, from observations / 255 (B, H, W, C) to features (B, n)."""
+    """The body of a network. It maps observations (B, H, W, C), divided by 255, to n features (B, n)."""
 
     body: Callable[[NetworkBuilder, Any, Mapping[str, Any]], Any]
-    """A function of builder, observations and options. The same function creates, loads and saves a network."""
+    """A function of the builder, the observations and the options that returns the features. The same function serves
+    to create, load and save a network."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Names and defaults of the body's options, which are read from a checkpoint's metadata."""
 
 
 def clear(builder: NetworkBuilder, x: Any, options: Mapping[str, Any]) -> Any:
-    """Build five wide convolutions with L2 pooling, which are easy to interpret (Understanding RL Vision, 2020)."""
+    """Build five convolutions with large kernels and L2 pooling, which are easy to interpret (Understanding RL Vision,
+    2020), and two dense layers.
+    """
     import keras
 
     for name, filters, size, pooled in CLEAR_CONVOLUTIONS:
@@ -67,14 +70,14 @@ def clear(builder: NetworkBuilder, x: Any, options: Mapping[str, Any]) -> Any:
 
 
 def l2_pool(x: Any) -> Any:
-    """Return the root of the mean square over 2 x 2 positions. The small constant keeps its gradient finite at 0."""
+    """Return the root mean square over windows of 2 x 2 positions. A small constant keeps the gradient finite at 0."""
     from keras import ops
 
     return ops.sqrt(ops.average_pool(ops.square(x), 2, strides=2, padding="same") + 1e-8)
 
 
 def nature(builder: NetworkBuilder, x: Any, options: Mapping[str, Any]) -> Any:
-    """Build three convolutions (Mnih et al., 2015)."""
+    """Build the three convolutions and the dense layer of Mnih et al. (2015)."""
     import keras
 
     gain = 2**0.5
@@ -100,7 +103,9 @@ def nature(builder: NetworkBuilder, x: Any, options: Mapping[str, Any]) -> Any:
 
 
 def impala(builder: NetworkBuilder, x: Any, options: Mapping[str, Any]) -> Any:
-    """Build the residual blocks of IMPALA (Espeholt et al., 2018), https://arxiv.org/abs/1802.01561."""
+    """Build the residual blocks and the dense layer of IMPALA (Espeholt et al., 2018),
+    https://arxiv.org/abs/1802.01561.
+    """
     import keras
 
     layers, relus = 0, 0  # TensorFlow 1 numbers operations in the order of construction
@@ -132,7 +137,9 @@ def impala(builder: NetworkBuilder, x: Any, options: Mapping[str, Any]) -> Any:
 
 
 def impala_depths(stack_channels: Any) -> list[int]:
-    """Return the number of channels of each block, from "16_32_32" or a sequence of numbers."""
+    """Return the number of channels of each block, from a string such as "16_32_32" or a sequence of numbers. Raises
+    CheckpointError for invalid numbers.
+    """
     parts = stack_channels.split("_") if isinstance(stack_channels, str) else list(stack_channels)
     if not 1 <= len(parts) <= MAX_BLOCKS:
         raise CheckpointError(f"stack_channels={stack_channels!r} must have 1 to {MAX_BLOCKS} blocks, as in '16_32_32'")
@@ -150,7 +157,8 @@ def _size(name: str, value: Any) -> int:
 
 
 def lstm(builder: NetworkBuilder, x: Any, units: int = LSTM_UNITS) -> tuple[Any, list[StatePart]]:
-    """Apply one step of Baselines' LSTM. Return its output (B, units), and the states c and h, which start at zero.
+    """Apply one step of Baselines' LSTM. Return its output (B, units) and the recurrent states c and h, which start at
+    zero.
 
     `i, f, o, u = split(x wx + h wh + b)`, `c' = sigmoid(f) c + sigmoid(i) tanh(u)`, `h' = sigmoid(o) tanh(c')`.
     """
@@ -177,8 +185,8 @@ def lstm(builder: NetworkBuilder, x: Any, units: int = LSTM_UNITS) -> tuple[Any,
 
 
 def gru(builder: NetworkBuilder, x: Any, units: int) -> tuple[Any, list[StatePart]]:
-    """Apply one step of PyTorch's GRU. Return its output (B, units), and the state h, whose initial value is a
-    parameter.
+    """Apply one step of PyTorch's GRU. Return its output (B, units) and the recurrent state h, whose initial value is a
+    parameter of the network.
 
     `r, z, n = split(x wx + bx)`, `r', z', n' = split(h wh + bh)`, `u = sigmoid(z + z')`,
     `h' = (1 - u) tanh(n + sigmoid(r + r') n') + u h`.
@@ -210,8 +218,8 @@ def gru(builder: NetworkBuilder, x: Any, units: int) -> tuple[Any, list[StatePar
 
 
 def observed_gates(model: Any) -> Any:
-    """Return x wx + b, the contribution of the observation to the recurrent layer's gates, as a symbolic
-    tensor (B, n).
+    """Return the symbolic tensor (B, n) of `x wx + b`, the contribution of the observation to the n gates of the
+    recurrent layer.
     """
     names = {keras_name(f"{scope}/x") for scope in (LSTM_SCOPE, GRU_SCOPE)}
     return next(layer.output for layer in model.layers if layer.name in names)
@@ -242,10 +250,11 @@ def build(
 
     Args:
         observation_shape: (H, W, C)
-        options: a checkpoint's metadata; `use_lstm`, `gru_units` and the architecture's own options are read from it
+        options: a checkpoint's metadata, from which `use_lstm`, `gru_units` and the options of the architecture are
+            read
 
-    Raises CheckpointError for an unknown name, and for parameters that do not fit, with the tensor's name and both
-    shapes.
+    Raises CheckpointError for an unknown name, and for parameters that do not fit. The message has the tensor's name,
+    its shape and the shape that the network needs.
     """
     architecture = ARCHITECTURES.get(name)
     options = options or {}

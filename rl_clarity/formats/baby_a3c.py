@@ -1,4 +1,6 @@
-"""State dicts `model.<M>.tar` of baby-a3c: four convolutions of stride 2, a GRU, linear heads."""
+"""Read the state dicts `model.<M>.tar` of baby-a3c. Its network has four convolutions of stride 2, a GRU and linear
+heads.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,8 @@ METADATA: dict[str, Any] = {
 observed."""
 NOTE = (
     "the file does not record the activation functions, gamma and lambda: those of the script are assumed. The "
-    "metadata gamma and lambda override them; check compares the agent's outputs with the network's own"
+    "metadata gamma and lambda override them; the option check compares the agent's outputs with those of the original "
+    "network"
 )
 ROWS = slice(35, 195)
 SCREEN_HEIGHT = 210
@@ -49,7 +52,7 @@ def recognize(file: CheckpointFile) -> bool:
 
 
 def read(file: CheckpointFile) -> Checkpoint:
-    """Read a checkpoint; raises CheckpointError if it is damaged."""
+    """Read a checkpoint. Raises CheckpointError if it is damaged."""
     return Checkpoint(file.path, "baby_a3c", "gru", file.tensors(), METADATA, file.sha256, (NOTE,))
 
 
@@ -66,8 +69,8 @@ def build_network(parameters: Mapping[str, np.ndarray], observation_shape: tuple
 
 
 class BabyA3CAgent(KerasAgent):
-    """An agent of baby-a3c, whose observations are float32 in [0, 1], as `preprocess` returns them, or uint8 in [0,
-    255].
+    """An agent of baby-a3c. Its observations are float32 in [0, 1], as `preprocess` returns them, or uint8 in
+    [0, 255].
     """
 
     frame_region = (ROWS.start / SCREEN_HEIGHT, 0.0, ROWS.stop / SCREEN_HEIGHT, 1.0)
@@ -95,8 +98,8 @@ FORMAT = Format("baby-a3c (.tar)", recognize, read, build_agent)
 
 
 def _preprocess(frame: np.ndarray) -> np.ndarray:
-    """Return the mean color of rows 35 to 194, stretched to 0..255 and halved in size, as by SciPy's former
-    `imresize`.
+    """Convert rows 35 to 194 of a screen to gray, stretch their contrast and halve their size, as SciPy's former
+    `imresize` did. Return an observation (80, 80, 1) float32 in [0, 1].
     """
     from PIL import Image
 

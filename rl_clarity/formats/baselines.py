@@ -1,7 +1,7 @@
-"""Checkpoints of OpenAI Baselines' PPO2, as `understanding-rl-vision` used them and `train` writes them.
+"""Read and write checkpoints of OpenAI Baselines' PPO2, which `understanding-rl-vision` used and `train` writes.
 
-A joblib file contains {"params": {tensor name: array}, "args": {...}}. `train` adds "extra", the number of environment
-steps, which becomes the metadata `training_step`. "time" is ignored.
+A joblib file contains {"params": {tensor name: array}, "args": {...}}. `train` adds "extra", which contains the number
+of environment steps and becomes the metadata `training_step`, and "time", which is ignored.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def recognize(file: CheckpointFile) -> bool:
 
 
 def read(file: CheckpointFile) -> Checkpoint:
-    """Read a `.jd` file. Raises CheckpointError for anything but a dict of arrays and plain metadata."""
+    """Read a `.jd` file. Raises CheckpointError if it contains anything but a dict of arrays and plain metadata."""
     content = safe_joblib.load(file.path, file.budget)
     if not isinstance(content, dict) or not isinstance(content.get("params"), dict):
         keys = sorted(map(str, content)) if isinstance(content, dict) else type(content).__name__
@@ -56,7 +56,7 @@ def read(file: CheckpointFile) -> Checkpoint:
 
 
 def build_agent(checkpoint: Checkpoint) -> KerasAgent:
-    """Build the agent. Raises CheckpointError with the tensor's name and both shapes if a tensor does not fit."""
+    """Build the agent. Raises CheckpointError if a tensor does not fit the network."""
     head = checkpoint.parameters.get(POLICY_HEAD)
     if head is None or head.ndim != 2 or not 1 <= head.shape[1] <= MAX_ACTIONS:
         problem = "is missing" if head is None else f"has the shape {head.shape}"
@@ -75,7 +75,9 @@ FORMAT = Format("Baselines PPO2 (joblib .jd)", recognize, read, build_agent)
 
 
 def observation_shape(metadata: Mapping[str, Any]) -> tuple[int, int, int]:
-    """Return the input shape (H, W, C), from the metadata, or for `frame_stack` frames of the environment's kind."""
+    """Return the input shape (H, W, C), which is the metadata `observation_shape` or else that of `frame_stack` frames
+    of the environment's kind. Raises CheckpointError if the kind does not determine it.
+    """
     if "observation_shape" in metadata:
         height, width, channels = metadata["observation_shape"]
         return int(height), int(width), int(channels)
@@ -90,9 +92,9 @@ def observation_shape(metadata: Mapping[str, Any]) -> tuple[int, int, int]:
 
 
 def write(path: Path, parameters: Mapping[str, np.ndarray], args: Mapping[str, Any], extra: Any = None) -> None:
-    """Write a file that `read` (and the original program) reads. A reader sees either the old file or the new one.
+    """Write a file that `read` and the original program can read. The file is replaced atomically.
 
-    The file contains the time of writing; everything else depends only on the arguments.
+    The file contains the current time. Everything else in it depends only on the arguments.
     """
     import joblib
 
@@ -111,7 +113,7 @@ def _metadata(args: Any) -> dict[str, Any]:
 
 
 def _plain(key: Any, value: Any) -> Any:
-    """Convert to JSON values, because metadata is part of the page."""
+    """Convert a value to JSON values, because pages contain metadata. Raises CheckpointError for other types."""
     if isinstance(value, np.ndarray) and value.size <= 64:
         return value.tolist()
     if value is None or isinstance(value, str | bool | int | float):

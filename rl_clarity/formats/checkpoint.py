@@ -39,7 +39,7 @@ class Checkpoint:
     notes: tuple[str, ...] = field(default=())
     """Notes for the user about what the file does not record."""
     architecture: Mapping[str, Any] = field(default_factory=dict)
-    """Whatever the network needs besides its name and parameters, as JSON values."""
+    """What is needed to build the network besides its name and parameters, as JSON values."""
 
     @property
     def identity(self) -> dict[str, str]:
@@ -56,8 +56,8 @@ class Checkpoint:
     ) -> None:
         """Write the checkpoint in the package's format, with some of its parameters replaced and notes added.
 
-        If the file stores a tensor under several names, all of them are replaced. Raises OutputError for a path that
-        does not end in `.safetensors`, or exists without `overwrite`.
+        If the file stores a tensor under several names, all of them are replaced. Raises OutputError if the path does
+        not end in `.safetensors`, exists without `overwrite`, or cannot be written.
         """
         from rl_clarity.formats import native
 
@@ -71,7 +71,9 @@ class Checkpoint:
 
 
 class CheckpointFile:
-    """A file on disk. Content that several formats need is read only once, and all reading shares one budget."""
+    """A checkpoint file on disk. Content that several formats need is read only once, and one budget limits what is
+    unpacked.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -101,7 +103,7 @@ class CheckpointFile:
 
     @functools.cached_property
     def tensor_shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Shapes by name of the tensors in a PyTorch state dict; empty for files of other programs."""
+        """Shapes of the tensors in a PyTorch state dict, by name. It is empty for files of other programs."""
         if not self.is_torch:
             return {}
         with self.path.open("rb") as file:
@@ -125,12 +127,12 @@ class CheckpointFile:
 class Format:
     """A file format, which recognizes a file, reads it, and builds its agent.
 
-    `recognize` and `read` raise CheckpointError for hostile and damaged files; the caller adds the path to the message.
-    No code in a file is run.
+    `recognize` and `read` raise CheckpointError for malicious and damaged files. The caller adds the path to the
+    message. No code in a file is run.
     """
 
     description: str
-    """Program and file extension, for error messages."""
+    """The program that writes the format, and the file extension, for error messages."""
     recognize: Callable[[CheckpointFile], bool]
     read: Callable[[CheckpointFile], Checkpoint]
     build: Callable[[Checkpoint], Agent]
@@ -155,5 +157,5 @@ FORMATS: Registry[Format] = Registry(
     noun="checkpoint format",
     error=CheckpointError,
 )
-"""The formats, in the order in which they are asked to recognize a file: built-in ones, those that a program
-registered, `baselines`, and those of installed packages."""
+"""The formats. They are asked to recognize a file in this order: built-in formats except `baselines`, formats that a
+program registered, `baselines`, and formats of installed packages."""

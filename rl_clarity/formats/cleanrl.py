@@ -1,6 +1,7 @@
-"""State dicts of CleanRL's scripts for images (`cleanrl_networks.NETWORKS`).
+"""Read state dicts of CleanRL's scripts for image observations (`cleanrl_networks.NETWORKS`).
 
-The tensors show which script wrote a file. The file contains nothing else, so the metadata are the scripts' defaults.
+The names of the tensors identify the script that wrote a file. The file contains nothing else, so the metadata are the
+script's defaults.
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ NOTES = {
     "rainbow_atari": "action values are the expectations of the distributions over the atoms in the file, without the "
     "noise of training",
 }
-"""Notes for the user about how a script's outputs are read."""
+"""Notes for the user about how the outputs of a script's network are read."""
 SIDES = {"atari": 84, "procgen": 64}
 MOST_ACTIONS = 18
 """Largest number of actions of an Atari game."""
 DISTRIBUTIONS = {200: "the quantiles of QR-DQN", 51: "the atoms of C51"}
-"""Numbers of outputs per action of networks that predict a distribution of returns."""
+"""The number of outputs per action of networks that predict a distribution of returns, with what these outputs are."""
 MULTI_AGENT_CHANNELS = 6
 """Input channels of `ppo_pettingzoo_ma_atari`: four frames, and two channels that show whose turn it is."""
 
@@ -92,7 +93,7 @@ def recognize(file: CheckpointFile) -> bool:
 
 
 def read(file: CheckpointFile) -> Checkpoint:
-    """Read a state dict; raises CheckpointError if it is damaged."""
+    """Read a state dict. Raises CheckpointError if it is damaged."""
     parameters = file.tensors()
     name = script(parameters) or ""
     metadata = dict(METADATA[name])
@@ -125,8 +126,8 @@ def _input_channels(parameters: Mapping[str, np.ndarray], network: str) -> int:
 
 
 def _check_meaning(checkpoint: Checkpoint) -> None:
-    """Raise CheckpointError for a network with the same tensor names but another meaning, unless the metadata say
-    otherwise.
+    """Raise CheckpointError for a network that has the tensor names of a supported script, but whose inputs or outputs
+    seem to have another meaning. The metadata `frame_stack` and `num_actions` can rule this out.
     """
     parameters, path = checkpoint.parameters, str(checkpoint.path)
     channels = _input_channels(parameters, checkpoint.network) if checkpoint.network == "ppo_atari" else 0

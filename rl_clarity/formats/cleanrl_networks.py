@@ -1,4 +1,4 @@
-"""The networks of CleanRL's scripts for images, built from their state dicts."""
+"""Build the networks of CleanRL's scripts for image observations from their state dicts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ UNUSED = (".weight_sigma", ".weight_epsilon", ".bias_sigma", ".bias_epsilon")
 
 
 def ppo_atari(parameters: Parameters, observation_shape: Shape, activation: str = "relu") -> Network:
-    """Build Nature's body, an LSTM if the parameters contain one, and dense heads."""
+    """Build the Nature CNN, an LSTM if the parameters contain one, and dense heads."""
     layers, observations = _begin(parameters, observation_shape, activation)
     x = _activated(layers, nature(layers, observations, "network"), "network.7")
     states: list[StatePart] = []
@@ -29,9 +29,9 @@ def ppo_atari(parameters: Parameters, observation_shape: Shape, activation: str 
 
 
 def ppo_rnd(parameters: Parameters, observation_shape: Shape, activation: str = "relu") -> Network:
-    """Build Nature's body, two dense layers, and the heads for actions and for the value of the game's rewards.
+    """Build the Nature CNN, further dense layers, the policy head, and the value head for the game's rewards.
 
-    The value of the rewards for novelty (`critic_int`) is left out.
+    The value head for the intrinsic rewards (`critic_int`) is omitted.
     """
     kept = {name: array for name, array in parameters.items() if not name.startswith("critic_int.")}
     layers, observations = _begin(kept, observation_shape, activation)
@@ -43,9 +43,9 @@ def ppo_rnd(parameters: Parameters, observation_shape: Shape, activation: str = 
 
 
 def ppo_procgen(parameters: Parameters, observation_shape: Shape, activation: str = "relu") -> Network:
-    """Build IMPALA's body and dense heads; `ppg_procgen` has an auxiliary value, which is left out.
+    """Build the IMPALA CNN and dense heads. The auxiliary value head of `ppg_procgen` is omitted.
 
-    The script flattens before the last activation, which gives the same result.
+    The script flattens the feature maps before the last activation instead of after it, which gives the same result.
     """
     kept = {name: array for name, array in parameters.items() if not name.startswith("aux_critic.")}
     layers, observations = _begin(kept, observation_shape, activation)
@@ -54,14 +54,14 @@ def ppo_procgen(parameters: Parameters, observation_shape: Shape, activation: st
 
 
 def dqn_atari(parameters: Parameters, observation_shape: Shape, activation: str = "relu") -> Network:
-    """Build Nature's body and action values."""
+    """Build the Nature CNN and a head of action values."""
     layers, observations = _begin(parameters, observation_shape, activation)
     x = _activated(layers, nature(layers, observations, "network"), "network.7")
     return layers.builder.finish([observations], {"q_values": layers.dense(x, "network.9")})
 
 
 def c51_atari(parameters: Parameters, observation_shape: Shape, activation: str = "relu") -> Network:
-    """Build Nature's body and action values: the expectations of C51's distributions over `atoms`."""
+    """Build the Nature CNN and action values, which are the expectations of C51's distributions over `atoms`."""
     layers, observations = _begin(parameters, observation_shape, activation)
     x = _activated(layers, nature(layers, observations, "network"), "network.7")
     outputs = _distributions(layers, layers.dense(x, "network.9"), "atoms")
@@ -69,9 +69,10 @@ def c51_atari(parameters: Parameters, observation_shape: Shape, activation: str 
 
 
 def rainbow_atari(parameters: Parameters, observation_shape: Shape, activation: str = "relu") -> Network:
-    """Build Nature's body, Rainbow's dueling heads without noise, and the expectations of their distributions.
+    """Build the Nature CNN, Rainbow's dueling heads without noise, and action values, which are the expectations of the
+    distributions.
 
-    The outputs for an action are `softmax(value + advantage - mean(advantage))`, over the atoms `support`.
+    The distribution for an action over the atoms `support` is `softmax(value + advantage - mean(advantage))`.
     """
     from keras import ops
 
@@ -88,14 +89,14 @@ def rainbow_atari(parameters: Parameters, observation_shape: Shape, activation: 
 
 
 def qdagger(parameters: Parameters, observation_shape: Shape, activation: str = "relu") -> Network:
-    """Build IMPALA's body and the action values of the student."""
+    """Build the IMPALA CNN and the action values of the student."""
     layers, observations = _begin(parameters, observation_shape, activation)
     x = _activated(layers, impala(layers, observations, BLOCK_NAMES), "network.5")
     return layers.builder.finish([observations], {"q_values": layers.dense(x, "network.7")})
 
 
 def sac_atari(parameters: Parameters, observation_shape: Shape, activation: str = "relu") -> Network:
-    """Build the actor or one of the critics: Nature's body, and logits or action values."""
+    """Build the actor (the Nature CNN and logits) or one of the critics (the Nature CNN and action values)."""
     layers, observations = _begin(parameters, observation_shape, activation)
     x = _activated(layers, nature(layers, observations, "conv"), "fc1")
     head = {"policy_logits": "fc_logits"} if layers.has("fc_logits") else {"q_values": "fc_q"}
@@ -114,11 +115,11 @@ NETWORKS: Mapping[str, Callable[[Parameters, Shape, str], Network]] = {
     "qdagger_dqn_atari_impalacnn": qdagger,
     "sac_atari": sac_atari,
 }
-"""The functions that build the networks, by the names of the scripts."""
+"""The functions that build the networks, by the name of the script."""
 
 
 def script(tensors: Mapping[str, Any]) -> str | None:
-    """Return the name of the script whose agents have these tensors."""
+    """Return the name of the script whose networks have these tensors, or None for tensors of other networks."""
     if "network.0.conv.weight" in tensors:
         if "actor.weight" in tensors:
             return "ppg_procgen" if "aux_critic.weight" in tensors else "ppo_procgen"
@@ -141,7 +142,7 @@ def script(tensors: Mapping[str, Any]) -> str | None:
 
 
 def first_kernel(network: str) -> str:
-    """Return the name of the kernel that is applied to the observations."""
+    """Return the name of the kernel of the first convolution."""
     if network == "sac_atari":
         return "conv.0.weight"
     is_impala = NETWORKS[network] in (ppo_procgen, qdagger)
@@ -162,17 +163,21 @@ def _heads(layers: TorchLayers, x: Any) -> dict[str, Any]:
 
 
 def _distributions(layers: TorchLayers, outputs: Any, atoms: str) -> Any:
-    """Return outputs (B, A x n) as (B, A, n), for n atoms. Raises CheckpointError if they do not fit."""
+    """Reshape outputs (B, A x n) to (B, A, n), for A actions and n atoms. Raises CheckpointError if the number of
+    outputs is not a multiple of n.
+    """
     import keras
 
     width, count = int(outputs.shape[-1]), layers.size(atoms)
     if width % count:
-        raise CheckpointError(f"tensor {atoms!r} has {count} atoms, of which the {width} outputs are no multiple")
+        raise CheckpointError(f"tensor {atoms!r} has {count} atoms, but {width} outputs are not a multiple of that")
     return keras.layers.Reshape((width // count, count))(outputs)
 
 
 def _expectations(layers: TorchLayers, outputs: Any, atoms: str) -> Any:
-    """Return the expectations (B, A) of distributions, the softmax of outputs (B, A, n), over `atoms` (n,)."""
+    """Return the expectations (B, A) of the distributions over `atoms` (n,) that are the softmax of `outputs`
+    (B, A, n).
+    """
     import keras
 
     count = layers.size(atoms)

@@ -1,4 +1,4 @@
-"""The agents that the package includes, by names such as `models:coinrun`."""
+"""Load agents that the package includes, which have names such as `models:coinrun`, and other checkpoints."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def names() -> list[str]:
 
 
 def series_names() -> list[str]:
-    """Return the names of the included series, each of which has the checkpoints of one training."""
+    """Return the names of the included series. A series consists of checkpoints of the same training run."""
     return sorted({path.parent.name for path in _series_checkpoints()})
 
 
 def path_of(name: str) -> Path:
     """Return the path of an included agent, of a series' folder, or of a checkpoint in a series (`SERIES/NAME`).
 
-    Raises CheckpointError, with the nearest name, for an unknown name.
+    Raises CheckpointError for an unknown name, with the most similar name as a suggestion.
     """
     available = [*names(), *series_names()]
     if name in series_names():
@@ -65,17 +65,17 @@ def load_agent(
     No code in the file is run.
 
     Args:
-        checkpoint: path, address, or name of an included agent.
-        check: outputs that the network's original program computed, as arrays or an `.npz` file: `observations` (B, H,
-            W, C) or
-            (B, C, H, W) from 0 to 255, and `logits` (B, A), `values` (B,) or `q_values` (B, A).
-        metadata: overrides the file's: `env_name="coinrun"`, `gamma=0.99`, ...
+        checkpoint: path, URL, or name of an included agent.
+        check: outputs that the network's original program computed, which the agent must reproduce, as a dict of arrays
+            or the path of an `.npz` file: `observations` (B, H, W, C) or (B, C, H, W) from 0 to 255, and `logits`
+            (B, A) for A actions, `values` (B,) or `q_values` (B, A).
+        metadata: overrides the metadata in the file: `env_name="coinrun"`, `gamma=0.99`, ...
 
-    Warns about assumptions where the file does not record something, such as activation functions, unless `check` is
-    given.
+    If `check` is None, warns about assumptions that replace what the file does not record, such as activation
+    functions.
 
     Raises CheckpointError for a file that is missing, damaged, of an unknown format, or does not fit its network, and
-    for an agent whose outputs are not those of `check`.
+    if the agent's outputs differ from `check`. Raises OptionError for invalid metadata or arrays in `check`.
     """
     with fetched(checkpoint) as path:
         read = formats.read(path, **metadata)
@@ -94,16 +94,19 @@ def open_agent(
     check: Any = None,
     in_memory: bool = False,
 ) -> tuple[Checkpoint, Agent]:
-    """Read a checkpoint and build its agent; for an agent, return the checkpoint that it was loaded from.
+    """Read a checkpoint and build its agent. If `checkpoint` is an agent, return it with the checkpoint that it was
+    loaded from.
 
     Args:
-        checkpoint: path, address, name of an included agent, or an agent
-        metadata: override the checkpoint's
-        name: name of the argument in error messages
-        check: as in `load_agent`, for an agent that is built
-        in_memory: return the substitute `formats.in_memory` for an agent that was not loaded from a checkpoint
+        checkpoint: path, URL, name of an included agent, or an agent
+        metadata: overrides the metadata of the checkpoint
+        name: name of the argument `checkpoint` in error messages
+        check: as in `load_agent`; ignored if `checkpoint` is an agent
+        in_memory: for an agent that was not loaded from a checkpoint, return the substitute that `formats.in_memory`
+            creates
 
-    Raises OptionError for an agent that was not loaded from a checkpoint, and the errors of `load_agent`.
+    Raises OptionError for an agent that was not loaded from a checkpoint, unless `in_memory` is set, and the errors of
+    `load_agent`.
     """
     metadata = metadata or {}
     if isinstance(checkpoint, str | os.PathLike):
@@ -120,13 +123,14 @@ def convert(
     checkpoint: str | os.PathLike[str], out_path: str | os.PathLike[str], *, overwrite: bool = False, **metadata: Any
 ) -> Checkpoint:
     """Convert a checkpoint of any supported format, or an included agent, to the package's format (`.safetensors`), or
-    its network to ONNX (`.onnx`).
+    export its network to ONNX (`.onnx`).
 
-    `metadata` is as in `load_agent`, and is written, too. The agent is built first, so that the written file is known
-    to work. ONNX needs PyTorch and the extra `onnx`; docs/formats.md describes inputs and outputs.
+    `metadata` is as in `load_agent`, and is also written to a `.safetensors` file. The agent is built first, so that
+    the written file is known to work. Exporting to ONNX needs PyTorch and the extra `onnx`; docs/formats.md describes
+    the inputs and outputs of the exported network.
 
     Raises OutputError if `out_path` ends in neither `.safetensors` nor `.onnx`, cannot be written, or exists without
-    `overwrite`; CheckpointError as `load_agent`; OptionError for a network that cannot be exported.
+    `overwrite`; CheckpointError in the same cases as `load_agent`; OptionError for a network that cannot be exported.
     """
     with fetched(checkpoint) as path:
         return formats.convert(path, Path(out_path), overwrite=overwrite, **metadata)
@@ -140,8 +144,8 @@ def resolve(checkpoint: str | os.PathLike[str]) -> Path:
 
 @contextmanager
 def fetched(checkpoint: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield the local path of a checkpoint. A remote checkpoint (`s3://bucket/agent.jd`) is copied until the context
-    ends.
+    """Yield the local path of a checkpoint. A remote checkpoint (`s3://bucket/agent.jd`) is copied to a temporary
+    folder, which is removed when the context ends.
 
     Raises CheckpointError if it cannot be fetched.
     """

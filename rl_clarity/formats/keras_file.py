@@ -1,10 +1,11 @@
-"""Keras 3's `.keras` files: a zip of `config.json`, `model.weights.h5` and `metadata.json`, which are read as JSON and
-numbers.
+"""Read Keras 3's `.keras` files, zip files that contain `config.json`, `model.weights.h5` and `metadata.json`. They are
+read as JSON and numbers.
 
-Keras's `load_model` creates objects that the file names, and its safe mode has been broken more than once. Here each
-layer is one of `keras_layers.LAYERS`, created from plain values: no Lambda, no custom class. Nested models are
-flattened: the layer `b` of a model `a` is called `a/b`. Tensors have their names in the file, `layers/<class, numbered
-in order>/vars/<i>`, nested in the same way.
+Keras's `load_model` creates objects that the file names, and its safe mode has been broken more than once. Here every
+layer is one of `keras_layers.LAYERS` and is created from plain values; Lambda layers and custom classes are refused.
+Nested models are flattened: the layer `b` of a model `a` is called `a/b`. Tensors keep their names in the file: the
+first variable of the second `Conv2D` layer is `layers/conv2d_1/vars/0`, and a nested model's names begin with those of
+the model.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ CONFIG, WEIGHTS = "config.json", "model.weights.h5"
 MODELS = ("Functional", "Sequential", "Model")
 MAX_GROUP_DEPTH = 32
 MAX_LAYERS = 1024
-"""Largest total number of calls of layers and of inputs. Keras needs a millisecond or two for each."""
+"""Largest number of layer calls in all models of a file. A call counts once for each of its inputs. Keras needs a
+millisecond or two for each."""
 MAX_DEPTH = 8
 MAX_SIDE = 8192
 MAX_NAME = 200
 HDF5_ITEMS = 50
-"""Number of budget items that a group or dataset counts as, because reading it takes as long as many objects of a
-pickle."""
+"""Number of items of the budget that an HDF5 group or dataset counts as. Reading one takes as long as reading many
+objects of a pickle."""
 TENSOR = "__keras_tensor__"
 NOTE = "the file does not contain env_kind, gamma and lambda: give them as metadata, if they are not the defaults"
 
@@ -46,7 +48,7 @@ def recognize(file: CheckpointFile) -> bool:
 
 
 def read(file: CheckpointFile) -> Checkpoint:
-    """Read a file. Raises CheckpointError if it is damaged, or is not a functional or sequential model."""
+    """Read a file. Raises CheckpointError if it is damaged, or does not contain a functional or sequential model."""
     with file.path.open("rb") as opened:
         archive = SafeZip(opened, file.budget)
         config = archive.read_json(CONFIG)
@@ -67,7 +69,7 @@ def read(file: CheckpointFile) -> Checkpoint:
 
 
 def build_agent(checkpoint: Checkpoint) -> KerasAgent:
-    """Build the agent. Raises CheckpointError with the name of a layer or tensor that does not fit."""
+    """Build the agent. Raises CheckpointError, with the name of the layer or tensor, if one does not fit."""
     config, metadata = checkpoint.architecture["config"], checkpoint.metadata
     network = build_network(config, checkpoint.parameters, metadata.get("heads"))
     divisor = metadata.get("input_divisor")
@@ -96,10 +98,10 @@ def _read_weights(data: bytes, budget: Budget) -> dict[str, np.ndarray]:
 
 
 def _datasets(group: Any, path: str, depth: int, seen: set[int], budget: Budget) -> Iterator[tuple[str, Any]]:
-    """Yield datasets by path, except the seeds of noise layers.
+    """Yield the path and the dataset of each tensor, except the seeds of noise layers.
 
-    Links that lead outside the file are refused. So are second links to the same place, because with them a few groups
-    could have any number of paths.
+    Soft and external links are refused. So is a second hard link to the same object, because with such links a few
+    groups could have any number of paths.
     """
     import h5py
 
@@ -108,11 +110,11 @@ def _datasets(group: Any, path: str, depth: int, seen: set[int], budget: Budget)
     for name in group:
         budget.spend(HDF5_ITEMS)
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-            raise CheckpointError(f"{WEIGHTS} has a link to another place at {brief(path + name)}: refused")
+            raise CheckpointError(f"{WEIGHTS} has a soft or external link at {brief(path + name)}: refused")
         item = group[name]
         place = h5py.h5o.get_info(item.id).addr
         if place in seen:
-            raise CheckpointError(f"{WEIGHTS} has a second link to one place at {brief(path + name)}: refused")
+            raise CheckpointError(f"{WEIGHTS} has a second link to the same object at {brief(path + name)}: refused")
         seen.add(place)
         if isinstance(item, h5py.Group):
             if name != "seed_generator":
@@ -122,8 +124,8 @@ def _datasets(group: Any, path: str, depth: int, seen: set[int], budget: Budget)
 
 
 def _numbers(name: str, dataset: Any, limit: int, budget: Budget) -> np.ndarray:
-    """Read a dataset that is stored uncompressed, so it is no larger than the file. Several datasets can share one
-    place.
+    """Read a dataset. It must be stored uncompressed, so that it cannot be larger than the file. Its size counts
+    against the budget, because several datasets can refer to the same bytes.
     """
     size = int(np.prod(dataset.shape, dtype=object)) * dataset.dtype.itemsize
     if dataset.dtype.kind not in "fiub" or dataset.external or dataset.is_virtual:
@@ -139,8 +141,8 @@ def build_network(
 ) -> Network:
     """Build the network of a file's `config.json`.
 
-    `heads` are the heads that the outputs are, with None for each to ignore. By default names and widths decide. Raises
-    CheckpointError, with the layer's name, for anything unsupported.
+    `heads` contains the name of the head for each output, or None for an output to ignore. By default, the names and
+    widths of the outputs determine the heads. Raises CheckpointError for anything unsupported.
     """
     builder = NetworkBuilder(parameters)
     try:
@@ -181,7 +183,7 @@ def _input(config: Mapping[str, Any]) -> tuple[tuple[int, int, int], str]:
 
 
 class _LayerCount:
-    """Counts the calls of layers in all models of a file. Nested models that are called twice multiply their number."""
+    """Counts the layer calls in all models of a file. Nested models that are called twice multiply this number."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -226,7 +228,7 @@ class _Model:
                 self.layers[name] = _Layer(builder, at, f"{prefix}{name}", layer)
 
     def call(self, inputs: Sequence[Any]) -> dict[str, Any]:
-        """Return the outputs by name."""
+        """Call the model and return its outputs by name."""
         if not self.sequential:
             return self._call_graph(inputs)
         (tensor,) = inputs
@@ -237,7 +239,7 @@ class _Model:
         return {name: tensor}
 
     def _call_graph(self, inputs: Sequence[Any]) -> dict[str, Any]:
-        """Call each node after the nodes that it reads."""
+        """Call each node of the graph after the nodes whose outputs it reads."""
         done: dict[tuple[str, int], list[Any]] = {}
         nodes = {
             (layer["config"]["name"], i): node
@@ -277,7 +279,7 @@ class _Model:
 
 
 class _Layer:
-    """A layer in a file."""
+    """A layer in a file. Its first call creates the Keras layer."""
 
     def __init__(self, builder: NetworkBuilder, path: str, name: str, layer: Mapping[str, Any]) -> None:
         module = layer.get("module")
@@ -313,7 +315,9 @@ class _Layer:
 
 
 def _tensors_in(arguments: Any) -> list[Any]:
-    """Return the places (layer, node, output) of the tensors in the arguments of a call."""
+    """Return a reference (name of the layer, index of the node, index of the output) to each tensor in the arguments of
+    a call.
+    """
     if isinstance(arguments, dict):
         return [arguments["config"]["keras_history"]] if arguments.get("class_name") == TENSOR else []
     return [place for item in arguments for place in _tensors_in(item)] if isinstance(arguments, list) else []
@@ -327,8 +331,8 @@ def _check_call(name: str, node: Mapping[str, Any]) -> None:
 
 
 def _places(tensors: Any) -> dict[str, tuple[str, int, int]]:
-    """Return the places of tensors by name, from a config's inputs or outputs: one place, or a list or dict
-    of places.
+    """Return references to tensors by name, from the inputs or outputs in a config: a single reference, or a list or
+    dict of references.
     """
     if isinstance(tensors, dict):
         return {key: tuple(place) for key, place in tensors.items()}

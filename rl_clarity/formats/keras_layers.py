@@ -1,7 +1,7 @@
 """The Keras layers that a file may contain, with their supported options and the shapes of their variables.
 
-A layer is created from plain values only; initializers, regularizers and constraints do not affect what a trained
-network computes. To support another layer, add a line to `LAYERS`.
+Layers are created from plain values only. Initializers, regularizers and constraints are ignored, because they do not
+affect what a trained network computes. To support another layer, add a line to `LAYERS`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_VALUE = 1 << 20
 
 @dataclass(frozen=True)
 class LayerKind:
-    """Options and variables of a layer."""
+    """The supported options of a layer class, and a function that returns the shapes of its variables."""
 
     options: frozenset[str]
     variables: Variables
@@ -129,7 +129,9 @@ LAYERS: Mapping[str, LayerKind] = {
 
 
 def layer_options(class_name: str, name: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a layer. Raises CheckpointError for an unsupported layer or option."""
+    """Return the constructor arguments of a layer from its config. Raises CheckpointError for an unsupported layer or
+    option.
+    """
     if class_name not in LAYERS:
         raise CheckpointError(
             f"layer {name!r} is a {class_name}, which is not read from files: refused, no code was run. Supported: "

@@ -1,6 +1,6 @@
 """Create the layers of a Keras model, and keep track of which stored tensor belongs to which variable.
 
-An architecture describes itself once, to a `NetworkBuilder`. The same description creates a new network for training,
+The code of an architecture calls the methods of a `NetworkBuilder`. The same code creates a new network for training,
 loads stored parameters (each is checked before memory of its size is allocated), and names the tensors for saving.
 """
 
@@ -16,11 +16,13 @@ from rl_clarity.agents.network import Layout, Network, StatePart, Tensor, keras_
 from rl_clarity.base.errors import CheckpointError, OtherNetworkError
 
 MAX_ACTIVATIONS = 1 << 27
-"""Largest number of activations that the layers may compute for a frame: half a gigabyte."""
+"""Largest number of activations that all layers together may compute for an observation. They take half a gigabyte."""
 
 
 class NetworkBuilder:
-    """Creates the layers of a network, from stored parameters or newly initialized from a seed."""
+    """Creates the layers of a network, either with stored parameters or with new ones that are initialized from
+    a seed.
+    """
 
     def __init__(self, parameters: Mapping[str, np.ndarray] | None = None, seed: int = 0) -> None:
         self.parameters = parameters
@@ -34,8 +36,8 @@ class NetworkBuilder:
         return self.count(keras.Input(shape, name=name, dtype="float32"), name)
 
     def count(self, tensor: Any, name: str) -> Any:
-        """Count a layer's output against MAX_ACTIVATIONS, and return the output. Raises CheckpointError if the
-        sum is too large.
+        """Add the size of a layer's output to the number of activations, and return the output. Raises CheckpointError
+        if the number exceeds MAX_ACTIVATIONS.
         """
         self._activations += math.prod(map(int, tensor.shape[1:]))
         if self._activations > MAX_ACTIVATIONS:
@@ -97,13 +99,15 @@ class NetworkBuilder:
         return y
 
     def orthogonal(self, gain: float) -> Any:
-        """Return an orthogonal initializer with this gain, for a new network."""
+        """Return an orthogonal initializer with the given gain, for a new network."""
         import keras
 
         return keras.initializers.Orthogonal(gain, seed=self._next_seed())
 
     def expect(self, name: str, shape: tuple[int, ...]) -> None:
-        """Check name, shape and values of a stored tensor before a variable of its size is allocated."""
+        """Check the name, the shape and the values of a stored tensor before a variable of its size is allocated.
+        Raises CheckpointError if one of them does not fit. New networks are not checked.
+        """
         if self.parameters is None:
             return
         if name not in self.parameters:
@@ -117,7 +121,7 @@ class NetworkBuilder:
             raise CheckpointError(f"tensor {name!r} of shape {shape} has {count} values that are NaN or infinite")
 
     def finish(self, inputs: list[Any], heads: Mapping[str, Any], states: Sequence[StatePart] = ()) -> Network:
-        """Return the network. Raises CheckpointError if stored tensors are left over."""
+        """Return the network. Raises CheckpointError if it does not use all stored tensors."""
         import keras
 
         if self.parameters is not None:
@@ -129,7 +133,9 @@ class NetworkBuilder:
         return Network(model, tuple(heads), self.tensors, tuple(state[2] for state in states))
 
     def store(self, name: str, variable: Any, layout: Layout | None = None) -> None:
-        """Register a variable under its name in a checkpoint, and assign the stored tensor if there is one."""
+        """Register a variable under its name in a checkpoint. If the network is built from stored parameters, assign
+        the stored tensor to it.
+        """
         tensor = Tensor(variable, layout or Layout(tuple(variable.shape)))
         if self.parameters is not None:
             tensor.assign(self.parameters[name])

@@ -1,4 +1,5 @@
-"""Check the metadata of checkpoints that the package uses, once for all formats, where a file is read.
+"""Check the metadata of checkpoints that the package uses. All formats share these checks, which are made when a file
+is read.
 
 `find_problem` also checks the metadata of recordings (`recordings/metadata.py`).
 """
@@ -16,9 +17,9 @@ from rl_clarity.base.errors import CheckpointError, OptionError
 from rl_clarity.formats.safe_files import MAX_DEPTH, brief
 
 Check = tuple[str, Callable[[Any], bool]]
-"""A condition on a value, in words and as a predicate."""
+"""A condition on a value: its description and its predicate."""
 Schema = Mapping[str, "Check | Schema"]
-"""Checks of an object's values by name. Values with other names can be anything."""
+"""The checks of a dict's values, by key. Values with other keys can be anything."""
 
 MAX_TEXT = 200
 MAX_STACK = 64
@@ -27,7 +28,8 @@ MAX_SIZE = 65536
 MAX_FIELDS = 1000
 MAX_ACTIONS = 4096
 MAX_CONTENT = 10_000
-"""Largest number of characters and items in a value, including nested values."""
+"""Largest number of characters of a string and of items of a list or dict, in a value and in the values nested in
+it."""
 INTEGER_BITS = 64
 SIMILARITY = 0.8
 
@@ -38,7 +40,7 @@ def is_integer(value: Any, largest: int) -> bool:
 
 
 def is_number(value: Any, low: float, high: float) -> bool:
-    """Return whether a value is a number in a range. NaN is not."""
+    """Return whether a value is a number from `low` to `high`. NaN is not accepted."""
     return isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
 
 
@@ -84,10 +86,11 @@ FIELDS: Mapping[str, Check] = {
     "frame_stack": (f"an integer from 1 to {MAX_STACK}", lambda value: is_integer(value, MAX_STACK)),
     "frame_stack_padding": ("'zeros' or 'first'", lambda value: value in ("zeros", "first")),
     "epsilon_greedy": PROBABILITY,
-    "training_step": ("a number from 0 on", lambda value: is_number(value, 0, 1e300)),
+    "training_step": ("a number of at least 0", lambda value: is_number(value, 0, 1e300)),
     "reward_scale": ("a finite number", lambda value: is_number(value, -1e300, 1e300)),
 }
-"""Metadata that the package reads, in addition to options of environments. None stands for the default."""
+"""The checks of the metadata that the package reads, in addition to options of environments. The value None stands for
+the default."""
 
 
 def combine_metadata(
@@ -95,10 +98,10 @@ def combine_metadata(
 ) -> dict[str, Any]:
     """Return a file's metadata, overridden by the caller's metadata. Both are checked.
 
-    `options` returns the names of the options of environments that metadata may have.
+    `options` is a function that returns the names of the environment options that the combined metadata may contain.
 
-    Raises CheckpointError for an invalid value in the file, and OptionError for an invalid value of the caller or for a
-    name that is probably a typing error, because it nearly equals a known name.
+    Raises CheckpointError for an invalid value in the file. Raises OptionError for an invalid value in `overrides`, and
+    for an unknown name that is so similar to a known name that it is probably a typing error.
     """
     if len(in_file) > MAX_FIELDS:
         raise CheckpointError(f"has {len(in_file)} fields of metadata; at most {MAX_FIELDS} are read")
@@ -147,7 +150,8 @@ def find_problem(name: str, value: Any, schema: Schema, path: str = "") -> str |
 
 
 def is_plain(value: Any, depth: int = 0) -> bool:
-    """Return whether texts in a value are valid Unicode, and texts, integers and containers are not too large.
+    """Return whether the strings in a value are valid Unicode, and whether its strings, integers and containers are not
+    too large.
 
     Values of other types are accepted.
     """

@@ -1,4 +1,5 @@
-"""The package's format, a safetensors file to which any checkpoint can be converted (`rl_clarity.convert`).
+"""Read and write the package's format: safetensors files, to which any checkpoint can be converted
+(`rl_clarity.convert`).
 
 The tensors have the names, shapes and values of the original file. The header's `__metadata__` has one entry,
 `rl_clarity`, a string of JSON:
@@ -43,9 +44,9 @@ def recognize(file: CheckpointFile) -> bool:
 
 
 def read(file: CheckpointFile) -> Checkpoint:
-    """Read a file that `write` wrote. The format from which it was converted builds its agent.
+    """Read a file that `write` wrote. Its agent is built by the format from which it was converted.
 
-    Raises CheckpointError if it is damaged, or of a newer version.
+    Raises CheckpointError if the file is damaged, or has another version.
     """
     opened = _open(file.path)
     header = parse_json(opened.metadata()[KEY].encode(), KEY, file.budget)
@@ -85,7 +86,7 @@ FORMAT = Format("rl_clarity's own (.safetensors, by rl-clarity convert)", recogn
 def check_output(path: Path, suffixes: Sequence[str] = (SUFFIX,), *, overwrite: bool) -> None:
     """Raise OutputError for a path that does not end in one of the suffixes, or exists without `overwrite`."""
     if path.suffix.lower() not in suffixes:
-        raise OutputError(f"the file's name says its format: {path} must end in {' or '.join(suffixes)}")
+        raise OutputError(f"the extension determines the format: {path} must end in {' or '.join(suffixes)}")
     if path.exists() and not overwrite:
         raise OutputError(f"{path} exists: choose another name, or replace it with overwrite=True (--force)")
 
@@ -93,7 +94,8 @@ def check_output(path: Path, suffixes: Sequence[str] = (SUFFIX,), *, overwrite: 
 def write(path: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint atomically. The same checkpoint gives the same bytes.
 
-    Raises OutputError if the file cannot be written.
+    Raises OutputError if the file cannot be written, and CheckpointError for tensors of a type that safetensors does
+    not have.
     """
     header: dict[str, Any] = {"version": VERSION}
     for name, kind in FIELDS.items():

@@ -20,10 +20,11 @@ SUFFIX = ".onnx"
 
 
 def onnx_of_agent(agent: Agent) -> bytes:
-    """Return the network of an agent in ONNX, as `export_onnx` does. An agent that another framework than PyTorch
-    computes is loaded from its checkpoint again.
+    """Return the network of an agent in ONNX, as `export_onnx` does. An agent that does not run on PyTorch is loaded
+    again from its checkpoint, if it has one and is not edited.
 
-    Raises OptionError for a network that cannot be exported, with the reason; DependencyError without PyTorch.
+    Raises OptionError, with the reason, for a network that cannot be exported. A missing package raises
+    DependencyError, or OptionError if a separate process does the conversion.
     """
     checkpoint = getattr(agent, "checkpoint", None)
     if is_exportable(agent) or checkpoint is None or getattr(agent, "edits", None):
@@ -34,7 +35,8 @@ def onnx_of_agent(agent: Agent) -> bytes:
 def onnx_of_checkpoint(path: str | Path, metadata: Mapping[str, Any]) -> bytes:
     """Return the network of a checkpoint in ONNX, as `export_onnx` does. `metadata` is as in `formats.read`.
 
-    Raises OptionError for a network that cannot be exported, with the reason; DependencyError without PyTorch.
+    Raises OptionError, with the reason, for a network that cannot be exported. A missing package raises
+    DependencyError, or OptionError if a separate process does the conversion.
     """
     if os.environ.get("KERAS_BACKEND") == "torch":
         return export_onnx(formats.load_agent(path, **metadata))

@@ -1,8 +1,8 @@
-"""Checkpoints `model_<steps>.pth` of train-procgen-pytorch and its forks: IMPALA's body of any width, an optional GRU,
-dense heads.
+"""Read the checkpoints `model_<steps>.pth` of train-procgen-pytorch and its forks. Their networks consist of an IMPALA
+CNN of any width, an optional GRU and dense heads.
 
-The state dict has the key `state_dict` (joonleesky's program), or `model_state_dict` beside the optimizer's state dict
-(jbkjr's and later forks).
+The key of the state dict is `state_dict` in files of joonleesky's program, and `model_state_dict`, beside the
+optimizer's state dict, in files of jbkjr's and later forks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def recognize(file: CheckpointFile) -> bool:
 
 
 def read(file: CheckpointFile) -> Checkpoint:
-    """Read a checkpoint; raises CheckpointError if it is damaged."""
+    """Read a checkpoint. Raises CheckpointError if it is damaged."""
     parameters = file.tensors()
     network = "impala_gru" if "gru.gru.weight_ih_l0" in parameters else "impala"
     return Checkpoint(file.path, "procgen_pytorch", network, parameters, METADATA, file.sha256, (NOTE, ASSUMPTION))
@@ -44,8 +44,8 @@ def build_network(
 ) -> Network:
     """Build the network of a state dict.
 
-    The program starts from a learned initial state (`init_hx`, in a fork). After an episode it restores that state, but
-    then the mask for `done` sets it to zero, so later episodes start from zeros.
+    A fork of the program learns the initial state of the GRU, `init_hx`. Only the first episode starts from it: after
+    an episode the fork restores this state, but then its mask for `done` sets the state to zero.
     """
     layers = TorchLayers({name: array for name, array in parameters.items() if name != INITIAL_STATE}, activation)
     observations = layers.builder.input(observation_shape, "observations")

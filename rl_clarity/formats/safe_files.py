@@ -1,4 +1,4 @@
-"""Read files that may be hostile, with one budget for everything that a file unpacks to, including nested archives."""
+"""Read files that may be malicious. One budget limits everything that a file unpacks to, including nested archives."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ MAX_BYTES = 2 << 30
 """Largest size of a file in bytes. Checkpoints of image agents are smaller."""
 FREE_BYTES = 64 << 20
 MAX_RATIO = 6
-"""Largest ratio of compression of a file that unpacks to more than `FREE_BYTES`. Trained weights hardly compress, but
-numbers may occur three times: in a zip within a zip, and in tensors that share them."""
+"""Largest compression ratio of a file that unpacks to more than `FREE_BYTES`. Trained weights hardly compress, but the
+same numbers may count three times: in a zip file, in a zip file within it, and in several tensors that share a
+storage."""
 MAX_ITEMS = 250_000
-"""Largest number of objects and operations of pickles and JSON. Checkpoints have thousands."""
+"""Largest number of objects and operations in pickles and JSON. Checkpoints have thousands."""
 MAX_JSON = 8 << 20
 MAX_DEPTH = 64
 """Largest depth of nested lists and dicts."""
@@ -40,14 +41,14 @@ _repr.maxstring = _repr.maxother = 80
 
 
 def brief(value: Any) -> str:
-    """Return a `repr` of bounded length. The full `repr` of nested tuples that share items can have terabytes."""
+    """Return a `repr` of bounded length. The full `repr` of nested tuples that share items can be terabytes long."""
     if type(value) is int and value.bit_length() > 1024:  # Python refuses to print more than 4300 digits
         return f"an integer of {value.bit_length()} bits"
     return _repr.repr(value)
 
 
 def check_size(path: Path) -> int:
-    """Return a file's size in bytes. Raises CheckpointError if it is larger than any checkpoint."""
+    """Return a file's size in bytes. Raises CheckpointError if it exceeds MAX_BYTES."""
     size = path.stat().st_size
     if size > MAX_BYTES:
         raise CheckpointError(f"{path} has {size} bytes; checkpoints of more than {MAX_BYTES} are refused")
@@ -56,7 +57,7 @@ def check_size(path: Path) -> int:
 
 @dataclass
 class Budget:
-    """The remaining bytes and items that a file, including nested archives, may still unpack to."""
+    """The number of bytes and items that a file, including nested archives, may still unpack to."""
 
     file_size: int
     bytes: int
@@ -67,13 +68,15 @@ class Budget:
         return cls(size, min(MAX_BYTES, max(FREE_BYTES, MAX_RATIO * size)))
 
     def unpack(self, size: int) -> None:
-        """Count bytes of an archive's member before they are read."""
+        """Count the bytes of an archive's member before they are read. Raises CheckpointError if the budget is
+        exceeded.
+        """
         self.bytes -= size
         if self.bytes < 0:
             raise CheckpointError(f"{self.file_size} bytes that claim to unpack to {size} and more: refused")
 
     def spend(self, items: int = 1) -> None:
-        """Count items before they are created."""
+        """Count items before they are created. Raises CheckpointError if the budget is exceeded."""
         self.items -= items
         if self.items < 0:
             raise CheckpointError(f"holds more than {MAX_ITEMS} items: refused")
@@ -101,7 +104,7 @@ class BoundedReader:
         return bytes(self.read_array(size)) if size > CHUNK else self._take(size)
 
     def read_array(self, size: int) -> bytearray:
-        """Read many bytes in pieces, so that memory is not allocated for a false size."""
+        """Read many bytes in chunks, so that no memory is allocated for bytes that do not exist."""
         self._check(size)
         data = bytearray()
         while len(data) < size:
@@ -119,7 +122,7 @@ class BoundedReader:
         return line
 
     def finish(self) -> None:
-        """Raise CheckpointError unless the source ends here. A compressed source has a checksum at its end."""
+        """Raise CheckpointError unless the source ends here. A compressed source must end with a checksum."""
         if self._position < len(self._buffer) or self._source.read(CHUNK):
             raise CheckpointError("damaged: data follow the end")
         if not getattr(self._source, "complete", True):
@@ -150,7 +153,7 @@ class BoundedReader:
 
 
 class _Unpacked:
-    """A compressed source that is unpacked piece by piece."""
+    """A compressed source that is unpacked in chunks."""
 
     def __init__(self, source: BinaryIO, decompressor: Any) -> None:
         self._source = source
@@ -168,7 +171,7 @@ class _Unpacked:
 
     @property
     def complete(self) -> bool:
-        """Whether the end was reached, where the checksum is verified."""
+        """Whether the end of the stream, where the checksum is verified, was reached."""
         return bool(self._decompressor.eof)
 
 
@@ -220,7 +223,7 @@ class SafeZip:
         return data
 
     def read_json(self, name: str) -> Any:
-        """Return the JSON value of a member."""
+        """Return the JSON value of a member. Raises CheckpointError as `read` and `parse_json` do."""
         info = self.members.get(name)
         if info is not None and info.file_size > MAX_JSON:
             raise CheckpointError(f"{name} has {info.file_size} bytes of JSON; at most {MAX_JSON} are read")
@@ -228,7 +231,7 @@ class SafeZip:
 
 
 def parse_json(data: bytes, name: str, budget: Budget) -> Any:
-    """Return a JSON value. Raises CheckpointError for invalid JSON, and for more items than checkpoints have."""
+    """Return a JSON value. Raises CheckpointError for JSON that is invalid, too large or too deeply nested."""
     if len(data) > MAX_JSON:
         raise CheckpointError(f"{name} has {len(data)} bytes of JSON; at most {MAX_JSON} are read")
     budget.spend(sum(data.count(character) for character in (b",", b"[", b"{")))
@@ -248,7 +251,9 @@ def _check_depth(value: Any, name: str, depth: int = 0) -> None:
 
 
 def _check_directory(file: BinaryIO, size: int) -> None:
-    """Check the size of the directory at the end of a zip file, which `zipfile` reads at once."""
+    """Check the size of the directory at the end of a zip file, because `zipfile` reads the whole directory at once.
+    Raises CheckpointError if it is too large or missing.
+    """
     file.seek(max(0, size - 66_000))
     tail = file.read()
     at = tail.rfind(b"PK\x05\x06")

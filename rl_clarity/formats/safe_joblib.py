@@ -1,8 +1,8 @@
 """Read a joblib file as data.
 
-A joblib file is a pickle with the raw bytes of arrays in between, optionally compressed as a whole. Only the names in
-`NAMES` may occur, each of which creates a passive object that collects and checks numbers. Arrays of objects, which
-joblib stores as a pickle within the pickle, are refused before they are read.
+A joblib file is a pickle in which the raw bytes of arrays are interspersed. The whole file may be compressed. It may
+refer only to the classes and functions in `NAMES`, and each of them is replaced by a passive object that collects and
+checks numbers. Arrays of objects, which joblib stores as a pickle within the pickle, are refused before they are read.
 
 The layout is that of joblib's numpy_pickle module, versions 0.10 to 1.6.
 """
@@ -27,7 +27,7 @@ PLAIN_DTYPE = re.compile(r"[<>=|]?[fiu][1248]|\|?b1|[?]")
 def load(path: Path, budget: Budget) -> Any:
     """Return the object in a joblib file, made of dicts, lists, tuples, numbers, strings and NumPy arrays.
 
-    Raises CheckpointError for a file that is damaged or holds anything else.
+    Raises CheckpointError for a file that is damaged or contains anything else.
     """
     with path.open("rb") as file:
         opener = decompressor(file.peek(8)[:8])
@@ -46,7 +46,7 @@ def is_joblib(head: bytes) -> bool:
 
 
 class _Dtype(StandIn):
-    """Replaces numpy.dtype, and has its code and byte order."""
+    """Replaces numpy.dtype. It contains the code and the byte order of a type."""
 
     def __init__(self, code: Any = None, *_: Any) -> None:
         self.code = code.decode("latin1") if isinstance(code, bytes) else code
@@ -70,7 +70,7 @@ class _ArrayWrapper(StandIn):
 
 
 class _PickledArray(StandIn):
-    """Replaces an array that NumPy pickled, whose numbers are in its state."""
+    """Replaces an array that NumPy itself pickled. The numbers of the array are in its pickled state."""
 
     def build(self, state: Any, reader: BoundedReader) -> None:
         _, shape, dtype, fortran, data = state

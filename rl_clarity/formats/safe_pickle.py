@@ -1,8 +1,9 @@
 """Read a pickle as data, without running the code that it refers to.
 
-A pickle is a program for a small machine. This machine knows only the operations that create numbers, strings, lists,
-tuples and dicts, and an allow-list of names, each of which creates a passive object instead of calling the class or
-function of that name. Everything else is refused before it has an effect. Operations count against the file's budget.
+A pickle is a program for a stack machine. The machine in this module knows only the operations that create numbers,
+strings, lists, tuples and dicts, and an allow-list of names. Each of these names creates a passive object instead of
+calling the class or function of that name. Everything else is refused before it has an effect. Operations count against
+the file's budget.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from rl_clarity.formats.safe_files import MAX_DEPTH, BoundedReader, Budget, brie
 MALFORMED = (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, struct.error)
 KEYS = (str, bytes, bool, int, float, type(None))
 TEXT_PER_ITEM = 64
-"""Number of characters of a text that count as another item."""
+"""Number of characters of a string that count as one more item of the budget."""
 MAX_KEY = 2**60
-"""Largest integer as a key. Python hashes integers modulo 2**61 - 1, so larger integers can all have the same hash and
-make a dict very slow."""
+"""Limit of the absolute value of integers that are keys of a dict. Python hashes integers modulo 2**61 - 1, so larger
+integers can all have the same hash and make a dict very slow."""
 
 NUMBERS = ("INT", "LONG", "LONG1", "LONG4", "BININT", "BININT1", "BININT2", "FLOAT", "BINFLOAT")
 STRINGS = ("STRING", "BINSTRING", "SHORT_BINSTRING", "UNICODE", "BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8")
@@ -35,25 +36,27 @@ _MARK = object()
 
 
 class StandIn:
-    """A passive object in place of an object of the file. Its `value` replaces it when the pickle is complete."""
+    """A passive object that takes the place of an object in the file. When the pickle is complete, it is replaced by
+    its `value`.
+    """
 
     value: Any
 
     def build(self, state: Any, reader: BoundedReader) -> None:
-        """Set the object's state. Raw numbers may follow in the stream."""
+        """Set the object's state. Subclasses may read raw numbers that follow in the stream."""
         raise CheckpointError("sets the state of an object without one: refused")
 
 
 @dataclass(frozen=True)
 class Name:
-    """A name that a file may use."""
+    """What replaces a class or function to which a pickle may refer by its name."""
 
     call: Callable[..., Any] | None = None
-    """A function that is called in place of the named object, or None if it may not be called."""
+    """A function that is called instead of the class or function, or None if it must not be called."""
     value: Any = None
-    """The value of the name if it is not called."""
+    """The value that stands for the name if it is not called."""
     new: Callable[[], StandIn] | None = None
-    """Creates an empty object of this class, whose state follows."""
+    """A function that creates an empty object in place of an instance of the class. Its state follows in the pickle."""
 
 
 Names = Mapping[tuple[str, str], Name]
@@ -78,7 +81,7 @@ ORDERED_DICT: Names = {("collections", "OrderedDict"): Name(call=_ordered_dict)}
 
 
 class RefusedError(CheckpointError):
-    """Raised for a file that names something other than data: a class or a function."""
+    """Raised for a pickle that refers to a class or function that is not on the allow-list."""
 
     def __init__(self, name: str) -> None:
         self.name = brief(name).strip("'")
@@ -86,13 +89,13 @@ class RefusedError(CheckpointError):
 
 
 def load(reader: BoundedReader, names: Names, persistent: Callable[[Any], Any] | None = None) -> Any:
-    """Return the object in a pickle, and leave the reader at its end.
+    """Return the object in a pickle, and leave the reader at the end of the pickle.
 
     Args:
-        names: the names that the pickle may use, by module and qualified name
+        names: the classes and functions to which the pickle may refer, by module and qualified name
         persistent: a function that returns the object for a persistent id; None refuses all ids
 
-    Raises CheckpointError for pickles that are damaged or hold anything else.
+    Raises CheckpointError for pickles that are damaged or refer to anything else.
     """
     try:
         return _Machine(reader, names, persistent).run()
@@ -146,7 +149,7 @@ class _Machine:
             raise CheckpointError(f"is a pickle of protocol {version}; protocols up to 5 are supported")
 
     def op_frame(self, _size: int) -> None:
-        """Ignore frames, which only help to read ahead."""
+        """Ignore frames, which only help unpicklers to read ahead."""
 
     def op_mark(self, _: None) -> None:
         self.stack.append(_MARK)
@@ -268,10 +271,10 @@ class _Machine:
 
 
 def plain(value: Any, leaves: tuple[type, ...], budget: Budget) -> Any:
-    """Return a copy of nested dicts, lists and tuples whose leaves are numbers, strings or of the types `leaves`.
+    """Return a copy of nested dicts, lists and tuples whose leaves are numbers, strings or instances of `leaves`.
 
-    Raises CheckpointError for anything else. Lists that share items can unpack to any size, so copies count against the
-    budget.
+    Raises CheckpointError for anything else. Lists that share items can unpack to any size, so each copied item counts
+    against the budget.
     """
     accepted: tuple[type, ...] = (str, bytes, bool, int, float, type(None), *leaves)
 

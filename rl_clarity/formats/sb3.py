@@ -1,12 +1,14 @@
-"""Zips of Stable-Baselines3 (PPO, A2C, DQN, SAC, TD3, DDPG) and sb3-contrib (RecurrentPPO, MaskablePPO, TRPO,
+"""Read zip files of Stable-Baselines3 (PPO, A2C, DQN, SAC, TD3, DDPG) and sb3-contrib (RecurrentPPO, MaskablePPO, TRPO,
 QRDQN, TQC).
 
-The members are `data`, JSON in which some values are also pickles in base64, and `policy.pth`, a state dict. The only
-pickle that is read is that of the policy class, for the class's name.
+A zip file has the members `data`, which is JSON in which some values are also stored as pickles in base64, and
+`policy.pth`, which contains a state dict. The only pickle in `data` that is read is that of the policy class, to get
+the name of the class.
 
-Images pass through Nature's body and a dense layer (`features_dim`), or are flattened. Vectors are used as they are,
-and dictionaries combine both. Optional LSTMs, optional dense layers (`net_arch`) and linear heads follow. Policy and
-value may have separate bodies (`share_features_extractor=False`).
+The features extractor passes images through the Nature CNN and a dense layer (`features_dim`), or flattens them. It
+does not change vectors, and it concatenates the features of the entries of a dictionary. Optional LSTMs, optional dense
+layers (`net_arch`) and linear heads follow. Policy and value may have separate features extractors
+(`share_features_extractor=False`).
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ POLICIES: safe_pickle.Names = {
 LIBRARIES = ("stable_baselines3.", "sb3_contrib.")
 MASKABLE = "sb3_contrib.common.maskable.policies."
 EXPLAINED = ("sb3_contrib.crossq.policies.",)
-"""Policies that `integrations.sb3` explains, although their zips are not read."""
+"""Prefixes of policies that `integrations.sb3` explains, although their zip files cannot be read."""
 WAY_OUT = (
     ". With Stable-Baselines3 it can be explained in memory, as docs/guides/sb3.md describes: "
     "from rl_clarity.integrations import sb3; model = PPO.load(path, env=env), of the algorithm's own class; "
@@ -92,7 +94,7 @@ ATARI_NOTE = (
 )
 VECTOR_NOTE = (
     "the network is given observations as the environment returns them: if VecNormalize normalized them in training, "
-    "its statistics are not in the zip, and the model is explained in memory, with rl_clarity.integrations.sb3.explain"
+    "explain the model in memory with rl_clarity.integrations.sb3.explain, because its statistics are not in the zip"
 )
 MASK_NOTE = (
     "actions are chosen among those that the environment's method action_masks() allows; action_masks=False chooses "
@@ -106,7 +108,7 @@ def recognize(file: CheckpointFile) -> bool:
 
 
 def read(file: CheckpointFile) -> Checkpoint:
-    """Read a zip. Raises CheckpointError if it is damaged, or does not determine what the network computes."""
+    """Read a zip file. Raises CheckpointError if it is damaged, or does not determine what the network computes."""
     with file.path.open("rb") as opened:
         archive = SafeZip(opened, file.budget)
         data = archive.read_json("data")
@@ -171,8 +173,8 @@ FORMAT = Format(
 
 
 def _check_policy(data: Mapping[str, Any], options: Mapping[str, Any], budget: Budget) -> str:
-    """Return the full name of the policy's class. Raises CheckpointError if its classes or its spaces are not
-    supported.
+    """Return the full name of the policy class. Raises CheckpointError if this class, the features extractor or one of
+    the spaces is not supported.
     """
     policy = _policy_class(data.get("policy_class"), budget)
     known = policy in (name.value for name in POLICIES.values())
@@ -194,7 +196,7 @@ def _check_policy(data: Mapping[str, Any], options: Mapping[str, Any], budget: B
     extractor = class_name(options.get("features_extractor_class", f"<class '{EXTRACTORS[0]}'>"))
     if extractor not in EXTRACTORS:
         raise CheckpointError(
-            f"its features_extractor_class is {brief(extractor)}; the zip does not contain what that class computes, "
+            f"its features_extractor_class is {brief(extractor)}; the zip does not contain the code of that class, "
             f"and only {', '.join(EXTRACTORS)} are known{way_out}"
         )
     return policy
@@ -223,7 +225,9 @@ def _network(parameters: Mapping[str, Any]) -> str:
 
 
 def _actions(checkpoint: Checkpoint, architecture: Mapping[str, Any], outputs: int) -> list[Factor] | None:
-    """Return what actions consist of. Raises CheckpointError if the network has another number of outputs."""
+    """Return the factors of an action, or None for a single choice. Raises CheckpointError if they do not fit the
+    number of the network's outputs.
+    """
     described = architecture.get("actions")
     if described is None:
         return None
@@ -240,13 +244,13 @@ def _actions(checkpoint: Checkpoint, architecture: Mapping[str, Any], outputs: i
         if count_outputs(factors) == outputs:
             return factors
     raise CheckpointError(
-        f"its action_space has {len(described)} parts, which the {outputs} outputs of its policy do not fit"
+        f"its action_space has {len(described)} factors, which do not fit the {outputs} outputs of its policy"
     )
 
 
 def _observation_shape(parameters: Mapping[str, Any], space: Any) -> list[int]:
-    """Return the input shape (H, W, C), or (1, 1, n) of a vector. Images are (C, H, W) in the file, and 84 x 84 in the
-    oldest versions, which have no shape.
+    """Return the input shape, (H, W, C) for an image or (1, 1, n) for a vector. The file stores the shape of an image
+    as (C, H, W). Files of the oldest versions have no shape; their images have 84 x 84 pixels.
     """
     shape = _field(space, "_shape")
     if shape is None:
@@ -264,10 +268,12 @@ def _observation_shape(parameters: Mapping[str, Any], space: Any) -> list[int]:
 
 
 def _scale(space: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how observations from 0 to 255 are converted to the network's input, as in the library's `preprocess_obs`.
+    """Return the options for the conversion of observations from 0 to 255 to the network's input, which follows the
+    library's `preprocess_obs`.
 
-    The library divides uint8 from 0 to 255 by 255, unless told not to, and passes on everything else. `value_range` are
-    the network's inputs for 0 and 255: the bounds of the space, which environments stretch to 0 to 255.
+    The library divides uint8 images with the bounds 0 and 255 by 255, unless `normalize_images` is False, and does not
+    change other images. `value_range` contains the network's inputs for the observed values 0 and 255. They are the
+    bounds of the observation space, which this package's environments rescale to 0 and 255.
     """
     low, high = _bounds(space, "low", min), _bounds(space, "high", max)
     if _field(space, "dtype") in (None, "uint8") and (low, high) in ((0, 255), (None, None)):
@@ -277,7 +283,9 @@ def _scale(space: Any, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _bounds(space: Any, name: str, choose: Any) -> float | None:
-    """Return the least or greatest number in an array as NumPy printed it, which may be abbreviated."""
+    """Return the smallest or largest number (`choose`) of the array `name`, or None if the space does not have it. The
+    array is in the form that NumPy prints, which may be abbreviated.
+    """
     text = _field(space, name)
     if text is None:
         return None
@@ -285,7 +293,9 @@ def _bounds(space: Any, name: str, choose: Any) -> float | None:
 
 
 def _value_range(recorded: Any, metadata: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the network's inputs for 0 and 255. Raises CheckpointError if the file does not determine them."""
+    """Return the network's inputs for the observed values 0 and 255. Raises CheckpointError if neither the metadata nor
+    the file determines them.
+    """
     value_range = metadata.get("value_range") or recorded
     if value_range is None:
         raise CheckpointError(
@@ -301,14 +311,16 @@ def _value_range(recorded: Any, metadata: Mapping[str, Any]) -> tuple[float, flo
 
 
 def _head(options: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts about the outputs that the tensors do not contain: `Head`, and `squash_output` of gSDE."""
+    """Return the options of the outputs that the tensors do not contain: those of `Head`, and `squash_output`
+    for gSDE.
+    """
     if any(name.startswith("quantile_net.") for name in parameters):
         return {"n_quantiles": options.get("n_quantiles", N_QUANTILES)}
     if not any(is_state_dependent(parameters, name) for name in ("log_std", "actor.log_std")):
         return {}
     limit = options.get("clip_mean", CLIP_MEAN)
     if not isinstance(limit, int | float) or not 0 <= limit < np.inf:
-        raise CheckpointError(f"its clip_mean is {brief(limit)}; it must be a number from 0 on")
+        raise CheckpointError(f"its clip_mean is {brief(limit)}; it must be a number of at least 0")
     flags = {name: options.get(name) is True for name in ("use_expln", "squash_output")}
     return {"clip_mean": limit, **flags}
 

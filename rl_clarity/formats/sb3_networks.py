@@ -1,6 +1,6 @@
-"""The networks of Stable-Baselines3 and sb3-contrib, built from their state dicts.
+"""Build the networks of Stable-Baselines3 and sb3-contrib from their state dicts.
 
-Operations have the names of the library's submodules, as in `rl_clarity.integrations.sb3`.
+Keras operations are named after the library's submodules, as in `rl_clarity.integrations.sb3`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ LOG_STD_RANGE = (-20, 2)
 SHARED, POLICY, VALUE = "features_extractor", "pi_features_extractor", "vf_features_extractor"
 
 CLIP_MEAN = 2.0
-"""Limit of the means of SAC and TQC with gSDE, by default."""
+"""Default of the value to which SAC and TQC with gSDE clip the absolute value of their means."""
 EPSILON = 1e-6
-"""A number that is added to the variances of gSDE."""
+"""A small number that is added to the variances of gSDE."""
 
 Head = Mapping[str, Any]
-"""What the tensors do not say about outputs: `use_expln` and `clip_mean` for gSDE, `n_quantiles` of QRDQN."""
+"""Options of the outputs that the tensors do not contain: `use_expln` and `clip_mean` for gSDE, `n_quantiles` for
+QRDQN."""
 Parameters = Mapping[str, np.ndarray]
 Shape = tuple[int, int, int]
 
@@ -50,11 +51,11 @@ def actor_critic(
         parameters: the state dict
         observation_shape: (H, W, C) of the image, or (1, 1, n) of a vector
         activation: activation function of the layers of `net_arch`
-        offset: number that is added to the image
-        entries: entries of a dictionary of observations, in its order
-        head: facts about the outputs, see `Head`
-        flattened_axes: axes of an image that the policy flattens, in the order height, width, channel; none if
-            convolutions read it
+        offset: number that is added to the values of the image
+        entries: entries of the observation space if it is a dictionary, in its order
+        head: options of the outputs, see `Head`
+        flattened_axes: indices of the axes height, width and channel in the observation space, if the policy flattens
+            the image; empty if convolutions process it
     """
     parameters, policy_body, value_body = _bodies(parameters)
     extractor = _Extractor(parameters, "", observation_shape, offset, entries, flattened_axes)
@@ -83,8 +84,8 @@ def q_network(
     head: Head = MappingProxyType({}),
     flattened_axes: Sequence[int] = (),
 ) -> Network:
-    """Build the online network of DQN or QRDQN, whose action values are the means of the quantiles. The target network,
-    an older copy, is ignored.
+    """Build the online network of DQN, or of QRDQN, whose action values are the means of its quantiles. The target
+    network is ignored. The arguments are those of `actor_critic`.
     """
     from keras import ops
 
@@ -99,7 +100,7 @@ def q_network(
     if count is not None:
         if type(count) is not int or count < 1 or outputs.shape[-1] % count:
             raise CheckpointError(
-                f"its n_quantiles is {brief(count)}, of which its {outputs.shape[-1]} outputs are no multiple"
+                f"its n_quantiles is {brief(count)}, but its {outputs.shape[-1]} outputs are not a multiple of it"
             )
         outputs = ops.mean(ops.reshape(outputs, (-1, count, outputs.shape[-1] // count)), axis=1)
     return extractor.finish({"q_values": outputs})
@@ -115,9 +116,11 @@ def actor(
     head: Head = MappingProxyType({}),
     flattened_axes: Sequence[int] = (),
 ) -> Network:
-    """Build the actor of SAC, TQC, TD3 or DDPG, before the hyperbolic tangent. Critics and targets are ignored.
+    """Build the actor of SAC, TQC, TD3 or DDPG without its final hyperbolic tangent. Critics and target networks are
+    ignored. The arguments are those of `actor_critic`.
 
-    The outputs are means, in SAC and TQC each with the logarithm of its standard deviation.
+    The outputs are means (B, n). In SAC and TQC each mean is followed by the logarithm of its standard deviation,
+    (B, n, 2).
     """
     from keras import ops
 
@@ -144,8 +147,9 @@ NETWORKS: Mapping[str, Callable[..., Network]] = {"actor_critic": actor_critic, 
 
 
 class _Extractor:
-    """The inputs of a network, and its features extractors: Nature's convolutions of an image or its flattened pixels,
-    a vector as it is, or for a dictionary both, side by side.
+    """The inputs of a network, and its features extractors. The features of an image are the outputs of the Nature CNN
+    or the flattened pixels, and those of a vector are its numbers. For a dictionary, the features of its entries are
+    concatenated.
     """
 
     def __init__(
@@ -168,7 +172,7 @@ class _Extractor:
         self._held = {entry["name"]: builder.input(tuple(entry["shape"]), f"held_{i}") for i, entry in enumerate(held)}
 
     def features(self, body: str) -> Any:
-        """Return the features (B, n) that an extractor computes, or (B, 1, 1, n) for vectors."""
+        """Return the features (B, n) that the features extractor `body` computes, or (B, 1, 1, n) for vectors."""
         import keras
 
         if self._is_vector:  # a site, through which all paths pass, as in memory
@@ -184,7 +188,9 @@ class _Extractor:
         return keras.layers.Concatenate()(parts) if len(parts) > 1 else parts[0]
 
     def finish(self, heads: Mapping[str, Any], states: Sequence[StatePart] = ()) -> Network:
-        """Return the network with these heads. The held inputs are the last parts of its state."""
+        """Return the network with the given heads. The entries of a dictionary other than the image become held inputs,
+        which are appended to the recurrent states.
+        """
         import keras
 
         held = [(x, x, np.zeros(x.shape[1:], np.float32)) for x in self._held.values()]
@@ -203,7 +209,7 @@ class _Extractor:
 
 
 def _encoded(x: Any, entry: Entry) -> Any:
-    """Return the numbers (B, n) of an entry, with choices as one-hot vectors."""
+    """Return the numbers (B, n) of a dictionary entry. Discrete values become one-hot vectors."""
     import keras
     from keras import ops
 
@@ -215,12 +221,15 @@ def _encoded(x: Any, entry: Entry) -> Any:
 
 
 def is_state_dependent(parameters: Parameters, log_std: str) -> bool:
-    """Return whether gSDE computes the standard deviations. Its tensor is a matrix, not a layer or a vector."""
+    """Return whether the policy uses gSDE. In this case the tensor `log_std` is a matrix instead of a vector or a
+    layer.
+    """
     return log_std in parameters and parameters[log_std].ndim == 2
 
 
 def _with_log_stds(layers: TorchLayers, means: Any, latent: Any, name: str, head: Head) -> Any:
-    """Return means (B, ..., n) each with the logarithm of its standard deviation, (B, ..., n, 2), for gSDE.
+    """Return each of the means (B, ..., n) with the logarithm of its standard deviation in gSDE, as an array
+    (B, ..., n, 2).
 
     The noise of an action is the product of the policy's last layer with a matrix of normal noise (Raffin et al., 2021,
     https://arxiv.org/abs/2005.05719).
@@ -237,7 +246,7 @@ def _with_log_stds(layers: TorchLayers, means: Any, latent: Any, name: str, head
 
 
 def _store(layers: TorchLayers, name: str, shape: tuple[int, ...]) -> None:
-    """Keep a tensor of standard deviations among the network's parameters, although it belongs to no layer."""
+    """Add a tensor of standard deviations, which belongs to no layer, to the network's parameters."""
     import keras
 
     layers.builder.expect(name, shape)
@@ -245,7 +254,9 @@ def _store(layers: TorchLayers, name: str, shape: tuple[int, ...]) -> None:
 
 
 def _bodies(parameters: Parameters) -> tuple[Parameters, str, str]:
-    """Remove duplicates of the shared body. Return the parameters, and the names of the bodies of policy and value."""
+    """Remove duplicates of the shared features extractor. Return the remaining parameters, and the names of the
+    features extractors of policy and value.
+    """
     for body in (POLICY, VALUE):
         if _is_alias(parameters, body):
             parameters = {name: array for name, array in parameters.items() if not name.startswith(f"{body}.")}
@@ -261,7 +272,9 @@ def _is_alias(parameters: Parameters, body: str) -> bool:
 
 
 def _recurrent(layers: TorchLayers, policy: Any, value: Any) -> tuple[Any, Any, list[StatePart]]:
-    """Build the LSTMs of RecurrentPPO: one each for policy and value, a shared one, or none for the value."""
+    """Build the LSTMs of RecurrentPPO: separate LSTMs for policy and value, a shared LSTM, or an LSTM for the policy
+    and a dense layer for the value.
+    """
     if not layers.uses("lstm_actor"):
         return policy, value, []
     before, (policy, states) = value, _lstm(layers, policy, "lstm_actor")
@@ -287,7 +300,9 @@ def _lstm(layers: TorchLayers, x: Any, name: str) -> tuple[Any, list[StatePart]]
 def _dense_layers(
     layers: TorchLayers, x: Any, prefix: str, activation: str, indices: Sequence[int] | None = None
 ) -> Any:
-    """Apply dense layers, each followed by the activation; by default all layers of a `Sequential`."""
+    """Apply the dense layers of a `Sequential` at `indices` (by default all of them), each followed by the
+    activation.
+    """
     for i in _indices(layers, prefix) if indices is None else indices:
         name = f"{prefix}.{i}"
         x = layers.activate(layers.dense(x, name), name, activation)

@@ -1,6 +1,8 @@
-"""The spaces that a zip of Stable-Baselines3 describes: what actions consist of, and the entries of a dictionary.
+"""Read the spaces in a zip file of Stable-Baselines3: the factors of actions, and the entries of a dictionary of
+observations.
 
-Arrays and the spaces of a dictionary are the text that NumPy and Gymnasium print. The pickles beside them are not read.
+Arrays and the spaces of a dictionary are stored as the text that NumPy and Gymnasium print. The pickles beside them are
+not read.
 """
 
 from __future__ import annotations
@@ -18,32 +20,33 @@ from rl_clarity.formats.safe_files import brief
 MAX_FACTORS = 4096
 MAX_ENTRIES, MAX_TEXT = 64, 1 << 20
 ENTRY = re.compile(r"""(['"])(?P<name>[^'"\\]{1,200})\1\s*[:,]\s*(?P<space>\w+\((?:[^()]|\([^()]*\))*\))""")
-"""A name and a space in the text of a dictionary, `'speed': Box(-1.0, 1.0, (2,), float32)`."""
+"""Pattern of a name and a space in the text of a dictionary, such as `'speed': Box(-1.0, 1.0, (2,), float32)`."""
 BOX = re.compile(r"Box\((?P<low>[^(),]*), (?P<high>[^(),]*), \((?P<shape>[\d, ]*)\), (?P<dtype>\w+)\)")
 DISCRETE = re.compile(r"Discrete\((?P<n>\d+)(, start=(?P<start>-?\d+))?\)")
 MULTI = re.compile(r"Multi(?P<kind>Discrete|Binary)\((?P<sizes>[][\s\d,]*)\)")
 
 Entry = dict[str, Any]
-"""An entry of a dictionary of observations: its `name`, `shape`, and, if its numbers are choices, their `sizes`."""
+"""An entry of a dictionary of observations: its `name`, its `shape` and, for discrete values, `sizes`, the number of
+choices for each value."""
 
 
 def numbers(text: Any) -> list[float]:
-    """Return the numbers of an array as NumPy prints it, which may be abbreviated."""
+    """Return the numbers of an array in the form that NumPy prints, which may be abbreviated."""
     return [float(number) for number in re.sub(r"[][,]|\.{3}", " ", str(text)).split()]
 
 
 def class_name(text: Any) -> str:
-    """Return a full name from the text of a class, `<class 'torch.nn.modules.activation.ReLU'>`."""
+    """Return the full name of a class from its text, such as `<class 'torch.nn.modules.activation.ReLU'>`."""
     match = re.fullmatch(r"<class '(.*)'>", str(text))
     return match[1] if match else str(text)
 
 
 def read_actions(space: Mapping[str, Any], *, maskable: bool = False) -> list[list[Any]] | None:
-    """Return what actions consist of, a list `["choice", n]`, `["switch"]` or `["number", low, high]` for each factor;
-    None for a single choice. Bounds that are not finite are None. With `maskable` a switch has two logits:
+    """Return a list for each factor of an action, `["choice", n]`, `["switch"]` or `["number", low, high]`, or None if
+    an action is a single choice. Infinite bounds become None. With `maskable`, a switch has two logits:
     `["switch", 2]`.
 
-    Raises CheckpointError for actions of another kind, and for a text that does not fit their space.
+    Raises CheckpointError for other spaces, and for a text with another number of values than the space.
     """
     kind = class_name(space.get(":type:")).rpartition(".")[2]
     if kind == "Discrete":
@@ -64,8 +67,8 @@ def read_actions(space: Mapping[str, Any], *, maskable: bool = False) -> list[li
 
 
 def action_factors(actions: Sequence[Sequence[Any]], stds: Sequence[float | None], *, squashed: bool) -> list[Factor]:
-    """Return the factors that `read_actions` describes. `stds` are the standard deviations of numbers, and `squashed`
-    is as in `Gaussian`.
+    """Return the factors that the lists of `read_actions` describe. `stds` contains a standard deviation for each
+    factor, which is used for numbers; `squashed` is as in `Gaussian`.
     """
     factors: list[Factor] = []
     for (kind, *arguments), std in zip(actions, stds, strict=True):
@@ -79,10 +82,10 @@ def action_factors(actions: Sequence[Sequence[Any]], stds: Sequence[float | None
 
 
 def read_dictionary(text: Any) -> tuple[list[Entry], Mapping[str, Any]]:
-    """Return the entries of a dictionary of observations in its order, and the space of its only image.
+    """Return the entries of a dictionary of observations, in its order, and the space of the only image among them.
 
-    The image's shape is (C, H, W), and its space has the fields of a `Box` in the zip. Raises CheckpointError for other
-    dictionaries.
+    The shape of the image is (C, H, W), and its space has the fields that a `Box` has in the zip file. Raises
+    CheckpointError for a dictionary without exactly one image, or with an unsupported space.
     """
     text = str(text)
     entries: list[Entry] = []

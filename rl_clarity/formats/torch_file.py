@@ -1,10 +1,11 @@
 """Read files of `torch.save` as data, without torch: zip archives, and the streams of torch before 1.6.
 
-Both contain a pickle that refers to storages, and the storages as raw numbers. Only the names in `NAMES` may occur in
-the pickle. A tensor is read when it is requested, so an optimizer's state is never read.
+Both contain a pickle that refers to storages, and the storages as raw numbers. The pickle may refer only to the classes
+and functions in `NAMES`. A tensor is read when it is requested, so an optimizer's state is never read.
 
-An archive has the members `<any>/data.pkl`, `<any>/data/<key>`, `<any>/byteorder`. A stream has pickles of a magic
-number, a version, facts about the machine, the object, and the storages' keys; then each storage after its length.
+An archive has the members `<folder>/data.pkl`, `<folder>/data/<key>` and `<folder>/byteorder`. A stream consists of
+pickles of a magic number, a version, properties of the machine, the saved object, and the keys of the storages. The
+storages follow, each after its length.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ STREAM_MAGIC = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19."
 STREAM_VERSION = 1001
 BFLOAT16 = "bfloat16"
 ROOTS = ("state_dict", "model_state_dict", "agent", "model", "network", "policy")
-"""Keys of an agent's state dict in files that contain several."""
+"""Keys under which files with several state dicts may store that of the agent, in the order of preference."""
 WRAPPERS = ("module.", "_orig_mod.")
-"""Prefixes that `DataParallel` and `torch.compile` add to each name."""
+"""Prefixes that `DataParallel` and `torch.compile` add to the name of each tensor."""
 STORAGES = {
     "FloatStorage": "f4",
     "DoubleStorage": "f8",
@@ -79,7 +80,9 @@ class _Storages(Protocol):
 
 
 class TorchFile:
-    """The saved object. Its `content` has dicts, lists, numbers, strings, and a `StoredTensor` for each tensor."""
+    """A saved object. Its `content` consists of dicts, lists, numbers and strings, with a `StoredTensor` for each
+    tensor.
+    """
 
     def __init__(self, content: Any, storages: _Storages, budget: Budget, *, byteorder: str) -> None:
         self.content = content
@@ -101,8 +104,8 @@ class TorchFile:
         return np.array(view)
 
     def arrays(self, state_dict: Mapping[str, StoredTensor]) -> dict[str, np.ndarray]:
-        """Read all tensors of a state dict. They count against the budget, because any number of them can share a
-        storage.
+        """Read all tensors of a state dict. Their sizes count against the budget, because any number of tensors can
+        share a storage.
         """
         self._budget.unpack(sum(math.prod(tensor.shape) * tensor.storage.itemsize for tensor in state_dict.values()))
         return {name: self.array(tensor) for name, tensor in state_dict.items()}
@@ -118,7 +121,7 @@ def is_torch_archive(members: Iterable[str]) -> bool:
 
 
 def read(file: BinaryIO, budget: Budget) -> TorchFile:
-    """Read a torch file of either kind. Raises CheckpointError if it is damaged or contains anything but data."""
+    """Read an archive or a stream. Raises CheckpointError if it is damaged or contains anything but data."""
     head = file.read(max(len(STREAM_MAGIC), len(ZIP_MAGIC)))
     size = file.seek(0, 2)
     file.seek(0)
@@ -130,8 +133,9 @@ def read(file: BinaryIO, budget: Budget) -> TorchFile:
 
 
 def state_dict(content: Any) -> dict[str, StoredTensor]:
-    """Return the tensors by name, from the saved dict, from the first dict of tensors under a key of `ROOTS`, or from
-    the only dict of tensors in it.
+    """Return the tensors by name. They are the saved object itself if it is a dict of tensors, the first dict of
+    tensors under a key in `ROOTS`, or the only dict of tensors in the saved dict. Raises CheckpointError if there is
+    none of these.
     """
     groups = {"": content, **content} if isinstance(content, dict) else {}
     groups = {key: group for key, group in groups.items() if _has_only_tensors(group)}
@@ -152,7 +156,9 @@ def _has_only_tensors(group: Any) -> bool:
 
 
 def _prefix(members: Iterable[str]) -> str | None:
-    """Return the name of the folder inside the archive."""
+    """Return the folder in the archive that contains `data.pkl`, with a slash at the end, or None if there is not
+    exactly one.
+    """
     folders = [posixpath.dirname(name) for name in members if posixpath.basename(name) == "data.pkl"]
     return folders[0] + "/" if len(folders) == 1 and folders[0] else None
 
@@ -226,7 +232,7 @@ def _checked(storage: Storage, data: bytes) -> bytes:
 
 
 def tensors_in(content: Any) -> list[StoredTensor]:
-    """Return all tensors, at any depth."""
+    """Return all tensors in nested dicts, lists and tuples."""
     if isinstance(content, StoredTensor):
         return [content]
     items = content.values() if isinstance(content, dict) else content if isinstance(content, list | tuple) else ()

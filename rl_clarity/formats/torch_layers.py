@@ -1,8 +1,9 @@
-"""PyTorch's layers in Keras, and the convolutional bodies that several programs share.
+"""Build PyTorch's layers in Keras, and the CNNs that several programs share.
 
 PyTorch stores the kernel of a convolution as (out, in, height, width) and of a dense layer as (out, in); it flattens
-channels, rows, columns; and it pads both sides equally, unlike TensorFlow's "same". Layers have the names of the state
-dict and read `<name>.weight` and `<name>.bias`; sizes come from the stored shapes. Feature maps are (B, H, W, C).
+feature maps in the order channels, rows, columns; and it pads both sides equally, unlike TensorFlow's "same". Layers
+are named as in the state dict and read `<name>.weight` and `<name>.bias`. The stored shapes determine the sizes of
+layers. Feature maps are (B, H, W, C).
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ MAX_BLOCKS = 16
 MAX_CHANNELS = 256
 NATURE = ((8, 4), (4, 2), (3, 1))  # kernel size and stride of each convolution
 ACTIVATIONS = {"Tanh": "tanh", "ReLU": "relu", "ELU": "elu", "GELU": "gelu", "SiLU": "silu", "Identity": "linear"}
-"""PyTorch's activation functions by their names, with their names in Keras."""
+"""The Keras name of each supported activation function, by its class name in PyTorch."""
 ASSUMED = {"activation": "relu", "input_divisor": 255}
 """Metadata that are assumed for programs that do not record them in their state dicts."""
 ASSUMPTION = (
     "a state dict does not record the activation functions, what observations are divided by, gamma and lambda: those "
-    "of the program are assumed. The metadata activation, input_divisor, gamma and lambda override them; check "
-    "compares the agent's outputs with the network's own"
+    "of the program are assumed. The metadata activation, input_divisor, gamma and lambda override them; the "
+    "option check compares the agent's outputs with those of the original network"
 )
 
 
@@ -44,15 +45,15 @@ class TorchLayers:
         module: str | None = None,
         vectors: bool = False,
     ) -> None:
-        """Create the layers of a network.
+        """Prepare to create the layers of a network.
 
         Args:
             parameters: the state dict
-            activation: what `activate` applies, by its name in Keras
-            module: operations get the names of PyTorch's submodules, relative to this one ("" for the whole
-                network), and activations follow their layers in a `Sequential`. By default names have slashes, and an
-                activation is named by its kind
-            vectors: observations are vectors (B, 1, 1, n), and dense layers keep the axes of positions
+            activation: Keras name of the activation function that `activate` applies by default
+            module: a submodule ("" for the whole network). Operations are named after the submodules in PyTorch,
+                relative to `module`, and an activation is named as the item that follows its layer in a `Sequential`.
+                By default, names have slashes instead of dots, and an activation is named after its function
+            vectors: observations are vectors (B, 1, 1, n), and dense layers keep the axes of length 1
         """
         if activation not in ACTIVATIONS.values():
             raise CheckpointError(f"activation={activation!r} must be one of {', '.join(ACTIVATIONS.values())}")
@@ -69,8 +70,8 @@ class TorchLayers:
         return any(name.startswith(f"{part}.") for name in self.parameters)
 
     def size(self, tensor: str, axis: int = 0) -> int:
-        """Return the length of an axis of a stored tensor. Raises CheckpointError if the network cannot have
-        this size.
+        """Return the length of an axis of a stored tensor. Raises CheckpointError if the tensor or the axis is missing,
+        or if the length is not from 1 to MAX_SIZE.
         """
         if tensor not in self.parameters:
             known = ", ".join(sorted(self.parameters)) or "none"
@@ -102,7 +103,7 @@ class TorchLayers:
         return y
 
     def max_pool(self, x: Any, *, size: int, strides: int, padding: int) -> Any:
-        """Return the maximum over windows of positions, ignoring the padding."""
+        """Apply max pooling. The padding does not affect the maxima."""
         import keras
 
         around = (padding, padding)
@@ -112,13 +113,13 @@ class TorchLayers:
     def dense(self, x: Any, name: str, suffix: str = "") -> Any:
         """Apply a dense layer, whose tensors are `<name>.weight<suffix>` and `<name>.bias<suffix>`.
 
-        Feature maps are flattened in PyTorch's order: channels, rows, columns.
+        Feature maps are flattened first, in PyTorch's order: channels, rows, columns.
         """
         kernel = f"{name}.weight{suffix}"
         return self._product(x, name, kernel, f"{name}.bias{suffix}", self.size(kernel))
 
     def activate(self, x: Any, part: str, kind: str | None = None, index: str = "") -> Any:
-        """Apply an activation function, by default the network's, as the last operation of a submodule."""
+        """Apply an activation function, by default that of the network, to the output of the submodule `part`."""
         import keras
 
         kind = kind or self._activation
@@ -129,7 +130,9 @@ class TorchLayers:
         return keras.layers.Activation(kind, name=self.operation_name(name))(x)
 
     def lstm(self, x: Any, name: str, suffix: str = "_l0") -> tuple[Any, list[StatePart]]:
-        """Apply one step of an LSTM. Return its output (B, H), and the states h and c, which start at zero."""
+        """Apply one step of an LSTM. Return its output (B, units) and the recurrent states h and c, which start at
+        zero.
+        """
         from keras import ops
 
         size = self.size(f"{name}.weight_hh{suffix}", axis=1)
@@ -142,7 +145,7 @@ class TorchLayers:
         return h_after, [(h, h_after, zeros), (c, c_after, zeros)]
 
     def gru(self, x: Any, name: str, suffix: str = "_l0") -> tuple[Any, list[StatePart]]:
-        """Apply one step of a GRU. Return its output (B, H), and the state h, which starts at zero."""
+        """Apply one step of a GRU. Return its output (B, units) and the recurrent state h, which starts at zero."""
         from keras import ops
 
         size = self.size(f"{name}.weight_hh{suffix}", axis=1)
@@ -185,13 +188,13 @@ class TorchLayers:
         return y
 
     def operation_name(self, name: str) -> str:
-        """Return the name of the operation for a submodule."""
+        """Return the name of the Keras operation for a submodule of PyTorch."""
         return keras_name(name.replace(".", "/") if self._module is None else name.removeprefix(f"{self._module}."))
 
 
 def nature(layers: TorchLayers, x: Any, prefix: str) -> Any:
-    """Build the convolutions of Mnih et al. (2015), in a `Sequential` with activations. Return feature maps (B, h, w,
-    c).
+    """Build the convolutions of the Nature CNN (Mnih et al., 2015), which are in a `Sequential` with their activations.
+    Return feature maps (B, h, w, c).
     """
     for i, (size, strides) in enumerate(NATURE):
         name = f"{prefix}.{2 * i}"
@@ -201,20 +204,21 @@ def nature(layers: TorchLayers, x: Any, prefix: str) -> Any:
 
 @dataclass(frozen=True)
 class ImpalaNames:
-    """The names that a program gives to the submodules of IMPALA's residual network."""
+    """The names that a program gives to the submodules of the IMPALA CNN."""
 
     block: Callable[[int], str]
     residuals: Sequence[str]
     convolutions: Sequence[str]
     body: str
-    """Names of the blocks, and of the activation after the last block."""
+    """Name of the submodule that contains the blocks. The activation after the last block is named after it."""
 
 
 def impala(layers: TorchLayers, x: Any, names: ImpalaNames) -> Any:
-    """Build blocks of a convolution, a maximum over 3 x 3 positions, and residual units. Return feature maps (B, h, w,
-    c).
+    """Build the blocks of the IMPALA CNN, each with a convolution, max pooling over 3 x 3 positions, and residual
+    units. Return feature maps (B, h, w, c).
 
-    IMPALA (Espeholt et al., 2018), https://arxiv.org/abs/1802.01561. The state dict determines the number of blocks.
+    The network is that of IMPALA (Espeholt et al., 2018), https://arxiv.org/abs/1802.01561. The state dict determines
+    the number of blocks.
     """
     import keras
 
@@ -236,8 +240,8 @@ def impala(layers: TorchLayers, x: Any, names: ImpalaNames) -> Any:
 
 
 def observation_shape(checkpoint: Checkpoint, kernel: str, side: int) -> tuple[int, int, int]:
-    """Return the input shape (H, W, C) from the metadata `observation_shape`, or else a square with the channels of
-    `kernel`.
+    """Return the input shape (H, W, C), which is the metadata `observation_shape` or else (side, side, C) with the
+    number C of input channels of the stored tensor `kernel`.
     """
     override = checkpoint.metadata.get("observation_shape")
     if override is not None:

@@ -1,1 +1,1 @@
-"""Use agents and environments of other libraries that are in memory, with a module for each library."""
+"""Use agents and environments that other libraries have in memory. There is a module for each library."""

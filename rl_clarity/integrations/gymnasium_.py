@@ -20,19 +20,19 @@ from rl_clarity.recordings.recorder import Recorder
 class RecordEpisodes(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Records the episodes that are played in an environment.
 
-    The frames of an environment with `render_mode="rgb_array"` are recorded, too; if rendering fails, only these are
-    no longer recorded, with a warning. Images are stored as (H, W, C) uint8.
+    The rendered frames of an environment with `render_mode="rgb_array"` are recorded, too. If rendering fails, there is
+    a warning, and recording continues without frames. Images are stored as (H, W, C) uint8.
 
     Args:
         env: The environment with all other wrappers, so that observations are recorded as the agent gets them.
         directory: As in `rl_clarity.Recorder`.
         metadata: Additional metadata, which override those of the environment.
         value_range: Values of black and white in images, if they are not the bounds of the observation space.
-        info: Names in the environment's `info` whose numbers (or arrays of numbers of the same shape) are recorded.
-            With a step is recorded the info that came with its observation, from `reset` or from the step before;
-            NaN where a name is missing. Values that are no numbers, and names that do not occur in the first episode,
-            end the recording as other errors do.
-        options: Of `rl_clarity.Recorder`: `every`, `max_episodes`, ...
+        info: Names in the environment's `info` whose values are recorded: numbers, or arrays of numbers whose shape
+            stays the same. A step is recorded with the info that came with its observation, from `reset` or from the
+            previous step, and with NaN for missing names. Values that are not numbers, and names that do not occur in
+            the first episode, end the recording as other errors do.
+        options: Options of `rl_clarity.Recorder`: `every`, `max_episodes`, ...
 
     Raises:
         OptionError: Observations are not single arrays, or an option is invalid.

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from rl_clarity.integrations.sb3_callback import RecorderCallback as RecorderCallback
 
 TOLERANCE = 1e-4
-"""Largest difference from the library's log probabilities and values, relative for values above 1."""
+"""Largest allowed difference from the library's log probabilities and values, relative for values above 1."""
 
 
 def explain(
@@ -65,21 +65,22 @@ def explain(
 ) -> Page:
     """Let a model play in its environment, and write the page that explains it. Return the page.
 
-    The same as `generate(agent, *collect(agent, environment), output_dir)` with `agent` and `environment`.
+    This is the same as `generate(a, *collect(a, e), output_dir)` with the results `a` of `agent` and `e` of
+    `environment`.
 
     Args:
         model: a model in memory, as for `agent`.
         output_dir: directory of the page.
-        env: as for `environment`; by default the model's own.
+        env: as for `environment`; by default the model's own environment.
         num_steps: as for `collect`.
         num_obs: as for `collect`.
-        seed: of the environment, the actions and the page.
+        seed: seed of the environment, the actions and the page.
         full_resolution: as for `collect`.
         channels_first: as for `agent`.
         value_range: as for `agent`.
-        observation_names: of the numbers in a vector of observations; by default the environment's attribute
+        observation_names: names of the numbers in a vector observation; by default the environment's attribute
             `observation_names`, or "input 1", ...
-        options: of the page, as for `generate`.
+        options: options of the page, as for `generate`.
 
     Raises what `agent`, `environment`, `collect` and `generate` raise.
     """
@@ -103,25 +104,25 @@ def agent(
 ) -> TorchAgent:
     """Return the agent of a model of PPO, A2C, TRPO, DQN, QRDQN, SAC, TQC, TD3, DDPG, RecurrentPPO or MaskablePPO.
 
-    Its features extractor may be of any class. The agent takes images (B, H, W, C) from 0 to 255 and converts them to
-    the model's observation space: its layout, and its range if that is another. Vectors (B, n) stay as they are; of a
-    dictionary, the image is explained, and the numbers are held inputs (see `TorchAgent`). Action values of QRDQN are
-    the means of the quantiles; logits of MaskablePPO are those before the mask. Outputs for a `Box` are means, in SAC,
-    TD3 and DDPG before the hyperbolic tangent, and in SAC and with gSDE also logarithms of standard deviations. SAC,
-    TD3 and DDPG have no value: the agent is the actor.
+    The model's features extractor may be of any class. The agent takes images (B, H, W, C) from 0 to 255, and converts
+    them to the layout and the range of the model's observation space. Vectors (B, n) are not converted. If observations
+    are a dictionary, its image is explained, and its numbers are held inputs (see `TorchAgent`). Action values of QRDQN
+    are the means of the quantiles; logits of MaskablePPO are those before the mask. Outputs for actions in a `Box` are
+    means (for SAC, TD3 and DDPG before the hyperbolic tangent), and for SAC and gSDE also logarithms of standard
+    deviations. SAC, TD3 and DDPG have no value: the agent is the actor.
 
     Args:
         model: a model in memory; an algorithm's `load` reads one from a zip.
         metadata: additional metadata, which override those of the model: `env_name`, `gamma`, `frame_stack`, ...
-        channels_first: whether an image is (C, H, W), if its channel axis is not the shortest.
-        value_range: (black, white), if the observation space is unbounded.
+        channels_first: whether images are (C, H, W); needed if the channel axis is not the shortest.
+        value_range: values of black and white; needed if the observation space is unbounded.
         vec_normalize: the `VecNormalize` whose statistics normalize observations; by default that of the model's
             environment. The agent takes observations that are not normalized, and normalizes them with the statistics
             at the time of this call.
         options: `device`, `batch_size` and `gradient_batch_size`, as in `TorchAgent`.
 
-    Raises OptionError for other algorithms, and a policy that computes its outputs in its own way;
-    EnvironmentSetupError for observations that are not images, and for actions of a Dict or Tuple.
+    Raises OptionError for other algorithms, and for a policy whose class overrides how outputs are computed;
+    EnvironmentSetupError for observations that are not images, and for actions in a Dict or Tuple space.
     """
     policy = _policy(model)
     factors = policy_factors(policy, model.action_space)
@@ -163,24 +164,25 @@ def environment(
 ) -> SB3Environment:
     """Return the environment of a model, wrapped as in training, for `collect` and `evaluate`.
 
-    `VecNormalize` is left out: the agent normalizes observations. Rewards are normalized, as for the value. Frame
-    stack, sticky actions, no-op starts, FIRE, episodes that end with a life, and clipped rewards are those of the
-    environment's own wrappers. `evaluate` returns what `evaluate_policy` does: the returns of whole games, as `Monitor`
-    reports them. Models of MaskablePPO choose among valid actions.
+    `VecNormalize` is removed, because the agent normalizes observations. Rewards are still normalized, because the
+    value predicts normalized rewards. Frame stacks, sticky actions, no-op starts, FIRE, episodes that end with a life,
+    and clipped rewards are those of the environment's wrappers. `evaluate` returns the same as `evaluate_policy`: the
+    returns of whole games, as `Monitor` reports them. Models of MaskablePPO choose among valid actions.
 
     Args:
         model: a model in memory.
-        env: by default the model's own (`PPO.load(path, env=env)`), which is then played on; or a `VecEnv`, a Gymnasium
-            environment, or a Gymnasium id, of which `num_envs` environments are made with Stable-Baselines3's wrappers
-            (`make_atari_env` or `make_vec_env`) and as many stacked frames as the model takes.
+        env: a `VecEnv`, a Gymnasium environment, or a Gymnasium id; by default the model's own environment
+            (`PPO.load(path, env=env)`). For an id, `num_envs` environments are made with Stable-Baselines3's wrappers
+            (`make_atari_env` or `make_vec_env`), and with as many stacked frames as the model takes.
         num_envs: number of environments that are made for an id.
-        seed: of the first reset.
+        seed: seed of the first reset.
         channels_first: as in `agent`.
         value_range: as in `agent`.
-        atari_options: of `AtariWrapper`, for the id of an Atari game: `terminal_on_life_loss`, `noop_max`,
+        atari_options: options of `AtariWrapper`, for the id of an Atari game: `terminal_on_life_loss`, `noop_max`,
             `action_repeat_probability`, ...
 
-    Raises EnvironmentSetupError if there is no environment, or if its observations are not the model's.
+    Raises EnvironmentSetupError if there is no environment, or if its observations do not fit the model; OptionError
+    for `atari_options` without the id of an Atari game.
     """
     _policy(model)
     env = model.get_env() if env is None else env
@@ -256,7 +258,10 @@ class SB3Environment:
         )
 
     def render(self) -> np.ndarray:
-        """Return images (N, H', W', 3) uint8 of the current states, as the environments render them."""
+        """Return images (N, height, width, 3) uint8 of the current states, as the environments render them.
+
+        Raises EnvironmentSetupError for environments without `render_mode="rgb_array"`.
+        """
         frames = self._venv.get_images()
         if any(frame is None for frame in frames):
             raise EnvironmentSetupError("make the environments with render_mode='rgb_array' to render them")
@@ -327,7 +332,7 @@ def _observations(images: Any, layout: ImageLayout, space: Any) -> Any:
 
 
 def model_metadata(model: Any, layout: ImageLayout | None) -> dict[str, Any]:
-    """Return the metadata that a model has of its environment and training. `layout` is the layout of its images."""
+    """Return metadata of a model's environment and training. `layout` is the layout of its images."""
     channels = 1 if layout is None or layout.is_vector else layout.shape[2]
     frames = 1 if channels in (1, 3) else channels // 3 if channels % 3 == 0 else channels
     metadata = {"library": "stable-baselines3", "network": type(model.policy).__name__, "frame_stack": frames}
@@ -340,14 +345,14 @@ def model_metadata(model: Any, layout: ImageLayout | None) -> dict[str, Any]:
 
 
 def _observation_shape(layout: ImageLayout) -> Any:
-    """Return the `observation_shape` of `TorchAgent`."""
+    """Return the argument `observation_shape` for `TorchAgent`."""
     if layout.key is not None:
         return {layout.key: layout.shape, **layout.held}
     return layout.shape[2:] if layout.is_vector else layout.shape
 
 
 def _check_outputs(agent: TorchAgent, policy: Any, layout: ImageLayout, observations: Callable[[Any], Any]) -> None:
-    """Raise OptionError if a policy of a user-defined class has other outputs than the agent."""
+    """Raise OptionError if the policy's own methods compute other outputs than the agent, as user-defined ones may."""
     if agent.heads == ("q_values",):
         return
     import torch

@@ -24,18 +24,18 @@ from rl_clarity.recordings.recorder import Recorder
 
 
 class RecorderCallback(BaseCallback):
-    """Records episodes of training, for `model.learn(total_timesteps, callback=RecorderCallback("runs/exp1"))`.
+    """Records episodes during training: `model.learn(total_timesteps, callback=RecorderCallback("runs/exp1"))`.
 
-    Values, logits or action values, and recurrent states are those of the model for the recorded environments. A
-    checkpoint, as `model.save` writes it, is stored with recorded episodes if the model has changed since the last one;
-    with `checkpoint_every=1` also where the model is updated during an episode, then without the optimizer.
-    Rewards are those that `Monitor` counts, if the environments are in this process, else those of the `VecEnv`;
+    The model's values, logits or action values, and recurrent states are recorded, too. A checkpoint, as `model.save`
+    writes it, is stored with recorded episodes if the model has changed since the last one. With `checkpoint_every=1`,
+    checkpoints are also stored where the model is updated during an episode, and contain no optimizer. Rewards are
+    those that `Monitor` counts, if the environments are in this process, else those of the `VecEnv`;
     `training_rewards` are those that the model learns from. Images are stored as (H, W, C) uint8.
 
     Args:
         directory: As in `rl_clarity.Recorder`.
-        frames: Record what the environments render, too (`render_mode="rgb_array"`); if rendering fails, only frames
-            are no longer recorded, with a warning.
+        frames: Also record the images that the environments render (`render_mode="rgb_array"`). If rendering fails,
+            there is a warning, and recording continues without frames.
         checkpoints: Store checkpoints.
         metadata: Additional metadata, which override those of the model.
         probe: Fixed observations (n, ...) of the environments, on which checkpoints are compared; see `Recorder.probe`.
@@ -43,8 +43,8 @@ class RecorderCallback(BaseCallback):
         options: Options of `rl_clarity.Recorder`: `every`, `envs`, `max_episodes`, ...
 
     Raises:
-        OptionError: Observations are not single arrays.
-        SamplesError: The directory cannot be written; both when training begins.
+        OptionError: Observations are not single arrays (when training begins).
+        SamplesError: The directory cannot be written (when training begins).
     """
 
     def __init__(
@@ -95,8 +95,8 @@ class RecorderCallback(BaseCallback):
             self.recorder.agent(self._save_parameters if per_update else self.model.save)
 
     def _save_parameters(self, path: str) -> None:
-        """Save the model without its optimizers. Parameters come first, so that they are at the same place each time,
-        as differences of files require.
+        """Save the model without its optimizers. Parameters come first in the file, so that they have the same offset
+        in each checkpoint, as the storage of differences between checkpoints requires.
         """
         saved = io.BytesIO()
         self.model.save(saved)
@@ -140,7 +140,7 @@ class RecorderCallback(BaseCallback):
         self._rendered = self._read_frames()
 
     def _recorded(self, infos: Any, truncated: np.ndarray) -> dict[str, Any]:
-        """Return arguments of `Recorder.add` that are needed only for recorded episodes, by environment."""
+        """Return those arguments of `Recorder.add` that are needed only for recorded episodes, by environment."""
         rows = self._envs
         last = {env: infos[env]["terminal_observation"] for env in rows if "terminal_observation" in infos[env]}
         observations = np.asarray(self.model._last_obs)[rows]
@@ -168,7 +168,7 @@ class RecorderCallback(BaseCallback):
         return result
 
     def _outputs(self, observations: np.ndarray, state: Any) -> dict[str, Any]:
-        """Return the network's outputs by their names in `Recorder.add`. The output `state` is that after the step."""
+        """Return the network's outputs by their names in `Recorder.add`. `state` is the state after the step."""
         if self._network is None:
             return {}
         import torch
@@ -237,7 +237,7 @@ class _Monitors:
         self._remember()
 
     def rewards(self, rewards: np.ndarray) -> np.ndarray:
-        """Return the game's own rewards (N,) of a step, after which environments may have been reset."""
+        """Return the rewards (N,) of a step before clipping and normalization, also where an environment was reset."""
         result = np.array(rewards, np.float64)
         for row, (counted, before) in self._counted.items():
             result[row] = sum(counted[before:])

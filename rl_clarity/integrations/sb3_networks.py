@@ -1,4 +1,4 @@
-"""The networks of Stable-Baselines3's policies as functions of observations, and what their actions consist of."""
+"""The networks of Stable-Baselines3's policies as functions of observations, and the factors of their actions."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ OWN_FORWARD = (
 
 
 def is_maskable(policy: Any) -> bool:
-    """Return whether a policy is of MaskablePPO, which chooses among valid actions."""
+    """Return whether a policy belongs to MaskablePPO, which chooses among valid actions."""
     return hasattr(getattr(policy, "action_dist", None), "apply_masking")
 
 
 def policy_factors(policy: Any, space: Any) -> tuple[Factor, ...]:
-    """Return what the actions of a policy consist of, in its action space.
+    """Return the factors of a policy's actions, such as a choice or a number with a normal distribution.
 
-    With gSDE, standard deviations depend on the observation. Raises EnvironmentSetupError for other spaces than those
-    of `ActionSpace`.
+    With gSDE, standard deviations depend on the observation. Raises EnvironmentSetupError for action spaces that
+    `ActionSpace` does not support.
     """
     factors = ActionSpace(space).factors
     if is_maskable(policy):  # a switch has a logit for off, too
@@ -47,9 +47,10 @@ def policy_factors(policy: Any, space: Any) -> tuple[Factor, ...]:
 
 
 def policy_network(policy: Any) -> tuple[Any, Network, tuple[np.ndarray, ...] | None]:
-    """Return the module with the layers, the function that runs it, and the initial state.
+    """Return the module that contains the layers, the function that runs it, and the initial state.
 
-    SAC, TD3 and DDPG have the actor's network alone: their critics take an action, too, and have layers of their own.
+    For SAC, TD3 and DDPG, this is the actor only: their critics also take an action, and have separate layers. Raises
+    OptionError for the policies of other algorithms.
     """
     if hasattr(policy, "q_net"):
         return policy.q_net, lambda q_net, x, _: {"q_values": q_net(x)}, None
@@ -71,9 +72,11 @@ def policy_network(policy: Any) -> tuple[Any, Network, tuple[np.ndarray, ...] | 
 
 
 def own_outputs(policy: Any, x: Any, recurrent: Any = ()) -> dict[str, Any]:
-    """Return what the library computes for observations: `values` (B,), and normalized logits or the means of numbers;
-    or the actions of SAC, TD3 and DDPG, from -1 to 1. `recurrent` are the arguments of a recurrent policy and its
-    critic.
+    """Return the outputs that the library computes for observations.
+
+    These are `values` (B,) and, as `policy_logits`, normalized logits of choices and means of numbers. For SAC, TD3 and
+    DDPG, they are only `policy_logits`: the actions, from -1 to 1. `recurrent` contains the additional arguments of a
+    recurrent policy and of its critic.
     """
     import torch
 
@@ -94,7 +97,7 @@ def own_outputs(policy: Any, x: Any, recurrent: Any = ()) -> dict[str, Any]:
 
 
 def comparable_outputs(outputs: Any, factors: tuple[Factor, ...]) -> Any:
-    """Return outputs (B, A) of the agent in the form of `own_outputs`."""
+    """Convert outputs (B, A) of the agent to the form in which `own_outputs` returns them."""
     import torch
 
     columns = []
@@ -167,6 +170,6 @@ def _recurrent_actor_critic(policy: Any, x: Any, state: Any) -> dict[str, Any]:
 
 
 def _lstm(lstm: Any, features: Any, state: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Apply one step (B, n) of an LSTM. Here the first axis of the state is the batch."""
+    """Apply an LSTM to the features (B, n) of one step. Unlike in PyTorch, the batch is the first axis of the state."""
     result, after = lstm(features[None], tuple(part.transpose(0, 1).contiguous() for part in state))
     return result[0], tuple(part.transpose(0, 1) for part in after)

@@ -1,4 +1,4 @@
-"""The normalization of observations by `VecNormalize`, as a part of the agent: its environment is the one inside."""
+"""Normalization of observations by `VecNormalize` as a part of the agent, which plays in the environment inside it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Normalization:
         return cls(Dict(spaces), normalizer, {name: _statistics(recorded[name], normalizer) for name in names})
 
     def apply(self, observations: Any) -> Any:
-        """Return observations, tensors (B, ...) or a dictionary of them, as `VecNormalize` returns them."""
+        """Normalize observations, tensors (B, ...) or a dictionary of them, as `VecNormalize` does."""
         if None in self.statistics:
             return self._normalized(observations, None)
         if not self.statistics:

@@ -1,4 +1,4 @@
-"""Run jobs: tasks, finished work on disk, MPI ranks, output directories, forecast and run log."""
+"""Run jobs: tasks, their finished work on disk, MPI ranks, output directories, forecasts and run logs."""
 
 from rl_clarity.jobs.communicator import Communicator, SingleProcess, communicator
 from rl_clarity.jobs.machine import take_share

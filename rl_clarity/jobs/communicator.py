@@ -1,6 +1,7 @@
 """The processes of a job: a single process, or the ranks that mpiexec started.
 
-Only small values go through MPI; results go to the shared file system. Without mpiexec, MPI is not imported.
+Only small values are sent through MPI. Results are written to the shared file system. Without mpiexec, MPI is not
+imported.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ LAUNCHERS = ("PMI_SIZE", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE", "MPI_L
 """Environment variables that MPI launchers set."""
 
 FORWARDING_SECONDS = 0.5
-"""Time to wait before aborting, because a launcher drops output that it has not yet forwarded."""
+"""Seconds to wait before aborting, because a launcher drops output that it has not yet forwarded."""
 
 
 class Communicator(Protocol):
@@ -31,7 +32,8 @@ class Communicator(Protocol):
     rank: int
     size: int
     before_failing: Callable[[], bool]
-    """Called before an error is reported. It returns whether this rank is the first of its machine to fail."""
+    """A function that is called before an error is reported. It returns whether this rank is the first of its machine
+    to fail."""
 
     def broadcast(self, value: Any) -> Any:
         """Return rank 0's value on every rank."""
@@ -46,21 +48,23 @@ class Communicator(Protocol):
         ...
 
     def average(self, array: np.ndarray) -> np.ndarray:
-        """Return the mean of an array over the ranks, with the same bits on each rank."""
+        """Return the mean of an array over all ranks. It is bit-identical on all ranks."""
         ...
 
     def neighbours(self, value: Any) -> tuple[int, list[Any]]:
-        """Return this rank's index among the ranks of its machine, and their values."""
+        """Return this rank's index among the ranks of its machine, and the values of these ranks, in their order."""
         ...
 
     def barrier(self) -> None: ...
 
     def counter(self) -> AbstractContextManager[Callable[[], int]]:
-        """Return a function that returns 0, 1, 2, ..., each once over all ranks. All ranks call this together."""
+        """Return a context with a function that returns 0, 1, 2, ... Each number is returned once on one of the ranks.
+        All ranks must enter the context together.
+        """
         ...
 
     def fail(self, error: BaseException, what: str) -> None:
-        """Report the error and abort the job on every rank. With a single rank, do nothing."""
+        """Report an error that occurred at `what`, and abort the job on every rank. With a single rank, do nothing."""
         ...
 
 
@@ -178,7 +182,9 @@ def _describe(error: BaseException, what: str) -> str:
 
 
 def communicator() -> Communicator:
-    """Return the MPI ranks if a launcher started this process, else this process alone."""
+    """Return the MPI ranks if a launcher started this process, else this process alone. Raises ClarityError if mpi4py
+    cannot be imported.
+    """
     if not any(name in os.environ for name in LAUNCHERS):
         return SingleProcess()
     try:

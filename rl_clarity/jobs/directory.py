@@ -1,6 +1,7 @@
 """Output directories, which are local or in any store that fsspec supports.
 
-Files are written atomically: under a temporary name, synced and renamed. (Object stores are atomic by themselves.)
+Local files are written atomically: they are written under a temporary name, synced and renamed. Object stores write
+files atomically anyway.
 """
 
 from __future__ import annotations
@@ -41,11 +42,13 @@ class Directory(Protocol):
 
     @property
     def location(self) -> str:
-        """Path or address, as the user gave it."""
+        """Path or URL, as the user passed it."""
         ...
 
     def write(self, name: str, data: bytes | Iterable[bytes]) -> None:
-        """Write a file atomically, from one piece or several. Raises OutputError if it cannot be written."""
+        """Write a file atomically. `data` is its content, as a whole or in chunks. Raises OutputError if it cannot be
+        written.
+        """
         ...
 
     def read(self, name: str) -> bytes:
@@ -57,11 +60,11 @@ class Directory(Protocol):
         ...
 
     def names(self) -> Set[str]:
-        """Return the names of all complete files."""
+        """Return the names of all files that are completely written."""
         ...
 
     def sizes(self) -> Mapping[str, int]:
-        """Return the sizes in bytes of all complete files, by name."""
+        """Return the sizes in bytes of all files that are completely written, by name."""
         ...
 
     def links(self) -> Set[str]:
@@ -76,20 +79,20 @@ class Directory(Protocol):
 
 
 def open_directory(location: str | os.PathLike[str]) -> Directory:
-    """Return the directory at a path, or at an address such as `s3://bucket/page`."""
+    """Return the directory at a path, or at a URL such as `s3://bucket/page`."""
     text = os.fspath(location)
     path = local_path(text)
     return RemoteDirectory(text) if path is None else LocalDirectory(path)
 
 
 def is_name(name: str) -> bool:
-    """Return whether a file may have this name, which stays inside the directory and needs no quoting."""
+    """Return whether a file may have this name. Such names do not lead outside the directory, and need no quoting."""
     parts = name.split("/")
     return bool(_NAME.fullmatch(name)) and not any(part in ("", ".", "..") for part in parts)
 
 
 def remove_empty_folders(directory: Directory, name: str) -> None:
-    """Remove the folders of a local directory that a file was in, as far as they are empty."""
+    """Remove the folders inside a local directory that contained a file, if they are empty."""
     if "://" not in directory.location:
         root = Path(directory.location)
         with contextlib.suppress(OSError):
@@ -160,7 +163,7 @@ class LocalDirectory:
 
 
 class RemoteDirectory:
-    """A directory of a store that fsspec supports (`gs://`, `s3://`, `az://`, `memory://`, ...)."""
+    """A directory in a store that fsspec supports (`gs://`, `s3://`, `az://`, `memory://`, ...)."""
 
     def __init__(self, address: str) -> None:
         from fsspec.core import url_to_fs
@@ -207,7 +210,7 @@ class RemoteDirectory:
 
     @contextlib.contextmanager
     def _reached(self, what: str) -> Iterator[None]:
-        """Convert errors of the store in the block, which have their own classes, to OutputError."""
+        """Convert errors in the block, whose classes depend on the store, to OutputError."""
         try:
             yield
         except (FileNotFoundError, NotADirectoryError, OutputError, MemoryError):
@@ -233,7 +236,7 @@ class RemoteDirectory:
 
 
 class _CheckedPieces:
-    """The pieces of a file's content. Their checksum is known after iterating over them."""
+    """The chunks of a file's content. Their checksum is computed while iterating over them."""
 
     def __init__(self, data: bytes | Iterable[bytes]) -> None:
         self._data = data

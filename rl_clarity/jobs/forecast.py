@@ -1,4 +1,4 @@
-"""The forecast of a job: time, memory and disk, from one small piece of each kind of task."""
+"""Forecast the time, the memory and the disk space of a job by measuring a small part of one task of each kind."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from rl_clarity.jobs.tasks import BATCH_BYTES, BATCH_SHARE, Piece, Task
 
 DOCUMENT_BYTES = 500_000
 SECONDS_PER_TASK = 0.03
-"""Time to write a task's entry in the store, which is synced to disk."""
+"""Time in seconds to write a task's entry in the store, which is synced to disk."""
 SECONDS_OF_DOCUMENT = 1.0
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds of one process, and bytes written."""
+    """A cost in seconds of one process and in bytes that are written."""
 
     seconds: float = 0.0
     bytes: float = 0.0
@@ -31,10 +31,12 @@ class Cost:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a job will take; `run(..., dry_run=True)` returns it and does nothing else."""
+    """The estimated time, memory and disk space of a job. `run(..., dry_run=True)` returns it without running
+    the job.
+    """
 
     seconds: float
-    """Wall-clock time of all ranks working together."""
+    """Wall-clock time, in seconds, of all ranks working together."""
     memory: int
     """Peak memory of each process during the job, in bytes."""
     memory_at_hand: int
@@ -42,30 +44,32 @@ class Forecast:
     output: int
     """Bytes that will be written to the output directory."""
     samples: int
-    """Bytes of the samples."""
+    """Bytes of the samples that will be written."""
     tasks: int
-    """Tasks that are still to be done."""
+    """Number of tasks that are still to be run."""
     tasks_done: int
     ranks: int
     stages: Mapping[str, float]
-    """Seconds of each stage, added up over ranks."""
+    """Seconds of each stage, summed over all ranks."""
     notes: tuple[str, ...] = ()
-    """Remarks on the checkpoint, the size of a single-file page, and batches that short memory makes smaller."""
+    """Remarks on the checkpoint, on the size of a single-file page, and on batches that are smaller because memory is
+    short."""
     at_most: float = 0.0
-    """Longest time in seconds if the time depends on what is found (`seconds` is then the shortest), else 0."""
+    """Longest time in seconds if the time depends on intermediate results (`seconds` is then the shortest time), else
+    0."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The forecast as JSON values."""
+        """Return the forecast as JSON values."""
         return asdict(self)
 
     @classmethod
     def nothing_to_do(cls, ranks: int = 1) -> Forecast:
-        """The forecast for a page that is already finished."""
+        """Return the forecast for a page that is already finished."""
         return cls(0.0, 0, 0, 0, 0, 0, 0, ranks, {})
 
     @classmethod
     def of_seconds(cls, stage: str, seconds: float) -> Forecast:
-        """The forecast of a command that writes nothing."""
+        """Return the forecast of a command that has a single stage and writes nothing."""
         memory = peak_memory()
         return cls(seconds, memory, available_memory(), 0, 0, 1, 0, 1, {stage: round(seconds, 3)})
 
@@ -83,7 +87,7 @@ class Forecast:
 
 
 class CountingDirectory:
-    """A directory that discards what is written and counts the bytes."""
+    """A directory that discards what is written to it, but counts the bytes."""
 
     location = "memory"
 
@@ -124,17 +128,18 @@ def forecast(
     single_file: bool = False,
     report: Report = lambda share: None,
 ) -> Forecast:
-    """Measure one piece of each group of tasks, and add up what is still to be done.
+    """Measure the pieces of one task of each group, and add up the costs of the tasks that are still to be run.
 
     Args:
         tasks: all tasks of the job
-        sample: a small subject, passed to the tasks' `pieces`; it writes to `written`
-        ranks: number of processes
-        memory: bytes that each process can take
+        sample: a small example of what the job explains, which is passed to the tasks' `pieces`; they write to
+            `written`
+        ranks: number of ranks, which are processes
+        memory: bytes of memory that each process may use
         playing: cost of collecting the samples, if they do not exist yet
-        report: called with the share of the measurements that is done
+        report: a function that is called with the share of the measurements that is done
 
-    Raises ClarityError where memory is too short for one frame of a task.
+    Raises ClarityError if memory is too short for one frame of a task.
     """
     peak = peak_memory()  # of what the process did before, such as training
     pending = [task for task in tasks if store.finished(task.name, task.key) is None]
@@ -177,12 +182,14 @@ def forecast(
 
 
 def measure(pieces: Iterable[Piece]) -> float:
-    """Measure small parts of some work, and return the seconds that the whole work takes."""
+    """Measure pieces of some work, and return the estimated seconds that the whole work takes."""
     return sum(piece.times * _measure_piece(piece, CountingDirectory()).seconds for piece in pieces)
 
 
 def _measure(task: Task, sample: Any, frames: int, written: CountingDirectory, measured: dict[str, Cost]) -> Cost:
-    """Return the cost of one unit of the task's size. `measured` has the costs of named pieces; new ones are added."""
+    """Measure the pieces of a task, and return the cost of one unit of the task's size. `measured` contains the costs
+    of named pieces that were measured before. The costs of others are added to it.
+    """
     assert task.pieces is not None
     seconds = size = 0.0
     for piece in task.pieces(sample, frames):
@@ -208,7 +215,7 @@ def _cost(task: Task, rates: Mapping[str, Cost]) -> Cost:
 
 
 def _makespan(seconds: Sequence[float], ranks: int) -> float:
-    """Return the seconds until all tasks are done, if each free rank takes the longest remaining task."""
+    """Return the seconds until all tasks are done if each free rank takes the longest remaining task."""
     busy = [0.0] * ranks
     for one in sorted(seconds, reverse=True):
         busy[busy.index(min(busy))] += one
@@ -216,7 +223,7 @@ def _makespan(seconds: Sequence[float], ranks: int) -> float:
 
 
 def _resident() -> int:
-    """Bytes of memory that this process holds now."""
+    """Return the bytes of memory that this process uses now."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
     except OSError:
@@ -224,7 +231,9 @@ def _resident() -> int:
 
 
 def _small_batches(tasks: Sequence[Task], batches: Mapping[str, int]) -> list[str]:
-    """Return notes on batches that short memory makes smaller, because the last bits of results may then differ."""
+    """Return notes on tasks whose batches are smaller because memory is short. The last bits of their results may
+    differ.
+    """
     ample = 2 * int(BATCH_BYTES / BATCH_SHARE)
     smaller = {task.group or task.name: batches[task.name] for task in tasks if batches[task.name] < task.batch(ample)}
     return [

@@ -1,7 +1,7 @@
 """A running job: its ranks, the lock on its output directory, and its log.
 
 `run-log.json` records when, where and on how many ranks a page was made, and how long each stage and task took. It is
-the only file that differs from run to run. The page does not embed it; only the next run reads it, to append to it.
+the only file that differs from run to run. The page does not contain it. Only the next run reads it, to append to it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rl_clarity.jobs.tasks import Results, Task, run_tasks, waves
 
 RUN_LOG = "run-log.json"
 SECONDS_BETWEEN_WRITES = 10.0
-"""Minimum time between two writes of the log while tasks finish."""
+"""Minimum time, in seconds, between two writes of the log while tasks finish."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,14 @@ class Team:
         return self.ranks.rank == 0
 
     def doing(self, what: str) -> None:
-        """Note what this rank starts now, to report it if the rank is killed."""
+        """Tell the sentinel what this rank starts now. It reports this if the rank is killed."""
         if self.sentinel is not None:
             self.sentinel.doing(what)
 
     def share(self) -> Share:
-        """Limit this rank to its share of the machine. All ranks call it together, before a framework is imported."""
+        """Limit this rank to its share of the machine, and return the share. All ranks must call this together, before
+        a framework is imported.
+        """
         share = take_share(self.ranks)
         self.context.enter_context(environment_variables(share.variables))
         return share
@@ -63,7 +65,9 @@ class Team:
 
 @contextmanager
 def team() -> Iterator[Team]:
-    """Yield all ranks of the job. An error on one rank aborts the job on all, because the others would wait forever."""
+    """Yield the team of all ranks. An error on one rank aborts the job on all ranks, because the others would wait
+    forever.
+    """
     ranks = communicator()
     with watched(ranks) as sentinel, ExitStack() as context:
         try:
@@ -74,12 +78,12 @@ def team() -> Iterator[Team]:
 
 
 class Job:
-    """A job in a locked output directory. Every rank notes its tasks, and rank 0 writes the log."""
+    """A job in a locked output directory. Every rank records its tasks, and rank 0 writes the log."""
 
     def __init__(self, team: Team, directory: Directory) -> None:
         self.team = team
         self.update: Callable[[], None] = lambda: None
-        """Called after each task, to write what is finished so far."""
+        """A function that is called after each task, to write what is finished so far."""
         self._directory = directory
         self._start = self._written = time.perf_counter()
         self._tasks: list[dict[str, Any]] = []
@@ -112,7 +116,7 @@ class Job:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Log a stage of the job, which all ranks enter together."""
+        """Log the block as a stage of the job. All ranks must enter it together."""
         self.team.doing(name)
         start, used = time.perf_counter(), time.process_time()
         yield
@@ -126,7 +130,7 @@ class Job:
         self._write()
 
     def run(self, tasks: Sequence[Task], store: WorkStore, memory: int) -> Results:
-        """Run all tasks, in the order of their dependencies, and return their facts."""
+        """Run all tasks in an order that respects their dependencies, and return the facts of each task by its name."""
         results: dict[str, Any] = {}
         for wave in waves(tasks):
             name = " and ".join(dict.fromkeys(task.stage for task in wave))
@@ -174,7 +178,7 @@ def open_job(team: Team, directory: Directory, forecast: Forecast | None) -> Ite
 
 
 def _earlier_runs(directory: Directory) -> list[Any]:
-    """Return the runs in the log, or none if the file has another format."""
+    """Return the runs in the log, or an empty list if the log is missing or has another format."""
     try:
         runs = json.loads(directory.read(RUN_LOG))["runs"]
         return runs if isinstance(runs, list) else []

@@ -1,4 +1,6 @@
-"""Determine which cores, memory and GPUs of a machine a process may use, and share them among its ranks."""
+"""Determine which cores, memory and GPUs of a machine a process may use, and share them among the ranks on the
+machine.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from typing import Any
 from rl_clarity.jobs.communicator import Communicator
 
 THREADS = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""Environment variables that limit the libraries' threads. Those that the user has set are kept."""
+"""Environment variables that limit the threads of libraries. Variables that the user has set are kept."""
 DEVICES = "CUDA_VISIBLE_DEVICES"
 BFLOAT16 = frozenset({"avx512_bf16", "amx_bf16", "avx_ne_convert"})
 """Names of bfloat16 instructions among the flags of a processor in Linux."""
@@ -33,12 +35,12 @@ class Share:
     """Environment variables to set before TensorFlow or JAX is imported."""
 
     def memory(self) -> int:
-        """Return the bytes that this rank can allocate in addition. Call it after everything large is imported."""
+        """Return the bytes that this rank can still allocate. Call it after all large libraries are imported."""
         return available_memory() // self.neighbours
 
 
 def take_share(ranks: Communicator) -> Share:
-    """Return this process's share of the machine's cores, memory and GPUs. All ranks call it together.
+    """Return this process's share of the machine's cores, memory and GPUs. All ranks must call it together.
 
     Its environment variables must be set before a framework is imported, because frameworks read them then.
     """
@@ -53,7 +55,9 @@ def take_share(ranks: Communicator) -> Share:
 
 
 def compute_share(index: int, neighbours: Sequence[Sequence[int]], gpus: int, environment: Mapping[str, str]) -> Share:
-    """Return the share of rank `index` on a machine, from the cores on which each rank there may run."""
+    """Return the share of the rank with the index `index` on its machine. `neighbours` contains the cores on which each
+    rank of the machine may run, and `environment` the environment variables.
+    """
     count, mine = len(neighbours), neighbours[index]
     competing = sum(1 for cores in neighbours if set(cores) & set(mine))  # a launcher may bind ranks to cores
     threads = max(1, len(mine) // competing)
@@ -70,9 +74,10 @@ def compute_share(index: int, neighbours: Sequence[Sequence[int]], gpus: int, en
 
 
 def choose_device(index: int, count: int, devices: Sequence[str]) -> str | None:
-    """Return the GPU of one of `count` ranks on a machine, round robin, or None if there is no choice.
+    """Return the GPU of one of `count` ranks on a machine, round robin, or None if there is a single rank or at most
+    one GPU.
 
-    A launcher that assigns GPUs to ranks makes one device visible to each.
+    If a launcher assigns GPUs to ranks, each rank sees only one device.
     """
     return None if count == 1 or len(devices) < 2 else devices[index % len(devices)]
 
@@ -86,8 +91,8 @@ def gpu_count(root: Path = Path("/")) -> int:
 
 
 def computes_in_bfloat16(root: Path = Path("/")) -> bool:
-    """Return whether the processor has instructions for products of bfloat16, and False if the system does not report
-    it.
+    """Return whether the processor has instructions for bfloat16 products. The result is False if the system does not
+    report this.
     """
     try:
         flags = re.search(r"^flags\s*:(.*)$", (root / "proc/cpuinfo").read_text(), re.MULTILINE)
@@ -139,7 +144,7 @@ def _machine_memory(root: Path) -> float:
 
 
 def _cgroup_memory(root: Path) -> Iterator[float]:
-    """Yield the free bytes under the limits of control groups (both versions); cached file pages count as free."""
+    """Yield the free bytes under each limit of control groups (v1 and v2). Cached file pages count as free."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -196,7 +201,7 @@ def _resource() -> Any:
 
 
 def _fields(path: Path) -> dict[str, float]:
-    """Return numbers by name, from lines such as `MemAvailable: 123 kB` or `inactive_file 123`."""
+    """Return the numbers in a file by name, from lines such as `MemAvailable: 123 kB` or `inactive_file 123`."""
     numbers = {}
     for line in path.read_text().splitlines():
         name, _, rest = line.replace(":", " ").partition(" ")

@@ -1,8 +1,9 @@
-"""Find out which files of an output directory the program wrote, because others are never replaced.
+"""Find out which files of an output directory were written by rl-clarity, because other files are replaced only if the
+user asks for it.
 
-Finished work lists its files (see `store`). A job that is about to write claims, as patterns, the names that it may
-write, so that its files are recognized wherever it is stopped. Before that, any other file with such a name is refused.
-Files in `.rl-clarity/` always belong to the program.
+The entry of a finished task lists its files (see `store`). Before a job writes files, it claims their names with
+patterns, so that its files are recognized even if it is stopped. If another file has such a name, the job fails before
+it claims the names. Files in `.rl-clarity/` always belong to rl-clarity.
 """
 
 from __future__ import annotations
@@ -26,14 +27,16 @@ MOST_LISTED = 5
 def check_foreign(
     directory: Directory, patterns: Iterable[str], own: Callable[[], Set[str]], overwrite: bool | None = None
 ) -> None:
-    """Raise OutputError if there are files that the program did not write, or links, where it is about to write.
+    """Raise OutputError if the output directory contains links, or files that rl-clarity did not write, under names
+    that rl-clarity is about to write.
 
     Args:
         directory: the output directory; nothing in it is changed
         patterns: shell-style patterns of the names that may be written
-        own: names of the files that finished work lists; called if there are files with such names
-        overwrite: whether other files may be replaced; None where the caller has no such option. Links are refused
-            even then.
+        own: a function that returns the names of the files that finished work lists; it is called only if there are
+            files whose names match the patterns
+        overwrite: whether files that rl-clarity did not write may be replaced; None if the caller has no such option.
+            Links are refused in any case.
     """
     patterns = [*patterns]
     check_links(directory, patterns)
@@ -50,7 +53,7 @@ def check_foreign(
 
 
 def check_links(directory: Directory, patterns: Iterable[str]) -> None:
-    """Raise OutputError for symbolic links in paths that match the patterns."""
+    """Raise OutputError if files whose names match the patterns are, or would be written through, symbolic links."""
     patterns = [*patterns, f"{DIRECTORY}/*"]
     links = [link for link in sorted(directory.links()) if any(_reaches(pattern, link) for pattern in patterns)]
     if links:
@@ -63,7 +66,7 @@ def check_links(directory: Directory, patterns: Iterable[str]) -> None:
 def claim(directory: Directory, patterns: Iterable[str]) -> None:
     """Claim the names that match the patterns, in addition to earlier claims.
 
-    The unfinished files that a killed process left under such names are removed, so the directory must be locked.
+    Unfinished files that a killed process left under these names are removed, so the directory must be locked.
     """
     before = _claimed(directory)
     claims = sorted({*before, *patterns})
@@ -77,17 +80,17 @@ def claim(directory: Directory, patterns: Iterable[str]) -> None:
 
 
 def release(directory: Directory) -> None:
-    """Release all claims, because the files are listed by finished work."""
+    """Release all claims. Call this when the entries of finished tasks list all files of the job."""
     directory.remove(CLAIMS)
 
 
 def matches(name: str, patterns: Iterable[str]) -> bool:
-    """Return whether a name matches any of the patterns, whose `*` also matches `/`."""
+    """Return whether a name matches any of the shell-style patterns. A `*` also matches `/`."""
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _reaches(pattern: str, link: str) -> bool:
-    """Return whether a name that matches the pattern may be the link or lie below it."""
+    """Return whether a name that matches the pattern may be that of the link, or of a file below it."""
     return fnmatchcase(link, pattern) or pattern.startswith(f"{link}/")
 
 

@@ -1,12 +1,13 @@
-"""Report what a rank was doing when it was killed or hung, which the rank itself cannot do.
+"""Report what a rank was doing when it was killed or hung, because the rank itself cannot report it.
 
-Each rank starts a small process, its sentinel, which reads what the rank is doing and reports it if the pipe closes
-before the rank has signed off. A launcher then kills the other ranks, too, so the first sentinel of a machine leaves a
-marker file, and the others stay silent.
+Each rank starts a small process, its sentinel, and writes to a pipe what it is doing. The sentinel reads the pipe. If
+the pipe closes before the rank has announced its end, the sentinel reports what the rank was doing. A launcher then
+kills the other ranks, too. So the first sentinel of a machine to report creates a marker file, and the others stay
+silent.
 
-A thread of the rank writes an empty line from time to time, unless the rank uses no processor time, because it is
-stopped or waits for a file system that does not answer. A rank that waits for others uses processor time, because MPI
-polls.
+A thread of the rank also writes an empty line from time to time if the rank uses processor time. A rank that uses none
+is stopped, or waits for a file system that does not respond, and its sentinel reports it. A rank that waits for other
+ranks uses processor time, because MPI polls.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from pathlib import Path
 from rl_clarity.jobs.communicator import Communicator
 
 STANDSTILL_SECONDS = 60.0
-"""A rank that uses no processor time for this long is reported."""
+"""A rank that uses no processor time for this many seconds is reported."""
 BUSY_SHARE = 0.01
-"""Smallest share of a processor that a rank uses if it does not hang."""
+"""Smallest share of a processor's time that a rank uses if it does not hang."""
 _GOODBYE = "goodbye"
 _PROGRAM = f"""
 import os, sys, threading, time
@@ -62,7 +63,7 @@ if last != "{_GOODBYE}":
 
 
 class Sentinel:
-    """Watches a rank."""
+    """The sentinel of a rank."""
 
     def __init__(self, mark: Path, who: str) -> None:
         self._mark = mark
@@ -77,7 +78,7 @@ class Sentinel:
         self._thread.start()
 
     def doing(self, what: str) -> None:
-        """Note what the rank starts now."""
+        """Tell the sentinel what the rank starts now."""
         assert self._process.stdin is not None
         with suppress(OSError):  # a single write each, because two threads write
             os.write(self._process.stdin.fileno(), what.replace("\n", " ").encode() + b"\n")
@@ -92,8 +93,8 @@ class Sentinel:
             before = used
 
     def hush(self) -> bool:
-        """Silence this machine's sentinels because an error is about to be reported. Return whether this is the first
-        call.
+        """Silence this machine's sentinels, because a rank is about to report an error itself. Return whether this is
+        the first call on the machine.
         """
         try:
             os.close(os.open(self._mark, os.O_CREAT | os.O_EXCL))
@@ -115,7 +116,7 @@ class Sentinel:
 
 @contextmanager
 def watched(ranks: Communicator) -> Iterator[Sentinel | None]:
-    """Start a sentinel for each rank if there are several. All ranks call it together."""
+    """Start a sentinel for each rank if there are several ranks. All ranks must call it together."""
     if ranks.size == 1:
         yield None
         return

@@ -1,4 +1,4 @@
-"""Store results that are made in one order and read in another, and may be larger than memory."""
+"""Store results that are computed in one order and read in another. They can be larger than memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HELD_BYTES = 2**24
 
 
 class Spool:
-    """Rows of `length` float32 arrays of one shape.
+    """Rows of `length` float32 arrays of the same shape.
 
     The temporary file is removed with the object. It is not memory-mapped, because a mapping cannot report that the
     disk is full, and its pages count as memory of this process.
@@ -24,7 +24,7 @@ class Spool:
         self._file = tempfile.SpooledTemporaryFile(HELD_BYTES)  # noqa: SIM115 (closed with the object)
 
     def put(self, row: int, start: int, values: np.ndarray) -> None:
-        """Store values (n, *shape) of a row from `start` on."""
+        """Store values (n, *shape) of a row, beginning at the index `start`. Raises OSError if the disk is full."""
         try:
             self._file.seek(self._offset(row, start))
             self._file.write(np.ascontiguousarray(values, np.float32).tobytes())
@@ -34,7 +34,7 @@ class Spool:
             ) from error
 
     def get(self, row: int, start: int = 0, stop: int | None = None) -> np.ndarray:
-        """Return values (stop - start, *shape) of a row, which must all have been stored."""
+        """Return the values (stop - start, *shape) of a row. All of them must have been stored."""
         stop = self._length if stop is None else stop
         self._file.seek(self._offset(row, start))
         data = self._file.read(self._offset(row, stop) - self._offset(row, start))

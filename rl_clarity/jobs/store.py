@@ -1,8 +1,8 @@
 """Store finished work on disk, so that a stopped job can be resumed.
 
-A task's entry is a JSON file with the key of everything that decided its result, the facts that it returned, and the
-names and checksums of the files that it wrote. Files are written atomically and the entry last. A task is finished if
-its entry exists with the expected key, and its files exist with the sizes in the entry.
+The entry of a task is a JSON file with the cache key of everything that determined its result, the facts that it
+returned, and the names and checksums of the files that it wrote. Files are written atomically, and the entry is written
+last. A task is finished if its entry exists and has the expected key, and its files have the sizes in the entry.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ class WorkStore:
         return facts if current else None
 
     def written(self, tasks: Iterable[str] | None = None) -> dict[str, Checksum]:
-        """Return the checksums of the files and entries of finished tasks, by default of all, whatever their keys."""
+        """Return the checksums of the files and entries of finished tasks, by default of all tasks. Entries with
+        outdated keys are included.
+        """
         entries = self._sizes if tasks is None else map(_entry, tasks)
         written: dict[str, Checksum] = {}
         for entry in entries:
@@ -67,14 +69,17 @@ class WorkStore:
         return written
 
     def damaged(self) -> set[str]:
-        """Return the names of files of finished tasks whose content has changed. This reads all files."""
+        """Return the names of files of finished tasks whose content has changed since they were written. This reads all
+        files.
+        """
         present = ((name, checksum) for name, checksum in self.written().items() if name in self._sizes)
         return {name for name, checksum in present if Checksum.of(self._files.read(name)) != checksum}
 
     def entries(self, stage: str = "") -> dict[str, dict[str, Any]]:
-        """Return the entries `{"facts": ..., "files": ...}` of finished tasks, of all or of one stage, by task name.
+        """Return the entries `{"facts": ..., "files": ...}` of finished tasks by name of the task, for a stage or for
+        all stages.
 
-        Entries with outdated keys are included; those whose files are missing or have another size are not.
+        Entries with outdated keys are included. Entries whose files are missing or have another size are omitted.
         """
         entries = {}
         prefix = f"{DIRECTORY}/{stage}-" if stage else DIRECTORY
@@ -104,7 +109,8 @@ def _entry(name: str) -> str:
 
 @contextlib.contextmanager
 def locked(location: str) -> Iterator[None]:
-    """Lock a directory against a second run. The lock is released when the process ends.
+    """Lock a directory against a second run during the block. The lock is also released if the process ends. Raises
+    OutputError if another run has locked it.
 
     Remote directories and file systems without locks are not locked.
     """
@@ -129,7 +135,9 @@ def locked(location: str) -> Iterator[None]:
 
 
 def _lock(path: Path) -> TextIO:
-    """Return the open lock file, which is locked if the file system supports locks."""
+    """Return the open lock file, which is locked if the file system supports locks. Raises OutputError if another
+    process has locked it.
+    """
     while True:
         try:
             lock = lock_file(path)

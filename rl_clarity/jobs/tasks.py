@@ -1,7 +1,9 @@
-"""Tasks, each of which is run once, by whichever rank is free, and is measured on a small part in advance.
+"""The tasks of a job. Each task is run once, by any rank that is free. Its time is forecast by measuring a small part
+of its work.
 
-A task declares how large it is (`size`, relative to others of its `group`), how much memory a frame takes, and what
-decides its result (`inputs`). Everything else is generic: order, batches, resuming, forecast, run log.
+A task declares how large it is (`size`, relative to other tasks of its `group`), how much memory a frame takes, and
+what determines its result (`inputs`). Everything else is the same for all tasks: order, batches, resuming, forecast,
+run log.
 """
 
 from __future__ import annotations
@@ -23,13 +25,13 @@ from rl_clarity.jobs.store import WorkStore
 MAX_FRAMES = 64
 """Largest number of frames in a batch; also the number of steps of a trajectory that are stored in one file."""
 BATCH_BYTES = 2**27
-"""Largest size of a batch, whatever memory is available, so that machines with enough memory compute the same
-batches."""
+"""Largest size of a batch in bytes. It does not depend on the available memory, so that machines with enough memory
+compute the same batches."""
 BATCH_SHARE = 0.4
 """Share of the available memory that a batch may take. Results of a whole segment are in memory at the same time."""
 
 Results = Mapping[str, Mapping[str, Any]]
-"""Facts of finished tasks, by the task's name."""
+"""The facts that finished tasks returned, by the task's name."""
 
 
 @dataclass(frozen=True)
@@ -58,44 +60,48 @@ class Work:
 
 @dataclass(frozen=True)
 class Piece:
-    """A small part of a task's work, done to measure time and bytes; the whole task takes `times` as much."""
+    """A small part of a task's work, which is run to measure its time and the bytes that it writes. The whole task
+    takes `times` as much.
+    """
 
     work: Callable[[], Any]
     times: float
     warm_up: Callable[[], Any] | None = None
-    """Done first and not measured: imports and compilation."""
+    """A function that is called first and not measured, for imports and compilation."""
     name: str = ""
-    """Pieces of the same name, also those of other tasks, do the same work: it is measured once."""
+    """Pieces with the same name, including those of other tasks, do the same work, so only one of them is measured."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Work that depends only on its inputs, and writes its own files."""
+    """A unit of work. Its result depends only on its inputs, and no other task writes its files."""
 
     name: str
-    """Components separated by `/`, of which the first names the stage: `frames/1`."""
+    """Name such as `frames/1`. The component before the first `/` is the name of the stage."""
     run: Callable[[Work], TaskResult]
     inputs: Any
-    """JSON value of everything that decides the result."""
+    """JSON value of everything that determines the result."""
     size: float = 1.0
     """Amount of work. Larger tasks start first, and the time of tasks in a group is proportional to it."""
     group: str = ""
-    """Group of tasks that do the same kind of work, of which one is measured. By default each task is its own group."""
+    """Name of a group of tasks that do the same kind of work. One task of the group is measured. By default, each task
+    is its own group."""
     after: tuple[str, ...] = ()
     """Prefixes of the names of tasks that must be finished before this one starts."""
     pieces: Callable[[Any, int], Iterable[Piece]] | None = None
-    """Small parts of the work, given a sample (see `forecast`) and the number of frames to process at once; a task
-    without them is left out of the forecast."""
+    """A function that returns small parts of the work, from a sample (see `forecast`) and the number of frames to
+    process at once. A task without this function is not measured for the forecast."""
     output_bytes: float = 0.0
-    """Bytes written in addition to what the pieces write."""
+    """Bytes that the task writes in addition to what its pieces write."""
     frame_bytes: float = 0.0
     """Memory in bytes that a frame of a batch takes."""
     held_bytes: float = 0.0
     """Memory in bytes that is needed in addition to a batch."""
     parallel: int = 1
-    """Number of such tasks that run at once in a process. It is 1 for a task that changes its agent."""
+    """Number of tasks like this that may run at the same time in a process. It is 1 for a task that changes its
+    agent."""
     memory_hint: str = ""
-    """Advice for the case that memory is too short for a single frame."""
+    """Advice for the error message if memory is too short for a single frame."""
 
     @property
     def stage(self) -> str:
@@ -103,7 +109,7 @@ class Task:
 
     @property
     def key(self) -> str:
-        """Hash of everything that decides the result."""
+        """Hash of everything that determines the result."""
         return cache_key([self.name, self.inputs])
 
     def batch(self, memory: int) -> int:
@@ -124,8 +130,8 @@ class Task:
 
 
 def guarded(run: Callable[[Work], TaskResult], work: Work) -> TaskResult:
-    """Do the work on one item among several. If it fails for any reason, return the fact `problem`, so that the others
-    continue.
+    """Run the work on one of several items. If it fails for any reason, return the fact `problem`, so that the work on
+    other items continues.
     """
     try:
         return run(work)
@@ -136,12 +142,14 @@ def guarded(run: Callable[[Work], TaskResult], work: Work) -> TaskResult:
 
 
 def slices(count: int, size: int) -> Iterator[slice]:
-    """Return consecutive slices of `size` that cover `count` items; the last may be shorter."""
+    """Yield consecutive slices of length `size` that cover `count` items. The last slice may be shorter."""
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
 def waves(tasks: Sequence[Task]) -> list[list[Task]]:
-    """Return the tasks in groups, each of which depends only on earlier groups."""
+    """Return the tasks in groups. The tasks of each group depend only on those of earlier groups. Raises ValueError for
+    circular dependencies.
+    """
     waiting, ordered = list(tasks), []
     while waiting:
         ready = [
@@ -168,14 +176,15 @@ def run_tasks(
     started: Callable[[str], None] = lambda name: None,
     finished: Callable[[str, float], None] = lambda name, seconds: None,
 ) -> dict[str, Mapping[str, Any]]:
-    """Run tasks that do not depend on each other, and return the facts of each, including those finished earlier.
+    """Run tasks that do not depend on each other, and return the facts of each task by its name. Tasks that are already
+    finished are not run again.
 
-    All ranks call it together. Files and facts do not depend on the number of ranks, or on which rank runs a task. The
-    largest task starts first; of equal ones, the first in the list. `started` and `finished` are called for the tasks
-    that this rank runs, the latter with the seconds that the task took.
+    All ranks must call it together. Files and facts do not depend on the number of ranks, or on which rank runs a task.
+    With `largest_first`, larger tasks start first; otherwise tasks start in their order in the list. `started` and
+    `finished` are called for the tasks that this rank runs, `finished` also with the seconds that the task took.
 
-    A single rank runs some tasks in parallel, as they declare, so that one computes while another waits or writes. With
-    several ranks each runs one task at a time.
+    A single rank runs tasks in parallel if they declare it (`parallel`), so that one task computes while another waits
+    or writes. With several ranks, each rank runs one task at a time.
     """
     keys = {task.name: task.key for task in tasks}
     store.refresh()

@@ -1,4 +1,4 @@
-"""Questions to the network behind a finished page: its outputs on edited observations, and with edited features."""
+"""Run the agent of a finished page on demand: its outputs for edited observations and features, and attribution."""
 
 from rl_clarity.live.checkpoints import open_page_agent
 from rl_clarity.live.network import LiveNetwork

@@ -1,4 +1,4 @@
-"""Find the checkpoint that a page was made of."""
+"""Find the checkpoint that a page was made from."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ GROUP = "Checkpoint"
 
 
 def open_page_agent(results: Results, checkpoint: str | os.PathLike[str] | None = None) -> Agent:
-    """Return the agent of a page.
+    """Load the agent of a page.
 
     Args:
         results: a page of a single agent
-        checkpoint: path, address or name of an included agent; by default the file that the page names is looked for
-            among the included agents, in the folder of the page and those around it, and in the working directory
+        checkpoint: path or URL of the checkpoint, or name of an included agent. By default, the file that the page
+            names is searched for among the included agents, in the folder of the page and the two folders above it, and
+            in the working directory
 
-    Raises CheckpointError if the file is not found, or is another one than the page was made of; ClarityError for a
-    page that was not made of a checkpoint; and the errors of `load_agent`.
+    Raises CheckpointError if the file is not found, or is not the one that the page was made from, ClarityError for a
+    page that was not made from a checkpoint, and the errors of `load_agent`.
     """
     recorded = _recorded(results)
     name, sha256 = str(recorded["file"]), str(recorded["sha256"])
@@ -56,7 +57,7 @@ def open_page_agent(results: Results, checkpoint: str | os.PathLike[str] | None 
 
 
 def _recorded(results: Results) -> Mapping[str, Any]:
-    """Return what a page says of its checkpoint."""
+    """Return what a page says about its checkpoint. Raises ClarityError if it says nothing."""
     for group in results.manifest.get("provenance", ()):
         facts = dict(group["items"]) if group["group"] == GROUP else {}
         if {"file", "sha256"} <= facts.keys():
@@ -68,7 +69,7 @@ def _recorded(results: Results) -> Mapping[str, Any]:
 
 
 def _value(text: str) -> Any:
-    """Return a fact as it was before it became text: numbers and lists are JSON, words are themselves."""
+    """Return the value of a fact that is stored as text: JSON, as for numbers and lists, or else the text itself."""
     try:
         return json.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Answer questions to the network behind a page."""
+"""Answer requests to the network behind a page."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ from rl_clarity.pages.images import newest_frames
 from rl_clarity.pages.results import Results
 
 BATCH = 64
-"""Number of steps that are computed before it is checked again whether the answer is still wanted."""
+"""Number of steps in a batch. Before each batch, it is checked whether the answer is still wanted."""
 TOLERANCE = 1e-3
 """Largest difference between recomputed and stored outputs, as a share of the stored output's range."""
 Wanted = Callable[[], bool]
 
 
 class LiveNetwork:
-    """The agent behind a page, with what it observed.
+    """The agent behind a page, with the observations of the page's trajectories.
 
     Args:
         results: a page of one agent
-        agent: the agent that it was made of
+        agent: the agent that the page was made from
 
-    Raises SamplesError for a page that does not contain what its agent observed.
+    Raises SamplesError for a page that does not contain the agent's observations.
     """
 
     def __init__(self, results: Results, agent: Agent) -> None:
@@ -62,8 +62,8 @@ class LiveNetwork:
     def answer(self, request: Request, wanted: Wanted = lambda: True) -> dict[str, Any]:
         """Return the answer to a request, as JSON.
 
-        `wanted` is asked between batches of steps. Raises Superseded if the answer is no longer wanted, and OptionError
-        for trajectories, steps, layers, features, boxes and baselines that do not exist.
+        `wanted` is called before each batch of steps. Raises Superseded if the answer is no longer wanted, and
+        OptionError for trajectories, steps, layers, features, boxes and baselines that do not exist.
         """
         if isinstance(request, OutputsRequest):
             return self._outputs(request, wanted)
@@ -78,7 +78,7 @@ class LiveNetwork:
         return LiveWindows(self.played)
 
     def observe(self, trajectory: int, first: int, last: int, change: Change) -> np.ndarray:
-        """Return the changed observations (n, H, W, C) uint8 of the steps from the first to the last."""
+        """Return the changed observations (n, H, W, C) uint8 of the steps from `first` to `last`, inclusive."""
         observations = self.played.observations(trajectory, first, last)
         if change.pixels is not None:
             observations = _decoded(change.pixels, observations.shape)
@@ -91,7 +91,7 @@ class LiveNetwork:
         return np.stack([_painted(image, boxes) for image in observations]) if boxes else observations
 
     def _fill(self, painted: PaintedBox) -> np.ndarray | None:
-        """Return what a box is painted with, (C,) or (H, W, C); None for its surroundings."""
+        """Return the fill of a box: a color (C,), an observation (H, W, C), or None for the box's surroundings."""
         height, width, channels = self.agent.observation_shape
         left, top, right, bottom = painted.box
         if not (0 <= left < right <= width and 0 <= top < bottom <= height):
@@ -106,10 +106,10 @@ class LiveNetwork:
         return np.tile(color, channels // len(color)).astype(np.uint8)
 
     def edits(self, changes: Sequence[FeatureChange]) -> list[Edit]:
-        """Return the edits of activations that make up changes of features, in order. For `baseline`, they are edits
-        that remove a feature.
+        """Return the edits of activations that implement changes of features, in order. Features that are set to the
+        baseline are removed by these edits.
 
-        Raises OptionError for layers and features that the page does not have, and for factors above 100.
+        Raises OptionError for layers and features that the page does not have, and for factors beyond -100 to 100.
         """
         return [one.edit for one in self._changes(changes)]
 
@@ -216,7 +216,7 @@ class LiveNetwork:
         }
 
     def _score(self, output: str) -> Score:
-        """Return the score of an output by its id. Raises OptionError for one that the agent does not have."""
+        """Return the score of an output by its id. Raises OptionError if the agent does not have the output."""
         kind, _, number = output.partition("-")
         info = self.results.agent
         if output == "greedy" or (output == "value" and info["has_value"]):
@@ -267,14 +267,14 @@ def _painted(image: np.ndarray, boxes: Sequence[tuple[PaintedBox, np.ndarray | N
 
 @dataclass(frozen=True)
 class _Change:
-    """An edit of activations. With `to_baseline`, what it removes is replaced by the same part of the baseline."""
+    """An edit of activations. With `to_baseline`, a feature is not removed but set to its value at the baseline."""
 
     edit: Edit
     to_baseline: bool = False
 
 
 def _edits(change: FeatureChange, components: np.ndarray) -> Iterator[_Change]:
-    """Yield the edits that a change of the features (K, c) of a layer stands for, in order."""
+    """Yield the edits that implement a change of a layer's features, with `components` (K, c), in order."""
     if change.only:
         kept = components[[_index(number, len(components)) for number in change.only]]
         yield _Change(Ablate(change.layer, component=kept, everything_but=True))
@@ -300,7 +300,7 @@ def _index(number: int, count: int) -> int:
 
 
 def _values(numbers: Mapping[str, float], count: int) -> tuple[list[int], list[float]]:
-    """Return the indices of features and their values."""
+    """Return the indices of features, and the value of each."""
     indices, values = [], []
     for name, value in numbers.items():
         if not name.isdecimal() or len(name) > 6:

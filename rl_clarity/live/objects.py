@@ -1,4 +1,4 @@
-"""The objects of a page that can be removed from its observations, as they were when their effects were measured."""
+"""Remove objects from a page's observations, as they were removed when the page measured their effects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RemovableObjects:
         self._chunk = lru_cache(TRAJECTORIES)(self._read)
 
     def listed(self, trajectory: int, step: int) -> list[dict[str, Any]]:
-        """Return the number, type and box (left, top, right, bottom, in pixels) of each object that a step has."""
+        """Return the number, type and box (left, top, right, bottom, in pixels) of each object at a step."""
         chunk = self._chunk(trajectory)
         if chunk is None:
             return []
@@ -42,15 +42,15 @@ class RemovableObjects:
         ]
 
     def remove(self, image: np.ndarray, trajectory: int, step: int, numbers: Sequence[int]) -> np.ndarray:
-        """Return an observation (H, W, C) of a step without some objects.
+        """Return an observation (H, W, C) of a step without the objects with these numbers.
 
-        Without an object that is not seen at the step, the observation is the same. Raises OptionError for objects that
-        the trajectory does not have, for steps whose objects were not measured, and for objects that cover each other,
-        because the removal of each was drawn with the other one in place.
+        Objects that are not visible at the step are ignored. Raises OptionError for objects that the trajectory does
+        not have, for steps whose objects were not measured, and for objects that overlap, because the page has only
+        images in which one object is removed and the others are present.
         """
         chunk = self._chunk(trajectory)
         if chunk is None:
-            raise OptionError("the page does not say what observations are without their objects: make it again")
+            raise OptionError("the page does not contain the pixels behind its objects: make it again")
         effects = chunk.arrays
         if step not in effects["frames"]:
             raise OptionError(

@@ -1,4 +1,4 @@
-"""What the agent of a page observed, from the page's data."""
+"""Read the observations of a page's agent from the page, and compute the agent's states."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEGMENTS, TRAJECTORIES = 16, 8
 class PlayedPage:
     """The observations of a page's trajectories, and the recurrent states before their steps.
 
-    Raises SamplesError for a page that does not contain what its agent observed.
+    Raises SamplesError for a page that does not contain the agent's observations.
     """
 
     def __init__(self, results: Results, agent: Agent) -> None:
@@ -35,7 +35,7 @@ class PlayedPage:
         self._states = lru_cache(TRAJECTORIES)(self._replay)
 
     def steps(self, trajectory: int) -> int:
-        """Return the number of steps of a trajectory. Raises OptionError for one that the page does not have."""
+        """Return the number of steps of a trajectory. Raises OptionError if the page does not have the trajectory."""
         if not 0 <= trajectory < len(self.trajectories):
             raise OptionError(f"trajectory {trajectory} is out of range: the page has {len(self.trajectories)}")
         return int(self.trajectories[trajectory]["steps"])
@@ -47,7 +47,7 @@ class PlayedPage:
             raise OptionError(f"steps {first} to {last} are out of range: trajectory {trajectory} has {count}")
 
     def observations(self, trajectory: int, first: int, last: int) -> np.ndarray:
-        """Return the observations (n, H, W, C) uint8 of the steps from the first to the last, which is included."""
+        """Return the observations (n, H, W, C) uint8 of the steps from `first` to `last`, inclusive."""
         self.check(trajectory, first, last)
         parts = [
             self._observed(trajectory, number) for number in range(first // self._segment, last // self._segment + 1)
@@ -56,12 +56,12 @@ class PlayedPage:
         return np.concatenate(parts)[start : start + last - first + 1]
 
     def firsts(self, trajectory: int, first: int, last: int) -> np.ndarray:
-        """Return at which of the steps (n,) an episode begins."""
+        """Return for each step (n,) whether an episode begins with it."""
         return np.asarray(self.series(trajectory)["firsts"][first : last + 1], bool)
 
     def states(self, trajectory: int, first: int, last: int) -> State:
-        """Return the states before the steps from the first to the last, or None for an agent without a state. The
-        trajectory is played again to compute them.
+        """Return the states before the steps from `first` to `last`, inclusive, or None for an agent without a state.
+        The agent is run on the trajectory's observations to compute them.
         """
         self.check(trajectory, first, last)
         states = self._states(trajectory)
@@ -82,8 +82,8 @@ class PlayedPage:
         return self.replay([trajectory])[0]
 
     def replay(self, trajectories: Sequence[int]) -> list[State]:
-        """Play trajectories again together. Return for each of them the states before its steps, or None for an agent
-        without a state.
+        """Run the agent on the observations of several trajectories together. Return for each trajectory the states
+        before its steps, or None for an agent without a state.
         """
         initial = initial_state(self.agent, 1)
         if initial is None:
@@ -113,7 +113,7 @@ class PlayedPage:
 
 
 def _checked_stack(results: Results, agent: Agent) -> int:
-    """Return the number of frames in an observation."""
+    """Return the number of frames in an observation. Raises SamplesError if the page lacks the observations."""
     problem = hidden_observations(results.agent["observation"], agent)
     if problem:
         raise SamplesError(f"the page {results.location} does not contain what its agent observed: {problem}")

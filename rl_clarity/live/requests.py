@@ -1,4 +1,4 @@
-"""What can be asked of the network behind a page, as JSON, and the limits of a request."""
+"""Requests to the network behind a page, which are read from JSON, and their limits."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ MAX_FACTOR = 100.0
 
 
 class Superseded(Exception):  # noqa: N818  # not an error
-    """Raised where an answer is no longer wanted."""
+    """Raised if an answer is no longer wanted."""
 
 
 @dataclass(frozen=True)
 class PaintedBox:
-    """A part of the observation that is painted over."""
+    """A box of an observation that is painted over."""
 
     box: tuple[int, int, int, int]
     """Left, top, right and bottom, in pixels of the observation; right and bottom are exclusive."""
     fill: Literal["surroundings", "color", "frame"] = "surroundings"
     """How the box is filled: `surroundings` with the median of the pixels around it, as for objects that are painted
-    over; `color` with a color; `frame` with the same part of another frame."""
+    over; `color` with a color; `frame` with the same box of the observation at another step."""
     color: Sequence[int] = ()
     """Color for the fill `color`: a number from 0 to 255 for each channel of a frame."""
     trajectory: int = 0
@@ -46,12 +46,12 @@ class FeatureChange:
 
     layer: str
     factors: Mapping[str, float] = field(default_factory=dict)
-    """Factors that the features are multiplied by; a factor of 0 removes a feature."""
+    """The factor by which each feature is multiplied; a factor of 0 removes a feature."""
     baseline: Sequence[int] = ()
-    """Features that are set to their values at the page's baseline, one after the other, as for the page's causal
-    numbers. This happens after `only` and before the other changes."""
+    """Features that are set to their values at the page's baseline, one after the other, as in the page's ablations.
+    This happens after `only` and before the other changes."""
     added: Mapping[str, float] = field(default_factory=dict)
-    """Multiples of the features' components that are added."""
+    """The multiple of each feature's component that is added."""
     only: Sequence[int] = ()
     """Features that are kept. Everything else in the layer is removed, before the other changes."""
     positions: Sequence[tuple[int, int]] | None = None
@@ -78,7 +78,7 @@ class Change:
 
 @dataclass(frozen=True)
 class OutputsRequest:
-    """Asks for the outputs at some steps, before and after a change."""
+    """A request for the outputs at some steps, before and after a change."""
 
     trajectory: int
     first: int
@@ -86,8 +86,8 @@ class OutputsRequest:
     """The last step, which is included."""
     change: Change = field(default_factory=Change)
     memory: bool = False
-    """Whether the state of a recurrent agent follows from the changed steps since the first one; by default each step
-    begins in the state in which it was played."""
+    """Whether each step of a recurrent agent starts from the state after the changed step before it. By default, each
+    step starts from the state in which it was played."""
 
     def __post_init__(self) -> None:
         steps = self.last - self.first + 1
@@ -97,7 +97,7 @@ class OutputsRequest:
 
 @dataclass(frozen=True)
 class AttributionRequest:
-    """Asks for the attribution of an output to a layer at a step, where the observation may be changed."""
+    """A request for the attribution of an output to a layer at a step, for a changed or unchanged observation."""
 
     trajectory: int
     step: int
@@ -117,14 +117,14 @@ class AttributionRequest:
 
 @dataclass(frozen=True)
 class CheckRequest:
-    """Asks how far the outputs of a trajectory are from those that the page stores."""
+    """A request for the difference between recomputed outputs of a trajectory and those that the page stores."""
 
     trajectory: int
 
 
 @dataclass(frozen=True)
 class WindowRequest:
-    """Asks for the window that ends at a step, on a page about memory: what it depends on through memory."""
+    """A request for the window that ends at a step: the earlier steps that influence it through the agent's memory."""
 
     trajectory: int
     step: int
@@ -140,10 +140,10 @@ KINDS: Mapping[str, type[Request]] = {
 
 
 def parse_request(kind: str, body: bytes) -> Request:
-    """Read a request of a kind (`outputs`, `attribution`, `check`, `window`) from JSON.
+    """Read a request from JSON. `kind` is `outputs`, `attribution`, `check` or `window`.
 
-    Raises ClarityError, with the place, for anything that is not such a request, and OptionError for numbers out of
-    range.
+    Raises ClarityError, with the path of the wrong value, for anything that is not such a request. Raises OptionError
+    for another kind, and for sizes and numbers out of range.
     """
     if len(body) > MAX_BYTES:
         raise OptionError(f"a request of {len(body)} bytes is too large; at most {MAX_BYTES} are read")

@@ -1,4 +1,4 @@
-"""Explain any step of a page about memory by the steps before it, with the agent behind the page."""
+"""Explain any step on a page about memory by the steps before it, with the agent behind the page."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ from rl_clarity.states.options import StateOptions
 from rl_clarity.states.partners import Partners
 
 EPISODES = 16
-"""Largest number of episodes that are played again together, and of those whose observations are kept."""
+"""Largest number of episodes whose states are computed together, and of those whose observations are kept in memory."""
 TOLERANCE = 1e-2
 """Largest difference between recomputed and stored coordinates of states, in standard deviations."""
 
 
 class PageRecording(Recording):
-    """The episodes that a page about memory shows, one per trajectory, with states that are computed again."""
+    """The episodes on a page about memory, one per trajectory, as a recording with recomputed states."""
 
     def __init__(self, played: PlayedPage) -> None:
         self.metadata, self.location = {}, played.results.location
@@ -78,12 +78,12 @@ class PageRecording(Recording):
 
 
 class LiveWindows:
-    """The windows of a page about memory that can be computed when they are asked for.
+    """Computes windows of a page about memory on request.
 
-    They go through memory alone: the simulator of a page is not part of it.
+    These windows explain steps through the agent's memory alone, because a page does not contain its simulator.
 
-    Raises OptionError for a page of another kind and an agent without gradients, SamplesError for a page without its
-    folder `states`, and ClarityError if the states that are computed again differ from the page's.
+    Raises OptionError for a page that is not about memory, and for an agent without gradients. Raises SamplesError for
+    a page without its folder `states`, and ClarityError if the recomputed states differ from the page's.
     """
 
     def __init__(self, played: PlayedPage) -> None:
@@ -101,27 +101,27 @@ class LiveWindows:
         computed = self._fitted.coordinates
         if stored.shape != computed.shape:
             raise ClarityError(
-                f"the page {results.location} is damaged: it has {len(stored)} states of {len(data)} steps"
+                f"the page {results.location} is damaged: it has {len(stored)} states for {len(data)} steps"
             )
         difference = float((np.abs(computed - stored) / np.maximum(self._fitted.spread, 1e-12)).max())
         if not difference <= TOLERANCE:
             raise ClarityError(
-                f"the agent's states differ from the page's by up to {difference:.2g} standard deviations: steps are "
-                "not explained"
+                f"the agent's states differ from the page's by up to {difference:.2g} standard deviations, so steps "
+                "cannot be explained"
             )
         section = read(MatrixSection, results.section(MatrixSection.kind), "memory_matrix")
         self._matrix = page_matrix(section, results.chunk)
         self._mean, self._others = mean_frame(data), Partners(data, self._seed)
 
     def explain(self, request: WindowRequest) -> dict[str, Any]:
-        """Return a window's entry, its targets, and its chunk as a page embeds it: the header, and base64."""
+        """Return a window's entry, its targets, and its chunk as pages embed chunks: a header, and data in base64."""
         fitted = self._fitted
         starts = fitted.data.starts
         if not 0 <= request.trajectory < len(starts):
             raise OptionError(f"trajectory {request.trajectory} is out of range: the page has {len(starts)}")
         last = int(fitted.data.length[starts[request.trajectory]]) - 1
         if not 0 < request.step <= last:
-            raise OptionError(f"step {request.step} is out of range: steps 1 to {last}, from 0, have steps before them")
+            raise OptionError(f"step {request.step} is out of range: it must be from 1 to {last}, counted from 0")
         row = int(starts[request.trajectory]) + request.step
         window = window_at(fitted, row, self._options, self._others, self._matrix, [WindowReason("asked")])
         rows, compared = window_rows(fitted, [window])

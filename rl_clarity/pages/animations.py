@@ -15,16 +15,17 @@ MILLISECONDS = 100
 
 
 def first_difference(first: np.ndarray, second: np.ndarray) -> int:
-    """Return the first step at which two sequences of actions differ, or their common length if none does."""
+    """Return the first step at which two sequences of actions differ, or the last common step if there is none."""
     common = min(len(first), len(second))
     different = np.flatnonzero((first[:common] != second[:common]).reshape(common, -1).any(axis=1))
     return int(different[0]) if len(different) else common - 1
 
 
 def side_by_side(left: np.ndarray, right: np.ndarray, moment: int) -> np.ndarray:
-    """Return frames (n, H, W, C) of two episodes around a moment, side by side: (m, H, 2 W + GAP, C).
+    """Return the frames of two episodes around the step `moment`, side by side.
 
-    The episode that ends first keeps its last frame.
+    The frames of an episode of n steps are (n, H, W, C); m frames (m, H, 2 W + GAP, C) are returned. The last frame of
+    the shorter episode is repeated.
     """
     steps = np.arange(max(0, moment - BEFORE), min(moment + AFTER, max(len(left), len(right))))
     sides = [frames[np.minimum(steps, len(frames) - 1)] for frames in (left, right)]
@@ -33,7 +34,7 @@ def side_by_side(left: np.ndarray, right: np.ndarray, moment: int) -> np.ndarray
 
 
 def animated_png(frames: np.ndarray) -> bytes:
-    """Return an animated PNG file of frames (n, H, W, 1 | 3) uint8, which loops."""
+    """Return an animated PNG file, which loops, of n frames (n, H, W, 1 | 3) uint8."""
     from PIL import Image
 
     images = [Image.fromarray(frame[..., 0] if frame.shape[-1] == 1 else frame) for frame in frames]

@@ -1,6 +1,6 @@
-"""The files of onnxruntime-web, with which a page computes the network that is beside it.
+"""The files of onnxruntime-web, which a page uses to evaluate the network in a file beside it.
 
-They are part of the wheel, but not of the repository: `make onnxruntime` fetches them.
+The wheel contains them, but the repository does not: `make onnxruntime` downloads them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ VERSION = "1.30.0"
 """Version of the npm package `onnxruntime-web`."""
 DIRECTORY = Path(__file__).resolve().parent / "onnxruntime"
 FILES = {"script": "ort.wasm.bundle.min.mjs", "wasm": "ort-wasm-simd-threaded.wasm"}
-"""A JavaScript module, and the WebAssembly that it runs."""
+"""Names of the JavaScript module, and of the WebAssembly module that it runs."""
 
 
 def missing_file() -> Path | None:
-    """Return the first of the files that is missing."""
+    """Return the path of the first missing file, or None."""
     return next((path for name in FILES.values() if not (path := DIRECTORY / name).is_file()), None)
 
 
@@ -26,11 +26,11 @@ def check_runtime() -> None:
     missing = missing_file()
     if missing is not None:
         raise DependencyError(
-            f"a page that computes its network needs onnxruntime-web, and {missing} is missing: run `make onnxruntime` "
-            "in the working copy, or install rl-clarity from its wheel"
+            f"a page that evaluates its network needs onnxruntime-web, and {missing} is missing: run "
+            "`make onnxruntime` in the working copy, or install rl-clarity from its wheel"
         )
 
 
 def runtime_files() -> dict[str, bytes]:
-    """Return the content of `FILES`."""
+    """Return the content of each file, by the keys of `FILES`."""
     return {key: (DIRECTORY / name).read_bytes() for key, name in FILES.items()}

@@ -1,4 +1,4 @@
-"""Plan, forecast and build a page of one or several agents. `build_page` builds all kinds of page."""
+"""Plan, forecast and build a page of one or several agents. `build_page` builds pages of all kinds."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from rl_clarity.sources.preview import Preview
 from rl_clarity.sources.source import Samples, Source
 
 RECORDINGS = f"{DIRECTORY}/recordings"
-"""Folder of the page's directory in which the episodes that agents play for the page are recorded."""
+"""Folder in the page's directory for recordings of the episodes that agents play for the page."""
 NOT_DECISIVE = ("overwrite", "analyses", "reference.recording")
-"""Options that do not decide the page by themselves. The page's id contains options of further analyses together with
-their code, and a reference by its identity."""
+"""Options that are not hashed as they are to identify the page. Options of further analyses are hashed together with
+their code, and a reference recording by its identity."""
 UNLISTED = ("overwrite", "page_kind", "analyses", "action_combos", "equivalent_actions", "title", "env_name")
 """Options that the page's provenance does not list, in addition to the names of subdirectories."""
 
@@ -48,8 +48,8 @@ class Member:
 
     source: Source
     kinds: Sequence[str] | None = None
-    """Kinds of the analyses of these samples; None for all of the page's. Further samples of an agent are only
-    shown."""
+    """Kinds of the analyses of these samples; None for all analyses of the page. For example, a reference episode of
+    an agent is shown without further analyses."""
 
     @property
     def agent(self) -> Agent:
@@ -81,8 +81,7 @@ class PageBuilder:
     ) -> Page | Forecast:
         """Forecast the job, run it, and return the page. With `dry_run`, only forecast it.
 
-        `made_from` (JSON) identifies the agents and all samples; `memory` returns
-        the bytes that this rank may use now.
+        `made_from` (JSON) identifies the agents and all samples. `memory` returns the bytes that this rank may use now.
         """
         ranks, options = workers.ranks, self._options
         output = open_output(output_dir, options, made_from, decisive(options), self._folders(), ranks)
@@ -124,7 +123,7 @@ class PageBuilder:
         return replace(expected, notes=(*expected.notes, *(f"Note: {note}." for note in dict.fromkeys(notes))))
 
     def _collect(self, job: Job, recordings: Directory, memory: int) -> list[Samples]:
-        """Return the samples of all members. The ranks share the recording of missing episodes."""
+        """Return the samples of all members. Missing episodes are recorded first, by all ranks together."""
         sources = [member.source for member in self._members]
         tasks = [task for source in sources for task in source.tasks(recordings)]
         results = job.run(tasks, WorkStore(recordings), memory)
@@ -144,15 +143,16 @@ class PageBuilder:
         )
 
     def _folders(self) -> list[str]:
-        """Return the folders into which all analyses write."""
+        """Return the folders into which analyses write."""
         agents = [_agent_folder(number, len(self._members)) for number in range(1, len(self._members) + 1)]
         own = [folder for analysis, options in self._analyses for folder in analysis.folders(options)]
         joint = [folder for analysis, options in self._joint for folder in analysis.folders(options)]
         return [path_in(agent, folder) for agent in agents for folder in own] + joint
 
     def _parts(self, output: PageOutput, samples: Sequence[Samples]) -> list[Part]:
-        """Return the analyses of each member, and then the analyses of all members together, whose subject is the last
-        one.
+        """Return the analyses of each member, and then the joint analyses, if there are any.
+
+        The subject of joint analyses is the last member, with the subjects of all members in `subjects`.
         """
         files = output.files
         parts = []
@@ -183,11 +183,11 @@ class PageBuilder:
         return parts
 
     def _manifest(self, parts: Sequence[Part], page_id: str, results: Results, *, complete: bool = False) -> Manifest:
-        """Return the manifest from the facts of finished tasks. If the page is `complete`, these are all tasks."""
+        """Return the manifest, from the facts of finished tasks. `complete` says that all tasks have finished."""
         options = self._options
         subjects = [part.subject for part in parts[: len(self._members)]]
         metadata = subjects[0].metadata
-        # seconds for samples that were collected for this page or an earlier one
+        # the environment in which the samples were collected, for this page or an earlier one
         played = metadata.get("environment") or {}
         names = (options.env_name, played.get("name"), metadata.get("env_name"), metadata.get("env_id"))
         env_name = str(next(filter(None, names), "unknown"))
@@ -227,9 +227,9 @@ def build_page(
 ) -> None:
     """Run the tasks of a page of any kind, and write it. All ranks call it together.
 
-    Rank 0 calls `manifest` with the facts of all tasks. While tasks run, it calls `unfinished` with the facts of those
-    that have finished, for a page that can already be opened. The tasks named in `repeated` run again even if they have
-    finished before.
+    Rank 0 calls `manifest` with the facts of all tasks. While tasks run, it calls `unfinished` with the facts of
+    finished tasks, to write a preliminary page that can already be opened. Tasks named in `repeated` run again even if
+    they have already finished.
     """
     if job.team.leads:
         output.begin(page_id)
@@ -247,11 +247,12 @@ def build_page(
 
 
 def decisive(options: PageOptions) -> Decisive:
-    """Return everything that decides the page in addition to agents and samples, as a function of the buttons of each
-    action.
+    """Return a function that maps the buttons of each action to a JSON value.
+
+    The value contains everything that determines the page, except for agents and samples.
     """
     values = {name: value for name, value in options_as_data(options).items() if name not in NOT_DECISIVE}
-    # Predicates have no JSON value, so the groups that they select replace them.
+    # Predicates have no JSON value, so they are replaced by the groups of actions that they select.
     predicates = options.action_group_fns
     plugins = _plugin_keys(options)
     kinds = _kinds(options)
@@ -262,7 +263,7 @@ def decisive(options: PageOptions) -> Decisive:
 
 
 def _playing_cost(previews: Sequence[Preview], ranks: int) -> Cost:
-    """Return the time and space for collecting samples, if ranks share the recordings of several agents."""
+    """Return the time and space for collecting samples. The ranks divide the recordings of several agents."""
     shared = [preview.seconds for preview in previews if preview.shared]
     alone = [preview.seconds for preview in previews if not preview.shared]
     seconds = sum(alone) + sum(shared) / max(1, min(ranks, len(shared)))
@@ -270,7 +271,7 @@ def _playing_cost(previews: Sequence[Preview], ranks: int) -> Cost:
 
 
 def _agent_folder(number: int, count: int) -> str:
-    """Return the folder of the files of an agent, which is empty on a page of a single agent."""
+    """Return the folder of an agent's files: "" on a page of a single agent, else `agent-NUMBER`."""
     return f"agent-{number}" if count > 1 else ""
 
 
@@ -279,17 +280,17 @@ def _tasks(parts: Sequence[Part]) -> list[Task]:
 
 
 def _agent_kinds(options: PageOptions) -> list[str]:
-    """Return the kinds of the analyses of each agent, in order."""
+    """Return the kinds of the analyses that each agent has, in order."""
     return list(dict.fromkeys([*PAGE_KINDS.get(options.page_kind).analyses, *options.analyses]))
 
 
 def _kinds(options: PageOptions) -> list[str]:
-    """Return the kinds of the page's analyses, in order."""
+    """Return the kinds of all analyses of the page, in order."""
     return [*_agent_kinds(options), *PAGE_KINDS.get(options.page_kind).joint]
 
 
 def _analyses(options: PageOptions, kinds: Sequence[str]) -> list[tuple[Analysis[Any, SectionData], Any]]:
-    """Return the analyses with their options, which are those of the page for built-in analyses."""
+    """Return the analyses with their options: a field of the page's options, or an entry of `options.analyses`."""
     analyses: list[tuple[Analysis[Any, SectionData], Any]] = []
     for kind in kinds:
         analysis = ANALYSES.get(kind)()
@@ -301,10 +302,12 @@ def _analyses(options: PageOptions, kinds: Sequence[str]) -> list[tuple[Analysis
 
 
 def _plugin_keys(options: PageOptions) -> dict[str, str]:
-    """Return hashes of code from other packages: for each analysis its code and options, and under `page` the code of
-    the kind of page and of registry entries that options name.
+    """Return hashes of code from other packages.
 
-    Options that `analyses` gives to an analysis of this package are hashed, too.
+    There is a hash for each analysis and its options. The hash `page` is that of the kind of page and of the registry
+    entries that options name.
+
+    Options in `options.analyses` are hashed even if the analysis belongs to this package.
     """
     kinds = _kinds(options)
     parts: dict[str, tuple[object, ...]] = {

@@ -1,7 +1,7 @@
-"""Chunks are arrays in a script that passes them to the page; docs/page-format.md describes the format.
+"""Chunks: scripts that contain arrays and pass them to the page. docs/page-format.md describes the format.
 
-A page that is opened from a file cannot fetch data, but can run scripts, so arrays are stored as base64 of a zlib
-stream.
+A page that is opened from a file cannot fetch data, but can run scripts. Therefore, arrays are stored in scripts, as
+base64 of a zlib stream.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "float32")
 _CALL = "rlClarityChunk"
 _LEVEL, _QUICK, _STORED, _MEMORY = 6, 3, 0, 9  # level 9 takes seven times as long and saves a twentieth
 _STRATEGIES = (zlib.Z_RLE, zlib.Z_FILTERED)
-"""Run lengths, or matches of more than a few bytes, which is smaller than all matches for differences."""
+"""Strategies of zlib that are tried: run-length encoding, and no short matches, which suits differences."""
 _SAMPLE = 1 << 16
 _SAMPLE_ENTRIES = 9
 _INCOMPRESSIBLE = 0.98
@@ -34,7 +34,7 @@ _MAX_RATIO = 32
 
 
 class ArrayEntry(TypedDict):
-    """The header's entry of an array in a chunk."""
+    """The entry of an array in a chunk's header."""
 
     dtype: str
     shape: Sequence[int]
@@ -50,11 +50,11 @@ class Chunk:
     payload: bytes
 
     def script(self) -> bytes:
-        """Return the content of the file beside the page."""
+        """Return the content of the chunk's file beside the page."""
         return f'{_CALL}({json.dumps(self.name)}, {self.header}, "{self._base64()}");\n'.encode("ascii")
 
     def embedded(self) -> str:
-        """Return the HTML element for a single-file page."""
+        """Return the HTML element that contains the chunk in a single-file page."""
         return f'<script type="text/plain" data-chunk="{self.name}">{self.header}\n{self._base64()}</script>'
 
     def _base64(self) -> str:
@@ -74,7 +74,8 @@ def encode_chunk(
     differ. They are stored as differences along their first axis if that makes them smaller. Pixels of frames
     (n, H, W, C) are stored channel by channel if that makes them smaller.
 
-    With `quick`, for servers whose page waits, arrays are stored as they are and compressed with less effort.
+    With `quick`, for servers that encode on request, arrays are not reordered and are compressed with less effort.
+    Raises ClarityError for an invalid name and for arrays of other types.
     """
     if not is_name(name):
         raise ClarityError(f"invalid chunk name {name!r}")
@@ -90,9 +91,9 @@ def encode_chunk(
 
 
 def decode_chunk(chunk: Chunk) -> dict[str, np.ndarray]:
-    """Return the arrays of a chunk, with `bytes` as uint8.
+    """Return the arrays of a chunk. Bytes are returned as uint8.
 
-    Raises ClarityError if the stream does not match the header, or unpacks to more than the limit.
+    Raises ClarityError if the stream does not match the header, or would unpack to more bytes than allowed.
     """
     try:
         entries = json.loads(chunk.header)["arrays"]
@@ -108,7 +109,7 @@ def decode_chunk(chunk: Chunk) -> dict[str, np.ndarray]:
 
 
 def parse_script(data: bytes, name: str = "a file") -> Chunk:
-    """Parse a script that `Chunk.script` wrote. Raises ClarityError, with the file's `name`, for other text."""
+    """Parse a script that `Chunk.script` wrote. Raises ClarityError for other text; `name` is the file's name in it."""
     match = re.fullmatch(rb'%s\(("[^"]*"), (.*), "([A-Za-z0-9+/=]*)"\);\s*' % _CALL.encode(), data, re.DOTALL)
     if match is None:
         raise ClarityError(f"{name} is not a chunk of a page: it starts with {data[:40]!r}")
@@ -116,7 +117,7 @@ def parse_script(data: bytes, name: str = "a file") -> Chunk:
 
 
 def parse_embedded(name: str, text: str) -> Chunk:
-    """Parse the text of an element that `Chunk.embedded` wrote."""
+    """Parse the text of an HTML element that `Chunk.embedded` wrote."""
     header, _, payload = text.strip().partition("\n")
     return _chunk(name, header.encode(), payload.strip().encode())
 
@@ -178,13 +179,13 @@ def _planes(array: np.ndarray) -> bytes:
 
 
 def _delta_helps(array: np.ndarray) -> bool:
-    """Return whether bytes compress better as differences, judged by a few entries from the middle."""
+    """Return whether an array compresses better as differences, judged by a few entries from its middle."""
     few = _middle(array)
     return len(few) > 1 and len(_smallest(_planes(_delta(few)[1:]))) < len(_smallest(_planes(few[1:])))
 
 
 def _planes_help(array: np.ndarray) -> bool:
-    """Return whether bytes compress better channel by channel, judged by a few entries from the middle."""
+    """Return whether an array compresses better channel by channel, judged by a few entries from its middle."""
     few = _middle(array)
     return few.shape[-1] > 1 and len(_smallest(_planes(few))) < len(_smallest(few.tobytes()))
 
@@ -195,8 +196,8 @@ def _middle(array: np.ndarray) -> np.ndarray:
 
 
 def _smallest(data: bytes) -> bytes:
-    """Compress all data with each strategy, and return the smallest result. A part would not show which strategy is
-    better, because channels differ.
+    """Compress all data with each strategy, and return the smallest result. A sample of the data would not be enough to
+    choose a strategy, because channels differ.
     """
     return min((_compress(data, _LEVEL, strategy) for strategy in _STRATEGIES), key=len)
 

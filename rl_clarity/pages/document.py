@@ -30,15 +30,15 @@ from svelte3.props import to_json
 PAGE = "interface.html"
 SCRIPT = "interface.js"
 FILES = f"{DIRECTORY}/page.json"
-"""Name of the checksums of a finished page's files, which a single-file page contains."""
+"""Name of the file with the checksums of a finished page's files. A single-file page contains them itself."""
 COMPILED = Path(__file__).resolve().parent / "compiled"
 """The folder of the compiled scripts."""
 SCRIPTS = ("agent", "training", "memory", "recordings", "gallery")
-"""Kinds of page that have their own script. The script of agents draws all others."""
+"""Kinds of page that have their own script. Other kinds are drawn by the script `agent`."""
 PANEL_SCRIPTS = ("what_if",)
-"""Panels whose script is loaded by the pages that have them."""
+"""Panels that have their own script, which is loaded only by pages with the panel."""
 GLOBAL_NAME = "Interface"
-"""The JavaScript variable with the page's constructor, or that of a panel."""
+"""The JavaScript variable with the constructor of the page or of a panel."""
 _START = f'new {GLOBAL_NAME}({{ target: document.getElementById("app") }});'
 _THEME = """\
 (function () {
@@ -58,14 +58,14 @@ _SEAL = "<!-- sha256 of everything above: {} -->\n"
 
 @dataclass(frozen=True)
 class Bundle:
-    """The compiled page."""
+    """The compiled script of a page, and its style sheet."""
 
     script: str
     style: str = ""
 
 
 def compiled_bundle(kind: str) -> Bundle:
-    """Return the compiled page of a kind. Raises OutputError if it is missing."""
+    """Return the compiled script for a kind of page. Raises OutputError if it is missing."""
     path = COMPILED / f"{_script_name(kind)}.js"
     try:
         return Bundle(path.read_text("utf-8"))
@@ -91,16 +91,16 @@ def _script_name(kind: str) -> str:
 
 
 def recompile_js(js_path: str | os.PathLike[str] | None = None, *, kind: str = "agent") -> str:
-    """Compile the page's Svelte sources into its scripts, and return the path of the script, or of their folder.
+    """Compile the Svelte sources of pages into scripts, and return the path of the script, or of the folder of scripts.
 
-    The same sources, of a checkout or of the installed package, give the same bytes.
+    Sources of a checkout and of the installed package compile to the same bytes.
 
     Args:
-        js_path: the script to write; by default all scripts of pages
-        kind: kind of the pages whose script `js_path` is
+        js_path: path of the script to write; by default, all scripts are written into the package
+        kind: kind of page for which the script `js_path` is compiled
 
-    Raises OutputError if sources are missing or a script cannot be written, and svelte3's errors for sources that do
-    not compile or a machine without Node.js.
+    Raises OutputError if sources are missing or a script cannot be written, and the errors of svelte3 if sources do not
+    compile or Node.js is missing.
     """
     if js_path is not None:
         return _compile(Path(js_path), kind, overwrite=False)
@@ -137,13 +137,13 @@ def write_page(
     """Write `interface.html` into `page`, and return the names of missing files.
 
     Args:
-        manifest: a `Manifest`, or its dicts, whose file names are `ChunkName` and `ImageName`
-        modules: JavaScript sources of custom panels by kind; by default those of the manifest's sections
-        bundle: the compiled page; the package's by default
+        manifest: a `Manifest`, or a manifest as dicts, in which file names are `ChunkName` and `ImageName`
+        modules: JavaScript sources of custom panels by kind, for a manifest as dicts. A `Manifest` contains its own
+        bundle: the compiled script; by default that of the package
         inline_js: put the script into the document instead of beside it
         single_file: put all files into the document
         data: the directory of chunks and images; `page` by default
-        present: names of files that exist; those in `data` by default. A page can be opened while files are missing
+        present: names of files that exist; by default all files in `data`. A page can be opened while files are missing
     """
     plain: JsonObject
     if isinstance(manifest, Manifest):
@@ -168,7 +168,7 @@ def write_page(
 
 
 def write_index(directory: Directory, name: str, manifest: JsonObject, bundle: Bundle | None = None) -> None:
-    """Write a document that shows other pages of the directory in frames."""
+    """Write a document that can show other pages of the directory in frames."""
     bundle = bundle or compiled_bundle(manifest["kind"])
     document = _document(manifest, f"{bundle.script.rstrip()}\n{_START}\n", bundle.style, {}, (), frames="'self'")
     directory.write(name, _sealed(part.encode("utf-8", "replace") for part in document))
@@ -195,7 +195,7 @@ def read_manifest(document: bytes) -> dict[str, Any]:
 
 
 def _rename_sections(manifest: JsonObject) -> None:
-    """Give sections of earlier pages, and their fields, the present names."""
+    """Rename sections and fields of pages of earlier versions to their present names, in place."""
     sections = manifest.get("sections")
     for section in sections if isinstance(sections, list) else ():
         match section:
@@ -216,7 +216,10 @@ def is_intact(document: bytes) -> bool:
 
 
 def read_checksums(directory: Directory, document: bytes = b"") -> dict[str, Checksum]:
-    """Return the checksums of a finished page's files that a single-file document contains, or an empty dict."""
+    """Return the checksums of a finished page's files, from a single-file document or else from the directory.
+
+    The dict is empty if there are none.
+    """
     match = _FILES.search(document)
     try:
         files = json.loads(match[1] if match else directory.read(FILES))
@@ -226,7 +229,7 @@ def read_checksums(directory: Directory, document: bytes = b"") -> dict[str, Che
 
 
 def embedded_files(document: bytes) -> dict[tuple[str, str], str]:
-    """Return the text of the files that a single-file page embeds, by kind (`chunk`, `image`) and name."""
+    """Return the text of the files that a single-file page embeds, by type (`chunk`, `image`) and name."""
     files = {}
     for match in _EMBEDDED.finditer(document):
         end = document.find(_END, match.end())
@@ -280,7 +283,7 @@ def _embedded(manifest: JsonObject, data: Directory, missing: set[str]) -> Itera
 
 
 def _sealed(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the pieces of a document, and a last line with their hash."""
+    """Yield the parts of a document, and a last line with their hash."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
@@ -293,8 +296,9 @@ def _seal(digest: hashlib._Hash) -> bytes:
 
 
 def _policy(inline_scripts: Sequence[str], frames: str, *, wasm: bool) -> str:
-    """Return a content security policy under which the page loads nothing from elsewhere. `frames` are the sources that
-    it may embed; `wasm` lets it run WebAssembly, and the module that does.
+    """Return a content security policy under which the page loads nothing from other sites.
+
+    `frames` are the sources that may be shown in frames. `wasm` allows WebAssembly, and the script that runs it.
     """
     more = " blob: 'wasm-unsafe-eval'" if wasm else ""
     hashes = " ".join(f"'sha256-{_sha256(script)}'" for script in inline_scripts)
@@ -309,10 +313,9 @@ def _sha256(text: str) -> str:
 
 
 def _inside_script(code: str) -> str:
-    """Return the code escaped so that it cannot end its HTML element, with the same meaning.
+    """Return equivalent code in which no characters can end its HTML element.
 
-    The characters that would end the element can occur only in strings and regular expressions, where an escape has the
-    same meaning.
+    Such characters can occur only in strings and regular expressions, where an escape has the same meaning.
     """
     code = code.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\\0")
     return re.sub(r"<(?=/script|script|!--)", r"\\x3c", code, flags=re.IGNORECASE)

@@ -21,7 +21,7 @@ from rl_clarity.visualization.rendering import Direction, hatch, over_observatio
 from rl_clarity.visualization.totals import output_decomposition
 
 Column = np.ndarray | list[str | int]
-"""Numbers (T,), or labels."""
+"""Values of a column of a table: numbers (T,), or T labels."""
 SUFFIXES = (".png", ".apng", ".gif", ".csv", ".npz")
 MOST_FPS = 100
 """Largest number of frames per second; GIF measures time in hundredths of a second."""
@@ -32,7 +32,7 @@ _WORDS = ("prin", "all", "res")
 
 @dataclass(frozen=True)
 class Selection:
-    """The checked selection of a page's data to export, counted from 0."""
+    """The validated selection of a page's data to export. Indices are counted from 0."""
 
     trajectory: int
     steps: Sequence[int]
@@ -58,30 +58,31 @@ def export(
 ) -> Path:
     """Write images or numbers of a page to a file, in the format of its suffix, and return its path.
 
-    - `.png`, `.apng`, `.gif`: for each of n frames the observation, enlarged, and beside it for each direction the
-    attribution over the gray observation; several frames make an animation. Where the completeness error is above 5 %
-    of the output's range (`Results.incomplete`), attribution is hatched and has no colors
-    - `.csv`: a row for each frame, with the columns of the page's own table
-    - `.npz`: `steps` (n,); `frames` (n, H, W, 1 | 3) uint8; `channels` (n, h, w, K) and `residual` (n, h, w, 1) in
-      units of attribution; the numbers along the trajectory, (n,), or (n, actions or groups)
+    - `.png`, `.apng`, `.gif`: for each of n frames, the enlarged observation and, beside it, the attribution of each
+      direction over the gray observation; several frames make an animation. Where the completeness error is above 5 %
+      of the output's range (`Results.incomplete`), attribution is hatched and has no colors
+    - `.csv`: a row for each frame, with the columns of the table that the page exports
+    - `.npz`: `steps` (n,); `frames` (n, H, W, 1 | 3) uint8; attribution to the K channels `channels` (n, h, w, K) and
+      `residual` (n, h, w, 1), not normalized; and the series of the trajectory, such as `rewards` (n,) and `logits`
+      (n, number of actions)
 
-    Everything is counted from 0, as in `open_results`; the page and `rl-clarity export` count from 1.
+    All indices are counted from 0, as in `open_results`. The page and `rl-clarity export` count from 1.
 
     Args:
         page: the page that `run` returned, the directory of a page or its `interface.html`, or a `Results`
-        out_path: the file
+        out_path: path of the file to write
         trajectory: index of the trajectory
-        frames: its steps, as a range or a list; all by default
-        layer: its name; the page's first by default
+        frames: steps of the trajectory, as a range or a list; all by default
+        layer: name of the layer; the page's first layer by default
         output: `"value"`, `"action-3"`, `"group-0"` or `"greedy"`; the first that has attribution by default
-        directions: any of `"pos"` (what raised the output), `"neg"` (what lowered it) and `"abs"` (both)
+        directions: any of `"pos"` (attribution that raised the output), `"neg"` (that lowered it) and `"abs"` (both)
         channel: in images: all channels (`"prin"`), these and the residual (`"all"`), the residual (`"res"`), or an
             index
         fps: frames per second of an animation, at most 100
-        overwrite: replace an existing file with another content
+        overwrite: replace an existing file that has other content
 
-    Raises OptionError for an unknown suffix, or for what the page does not contain, ClarityError if there is no page,
-    and OutputError if the file cannot be written, or exists with another content.
+    Raises OptionError for an unknown suffix, or for a selection that the page does not contain; ClarityError if there
+    is no page; and OutputError if the file cannot be written, or exists with other content and `overwrite` is not set.
     """
     target = Path(out_path)
     suffix = target.suffix.lower()
@@ -127,7 +128,7 @@ def _steps(frames: Steps, count: int) -> Sequence[int]:
 
 
 def _layer_and_output(results: Results, layer: str | None, output: str | None) -> tuple[str, str]:
-    """Return the layer and the output, by default the page's first ones."""
+    """Return the names of the layer and the output, which are the page's first by default."""
     entry = results.layer(layer)
     outputs = list(entry["attribution"])
     chosen = next((name for name in results.outputs if name in outputs), "") if output is None else output
@@ -157,7 +158,7 @@ def _check_channel(results: Results, selection: Selection) -> None:
 
 
 def _images(results: Results, selection: Selection, steps: Sequence[int]) -> np.ndarray:
-    """Return the observation and its attribution side by side, for each of the steps: (n, H, W, 3) uint8.
+    """Return images (n, H, W, 3) uint8 of the observation and its attribution side by side, for n steps.
 
     Attribution whose completeness error is too large is hatched, and has no colors.
     """
@@ -221,12 +222,12 @@ def _npz(results: Results, selection: Selection, suffix: str) -> bytes:
 
 
 def timeline_csv(results: Results, trajectory: int, steps: Sequence[int], layer: str, output: str) -> str:
-    """Return a table with the columns of the table that the page exports (`timelineCsv` in svelte_src), and a row per
-    step.
+    """Return a CSV table with a row for each step, and with the columns of the table that the page exports
+    (`timelineCsv` in svelte_src).
 
-    Trajectory and frame are counted from 1, as on the page; actions are labels; totals are sums over positions of the
-    positive and of the negative part of each feature, in units of attribution; `Results.decomposition` explains the
-    others.
+    Trajectory and frame are counted from 1, as on the page. Actions are given by their labels. For each feature, there
+    are sums over positions of its positive and of its negative attribution, not normalized. `Results.decomposition`
+    explains the other terms.
     """
     columns = _columns(results, trajectory, layer, output)
     digits = int(results.manifest["numpy_precision"])
@@ -240,8 +241,8 @@ def timeline_csv(results: Results, trajectory: int, steps: Sequence[int], layer:
 
 
 def _columns(results: Results, trajectory: int, layer: str, output: str) -> list[tuple[str, Column]]:
-    """Return names and numbers (T,) of the columns. Several columns can have the same name, because several actions
-    can.
+    """Return names and values (T,) of the columns. Several columns can have the same name, because several actions can
+    have the same label.
     """
     series = results.series(trajectory)
     labels = [action["label"] for action in results.manifest["agents"][0]["actions"]]
@@ -265,7 +266,7 @@ def _name(output: OutputInfo) -> str:
 
 
 def _numbers(series: Mapping[str, np.ndarray], output: OutputInfo) -> np.ndarray | None:
-    """Return an output along the trajectory, or None if the page does not contain it."""
+    """Return an output (T,) along the trajectory, or None if the page does not contain it."""
     kind = output["kind"]
     values = series.get({"value": "values", "group": "groups"}.get(kind, "logits"))
     if values is None or kind == "value":

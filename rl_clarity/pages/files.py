@@ -1,6 +1,6 @@
 """The names of a page's files, and the functions with which analyses write them.
 
-Names of files have special types, so that a page's files can be found without knowing its sections.
+File names have their own types, so that they can be found in any section's data.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class ExtraImageName(ImageName):
 
 @dataclass(frozen=True)
 class PageFiles:
-    """The directory of a page. Every file is written atomically, so that work can be divided and resumed."""
+    """The directory of a page. Each file is written atomically, so that work can be divided and resumed."""
 
     directory: Directory
     folder: str = ""
-    """Subdirectory of the files, which the names below do not contain."""
+    """Subdirectory of the files. Arguments `name` of the methods below are relative to it."""
     writable: Sequence[str] = ("*",)
-    """Patterns of the names, including the subdirectory, that may be written. Foreign files with such names were
-    refused before."""
+    """Patterns of the names, including the subdirectory, that may be written. It was already checked that no files of
+    other programs match them."""
 
     def write_chunk(
         self, name: str, arrays: Mapping[str, np.ndarray | bytes], meta: Mapping[str, object] | None = None
@@ -60,7 +60,7 @@ class PageFiles:
         return decode_chunk(parse_script(self.directory.read(path_in(self.folder, name)), name))
 
     def write_file(self, name: str, data: bytes) -> None:
-        """Write a file that the page does not load."""
+        """Write bytes to a file that is not a chunk, such as a report."""
         self._write(path_in(self.folder, name), data)
 
     def read_file(self, name: str) -> bytes:
@@ -86,13 +86,13 @@ def segments(steps: int, length: int = SEGMENT) -> list[range]:
 
 
 def path_in(subdirectory: str, name: str) -> str:
-    """Return the name of a file in a subdirectory that an option names. `""` and `/` mean the page's directory."""
+    """Return the name of a file in a subdirectory of the page. `""` and `/` stand for the page's directory itself."""
     subdirectory = subdirectory.strip("/")
     return f"{subdirectory}/{name}" if subdirectory else name
 
 
 def check_subdirectories(options: object) -> None:
-    """Raise OptionError for options `..._subdir` that lie outside the page's directory or need quoting."""
+    """Raise OptionError if an option `..._subdir` names a folder outside the page's directory, or needs quoting."""
     for name in vars(options):
         if name.endswith("_subdir"):
             value = getattr(options, name)
@@ -101,7 +101,7 @@ def check_subdirectories(options: object) -> None:
 
 
 def slugs(names: Sequence[str]) -> list[str]:
-    """Return names that file systems and addresses accept, and that are different even if case is ignored."""
+    """Convert names to names that file systems and URLs accept, and that differ even if case is ignored."""
     taken: set[str] = set()
     chosen = []
     for name in names:
@@ -116,5 +116,5 @@ def slugs(names: Sequence[str]) -> list[str]:
 
 
 def number_text(number: float) -> str:
-    """Return a density or zoom in the form of file names: 0.25, 1, 2."""
+    """Format a density or zoom for file names: 0.25, 1, 2."""
     return f"{number:g}"

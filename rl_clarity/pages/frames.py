@@ -1,8 +1,8 @@
-"""The frames of a segment in the form of a chunk: their pixels, or the PNG file of each.
+"""The frames of a segment as a chunk: the pixels of small frames, or a PNG file for each larger frame.
 
-Deflate finds repetitions that are at most 32 kB apart. The pixels of small frames are therefore compressed together,
-because most of a frame is in the frame before: frames of Procgen become 1.2 to 20 times smaller than as PNG files. In
-larger frames, it would not reach back to the frame before.
+Deflate finds repetitions that are at most 32 kB apart. The pixels of small frames are compressed together, because most
+of a frame repeats the previous frame: frames of Procgen become 1.2 to 20 times smaller than as PNG files. For larger
+frames, the previous frame is too far away.
 """
 
 from __future__ import annotations
@@ -24,19 +24,20 @@ _WINDOW = 1 << 15
 def frame_arrays(
     frames: np.ndarray, stacks: np.ndarray | None = None, workers: int = 1
 ) -> dict[str, np.ndarray | bytes]:
-    """Return frames (n, H, W, 1 | 3) uint8 of a segment in the form of the chunk.
+    """Return the arrays of a chunk of frames (n, H, W, 1 | 3) uint8, the n steps of a segment.
 
-    `stacks` (n, H, W', 1 | 3) are all frames of stacked observations side by side. `workers` threads encode PNG files.
+    `stacks` (n, H, W', 1 | 3) are all frames of stacked observations side by side. `workers` is the number of threads
+    that encode PNG files.
     """
     arrays = _arrays("", frames, workers)
     return arrays if stacks is None else arrays | _arrays(STACK, stacks, workers)
 
 
 def read_frame(name: str, arrays: Mapping[str, np.ndarray], index: int, prefix: str = "") -> np.ndarray:
-    """Return a frame (H, W, 1 | 3) uint8 of the chunk with a name, or all frames of an observation with the prefix
-    `STACK`.
+    """Return the frame (H, W, 1 | 3) uint8 at an index of a chunk's arrays.
 
-    Raises ClarityError if the chunk does not contain it.
+    With the prefix `STACK`, return all frames of an observation side by side. Raises ClarityError, which contains the
+    chunk's `name`, if the chunk does not contain the frame.
     """
     try:
         pixels = arrays.get(f"{prefix}pixels")
@@ -58,7 +59,7 @@ def _arrays(prefix: str, frames: np.ndarray, workers: int) -> dict[str, np.ndarr
 
 
 def hidden_observations(observation: JsonObject, agent: Agent) -> str:
-    """Return why the frames of a page do not contain what its agent observed, or an empty text if they do.
+    """Return why the frames of a page are not the observations of its agent, or an empty string if they are.
 
     `observation` is the `ObservationInfo` of the page as JSON.
     """

@@ -1,6 +1,6 @@
-"""The gallery: an index of the pages below a directory, in one file that needs nothing else.
+"""The gallery: an index of the pages below a directory, in a single file.
 
-It lists pages, embeds a small image of each, and shows two pages of the same recording side by side.
+It lists pages, embeds a small image of each, and can show two pages of the same recording side by side.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ _IMAGE_SIDE = 160
 
 @dataclass(frozen=True)
 class Gallery:
-    """An index page, and what it lists."""
+    """The result of `gallery`: the index page, and the number and problems of the listed pages."""
 
     path: Path | str
-    """The file; text if it is an address such as `s3://bucket/index.html`."""
+    """The file; a string if it is an address such as `s3://bucket/index.html`."""
     pages: int
     problems: Mapping[str, str]
-    """By folder, why a page is unfinished or cannot be read."""
+    """Reasons why pages are unfinished or cannot be read, by the page's folder."""
 
 
 def gallery(directory: str | os.PathLike[str], *, title: str = "Pages", overwrite: bool = False) -> Gallery:
     """Write `index.html`, an index of the pages in a directory and its subdirectories.
 
-    Each page is listed with an image, its environment, network, mean return, date and a link; pages that are damaged,
+    Each page is listed with an image, its environment, network, mean return, date and a link. Pages that are damaged,
     unfinished or of another format version are listed with the reason. Two pages that explain the same recording can
-    be shown side by side, with one clock, one scale, the same colors for features that match, and their differences.
-    An earlier index is replaced.
+    be shown side by side, with the same time step, the same scale, the same colors for features that match, and their
+    differences. An earlier index is replaced.
 
     Args:
         directory: a local directory, or an address such as `s3://bucket/pages`
-        title: of the index
-        overwrite: replace an `index.html` that is not such an index
+        title: title of the index
+        overwrite: replace an `index.html` that is not an index of pages
 
     Raises ClarityError if there are no pages, and OutputError if the index cannot be written.
     """
@@ -79,8 +79,8 @@ def gallery(directory: str | os.PathLike[str], *, title: str = "Pages", overwrit
 
 
 def _documents(root: Directory) -> set[PurePosixPath]:
-    """Return the paths of the documents of pages. In a local directory, anything with the name of a document is
-    included, even if it is not a file that can be read.
+    """Return the paths of the documents of pages. In a local directory, this includes everything that has the name of a
+    document, even if it is not a readable file.
     """
     documents = {path for path in map(PurePosixPath, root.names()) if path.name == PAGE}
     if "://" not in root.location:
@@ -105,7 +105,7 @@ def _check_replaceable(root: Directory) -> None:
 
 
 def _describe(directory: Directory, path: PurePosixPath) -> dict[str, object]:
-    """Return the entry of a page in the index. `problem` is the reason why it is unfinished or cannot be read."""
+    """Return the entry of a page in the index, with the reason (`problem`) if it is unfinished or unreadable."""
     folder = str(path.parent)
     entry: dict[str, object] = {"folder": folder, "href": f"./{quote(str(path))}", "title": folder}
     try:
@@ -135,7 +135,10 @@ def _describe(directory: Directory, path: PurePosixPath) -> dict[str, object]:
 
 
 def _match_features(root: Directory, pages: Sequence[dict[str, object]]) -> None:
-    """Add to entries of pages of the same recording which features of the others match theirs (`matches`)."""
+    """Add `matches` to the entries of pages that explain the same recording.
+
+    It contains, for each other page and layer, the features there that match the features of this page.
+    """
     fits = {
         page["folder"]: _components(Results(open_directory(f"{root.location}/{page['folder']}".removesuffix("/."))))
         for page in pages
@@ -157,7 +160,7 @@ def _match_features(root: Directory, pages: Sequence[dict[str, object]]) -> None
 
 
 def _components(results: Results) -> dict[tuple[str, str], np.ndarray]:
-    """Return the components (K, c) of each layer that has them, by its slug and the name of its site."""
+    """Return the components (K, c) of K features in c channels, by the layer's slug and full name, where they exist."""
     components = {}
     for section in results.manifest["sections"]:
         for layer in section["data"]["layers"] if section["kind"] == "attribution" else ():
@@ -169,8 +172,9 @@ def _components(results: Results) -> dict[tuple[str, str], np.ndarray]:
 
 
 def _recording_key(trajectories: Sequence[TrajectoryEntry], checksums: Mapping[str, object]) -> str | None:
-    """Return a hash of all frames: pages that explain the same episodes have the same one; None if there are no
-    checksums.
+    """Return a hash of all frames, which is the same for pages that explain the same episodes.
+
+    Return None if checksums are missing.
     """
     frames = [checksums.get(name) for trajectory in trajectories for name in trajectory["frames"]]
     return None if None in frames else cache_key(frames)
@@ -179,7 +183,7 @@ def _recording_key(trajectories: Sequence[TrajectoryEntry], checksums: Mapping[s
 def _mean_return(results: Results) -> dict[str, float]:
     """Return the mean return of episodes that begin and end in the page's trajectories.
 
-    Without any, `episodes` is 0, and `mean` is the mean sum of rewards of a trajectory.
+    If there are no such episodes, `episodes` is 0, and `mean` is the mean sum of rewards of a trajectory.
     """
     returns, sums = [], []
     for trajectory in range(len(results.section("trajectories")["trajectories"])):
@@ -191,7 +195,7 @@ def _mean_return(results: Results) -> dict[str, float]:
 
 
 def _image(results: Results) -> str:
-    """Return a frame as a data URL: the bookmark of the highest advantage, or the middle of the first trajectory."""
+    """Return a frame as a data URL: that of the highest advantage, or the middle of the first trajectory."""
     from PIL import Image
 
     section = results.section("trajectories")
@@ -199,14 +203,14 @@ def _image(results: Results) -> str:
     place = (best["trajectory"], best["frame"]) if best else (0, section["trajectories"][0]["steps"] // 2)
     (frame,) = results.frames(place[0], [place[1]])
     image = Image.fromarray(frame.squeeze())
-    image.thumbnail((_IMAGE_SIDE, _IMAGE_SIDE))  # smaller ones are kept
+    image.thumbnail((_IMAGE_SIDE, _IMAGE_SIDE))  # smaller images are not enlarged
     pixels = np.asarray(image)
     png = encode_png(pixels if pixels.ndim == 3 else pixels[..., None])
     return f"data:image/png;base64,{base64.b64encode(png).decode('ascii')}"
 
 
 def _date(directory: Directory) -> dict[str, str]:
-    """Return when the page was made, from its run log, else from the time of its file; empty where neither is known."""
+    """Return the date of the page, from its run log or else from the time of its file; empty if neither is known."""
     try:
         run = json.loads(directory.read(RUN_LOG))["runs"][-1]
         date = datetime.fromisoformat(run.get("ended") or run["started"]).astimezone(UTC)

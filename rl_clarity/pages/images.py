@@ -1,8 +1,8 @@
 """Images of a page: frames of stacked observations, filmstrips, sheets, and PNG files.
 
-Frames of games have flat areas and repeated sprites, which deflate compresses best in unfiltered rows; photographs and
-gradients are smaller as differences. Both are tried on a part of the image (W3C, Portable Network Graphics, third
-edition). Pillow filters every row, which makes files of frames 56 % larger in the same time.
+Frames of games have flat areas and repeated sprites, which deflate compresses best in unfiltered rows. Photographs and
+gradients are smaller as differences. Both PNG filters are tried on a part of the image (W3C, Portable Network Graphics,
+third edition). Pillow filters every row, which takes as long and makes the files of frames 56 % larger.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _STRIP_HEIGHT = 128
 
 
 def encode_png(image: np.ndarray) -> bytes:
-    """Return the PNG file of an image (H, W, 1 | 3 | 4) uint8: gray, RGB or RGBA. It is deterministic."""
+    """Return the PNG file of an image (H, W, 1 | 3 | 4) uint8: gray, RGB or RGBA. The result is deterministic."""
     height, width, channels = _checked(image).shape
     level = _LEVEL if image.size <= _LARGE else _LARGE_LEVEL
     header = struct.pack(">IIBBBBB", width, height, 8, _COLOR_TYPES[channels], 0, 0, 0)
@@ -37,7 +37,7 @@ def encode_png(image: np.ndarray) -> bytes:
 
 
 def encode_pngs(images: Iterable[np.ndarray], workers: int = 1) -> list[bytes]:
-    """Return the PNG file of each image. Several threads encode them, because deflate releases the interpreter lock."""
+    """Return the PNG file of each image. `workers` threads encode them; deflate releases the interpreter lock."""
     if workers == 1:
         return [encode_png(image) for image in images]
     with ThreadPoolExecutor(workers) as pool:
@@ -45,8 +45,9 @@ def encode_pngs(images: Iterable[np.ndarray], workers: int = 1) -> list[bytes]:
 
 
 def decode_png(name: str, data: bytes) -> np.ndarray:
-    """Return the image (H, W, 1 | 3 | 4) uint8 in a PNG file. Raises ClarityError, with the file's name, if it is
-    damaged.
+    """Return the image (H, W, 1 | 3 | 4) uint8 in a PNG file.
+
+    Raises ClarityError, which contains the file's `name`, if it is damaged.
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -65,12 +66,12 @@ def decode_png(name: str, data: bytes) -> np.ndarray:
 
 
 def to_bytes(image: np.ndarray) -> np.ndarray:
-    """Convert an image in 0..1, with colors clipped, to uint8."""
+    """Convert an image with values from 0 to 1 to uint8. Values outside this range are clipped."""
     return np.round(np.clip(image, 0, 1) * 255).astype(np.uint8)
 
 
 def sheet(images: np.ndarray | Sequence[np.ndarray], columns: int) -> np.ndarray:
-    """Arrange images (n, H, W, C) in rows of `columns`, as one image whose unused cells are 0."""
+    """Arrange images (n, H, W, C) in rows of `columns` as a single image. Unused cells are 0."""
     images = np.asarray(images)
     count, height, width, channels = images.shape
     columns = max(1, min(columns, count))
@@ -82,13 +83,14 @@ def sheet(images: np.ndarray | Sequence[np.ndarray], columns: int) -> np.ndarray
 
 
 def newest_frames(observations: np.ndarray, stack: int = 1) -> np.ndarray:
-    """Return the newest frame (n, H, W, 1 or 3) of observations (n, H, W, C) of `stack` frames each, newest last."""
+    """Return the newest frames (n, H, W, 1 or 3) of n observations (n, H, W, C) of `stack` frames, newest last."""
     return _shown(observations[..., -_colors(observations, stack) :])
 
 
 def vector_images(vectors: np.ndarray, played: np.ndarray) -> np.ndarray:
-    """Return vectors (n, 1, 1, K) as images (n, K, 1, 1) uint8. Each input is scaled from the smallest (black) to the
-    largest (white) value that it has in all played vectors (..., K).
+    """Return vectors (n, 1, 1, K) of K inputs as images (n, K, 1, 1) uint8.
+
+    Each input is scaled from the smallest (black) to the largest (white) value that it has in `played` (..., K).
     """
     axes = tuple(range(played.ndim - 1))
     low, high = played.min(axis=axes), played.max(axis=axes)
@@ -105,8 +107,7 @@ def frames_side_by_side(observations: np.ndarray, stack: int) -> np.ndarray:
 
 
 def filmstrips(frames: np.ndarray, scrub_range: tuple[float, float]) -> np.ndarray:
-    """Return the columns of frames (n, H, W, C) between two fractions of the width, side by side in time: (h, n * w,
-    C).
+    """Return a filmstrip (h, n * w, C): the columns of n frames (n, H, W, C) between two fractions of the width.
 
     Frames taller than 128 pixels are subsampled.
     """
@@ -129,7 +130,7 @@ def _checked(image: np.ndarray) -> np.ndarray:
 
 
 def _scanlines(image: np.ndarray) -> Iterator[bytes]:
-    """Yield rows preceded by the number of their filter: unfiltered, then as differences from the pixel to the left."""
+    """Yield all rows, each after the number of its filter: first unfiltered, then as differences to the left pixel."""
     height, width, channels = image.shape
     rows = np.empty((height, 1 + width * channels), np.uint8)
     rows[:, 0], rows[:, 1:] = _UNFILTERED, image.reshape(height, -1)
@@ -155,7 +156,7 @@ def _colors(observations: np.ndarray, stack: int) -> int:
 
 
 def _shown(frames: np.ndarray) -> np.ndarray:
-    """Return frames as gray or RGB. A fourth channel (alpha) is dropped, and other numbers of channels are averaged."""
+    """Return frames as gray or RGB. Of four channels, alpha is dropped; other numbers of channels are averaged."""
     channels = frames.shape[-1]
     if channels in (1, 3):
         return frames

@@ -1,7 +1,7 @@
-"""Kinds of pages declare which analyses a page consists of, and how it is drawn.
+"""Kinds of pages, which declare the analyses that a page consists of, and how it is drawn.
 
-`svelte_src/pages/` has a folder for each kind that the page's script knows. Other kinds declare their layout, which is
-written into the manifest, and the script draws it.
+`svelte_src/pages/` has a folder for each kind that is built into the page's script. Other kinds declare their layout,
+which is written into the manifest and drawn by the script.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ RESERVED = (
     *("grey", "smooth", "opacity", "threshold", "scale", "visible", "palette", "solo", "find", "box", "feature"),
     *("objects", "type", "object", "edit", "names", "name", "tab", "embed", "panel", "instead"),
 )
-"""Names of the fields and parameters of the address that all pages have."""
+"""Names that fields cannot have, because all pages use them for fields or for parameters of their address."""
 
 
 @dataclass(frozen=True)
 class PageField:
-    """A field that a reader selects on a page. The panel `controls` shows it, and custom panels use it."""
+    """A field of the page's state that a reader can set in the panel `controls`, and that custom panels can use."""
 
     name: str
-    """Name in the selection, and in the page's address."""
+    """Name of the field in the page's state, and of its parameter in the page's address."""
     type: FieldType
     label: str = ""
-    """Label of its control; empty for none."""
+    """Label of the field's control; empty for no label."""
     default: str | float | bool | None = None
-    """Initial value; None for the first option, the lowest number, false or an empty text."""
+    """Initial value. None is the first option, the lowest number, false or an empty text, depending on the type."""
     options: Sequence[str] = ()
-    """Values of a choice."""
+    """Possible values of a choice."""
     least: float | None = None
     """Lowest value of a number."""
     most: float | None = None
@@ -53,7 +53,7 @@ class PageField:
             raise OptionError(f"name={self.name!r} of a page's field must be an identifier that pages do not use yet")
         if self.type not in get_args(FieldType):
             raise OptionError(
-                f"type={self.type!r} of the field {self.name!r} is none of {', '.join(get_args(FieldType))}"
+                f"type={self.type!r} of the field {self.name!r} is not one of {', '.join(get_args(FieldType))}"
             )
         if self.type == "choice" and (not self.options or self.default not in (None, *self.options)):
             raise OptionError(f"the choice {self.name!r} needs options, and default={self.default!r} among them")
@@ -75,8 +75,8 @@ class PageField:
 class PageKind:
     """A kind of page.
 
-    With `slots` the page's script needs no code for it, because the manifest contains the layout and everything else
-    that is declared here.
+    With `slots`, the page's script needs no code for this kind, because the manifest contains the layout and everything
+    else that is declared here.
     """
 
     analyses: tuple[str, ...]
@@ -84,35 +84,35 @@ class PageKind:
     joint: tuple[str, ...] = ()
     """Kinds of the analyses of all agents together."""
     title: str = "{env_name}, {network}"
-    """Title of the page, unless an option gives one."""
+    """Template of the page's title, unless the option `title` is set."""
     slots: Mapping[Slot, Sequence[str]] | None = None
     """Panels, and kinds of sections, by slot: `navigation` on the left, `main`, `legend` on the right, `tabs` below
-    these, of which one is shown at a time, and `aside`, panels that open over the page. None for a kind that the page's
-    script knows."""
+    these, of which one is shown at a time, and `aside`, panels that open over the page. None for a kind that is built
+    into the page's script."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of the slots for screen readers, and `skip`, the label of the link to the main slot."""
     fields: Sequence[PageField] = ()
-    """Fields that a reader selects, in addition to the current step and the fields of panels of an agent's page."""
+    """Fields that a reader can set, in addition to the current step and the fields of panels of an agent's page."""
     keys: Mapping[str, str] = field(default_factory=dict)
-    """Keyboard keys that change a field to its next value, with the field's name."""
+    """Names of fields by keyboard key. Pressing the key changes the field to its next value."""
     tour: Sequence[tuple[str, str, str]] = ()
-    """Stops of the tour: panel, title and text."""
+    """Stops of the page's tour, each with a panel, a title and a text."""
 
     def __post_init__(self) -> None:
         for slot in self.slots or ():
             if slot not in get_args(Slot):
-                raise OptionError(f"slots has {slot!r}, which is none of {', '.join(get_args(Slot))}")
+                raise OptionError(f"slots has {slot!r}, which is not one of {', '.join(get_args(Slot))}")
         names = [field.name for field in self.fields]
         for key, name in self.keys.items():
             if name not in names:
                 raise OptionError(
-                    f"keys[{key!r}] is {name!r}, which is none of the fields: {', '.join(names) or 'none'}"
+                    f"keys[{key!r}] is {name!r}, which is not one of the fields: {', '.join(names) or 'none'}"
                 )
 
     def page(self, absent: Collection[str] = ()) -> dict[str, object] | None:
-        """Return the layout for the manifest, or None for a kind that the page's script knows.
+        """Return the layout for the manifest, or None for a kind that is built into the page's script.
 
-        `absent` are kinds of sections that the page does not have: slots leave them out.
+        `absent` are kinds of sections that the page does not have. They are left out of the slots.
         """
         if self.slots is None:
             return None

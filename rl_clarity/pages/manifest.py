@@ -1,5 +1,5 @@
-"""The manifest of a page, with agents, recordings, and the sections of analyses, as docs/page-format.md
-describes it.
+"""The manifest of a page: its agents, recordings, and the sections of analyses. docs/page-format.md describes the
+format.
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ class ActionGroup:
 
 @dataclass(frozen=True)
 class ActionFactor:
-    """A factor of an action. Its outputs are consecutive ones of the agent's `actions`."""
+    """A factor of an action: a choice, a switch or a number. Its outputs are consecutive entries of `actions`."""
 
     kind: Literal["choice", "switch", "number"]
     label: str
     first: int
-    """Index of its first output."""
+    """Index of the factor's first output."""
     outputs: int
     """Number of its outputs: a logit for each choice, the logit of a switch that is on, or the mean of a number and, if
     there are two, the logarithm of its standard deviation."""
     low: float | None = None
     high: float | None = None
     std: float | None = None
-    """Standard deviation of a number, where it does not depend on the observation; 0 for a deterministic policy."""
+    """Standard deviation of a number, if it does not depend on the observation; 0 for a deterministic policy."""
     squashed: bool = False
-    """Whether the hyperbolic tangent of a number, stretched to the bounds, is the action."""
+    """Whether the action is the hyperbolic tangent of a number, scaled to the range from `low` to `high`."""
 
 
 @dataclass(frozen=True)
@@ -80,18 +80,18 @@ class AgentInfo:
     network: str
     kind: Literal["policy", "action_values"]
     has_value: bool
-    """Whether it has a value function."""
+    """Whether the agent has a value function."""
     recurrent: bool
     num_actions: int
     observation: ObservationInfo
     actions: Sequence[ActionInfo]
-    """The actions of a single choice, else the outputs of all factors."""
+    """The actions if an action is a single choice, else the outputs of all factors."""
     action_groups: Sequence[ActionGroup]
     equivalent_actions: Sequence[Sequence[int]] = ()
     """Groups of actions that have the same effect."""
     id: str = "agent-1"
     factors: Sequence[ActionFactor] | None = None
-    """What an action consists of; None for one choice."""
+    """The factors of an action; None if an action is a single choice."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class RecordingInfo:
 
 @dataclass(frozen=True)
 class ProvenanceGroup:
-    """Facts about how the page was made, without times, paths or user names, so that the same run makes the
+    """Facts about how the page was made. They contain no times, paths or user names, so that the same run makes the
     same page.
     """
 
@@ -129,9 +129,9 @@ class Manifest:
     complete: bool = True
     missing: Sequence[str] = ()
     pending: Sequence[str] | None = None
-    """Titles of sections that an unfinished page does not have yet; None if there are none."""
+    """Titles of sections that an unfinished page does not yet have; None if there are none."""
     page: Mapping[str, Any] | None = None
-    """The layout of a page whose kind the page's script does not know (`PageKind.page`)."""
+    """The layout of a page whose kind is not built into the page's script (`PageKind.page`)."""
     format: str = field(default=FORMAT, init=False)
     version: int = field(default=VERSION, init=False)
 
@@ -150,10 +150,10 @@ class ViewOptions:
     attribution_weight: float = 0.9
     """Opacity of attribution over the observation."""
     attribution_colors: Literal["strongest", "mixed"] = "strongest"
-    """Color of a position: that of its strongest feature, or all hues `mixed`. With the latter the page opens as in
-    understanding-rl-vision: without the rest, and with logits as outputs."""
+    """Color of a position: that of its `strongest` feature, or the colors of all features `mixed`. With `mixed`, the
+    page opens as in understanding-rl-vision: without the residual, and with logits as outputs."""
     single_channels: bool = True
-    """Isolate single features by hovering over them."""
+    """Show a single feature while the pointer is over it."""
     video_height: str = hidden("16em")
     video_width: str = hidden("16em")
     policy_display_height: str = hidden("2em")
@@ -196,7 +196,7 @@ VIEW_LENGTHS = tuple(name for name in ViewOptions.__dataclass_fields__ if name.e
 
 
 def file_names(value: object, kind: type = str) -> Iterator[str]:
-    """Yield all file names of a kind (`ChunkName`, `ImageName`) in a section's data, or in a manifest as dicts."""
+    """Yield all file names of a type (`ChunkName`, `ImageName`) in a section's data, or in a manifest as dicts."""
     if isinstance(value, ChunkName | ImageName):
         if isinstance(value, kind):
             yield value
@@ -212,9 +212,7 @@ def file_names(value: object, kind: type = str) -> Iterator[str]:
 
 
 def without_extra_images(value: Any) -> Any:
-    """Return the manifest without the images that the page does not show, and without the mappings that
-    contained them.
-    """
+    """Return the manifest without images that the page does not show, and without lists and dicts that become empty."""
     if isinstance(value, Mapping):
         fields = {key: without_extra_images(item) for key, item in value.items()}
         return {key: item for key, item in fields.items() if item or not value[key]}
@@ -225,7 +223,7 @@ def without_extra_images(value: Any) -> Any:
 
 
 def provenance_group(name: str, facts: Mapping[str, object]) -> ProvenanceGroup:
-    """Return facts as the page lists them: text, or JSON for other values. None is left out."""
+    """Return facts as the page lists them: as text, or as JSON for other values. Values that are None are left out."""
     items = [(key, value) for key, value in facts.items() if value is not None]
     texts = [value if isinstance(value, str) else json.dumps(to_plain(value), sort_keys=True) for _, value in items]
     return ProvenanceGroup(name, [(key, text) for (key, _), text in zip(items, texts, strict=True)])

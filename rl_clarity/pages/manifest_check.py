@@ -1,4 +1,4 @@
-"""Check that a manifest contains what readers in Python use, so that a damaged page is refused when it is opened."""
+"""Check that a manifest contains everything that `Results` uses, so that damaged pages are rejected when opened."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class _Manifest(TypedDict):
 
 
 def check_manifest(manifest: JsonObject) -> None:
-    """Raise ClarityError, with the place, for a manifest (as dicts) with missing or contradictory entries."""
+    """Raise ClarityError, which names the entry, for a manifest (as dicts) with missing or contradictory entries."""
     try:
         read(_Manifest, manifest, "manifest")
         for section in manifest["sections"]:
@@ -59,7 +59,7 @@ def check_manifest(manifest: JsonObject) -> None:
 
 
 def _check_shape(section: Mapping[str, object]) -> None:
-    """Check the data of a built-in kind of section against its type."""
+    """Check the data of a section of a built-in kind against its type."""
     kind = str(section["kind"])
     if kind in SECTION_TYPES:
         if "data" not in section:
@@ -78,7 +78,7 @@ def _check_sections(sections: Mapping[str, object], agent: _Agent) -> None:
 
 
 def _check_trajectories(data: TrajectoriesSection) -> list[int]:
-    """Check counts, and return the number of segments of each trajectory."""
+    """Check the numbers of steps and of files, and return the number of segments of each trajectory."""
     _require(data["segment"] > 0, "segment must be above 0")
     segments = [-(-entry["steps"] // data["segment"]) for entry in data["trajectories"]]
     for index, (entry, count) in enumerate(zip(data["trajectories"], segments, strict=True)):

@@ -34,5 +34,5 @@ class MemoryOptions(PageOptions):
         check_option(self.states, "part", self.states.part is None, "must be None: the page explains the whole state")
 
     def seeded(self) -> MemoryOptions:
-        """Return these options, with the page's seed for the analysis of states unless it has its own."""
+        """Return these options, in which the analysis of states has the page's seed if its own seed is 0."""
         return replace(self, states=replace(self.states, seed=self.states.seed or self.seed))

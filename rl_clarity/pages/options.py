@@ -1,7 +1,7 @@
-"""Options of the pages of `run`, `generate`, `check` and `compare`: a field for each analysis, and the page itself.
+"""Options of the pages of `run`, `generate`, `check`, `debug` and `compare`: those of the page, and of each analysis.
 
-Defaults are those of `understanding-rl-vision`, except for the few in `ORIGINAL`, which cost more time there and are no
-more accurate (`python -m benchmarks.accuracy`).
+Defaults are those of `understanding-rl-vision`, except for the options in `ORIGINAL`. Their original values take more
+time and are not more accurate (`python -m benchmarks.accuracy`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PageOptions(OutputOptions, SubjectOptions):
     page_kind: str = "agent"
     """Kind of the page, which decides its analyses."""
     analyses: Mapping[str, Any] = field(default_factory=dict)
-    """More analyses to run, by name, with the options of each."""
+    """Further analyses to run, by name, with the options of each."""
     advantages: AdvantageOptions = field(default_factory=AdvantageOptions)
     filmstrip: TrajectoryPageOptions = field(default_factory=TrajectoryPageOptions)
     view: ViewOptions = field(default_factory=ViewOptions)
@@ -89,7 +89,7 @@ class DebugOptions(PageOptions):
 
 @dataclass(frozen=True)
 class CompareOptions(PageOptions):
-    """Options of a page that compares the checkpoints of a training."""
+    """Options of a page that compares the checkpoints of a training run."""
 
     page_kind: str = "training"
     """Kind of the page, which decides its analyses."""
@@ -104,9 +104,9 @@ class CompareOptions(PageOptions):
 
 
 def options_as_data(options: object) -> dict[str, object]:
-    """Return the options as JSON, by their full name; a function is a hash of its code.
+    """Return options as JSON values, by their full names. A function is represented by a hash of its code.
 
-    Predicates on combos are left out, as the groups they select are recorded elsewhere.
+    Predicates on combos of buttons are left out, because the groups of actions that they select are hashed instead.
     """
     values: dict[str, object] = {}
     for one in dataclasses.fields(options):  # type: ignore[arg-type]
@@ -119,9 +119,9 @@ def options_as_data(options: object) -> dict[str, object]:
 
 
 CHECKED_TRAJECTORIES = TrajectoriesOptions(num_envs=8, num_steps=128)
-"""Play that saliency methods are checked on, by default."""
+"""Default amount of play on which saliency methods are checked."""
 DEBUGGED_TRAJECTORIES = TrajectoriesOptions(num_envs=16, num_steps=512)
-"""Play in which the debugger looks for failures, by default."""
+"""Default amount of play in which the debugger looks for failures."""
 
 __all__ = [
     "CHECKED_TRAJECTORIES",

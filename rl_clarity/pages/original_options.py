@@ -1,6 +1,7 @@
-"""Names of options in understanding-rl-vision and in rl_clarity 0.1, which functions that write pages accept.
+"""Names of options in understanding-rl-vision and in rl_clarity 0.1, which functions that write pages still accept.
 
-They were in one flat namespace; now an option is part of its analysis. `docs/migration.md` lists the names.
+These names were in one flat namespace. Now, each option is in a group, such as that of its analysis.
+`docs/migration.md` lists the names.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ PARTS: Mapping[str, str] = {
     "observations_kwargs": "observations",
     "layer_kwargs": "layers",
 }
-"""Present names of dicts of options, by their original names."""
+"""Present names of groups of options, by their original names."""
 RENAMED: Mapping[str, str] = {
     "input_layer_include": "layers.input",
     "input_layer_name": "layers.input_name",
@@ -86,9 +87,9 @@ RENAMED: Mapping[str, str] = {
     "films": "quality.clips",
     "clips": "quality.clips",
 }
-"""Present names of single options, on pages that have the part."""
+"""Present names of single options, for pages that have the group of options before the dot."""
 COUNTED_FROM_0 = ("swap_directions_from", "swap_directions_to")
-"""Names of options whose numbers count from 0; by their present names they count from 1, as on pages."""
+"""Original names of options whose numbers count from 0. With the present names, they count from 1, as on pages."""
 HIDDEN: Mapping[str, str] = {
     "numpy_precision": "",
     **dict.fromkeys(("trajectories_subdir", "trajectories_scrub_subdir"), "filmstrip"),
@@ -100,7 +101,7 @@ HIDDEN: Mapping[str, str] = {
     **dict.fromkeys(("legend_item_height", "legend_item_width"), "view"),
     **dict.fromkeys(("feature_viewer_height", "feature_viewer_width", "graph_colors", "trajectory_color"), "view"),
 }
-"""Options that have no other name, with the part that they are fields of."""
+"""Options that can only be set by their original name, with the group that they are in (empty for none)."""
 
 ORIGINAL: Mapping[str, Any] = types.MappingProxyType(
     {
@@ -125,7 +126,7 @@ ORIGINAL: Mapping[str, Any] = types.MappingProxyType(
         "attribution_colors": "mixed",
     }
 )
-"""Settings of `understanding-rl-vision` where ours differ: `run(checkpoint, output_dir, **ORIGINAL)`."""
+"""Settings of `understanding-rl-vision` that differ from our defaults: `run(checkpoint, output_dir, **ORIGINAL)`."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ class AttributionFitOptions:
 
     integrate_steps: int = 5
     max_paths: int | None = None
-    """1 or None, as the fit uses a single path."""
+    """1 or None, because the fit uses a single path."""
 
     def __post_init__(self) -> None:
         if self.max_paths not in (None, 1):
@@ -142,15 +143,19 @@ class AttributionFitOptions:
 
 
 def renamed(name: str, own: Set[str]) -> str | None:
-    """Return the present name of an option, or None if it has no other name on a page with the options `own`."""
+    """Return the present name of an option with an original name, or None.
+
+    `own` are the names of a page's groups of options. Names whose group is not among them are not translated.
+    """
     place = RENAMED.get(name)
     return place if place is not None and place.partition(".")[0] in own else None
 
 
 def translate(options: Mapping[str, Any], kind: type) -> dict[str, Any]:
-    """Return options of a class with their present names, for `parse`.
+    """Return options of the class `kind`, which may have any accepted names, as groups of present names for `parse`.
 
-    Raises OptionError for an unknown option that is similar to a name of this module, and for two names of one option.
+    Raises OptionError for an unknown option that is similar to a name in this module, and for an option that is given
+    by two names.
     """
     own = {one.name for one in fields(kind)}
     known = own | {*PARTS.values()}
@@ -173,9 +178,9 @@ def translate(options: Mapping[str, Any], kind: type) -> dict[str, Any]:
 
 
 def _places(name: str, value: Any, own: Set[str]) -> Iterator[tuple[str, Any]]:
-    """Yield the options, as `name` or `part.name`, that an option of any name stands for, with their values.
+    """Yield the present names (`name` or `group.name`) and values of the options that an option of any name sets.
 
-    `own` are the names of a page's options.
+    `own` are the names of a page's options and groups of options.
     """
     if isinstance(value, Hidden):
         value = value.value

@@ -1,8 +1,8 @@
 """The output directory of a page: check whether it may be written, find finished work, and remove obsolete files.
 
-Files of earlier runs are listed before a run begins and removed when its page is complete. Until then, work that is
-still valid is reused, so that a page with other options costs only what these change. Files that no run wrote are never
-removed, and only replaced with `overwrite` (see `jobs.ownership`).
+Files of earlier runs are listed before a run begins. When its page is complete, those that do not belong to it are
+removed. Until then, work that is still valid is reused, so that after a change of options only the affected work is
+repeated. Files that no run wrote are never removed, and only replaced with `overwrite` (see `jobs.ownership`).
 """
 
 from __future__ import annotations
@@ -37,27 +37,27 @@ MAX_PRECISION = 17
 SECONDS_BETWEEN_UPDATES = 5.0
 """Minimum time between two updates of an unfinished page."""
 UPDATE_RATIO = 20
-"""Minimum time between updates as a multiple of the time of an update, so that updates of a large page cost little."""
+"""Minimum ratio of the time between two updates to the duration of an update, which is long for large pages."""
 
 
 Decisive = Callable[[Sequence[Sequence[str]]], object]
-"""Everything that decides a page in addition to agent and samples (JSON), as a function of the buttons of
-each action."""
+"""A function of the buttons of each action. It returns everything that determines a page, except for agent and
+samples, as JSON."""
 
 
 @dataclass(frozen=True)
 class OutputOptions:
-    """Options of how the page is written."""
+    """Options for writing a page."""
 
     inline_js: bool = True
     """Put the script into the page instead of beside it."""
     single_file: bool = False
     """Put everything into one HTML file."""
     overwrite: bool = False
-    """Replace a page that is already in the output directory, and other files that have the names of its files. Files
-    of earlier runs are checked by their contents."""
+    """Replace an existing page in the output directory, and other files that have the names of the page's files. Files
+    of earlier runs are only reused if their contents match their checksums."""
     numpy_precision: int = hidden(6)
-    """Significant figures of numbers in the page."""
+    """Number of significant figures of numbers in the page."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "numpy_precision")
@@ -71,27 +71,27 @@ class PageOutput:
 
     directory: Directory
     data: Directory
-    """Directory of chunks and images, which is the same directory, or a working directory for a single-file page."""
+    """Directory of chunks and images: the same directory or, for a single-file page, a working directory in it."""
     options: OutputOptions
     key: str
     """Hash of agent, samples and code."""
     decisive: Decisive
     writes: Sequence[str]
-    """Patterns of the names that may be written to the directory."""
+    """Patterns of the names of files that may be written to the directory."""
     files: PageFiles
     """Chunks and images, in `data`."""
     finished: bool
-    """Whether the page exists with all its files."""
+    """Whether the page already exists with all its files."""
     damaged: Set[str] = frozenset()
-    """Files of finished tasks whose content has changed, which are known on rank 0 and only with `overwrite`."""
+    """Files of finished tasks whose contents have changed. They are determined only on rank 0 with `overwrite`."""
 
     def page_id(self, combos: Sequence[Sequence[str]]) -> str:
-        """Return the hash of everything that decides the page of an agent whose actions press these buttons."""
+        """Return the hash of everything that determines the page. `combos` are the buttons that each action presses."""
         return cache_key([self.key, self.decisive(combos)])
 
     @property
     def store(self) -> WorkStore:
-        """Store of finished work; `begin` removes damaged files."""
+        """Store of finished work. It contains damaged files until `begin` removes them."""
         return WorkStore(self.data)
 
     @property
@@ -100,13 +100,13 @@ class PageOutput:
         return WorkStore(self.data, self.damaged)
 
     def page(self) -> Page:
-        """Return the page, as `run` and `generate` do."""
+        """Return the `Page` for the directory, which `run` and `generate` return, too."""
         return _page(self.directory)
 
     def begin(self, page_id: str) -> None:
-        """List all files of earlier runs, then remove their document, which would be out of date.
+        """List all files of earlier runs, and remove their document, which is out of date, and damaged files.
 
-        Raises OutputError if another run has finished another page since the directory was opened.
+        Raises OutputError if another run has finished a different page since the directory was opened.
         """
         directory = self.directory
         check_output_directory(directory, self.options.overwrite, page_id, self.writes)
@@ -119,7 +119,10 @@ class PageOutput:
             self.data.remove(name)
 
     def write(self, manifest: Manifest, tasks: Iterable[str]) -> None:
-        """Write the document after all other files are written, then remove files that do not belong to the page."""
+        """Write the document of the finished page, and remove files of earlier runs that do not belong to it.
+
+        All other files must be written before. `tasks` are the names of the page's tasks.
+        """
         options, directory = self.options, self.directory
         files = {} if options.single_file else self.store.written(tasks)
         kept = {*files, FILES} if files else set()
@@ -140,7 +143,7 @@ class PageOutput:
             self._remove_parts()
 
     def updater(self, manifest: Callable[[Results], Manifest], tasks: Sequence[Task]) -> Callable[[], None]:
-        """Return a function that writes the unfinished page from its finished tasks, if enough time has passed."""
+        """Return a function that writes the unfinished page from finished tasks, unless the last update was recent."""
         store, due = self.store, 0.0
 
         def update() -> None:
@@ -187,11 +190,11 @@ def open_output(
 ) -> PageOutput:
     """Return the output directory if the page may be written there. All ranks call it together.
 
-    `made_from` (JSON) stands for agent and samples; the page's files are in `folders`. Raises OutputError if the
-    directory cannot be written, or holds another page or other files that must not be replaced.
+    `made_from` (JSON) identifies agent and samples. `folders` are the folders of the page's files. Raises OutputError
+    if the directory cannot be written, or contains another page or other files that must not be replaced.
     """
     if not os.fspath(output_dir):
-        raise OutputError("the output directory is empty: give a directory, '.' for the current one")
+        raise OutputError("the name of the output directory is empty: give a directory, '.' for the current one")
     directory = open_directory(os.fspath(output_dir))
     key = cache_key([made_from, code_version()])
     data = open_directory(f"{directory.location}/{PARTS}") if options.single_file else directory
@@ -219,7 +222,7 @@ def finished_page(
 ) -> Page | None:
     """Return the existing page if it is finished, else None.
 
-    `made_from` is as for `open_output`, as a function of the page's number of actions.
+    `made_from` is a function of the page's number of actions that returns the argument `made_from` of `open_output`.
     """
     directory, finished = open_directory(os.fspath(output_dir)), False
     if ranks.rank == 0:
@@ -233,10 +236,10 @@ def finished_page(
 def check_output_directory(
     directory: Directory, overwrite: bool = False, page_id: str | None = None, writes: Sequence[str] = ()
 ) -> None:
-    """Raise OutputError if a page cannot or must not be written there.
+    """Raise OutputError if a page cannot or must not be written into a directory.
 
-    A page must not be written if a finished page with another id exists, or if files that no run wrote have names that
-    match the patterns `writes`. Nothing is changed.
+    Without `overwrite`, a page must not be written if there is a finished page with another id, or if files that no run
+    wrote match the patterns `writes`. Nothing in the directory is changed.
     """
     if "://" not in directory.location:
         _check_writable(Path(directory.location))
@@ -258,7 +261,7 @@ def _check_page(directory: Directory, overwrite: bool, page_id: str | None) -> N
 
 
 def _is_finished(directory: Directory, page_id: str, options: OutputOptions) -> bool:
-    """Return whether the page is complete, by the sizes of its files, or with `overwrite` by their contents."""
+    """Return whether the page is complete. Files are compared by size or, with `overwrite`, by content."""
     try:
         document = directory.read(PAGE)
         manifest = read_manifest(document)
@@ -298,7 +301,7 @@ def _manifest(directory: Directory) -> JsonObject:
 
 
 def _combos(directory: Directory) -> list[list[str]]:
-    """Return the buttons of each action of the existing page, or an empty sequence."""
+    """Return the buttons of each action of the existing page, or an empty list."""
     try:
         return [list(map(str, action["combo"])) for action in _manifest(directory)["agents"][0]["actions"]]
     except (KeyError, IndexError, TypeError):

@@ -1,4 +1,4 @@
-"""Arrays that `Results` returns: what a page shows, decoded."""
+"""Decoded arrays of a page, which `Results` returns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rl_clarity.base.renamed import RenamedAttribute
 
 @dataclass(frozen=True)
 class ReducedAttribution:
-    """Attribution of n frames in reduced channels, in units of attribution, with the precision of the page."""
+    """Attribution of n frames to the K reduced channels of a layer, not normalized, with the precision of the page."""
 
     channels: np.ndarray  # (n, h, w, K) float32
     residual: np.ndarray | None  # (n, h, w, 1) float32; None for the input layer
@@ -24,9 +24,12 @@ class ReducedAttribution:
 
 @dataclass(frozen=True)
 class Totals:
-    """Attribution summed over positions along a trajectory of T steps."""
+    """Attribution summed over positions, and terms of the decomposition of the output s, along T steps.
 
-    # (T, K + 1, 2) float32: sums of positive and of negative values; the residual last, if there is one
+    s(a) is the output at the activations a of the layer, and s(0) is the output at the baseline.
+    """
+
+    # (T, K + 1, 2) float32: sums of positive and of negative values of K channels; the residual last, if there is one
     totals: np.ndarray
     completeness: np.ndarray | None  # (T, 3) float32: sum of the unreduced attribution, s(a) - s(0), s(a)
     memory: np.ndarray | None = None  # (T,) float32: s(0) less s(0) in the initial state; None without a state
@@ -36,7 +39,7 @@ class Totals:
 
 @dataclass(frozen=True)
 class StateMap:
-    """A map of the steps of all trajectories."""
+    """A map of n steps of all trajectories by their states or activations."""
 
     positions: np.ndarray  # (n, 2) or (n, 3) float32
     trajectories: np.ndarray  # (n,) int32, counted from 0
@@ -44,7 +47,7 @@ class StateMap:
     colors: dict[str, np.ndarray]
     """Values (n,) that can color the points: `value`, `action`, `time`, ..."""
     source: str
-    """`state`, or the name of the layer."""
+    """`state` if recurrent states are mapped, or the name of the layer."""
     perplexity: float | None
     """Perplexity of t-SNE, or None for other methods."""
 
@@ -54,7 +57,7 @@ class SaliencyMaps:
     """Saliency maps of m frames of a trajectory, with the precision of the page."""
 
     steps: np.ndarray  # (m,) int32: steps, counted from 0
-    values: np.ndarray  # (m, gh, gw) float32; zeros for a map that is constant
+    values: np.ndarray  # (m, gh, gw) float32: values of cells; zeros for a map that is constant
     totals: np.ndarray  # (m,) float32: sums of the maps before they were stored
     rows: np.ndarray  # (gh,): positions of the cells' centers, as shares of the height of the frames
     columns: np.ndarray  # (gw,): positions as shares of the width
@@ -62,7 +65,7 @@ class SaliencyMaps:
 
 @dataclass(frozen=True)
 class Window:
-    """A window of n steps of a trajectory, whose last step is explained, with the precision of the page."""
+    """The explanation of the last step of a window of n steps of a trajectory, with the precision of the page."""
 
     trajectory: int
     frames: range
@@ -70,11 +73,11 @@ class Window:
     targets: tuple[str, ...]
     """Ids of the G targets: `value`, `action`, `direction-3`."""
     maps: dict[str, np.ndarray]
-    """(G, n, h, w) float32 by path, `memory` and `whole`: contributions of each cell of each frame."""
+    """Contributions (G, n, h, w) float32 of each cell of each frame to the targets, by path: `memory` and `whole`."""
     components: dict[str, np.ndarray]
-    """(G, n, D) float32 by path: contributions through each direction of the state before each step."""
+    """Contributions (G, n, D) float32 through each of D directions of the state before each step, by path."""
     partner: int | None = None
-    """The trajectory with whose frames at the same steps the maps compare; None for the mean frame."""
+    """The trajectory whose frames at the same steps are the baseline of the maps; None if it is the mean frame."""
 
 
 @dataclass(frozen=True)

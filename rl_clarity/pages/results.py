@@ -1,6 +1,6 @@
-"""Read pages in Python: the page that `run` returns, and the arrays of any page, without a browser.
+"""Read pages in Python: `Page`, which `run` returns, and `Results`, the arrays of any page.
 
-`open_results("out").attribution("2b", trajectory=0)`
+For example, `open_results("out").attribution("2b", trajectory=0)` returns the attribution to the layer 2b.
 """
 
 from __future__ import annotations
@@ -81,17 +81,17 @@ def read_document(directory: Directory, name: str) -> bytes:
 
 @dataclass(frozen=True)
 class Page:
-    """A finished page. As the value of a notebook cell it shows the page."""
+    """A finished page. A notebook shows it if it is the value of a cell."""
 
     path: Path | str
-    """The page's `interface.html`, as text if it is an address such as `s3://bucket/page/interface.html`."""
+    """The page's `interface.html`; a string if it is an address such as `s3://bucket/page/interface.html`."""
 
     def open(self) -> None:
         """Open the page in the browser."""
         webbrowser.open(self.path if isinstance(self.path, str) else self.path.absolute().as_uri())
 
     def results(self) -> Results:
-        """Return the page's arrays."""
+        """Return the `Results` of the page."""
         return open_results(self.path)
 
     def _repr_html_(self) -> str:
@@ -105,7 +105,7 @@ class Page:
 
 
 class Results:
-    """The manifest and arrays of a page. Each call reads what it needs, without caching."""
+    """The manifest and arrays of a page. Each call reads the required files; nothing is cached."""
 
     def __init__(self, directory: Directory, page: str = PAGE) -> None:
         self._directory = directory
@@ -125,15 +125,15 @@ class Results:
         return self._directory
 
     def section(self, kind: str) -> dict[str, Any]:
-        """Return the data of the section of a kind, as docs/page-format.md describes it.
+        """Return the data of the page's first section of a kind, as docs/page-format.md describes it.
 
-        Raises ClarityError if the page has none.
+        Raises ClarityError if the page has no such section.
         """
         return section_data(self.manifest, kind)
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of the page by name, and those of each of its analyses as a dict, such as `windows`."""
+        """The page's options by name. Options of an analysis are in a dict under its name, such as `windows`."""
         listed = [one["items"] for one in self.manifest.get("provenance", ()) if one["group"] == "Options"]
         options: dict[str, Any] = {}
         for name, value in typed({name: text for items in listed for name, text in items}).items():
@@ -142,8 +142,9 @@ class Results:
         return options
 
     def each_agent(self) -> Iterator[Results]:
-        """Yield results of each agent of the page, such as the checkpoints of a training, without the sections of other
-        agents.
+        """Yield the results of each agent of the page, such as each checkpoint of a training run.
+
+        They have only the sections of that agent.
         """
         for agent in self.manifest["agents"]:
             own = copy.copy(self)
@@ -152,7 +153,7 @@ class Results:
             yield own
 
     def _data(self, form: type[Data]) -> Data:
-        """Return the data of the section of a type. Raises ClarityError if the page has none."""
+        """Return the data of the section that a type describes. Raises ClarityError if the page has none."""
         return cast(Data, section_data(self.manifest, KINDS[form]))
 
     def has(self, kind: str) -> bool:
@@ -172,8 +173,8 @@ class Results:
 
     @property
     def baseline(self) -> str:
-        """Name of the baseline of attribution, as `integrated_gradients` takes it: `auto` has been replaced by the
-        chosen one.
+        """Name of the baseline of attribution, which `integrated_gradients` accepts. Instead of `auto`, it is the one
+        that was chosen.
         """
         return self._data(AttributionSection).get("baseline") or "zero-layer"
 
@@ -183,7 +184,7 @@ class Results:
         return [output["id"] for output in self._data(AttributionSection)["outputs"]]
 
     def error_limit(self, output: str = "value") -> float | None:
-        """Return the completeness error above which paths have more points, for `integrated_gradients`.
+        """Return the completeness error above which integrated gradients use more points on the path.
 
         It is 5 % of the output's range over all steps, or None for an output that does not vary, and for older pages.
         Raises OptionError for an unknown output.
@@ -194,8 +195,10 @@ class Results:
         return limits[output]
 
     def incomplete(self, layer: str, trajectory: int, output: str = "value") -> np.ndarray:
-        """Return at which steps (T,) of a trajectory the completeness error is above `error_limit`: the page draws
-        their attribution hatched and without colors. It is nowhere at the input layer, and on older pages.
+        """Return for each of T steps of a trajectory whether the completeness error is above `error_limit`: (T,) bool.
+
+        At these steps, the page draws attribution hatched and without colors. All values are False for the input layer,
+        and on older pages.
 
         Raises OptionError for an unknown trajectory, layer or output.
         """
@@ -205,9 +208,10 @@ class Results:
         return np.abs(self.decomposition(trajectory, layer, output)["completeness_error"]) > limit
 
     def layer(self, name: str | None = None) -> JsonObject:
-        """Return the manifest's entry of a layer, by default the first.
+        """Return the manifest's entry of a layer, by default of the first one.
 
-        Its entry in the section of features is under `features`, or None.
+        The key `features` is the layer's entry in the section `features`, or None. Raises OptionError for an unknown
+        layer.
         """
         entry = self._layer(name)
         return {**entry, "features": self._features(entry)}
@@ -222,27 +226,26 @@ class Results:
         return self._data(FeaturesSection)["layers"].get(layer["slug"]) if self.has("features") else None
 
     def feature_names(self, layer: str) -> dict[int, str]:
-        """Return the names of a layer's features that have one, by their number as on the page, from 1."""
+        """Return the names of a layer's named features, by their number as on the page, counted from 1."""
         entry = self._features(self._layer(layer))
         names = [] if entry is None else entry.get("names", [])
         return {number: name for number, name in enumerate(names, start=1) if name}
 
     def feature_ids(self, layer: str) -> list[str]:
-        """Return the ids of a layer's features, which do not depend on their numbers; empty for older pages."""
+        """Return the ids of a layer's features, which are independent of their numbers. Older pages have none."""
         entry = self._features(self._layer(layer))
         return [] if entry is None else list(entry.get("ids", []))
 
     def match_features(self, other: Results, layer: str) -> list[MatchedFeature | None]:
-        """Match each feature of a layer with a feature of that layer on another page of the agent. Return None for
-        features without a match.
+        """Return, for each feature of a layer, the matching feature of this layer on another page of the agent or None.
 
-        Components are matched one to one so that the sum of their cosine similarities is largest. They count as the
-        same feature if their similarity is at least 0.8. Raises OptionError for a layer that a page does not have.
+        Components are matched one to one so that the sum of their cosine similarities is largest. Matches with a
+        similarity below 0.8 are discarded. Raises OptionError for a layer that one of the pages does not have.
         """
         return match_components(self.reduction(layer).components, other.reduction(layer).components)
 
     def trajectory(self, trajectory: int) -> JsonObject:
-        """Return the manifest's entry of a trajectory, counted from 0."""
+        """Return the manifest's entry of a trajectory, counted from 0. Raises OptionError for an unknown one."""
         return dict(self._trajectory(trajectory))
 
     def _trajectory(self, trajectory: int) -> TrajectoryEntry:
@@ -252,18 +255,18 @@ class Results:
         return entries[trajectory]
 
     def series(self, trajectory: int) -> dict[str, np.ndarray]:
-        """Return arrays (T, ...) of a trajectory by name: actions, rewards, firsts, advantages, values, ..."""
+        """Return the arrays (T, ...) of a trajectory by name: actions, rewards, firsts, advantages, values, ..."""
         return self.chunk(self._trajectory(trajectory)["series"])
 
     def frames(self, trajectory: int, steps: Steps = None) -> np.ndarray:
-        """Return frames (n, H, W, 1 | 3) uint8 as the page shows them."""
+        """Return the frames (n, H, W, 1 | 3) uint8 at n steps, as the page shows them."""
         names = self._trajectory(trajectory)["frames"]
         return np.stack([read_frame(part.name, part.arrays, at) for part, at in self._at(trajectory, names, steps)])
 
     def attribution(
         self, layer: str, trajectory: int, output: str = "value", steps: Steps = None
     ) -> ReducedAttribution:
-        """Return the attribution of an output to a layer's reduced channels."""
+        """Return the attribution of an output to a layer's reduced channels, at some or all steps of a trajectory."""
         entry = self._layer(layer)
         self._trajectory(trajectory)
         parts = np.stack([self._attribution(entry, trajectory, part, steps) for part in self._parts(entry, output)])
@@ -274,7 +277,7 @@ class Results:
         return ReducedAttribution(values[..., :count], residual, scale, np.array(entry["hues"], np.float32))
 
     def _parts(self, layer: LayerEntry, output: str) -> list[str]:
-        """Return the outputs with stored attribution whose sum is an output: the output, or the actions of a group."""
+        """Return the outputs with stored attribution that add up to an output: itself, or the actions of a group."""
         stored = layer["attribution"]
         (group,) = [one.get("group") for one in self._data(AttributionSection)["outputs"] if one["id"] == output] or [
             None
@@ -286,13 +289,13 @@ class Results:
         return parts
 
     def _attribution(self, layer: LayerEntry, trajectory: int, output: str, steps: Steps) -> np.ndarray:
-        """Return stored attribution (n, h, w, K + 1), or (n, H, W, C) for the input."""
+        """Return stored attribution (n, h, w, K + 1) to K features and the residual, or (n, H, W, C) for the input."""
         places = self._at(trajectory, layer["attribution"][output][trajectory], steps)
         parts = [(part.entry("codes", at), part.entry("scales", at)) for part, at in places]
         return dequantize(np.stack([codes for codes, _ in parts]), np.array([scale for _, scale in parts]))
 
     def totals(self, layer: str, trajectory: int) -> dict[str, Totals]:
-        """Return the totals along a trajectory, by output."""
+        """Return the totals of a layer's attribution along a trajectory, by output."""
         self._trajectory(trajectory)
         arrays = self.chunk(self._layer(layer)["totals"][trajectory])
         outputs = [key.partition(".")[2] for key in arrays if key.startswith("totals.")]
@@ -304,8 +307,9 @@ class Results:
     def decomposition(self, trajectory: int, layer: str, output: str = "value") -> dict[str, np.ndarray]:
         """Decompose an output along a trajectory into the terms that it is the sum of.
 
-        output = baseline + sum of features + residual + memory + completeness_error. `features` is (T, K), the others
-        are (T,), all float64; `memory` is 0 without a recurrent state. docs/reading-the-page.md explains the terms.
+        output = baseline + sum of features + residual + memory + completeness_error. `features` is (T, K), for T steps
+        and K features; the other terms and `output` are (T,). All are float64. `memory` is 0 for an agent without a
+        recurrent state. docs/reading-the-page.md explains the terms.
 
         Raises OptionError for an unknown trajectory, layer or output, and for the input layer, whose gradients do not
         add up to an output.
@@ -329,7 +333,7 @@ class Results:
         return terms
 
     def saliency(self, trajectory: int, method: str = "perturbation", output: str = "policy") -> SaliencyMaps:
-        """Return saliency maps of an output along a trajectory.
+        """Return the saliency maps of an output along a trajectory.
 
         Raises OptionError for an unknown trajectory, method or output; ClarityError for a page without saliency.
         """
@@ -351,8 +355,8 @@ class Results:
     def objects(self, trajectory: int) -> dict[str, np.ndarray]:
         """Return the measured effects of the objects of a trajectory, as docs/page-format.md describes the arrays.
 
-        `type` and `together.type` are names here, and `mask` is (n, H, W) bool. Raises OptionError for an unknown
-        trajectory; ClarityError for a page without measured effects.
+        In contrast to the stored arrays, `type` and `together.type` are names, and `mask` is (n, H, W) bool. Raises
+        OptionError for an unknown trajectory, and ClarityError for a page without measured effects.
         """
         section = self._data(ObjectsSection)
         self._trajectory(trajectory)
@@ -363,7 +367,7 @@ class Results:
         return {**arrays, "mask": np.unpackbits(arrays["mask"], axis=-1, count=section["width"]).astype(bool)}
 
     def state_map(self, method: str = "tsne") -> StateMap:
-        """Return the map of the agent's states, with `run(..., state_map=True)`.
+        """Return the map of the agent's states, which `run(..., state_map=True)` computes.
 
         Raises OptionError for a method that the page does not have; ClarityError for a page without a map.
         """
@@ -379,9 +383,8 @@ class Results:
     def window(self, number: int) -> Window:
         """Return a window of steps whose last step is explained, on a page of the kind `memory`.
 
-        Windows are counted from 0.
-
-        Raises OptionError for a number that is out of range; ClarityError for a page without such windows.
+        Windows are counted from 0. Raises OptionError for a number that is out of range, and ClarityError for a page
+        without windows.
         """
         section = self._data(WindowsSection)
         entries = section["windows"]
@@ -407,12 +410,12 @@ class Results:
 
         - `variance_share` {output: share}: share of the output's variance over frames that features and residual
           explain (1 - var(output - features - residual) / var(output); None if the output does not vary)
-        - `coverage` {output: share}: share of the features in the magnitudes of the attribution at all positions
+        - `coverage` {output: share}: share of the features in the sum of magnitudes of attribution over positions
         - `error_held_out`: relative error of the features' reconstruction on held-out observations
         - `next_feature`: increase of the coverage by one more feature
-        - `ablation` {output: (K,)}: mean change of the output when a feature is ablated
+        - `ablation` {output: (K,)}: mean change of the output when each of K features is ablated
 
-        Values that an older page does not contain are None, or missing in a dict. Raises OptionError for an unknown
+        Values that an older page does not contain are None or, in the dicts, missing. Raises OptionError for an unknown
         layer and for the input.
         """
         entry = self._layer(layer)
@@ -431,16 +434,17 @@ class Results:
         }
 
     def features(self, layer: str) -> dict[str, np.ndarray]:
-        """Return the arrays of dataset examples of a layer's channels, which docs/page-format.md describes. The dict is
-        empty for the input layer.
+        """Return the arrays of dataset examples of a layer's channels, which docs/page-format.md describes.
+
+        The dict is empty for the input layer.
         """
         entry = self._features(self._layer(layer))
         return {} if entry is None else self.chunk(entry["chunk"])
 
     def reduction(self, layer: str) -> ChannelReduction:
-        """Return the channel reduction of a layer, whose `components` (K, c) are its features.
+        """Return the channel reduction of a layer, whose `components` (K, c) are K features in c channels.
 
-        Raises OptionError for the input layer, ClarityError for a page that does not contain them.
+        Raises OptionError for the input layer, and ClarityError for a page that does not contain the components.
         """
         if self._layer(layer)["kind"] == "input":
             raise OptionError(f"layer {layer!r} is the input, which is not reduced")
@@ -455,11 +459,11 @@ class Results:
         return {} if entry is None else dict(json.loads(self._chunk(entry["chunk"]).header).get("meta", {}))
 
     def chunk(self, name: str) -> dict[str, np.ndarray]:
-        """Return the arrays of the chunk with a name."""
+        """Return the arrays of the chunk with this name."""
         return decode_chunk(self._chunk(name))
 
     def image(self, name: str) -> np.ndarray:
-        """Return the image (H, W, 1 | 3 | 4) uint8 with a name."""
+        """Return the image (H, W, 1 | 3 | 4) uint8 with this name."""
         text = self._embedded.get(("image", name))
         if text is None:
             return decode_png(name, self._read(name))
@@ -479,8 +483,10 @@ class Results:
             raise ClarityError(f"{name} is missing in {self._directory.location}: the page is not complete") from None
 
     def _at(self, trajectory: int, names: Sequence[str], steps: Steps) -> list[tuple[Segment, int]]:
-        """Return for each step the segment that contains it, which is read once, and the step's index in the
-        segment.
+        """Return, for each step, the segment that contains it and the step's index there. Each segment is read once.
+
+        `names` are the chunks of the trajectory's segments. Raises OptionError for an unknown step, or if `steps` is
+        empty.
         """
         count, length = self._trajectory(trajectory)["steps"], self._data(TrajectoriesSection)["segment"]
         wanted = range(count) if steps is None else steps

@@ -1,8 +1,8 @@
 """Check, read and write the values of sections by the type hints of their dataclasses.
 
-A field is a key of a JSON object, in which the underscore at the end of `return_` is omitted. A field whose default is
-None is omitted if it is None; without a default, None is written as null. A key that has a default, or may be null, may
-be missing in data that is read.
+A field is a key of a JSON object. An underscore at the end of its name, as in `return_`, is omitted there. If a field's
+default is None, the key is omitted for None; otherwise, None is written as null. A key that has a default, or may be
+null, may be missing in data that is read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SCALARS: Mapping[type, tuple[type, str]] = {
     int: (Integral, "an integer"),
     float: (Real, "a number"),
 }
-"""Types of single values, with the Python types that are accepted and the name for messages."""
+"""Types of single values, with the Python types that are accepted and their names in messages."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,10 +32,10 @@ class Key:
 
     name: str
     attribute: str
-    """The field of the dataclass."""
+    """Name of the field of the dataclass."""
     hint: object
     required: bool = True
-    """Whether it is always written."""
+    """Whether the key is always written, even if its value is None."""
 
 
 @functools.cache
@@ -70,8 +70,8 @@ def alternatives(hint: object) -> tuple[Any, ...]:
 def read(kind: type[T], value: object, where: str) -> T:
     """Convert a value to a type: JSON to dataclasses, and text to the types of file names.
 
-    Dataclasses in the value are checked and converted, too. Raises SectionError, with the place, for a value that does
-    not fit. `where` is the name of the value.
+    Dataclasses in the value are checked and converted, too. `where` is the name of the value in errors. Raises
+    SectionError, which names the part of the value that does not have its type.
     """
     return cast(T, _read(value, kind, where))
 
@@ -155,7 +155,7 @@ def _has_default(kind: type, key: Key) -> bool:
 
 
 def _read_union(value: object, options: Sequence[object], where: str) -> object:
-    """Return the value as the first type of a union that fits. The error is that of the first type."""
+    """Return the value as the first type of a union that fits. If none does, the error for the first type is raised."""
     errors = []
     for option in sorted(options, key=lambda option: option is type(None)):
         try:

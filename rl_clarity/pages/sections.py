@@ -1,5 +1,5 @@
-"""Sections of a page, the data that analyses show. A kind of section is a dataclass, which declares the form of its
-data.
+"""Sections of a page, which contain the data that analyses show. A kind of section is a dataclass that declares the
+structure of its data.
 
 The text under a field is its documentation. From these classes `python -m scripts.make_sections` writes
 docs/page-format.md, the types for reading pages (`rl_clarity/pages/section_types.py`), and the types of the front end
@@ -18,7 +18,7 @@ from rl_clarity.pages.files import ChunkName, ImageName
 from rl_clarity.pages.schema import as_dicts, check_hints
 
 GenericPanel = Literal["lines", "maps", "images", "table", "bars", "scatter"]
-"""Panels that can draw a section of any analysis."""
+"""Names of panels that can draw a section of any analysis."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +26,7 @@ class SectionData:
     """The data of a section. A subclass is a frozen dataclass whose fields are the keys of the data."""
 
     kind: ClassVar[str]
-    """Name of the kind of section, by which a page chooses the panel."""
+    """Name of the kind of section. The page chooses the panel by it."""
     title: ClassVar[str]
     version: ClassVar[int] = 1
     panel: ClassVar[GenericPanel | None] = None
@@ -55,7 +55,7 @@ class Section:
     agent: str = "agent-1"
     recording: str = "recording-1"
     folder: str = ""
-    """Directory of all its files. Names in `data` are relative to it."""
+    """Directory of the section's files. Names in `data` are relative to it."""
 
     @property
     def kind(self) -> str:
@@ -68,7 +68,7 @@ class Section:
         return self.data.module
 
     def to_dict(self) -> dict[str, object]:
-        """Return the section as dicts and lists for the manifest, without `None` and empty notes."""
+        """Return the section as dicts and lists for the manifest. Values that are None and empty notes are left out."""
         data = as_dicts(self.data)
         section = {
             "agent": self.agent,
@@ -85,7 +85,7 @@ class Section:
 
 @dataclass(frozen=True)
 class StoredSection:
-    """A section of a single episode as it was stored: dicts and lists, with the types of names of files."""
+    """A stored section of a single episode: dicts and lists, in which file names are `ChunkName` and `ImageName`."""
 
     values: Mapping[str, object]
     """The section as `Section.to_dict` returned it. Its only trajectory is the episode."""
@@ -110,7 +110,7 @@ class StoredSection:
 
 
 def _in_folder(value: object, folder: str) -> object:
-    """Return dicts and lists in which names of files begin with a folder."""
+    """Return a copy of dicts and lists in which a folder is prepended to names of files."""
     if isinstance(value, ChunkName | ImageName):
         return type(value)(f"{folder}/{value}")
     if isinstance(value, Mapping):
@@ -130,9 +130,9 @@ class Line:
     label: str
     color: str | None = None
     limits: tuple[float, float] | None = None
-    """Ends of its axis; by default its smallest and largest number."""
+    """Limits of the line's axis; by default its smallest and largest value."""
     points: bool | None = None
-    """Whether each number is marked, as where few steps have one."""
+    """Whether each value is marked with a point, as for lines with values at few steps."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +193,7 @@ class ImagesSection(SectionData):
     panel = "images"
     images: Sequence[PanelImage]
     columns: int | None = None
-    """Images in a row; as many as fit by default."""
+    """Number of images in a row; by default as many as fit."""
 
 
 @dataclass(frozen=True)
@@ -203,15 +203,16 @@ class Column:
     key: str
     label: str
     frame: bool | None = None
-    """Whether its numbers are frames of the row's trajectory, counted from 0: shown as links, counted from 1."""
+    """Whether the column's numbers are frames of the row's trajectory, counted from 0. They are shown as links, counted
+    from 1."""
 
 
 def columns_with_values(
     labels: Mapping[str, str], rows: Sequence[Mapping[str, object]], frames: Sequence[str] = ()
 ) -> list[Column]:
-    """Return the columns, whose labels are given by key, in which any of the rows has a value.
+    """Return the columns in which at least one row has a value.
 
-    The values of `frames` are frames.
+    `labels` are the labels of columns by key. `frames` are the keys of columns whose numbers are frames.
     """
     return [
         Column(key, label, True if key in frames else None)
@@ -270,13 +271,13 @@ PANELS: Mapping[str, type[SectionData]] = {
 
 
 def check_section_class(section: type, where: str) -> None:
-    """Raise SectionError for a class that does not declare a section. `where` names the place of the declaration."""
+    """Raise SectionError for a class that does not correctly declare a section. `where` is the name of its analysis."""
     undecorated = inspect.get_annotations(section) and "__dataclass_fields__" not in vars(section)
     if not issubclass(section, SectionData) or undecorated:
         raise SectionError(f"{where}: {section.__name__} must be a dataclass and a subclass of SectionData")
     for name in ("kind", "title"):
         if not isinstance(getattr(section, name, None), str):
-            raise SectionError(f"{where}: {section.__name__}.{name} is missing; give it as text")
+            raise SectionError(f"{where}: {section.__name__}.{name} is missing; it must be a string")
     check_hints(section)
     if section.panel is not None and not issubclass(section, PANELS[section.panel]):
         needed = PANELS[section.panel]

@@ -27,27 +27,27 @@ from rl_clarity.pages.results import locate, read_document
 
 @dataclass(frozen=True)
 class Verification:
-    """The files of a page that are missing, damaged, changed or extra, in order."""
+    """The files of a page that are missing, damaged, changed or extra."""
 
     files: int
     """Number of files of the page."""
     missing: list[str] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
-    """Files that cannot be read, because they are empty, truncated, or contain wrong bits."""
+    """Files that cannot be decoded, because they are empty, truncated or corrupted."""
     changed: list[str] = field(default_factory=list)
-    """Files that can be read but have another content."""
+    """Files that can be decoded, but have other content than when they were written."""
     extra: list[str] = field(default_factory=list)
     """Files that are not part of the page."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield the kind of each problem, such as `missing`, and the name of the file."""
+        """Yield the type of each problem, such as `missing`, and the name of the file."""
         for kind in ("missing", "damaged", "changed", "extra"):
             for name in getattr(self, kind):
                 yield kind, name
 
 
 def verify(page: str | os.PathLike[str]) -> Verification:
-    """Compare the files of a page with their recorded checksums, which reads all of them.
+    """Read all files of a page, and compare them with their recorded checksums.
 
     Args:
         page: the page's directory or address, or its `interface.html`
@@ -88,7 +88,7 @@ def verify(page: str | os.PathLike[str]) -> Verification:
 
 
 def _decoded(kind: str, name: str, text: str) -> bytes:
-    """Return a file that a single-file page embeds, or b"" if it cannot be decoded."""
+    """Return the content of a file that a single-file page embeds, or b"" if it cannot be decoded."""
     try:
         return parse_embedded(name, text).script() if kind == "chunk" else base64.b64decode(text, validate=True)
     except ValueError:

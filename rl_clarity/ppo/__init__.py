@@ -1,4 +1,4 @@
-"""Train agents by PPO."""
+"""Train agents with PPO."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def train(save_dir: str | Path | None = None, *, overwrite: bool = False, **kwargs: Any) -> TrainingSummary:
-    """Train an agent by PPO; keyword arguments are the fields of `TrainOptions`, and `lambda`.
+    """Train an agent with PPO. Keyword arguments are the fields of `TrainOptions`; `lambda_` may be called `lambda`.
 
     With `save_dir`, a checkpoint and the state of training are saved there, and the same call resumes interrupted
-    training. An agent without a saved state of training is only replaced with `overwrite`.
+    training. `overwrite` allows replacing an agent that was saved there without a state of training.
 
-    Raises OptionError for unknown options and invalid values, OutputError if `save_dir` is a file, is being used or
-    contains another agent, CheckpointError if the state is damaged, DivergenceError if the loss is not finite.
+    Raises OptionError for unknown options and invalid values, OutputError if `save_dir` is a file, is in use or
+    contains another agent, CheckpointError if the state is damaged, and DivergenceError if the loss is not finite.
     """
     from rl_clarity.ppo.options import train_options
     from rl_clarity.ppo.session import run

@@ -1,4 +1,4 @@
-"""The compiled functions of training: a network, the loss of PPO, and its optimizer.
+"""The learning step of PPO, as compiled functions: the network, the loss and the optimizer.
 
 Observations stay uint8 until they are inside a compiled function. A minibatch is split into chunks of one fixed shape
 whose gradients are added, so that memory does not grow with the minibatch and each function is compiled once. The last
@@ -21,9 +21,9 @@ Tensor = Any
 Arrays = tuple[np.ndarray, ...]
 
 CHUNK = 128
-"""Number of steps per compiled gradient. Convolutions are not faster with more."""
+"""Number of steps per compiled gradient computation. With more, convolutions are not faster."""
 SEQUENCES_CHUNK = 512
-"""`CHUNK` for recurrent networks. It is larger because a step of several sequences takes little longer than of one."""
+"""`CHUNK` for recurrent networks. It is larger because a step of many sequences takes little longer than one of few."""
 STATISTICS = ("policy_loss", "value_loss", "entropy", "approx_kl", "clip_fraction")
 
 
@@ -56,10 +56,11 @@ def normalize(advantages: np.ndarray) -> np.ndarray:
 
 
 def ppo_loss(logits: Tensor, values: Tensor, batch: Minibatch, options: LossOptions) -> tuple[Tensor, Tensor]:
-    """Return the loss and `STATISTICS` (5,) of logits (B, A) and values (B,), weighted sums over the batch.
+    """Return the loss and the `STATISTICS` (5,) for logits (B, actions) and values (B,), as weighted sums over steps.
 
-    policy: max(-A r, -A clip(r)) with r = pi / pi_old; value: 1/2 max((v - R)^2, (v_clipped - R)^2), as in PPO2 of
-    OpenAI Baselines (Schulman et al. 2017, https://arxiv.org/abs/1707.06347).
+    The policy loss is max(-A r, -A clip(r)) for the advantage A and r = pi / pi_old. The value loss is
+    1/2 max((v - R)^2, (v_clipped - R)^2) for the return R. Both are as in PPO2 of OpenAI Baselines (Schulman et al.
+    2017, https://arxiv.org/abs/1707.06347).
     """
     from keras import ops
 
@@ -127,7 +128,7 @@ class Learner:
         return tuple(np.repeat(np.asarray(part)[None], n, axis=0) for part in parts)
 
     def act(self, observations: np.ndarray, firsts: np.ndarray, state: Arrays) -> tuple[np.ndarray, np.ndarray, Arrays]:
-        """Return policy logits (N, A), values (N,) of observations (N, H, W, C) uint8, and the next state.
+        """Return policy logits (N, A) and values (N,) for observations (N, H, W, C) uint8, and the next state.
 
         The state is reset where `firsts` (N,) is true.
         """
@@ -182,7 +183,7 @@ class Recurrence:
     """The compiled steps of a recurrent network: a single step for acting, whole sequences for learning.
 
     For learning, the network's body and heads process all steps at once, and only the LSTM or GRU goes through a
-    sequence step by step. The state is reset where an episode begins, where gradients reach a learned initial state.
+    sequence step by step. The state is reset where an episode begins; there, gradients reach a learned initial state.
     """
 
     def __init__(self, network: Network, sequence: int) -> None:
@@ -199,12 +200,12 @@ class Recurrence:
         self._heads = keras.Model(after[-1], heads)  # the heads read the last part of the state, which is the output
 
     def step(self, observations: Tensor, firsts: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """Return logits (N, A), values (N,) and the next state, of scaled observations (N, H, W, C)."""
+        """Return logits (N, A), values (N,) and the next state for scaled observations (N, H, W, C)."""
         logits, values, *after = self._model([observations, *self._reset(firsts, state)], training=False)
         return logits, values[:, 0], tuple(after)
 
     def unroll(self, observations: Tensor, firsts: Tensor, states: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
-        """Return logits (S * T, A) and values (S * T,) of S sequences of T steps, each from its state."""
+        """Return logits (S * T, A) and values (S * T,) for S sequences of T steps, which start from `states`."""
         import tensorflow as tf
 
         def step(before: tuple[Tensor, ...], inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, ...]:
@@ -231,8 +232,8 @@ class Recurrence:
 
 
 def chunks(batch: Minibatch, sequence: int) -> Iterator[Minibatch]:
-    """Split a batch into chunks of equal size, of whole sequences. The last chunk is padded with zeros, which have
-    weight 0.
+    """Split a batch into chunks of equal size that consist of whole sequences. The last chunk is padded with zeros,
+    which have weight 0.
     """
     largest = CHUNK if sequence == 1 else min(SEQUENCES_CHUNK, len(batch.actions))
     count = max(1, largest // sequence)  # sequences per chunk

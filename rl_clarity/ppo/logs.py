@@ -33,7 +33,7 @@ class Log(Protocol):
 class CsvLog:
     """A CSV file with a row for each update. A row is on disk when `write` returns.
 
-    The first row replaces those of the same and later updates, whose parameters were lost.
+    When the first row is written, rows of the same and later updates are removed: their parameters were not saved.
     """
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
@@ -61,13 +61,13 @@ class CsvLog:
 
 
 def read_csv(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a CSV file, without an incomplete last one."""
+    """Return the rows of a CSV file, without an incomplete last row."""
     with path.open(newline="") as file:
         return [row for row in csv.DictReader(file) if None not in row.values() and None not in row]
 
 
 def is_foreign_log(path: Path) -> bool:
-    """Return whether there is something at a path that `CsvLog` did not write."""
+    """Return whether a path exists that `CsvLog` did not write."""
     if not os.path.lexists(path):
         return False
     try:
@@ -78,7 +78,7 @@ def is_foreign_log(path: Path) -> bool:
 
 
 class EventLog:
-    """TensorBoard event files of `Event` messages, which are written without TensorBoard."""
+    """Writes a TensorBoard event file, without needing the package TensorBoard."""
 
     def __init__(self, folder: Path) -> None:
         import tensorflow as tf

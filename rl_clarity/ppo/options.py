@@ -1,4 +1,4 @@
-"""Options of training, with the names and defaults of the agents that understanding-rl-vision explains."""
+"""Options of training. Names and defaults are those of the agents of understanding-rl-vision."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class TrainOptions:
     """Options of training. Either `env_name` or `env_id` is required."""
 
     env_name: str | None = None
-    """Name of the environment: `coinrun`, `breakout`."""
+    """Name of the environment, such as `coinrun` or `breakout`."""
     env_id: str | None = None
-    """Environment id instead of a name: `procgen:procgen-coinrun-v0`, `BreakoutNoFrameskip-v4`, `CarRacing-v3`."""
+    """Environment id instead of a name, such as `procgen:procgen-coinrun-v0` or `BreakoutNoFrameskip-v4`."""
     env_kind: str = "procgen"
     """Kind of environment: `procgen`, `coinrun_old`, `atari`, `gymnasium`, `light_switch`."""
     num_envs: int = 64
-    """Parallel environments of each MPI process."""
+    """Number of parallel environments of each MPI process."""
     learning_rate: float = 5e-4
     """Learning rate of Adam."""
     entropy_coeff: float = 0.01
@@ -41,23 +41,23 @@ class TrainOptions:
     lambda_: float = 0.95
     """Lambda of generalized advantage estimation (`lambda` in a checkpoint)."""
     num_steps: int = 256
-    """Steps of each environment per update."""
+    """Number of steps of each environment per update."""
     num_minibatches: int = 8
-    """Minibatches per epoch; each is one optimizer step."""
+    """Number of minibatches per epoch; each is one optimizer step."""
     ppo_epochs: int = 3
-    """Epochs per update."""
+    """Number of epochs per update."""
     clip_range: float = 0.2
     """Clipping range of the probability ratio."""
     clip_vf: bool = True
-    """Also clip the change of the value by `clip_range`."""
+    """Also clip the change of the value estimate, to at most `clip_range`."""
     timesteps_per_proc: float = 1e9
-    """Total environment steps of each MPI process."""
+    """Total number of environment steps of each MPI process."""
     cnn: str = "clear"
     """Network: `clear`, `impala`, `nature`."""
     use_lstm: bool = False
     """Add an LSTM of 256 units after the network's body."""
     gru_units: int = 0
-    """Add a GRU of that many units, with a learned initial state, after the network's body; 0 for none."""
+    """Number of units of a GRU with a learned initial state, after the network's body; 0 for no GRU."""
     stack_channels: str = "16_32_32"
     """Channels of the residual blocks of `impala`."""
     emb_size: int = 256
@@ -67,13 +67,13 @@ class TrainOptions:
     reward_scale: float = 1.0
     """Factor by which rewards are multiplied; reported returns are not scaled."""
     frame_stack: int = 1
-    """Frames that are stacked into an observation."""
+    """Number of frames that are stacked into an observation."""
     use_sticky_actions: bool | None = None
-    """Atari: repeat the last action with probability 0.25. Default: as the version in `env_id` says, else never."""
+    """Atari: repeat the last action with probability 0.25. By default, only if the version in `env_id` does."""
     reward_processing: Literal["none", "clip", "normalize"] = "none"
-    """`clip`: to the sign; `normalize`: divide by the running standard deviation of the return."""
+    """`clip`: use the sign of rewards; `normalize`: divide by the running standard deviation of the return."""
     save_interval: int = 10
-    """Updates between two checkpoints; 0 for none between the first update and the last."""
+    """Number of updates between two checkpoints. With 0, only the first and the last update are saved."""
     save_all: bool = False
     """Keep every checkpoint, as `checkpoint-<update>.jd`."""
     tensorboard: bool = True
@@ -85,11 +85,11 @@ class TrainOptions:
     max_grad_norm: float = 0.5
     """Maximum norm of the gradient."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Precision of convolutions and matrix products; `bfloat16` needs a processor with it. GPUs always use float32."""
+    """Precision of convolutions and matrix products; `bfloat16` needs support by the CPU. GPUs always use float32."""
     seed: int = 0
     """Seed of parameters, environments, actions and the order of minibatches."""
     num_levels: int | None = None
-    """Procgen: number of levels; 0 for all."""
+    """Procgen: number of levels; 0 for an unlimited number."""
     start_level: int | None = None
     """Procgen: first level."""
     distribution_mode: str | None = None
@@ -149,7 +149,7 @@ class TrainOptions:
             )
 
     def _check_kind(self) -> None:
-        """Raise OptionError for options that this kind of environment does not have."""
+        """Raise OptionError for options that the kind of environment, `env_kind`, does not have."""
         spec = self.environment()
         for name, default in KIND_OPTIONS.items():
             known = name in spec.options or getattr(self, name) in (None, default)
@@ -182,7 +182,7 @@ class TrainOptions:
 
 
 def train_options(kwargs: Mapping[str, Any]) -> TrainOptions:
-    """Parse keyword arguments including `lambda`. Flags may be 0 and 1, as in Baselines.
+    """Parse keyword arguments including `lambda`. Flags may be 0 or 1, as in Baselines.
 
     Raises OptionError for unknown options, with the nearest known one, and for wrong values.
     """

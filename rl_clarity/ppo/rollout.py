@@ -1,4 +1,4 @@
-"""Play in environments for training: rollouts, processed rewards, and advantages."""
+"""Collect rollouts for training, process rewards, and compute advantages."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RewardProcessor:
         self.mean, self.variance, self.count = 0.0, 1.0, 1e-4
 
     def __call__(self, rewards: np.ndarray, dones: np.ndarray) -> np.ndarray:
-        """Process the rewards (N,) of a step. Episodes ended with it where `dones` (N,) is true."""
+        """Return the processed rewards (N,) of a step. `dones` (N,) is true where the step ended an episode."""
         rewards = np.asarray(rewards, np.float64) * self.scale
         if self.kind == "clip":
             rewards = np.sign(rewards)
@@ -50,7 +50,7 @@ class RewardProcessor:
 
     @property
     def unit(self) -> float:
-        """The environment's (scaled) reward for a processed reward of 1. It is 1 unless rewards are normalized."""
+        """The scaled reward of the environment for which the processed reward is 1: 1 unless rewards are normalized."""
         return float(np.sqrt(self.variance + EPSILON)) if self.kind == "normalize" else 1.0
 
     def _update(self, batch: np.ndarray) -> None:
@@ -74,7 +74,7 @@ class RewardProcessor:
 
 
 class Timer:
-    """Adds up seconds by name."""
+    """Measures the total time of activities by name, in seconds."""
 
     def __init__(self) -> None:
         self._seconds: defaultdict[str, float] = defaultdict(float)
@@ -98,7 +98,7 @@ class Policy(Protocol):
     def initial_state(self, n: int) -> Arrays: ...
 
     def act(self, observations: np.ndarray, firsts: np.ndarray, state: Arrays) -> tuple[np.ndarray, np.ndarray, Arrays]:
-        """Return the policy logits (N, A), values (N,) and the next state. The given state is reset where `firsts` (N,)
+        """Return the policy logits (N, A), values (N,) and the next state. `state` is reset first where `firsts` (N,)
         is true.
         """
         ...
@@ -106,7 +106,7 @@ class Policy(Protocol):
 
 @dataclass(frozen=True)
 class Episode:
-    """A whole game, even if a training episode is a single life of it."""
+    """Reward and length of a whole game, even if each life in it is an episode in training."""
 
     reward: float
     length: int
@@ -131,7 +131,7 @@ class Rollout:
 
 
 class Runner:
-    """Plays in environments, where an episode can continue from one rollout to the next."""
+    """Plays in environments to collect rollouts. An episode can continue from one rollout to the next."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class Runner:
         self._lengths = np.zeros(environment.num_envs, np.int64)
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return the state of the environments, or an empty one if they cannot be restored."""
+        """Return the state of the runner and its environments, or an empty dict if environments cannot be restored."""
         inside = snapshot(self._environment)
         if inside is None:
             return {}
@@ -167,7 +167,7 @@ class Runner:
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, np.ndarray]) -> bool:
-        """Resume from a state. Return False if it is empty, so that new episodes begin."""
+        """Resume from a state. Return False, and begin new episodes, if it is empty or cannot be restored."""
         if not state or not isinstance(self._environment, Resumable):
             return False
         start = "environment/"
@@ -179,8 +179,8 @@ class Runner:
         return True
 
     def play(self, policy: Policy, num_steps: int, *, first_step: int = 0) -> Rollout:
-        """Play `num_steps` steps with actions sampled from the policy. `first_step` is the training step of the first,
-        for recordings.
+        """Play `num_steps` steps with actions sampled from the policy. `first_step` is the number of training steps
+        before them, which recordings store.
         """
         n = self._environment.num_envs
         shape = (num_steps, n)
@@ -259,7 +259,7 @@ def sample(logits: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np
 
 
 def advantages(rollout: Rollout, gamma: float, lam: float) -> np.ndarray:
-    """Return advantages (T, N) of the actions, bootstrapped from `last_values`."""
+    """Return the advantages (T, N) of actions by GAE, bootstrapped from `last_values`. `lam` is lambda."""
 
     def extended(array: np.ndarray, last: np.ndarray | float = 0) -> np.ndarray:
         """Return the array (T, N) as (N, T + 1), with `last` as the step after the last one."""

@@ -1,4 +1,4 @@
-"""Run a training, from options to checkpoints."""
+"""Run training, from options to checkpoints."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rl_clarity.recordings.recorder import Recorder
 
 PROGRESS = "progress.csv"
 EVENTS = "tensorboard"
-"""Log directory of TensorBoard's event files and of the recording."""
+"""Directory of TensorBoard's event files and of the recording."""
 CHANGEABLE = frozenset(
     (
         *("clip_range", "clip_vf", "entropy_coeff", "learning_rate", "max_grad_norm", "num_minibatches", "ppo_epochs"),
@@ -35,14 +35,14 @@ CHANGEABLE = frozenset(
 
 @dataclass(frozen=True)
 class TrainingSummary:
-    """The result of a training."""
+    """The result of training."""
 
     updates: int
     timesteps: int
     seconds: float
     """Seconds of training, over all runs."""
     mean_return: float
-    """Mean return of the last 100 episodes of training, or NaN without episodes."""
+    """Mean return of the last 100 episodes of training, or NaN if no episode has ended."""
     checkpoint: Path | None
 
 
@@ -52,14 +52,14 @@ Wrap = Callable[[VectorEnvironment], VectorEnvironment]
 def run(
     save_dir: Path | None, options: TrainOptions, *, overwrite: bool = False, wrap: Wrap | None = None
 ) -> TrainingSummary:
-    """Train until `timesteps_per_proc`, starting from the state in `save_dir` if there is one.
+    """Train for `timesteps_per_proc` steps, or resume from the state in `save_dir` if there is one.
 
-    `wrap` returns the environment in which to play, from the one that the options describe.
+    `wrap` is called with the environment that the options describe, and returns the environment to train in.
 
     Training that is interrupted by Ctrl-C or SIGTERM is saved as it was after the last complete update.
 
-    Raises OutputError if another process trains in that directory, or if it contains an agent that cannot be resumed
-    and `overwrite` is false.
+    Raises OutputError if another process trains in that directory, or if it contains an agent whose training cannot be
+    resumed and `overwrite` is false.
     """
     require_tensorflow("training")
     ranks = communicator()
@@ -137,7 +137,7 @@ class _Saver:
         self._saved = trainer.updates
 
     def is_due(self) -> bool:
-        """Return whether the interval has passed, or training ends."""
+        """Return whether to save now, because the interval has passed or training ends."""
         options, updates = self._trainer.options, self._trainer.updates
         return updates == options.num_updates or (options.save_interval > 0 and updates % options.save_interval == 0)
 
@@ -155,7 +155,7 @@ class _Saver:
         self._saved, self._unsaved = self._unsaved.values["updates"], None
 
     def hint(self) -> str:
-        """Return a message about what an interrupted training has saved."""
+        """Return a message that says what has been saved when training is interrupted."""
         if self._save_dir is None:
             return "nothing is saved without save_dir"
         if not (self._save_dir / STATE).exists():
@@ -178,7 +178,7 @@ def _sigterm_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _locked(save_dir: Path) -> Iterator[None]:
-    """Lock the directory, and delete the unfinished files of a killed process."""
+    """Lock the directory in the block, and delete unfinished files of a killed process first."""
     with locked(str(save_dir)):
         for name in (Path(CHECKPOINT).stem, STATE):
             for path in save_dir.glob(f".{name}*{UNFINISHED}"):
@@ -187,7 +187,7 @@ def _locked(save_dir: Path) -> Iterator[None]:
 
 
 def _saved_state(save_dir: Path, options: TrainOptions, overwrite: bool) -> TrainingState | None:
-    """Return the state from which to resume, or None."""
+    """Return the state from which to resume, or None to start from scratch."""
     path = save_dir / STATE
     if not path.exists():
         left = [CHECKPOINT] if (save_dir / CHECKPOINT).exists() else []
@@ -244,8 +244,8 @@ def _recorder(save_dir: Path | None, options: TrainOptions, environment: VectorE
 
 
 def require_tensorflow(what: str) -> None:
-    """Raise a ClarityError with the name of what needs TensorFlow, if it is missing or Keras runs on another
-    backend.
+    """Raise DependencyError if TensorFlow is not installed, or OptionError if Keras runs on another backend. The
+    message says that `what` needs TensorFlow.
     """
     import_keras()
     import keras

@@ -44,7 +44,7 @@ STATE_VALUES = "json"
 
 
 class DivergenceError(ClarityError):
-    """Raised if the gradient or a loss is not finite. The last checkpoint was saved before."""
+    """Raised if the gradient or a loss is not finite. Saved checkpoints are from earlier updates."""
 
 
 DAMAGED = (
@@ -76,7 +76,7 @@ class TrainingState:
 
     @classmethod
     def load(cls, path: Path) -> TrainingState:
-        """Read a file. Raises CheckpointError if it is damaged."""
+        """Read a state from a file. Raises CheckpointError if the file is damaged."""
         try:
             with np.load(path, allow_pickle=False) as content:
                 arrays = {name: content[name] for name in content.files}
@@ -90,9 +90,9 @@ class TrainingState:
 
 
 class Trainer:
-    """A training between two updates, which depends only on what `state()` returns.
+    """Trains an agent, one update at a time. Between updates, training depends only on what `state()` returns.
 
-    With several ranks, each has a trainer, and all call the same methods together.
+    With several MPI ranks, each rank has a trainer, and all ranks call the same methods together.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Trainer:
         self.recent: deque[Episode] = deque(maxlen=RECENT_EPISODES)
 
     def update(self) -> dict[str, Any]:
-        """Play and learn; return a row of `COLUMNS`."""
+        """Play a rollout and learn from it. Return a row for the logs, by `COLUMNS`."""
         start = time.perf_counter()
         if self.recorder is not None:
             self.recorder.agent(lambda path: self.save_checkpoint(Path(f"{path}.jd")))
@@ -161,7 +161,7 @@ class Trainer:
 
     @property
     def mean_return(self) -> float:
-        """Mean return of the last episodes, or NaN without episodes."""
+        """Mean return of the last 100 episodes, or NaN if no episode has ended."""
         return float(np.mean([episode.reward for episode in self.recent])) if self.recent else float("nan")
 
     @property
@@ -251,7 +251,7 @@ class Trainer:
             state.save(save_dir / STATE)
 
     def save_checkpoint(self, path: Path) -> None:
-        """Write the current checkpoint. Unlike `state`, this needs no other ranks."""
+        """Write the current checkpoint. Unlike `state`, it can be called by one rank alone."""
         self._write(path, self.learner.network.parameters(), self.rewards.unit, self.updates)
 
     def _write(self, path: Path, parameters: Mapping[str, np.ndarray], unit: float, updates: int) -> None:
@@ -261,7 +261,7 @@ class Trainer:
 
 
 def scale_values(parameters: Mapping[str, np.ndarray], unit: float) -> dict[str, np.ndarray]:
-    """Return the parameters of the same network with values multiplied by `unit`.
+    """Return the parameters of the same network with its value estimates multiplied by `unit`.
 
     An agent that learned from normalized rewards predicts normalized returns, but explanations compare its values with
     the environment's rewards. The value is a linear function of the last features, so its head can be scaled.
@@ -275,9 +275,9 @@ def scale_values(parameters: Mapping[str, np.ndarray], unit: float) -> dict[str,
 def minibatches(
     rollout: Rollout, estimated: np.ndarray, options: TrainOptions, rng: np.random.Generator
 ) -> Iterator[Minibatch]:
-    """Split the rollout's steps into `num_minibatches` parts, `ppo_epochs` times in random order.
+    """Split the rollout's steps into `num_minibatches` minibatches at random, `ppo_epochs` times.
 
-    For a recurrent network, each consists of whole environments, with their steps in order.
+    For a recurrent network, a minibatch consists of all steps of some environments, in order.
     """
     num_steps, num_envs = rollout.actions.shape
     length = num_steps if rollout.states else 1  # length of the sequences that stay together
@@ -300,13 +300,13 @@ def minibatches(
 
 
 def explained_variance(values: np.ndarray, returns: np.ndarray) -> float:
-    """Return the fraction of the returns' variance that the values explain, or NaN without variance."""
+    """Return the fraction of the returns' variance that the values explain, or NaN if all returns are equal."""
     variance = float(np.var(returns))
     return float("nan") if variance == 0 else 1 - float(np.var(returns - values)) / variance
 
 
 def environment_seed(options: TrainOptions, updates: int, rank: int = 0) -> int:
-    """Return the seed of environments that are made after some updates, so that environments that cannot be restored
-    get new levels.
+    """Return the seed of environments that are created after `updates` updates. It depends on this number, so that
+    environments that cannot be restored get new levels when training is resumed.
     """
     return int(np.random.SeedSequence([options.seed, 2, updates, rank]).generate_state(1)[0] % 2**31)

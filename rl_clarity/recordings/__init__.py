@@ -1,1 +1,1 @@
-"""Everything about an agent's play: recordings of episodes, samples for a page, advantages, and evaluation."""
+"""Record episodes, collect samples for a page, compute advantages, and evaluate agents."""

@@ -16,12 +16,12 @@ from rl_clarity.base.parsing import check_option
 
 @dataclass(frozen=True)
 class ActionChoice:
-    """How actions are chosen from an agent's outputs."""
+    """A rule that chooses actions from an agent's outputs."""
 
     temperature: float = 1.0
     """Divides the logits of the policy: below 1 for more likely actions, above 1 for more random ones."""
     greedy: bool = False
-    """Take the most likely action instead of sampling one. Agents with action values always do."""
+    """Take the most likely action instead of sampling one. Agents with action values always take the best action."""
     action_noise: float = 0.0
     """Probability of a uniformly random action."""
 
@@ -35,8 +35,8 @@ class ActionChoice:
         return self.action_noise > 0 or not (self.greedy or outputs.policy_logits is None)
 
     def weights(self, outputs: Outputs, masks: np.ndarray | None = None) -> np.ndarray:
-        """Return weights (B, A), proportional to the probabilities of actions; `masks` (B, A) are true for valid
-        actions.
+        """Return weights (B, A) for B outputs, proportional to the probabilities of actions; `masks` (B, A) are true
+        for valid actions.
         """
         scores = action_scores(outputs)
         valid = np.ones(np.shape(scores), bool) if masks is None else masks

@@ -26,14 +26,14 @@ def generalized_advantage_estimation(
     of the last step is 0, because the next value is unknown.
 
     Args:
-        rewards: (B, T), of the action at t
-        values: (B, T), of the observation at t
+        rewards: (B, T) rewards of the actions in B trajectories of T steps
+        values: (B, T) values of the observations
         dones: (B, T) bool: the episode ended after step t
-        gamma: discount
+        gamma: discount factor
         lam: decay of the estimator
-        truncated: (B, T) bool: the episode ended by a time limit
-        final_values: (B, T), values of the states in which episodes were truncated, which take the place of V_{t+1}
-            (default 0); advantages of the next episode are not propagated back
+        truncated: (B, T) bool: a time limit ended the episode after step t
+        final_values: (B, T) values of the states in which episodes were truncated, which replace V_{t+1} (default 0);
+            advantages of the next episode are not propagated back
 
     Raises OptionError for a gamma or lam outside 0 to 1, and SamplesError for shapes that differ or for `final_values`
     without `truncated`.
@@ -67,8 +67,8 @@ def generalized_advantage_estimation(
 
 
 def dones_from_firsts(firsts: np.ndarray) -> np.ndarray:
-    """Return whether an episode ended after each step (N, T), from the first steps of episodes. The last step counts as
-    False.
+    """Return whether an episode ended after each step (N, T), from the mask `firsts` (N, T) of the first steps of
+    episodes. The last step counts as False, because the step after it is unknown.
     """
     firsts = np.asarray(firsts, bool)
     return np.concatenate([firsts[:, 1:], np.zeros_like(firsts[:, :1])], axis=1)
@@ -76,10 +76,10 @@ def dones_from_firsts(firsts: np.ndarray) -> np.ndarray:
 
 def last_steps(firsts: np.ndarray, dones: np.ndarray | None) -> np.ndarray:
     """Return the steps (n,) of a trajectory at which its episodes end. An episode that continues beyond the trajectory
-    has none.
+    has no such step.
 
-    `firsts` (T,) bool are the first steps of episodes, `dones` (T,) those after which the environment ended one.
-    Without `dones`, an episode ends where the next one begins.
+    `firsts` (T,) bool marks the first steps of episodes, and `dones` (T,) the steps after which the environment ended
+    an episode. Without `dones`, an episode ends where the next one begins.
     """
     return np.flatnonzero(firsts[1:]) if dones is None else np.flatnonzero(dones)
 

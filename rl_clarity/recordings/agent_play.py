@@ -31,7 +31,7 @@ from rl_clarity.recordings.rollouts import Player, Progress, Transition, observe
 
 DEFAULT_EPISODES = 100
 SECONDS_OF_PLAY = 20.0
-"""Largest number of seconds of play from which the length of episodes is estimated. An Atari game takes several
+"""Time limit in seconds of the play from which the lengths of episodes are estimated. An Atari game takes several
 seconds. If no episode ends in this time, the largest length is assumed."""
 MAX_ENVIRONMENTS = 16
 """Largest number of environments. All play until the last one has finished its episodes, so with few environments less
@@ -41,7 +41,7 @@ play is wasted."""
 def record_agent(
     agent: Player, checkpoint: Checkpoint, directory: str | os.PathLike[str], chosen: RecordOptions
 ) -> Recording:
-    """Let an agent that was loaded from a checkpoint play in the checkpoint's environment, and record it."""
+    """Let an agent that was loaded from a checkpoint play in the checkpoint's environment, and return the recording."""
     spec = spec_from_metadata(checkpoint.metadata, num_actions=agent.num_actions)
     choice = _action_choice(spec, chosen)
     if chosen.steps is None:
@@ -70,7 +70,7 @@ def record_agent(
 
 @dataclass(frozen=True)
 class Lengths:
-    """Numbers of steps that episodes are expected to have."""
+    """Expected lengths of episodes, in steps."""
 
     mean: int
     longest: int
@@ -80,12 +80,12 @@ class Lengths:
 def expected_lengths(
     agent: Player, spec: EnvironmentSpec, options: RecordOptions, most: int, played_most: int | None = None
 ) -> Lengths:
-    """Return the lengths of the episodes that would be recorded, if `most` is the largest length.
+    """Estimate the lengths of the episodes that would be recorded. `most` is the largest length.
 
-    The lengths are estimated from play that stops after some seconds, or when an episode has ended in each environment.
-    The mean is the number of steps divided by the number of ended episodes. After only some seconds it is too large,
+    The agent plays until an episode has ended in each environment, for at most `SECONDS_OF_PLAY` seconds and `most`
+    steps. The mean is the number of steps divided by the number of ended episodes. It is too large if play stops early,
     because few episodes end in their first steps. If no episode has ended, it is `most`. With `played_most`, at most
-    that many steps are played, and lengths are not limited to `most`.
+    that many steps are played instead, and lengths are not limited to `most`.
     """
     steps = ends = played = 0
     with closing(_make(spec, options, full_resolution=False)) as environment:
@@ -107,8 +107,8 @@ def expected_lengths(
 def record_in_directory(
     agent: Player, checkpoint: Checkpoint, recordings: Directory, name: str, chosen: RecordOptions
 ) -> list[str]:
-    """Record into the folder `name` of a directory, and return the names of its files. Files that an interrupted call
-    left in the folder are removed first.
+    """Record an agent's play into the folder `name` of a directory, and return the names of the files. Files that an
+    interrupted call left in the folder are removed first.
     """
     for old in recordings.names():
         if old.startswith(f"{name}/"):
@@ -128,9 +128,10 @@ def play_and_record(
     progress: Progress = lambda done, total: None,
     info: EnvironmentInfo | None = None,
 ) -> None:
-    """Record the same number of episodes or steps in each environment; the first environments play the remainder.
+    """Record the same number of episodes or steps in each environment; the first environments play one more if it
+    cannot be divided equally.
 
-    This way the choice of recorded episodes does not depend on their length.
+    This way, the choice of recorded episodes does not depend on their length.
     """
     n = environment.num_envs
     levels = _LevelSeeds(environment)
@@ -163,8 +164,8 @@ def play_and_record(
 
 
 def _make(spec: EnvironmentSpec, options: RecordOptions, *, full_resolution: bool) -> VectorEnvironment:
-    """Return the environments of a recording. Random actions are chosen outside of them, so that the actions taken are
-    recorded.
+    """Make the environments for a recording. Epsilon-greedy actions are chosen outside of them, so that the recording
+    contains the actions that were taken.
     """
     played = dataclasses.replace(spec, epsilon_greedy=0.0, reward_scale=1.0)
     num_envs = choose_num_envs(options.episodes or options.steps or 1, MAX_ENVIRONMENTS)
@@ -179,12 +180,14 @@ def _action_choice(spec: EnvironmentSpec, options: RecordOptions) -> ActionChoic
 
 
 def _generator(options: RecordOptions) -> np.random.Generator:
-    """Return the random numbers of the actions. Forecasts play the first episodes of a recording with them."""
+    """Return the random generator of the actions. `expected_lengths` uses an equal one, so that it plays the first
+    episodes of the recording.
+    """
     return np.random.default_rng([options.seed % 2**63, 1])
 
 
 def _ended(result: Step, options: RecordOptions) -> np.ndarray:
-    """Return where an episode, or a whole game, ended (N,)."""
+    """Return a mask (N,) of the environments in which an episode (or with `whole_games`, a game) ended."""
     return result.new_games if options.whole_games and result.new_games is not None else result.firsts
 
 
@@ -231,8 +234,8 @@ def _metadata(
 
 
 class _LevelSeeds(Wrapper):
-    """Remembers the levels of the last step, because after a step an environment reports the level of the
-    next episode.
+    """Remembers the levels that were played in the last step. After a step that ends an episode, the environment
+    already reports the level of the next one.
     """
 
     def __init__(self, environment: VectorEnvironment) -> None:

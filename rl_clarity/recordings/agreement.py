@@ -15,13 +15,13 @@ from rl_clarity.recordings.episode import Episode
 from rl_clarity.recordings.recording import Recording
 
 TOLERANCE = 1e-3
-"""Largest difference at the first compared step of an episode, as a share of the outputs' range."""
+"""Largest accepted difference at the first compared step of an episode, as a fraction of the outputs' range."""
 FLOOR = 0.01
-"""Smallest range that is assumed for an output, as a share of its largest magnitude. Even constant outputs differ by
-rounding."""
+"""Smallest range that is assumed for an output, as a fraction of its largest magnitude. It is needed because even
+constant outputs differ by rounding."""
 SMALLEST_RANGE = 1e-6
 MASKED = -1e7
-"""Smaller logits belong to invalid actions and are not compared."""
+"""Logits below this value belong to invalid actions and are not compared."""
 OUTPUTS = ("policy_logits", "values", "q_values")
 COMPARED_EPISODES = 16
 COMPARED_STEPS = 16
@@ -35,9 +35,9 @@ class Agreement:
     steps: int
     """Number of compared steps, or 0 if no outputs were recorded."""
     largest: float = 0.0
-    """Largest difference, as a share of the outputs' range."""
+    """Largest difference, as a fraction of the outputs' range."""
     other_agent: bool = False
-    """Whether the caller deliberately explains another agent than the one that acted."""
+    """Whether the caller deliberately explains with another agent than the one that acted."""
     tolerance: float = 0.0
     """Largest error of weights that the recorder rounded, as a share of the root mean square of their tensor."""
 
@@ -66,9 +66,10 @@ def join_agreements(parts: Iterable[Agreement]) -> Agreement:
 
 
 def check_player(agent: Agent, recording: Recording, *, other_agent: bool) -> Agreement:
-    """Compare outputs at a few steps of a few episodes, spread over the recording.
+    """Compare an agent's outputs with the recorded ones at a few steps of a few episodes, spread over the recording.
 
-    Raises OptionError if the first step of an episode differs by more than `TOLERANCE`, unless `other_agent`.
+    Raises OptionError if the outputs at the first step of an episode differ by more than `TOLERANCE`, unless
+    `other_agent`.
     """
     positions = [i for i, row in enumerate(recording.table()) if row["steps"]]
     parts = []
@@ -87,12 +88,16 @@ def check_player(agent: Agent, recording: Recording, *, other_agent: bool) -> Ag
 
 
 def describe_recording(agent: Agent, recording: Recording, *, other_agent: bool) -> dict[str, Any]:
-    """Return the page's provenance of the recording that it explains. Raises OptionError as `check_player`."""
+    """Return facts about a recording for the page that explains it: its number of episodes, and how well the agent's
+    outputs agree with the recorded ones. Raises OptionError like `check_player`.
+    """
     return {"episodes": len(recording), "outputs": str(check_player(agent, recording, other_agent=other_agent))}
 
 
 def check_first_step(episode: Episode, differences: np.ndarray | None) -> None:
-    """Raise OptionError if the first of the differences (n,) at steps of an episode exceeds `TOLERANCE`."""
+    """Raise OptionError if the first of the differences (n,) at steps of an episode exceeds `TOLERANCE`. None means
+    that no outputs were recorded, and raises no error.
+    """
     if differences is not None and not differences[0] <= TOLERANCE:
         raise OptionError(
             f"the agent is not the one that played episode {episode.index}: at the first step its outputs differ from "
@@ -105,15 +110,15 @@ def check_first_step(episode: Episode, differences: np.ndarray | None) -> None:
 def output_differences(agent: Agent, episode: Episode, steps: np.ndarray, states: State = None) -> np.ndarray | None:
     """Return the largest difference (n,) between recomputed and recorded outputs at some steps (n,) of an episode.
 
-    Differences are shares of the range of the output's recorded values in the episode. Logits are compared up to a
+    Differences are fractions of the range of the output's recorded values in the episode. Logits are compared up to a
     constant per step, so log probabilities may be recorded instead. Returns None if no output of the agent was
     recorded.
 
     Args:
         agent: the agent that computes outputs
         episode: a recorded episode
-        steps: (n,) int
-        states: the state before each of these steps; by default those of `episode_states`
+        steps: (n,) int: the steps to compare
+        states: the states before these steps; by default those of `episode_states`
     """
     recorded = {name: _rows(getattr(episode, name)) for name in OUTPUTS if getattr(episode, name) is not None}
     if not recorded or not len(steps):
@@ -141,15 +146,15 @@ def episode_states(
 ) -> State:
     """Return the states before each step of an episode, or None for an agent without a state.
 
-    These are the recorded states in the shapes of the agent's states. If they do not fit the agent or were not
+    The recorded states are returned, in the shapes of the agent's states. If they do not fit the agent or were not
     recorded, the agent recomputes them from the observations.
 
     Args:
         agent: the agent whose states are returned
         episode: a recorded episode
         stop: number of steps; by default all
-        acting: returns the agent that acts at a step, if it is not the same at all steps; it recomputes the state after
-            that step
+        acting: function that returns the agent that acts at a step, if it is not the same at all steps; that agent
+            computes the state after the step
     """
     state = initial_state(agent, 1)
     if state is None:
@@ -174,7 +179,7 @@ def state_rows(states: State, rows: Any) -> State:
 
 
 def _recorded_states(agent: Agent, episode: Episode) -> tuple[Any, ...] | None:
-    """Return the recorded parts of an episode's states if they have the sizes of the agent's parts."""
+    """Return the parts of an episode's recorded states, or None if their sizes do not fit the agent's states."""
     recorded, initial = episode.states, initial_state(agent, 1)
     if recorded is None or initial is None:
         return None
@@ -189,7 +194,9 @@ def _rows(values: Any) -> np.ndarray:
 
 
 def _difference(name: str, actual: np.ndarray, recorded: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """Return differences (n,) of an output (n, k) from its recorded values (T, k) at some steps (n,)."""
+    """Return differences (n,) of an output (n, k) from its recorded values (T, k) at some steps (n,), as fractions of
+    their range. They are infinite if the numbers of values k differ.
+    """
     if actual.shape[1] != recorded.shape[1]:
         return np.full(len(actual), np.inf)
     known = np.isfinite(recorded) & (recorded > MASKED)

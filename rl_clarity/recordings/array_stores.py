@@ -22,16 +22,16 @@ class ArrayWriter(Protocol):
     """An array that is written block by block along one axis."""
 
     def write(self, block: np.ndarray) -> None:
-        """Append a block, which has the array's shape except along the axis."""
+        """Append a block. It has the array's shape except along that axis."""
         ...
 
     def finish(self) -> np.ndarray:
-        """Return the array for reading; it must be full."""
+        """Return the array for reading. It must have been written completely."""
         ...
 
 
 class ArrayStore(Protocol):
-    """A place for named arrays."""
+    """A store in which named arrays are created."""
 
     def create(self, name: str, shape: tuple[int, ...], dtype: np.dtype, axis: int) -> ArrayWriter:
         """Create an array that is filled along `axis`, 0 or 1."""
@@ -56,9 +56,8 @@ class FileStore:
 
 
 class StepRecorder:
-    """Collects a record per step, arrays (N, ...) by name, into arrays (N, T, ...), or (T x N, ...) with `time_first`.
-
-    All records must have the same names and shapes.
+    """Combines the records of T steps, each of which has arrays (N, ...) by name, into arrays (N, T, ...), or (T * N,
+    ...) with `time_first`.
     """
 
     def __init__(self, store: ArrayStore, num_envs: int, num_steps: int, *, time_first: bool = False) -> None:
@@ -105,8 +104,8 @@ class _MemoryWriter:
 
 
 class _FileWriter:
-    """Writes with `pwrite` instead of a memory map, because the dirty pages of a map would count as this process's
-    memory.
+    """Writes an array to a `.npy` file. It uses `pwrite` instead of a memory map, because the dirty pages of a map
+    would count as this process's memory.
     """
 
     def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype, axis: int) -> None:

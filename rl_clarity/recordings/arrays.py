@@ -1,4 +1,4 @@
-"""Check samples that are given as arrays, and complete them with the agent's outputs."""
+"""Check samples that are passed as arrays, and add the agent's outputs to them."""
 
 from __future__ import annotations
 
@@ -27,16 +27,18 @@ OUTPUTS = ("policy_logits", "values", "q_values")
 COMPARED_FRAMES = 64
 """Number of frames at which saved outputs are compared with those of an agent."""
 TOLERANCE = 1e-3
-"""Tolerance relative to the largest output, far above the effect of batch sizes or hardware."""
+"""Largest difference between saved and recomputed outputs, relative to the largest output. It is far above the effect
+of batch sizes or hardware."""
 
 
 def as_trajectories(agent: Agent, samples: Trajectories | Recording | Mapping[str, Any]) -> Trajectories:
     """Return trajectories with the agent's outputs and states.
 
-    A mapping has `observations` (N, T, H, W, C) uint8, `actions` and `rewards` (N, T), `firsts` or `dones` (N, T), and
-    optionally `truncated` (N, T), `final_values` (N, T) of the states in which episodes were truncated, and
-    `observations_full` (N, T, H', W', 3). Outputs and states in `Trajectories` are kept if the agent reproduces them.
-    Otherwise the agent's replace them, so an agent can be explained on another agent's episodes.
+    A mapping contains arrays of N trajectories with T steps: `observations` (N, T, H, W, C) uint8, `actions` and
+    `rewards` (N, T), `firsts` or `dones` (N, T), and optionally `truncated` (N, T), `final_values` (N, T) of the states
+    in which episodes were truncated, and `observations_full` (N, T, H', W', 3). Outputs and states in `Trajectories`
+    are kept if the agent reproduces them. Otherwise they are computed with the agent, so an agent can be explained on
+    another agent's episodes.
 
     Raises SamplesError for arrays that do not match each other or the agent.
     """
@@ -50,7 +52,9 @@ def as_trajectories(agent: Agent, samples: Trajectories | Recording | Mapping[st
 def as_observations(
     agent: Agent, samples: Observations | Recording | np.ndarray, full: np.ndarray | None = None
 ) -> Observations:
-    """Return extra observations from an array (M, H, W, C) uint8 and optional rendered frames (M, H', W', 3)."""
+    """Return extra observations from an array of M observations (M, H, W, C) uint8 and optional rendered frames `full`
+    (M, H', W', 3). Raises SamplesError if they do not match each other or the agent.
+    """
     if isinstance(samples, Recording):
         samples = samples.to_observations()
     if not isinstance(samples, Observations):
@@ -86,7 +90,7 @@ def check_observations(agent: Agent, observations: Observations) -> None:
 
 
 def agent_key(agent: Agent, trajectories: Trajectories) -> str:
-    """Hash an agent: its metadata, and its parameters, or its outputs on some frames if it has no parameters."""
+    """Hash an agent's metadata and its parameters, or its outputs on some frames if it has no parameters."""
     digest = hashlib.sha256(f"{type(agent).__name__} {cache_key(agent.metadata)}".encode())
     arrays = parameters(agent) or _named(_compute_outputs(agent, trajectories))
     for name, array in sorted(arrays.items()):
@@ -95,7 +99,7 @@ def agent_key(agent: Agent, trajectories: Trajectories) -> str:
 
 
 def samples_key(samples: Trajectories | Observations) -> str:
-    """Hash samples."""
+    """Hash the arrays and actions of samples."""
     digest = hashlib.sha256(repr(getattr(samples, "action_combos", None)).encode())
     for name, array in to_arrays(samples).items():
         digest.update(f"{name} {array.dtype} {array.shape}".encode())
@@ -130,7 +134,7 @@ def _from_mapping(agent: Agent, samples: Mapping[str, Any]) -> Trajectories:
 
 
 def _stored(agent: Agent, observations: np.ndarray) -> np.ndarray:
-    """Return vectors (..., n) of numbers as they are stored, (..., 1, 1, n) float32. Images stay as they are."""
+    """Return vectors (..., n) in the form in which they are stored, (..., 1, 1, n) float32. Images stay as they are."""
     size = agent.observation_shape[-1]
     if not is_vector(agent) or observations.shape[-3:] == (1, 1, size) or observations.dtype.kind not in "biuf":
         return observations
@@ -234,7 +238,7 @@ def _check_firsts(firsts: np.ndarray, expected: np.ndarray, name: str, *, exact:
 
 
 def _reproduces(agent: Agent, trajectories: Trajectories) -> bool:
-    """Return whether the agent reproduces saved outputs, on some frames and from the saved states."""
+    """Return whether the agent reproduces the saved outputs on some frames, starting from the saved states."""
     saved = {name: array for name, array in to_arrays(trajectories).items() if name in OUTPUTS}
     if not saved or (trajectories.states is None) != (initial_state(agent, 1) is None):
         return False
@@ -287,7 +291,9 @@ def _with_outputs(agent: Agent, trajectories: Trajectories) -> Trajectories:
 
 
 def _recorded_inputs(agent: Agent, trajectories: Trajectories) -> dict[str, np.ndarray]:
-    """Return the held inputs (N, T, ...) of the steps by name. Raises SamplesError if they were not recorded."""
+    """Return the agent's held inputs, those beside the image, at all steps (N, T, ...) by name. Raises SamplesError if
+    they were not recorded.
+    """
     shapes = held_inputs(agent)
     parts = (trajectories.states or ())[-len(shapes) :] if shapes else ()
     if [np.shape(part)[2:] for part in parts] != list(shapes.values()):

@@ -32,12 +32,12 @@ one step."""
 MAX_ARRAY_BYTES = 2**28
 MAX_HEADER_BYTES = 2**20
 COLORS = (1, 3)
-"""Channels of a frame in a stack."""
+"""Numbers of channels that a frame in a stack can have."""
 WORDS = {4: "<u4", 8: "<u8"}
-"""Integer types by number of channels. Each is as large as a pixel with that many channels; comparing such integers is
-several times as fast."""
+"""Integer types by number of channels. Each is as large as a pixel with that many channels. Comparing such integers is
+several times as fast as comparing bytes."""
 LEVEL = 3
-"""Compression level of Zstandard. Higher levels are much slower and hardly smaller."""
+"""Compression level of Zstandard. Higher levels are much slower, and their results are hardly smaller."""
 
 PREFIX = struct.Struct("<4sII")  # magic, size of the header, CRC-32 of the header
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
@@ -52,14 +52,14 @@ class StoredArray:
     dtype: np.dtype
     shape: tuple[int, ...]
     start: int
-    """Position of the compressed data in the file of blocks."""
+    """Position of the compressed data in the data file."""
     size: int
     """Compressed size in bytes."""
     differences: bool
     """Whether rows of images are stored as differences from the row above, as by the filter "Up" of PNG."""
     newest: int = 0
-    """Number of channels that each step adds to stacked frames (T, H, W, C). Of every step but the first only these
-    channels are stored, because the others are in the step before. 0 if all channels are stored."""
+    """Number of channels that each step adds to stacked frames (T, H, W, C). After the first step, only these channels
+    are stored, because the step before contains the others. 0 if all channels are stored."""
 
     @property
     def stored_shapes(self) -> list[tuple[int, ...]]:
@@ -87,7 +87,8 @@ def encode_block(
         episode: Index of the episode.
         start: The block's first step.
         arrays: Arrays by name.
-        filters: How images are stored, by name. For a new name, the smaller form is chosen and added.
+        filters: How images are stored, by name. For a new name, the form that takes less space is chosen, and added to
+            `filters`.
     """
     entries, parts = [], []
     for name, array in arrays.items():
@@ -176,7 +177,7 @@ def _with_stacks(stored: StoredArray, first: np.ndarray, newest: np.ndarray) -> 
 
 
 def check_name(name: Any) -> None:
-    """Raise SamplesError for a name that no field can have."""
+    """Raise SamplesError for a name that a field cannot have."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise SamplesError(f"invalid field name {name!r}: use letters, digits, '_', '.' and '-'")
 
@@ -222,7 +223,7 @@ def _compress(name: str, array: np.ndarray, filters: dict[str, Filter]) -> tuple
 
 
 def _compressed(parts: list[np.ndarray]) -> bytes:
-    """Return arrays, one after the other, as a frame of Zstandard."""
+    """Return the concatenated content of arrays as a Zstandard frame."""
     compressor = zstandard.ZstdCompressor(level=LEVEL, write_checksum=True)
     if len(parts) == 1:
         return bytes(compressor.compress(np.ascontiguousarray(parts[0]).data))
@@ -246,7 +247,7 @@ def _added_channels(array: np.ndarray, known: Filter | None) -> int:
 
 
 def _is_stacked(array: np.ndarray, added: int) -> bool:
-    """Return whether each step has the frames of the step before except the oldest."""
+    """Return whether the frames of each step are those of the step before, without the oldest, and new ones."""
     channels = array.shape[3]
     if channels not in WORDS or not array.flags.c_contiguous:
         return np.array_equal(array[1:, ..., :-added], array[:-1, ..., added:])

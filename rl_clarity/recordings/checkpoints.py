@@ -1,8 +1,8 @@
-"""The checkpoints of a recording, of any format: `agents/00000.zip`, or the difference of a file from the one before,
-`agents/00001.zip.diff`.
+"""The checkpoints of a recording. Each is stored as a file of any format, `agents/00000.zip`, or as the difference from
+the previous file, `agents/00001.zip.diff`.
 
 A difference reproduces a file exactly, or with rounded weights (`rounded_weights`). Its size depends on the format. For
-files that are not compressed and have their parameters at the same places (`torch.save`, safetensors, `.npz`), it is
+files that are not compressed and have their parameters at the same positions (`torch.save`, safetensors, `.npz`), it is
 about half the size of the file, or a quarter with rounded weights.
 """
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from rl_clarity.recordings.recording_writer import AgentSource, RecordingWriter
 
 DIFFERENCE = ".diff"
-"""Suffix of a difference from the checkpoint of the number before."""
+"""Suffix of a file that contains a checkpoint as the difference from the previous one."""
 FULL_EVERY = 32
-"""A checkpoint is rebuilt from at most so many files."""
+"""Largest number of files from which a checkpoint is rebuilt."""
 LARGEST_SHARE = 0.9
-"""A difference that is larger than this share of the file is not stored."""
+"""Largest size of a difference that is stored, as a fraction of the size of the complete file."""
 MAX_BYTES = 2**33
 BUDGET = 200_000_000
 KEPT = 4
@@ -51,9 +51,9 @@ _WEIGHTS = struct.Struct("<QQi")
 
 
 def encode_difference(data: bytes, base: bytes, weights: Sequence[RoundedWeights] = ()) -> bytes:
-    """Return the difference of a file from `base`, compressed with Zstandard. For rounded weights it contains the
-    differences of their multiples, for all other bytes their XOR. In words of 4 bytes, bytes of equal significance are
-    grouped together.
+    """Return the difference of a file from `base`, compressed with Zstandard. Rounded weights are stored as differences
+    of their multiples, all other bytes as their XOR. In words of 4 bytes, bytes of equal significance are grouped
+    together, because they compress better.
     """
     new, old = np.frombuffer(data, np.uint8), _resized(base, len(data))
     changes = [_zigzag(one.multiples(new) - one.multiples(old)).view(np.uint8) for one in weights]
@@ -67,13 +67,13 @@ def encode_difference(data: bytes, base: bytes, weights: Sequence[RoundedWeights
 
 
 def decode_difference(difference: bytes, base: bytes, file: str) -> bytes:
-    """Rebuild a checkpoint file from `base` and a difference. Raises SamplesError for a damaged difference."""
+    """Rebuild a checkpoint file from `base` and a difference. Raises SamplesError if one of them is damaged."""
     size, digest = _read_header(difference, file)
     try:
         weights, start = _read_weights(difference, size)
         body = difference[start:]
         if zstandard.frame_content_size(body) != size:
-            raise ValueError("its size is another one")
+            raise ValueError("it has another size")
         changed = np.frombuffer(zstandard.ZstdDecompressor().decompress(body), np.uint8)
     except (ValueError, struct.error, zstandard.ZstdError) as error:
         raise SamplesError(f"{file} is damaged ({error})") from error
@@ -95,7 +95,7 @@ def decode_difference(difference: bytes, base: bytes, file: str) -> bytes:
 
 
 def check_options(every: int | None, tolerance: float | None) -> None:
-    """Raise OptionError for invalid options of a recorder."""
+    """Raise OptionError for invalid checkpoint options of a recorder."""
     if every is not None and every < 1:
         raise OptionError(f"checkpoint_every={every} must be at least 1, or None")
     if tolerance is not None and not 0 < tolerance <= LARGEST_TOLERANCE:
@@ -110,7 +110,8 @@ class NewCheckpoints:
     """Stores the checkpoints that a training loop passes to a recorder.
 
     A checkpoint is stored where a recorded episode begins, and with `every` also at every n-th update while episodes
-    are recorded. Once checkpoints take `limit` bytes, it warns once and stores only those with which episodes begin.
+    are recorded. Once the stored checkpoints take `limit` bytes, a warning is issued, and only checkpoints with which
+    episodes begin are stored.
     """
 
     def __init__(self, writer: RecordingWriter, every: int | None, limit: int, tolerance: float | None = None) -> None:
@@ -120,15 +121,13 @@ class NewCheckpoints:
         self._updates, self._due, self._warned = 0, False, False
 
     def update(self, checkpoint: AgentSource) -> None:
-        """Set the checkpoint of the agent that acts from here on."""
+        """Set the checkpoint of the agent that acts from now on."""
         self._new = checkpoint
         self._due = self._due or (self._every is not None and self._updates % self._every == 0)
         self._updates += 1
 
     def begin(self) -> int | None:
-        """Return the number of the checkpoint with which an episode begins, or None if there is none. A new checkpoint
-        is stored.
-        """
+        """Store the current checkpoint if it is not stored yet. Return its number, or None if no checkpoint was set."""
         if self._new is not None:
             self._number = self._writer.add_agent(
                 self._new, differences=self._every is not None, tolerance=self._tolerance
@@ -137,8 +136,8 @@ class NewCheckpoints:
         return self._number
 
     def step(self) -> int | None:
-        """Return the number of the last stored checkpoint, or -1 if there is none. A checkpoint that is due is stored
-        first. Return None without `every`.
+        """Store the current checkpoint if it is due. Return the number of the last stored checkpoint, or -1 if there is
+        none. Without `every`, return None.
         """
         if self._every is None:
             return None
@@ -146,11 +145,11 @@ class NewCheckpoints:
             self.begin()
         elif self._due and not self._warned:
             self._warned = True
-            smaller = "" if self._tolerance else ", rounded (checkpoint_tolerance=2e-5)"
+            smaller = "" if self._tolerance else " rounded (checkpoint_tolerance=2e-5), or"
             warnings.warn(
                 f"checkpoints take {self._writer.agent_bytes / 1e6:.0f} MB after {self._updates} updates, as many as "
                 f"checkpoint_bytes={self._limit} allows: from here on, only those with which recorded episodes begin "
-                f"are stored, and the maps of later steps are of these. Store them{smaller} less often "
+                f"are stored, and later steps are explained with these. Store checkpoints{smaller} less often "
                 f"(checkpoint_every={2 * self._every}), or allow more",
                 RuntimeWarning,
                 stacklevel=3,
@@ -174,9 +173,9 @@ class StoredCheckpoints:
 
     def path(self, number: int) -> str | None:
         """Return the path or address of a checkpoint, or None if it does not exist. A checkpoint that is stored as a
-        difference is rebuilt as a temporary file, which exists until several others were rebuilt.
+        difference is rebuilt in a temporary file, which is deleted after several others have been rebuilt.
 
-        Raises SamplesError if a difference is damaged, or a file before it is missing.
+        Raises SamplesError if a difference is damaged, or a file that it builds on is missing.
         """
         name = self._name(number)
         if name is None or not name.endswith(DIFFERENCE):
@@ -192,14 +191,14 @@ class StoredCheckpoints:
         return str(path)
 
     def digest(self, number: int) -> str | None:
-        """Return the SHA-256 of a checkpoint that is stored as a difference, None for others."""
+        """Return the SHA-256 of a checkpoint that is stored as a difference, or None for other checkpoints."""
         name = self._name(number)
         if name is None or not name.endswith(DIFFERENCE):
             return None
         return _read_header(self._files.read(f"{AGENTS}/{name}", 0, _HEADER.size), self._files.path(name))[1].hex()
 
     def _read(self, number: int) -> bytes:
-        """Return a checkpoint, which is rebuilt from the file before it if it is a difference."""
+        """Return the content of a checkpoint. A difference is decoded from the checkpoints before it."""
         differences = []
         while number != self._last[0] and (name := self._name(number) or "").endswith(DIFFERENCE):
             differences.append((number, f"{AGENTS}/{name}"))
@@ -220,7 +219,7 @@ class StoredCheckpoints:
 
 
 def agent_number(name: str) -> int:
-    """Return the number of a checkpoint from the name of its file, -1 for other files."""
+    """Return the number of a checkpoint from the name of its file, or -1 for other files."""
     stem = name.partition(".")[0]
     return int(stem) if stem.isdecimal() else -1
 
@@ -245,8 +244,8 @@ def _read_header(data: bytes, file: str) -> tuple[int, bytes]:
 
 
 def _read_weights(difference: bytes, size: int) -> tuple[list[RoundedWeights], int]:
-    """Return the rounded weights of a difference, and where its body begins. Raises ValueError if they are outside of
-    the file of `size` bytes, or overlap.
+    """Return the rounded weights that a difference lists, and the position of the data that follow. Raises ValueError
+    if the weights overlap, or lie outside the file of `size` bytes.
     """
     start = _HEADER.size
     if not difference.startswith(_ROUNDED_MAGIC):
@@ -272,7 +271,9 @@ def _others(size: int, weights: Sequence[RoundedWeights]) -> np.ndarray:
 
 
 def _zigzag(changes: np.ndarray) -> np.ndarray:
-    """Map changes (n,) int32 to numbers (n,) uint32, which are small if the changes are small, whatever their sign."""
+    """Map signed numbers (n,) int32 to unsigned ones (n,) uint32, so that numbers of small magnitude stay small (zigzag
+    encoding).
+    """
     return ((changes << 1) ^ (changes >> 31)).view(np.uint32).astype("<u4")
 
 
@@ -281,7 +282,7 @@ def _unzigzag(numbers: np.ndarray) -> np.ndarray:
 
 
 def _resized(data: bytes, size: int) -> np.ndarray:
-    """Return the bytes of a file, cut or padded with zeros to `size`."""
+    """Return the bytes (size,) uint8 of a file, truncated or padded with zeros."""
     array = np.zeros(size, np.uint8)
     known = np.frombuffer(data, np.uint8)[:size]
     array[: len(known)] = known

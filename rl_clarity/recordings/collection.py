@@ -33,16 +33,16 @@ def collect(
         agent: its `preprocess` receives images (N, H, W, C) uint8; floats are scaled from the space's bounds to 0 to
             255
         env: a Gymnasium environment, a Gymnasium vector environment (any autoreset mode) or a
-            `rl_clarity.environments.VectorEnvironment`, with images (H, W), (H, W, C), (C, H, W) or a stack of these,
-            whose channels are concatenated; or vectors (n,); or dictionaries of an image and numbers; and with the
-            agent's actions: `Discrete`, `MultiDiscrete`, `MultiBinary` or a `Box`. It is reset, but not closed. If
-            the agent's metadata have `action_masks`, its method `action_masks` says which actions are valid
+            `rl_clarity.environments.VectorEnvironment`. Observations are images (H, W), (H, W, C), (C, H, W) or a stack
+            of these, whose channels are concatenated; vectors (n,); or dictionaries of an image and numbers. The
+            actions must be the agent's: `Discrete`, `MultiDiscrete`, `MultiBinary` or a `Box`. The environment is
+            reset, but not closed. If the agent's metadata contain `action_masks`, the environment's method
+            `action_masks` returns which actions are valid
         num_steps: steps of each trajectory; there is one trajectory for each environment
-        num_obs: number of extra observations of each environment afterwards
+        num_obs: number of extra observations that are collected afterwards from each environment
         obs_every: steps between extra observations
         seed: seed of the environment's first reset and of the actions, which are sampled from the policy (greedy for
-            action
-            values)
+            action values)
         full_resolution: also keep the frames that the environment renders (`render_mode="rgb_array"`), and show these
         channels_first: whether an image is (C, H, W), if its channel axis is not the shortest
         value_range: (black, white), if they are not the bounds of the space
@@ -65,8 +65,8 @@ def collect(
 
 
 def as_vector_environment(env: Any, seed: int, **options: Any) -> VectorEnvironment:
-    """Wrap a Gymnasium environment as a VectorEnvironment. Return an environment that follows the protocol
-    unchanged.
+    """Wrap a Gymnasium environment as a `VectorEnvironment`. An environment that already follows this protocol is
+    returned unchanged. Raises EnvironmentSetupError for other objects.
     """
     import gymnasium
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rl_clarity.recordings.recording import Recording
 
 NAMES = {"frames": "observations_full"}
-"""Names that fields of episodes have in samples, where these differ."""
+"""Names that fields of episodes have in samples, for fields whose names differ."""
 COPIED = ("observations", "frames", "actions", "rewards", "policy_logits", "values", "q_values")
 IMAGES = ("observations", "frames")
 DEFAULT_TRAJECTORIES = 8
@@ -68,8 +68,8 @@ def recorded_observations(recording: Recording, count: int) -> Observations:
 def median_games(recording: Recording, count: int) -> Trajectories:
     """Return the `count` trajectories whose returns are nearest to the median of all, the nearest first.
 
-    There is one trajectory per environment, which joins its episodes. Images are read when they are indexed.
-    Raises SamplesError if there are none.
+    There is one trajectory for each environment. It joins the environment's episodes. Images are read when they are
+    indexed. Raises SamplesError if the recording has no steps.
     """
     episodes: dict[int, list[Episode]] = {}
     for episode in recording:
@@ -86,7 +86,7 @@ def median_games(recording: Recording, count: int) -> Trajectories:
 def recorded_episodes(recording: Recording) -> Trajectories:
     """Return one trajectory per episode that has steps. Images are read when they are indexed.
 
-    Raises SamplesError if there are none.
+    Raises SamplesError if the recording has no steps.
     """
     episodes = [[episode] for episode in recording if len(episode)]
     if not episodes:
@@ -97,7 +97,7 @@ def recorded_episodes(recording: Recording) -> Trajectories:
 def recorded_episode(recording: Recording, episode: Episode) -> Trajectories:
     """Return an episode as a single trajectory. Images are read when they are indexed.
 
-    Raises SamplesError if it has no steps.
+    Raises SamplesError if the episode has no steps.
     """
     if not len(episode):
         raise SamplesError(f"{recording.location}: episode {episode.index} has no steps")
@@ -116,7 +116,9 @@ def _in_rows(recording: Recording, episodes: Sequence[Sequence[Episode]]) -> Tra
 
 
 def _trajectories(recording: Recording, arrays: dict[str, Any]) -> Trajectories:
-    """Return trajectories with arrays (N, T, ...), of which `causes` has a text where an episode ended, or ""."""
+    """Return trajectories from arrays (N, T, ...). The array `causes` contains the cause where an episode ended, and an
+    empty text or 0 elsewhere.
+    """
     causes = [
         (i, int(step), str(row[step])) for i, row in enumerate(arrays.pop("causes")) for step in np.flatnonzero(row)
     ]
@@ -156,7 +158,9 @@ def _lengths(recording: Recording) -> np.ndarray:
 def _concatenate(
     recording: Recording, begins: np.ndarray, lengths: np.ndarray, first: int, steps: int
 ) -> dict[str, np.ndarray]:
-    """Return the fields (T, ...) of consecutive steps, by their names in `Trajectories`."""
+    """Return the fields of `steps` consecutive steps, by their names in `Trajectories`. `first` is the index of the
+    first of these steps in the whole recording.
+    """
     parts = []
     index = int(np.searchsorted(begins, first, side="right")) - 1
     while steps:
@@ -186,8 +190,8 @@ def _without_outputs(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _flags(episode: Episode, rows: slice) -> dict[str, np.ndarray]:
-    """Return firsts, truncations, values of states after truncation, and causes of ends. A stopped episode counts as
-    truncated.
+    """Return `firsts`, `dones`, `truncated`, `final_values` and `causes` of some steps of an episode. An episode that
+    was stopped or has not ended counts as truncated.
     """
     dones, truncated = np.zeros((2, len(episode)), bool)
     final_values = np.zeros(len(episode), np.float32)
@@ -206,7 +210,7 @@ def _flags(episode: Episode, rows: slice) -> dict[str, np.ndarray]:
 
 
 def _common(parts: Sequence[dict[str, np.ndarray]]) -> list[str]:
-    """Return the names of the arrays that all pieces have."""
+    """Return the names of the arrays that all of `parts` contain."""
     return [name for name in parts[0] if all(name in part for part in parts)]
 
 

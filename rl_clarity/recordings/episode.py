@@ -25,8 +25,8 @@ class Episode:
     def __init__(self, facts: Mapping[str, Any], arrays: Mapping[str, Field]) -> None:
         self._arrays = arrays
         self.facts = facts
-        """`episode`, `number`, `environment`, `seed`, `level_seed`, `start_step`, `start_time`, `training_step`,
-        `agent`, `end`, `steps`, `return`: a row of `Recording.table()`."""
+        """A row of `Recording.table()`: `episode`, `number`, `environment`, `seed`, `level_seed`, `start_step`,
+        `start_time`, `training_step`, `agent`, `end`, `steps`, `return`, `entropy`."""
 
     def __len__(self) -> int:
         return int(self.facts["steps"])
@@ -36,7 +36,7 @@ class Episode:
 
     @property
     def index(self) -> int:
-        """Index in the recording, which stays when other episodes are removed."""
+        """Index in the recording, which does not change when other episodes are removed."""
         return int(self.facts["episode"])
 
     @property
@@ -51,13 +51,13 @@ class Episode:
 
     @property
     def cause(self) -> str | None:
-        """What ended the episode, such as `saw`, if it was recorded."""
+        """Cause of the end of the episode, such as `saw`, or None if it was not recorded."""
         text = self._arrays.get(CAUSE)
         return None if text is None else printable(bytes(np.asarray(text[-1], np.uint8)).decode(errors="replace"))[:200]
 
     @property
     def observations(self) -> Field:
-        """(T, H, W, C) uint8: what the network took, before the action."""
+        """(T, H, W, C) uint8 for images: the inputs of the network, before the actions."""
         return self._field("observations")
 
     @property
@@ -72,7 +72,7 @@ class Episode:
 
     @property
     def rewards(self) -> Field:
-        """(T,) the game's rewards for the actions at the same steps."""
+        """(T,) the environment's rewards for the actions at the same steps, without changes by wrappers."""
         return self._field("rewards")
 
     @property
@@ -82,8 +82,8 @@ class Episode:
 
     @property
     def agents(self) -> np.ndarray | None:
-        """(T,) int: the number of the checkpoint that acted, -1 where there was none; None where the recorder stored
-        only the one with which the episode began.
+        """(T,) int: the number of the checkpoint that acted, -1 where there was none; None if the recorder stored only
+        the checkpoints with which episodes began.
         """
         numbers = self._arrays.get(ACTING)
         return None if numbers is None else np.asarray(numbers)
@@ -153,7 +153,7 @@ class Episode:
 
     @property
     def info(self) -> dict[str, Field]:
-        """Further fields (T, ...) by name."""
+        """Additional fields (T, ...) by name, as passed to `Recorder.add(info=...)`."""
         return {name.removeprefix("info."): array for name, array in self._arrays.items() if name.startswith("info.")}
 
     @property
@@ -172,13 +172,17 @@ class Episode:
 
 
 def memory_parts(metadata: Mapping[str, Any], episode: Episode) -> tuple[Field, ...]:
-    """Return the parts (T, ...) of the recurrent state before each step, without the inputs beside an image."""
+    """Return the parts (T, ...) of the recurrent state before each step, without the inputs beside an image that are
+    stored with them.
+    """
     parts = episode.states or ()
     return parts[: len(parts) - len(metadata.get("inputs") or ())]
 
 
 def observed_parts(metadata: Mapping[str, Any], episode: Episode) -> dict[str, Field]:
-    """Return the inputs (T, ...) beside an image by name. They are the last parts of the states."""
+    """Return by name the inputs (T, ...) that the agent observes beside an image. They are stored as the last parts of
+    the states.
+    """
     return dict(
         zip(metadata.get("inputs") or (), (episode.states or ())[len(memory_parts(metadata, episode)) :], strict=False)
     )

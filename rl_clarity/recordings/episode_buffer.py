@@ -24,7 +24,7 @@ class EpisodeBuffer:
     def __init__(self, writer: RecordingWriter, thread: ThreadPoolExecutor, facts: Mapping[str, Any]) -> None:
         self._writer, self._thread, self._facts = writer, thread, facts
         self._entropy = 0.0
-        """Sum of the entropy of the policy over the steps that are written."""
+        """Sum of the policy's entropy over the steps that have been written."""
         self._sets: list[dict[str, np.ndarray]] = []
         self._rows = self._count = self._start = 0
         self._pending: Future[None] | None = None
@@ -32,7 +32,7 @@ class EpisodeBuffer:
         self._index = -1
 
     def add(self, values: Mapping[str, np.ndarray]) -> None:
-        """Copy the values of a step."""
+        """Copy the values of a step. Raises SamplesError if they do not match those of earlier steps."""
         if not self._sets:
             self._allocate(values)
         elif self._count == self._rows:
@@ -93,7 +93,7 @@ class EpisodeBuffer:
             self._writer.end(self._index, {**self._facts, **result, "entropy": entropy})
 
     def _entropy_sum(self, logits: np.ndarray | None) -> float:
-        """Return the sum over steps of the entropy of the policy, NaN where it is not known."""
+        """Return the sum of the policy's entropy over all steps, or NaN if it is unknown."""
         factors = self._writer.factors
         if logits is None or logits.ndim != 2 or (factors and count_outputs(factors) != logits.shape[1]):
             return math.nan
@@ -102,7 +102,8 @@ class EpisodeBuffer:
 
 
 def to_array(name: str, value: Any) -> np.ndarray:
-    """Convert a number, array or tensor. Python numbers become int64 for actions and otherwise float64.
+    """Convert a number, array or tensor to a NumPy array. Python numbers become float64, except actions, which keep
+    their type.
 
     Tensors of PyTorch, JAX and TensorFlow are copied from their device. bfloat16, which NumPy lacks, becomes float32.
     """
@@ -119,7 +120,7 @@ def to_array(name: str, value: Any) -> np.ndarray:
 
 
 def _check_same(name: str, value: np.ndarray, buffer: np.ndarray | None) -> None:
-    """Raise SamplesError unless a value can be stored in an array without changing its kind."""
+    """Raise SamplesError unless a value can be stored in a buffer without changing its shape or kind of type."""
     if buffer is None:
         raise SamplesError(f"{name}: give the same fields at all steps of an episode")
     if value.shape != buffer.shape[1:]:

@@ -20,13 +20,13 @@ REPEATS = 4
 def find_equivalent_actions(
     agent: Player, environment: VectorEnvironment, rng: np.random.Generator, states: int = STATES
 ) -> list[list[int]] | None:
-    """Return groups of two or more actions after which frames and rewards were always the same.
+    """Return groups of two or more actions after which frames, rewards and ends of episodes were always the same.
 
-    The agent plays, and from time to time each action is repeated from the same snapshot of the environments. Actions
+    The agent plays, and every `APART` steps each action is repeated from the same snapshot of the environments. Actions
     can still differ in states that were not reached. Returns None if the environment cannot save its state.
 
     Args:
-        states: number of states in which actions are compared, of all environments together
+        states: number of states in which actions are compared, counted over all environments
     """
     groups = [[*range(environment.num_actions)]]
     moments = islice(play(agent, environment, rng), APART - 1, APART * -(-states // environment.num_envs), APART)

@@ -24,7 +24,7 @@ from rl_clarity.recordings.rollouts import Player, Progress, Transition, play
 
 MAX_ENVIRONMENTS = 64
 LAST_FRAMES = 8
-"""Number of an episode's last observations that a function for causes of ends receives."""
+"""Largest number of last observations of an episode that a `Cause` function receives."""
 Cause = Callable[[Mapping[str, Any], np.ndarray], str]
 """A function (info, frames) that returns the cause of an episode's end. `info` has what the environment reports about
 the end: `cause`, if the environment names one, `return`, `length`, and `truncated`, whether a time limit ended the
@@ -44,7 +44,8 @@ class Evaluation:
     cut: int = 0
     """Number of episodes that were still running after `max_steps` steps; they count with their return until then."""
     sampled: bool = True
-    """Whether actions were sampled from the policy, and not the most likely ones or those of the highest value."""
+    """Whether actions were sampled from the policy, instead of always taking the most likely action or that of the
+    highest value."""
     # (E, A) int64: how often each action was taken, or (E, 0) if an action is not one choice
     actions: np.ndarray | None = None
     causes: tuple[str, ...] = ()
@@ -74,16 +75,16 @@ class Evaluation:
 
 
 def choose_num_envs(episodes: int, most: int = MAX_ENVIRONMENTS) -> int:
-    """Return the largest number from `most / 2` to `most` that divides `episodes`, else `most`. For few episodes,
-    return fewer.
+    """Return the number of environments in which to play some episodes: the largest number from `most // 2` to `most`
+    that divides `episodes`. If there is none, return the smaller one of `most` and `episodes`.
     """
     equal = max(n for n in range(1, most + 1) if episodes % n == 0)
     return equal if equal >= most // 2 else min(most, episodes)
 
 
 def shares(count: int, num_envs: int) -> np.ndarray:
-    """Return the number of episodes or steps (N,) that each environment plays; the first environments play the
-    remainder of `count`.
+    """Return the number of episodes or steps (N,) that each environment plays. If `count` cannot be divided equally,
+    the first environments play one more.
     """
     return count // num_envs + (np.arange(num_envs) < count % num_envs)
 
@@ -100,14 +101,14 @@ def play_episodes(
     cause: Cause | None = None,
     measure: Measure | None = None,
 ) -> Evaluation:
-    """Play episodes to their ends, and return their returns. `progress` counts episodes.
+    """Play complete episodes, and return their evaluation. `progress` counts episodes.
 
-    An episode is a whole game, even if it has several (one per life) that the agent plays as in training. The number of
-    episodes of each environment is fixed in advance, because the episodes that end within a given time are biased
-    toward short ones. The first environments play the remainder of `episodes / num_envs`. An episode that is longer
-    than `max_steps` is cut; because environments cannot be reset individually, its remaining steps count as the next
-    episode. `cause` returns the cause of each episode's end; see `known_cause`. `measure` returns M numbers per
-    environment, which are summed over the steps of an episode.
+    An episode here is a whole game. If a game has several episodes for the agent (one per life, as in training), they
+    are counted as one. The number of episodes of each environment is fixed in advance, because the episodes that end
+    within a given time are biased toward short ones. The first environments play the remainder of
+    `episodes / num_envs`. An episode that is longer than `max_steps` is cut; because environments cannot be reset
+    individually, its remaining steps count as the next episode. `cause` returns the cause of each episode's end; see
+    `known_cause`. `measure` returns M numbers per environment, which are summed over the steps of an episode.
     """
     n = environment.num_envs
     quota = shares(episodes, n)
@@ -173,9 +174,9 @@ def evaluate_agent(
     name: str, agent: Player, env: Any, options: EvaluationOptions, cause: Cause | None = None
 ) -> Evaluation:
     """Play complete episodes in `env`, an `EnvironmentSpec` or an environment as for `collect`, and return their
-    returns.
+    evaluation.
 
-    `name` is the label of the progress bar, `cause` a function for causes of ends.
+    `name` is the label of the progress bar, and `cause` is a function that returns the cause of each episode's end.
     """
     rng = np.random.default_rng([options.seed % 2**63, 1])
     with (
@@ -196,7 +197,7 @@ def evaluate_agent(
 
 @contextmanager
 def _opened(env: Any, options: EvaluationOptions, *, action_masks: bool) -> Iterator[VectorEnvironment]:
-    """Yield the environment. An environment that is made here is closed at the end."""
+    """Yield the environment. If it is made from a specification, it is closed at the end."""
     if not isinstance(env, EnvironmentSpec):
         yield as_vector_environment(env, options.seed, action_masks=action_masks)
         return
@@ -215,7 +216,9 @@ def known_cause(info: Mapping[str, Any], frames: np.ndarray) -> str:
 
 
 def unseen_levels(spec: EnvironmentSpec) -> EnvironmentSpec | None:
-    """Return the spec of all levels after the training levels, or None if training was not limited to some levels."""
+    """Return the specification with all levels after the training levels. Return None for other environments than
+    Procgen, or if training was not limited to some levels.
+    """
     count = int(spec.options.get("num_levels") or 0)
     if spec.kind != "procgen" or not count:
         return None

@@ -1,4 +1,4 @@
-"""Frames that environments render for a recorder; without a renderer, everything else is still recorded."""
+"""Frames that environments render for a recorder. If rendering fails, everything else is still recorded."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from rl_clarity.base.errors import SamplesError, describe_error
 
 
 class RenderedFrames:
-    """Reads frames by environment. Where rendering fails, it warns once and renders no more.
+    """Reads rendered frames by environment. When rendering fails, a warning is issued and no more frames are rendered.
 
-    All steps of an episode must have the same fields. Episodes under way therefore get black frames until they end;
-    episodes that begin later have none.
+    All steps of an episode must have the same fields. Unfinished episodes therefore get black frames until they end;
+    episodes that begin later have no frames.
     """
 
     def __init__(self, render: Callable[[], Mapping[int, Any]]) -> None:
         self._render: Callable[[], Mapping[int, Any]] | None = render
         self._under_way: dict[int, Any] = {}
-        """Last frame of each episode under way that has frames, by environment."""
+        """Last frame of each unfinished episode that has frames, by environment."""
 
     def read(self) -> dict[int, Any]:
         """Return frames by environment. Environments without frames are omitted."""
@@ -40,5 +40,5 @@ class RenderedFrames:
         return {env: np.zeros_like(frame) for env, frame in self._under_way.items()}
 
     def begin(self, env: int) -> None:
-        """Begin another episode of an environment."""
+        """Note that another episode of an environment begins."""
         self._under_way.pop(env, None)

@@ -1,4 +1,4 @@
-"""Numbers from what an environment reports about its state (`info`), to be recorded with each step."""
+"""Read numbers from what an environment reports about its state (`info`), to record them with each step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rl_clarity.environments.wrappers import unwrapped
 from rl_clarity.recordings.blocks import check_name
 
 OBJECTS = "objects"
-"""Name that stands for numbers of the objects of each type, where the environment's states can be listed as objects."""
+"""Name that selects numbers of the objects of each type, if the environment's states can be listed as objects."""
 Info = Mapping[str, Any]
 
 
@@ -27,7 +27,7 @@ class InfoNumbers:
         names: Names in `info`. Their values are numbers, or arrays whose shape does not change.
 
     Raises:
-        OptionError: `names` is a text, or has a name that no field of a recording can have.
+        OptionError: `names` is a string, or contains a name that a field of a recording cannot have.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -63,7 +63,7 @@ class InfoNumbers:
 
     def check_found(self) -> None:
         """Raise SamplesError for a name that no report has contained so far. Nothing is checked before the second
-        report, because that of a reset may lack names.
+        report, because the report of a reset may lack names.
         """
         unknown = [name for name in self._names if name not in self._shapes]
         if unknown and self._reads > 1:
@@ -84,8 +84,8 @@ def _number(name: str, value: Any) -> np.ndarray:
 class EnvironmentInfo:
     """Reads chosen numbers of vector environments before each step; see `RecordOptions.info`.
 
-    Raises OptionError for environments that report nothing, WorldError for `objects` of environments whose states
-    cannot be listed.
+    Raises OptionError if other names than `objects` are chosen and the environments report nothing, and WorldError for
+    `objects` if the states of the environments cannot be listed as objects.
     """
 
     def __init__(self, spec: EnvironmentSpec, environment: VectorEnvironment, names: Sequence[str]) -> None:
@@ -112,19 +112,19 @@ class EnvironmentInfo:
         return numbers
 
     def check_found(self) -> None:
-        """Raise SamplesError for a name that the environment did not report so far."""
+        """Raise SamplesError for a name that the environment has not reported so far."""
         self._numbers.check_found()
 
     def close(self) -> None:
-        """Close the world."""
+        """Close the world that lists the objects."""
         if self._world is not None:
             self._world.close()
 
 
 def object_numbers(objects: Sequence[WorldObject], types: Sequence[str]) -> dict[str, float]:
     """Return numbers of the objects of each type. `objects.TYPE.visible` is 1 if an object of the type is in view, else
-    0. `objects.TYPE.distance`, `.dx` and `.dy` lead from the player to the nearest one, in cells; they are NaN if there
-    is none.
+    0. `objects.TYPE.distance`, `.dx` and `.dy` are the distance and the offset from the player to the nearest object of
+    the type, in cells. They are NaN if there is none.
     """
     result: dict[str, float] = {}
     for type in types:

@@ -16,21 +16,21 @@ BLOCKS = "blocks.bin"
 AGENTS = "agents"
 """Folder of the checkpoints `00000.zip`, ..., of recorded episodes."""
 PROBE = "probe.bin"
-"""A block of fixed observations, on which checkpoints are compared."""
+"""File with a block of fixed observations, on which checkpoints are compared."""
 ACTING = "agents"
 """Field (T,) of an episode: the number of the checkpoint that acted."""
 TRAINING_STEPS = "training_steps"
 """Field (T,) of an episode with `ACTING`: the training step, if the caller passes it."""
 CAUSE = "final_cause"
-"""Field (1, n) of an episode: what ended it, if the environment said it, as UTF-8."""
+"""Field (1, n) of an episode: the cause of its end in UTF-8, if the environment reported one."""
 STATISTICS = "statistics.bin"
 PLUGIN = "plugins/rl_clarity"
 """Folder of a log directory that contains recordings, by the convention of TensorBoard's plug-ins."""
 
 DONE, TIME_LIMIT, STOPPED, GOING = "done", "time limit", "stopped", "still going"
-"""Why an episode ended; `GOING` if it has not ended, or its writer was killed."""
+"""Reasons why an episode ended, or `GOING` if it has not ended, or its writer was killed."""
 REMOVED = "removed"
-"""In place of why an episode ended, for an episode that the writer removed to keep within its limits."""
+"""Used instead of these reasons for an episode that the writer removed to keep the recording within its limits."""
 
 BLOCK = np.dtype(
     [
@@ -95,7 +95,7 @@ def encode_statistic(episode: int, entropy: float) -> bytes:
 
 
 def decode_statistics(data: bytes) -> dict[int, float]:
-    """Return the mean entropy of episodes by index, of all intact records of `statistics.bin`."""
+    """Return the mean entropy of each episode by index, from all intact records of `statistics.bin`."""
     records = np.frombuffer(data[: len(data) // STATISTIC.itemsize * STATISTIC.itemsize], STATISTIC)
     return {int(one["episode"]): float(one["entropy"]) for one in records if _is_intact(one)}
 

@@ -21,7 +21,7 @@ READ_VERSIONS = (2, VERSION)
 """Versions of the format that can be read. Version 3 stores each of the stacked frames only once."""
 MAX_BYTES = 2**20
 TOLERANCE = "checkpoint_tolerance"
-"""Name of the largest error of rounded weights in checkpoints; absent where all checkpoints are exact."""
+"""Key of the largest error of rounded weights in checkpoints. It is absent if all checkpoints are exact."""
 LARGEST_TOLERANCE = 1e-3
 RESERVED = ("begun", "format", "version", TOLERANCE)
 """Names that the recorder sets itself."""

@@ -2,7 +2,7 @@
 
 Minari stores images (H, W, C) as JPEG, which is lossy, and cannot read some of them back. Observations are therefore
 written as stacks of a single image, (1, H, W, C), which Minari stores unchanged. The environment that a dataset names
-is never made.
+is never created.
 """
 
 from __future__ import annotations
@@ -96,13 +96,14 @@ class MinariRecording(Recording):
 def write_minari(recording: Recording, directory: str | os.PathLike[str], *, dataset_id: str | None = None) -> Path:
     """Write a recording as a Minari dataset, and return its directory.
 
-    Observations have the shape (1, H, W, C), because Minari would store (H, W, C) as JPEG. A further observation
-    follows the last action; if the environment did not return it, the last observation is repeated. Outputs become
-    `infos`.
+    Observations have the shape (1, H, W, C), because Minari would store (H, W, C) as JPEG. Each episode has one more
+    observation than actions; if the final observation was not recorded, the last one is repeated. Other fields except
+    frames, such as the agent's outputs, become `infos`.
 
     Args:
-        directory: A new directory. Minari finds it by its id if it is in `minari.storage.get_dataset_path()`.
-        dataset_id: Default: the recording's name, as `rl_clarity/NAME-v0`.
+        directory: A new directory. Minari finds the dataset by its id if this is inside
+            `minari.storage.get_dataset_path()`.
+        dataset_id: Id of the dataset; by default `rl_clarity/NAME-v0`, where NAME is the name of the recording.
 
     Raises:
         DependencyError: Minari is not installed.
@@ -165,7 +166,7 @@ def _import_minari() -> Any:
 
 
 def _image_space(space: gymnasium.Space[Any]) -> tuple[str | None, gymnasium.Space[Any]]:
-    """Return the space of images, and its key if observations are a dictionary."""
+    """Return the key of the images, or None if observations are not a dictionary, and the space of the images."""
     import gymnasium
 
     if not isinstance(space, gymnasium.spaces.Dict):
@@ -177,7 +178,7 @@ def _image_space(space: gymnasium.Space[Any]) -> tuple[str | None, gymnasium.Spa
 
 
 def _numbers(infos: Any, steps: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the arrays of numbers among a dataset's infos."""
+    """Yield the names and arrays of the numeric values in a dataset's `infos`."""
     for name, values in (infos or {}).items():
         if isinstance(values, np.ndarray) and values.dtype.kind in "biuf" and len(values) >= steps:
             yield name, values

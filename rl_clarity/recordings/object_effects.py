@@ -1,8 +1,8 @@
-"""`rl_clarity.object_effects`: what an agent's outputs are without an object, measured in worlds that can be edited.
+"""`rl_clarity.object_effects` measures how an agent's outputs change if an object is removed from the environment.
 
-An object is taken out of the saved state of the environment, the frame is drawn again, and the agent's outputs are
-compared. Where the world is exact, the difference is the effect of the object on this step's outputs, and not an
-estimate of it; everything else, a recurrent state included, stays as it was.
+An object is removed from a saved state of the environment, the frame is drawn again, and the agent's outputs are
+compared. Everything else, including a recurrent state, stays as it was. If the environment's world is exact
+(`World.exact`), the difference is the true effect of the object on the outputs at this step, and not an estimate.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ from rl_clarity.recordings.rollouts import play
 
 MAX_ENVIRONMENTS = 16
 STREAM = 3
-"""Seeds of environments and actions; samples and paired play use 0 to 2."""
+"""Random stream of the seeds of environments and actions. Samples and paired play use the streams 0 to 2."""
 
 
 @dataclass(frozen=True)
 class TypeEffect:
-    """Effects of the objects of a type: means over objects with 95 % intervals, clustered by episode."""
+    """Effects of the objects of a type: means over objects, with 95 % cluster bootstrap intervals over episodes."""
 
     type: str
     count: int
     episodes: int
     value_change: tuple[float, float, float]
-    """Mean, low and high of the value with the object minus the value without it."""
+    """(mean, low, high) of the difference between the values with and without the object."""
     value_magnitude: tuple[float, float, float]
-    """Mean, low and high of the absolute value of that difference."""
+    """(mean, low, high) of the absolute value of that difference."""
     policy_change: tuple[float, float, float]
-    """Mean, low and high of the total variation between the policies with and without the object."""
+    """(mean, low, high) of the total variation between the policies with and without the object."""
 
 
 @dataclass(frozen=True)
 class ObjectEffects:
-    """Effects of N objects, each removed on its own from the step in which it was seen.
+    """Effects of N objects, each of which was removed alone from a step at which it was visible.
 
-    Objects that are out of view, or that other objects hide, are not among them.
+    Objects that are out of view or hidden by other objects are left out.
     """
 
     type: np.ndarray  # (N,) str
@@ -84,11 +84,13 @@ class ObjectEffects:
 
     @property
     def mask(self) -> np.ndarray:
-        """Return which pixels (N, H, W) bool each object changes."""
+        """Mask (N, H, W) bool of the pixels that each object changes."""
         return np.asarray((self.with_object != self.without_object).any(axis=-1))
 
     def by_type(self, seed: int = 0) -> list[TypeEffect]:
-        """Return the effects of each type, the most frequent first, with bootstrap intervals over episodes."""
+        """Return the effects of each type, the most frequent type first, with intervals from a cluster bootstrap over
+        episodes.
+        """
         kinds, counts = np.unique(self.type, return_counts=True)
         rng = np.random.default_rng(seed)
         effects = []
@@ -114,20 +116,20 @@ def object_effects(
     seed: int = 0,
     metadata: Mapping[str, Any] | None = None,
 ) -> ObjectEffects:
-    """Play, remove each object that is seen from the state of the environment, and measure what changes.
+    """Let an agent play, remove each visible object from the environment's states, and measure how its outputs change.
 
     Args:
         agent: a checkpoint of any supported format, an included agent (`models:coinrun`), or an agent.
         environment: name or specification of the environment; the agent's by default.
-        episodes: episodes to play.
-        steps: steps of each episode, evenly spread, whose objects are removed.
-        last_steps: number of steps at the end of each episode that are examined, too.
+        episodes: number of episodes to play.
+        steps: number of evenly spaced steps of each episode at which objects are removed.
+        last_steps: number of steps at the end of each episode at which objects are removed, too.
         types: names of the types to remove; all but terrain (walls, ground, water) by default.
-        seed: of the levels and the actions. The same arguments give the same effects.
-        metadata: overrides the checkpoint's.
+        seed: seed of the levels and the actions. The same arguments give the same effects.
+        metadata: overrides the checkpoint's metadata.
 
-    Raises WorldError if states of the environment cannot be edited, OptionError for invalid values and types that the
-    environment does not have.
+    Raises WorldError if states of the environment cannot be edited or no object was visible, and OptionError for
+    invalid values and for types that the environment does not have.
     """
     for name, value, least in (("episodes", episodes, 1), ("steps", steps, 1), ("last_steps", last_steps, 0)):
         if value < least:
@@ -144,9 +146,10 @@ def object_effects(
 def measure_effects(
     agent: Agent, world: World, moments: Sequence[Moment], types: Collection[str] | None = None
 ) -> ObjectEffects:
-    """Remove the objects of some moments, one at a time; `types` as for `object_effects`.
+    """Measure the effects of the objects at some moments by removing one object at a time. `types` is as for
+    `object_effects`.
 
-    Raises WorldError if a state is not drawn as it was observed.
+    Raises WorldError if a saved state is not drawn as it was observed, or if no object was visible.
     """
     effects: list[ObjectEffects] = []
     with progress_bar("Removing objects") as report:
@@ -210,9 +213,10 @@ def _as_effects(changes: Changes, moments: Sequence[Moment], exact: bool) -> Obj
 
 
 def clustered_mean(values: np.ndarray, clusters: np.ndarray, rng: np.random.Generator) -> tuple[float, float, float]:
-    """Return the mean of values (n,) and its percentile bootstrap interval over clusters (n,), resampled as wholes.
+    """Return the mean of values (n,) with its cluster bootstrap interval (mean, low, high). `clusters` (n,) has the
+    number of the cluster of each value.
 
-    A single cluster says nothing about the spread: the interval is (NaN, NaN).
+    A single cluster says nothing about the spread, so its interval is (NaN, NaN).
     """
     _, index = np.unique(clusters, return_inverse=True)
     sums, counts = np.bincount(index, values.astype(np.float64)), np.bincount(index)
@@ -235,7 +239,7 @@ def _agent_and_spec(agent: Any, environment: Any, metadata: Mapping[str, Any] | 
 def _play(
     agent: Agent, spec: EnvironmentSpec, world: World, episodes: int, steps: int, last_steps: int, seed: int
 ) -> list[Moment]:
-    """Return the moments of complete episodes, in the order of episodes and steps."""
+    """Play complete episodes, and return the moments to examine, ordered by episode and step."""
     count = choose_num_envs(episodes, MAX_ENVIRONMENTS)
     levels, actions = np.random.SeedSequence([seed, STREAM]).generate_state(2)
     quota = shares(episodes, count)
@@ -275,7 +279,7 @@ def _play(
 
 
 class _Spread:
-    """Keeps evenly spread moments of an episode whose length is not known, and the last ones."""
+    """Keeps evenly spaced moments of an episode of unknown length, and its last moments."""
 
     def __init__(self, count: int, last: int) -> None:
         self._count, self._stride = count, 1

@@ -47,7 +47,7 @@ class TrajectoriesOptions:
     num_steps: int = 512
     """Number of steps of each trajectory."""
     discard_first: bool = False
-    """Leave out the first step of the first episode, as the original program did."""
+    """Leave out the first step of the first episode, as understanding-rl-vision does."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "num_envs", "num_steps")
@@ -90,20 +90,22 @@ class RecordOptions:
     steps: int | None = None
     """Number of steps; episodes under way at the end are stopped."""
     whole_games: bool = False
-    """Count games, where a game has several episodes (one per life of an Atari game, with episodic_life)."""
+    """Count whole games instead of episodes, if a game has several (one per life of an Atari game, with
+    episodic_life)."""
     seed: int = 0
     """Seed of levels and actions."""
     temperature: float = 1.0
     """Divides the logits of the policy: below 1 for more likely actions, above 1 for more random ones."""
     greedy: bool = False
-    """Take the most likely action instead of sampling one. Without action_noise, no actions are random."""
+    """Take the most likely action instead of sampling one. Actions are then random only if action_noise is set."""
     action_noise: float | None = None
-    """Probability of taking a uniformly random action instead. Default: as in training (epsilon_greedy)."""
+    """Probability of taking a uniformly random action instead. Default: as in training (epsilon_greedy), or 0 if
+    greedy."""
     full_resolution: bool = False
     """Also record frames at the environment's full resolution, and show those."""
     info: tuple[str, ...] = ()
-    """Numbers to record that the environment reports about its state, by their names in Gymnasium's info; and
-    `objects`: where the nearest object of each type is, in games whose objects are known."""
+    """Names of numbers in Gymnasium's info to record at each step. The name `objects` records where the nearest object
+    of each type is, in games whose objects are known."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "episodes", "steps")
@@ -118,13 +120,14 @@ class GamesOptions:
     """Number of games that the page shows of each checkpoint: those with the return nearest to the median, the nearest
     first."""
     candidates: int = 5
-    """Number of games that each checkpoint plays for that choice; all checkpoints play games of the same seeds."""
+    """Number of games that each checkpoint plays, from which the shown games are chosen. All checkpoints play games of
+    the same seeds."""
     max_steps: int = 1000
-    """Steps after which such a game is cut off."""
+    """Number of steps after which one of these games is cut off."""
     greedy: bool = False
     """Take the most likely action instead of sampling one, and never a random action."""
     return_episodes: int = 16
-    """Number of further games of each checkpoint, which only count for the mean return."""
+    """Number of further games of each checkpoint, which are used only for the mean return."""
     full_resolution: bool = False
     """Also record frames at the environment's full resolution, and show those."""
 

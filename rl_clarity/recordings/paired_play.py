@@ -1,10 +1,10 @@
-"""Paired play lets agents that differ in an edit play the same levels with the same random numbers.
+"""In paired play, agents that differ in an edit play the same levels with the same random numbers.
 
 Episodes are played in blocks. Every environment of a block plays one episode, the first after it was made with the
-block's seed. So the levels of a block and the random numbers of its environments are the same for every agent, whatever
-it does. Actions are sampled by inverse transform from random numbers that depend only on block, step and environment
-(common random numbers). Two agents act alike until their probabilities differ enough for a random number to lie between
-them, and an edit that changes nothing changes no episode.
+block's seed. Therefore the levels of a block and the random numbers of its environments are the same for every agent,
+whatever it does. Actions are sampled by inverse transform from random numbers that depend only on block, step and
+environment (common random numbers). Two agents act alike until their probabilities differ enough for a random number to
+lie between them, and an edit that changes nothing changes no episode.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ class Block:
 
     @contextmanager
     def opened(self) -> Iterator[tuple[VectorEnvironment, np.random.Generator]]:
-        """Open the block's environment until the end of the `with` statement, with the random numbers of actions."""
+        """Yield the block's environment, which is closed at the end of the `with` statement, and the random generator
+        of the actions.
+        """
         levels, actions = np.random.SeedSequence([self.seed, STREAM, self.number]).generate_state(2)
         with ExitStack() as opened:
             environment = opened.enter_context(closing(make(self.spec, self.episodes, int(levels % 2**31))))
@@ -90,15 +92,15 @@ class Block:
 
 
 def environment_of(agent: Agent) -> EnvironmentSpec:
-    """Return the environment that an agent's metadata name, with whole games and the game's rewards, as in `evaluate`.
+    """Return the environment that an agent's metadata name, with the environment's own rewards as in `evaluate`.
 
-    Raises EnvironmentSetupError if they name none.
+    Raises EnvironmentSetupError if the metadata name no environment.
     """
     spec = spec_from_metadata(agent.metadata, num_actions=agent.num_actions)
     return dataclasses.replace(spec, reward_scale=1.0)
 
 
 def blocks(spec: EnvironmentSpec, episodes: int, size: int, seed: int) -> list[Block]:
-    """Return the blocks of `size` that cover all episodes. The last block may be smaller."""
+    """Divide episodes into blocks of `size` episodes. The last block may be smaller."""
     starts = range(0, episodes, size)
     return [Block(spec, number, min(size, episodes - start), seed) for number, start in enumerate(starts)]

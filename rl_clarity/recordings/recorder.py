@@ -31,7 +31,7 @@ from rl_clarity.recordings.step_values import Values, check_first_values, final_
 NAME = "training"
 """Default name of a recording in a log directory."""
 MOST_PROBED = 256
-"""Largest number of fixed observations."""
+"""Largest number of observations that `Recorder.probe` accepts."""
 AUTORESET = ("same_step", "next_step", "disabled")
 ON_ERROR = ("warn", "raise")
 
@@ -43,51 +43,55 @@ _RECORDERS: WeakSet[Recorder] = WeakSet()
 class Recorder:
     """Appends episodes to a recording, from a loop in which an agent acts or learns.
 
-    Call `add` once per step and `close` at the end, or use the recorder as a context manager. Arguments of `add` are
-    copied, and compressed in a thread. When `add` returns from an episode's last step, the episode is on disk. If the
-    process is killed, at most the last 64 steps of unfinished episodes are lost (at an address such as `s3://`, what
-    has not been uploaded, at most the last minute).
+    Call `add` once per step and `close` at the end, or use the recorder as a context manager. `add` copies its
+    arguments, which a thread compresses. When `add` returns from an episode's last step, the episode is on disk. If the
+    process is killed, at most the last 64 steps of unfinished episodes are lost. A recording at an address such as
+    `s3://` is uploaded every minute, so at most the last minute is lost.
 
-    It needs NumPy, but no deep-learning framework. An error while it records (a full disk, values of another shape)
-    ends the recording with a warning, and does not stop the training.
+    The recorder needs NumPy, but no deep-learning framework. If an error occurs while recording (a full disk, values of
+    another shape), recording stops with a warning and training continues, unless `on_error` is `raise`.
 
     Args:
-        directory: A log directory, such as that of TensorBoard's event files, or an address. The recording is in
+        directory: Path or address of a log directory, such as that of TensorBoard's event files. The recording is in
             `plugins/rl_clarity/NAME` there. Episodes are appended to an existing recording; `directory` may also be the
             path of that recording.
         name: Name of the recording in the log directory; None if `directory` itself is to be the recording.
         every: Record every n-th episode. A function receives an episode's number, counted from 0, and returns whether
             to record it. Episodes of all environments in `envs` are counted together, in the order in which they begin;
-            those of other environments are not counted. In a recording that is continued, numbers go on after the last
-            one.
-        envs: Which of several parallel environments to record; None for all.
-        autoreset: When vector environments reset, as Gymnasium's `AutoresetMode` says. With `next_step`, the step after
-            an episode's last one only resets, and is not recorded.
+            those of other environments are not counted. If a recording is continued, numbers continue after the last
+            recorded one.
+        envs: Indices of the parallel environments to record; None for all.
+        autoreset: When vector environments reset, as in Gymnasium's `AutoresetMode`. With `next_step`, the step after
+            the last step of an episode only resets the environment, and is not recorded.
         channels_first: Whether observations are (C, H, W); they are stored as (H, W, C).
-        value_range: Values of black and white in images (H, W, C), which are stored as uint8 from 0 to 255. By default
-            values are stored as they are, and recording stops at the end of an episode whose images of uint8 have only
-            the values 0 and 1, which look black; `(0, 255)` records these, too.
-        max_episodes: Keep at most so many episodes: the newest half, and ever fewer of the older ones. Episodes under
-            way are not counted.
-        max_bytes: Keep at most about so many bytes of data and checkpoints, in the same manner.
+        value_range: Values of black and white in image observations, which are then stored as uint8 from 0 to 255. By
+            default, values are stored as they are, and recording stops after an episode whose uint8 images contain only
+            the values 0 and 1, because they would look black. Use `(0, 255)` to record such images.
+        max_episodes: Largest number of complete episodes to keep. If there are more, episodes are removed from the
+            older half, so that old episodes become sparse. Unfinished episodes are not counted.
+        max_bytes: Approximate largest size of data and checkpoints in bytes. Episodes are removed in the same way.
         checkpoint_every: Also store a checkpoint while an episode is recorded, at every n-th call of `agent`: with 1,
-            each step can be explained with the network that acted. None stores only the checkpoints with which episodes
-            begin. With a number, a checkpoint is stored as the difference from the one before where that is smaller.
-        checkpoint_bytes: Once checkpoints take so many bytes, a warning is given and only those with which episodes
-            begin are stored.
-        checkpoint_tolerance: Round large weights in these differences, each by at most this share, such as 2e-5, of the
-            root mean square of its tensor. They take half as much space, and outputs change by about 1e-5. Errors do
-            not accumulate; biases, small tensors and buffers stay exact. None stores everything exactly.
-        on_error: `warn` ends the recording with a warning; `raise` raises the error.
+            each step can be explained with the network that acted. A checkpoint is then stored as the difference from
+            the previous one if that is smaller. None stores only the checkpoints with which episodes begin.
+        checkpoint_bytes: Once the stored checkpoints take this many bytes, a warning is issued and only those with
+            which episodes begin are stored.
+        checkpoint_tolerance: Round the values of large weight tensors in these differences, each by at most this
+            fraction, such as 2e-5, of the root mean square of its tensor. The differences take half as much space, and
+            outputs change by about 1e-5. Errors do not accumulate; biases, small tensors and buffers stay exact. None
+            stores everything exactly.
+        on_error: `warn` stops recording with a warning; `raise` raises the error.
         seed: Seed of the environments, to be stored with the episodes.
-        metadata: JSON values about agent and environment, to be stored with a new recording. Names that
-            rl_clarity uses: `name`, `loader`, `checkpoint`, `environment`, `action_combos`, `gamma`, `lambda`,
-            `sampling`; their values are described with the recording format.
+        metadata: JSON values about the agent and environment, which are stored when the recording is created.
+            rl_clarity reads the names `name`, `loader`, `checkpoint`, `environment`, `action_combos`, `gamma`, `lambda`
+            and `sampling`; docs/recording-format.md describes their values.
 
     Raises:
-        OptionError: An option has an invalid value, or one of `metadata` has.
+        OptionError: An option or an entry of `metadata` has an invalid value, or `max_episodes` or `max_bytes` is given
+            for a recording at an address.
         SamplesError: The directory cannot be written, is being written by another process, or holds a recording with
-            other metadata. It is raised before training, whatever `on_error` says.
+            other metadata.
+
+    The constructor raises these errors regardless of `on_error`.
     """
 
     def __init__(
@@ -132,7 +136,7 @@ class Recorder:
         self._recorded_envs: Sequence[int] = ()
         self._slots: list[_Slot] = []
         self._per_environment: dict[str, bool] = {}
-        """Whether functions that are passed to `add` are called for each environment, by name."""
+        """Whether functions that are passed to `add` are called once per environment, by argument name."""
         self._vector = False
         self._num_envs = 0
         self._calls = 0
@@ -155,29 +159,32 @@ class Recorder:
         return any(slot.block is not None or (slot.begins and begins) for slot in slots)
 
     def agent(self, checkpoint: str | os.PathLike[str] | Callable[[str], object]) -> None:
-        """Set the checkpoint of the agent that acts from here on.
+        """Set the checkpoint of the agent that acts from now on.
 
         It is stored when the next recorded episode begins, or with `checkpoint_every` at the next recorded step, so
-        this may be called after each update.
+        this method can be called after each update.
 
         Args:
-            checkpoint: A file, or a function that saves one: it is called with a path, to which it may add a suffix,
-                as in `lambda path: torch.save(network.state_dict(), path)`.
+            checkpoint: Path of a checkpoint, or a function that saves one. The function is called with a path, to which
+                it may add a suffix, as in `lambda path: torch.save(network.state_dict(), path)`.
         """
         self._checkpoints.update(checkpoint)
 
     def probe(self, observations: Any, state: Any = None) -> None:
-        """Store fixed observations, on which `rl-clarity explain` compares each stored checkpoint with the one before.
+        """Store fixed observations, on which `rl-clarity explain` compares each stored checkpoint with the previous
+        one.
 
-        Call it once, before training or later. In a recording that has such observations, these stay.
+        Call it once, before or during training. If the recording already has such observations, these are kept.
 
         Args:
-            observations: (n, H, W, C) or vectors (n, k), 1 to 256 of them, as `add` takes one; they are read from
-                different episodes, for example those of a random policy and later ones.
-            state: Recurrent state before each, (n, ...), an array or a tuple of arrays; by default the initial one.
+            observations: Images (n, H, W, C) or vectors (n, k), with n from 1 to 256, in the format of `add`. Take them
+                from different episodes, for example those of a random policy and later ones.
+            state: Recurrent state before each observation, an array (n, ...) or a tuple of arrays; by default the
+                agent's initial state.
 
         Raises:
-            OptionError: There are none, or too many, or the states are of another number; whatever `on_error` says.
+            OptionError: There are no observations or more than 256, or the number of states is another one. This error
+                is raised regardless of `on_error`.
         """
         rows = to_array("observations", observations)
         states = {name: to_array(name, part) for name, part in state_parts("states", state).items()}
@@ -226,43 +233,47 @@ class Recorder:
         training_step: int | None = None,
         idle: Any = None,
     ) -> None:
-        """Add a step: what the agent observed, computed and did, and the reward and end that followed.
+        """Add a step: the observation, the agent's outputs and action, and the reward and end of episode that followed.
 
-        With N parallel environments, each value is an array (or sequence) with a first axis N. Tensors of PyTorch, JAX
-        and TensorFlow are accepted, and copied only for steps that are recorded; functions that return a value are
-        called only for these. A function without a parameter returns the values of all environments; one with a
-        parameter is called for each recorded environment, with its index, and returns the value for that one. The
-        fields of the first step of an episode are those of all its steps.
+        With N parallel environments, each value is an array or sequence whose first axis has the length N. Tensors of
+        PyTorch, JAX and TensorFlow are accepted, and are copied only for recorded steps. A value that is to be stored
+        can also be given as a function, which is called only for recorded steps. A function without a parameter returns
+        the values of all environments. A function with a parameter is called with the index of each recorded
+        environment, and returns the value for that one. All steps of an episode must have the same fields.
 
         Args:
-            observation: What the network took, before the action: (H, W, C) uint8 for images.
+            observation: The input of the network, before the action: (H, W, C) uint8 for images.
             action: The action.
-            reward: The game's own reward for it.
+            reward: The environment's reward for the action, without changes by wrappers.
             terminated: Whether the episode ended with this step.
-            truncated: Whether a time limit ended it.
+            truncated: Whether a time limit ended the episode.
             frame: An image (H', W', 3) uint8 to show instead of the observation. It must show what the observation
                 shows: render it before the environment's step (see `recording`), not after.
-            logits: (A,) of the policy, for the observation.
-            q_values: (A,) action values for the observation.
+            logits: The policy's logits (A,) for the observation.
+            q_values: Action values (A,) for the observation.
             value: The value of the observation.
-            behavior_logits: (A,) logits of the distribution that the action was sampled from, if noise was added.
-            training_reward: What a wrapper made of the reward.
+            behavior_logits: Logits (A,) of the distribution that the action was sampled from, if noise was added.
+            training_reward: The reward after wrappers changed it for training.
             state: Recurrent state before the step, reset where an episode begins: an array or a tuple of arrays.
-            info: More numbers or arrays by name, the same names at each step, such as labels of the state that the
-                observation shows. Texts and other objects are refused.
-            final_observation: The observation after the step, read where an episode ends. For one environment, or
-                vector environments that do not reset in the same step, this is the observation that the step
-                returned; else `infos.get("final_obs")`, or `[info.get("terminal_observation") for info in infos]`
-                from Stable-Baselines3. It may be a sequence or a mapping by environment, with gaps.
-            final_state: The state after the step, likewise.
-            final_value: The value of the observation after the step, read where an episode ends.
-            cause: What ended the episode, a text, read where one ends; likewise.
-            level_seed: Seed of the level. It is read where an episode begins.
-            training_step: The training step. It is read where an episode begins, with `checkpoint_every` at each step.
+            info: Additional numbers or arrays by name, such as labels of the observed state. All steps must have the
+                same names. Strings and other objects are refused.
+            final_observation: The observation after the step, which is used only where an episode ends. For one
+                environment, or vector environments that do not reset in the same step, pass the observation that the
+                step returned. Otherwise pass `infos.get("final_obs")`, or with Stable-Baselines3
+                `[info.get("terminal_observation") for info in infos]`. A sequence with None for other environments, or
+                a mapping by the index of the environment, is accepted.
+            final_state: The recurrent state after the step, which is used only where an episode ends.
+            final_value: The value of the observation after the step, which is used only where an episode ends.
+            cause: Text that names what ended the episode, which is used only where an episode ends.
+            level_seed: Seed of the level, which is used only where an episode begins.
+            training_step: The training step. It is used where an episode begins, and with `checkpoint_every` at each
+                step.
             idle: Whether an environment only reset and ignored the action; such steps are not recorded.
 
         Raises:
-            SamplesError: Values that do not match those of earlier steps, or that cannot be written; only with
+            OptionError: `envs` contains the index of an environment that does not exist. This error is raised at the
+                first step, regardless of `on_error`.
+            SamplesError: Values do not match those of earlier steps, or cannot be written; raised only with
                 `on_error="raise"`.
         """
         self._calls += 1
@@ -303,7 +314,7 @@ class Recorder:
             self.stop(error)
 
     def stop_episodes(self) -> None:
-        """End unfinished episodes as stopped, because the environments are reset before their ends."""
+        """End unfinished episodes as stopped. Call this before environments are reset in the middle of an episode."""
         try:
             for slot in self._slots:
                 if not self._stopped and not slot.begins:
@@ -354,7 +365,7 @@ class Recorder:
             )
 
     def _thin(self) -> None:
-        """Wait for the previous thinning in the background, and start another one."""
+        """Wait until the previous removal of episodes is finished, and start another one in the background."""
         if self._thinning is not None:
             self._thinning.result()
         self._thinning = self._thread.submit(self._writer.thin)
@@ -454,22 +465,22 @@ if hasattr(os, "register_at_fork"):
 
 
 class _Slot:
-    """The state of recording one environment."""
+    """The recording state of one environment."""
 
     def __init__(self, env: int) -> None:
         self.env = env
         self.begins = True
         self.resets = False
-        """Whether the next step only resets."""
+        """Whether the next step only resets the environment."""
         self.block: EpisodeBuffer | None = None
         self.steps, self.total = 0, 0.0
         self.last_agent = -1
         self.layout: ImageLayout | None = None
-        """Layout of observations that are images, which also checks their values."""
+        """Layout of image observations, which also checks their values."""
 
     def images(self, observation: np.ndarray, value_range: tuple[float, float] | None) -> np.ndarray:
-        """Return an observation as it is stored: an image (H, W, C) of uint8, converted from `value_range` if that is
-        given. Vectors (n,) and (1, 1, n) stay as they are.
+        """Return an observation in the form in which it is stored. With `value_range`, an image (H, W, C) is converted
+        to uint8. Vectors, (n,) or (1, 1, n), do not change, and neither do other images.
         """
         if (
             observation.ndim != 3
@@ -486,10 +497,10 @@ class _Slot:
 
 
 def _location(directory: str | os.PathLike[str], name: str | None) -> str:
-    """Return where the recording is; see `Recorder`."""
+    """Return the path or address of the recording; see `Recorder`."""
     place = path_text(directory, "directory").rstrip("/")
     if name is None or RecordingFiles(place).exists(METADATA):
         return place
     if not isinstance(name, str) or not name.isprintable() or not name or "/" in name or name.startswith("."):
-        raise OptionError(f"name={name!r} must be the name of a folder: printable text without '/' or '.' at its start")
+        raise OptionError(f"name={name!r} must be a folder name: printable, without '/', and not beginning with '.'")
     return f"{place}/{PLUGIN}/{name}"

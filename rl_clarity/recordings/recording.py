@@ -39,11 +39,11 @@ from rl_clarity.recordings.step_arrays import Block, StepArray, intact_blocks
 
 
 class Recording(ABC):
-    """Episodes in the order in which their recording began, and metadata of agent and environment."""
+    """Recorded episodes in the order in which their recording began, and metadata of the agent and environment."""
 
     metadata: Mapping[str, Any]
-    """Known metadata of `name`, `begun` (seconds since 1970), `checkpoint`, `environment`, `action_combos`, `gamma`,
-    `lambda` and `sampling`."""
+    """Metadata by key: `name`, `begun` (seconds since 1970), `checkpoint`, `environment`, `action_combos`, `gamma`,
+    `lambda`, `sampling` and others (docs/recording-format.md). Unknown values are missing or None."""
     location: str
 
     @abstractmethod
@@ -54,45 +54,49 @@ class Recording(ABC):
 
     @abstractmethod
     def table(self) -> list[dict[str, Any]]:
-        """Return a row for each episode: `episode`, `number`, `environment`, `seed`, `level_seed`, `start_step`,
-        `start_time` (seconds since 1970), `training_step`, `agent`, `end`, `steps`, `return` and `entropy` (the mean of
-        the policy, in nats); None where unknown.
+        """Return a dictionary for each episode, with the keys `episode` (its index), `number`, `environment`, `seed`,
+        `level_seed`, `start_step`, `start_time` (seconds since 1970), `training_step`, `agent` (the number of its
+        checkpoint), `end`, `steps`, `return` and `entropy` (the policy's mean entropy in nats). Unknown values are
+        None.
         """
 
     def listing(self) -> list[tuple[dict[str, Any], str | None]]:
-        """Return rows as in `table`, each with the reason why the episode is damaged, or None."""
+        """Return the rows of `table`, each with the reason why the episode cannot be read, or None if it is intact."""
         return [(row, None) for row in self.table()]
 
     def checkpoint(self, episode: Episode, step: int = 0) -> str | None:
-        """Return the path or address of the checkpoint that acted at a step of an episode, or None.
+        """Return the path or address of the checkpoint that acted at a step of an episode, or None if it is unknown.
 
-        This is the one with which the episode began, unless the recorder stored one for each update
-        (`Recorder(checkpoint_every=)`). One that is stored as a difference is rebuilt as a temporary file.
+        This is the checkpoint with which the episode began, unless the recorder also stored checkpoints during episodes
+        (`Recorder(checkpoint_every=)`). A checkpoint that is stored as a difference is rebuilt in a temporary file.
         """
         return None
 
     def checkpoint_digest(self, episode: Episode, step: int = 0) -> str | None:
-        """Return the SHA-256 of the checkpoint that acted at a step, if that is known without reading it."""
+        """Return the SHA-256 of the checkpoint that acted at a step, or None if the file must be read to compute it."""
         return None
 
     def to_trajectories(self, count: int | None = None, max_steps: int = 512) -> Trajectories:
-        """Return trajectories of consecutive steps, distributed over the recording, as `generate` takes them.
+        """Return trajectories of consecutive steps, evenly spaced over the recording, for `generate`.
 
         A trajectory begins with an episode if possible, and continues with the following episodes. Stopped episodes
-        count as truncated. Arrays are in memory.
+        count as truncated. All arrays are loaded into memory.
 
         Args:
             count: Number of trajectories; by default the number of episodes, at most 8.
-            max_steps: Steps of each, or fewer if there are not as many.
+            max_steps: Largest number of steps of a trajectory. Trajectories are shorter if the recording has too few
+                steps.
 
         Raises:
-            OptionError: There are fewer steps than trajectories.
+            OptionError: The recording has fewer steps than trajectories, or an argument is below 1.
             SamplesError: Episodes have observations of different shapes.
         """
         return recorded_trajectories(self, count, max_steps)
 
     def to_observations(self, count: int = 4096) -> Observations:
-        """Return at most `count` observations at even distances, as `generate` takes them."""
+        """Return at most `count` evenly spaced observations of all episodes, for `generate`. Raises OptionError if
+        `count` is below 1 or the recording has no steps.
+        """
         return recorded_observations(self, count)
 
     @overload
@@ -115,10 +119,11 @@ class Recording(ABC):
 class StoredRecording(Recording):
     """A recording that `Recorder` wrote, or is still writing.
 
-    It has the episodes that existed when it was opened. `refresh` adds newer episodes and steps.
+    It contains the episodes that existed when it was opened. `refresh` adds newer episodes and steps.
 
     Raises:
-        SamplesError: There is no recording, or it is damaged. Damaged episodes raise it when they are read, not before.
+        SamplesError: There is no recording, or it is damaged. If only an episode is damaged, the error is raised when
+            that episode is read.
     """
 
     def __init__(self, location: str | os.PathLike[str]) -> None:
@@ -126,11 +131,11 @@ class StoredRecording(Recording):
         self.location = self._files.location
         self.metadata = self._files.metadata()
         self.checkpoints = StoredCheckpoints(self._files)
-        """Its checkpoints by number."""
+        """The recording's checkpoints, by number."""
         self.refresh()
 
     def refresh(self) -> StoredRecording:
-        """Read what was written in the meantime, and return the recording."""
+        """Read what was written since the last call, and return this recording."""
         # Read the blocks after the episodes, so that the blocks of ended episodes are complete.
         episodes = decode_episodes(self._files.read_from(EPISODES, 0), self._files.path(EPISODES))
         blocks = np.frombuffer(complete_records(self._files.read_from(BLOCKS, 0), BLOCK), BLOCK)
@@ -157,7 +162,8 @@ class StoredRecording(Recording):
         return None if number is None else self.checkpoints.digest(number)
 
     def probe(self) -> dict[str, np.ndarray] | None:
-        """Return the fixed observations of `Recorder.probe`, `observations` (n, ...) and `states.0`, ..., or None.
+        """Return the fixed observations that `Recorder.probe` stored, or None. The arrays are `observations` (n, ...)
+        and, if states were passed, `states.0`, `states.1`, ... (n, ...).
 
         Raises SamplesError if their file is damaged.
         """
@@ -173,8 +179,8 @@ class StoredRecording(Recording):
     def listing(self) -> list[tuple[dict[str, Any], str | None]]:
         """See `Recording.listing`.
 
-        Of episodes that ended, it is only checked that all of their data are there; the data are not read. The return
-        of an episode that cannot be read is None.
+        For episodes that have ended, it is only checked that no data are missing. Rewards are read only for episodes
+        whose return was not stored; `return` is None if these cannot be read.
         """
         missing = self._missing()
         rows: list[tuple[dict[str, Any], str | None]] = []
@@ -188,14 +194,15 @@ class StoredRecording(Recording):
         return rows
 
     def episode(self, index: int, steps: int | None = None) -> Episode:
-        """Return the episode with an index, which is its position if no episode was removed.
+        """Return the episode with an index. The index is the episode's position unless earlier episodes were removed.
 
         Args:
-            index: `episode` in its row.
-            steps: Return the episode as it was when it had so many steps and was still going; by default, as it is now.
+            index: The value of `episode` in the episode's row of `table`.
+            steps: Return the episode as it was stored when it was still going and had this many steps; by default, as
+                it is now.
 
         Raises:
-            SamplesError: There is no such episode, it never had so many steps, or it is damaged.
+            SamplesError: There is no such episode, it was never stored with this number of steps, or it is damaged.
         """
         (positions,) = np.nonzero(self._facts["episode"] == index)
         if not len(positions):
@@ -209,7 +216,7 @@ class StoredRecording(Recording):
         return [{**row, "entropy": self._entropies.get(row["episode"])} for row in episode_rows(episodes)]
 
     def _missing(self) -> dict[int, str]:
-        """Return why episodes are damaged, by index, if blocks are not listed or not in the data files."""
+        """Return reasons why episodes are damaged, by index: blocks that are not listed, or not in the data files."""
         blocks, problems = self._blocks, dict[int, str]()
         for number in np.unique(blocks["file"]).tolist():
             name = data_file(number)
@@ -227,7 +234,7 @@ class StoredRecording(Recording):
         return problems | dict.fromkeys([*gaps.tolist(), *short.tolist()], lost)
 
     def _complete(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Count the steps and sum the rewards of an episode that did not end, or whose writer was killed."""
+        """Add the number of steps to the row of an episode that has not ended, and the return to a row without it."""
         if row["end"] == GOING:
             row["steps"] = int(self._steps[row["episode"]])
         if row["return"] != row["return"]:  # NaN
@@ -243,8 +250,8 @@ class StoredRecording(Recording):
         return Episode(row, self._arrays(row["episode"], row["steps"]))
 
     def _arrays(self, index: int, steps: int, *, part: bool = False) -> dict[str, Field]:
-        """Return the fields of an episode. With `part`, return only its first `steps` steps, as they were when it had
-        no more.
+        """Return the fields of an episode. With `part`, return only those of its first `steps` steps, without the
+        values after its last step.
         """
         records = self._blocks[self._bounds[index] : self._bounds[index + 1]]
         starts = np.cumsum(records["steps"], dtype=np.int64) - records["steps"]
@@ -269,14 +276,15 @@ def _acting(episode: Episode, step: int) -> int | None:
 
 
 def open_recording(location: str | os.PathLike[str]) -> Recording:
-    """Open the recording at a path or an address (`s3://...`), the only recording of a log directory there, or a Minari
-    dataset at a path.
+    """Open the recording or Minari dataset at a path. A recording can also be at an address (`s3://...`). `location`
+    may be a log directory if it contains only one recording.
 
-    It may be read while it is written; see `StoredRecording`.
+    A recording can be read while it is being written; see `StoredRecording`.
 
     Raises:
-        SamplesError: There is no recording, or it is damaged; or the log directory has several.
-        DependencyError: Minari, or the package for an address, is not installed.
+        SamplesError: There is no recording, it is damaged, the log directory has several, or the package for an address
+            is not installed.
+        DependencyError: Minari is not installed.
     """
     path = local_path(os.fspath(location))
     if path is not None and not (path / METADATA).exists():

@@ -27,7 +27,7 @@ class RecordingFiles:
         self.is_local = local_path(self.location) is not None
 
     def path(self, name: str) -> str:
-        """Return the path or address of a file, for error messages."""
+        """Return the path or address of a file."""
         return f"{self.location}/{name}"
 
     def exists(self, name: str) -> bool:
@@ -44,8 +44,8 @@ class RecordingFiles:
         return int(self._info(name)["size"])
 
     def state(self, name: str) -> tuple[Any, ...] | None:
-        """Return a value that changes whenever a file does, or None if it does not exist. Its second item is the time
-        of the last change in seconds since 1970, or None if unknown.
+        """Return a tuple that changes whenever the file changes, or None if the file does not exist. The second item is
+        the time of the last change in seconds since 1970, or None if it is unknown.
         """
         try:
             info = self._info(name)
@@ -94,7 +94,7 @@ class RecordingFiles:
         return sorted(str(path).rstrip("/").rpartition("/")[2] for path in paths)
 
     def metadata(self) -> dict[str, Any]:
-        """Return the recording's metadata."""
+        """Return the recording's metadata. Raises SamplesError if they are missing or damaged."""
         try:
             size = self.size(METADATA)
         except FileNotFoundError:
@@ -111,7 +111,7 @@ class RecordingFiles:
             return b""
 
     def upload(self, path: Path, name: str) -> None:
-        """Replace a file by a local file."""
+        """Upload a local file, and replace an existing file of this name."""
         try:
             self._files.makedirs(f"{self._root}/{name}".rpartition("/")[0], exist_ok=True)
             self._files.put_file(str(path), f"{self._root}/{name}")

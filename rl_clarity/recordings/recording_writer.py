@@ -59,22 +59,26 @@ from rl_clarity.recordings.step_arrays import Block, intact_blocks
 
 LOCAL_FILE_BYTES = 2**29
 REMOTE_FILE_BYTES = 2**26
-"""Size at which a new data file begins. Object stores cannot append, so the last data file is replaced as a whole as it
-grows."""
+"""Size in bytes at which a new data file begins. Object stores cannot append, so the last data file is uploaded again
+as a whole when it has grown."""
 UPLOAD_SECONDS = 60.0
 UNLIMITED = Limits()
 LIMITED_FILES = 8
-"""Smallest number of data files of a recording with a size limit, because space is freed file by file."""
+"""Smallest number of data files into which a recording with a size limit is divided. Space is freed by deleting whole
+files."""
 MIN_FILE_BYTES = 2**16
 AgentSource = str | os.PathLike[str] | Callable[[str], object]
-"""A checkpoint, or a function that writes a checkpoint to a path without suffix, to which it may add a suffix."""
+"""Path of a checkpoint, or a function that writes one to a path without a suffix. The function may add a suffix."""
 
 
 class RecordingWriter:
-    """Appends to the files of a recording, which only one writer at a time can do.
+    """Appends to the files of a recording. A recording can have only one writer at a time.
 
     A recording at an address is written to a temporary folder, which is uploaded every minute and when the writer is
-    closed. `limits` apply to recordings on a local disk.
+    closed. `limits` are supported only for recordings on a local disk.
+
+    Raises OptionError for limits of a recording at an address. Raises SamplesError if another process is writing to the
+    recording, or if the recording cannot be written or has other metadata.
     """
 
     def __init__(
@@ -94,12 +98,12 @@ class RecordingWriter:
         self._stored: dict[int, StoredEpisode] = {}
         self._going: dict[int, int] = {}
         self._begun: dict[int, int] = {}
-        """Numbers of the checkpoints that episodes under way began with."""
+        """Numbers of the checkpoints with which unfinished episodes began, by the episode's index."""
         self._last_agent: bytes | None = None
         self._differences = 0
-        """Number of differences since a whole checkpoint."""
+        """Number of differences that were stored since the last complete checkpoint."""
         self.agent_bytes = 0
-        """Size of the stored checkpoints."""
+        """Size of the stored checkpoints in bytes."""
         self._uploaded: dict[str, int] = {}
         self._upload_time = time.monotonic()
         self._data: IO[bytes] | None = None
@@ -150,10 +154,10 @@ class RecordingWriter:
         self._write(self._blocks, record.tobytes())
 
     def end(self, episode: int, facts: Mapping[str, Any]) -> None:
-        """Write why an episode ended, with all its facts. Its blocks must already be added.
+        """Write the record of an episode's end. All blocks of the episode must already be added.
 
-        `last_agent` is the number of the last checkpoint that acted, if it is not that of the beginning; `entropy` is
-        the mean entropy of the policy.
+        `facts` contains the fields of the record. It can also contain `last_agent`, the number of the last checkpoint
+        that acted, which is by default the first one, and `entropy`, the mean entropy of the policy.
         """
         entropy = facts.get("entropy", math.nan)
         if math.isfinite(entropy):
@@ -163,8 +167,8 @@ class RecordingWriter:
         self._begun.pop(episode, None)
 
     def add_agent(self, source: AgentSource, *, differences: bool = False, tolerance: float | None = None) -> int:
-        """Copy or write a checkpoint, and return its number. With `differences`, it may be stored as the difference
-        from the one before, with weights rounded within a tolerance.
+        """Store a checkpoint, and return its number. With `differences`, it may be stored as the difference from the
+        previous one; with `tolerance`, its large weights are rounded for that.
         """
         number, folder = self._agents, self._folder / AGENTS
         unfinished = folder / f".{number:05}{UNFINISHED}"
@@ -192,8 +196,8 @@ class RecordingWriter:
         return number
 
     def _difference(self, file: Path, path: Path, tolerance: float | None) -> tuple[Path, Path]:
-        """Write the difference of a checkpoint from the one before, if that is smaller. Return the file to store, and
-        its path.
+        """Encode a checkpoint as the difference from the previous one, if that is smaller. Return the file to store,
+        and the path at which to store it.
         """
         data, before = file.read_bytes(), self._last_agent
         self._last_agent = data
@@ -210,7 +214,7 @@ class RecordingWriter:
         return file, path
 
     def add_probe(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Store fixed observations, unless the recording has some: those stay."""
+        """Store fixed observations, unless the recording already has some."""
         path = self._folder / PROBE
         if path.exists() or (self._remote is not None and self._remote.exists(PROBE)):
             return
@@ -240,14 +244,16 @@ class RecordingWriter:
             self._free_space()
 
     def _needed(self, agents: Mapping[int, Path]) -> set[int]:
-        """Return the numbers of the checkpoints of stored episodes and of those under way, and of their bases."""
+        """Return the numbers of the checkpoints that stored or unfinished episodes use, and of those from which these
+        checkpoints are rebuilt.
+        """
         going = min([*self._begun.values(), self._agents - 1])  # the next difference is from the last one
         used = {number for episode in self._stored.values() for number in episode.agents}
         names = {number: path.name for number, path in agents.items()}
         return needed_files(lambda number: number in used or number >= going, names)
 
     def close(self) -> None:
-        """Sync the files to disk, or upload them."""
+        """Sync the files to disk and close them, upload them to an address if there is one, and release the lock."""
         for file in (self._data, self._blocks, self._statistics, self._episodes):
             if file is not None:
                 with suppress(OSError):
@@ -282,27 +288,27 @@ class RecordingWriter:
                     "another directory"
                 )
             encoded = encode_metadata(self.metadata)
-            if path.read_bytes() != encoded:  # of an earlier version, whose readers do not know what is added now
+            if path.read_bytes() != encoded:  # of an earlier version, whose readers could not read the new data
                 write_atomically(path, encoded)
         else:
             files = sorted(self._folder.glob("*.bin"))
             foreign = [file.name for file in files if not file.is_symlink() and file.stat().st_size]
-            if foreign:  # metadata are the first that is written; they are not there
+            if foreign:  # the metadata would be there, because they are written first
                 raise SamplesError(
-                    f"{self.location} contains {', '.join(foreign[:5])}, but no {METADATA}: they are not of a "
-                    "recording, or it is damaged; use another directory"
+                    f"{self.location} contains {', '.join(foreign[:5])}, but no {METADATA}: these files are not "
+                    "part of a recording, or it is damaged; use another directory"
                 )
             self.metadata = dict(metadata)
             write_atomically(path, encode_metadata(metadata))
         actions = self.metadata.get("actions")
         self.factors = factors_from_json(actions) if actions else None
-        """What an action consists of, if it is not one choice."""
+        """The factors of an action, or None if an action is a single choice."""
         self._episodes, records = self._open_records(EPISODES, EPISODE)
         ends = records[~np.isin(records["end"], [ENDS.index(GOING), ENDS.index(REMOVED)])]
         episodes = episode_rows(decode_episodes(records.tobytes(), f"{self.location}/{EPISODES}"))
         self.count = len(episodes)
         self.next_number = 1 + max((facts["number"] for facts in episodes if facts["number"] is not None), default=-1)
-        """Number that the next episode has in training: one more than the last recorded episode."""
+        """Number of the next episode in training: one more than the largest number of a recorded episode."""
         self._statistics, _ = self._open_records(STATISTICS, STATISTIC)
         self._blocks, records = self._open_records(BLOCKS, BLOCK)
         self._file = int(records["file"].max()) if len(records) else -1
@@ -328,14 +334,16 @@ class RecordingWriter:
             self._next_data_file()
 
     def _last_agent_of(self, facts: Mapping[str, Any], blocks: np.ndarray) -> dict[str, int]:
-        """Return the number of the last checkpoint that acted in an episode, if that can matter."""
+        """Return the number of the last checkpoint that acted in an episode, as `last_agent`. Return an empty
+        dictionary if the number is not needed.
+        """
         if not self._limits or facts["agent"] is None or not len(blocks):
             return {}
         block = Block(RecordingFiles(self._folder), blocks[-1])
         return {"last_agent": int(block.read(ACTING)[-1])} if ACTING in block.names else {}
 
     def _open_records(self, name: str, dtype: np.dtype) -> tuple[IO[bytes], np.ndarray]:
-        """Open a file of records for appending, without an incomplete last record. Return its records."""
+        """Open a file of records for appending, without an incomplete last record. Return the file and its records."""
         path = self._folder / name
         open_regular(path, "ab").close()
         file = open_regular(path, "r+b", buffering=0)
@@ -360,7 +368,7 @@ class RecordingWriter:
         return sorted((self._folder / AGENTS).glob("[0-9]*"))
 
     def _free_space(self) -> None:
-        """Copy the kept blocks from data files that also contain removed ones, and delete these files."""
+        """Find the data files that contain removed blocks, copy their other blocks to a new file, and delete them."""
         records = latest_blocks(np.frombuffer((self._folder / BLOCKS).read_bytes(), BLOCK))
         records = records[np.isin(records["episode"], [*self._stored, *self._going])]
         copied: dict[Path, np.ndarray] = {}
@@ -382,7 +390,7 @@ class RecordingWriter:
             path.unlink()
 
     def _write(self, file: IO[bytes] | None, data: bytes) -> int:
-        """Append to a file all bytes or none. Return the position of the data."""
+        """Append data to a file, either completely or not at all. Return the position of the data in the file."""
         assert file is not None
         if self._torn:
             raise SamplesError(f"{self.location} ends with an incomplete write: nothing can be added to it")
@@ -403,13 +411,13 @@ class RecordingWriter:
         return SamplesError(f"cannot write to {self.location} ({error.strerror or error})")
 
     def _download(self, remote: RecordingFiles) -> None:
-        """Download all files except the data of a recording that is continued."""
+        """Download the files of a recording that is continued, except data, checkpoints and fixed observations."""
         for name in (METADATA, EPISODES, BLOCKS, STATISTICS):
             if remote.exists(name):
                 (self._folder / name).write_bytes(remote.read_from(name, 0))
 
     def _upload(self, remote: RecordingFiles) -> None:
-        """Upload files that have changed, data first, so that all listed blocks can be read."""
+        """Upload files that have changed. Data files come first, so that readers find all listed blocks."""
         agents = [f"{AGENTS}/{path.name}" for path in self._agent_files()]
         data = sorted(path.name for path in self._folder.glob("data-*.bin"))
         probe = [path.name for path in self._folder.glob(PROBE)]

@@ -1,4 +1,4 @@
-"""Take objects out of saved states of the environment, draw these again, and compare the agent's outputs."""
+"""Remove objects from saved states of the environment, draw the states again, and compare the agent's outputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rl_clarity.environments.worlds import World, WorldObject
 from rl_clarity.recordings.rollouts import observe
 
 FRAMES = 128
-"""Observations that are drawn and compared at once."""
+"""Number of observations that are drawn and compared at once."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,10 @@ class Moment:
 
 @dataclass(frozen=True)
 class Removal:
-    """Objects that are taken out of a moment together."""
+    """Objects that are removed together from the state of a moment."""
 
     moment: int
-    """Index among the moments."""
+    """Index of the moment in the sequence of moments."""
     objects: tuple[WorldObject, ...]
 
 
@@ -45,7 +45,7 @@ class Scores:
     values: np.ndarray  # (n,): for action values the largest one; NaN for an agent without either
     is_policy: bool
     factors: tuple[Factor, ...] = ()
-    """What an action consists of; by default one choice."""
+    """Factors of an action. If they are empty, an action is a single choice."""
 
     @classmethod
     def forward(cls, agent: Agent, observations: np.ndarray, state: State) -> Scores:
@@ -58,7 +58,9 @@ class Scores:
         return Scores(self.actions[rows], self.values[rows], self.is_policy, self.factors)
 
     def policy_change(self, other: Scores) -> np.ndarray:
-        """Return total variation (n,) between policies; for action values 1 if the best actions differ, else 0."""
+        """Return the total variation (n,) between two policies. For action values, return 1 where the best actions
+        differ, else 0.
+        """
         if not self.is_policy:
             return np.asarray(self.actions.argmax(axis=1) != other.actions.argmax(axis=1), np.float32)
         factors = self.factors or (Categorical(self.actions.shape[1]),)
@@ -80,7 +82,7 @@ class Changes:
 
     @property
     def moments(self) -> np.ndarray:
-        """Return the index (R,) of the moment of each removal."""
+        """Index (R,) of the moment of each removal."""
         return np.array([removal.moment for removal in self.removals], np.int64)
 
 
@@ -92,7 +94,7 @@ def measure_scores(agent: Agent, moments: Sequence[Moment]) -> Scores:
 def measure_removals(
     agent: Agent, world: World, moments: Sequence[Moment], scores: Scores, removals: Sequence[Removal]
 ) -> Iterator[Changes]:
-    """Yield the effects of removals, some at a time and in their order. `scores` are the outputs at the moments."""
+    """Yield the effects of removals in batches, in their order. `scores` are the agent's outputs at the moments."""
     for start in range(0, len(removals), FRAMES):
         some = removals[start : start + FRAMES]
         edited = [world.without(moments[removal.moment].world_state, removal.objects) for removal in some]
@@ -114,20 +116,22 @@ def measure_removals(
 
 
 def different_pixels(agent: Agent, world: World, moments: Sequence[Moment]) -> np.ndarray:
-    """Return how many pixels (n,) differ between each moment's state as the world draws it and the observation."""
+    """Return the number of pixels (n,) that differ between the observation of each moment and the frame that the world
+    draws of its state.
+    """
     drawn = observe(agent, world.draw([moment.world_state for moment in moments]))
     observed = np.stack([moment.observation for moment in moments])
     return np.asarray((drawn != observed).any(axis=-1).sum(axis=(1, 2)))
 
 
 def is_removed(item: WorldObject, types: Collection[str] | None) -> bool:
-    """Return whether an object is in view and of one of the types: all but terrain by default."""
+    """Return whether an object is in view and has one of the types. By default, these are all types except terrain."""
     return item.in_view and (not item.terrain if types is None else item.type in types)
 
 
 def pixel_boxes(objects: Sequence[WorldObject], height: int, width: int) -> np.ndarray:
-    """Return the boxes (n, 4) of objects: left, top, right and bottom in pixels of the observation, beyond which they
-    may reach.
+    """Return the boxes (n, 4) of objects: left, top, right and bottom in pixels of the observation. Boxes may extend
+    beyond the observation.
     """
     return np.array([item.pixels for item in objects]).reshape(-1, 4) * [width, height, width, height]
 

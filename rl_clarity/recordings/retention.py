@@ -11,7 +11,7 @@ import numpy as np
 from rl_clarity.base.errors import OptionError
 
 FREED = 0.25
-"""Share of the bytes to free at once, because freeing space requires copying files."""
+"""Fraction of the bytes to free at once, because freeing space requires copying files."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class StoredEpisode:
-    """The disk space of an episode that ended."""
+    """An episode that ended, with its size and its checkpoints."""
 
     bytes: int
     agents: range = range(0)
@@ -45,8 +45,9 @@ def choose_removed(
 ) -> list[int]:
     """Return the indices of the episodes to remove in order to keep within the limits.
 
-    Of the older half, the episodes that are closest to their neighbors are removed first, so that the past becomes
-    sparse evenly. The oldest episode is kept if possible, the newest always.
+    Episodes are removed from the older half, first those that are closest to their neighbors, so that old episodes
+    become evenly sparse. The oldest episode is kept if possible, the newest always. `agent_bytes` has the sizes of
+    checkpoints by number, and `disk_bytes` is the size of all files.
     """
     indices = np.array(sorted(episodes), np.int64)
     users = Counter(agent for episode in episodes.values() for agent in episode.agents)

@@ -26,15 +26,16 @@ from rl_clarity.recordings.world_states import WorldStatesWriter
 Progress = Callable[[int, int], None]
 """A function that is called with the number of environment steps that are done, and the total."""
 Record = dict[str, np.ndarray]
-"""A step, as arrays (N, ...) by the field names of `Trajectories`."""
+"""A step of N environments, as arrays (N, ...) with the field names of `Trajectories`."""
 _OBSERVED = ("observations", "states.")
 SAVED = "saved"
-"""Name, in a record, of the values (N,) that `play(save=...)` returned."""
+"""Key of a record for the values (N,) that `play(save=...)` returned."""
 ENDS = "ends"
-"""Name, in a record, of the causes (N,) of episodes that end with the step; a cause is a text, "" where there is
-none."""
+"""Key of a record for the causes (N,) of the ends of episodes: texts, which are empty where no episode ended or the
+cause is unknown."""
 CHECKED_STEPS = 64
-"""Number of steps after which the range of observations is checked first; it is checked again at the end."""
+"""Number of steps after which the range of observations is checked for the first time. It is checked again at the end.
+"""
 
 
 class Player(Protocol):
@@ -100,15 +101,14 @@ def collect_trajectories(
     progress: Progress | None = None,
     states: WorldStatesWriter | None = None,
 ) -> Trajectories:
-    """Collect `num_steps` steps of each environment, from the first step of an episode on.
+    """Collect `num_steps` steps of each environment, starting with the first step of an episode.
 
-    With `discard_first`, the first step is left out, as in the original program. `full_resolution` also stores rendered
-    frames. Arrays are stored in `store`, in memory by default or in files (`SamplesWriter`), so that memory does not
-    limit `num_steps`. With `states`, the states of the environment before each step are kept, too. The result is
-    determined by agent, environment and generator.
+    With `discard_first`, the first step is left out, as in understanding-rl-vision. `full_resolution` also stores
+    rendered frames. Arrays are stored in `store`, which is by default in memory. A store of files (`SamplesWriter`)
+    allows a `num_steps` that exceeds the memory. With `states`, the states of the environment before each step are also
+    saved. The same agent, environment and generator give the same result.
 
-    Raises SamplesError if agent and environment do not fit each other, and for rewards that are not
-    finite real numbers.
+    Raises SamplesError if the agent and the environment do not match, and for rewards that are not finite real numbers.
     """
     recorder = StepRecorder(store or MemoryStore(), environment.num_envs, num_steps)
     records = _records(
@@ -153,8 +153,8 @@ def collect_observations(
     """Collect every `obs_every`-th observation of each environment, `num_obs` of each, ordered by time.
 
     All environments start at the beginning of an episode. Few steps in many environments therefore oversample the
-    beginnings of episodes and rarely reach late parts of long ones; many steps in few environments cost the same.
-    Alternatively, skip the first `burn_in` steps. Other arguments are those of `collect_trajectories`.
+    beginnings of episodes and rarely reach late parts of long ones. Many steps in few environments avoid this at the
+    same cost; alternatively, skip the first `burn_in` steps. Other arguments are those of `collect_trajectories`.
     """
     n = environment.num_envs
     ages, begun = np.zeros(n, np.int32), np.zeros(n, np.int32)
@@ -192,12 +192,13 @@ def play(
     save: Callable[[int], Any] = lambda _: None,
     start: tuple[Step, State] | None = None,
 ) -> Generator[Transition, None, None]:
-    """Yield transitions endlessly. Play begins with a reset, or continues from `start`: what the environments returned
-    last, and the agent's state.
+    """Let an agent act, and yield the transitions endlessly. Play begins with a reset, or continues from `start`: the
+    step that the environments returned last, and the agent's state.
 
-    `render(t)` returns whether to render frames before step t. `active()` is called before each step and returns the
-    environments (N,) whose outputs are needed; the outputs of others are not computed, and are 0. Random numbers do not
-    depend on it. What `save(t)` returns before step t, such as states of the environment, is `Transition.saved`.
+    `render(t)` returns whether to render frames before step t. `active()` is called before each step and returns a mask
+    (N,) of the environments whose outputs are needed, or None for all. The outputs of other environments are not
+    computed, and are 0. The random numbers do not depend on the mask. `save(t)` is called before step t, for example to
+    save states of the environment; `Transition.saved` is its result.
     """
     n = environment.num_envs
     factors = _checked_factors(agent, environment)
@@ -234,7 +235,7 @@ def play(
 
 
 def _checked_factors(agent: Player, environment: VectorEnvironment) -> tuple[Factor, ...]:
-    """Return what the agent's actions consist of. Raises SamplesError if the environment takes other actions."""
+    """Return the factors of the agent's actions. Raises SamplesError if the environment takes other actions."""
     factors, taken = action_factors(agent), action_factors(environment)
     if same_actions(factors, taken):
         return factors
@@ -242,12 +243,14 @@ def _checked_factors(agent: Player, environment: VectorEnvironment) -> tuple[Fac
         has, takes = f"{agent.num_actions} actions", f"the environment {environment.num_actions}"
     else:
         has, takes = f"actions of {describe_factors(factors)}", f"the environment takes {describe_factors(taken)}"
-    hint = "" if is_single_choice(taken) else " (actions=... describes those of a network of your own)"
+    hint = "" if is_single_choice(taken) else " (for a custom network, actions=... describes them)"
     raise SamplesError(f"the agent has {has}, {takes}: use the environment that the agent was trained in{hint}")
 
 
 def _check_range(agent: Player, layout: ImageLayout | None) -> None:
-    """Raise SamplesError for an agent that may need `value_range`, because the environment's bounds are unusual."""
+    """Raise SamplesError if the environment's observations have unusual bounds and the agent only assumes its input
+    range, so that it may need `value_range`.
+    """
     scale: InputScale | None = getattr(agent, "input_scale", None)
     if scale is None or not scale.assumed or layout is None or layout.is_vector:
         return
@@ -286,7 +289,7 @@ def _step_active(
 
 
 def _check_step(step: Step, t: int) -> None:
-    """Check the arrays that an environment returned."""
+    """Raise SamplesError for rewards that are not finite real numbers, and for flags that are not bool."""
     if step.rewards.dtype.kind not in "biuf" or not np.isfinite(step.rewards).all():
         raise SamplesError(f"rewards of step {t} are {step.rewards}; they must be finite real numbers")
     for name in ("firsts", "truncated"):
@@ -296,8 +299,9 @@ def _check_step(step: Step, t: int) -> None:
 
 
 def observe(agent: Player, frames: np.ndarray) -> np.ndarray:
-    """Return observations for frames as uint8, which agents accept whatever their `preprocess` returns. Vectors stay
-    float32.
+    """Return preprocessed observations for frames. They are uint8, which every agent accepts, even if the agent's
+    `preprocess` returns floats. Vectors stay float32. Raises SamplesError if the agent takes observations of another
+    shape.
     """
     observations = preprocess(agent, frames)
     if np.issubdtype(observations.dtype, np.floating) and observations.shape[1:3] != (1, 1):
@@ -315,8 +319,8 @@ def observe(agent: Player, frames: np.ndarray) -> np.ndarray:
 
 
 def _final_values(agent: Player, result: Step, state: State) -> np.ndarray:
-    """Return the values (N,) of the final observations of truncated episodes, and 0 elsewhere or without an
-    observation.
+    """Return the values (N,) of the final observations of truncated episodes. They are 0 for other environments, and if
+    the final observation is unknown.
     """
     values = np.zeros(len(result.firsts), np.float32)
     environments = [i for i in result.final_observations if result.truncated[i]]
@@ -338,7 +342,9 @@ def _final_values(agent: Player, result: Step, state: State) -> np.ndarray:
 
 
 def _records(transitions: Iterator[Transition]) -> Generator[Record, None, None]:
-    """Yield records without idle steps. Environments without idle steps are buffered until the others catch up."""
+    """Yield the records of transitions, without idle steps. The records of an environment are buffered while others are
+    idle, so that each yielded record contains a step of every environment.
+    """
     queues: list[deque[Record]] = []
     for transition in transitions:
         record, idle = _to_record(transition), transition.result.idle

@@ -1,7 +1,7 @@
-"""Round the large weights of a checkpoint file in place, so that its difference from another file becomes small.
+"""Round the large weights in a checkpoint file, so that its difference from another file becomes small.
 
-A value is rounded to a multiple of a power of two, at most `tolerance` times the root mean square of its tensor away.
-Each file is rounded for itself, so errors do not accumulate from one checkpoint to the next.
+A value is rounded to a multiple of a power of two, and changes by at most `tolerance` times the root mean square of its
+tensor. Each file is rounded independently, so errors do not accumulate from one checkpoint to the next.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from rl_clarity.formats import torch_file
 from rl_clarity.formats.safe_files import ZIP_MAGIC, Budget, SafeZip
 
 SMALLEST = 2**16
-"""Number of values of the smallest tensor that is rounded: smaller ones hardly take space."""
+"""Smallest number of values of a tensor that is rounded. Smaller tensors take little space."""
 MOST_MULTIPLE = 2**30
 EXPONENTS = range(-140, 128)
 _WEIGHT = re.compile("weight|kernel", re.IGNORECASE)
 _DESCRIBED = 8
-"""Bit of a zip member whose checksum follows its data."""
+"""Flag of a zip member whose checksum follows its data."""
 
 
 class RoundedWeights(NamedTuple):
-    """Successive numbers of type float32 in a file, which are multiples of a power of two."""
+    """Consecutive float32 values in a file, which are multiples of a power of two."""
 
     offset: int
     """Position of the first byte."""
@@ -47,25 +47,24 @@ class RoundedWeights(NamedTuple):
         return slice(self.offset, self.offset + 4 * self.size)
 
     def multiples(self, file: np.ndarray) -> np.ndarray:
-        """Return the nearest multiples (size,) int32 of the numbers in a file (n,) uint8; 0 for those that are too
-        large or not finite.
+        """Return the values in a file (n,) uint8 as integers (size,) int32: the nearest multiples of the power of two.
+        Values that are too large or not finite become 0.
         """
         with np.errstate(invalid="ignore"):
             values = file[self.place].view("<f4").astype(np.float64) * 2.0**-self.exponent
         return np.rint(np.where(np.abs(values) < 2**31 - 1, values, 0)).astype(np.int32)
 
     def values(self, multiples: np.ndarray) -> np.ndarray:
-        """Return the bytes (4 * size,) uint8 of multiples (size,)."""
+        """Return the float32 values of multiples (size,) as bytes (4 * size,) uint8."""
         return (multiples * 2.0**self.exponent).astype("<f4").view(np.uint8)
 
 
 def round_weights(data: bytes, tolerance: float) -> tuple[bytes, list[RoundedWeights]]:
-    """Return a file with rounded weights, and where they are.
+    """Return the content of a file with rounded weights, and the positions of these weights.
 
-    A tensor of float32 is rounded if it has at least two axes and `SMALLEST` values, its name contains `weight` or
+    A float32 tensor is rounded if it has at least two axes and `SMALLEST` values, its name contains `weight` or
     `kernel`, and the file was written without compression by `torch.save`, Stable-Baselines3, safetensors or
-    `np.savez`. Other tensors, and those with numbers that are not finite, stay as they are, and so do all files of
-    other formats.
+    `np.savez`. Other tensors, tensors with values that are not finite, and files of other formats do not change.
     """
     rounded = np.array(np.frombuffer(data, np.uint8))
     found: list[RoundedWeights] = []
@@ -86,7 +85,7 @@ def round_weights(data: bytes, tolerance: float) -> tuple[bytes, list[RoundedWei
 
 
 def _large_weights(data: bytes) -> Iterator[np.ndarray]:
-    """Yield the tensors of a file that are rounded."""
+    """Yield the tensors of a file that are to be rounded."""
     if not data.startswith(ZIP_MAGIC):
         for name, array in load(data).items():
             if _is_rounded(name, array.dtype, array.shape):
@@ -124,7 +123,7 @@ def _is_rounded(name: str, dtype: np.dtype, shape: tuple[int, ...]) -> bool:
 
 
 def _with_checksums(before: bytes, after: bytes) -> bytes:
-    """Return the changed file `after`; if it is a zip file, with corrected checksums of its members."""
+    """Return the changed content `after` of a file. If it is a zip file, the checksums of its members are corrected."""
     if before == after or not before.startswith(ZIP_MAGIC):
         return after
     data = bytearray(after)

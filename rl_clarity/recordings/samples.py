@@ -1,4 +1,4 @@
-"""Arrays of what an agent observed and did, in N environments, T steps and M extra observations."""
+"""Arrays of what an agent observed and did: N trajectories of T steps, and M extra observations."""
 
 from __future__ import annotations
 
@@ -74,11 +74,13 @@ class Trajectories:
         return actions.row_length(trajectory) if isinstance(actions, RaggedArray) else actions.shape[1]
 
     def episode_numbers(self, trajectory: int) -> np.ndarray:
-        """Return a number (T,) for the episode of each step. Those of later trajectories are larger."""
+        """Return a number (T,) for each step that identifies its episode. Numbers increase within a trajectory and from
+        one trajectory to the next.
+        """
         return (trajectory << 32) + np.cumsum(np.asarray(self.firsts[trajectory], bool))
 
     def select(self, trajectory: int) -> Trajectories:
-        """Return one of the trajectories as (1, T)."""
+        """Return a single trajectory as arrays (1, T, ...)."""
         rows = slice(trajectory, trajectory + 1)
         arrays = {name: array[rows] for name, array in to_arrays(self).items()}
         causes = None if self.causes is None else tuple((0, t, cause) for i, t, cause in self.causes if i == trajectory)
@@ -98,7 +100,7 @@ class Observations:
 
     @classmethod
     def none(cls, shape: Sequence[int]) -> Observations:
-        """Return zero extra observations of shape (H, W, C), for kinds of pages that use none."""
+        """Return an empty set of observations of shape (H, W, C), for pages that do not use extra observations."""
         return cls(np.zeros((0, *shape), np.uint8))
 
 
@@ -121,7 +123,7 @@ def to_arrays(samples: Trajectories | Observations) -> dict[str, np.ndarray]:
 
 
 def from_arrays(kind: type[SamplesT], arrays: Mapping[str, np.ndarray]) -> SamplesT:
-    """Build samples from arrays by name, the inverse of `to_arrays`; raises SamplesError for wrong names."""
+    """Build samples from arrays by name, the inverse of `to_arrays`. Raises SamplesError for wrong or missing names."""
     parts = sorted((name for name in arrays if name.startswith(_STATE)), key=lambda name: int(name[len(_STATE) :]))
     states = tuple(arrays[name] for name in parts) or None
     others = {name: array for name, array in arrays.items() if name not in parts}

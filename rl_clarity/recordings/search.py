@@ -24,7 +24,7 @@ class FoundRecording:
     """The directory that must contain its files after links are resolved: the log directory, or the target of
     a link."""
     problem: str | None = None
-    """Why it is not searched."""
+    """Reason why it cannot be searched, or None."""
 
 
 def find_recordings(location: str | os.PathLike[str], *, follow_links: bool = False) -> list[FoundRecording]:
@@ -105,7 +105,7 @@ class _Search:
             yield FoundRecording(str(path), str(root))
 
     def _link(self, path: Path, root: Path) -> Iterator[FoundRecording]:
-        """Yield a link that may lead to runs or to a recording."""
+        """Search the target of a link to a folder, or yield the link with the reason why it is not followed."""
         try:
             target = path.resolve(strict=True)
         except (OSError, RuntimeError):  # RuntimeError for circular links
@@ -120,7 +120,7 @@ class _Search:
         elif path.lstat().st_uid != self._folder.stat().st_uid:
             problem = f"a link to {target}, not followed: it does not belong to the owner of {self._folder}"
         elif target in self._followed:
-            problem = f"a link to {target}, as {self._followed[target]} is"
+            problem = f"a link to {target}, to which {self._followed[target]} links, too"
         if problem is not None:
             yield FoundRecording(str(path), str(root), printable(problem))
         else:

@@ -43,7 +43,7 @@ class Block:
         return list(self._stored)
 
     def is_intact(self) -> bool:
-        """Return whether all arrays can be read, which may not hold for the last write before a crash."""
+        """Return whether all arrays can be read. After a crash, this can be false for the block written last."""
         try:
             for name in self.names:
                 self.read(name)
@@ -52,7 +52,7 @@ class Block:
         return True
 
     def stored(self, name: str) -> StoredArray:
-        """Return the array of a name, as the header describes it."""
+        """Return the header's description of an array. Raises SamplesError if the block has no array of this name."""
         if name not in self._stored:
             raise SamplesError(f"{self.file} is damaged at byte {self._offset}: {name} is missing")
         return self._stored[name]

@@ -1,4 +1,4 @@
-"""Values that a training loop passes to `Recorder.add`: those of one environment among several, and their checks."""
+"""Read the values of single environments from those that a training loop passes to `Recorder.add`, and check them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from rl_clarity.recordings.layout import CAUSE
 
 
 class Values:
-    """The values of a step, read for one environment after the other.
+    """The values of a step, which are read for one environment after the other.
 
-    Functions are called only here: those without a parameter once, for all environments; those with one for each
-    environment that is recorded, with its index.
+    Functions among them are called when they are read. A function without a parameter is called once, for all
+    environments. A function with a parameter is called for each recorded environment, with its index.
     """
 
     def __init__(self, values: Mapping[str, Any], per_environment: dict[str, bool]) -> None:
-        """`per_environment` stores by name whether a function has a parameter. The names of further functions are added
-        to it.
+        """Store the values. `per_environment` contains by name whether a function has a parameter; names of new
+        functions are added to it.
         """
         self._values = {name: value for name, value in values.items() if value is not None}
         self._per_environment = per_environment
 
     def arrays(self, index: int | None) -> dict[str, np.ndarray]:
-        """Return the values of an environment, or of the only one (None), as arrays by name."""
+        """Return the values of an environment as arrays by name. `index` is None if there is only one environment."""
         values = {name: self._value(name, index) for name in self._values}
         return {name: to_array(name, value) for name, value in values.items() if value is not None}
 
@@ -55,8 +55,8 @@ def has_parameter(function: Any) -> bool:
 
 
 def check_first_values(arrays: Mapping[str, np.ndarray], combos: Sequence[Any] | None) -> None:
-    """Raise SamplesError if no reader could show an episode with these values at its first step. Its other steps must
-    have the same fields.
+    """Raise SamplesError if required values are missing at the first step of an episode, or if the number of outputs is
+    not the number of `combos`. The other steps must have the same fields, so they are not checked again.
     """
     missing = [name for name in ("observations", "actions", "rewards") if name not in arrays]
     if missing:
@@ -70,7 +70,7 @@ def check_first_values(arrays: Mapping[str, np.ndarray], combos: Sequence[Any] |
 
 
 def state_parts(name: str, state: Any) -> dict[str, Any]:
-    """Return the parts of a state by name."""
+    """Return the parts of a state by name: `NAME.0`, `NAME.1`, ..."""
     if state is None:
         return {}
     parts = state if isinstance(state, tuple | list) else (state,)
@@ -78,8 +78,8 @@ def state_parts(name: str, state: Any) -> dict[str, Any]:
 
 
 def item(value: Any, index: int | None) -> Any:
-    """Return the value for one of several environments, or for the only environment if `index` is None. A mapping gives
-    None for an environment that it lacks.
+    """Return the value for one of several environments, or for the only environment if `index` is None. If a mapping
+    lacks the environment, return None.
     """
     if index is None:
         return value
@@ -87,7 +87,7 @@ def item(value: Any, index: int | None) -> Any:
 
 
 def final_arrays(final: Mapping[str, Any], index: int | None) -> dict[str, np.ndarray]:
-    """Return arrays of one row by name, for those final values that exist for this environment."""
+    """Return the final values of an environment as arrays (1, ...) by name. Values that do not exist are omitted."""
     values = {"final_observation": _final(final["observation"], index), "final_value": _final(final["value"], index)}
     parts = state_parts("final_states", final["state"])
     values |= {name: _final(part, index) for name, part in parts.items()}

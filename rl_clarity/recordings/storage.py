@@ -37,7 +37,7 @@ INDEX = "samples.json"
 FORMAT = "rl_clarity samples"
 VERSION = 1
 STATES = {"world_data": "data", "world_ends": "ends"}
-"""Names of the arrays of `WorldStates`, with its fields."""
+"""Fields of `WorldStates`, by the names of their arrays in the index."""
 RESAMPLE = "collect new samples with resample=True, or use another path"
 
 _NAME = re.compile(r"[a-z_]+(\.\d+)?")
@@ -45,18 +45,18 @@ _NAME = re.compile(r"[a-z_]+(\.\d+)?")
 
 @dataclass(frozen=True)
 class SamplePaths:
-    """Where the samples of a checkpoint are saved."""
+    """Paths at which the samples of a checkpoint are saved."""
 
     model: Path
-    """Path of the checkpoint that collected the samples, which `resample=False` loads."""
+    """Path of a copy of the checkpoint that collected the samples. With `resample=False`, this copy is loaded."""
     metadata: Path
-    """Path of a JSON file."""
+    """Path of the metadata, a JSON file."""
     trajectories: Path
-    """Path of a folder."""
+    """Path of the folder of trajectories."""
     observations: Path
-    """Path of a folder."""
+    """Path of the folder of extra observations."""
     temporary: Path | None = None
-    """A temporary folder to remove afterwards, or None."""
+    """A temporary folder to remove at the end, or None."""
 
 
 def sample_paths(checkpoint_path: str | os.PathLike[str], load: LoadOptions) -> SamplePaths:
@@ -90,7 +90,7 @@ def _default_folder(checkpoint_path: str) -> Path:
 
 
 class SamplesWriter:
-    """Writes samples to a folder, array by array, into `store`.
+    """Writes samples to a folder, array by array, into `store`. `commit` then replaces the folder's samples by them.
 
     Use it as a context manager: arrays that were not committed are removed on exit. Only one process at a time can
     write to a folder; others get a SamplesError.
@@ -152,8 +152,8 @@ class SamplesWriter:
 def load_trajectories(folder: str | os.PathLike[str], world: EnvironmentSpec | None = None) -> Trajectories:
     """Memory-map the trajectories of a folder; raises SamplesError if they are missing or damaged.
 
-    Saved states of the environment are loaded only if its specification, `world`, is given. The folder is not trusted
-    to name it, because environments can run code.
+    Saved states of the environment are loaded only if `world`, the environment's specification, is given. A
+    specification from the folder is not used, because untrusted environments could run code.
     """
     trajectories = _load(Path(folder), Trajectories)
     arrays = _arrays(Path(folder), _read_index(Path(folder)), STATES)
@@ -183,7 +183,7 @@ def load_facts(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def save_metadata(path: str | os.PathLike[str], metadata: Mapping[str, Any]) -> None:
-    """Write metadata (JSON) atomically."""
+    """Write metadata (JSON) atomically; raises SamplesError if they cannot be written."""
     try:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         _write_json(Path(path), metadata)

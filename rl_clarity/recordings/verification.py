@@ -38,7 +38,7 @@ from rl_clarity.recordings.recording_files import RecordingFiles
 from rl_clarity.recordings.step_arrays import Block
 
 MAX_EPISODES = 10**6
-"""Largest index of an episode that is rebuilt, because a damaged block can contain any index."""
+"""Limit of the indices of episodes that are rebuilt. It is needed because a damaged block can contain any index."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def verify_recording(location: str | os.PathLike[str]) -> RecordingVerification:
 
 
 def _unlisted(files: RecordingFiles) -> dict[int, str]:
-    """Return episodes that have blocks but are not listed, each with the reason that it counts as damaged."""
+    """Return reasons why episodes are damaged, by index, for episodes that have blocks but are not listed."""
     count = len(decode_episodes(files.read_from(EPISODES, 0), files.path(EPISODES)))
     blocks = np.frombuffer(complete_records(files.read_from(BLOCKS, 0), BLOCK), BLOCK)
     unlisted = np.unique(blocks["episode"][blocks["episode"] >= count]).tolist()
@@ -103,11 +103,11 @@ def repair_recording(location: str | os.PathLike[str]) -> RecordingVerification:
     """Rebuild `episodes.bin` and `blocks.bin` of a damaged recording from its data files, and verify it.
 
     Unreadable blocks are omitted, and an episode ends as stopped before the first of them. If the record of an
-    episode's beginning is lost, its number is its index. Data files are not changed. Copies of replaced files are kept
-    in a folder `before-repair-1`, `before-repair-2`, ...
+    episode's beginning is lost, its index is used as its number. Data files are not changed. Copies of replaced files
+    are kept in a folder `before-repair-1`, `before-repair-2`, ...
 
     Raises:
-        OptionError: The recording is not at a path.
+        OptionError: The recording is at an address, not at a path.
         SamplesError: `recording.json` is damaged, another process is writing to the recording, or it cannot be written.
     """
     folder = local_path(os.fspath(location))
@@ -135,7 +135,7 @@ def repair_recording(location: str | os.PathLike[str]) -> RecordingVerification:
 
 
 def _find_episodes(data: bytes) -> np.ndarray:
-    """Return the records of `episodes.bin` that have a correct checksum, wherever they begin."""
+    """Return the records of `episodes.bin` that have a correct checksum, at any position in the file."""
     size, position, found = EPISODE.itemsize, 0, []
     while position + size <= len(data):
         record = data[position : position + size]
@@ -165,7 +165,7 @@ def _find_blocks(files: RecordingFiles, folder: Path) -> np.ndarray:
 
 
 def _scan(data: mmap.mmap, number: int) -> Iterator[np.ndarray]:
-    """Yield records (1,) of everything in a data file that looks like a block."""
+    """Yield a record (1,) for each range of bytes in a data file that looks like a block."""
     position = data.find(MAGIC)
     while position >= 0:
         _, size, checksum = PREFIX.unpack(data[position : position + PREFIX.size].ljust(PREFIX.size, b"\0"))

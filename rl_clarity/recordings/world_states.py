@@ -17,14 +17,14 @@ from rl_clarity.environments import EnvironmentSpec, VectorEnvironment
 from rl_clarity.environments.kinds import make_world
 
 BLOCK = 64
-"""Steps that are compressed, and read, together."""
+"""Number of steps that are compressed, and read, together."""
 LEVEL = 3
 _HEADER = np.dtype([("size", "<u4"), ("split", "<u4")])
 
 
 @dataclass(frozen=True)
 class WorldStates:
-    """Saved states of N environments before each of T steps, which a `World` of their specification draws."""
+    """Saved states of N environments before each of T steps. A `World` of the same specification can draw them."""
 
     spec: EnvironmentSpec
     count: int
@@ -42,7 +42,7 @@ class WorldStates:
         """Return the states before the given steps of a trajectory. Each block is read only once if the steps are in
         ascending order.
 
-        Raises SamplesError if they are damaged.
+        Raises SamplesError if the states are damaged.
         """
         states: list[bytes] = []
         number, block = -1, list[bytes]()
@@ -54,7 +54,7 @@ class WorldStates:
         return states
 
     def joined(self, steps: int) -> WorldStates:
-        """Return the states before the first steps of all trajectories, one after the other, as one trajectory."""
+        """Return the states before the first `steps` steps of all trajectories, joined to a single trajectory."""
         states = [state for trajectory in range(self.count) for state in self.read(trajectory, range(steps))]
         blocks = [compress(states[start : start + BLOCK]) for start in range(0, len(states), BLOCK)]
         return WorldStates.of(self.spec, 1, blocks)
@@ -68,7 +68,8 @@ class WorldStates:
 
 
 class WorldStatesWriter:
-    """Compresses the states of N environments step by step. They are kept in memory, where they take little space.
+    """Compresses the states of N environments step by step. The compressed states are kept in memory, where they take
+    little space.
 
     Raises WorldError for an environment whose states cannot be edited.
     """
@@ -102,7 +103,7 @@ class WorldStatesWriter:
 
 
 def compress(states: Sequence[bytes]) -> bytes:
-    """Return a block of at most `BLOCK` consecutive states."""
+    """Compress at most `BLOCK` consecutive states to a block."""
     return zlib.compress(_encode(states), LEVEL)
 
 
@@ -110,7 +111,7 @@ def _encode(states: Sequence[bytes]) -> bytes:
     """Return a block: for each state its size, the byte at which it is split, and its difference from the one before.
 
     The part in front of the split is compared with the beginning of the state before, and the rest with its end,
-    because states become longer or shorter in between.
+    because bytes can be inserted or removed in between.
     """
     header, parts = np.zeros(len(states), _HEADER), []
     before = np.zeros(0, np.uint8)

@@ -1,7 +1,8 @@
 """`rl_clarity.fit_directions` finds directions in the space of recurrent states.
 
 A state h (H,) is standardized with the mean and scale of the states that the directions are fitted to, and written as a
-combination of D directions, the rows of `basis` (D, H):
+combination of D directions, the rows of `basis` (D, H). Methods that do not standardize states have another origin as
+`mean`, such as the minimum, and a scale of 1.
 
     s = ((h - mean) / scale) pinv(basis),    h ~ mean + scale (s basis).
 
@@ -27,10 +28,10 @@ from rl_clarity.reduction.stability import matched_similarity
 
 CLASSIFIER = "classifier"
 PAIRS = "pairs"
-"""Methods besides those of `REDUCTIONS`: the first also needs labels, the second also states without an object."""
+"""Methods besides those of `REDUCTIONS`. `classifier` also needs labels, and `pairs` states without an object."""
 FEWEST_STATES = 4
 FIT_ROWS = 20_000
-"""Largest number of rows that directions are fitted to. Of more states, a random subset is used."""
+"""Largest number of rows that directions are fitted to. If there are more, a random subset is used."""
 FIT_NUMBERS = 50_000_000
 """Largest number of values in these rows (400 MB). For example, 2,500 rows are used if states have 20,000 units."""
 CHECK_ROWS = 5_000
@@ -39,7 +40,7 @@ HELD_OUT = 0.25
 """Share of the rows on which a classifier is tested."""
 MAX_ITERATIONS = 500
 RARE_STATES, RARE_SHARE = 0.02, 0.5
-"""A direction is rare if fewer than this share of the states have more than this share of its coordinate's variance."""
+"""A direction is rare if fewer than 2 % of the states account for more than half of its coordinate's variance."""
 WIDE = 512
 """Largest number of units for which the covariance matrix is computed."""
 SMALLEST_SCALE = 0.01
@@ -62,9 +63,9 @@ class Directions:
     names: tuple[str, ...] = ()
     """A name for each direction; by default its index, counted from 0."""
     seed_stability: np.ndarray | None = None  # (D,)
-    """|cosine| with the matching direction of fits with other seeds, from 0 to 1."""
+    """Mean |cosine| with the matching directions of fits with other seeds, from 0 to 1."""
     half_stability: np.ndarray | None = None  # (D,)
-    """|cosine| with the matching direction of fits to each half of the data."""
+    """Mean |cosine| with the matching directions of fits to each half of the data, from 0 to 1."""
     fits: np.ndarray | None = None  # (D, 4)
     """The |cosines| that the stabilities average: two for fits with other seeds, then two for fits to the halves."""
     explained: np.ndarray | None = None  # (D,)
@@ -73,7 +74,7 @@ class Directions:
     auc: np.ndarray | None = None  # (D,)
     """For classifiers, the area under the ROC curve on held-out data."""
     rare: np.ndarray | None = None  # (D,) bool
-    """Whether fewer than 2 % of the states have more than half of the coordinate's variance; None if not measured."""
+    """Whether fewer than 2 % of the states account for more than half of the coordinate's variance; None if unknown."""
     range: np.ndarray | None = None  # (2, H)
     """Lowest and highest value of each unit in the states; None if unknown."""
     dropped: int = 0
@@ -123,7 +124,7 @@ class Directions:
         return np.asarray(self._checked(gradient) @ self.vectors.T)
 
     def rare_last(self, states: np.ndarray) -> Directions:
-        """Measure `rare` on states (N, H), and return the directions with it, rare ones last."""
+        """Return the directions with `rare` measured on states (N, H), and with rare directions moved to the end."""
         deviations = self.to(states)
         deviations = np.sort((deviations - deviations.mean(axis=0)) ** 2, axis=0)
         few = int(np.ceil(RARE_STATES * len(states))) - 1
@@ -164,7 +165,7 @@ class Directions:
 
 
 def fitted_rows(rows: int, units: int) -> int:
-    """Return the number of rows that directions are fitted to, of some states of some units."""
+    """Return how many of `rows` states with `units` values directions are fitted to."""
     return min(rows, FIT_ROWS, max(FEWEST_STATES, FIT_NUMBERS // units))
 
 
@@ -193,29 +194,30 @@ def fit_directions(
     - `nmf`: non-negative factors of states minus their minimum; `nmf_positive`: of the positive part of states.
     - `units`: the units of the state with the largest variance.
     - `classifier`: a logistic regression for each of `labels`; the coordinate is its logit without the bias, and `auc`
-    measures how well it separates held-out states, the last quarter of the rows.
-    - `pairs`: what the states have that those in `without` have not, such as an object (see `rl_clarity.object_pairs`):
-    orthonormal directions in which the differences are large relative to the rows of `others`, which should not change.
-    `Ablate(layer, component=directions.vectors, signed=True)` removes them.
+      measures how well it separates held-out states, the last quarter of the rows.
+    - `pairs`: directions of what `states` contain and `without` does not, such as an object (see
+      `rl_clarity.object_pairs`). They are orthonormal, and in them the differences are large relative to the rows of
+      `others`, which should not change. `Ablate(layer, component=directions.vectors, signed=True)` removes them.
 
-    States are standardized, with a scale of at least 1 % of the largest one. `ica` has fewer than `count` components if
-    there are fewer principal components with at least 0.1 % of the largest one's variance.
+    States are standardized, with a scale of at least 1 % of the largest one, except for `nmf`, `nmf_positive` and
+    `pairs`. `ica` has fewer than `count` components if fewer principal components have at least 0.1 % of the largest
+    one's variance.
 
     Stability is measured by fits with two other seeds, and to the first and the second half of the rows. Directions are
     matched one to one, so that the sum of the |cosines| of `vectors` is largest.
 
     Args:
-        states: Finite numbers, in the order of time if they have one. An array on disk is read only where rows are
-            chosen.
+        states: Finite numbers, in the order of time if they have one. Of an array on disk, only the rows that are used
+            are read.
         method: `pca`, `ica`, `nmf`, `nmf_positive`, `units`, `classifier`, `pairs`, or another name in `REDUCTIONS`.
-        count: Number of directions; a share below 1: the fewest principal components with that share of the variance
-            (`pca` and `ica`).
-        seed: Of the choice of rows, and of the fit.
+        count: Number of directions. A number below 1, for `pca` and `ica`, is a share of the variance: the fewest
+            principal components with this share are used. `classifier` has a direction for each label instead.
+        seed: Seed of the choice of rows, and of the fit.
         labels: (N,) true or false for each state, or several such arrays by name. Only for `classifier`.
-        without: (N, H), each state without what the directions are for. Only for `pairs`.
+        without: (N, H), each state without the object that the directions stand for. Only for `pairs`.
         others: (M, H), differences and states that should not change. Only for `pairs`.
         outliers: Leave out states whose distance to the nearest other one is more than this multiple of the median of
-            these distances; `dropped` counts them.
+            these distances. `dropped` is their number.
         episodes: (N,) numbers of the episodes of the states, in order. The halves then have no episode in common, if
             there are several.
         stability: Whether to measure the stability, by four further fits.
@@ -281,8 +283,8 @@ def fit_directions(
 def _similarities(
     directions: Directions, fit: Callable[[slice, int, int | float], Directions], rows: int, middle: int, seed: int
 ) -> np.ndarray:
-    """Return the |cosine| (D, 4) with the matching directions of two fits with other seeds, and of fits to the rows
-    before and from `middle` on.
+    """Return the |cosine| (D, 4) of each direction with its match in two fits with other seeds, and in fits to the rows
+    before `middle` and from `middle` on.
     """
 
     def similarity(part: slice, other_seed: int) -> np.ndarray:
@@ -412,7 +414,7 @@ def _fit_classifiers(rows: np.ndarray, labels: Mapping[str, np.ndarray]) -> Dire
         if not all(0 < values[part].mean() < 1 for part in (slice(0, end), slice(end, None))):
             raise OptionError(
                 f"labels={name!r} are the same for all states of the first {1 - HELD_OUT:.0%} of the rows, or of the "
-                "rest: both must have both kinds"
+                "rest: in both, some must be true and some false"
             )
         fitted = LogisticRegression(max_iter=MAX_ITERATIONS).fit(standardized[:end], values[:end])
         weights.append(fitted.coef_[0])
@@ -429,7 +431,7 @@ def _named_labels(labels: Mapping[str, np.ndarray] | np.ndarray | None, count: i
     arrays = {name: np.asarray(values) for name, values in named.items()}
     for name, values in arrays.items():
         if values.shape != (count,) or not np.isin(values, (0, 1)).all():
-            raise OptionError(f"labels={name!r} have the shape {values.shape}; {count} of true and false are needed")
+            raise OptionError(f"labels={name!r} have the shape {values.shape}; ({count},) of true and false is needed")
     return {name: values.astype(bool) for name, values in arrays.items()}
 
 

@@ -1,4 +1,4 @@
-"""`rl_clarity.embed` places points of many dimensions, such as states, in the plane.
+"""`rl_clarity.embed` maps points with many dimensions, such as states, to the plane.
 
 In maps by t-SNE, distances between groups and sizes of groups mean little, and small perplexities produce groups of
 noise; see Wattenberg et al. 2016, "How to use t-SNE effectively", https://distill.pub/2016/misread-tsne.
@@ -16,9 +16,9 @@ from rl_clarity.base.errors import DependencyError, OptionError
 
 Method = Literal["tsne", "pca", "umap"]
 FITTED_ON = 5000
-"""Default of the largest number of points to which t-SNE and UMAP are fitted."""
+"""Default of `fitted_on`, the largest number of points to which t-SNE and UMAP are fitted."""
 NEIGHBORS = 15
-"""Number of fitted points whose positions decide that of another point."""
+"""Number of fitted points whose positions determine the position of another point."""
 Placement = Callable[[np.ndarray], np.ndarray]
 
 
@@ -34,16 +34,16 @@ def embed(
 
     The same points, options and seed give the same positions on the same machine. PCA returns the first principal
     components. t-SNE (van der Maaten and Hinton 2008, with the approximation of Barnes and Hut) and UMAP (McInnes et
-    al. 2018, of the package umap-learn) start from these, and are fitted on a random part of many points; others are
-    placed at the mean position of their nearest fitted points, weighted by the inverse of their distance.
+    al. 2018, in the package umap-learn) start from these. They are fitted to at most `fitted_on` random points. Other
+    points are placed at the mean position of their nearest fitted points, weighted by the inverse of their distance.
 
     Args:
-        points: Numbers, finite; further axes are flattened.
+        points: Finite numbers. Axes after the first are flattened.
         method: `tsne`, `pca` or `umap`.
         perplexity: Perplexity of t-SNE, approximately the number of neighbors of a point. For UMAP it is the number of
             neighbors.
         seed: Seed of the choice of points to which t-SNE and UMAP are fitted, and of UMAP.
-        fitted_on: The number of these points.
+        fitted_on: Largest number of points to which t-SNE and UMAP are fitted.
 
     Raises:
         OptionError: The points are not finite, or an option does not fit their number.
@@ -72,9 +72,7 @@ def embed(
 
 
 def usable_perplexity(perplexity: float, count: int) -> float:
-    """Return the perplexity for a map that is fitted to `count` points, of which there must be about three times as
-    many.
-    """
+    """Return `perplexity`, or about a third of the number of points, `count`, if that is smaller; at least 1."""
     return min(perplexity, max(1.0, (count - 1) / 3))
 
 

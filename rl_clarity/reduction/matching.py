@@ -27,7 +27,7 @@ class MatchedFeature:
 def feature_ids(layer: str, components: np.ndarray) -> list[str]:
     """Return an id (12 hexadecimal digits) of each component (K, c) of a layer, from its rounded direction.
 
-    Equal components have the same id, whatever their number; those of other fits are compared by `match_components`.
+    Equal components have the same id, whatever their number. To compare similar ones, use `match_components`.
     """
     rounded = np.round(unit_rows(components), ROUNDED) + 0.0  # no negative zeros
     seen = [f"{layer}\0".encode() + np.ascontiguousarray(row, "<f8").tobytes() for row in rounded]
@@ -51,9 +51,9 @@ def match_components(components: np.ndarray, others: np.ndarray) -> list[Matched
 
 
 def matched_order(matches: list[MatchedFeature | None]) -> list[int]:
-    """Return the order of K components that keeps the numbers of matched ones: the component at each of K places.
+    """Return an order of K components, as indices, in which matched components have the numbers of their matches.
 
-    Matched components get the number of their match if it is at most K. The others fill the free places in order.
+    A matched component gets the number of its match if that is at most K. The others fill the free positions in order.
     """
     count = len(matches)
     places = {match.number - 1: k for k, match in enumerate(matches) if match is not None and match.number <= count}

@@ -1,4 +1,4 @@
-"""The registry of reductions: of recurrent states to directions, and of a layer's channels to features."""
+"""The registry of reductions, which reduce recurrent states to directions, and a layer's channels to features."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ class Reduction:
     """A method that describes rows of numbers by a few directions."""
 
     label: str
-    """Label of its directions on pages, such as `PCA`."""
+    """Label of the method's directions on pages, such as `PCA`."""
     fit: Callable[[Any, Any, int], Directions]
-    """A function of rows (N, H) float64, the number of directions, and a seed.
+    """A function that fits directions. Its arguments are rows (N, H) float64, the number of directions, and a seed.
 
     The number may be a share of the variance, below 1, if the reduction has `shares`.
     """
     non_negative: bool = False
-    """Whether rows without negative numbers give directions without negative numbers. Features of layers require
-    this."""
+    """Whether directions have no negative values if the rows have none. Features of layers require this."""
     shares: bool = False
 
 

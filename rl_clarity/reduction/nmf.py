@@ -1,7 +1,7 @@
 """Reduce channels by non-negative matrix factorization (Olah et al., The Building Blocks of Interpretability, 2018).
 
-Attribution is split into its positive and its negative part, both non-negative. The rows of X are positions, and X ~ W
-H, where the K components H are fitted once per layer. H are the features, and W their strengths.
+Attribution is split into its positive and its negative part, both non-negative. Either is X ~ W H, where the rows of X
+are positions, and the K components H are fitted once per layer. H are the features, and W their strengths.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from rl_clarity.base.threads import in_threads, single_threaded
 from rl_clarity.reduction.methods import REDUCTIONS
 
 FIT_ROWS = 20_000
-"""Number of rows used for fitting, with which the reconstruction error is that of 200,000 rows in a twentieth of the
-time."""
+"""Number of rows used for fitting. The reconstruction error is the same as with 200,000 rows, which take 20 times as
+long."""
 BLOCK = 2**14
-"""Number of rows solved together, which occupies the threads and fits into the cache of a core."""
+"""Number of rows that are solved together. It occupies all threads, and the arrays fit into the cache of a core."""
 MAX_SWEEPS = 200
 CHECK_EVERY = 4
 TOLERANCE = 1e-5
@@ -34,7 +34,7 @@ class ChannelReduction:
     """K non-negative components of a layer's c channels.
 
     Args:
-        components: (K, c), H
+        components: H (K, c)
     """
 
     @check_arguments
@@ -65,11 +65,11 @@ class ChannelReduction:
         random_start: bool = False,
         method: str = "nmf",
     ) -> ChannelReduction:
-        """Fit to attribution (..., c) of many observations; `max_rows=None` uses all positions.
+        """Fit a reduction to attribution (..., c) of many observations; `max_rows=None` uses all positions.
 
         Rows are sampled with probability proportional to their squared norm and scaled to equal weight, which keeps the
         expected squared error (Frieze, Kannan and Vempala, 2004). Components are ordered by their total attribution.
-        There are at most c components; a layer without attribution gets zero components. The factorization starts from
+        There are at most c components. If all attribution is 0, so are the components. The factorization starts from
         singular vectors, or with `random_start` from random numbers. `method` is "nmf", or another reduction in
         `REDUCTIONS` that gives non-negative components for non-negative rows.
 
@@ -115,9 +115,9 @@ class ChannelReduction:
     def signed_transform(self, attribution: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return reduced channels (..., K) in units of attribution, and the residual (..., 1).
 
-        A reduced channel is its weight (of the positive minus of the negative part) times the sum of its component; the
-        residual is the attribution minus its reconstruction, summed over channels. Raises OptionError for another
-        number of layer channels.
+        A feature's weight is that for the positive part of the attribution minus that for the negative part. Its
+        reduced channel is this weight times the sum of its component. The residual is the attribution minus its
+        reconstruction, summed over channels. Raises OptionError for another number of layer channels.
         """
         rows, positions = self._to_rows(attribution), np.shape(attribution)[:-1]
         channels = np.empty((len(rows), len(self.components)), np.float32)
@@ -169,7 +169,8 @@ class ChannelReduction:
     def coverage(self, attribution: np.ndarray) -> float:
         """Return the share of the attribution (..., c) that the features cover, from 0 to 1.
 
-        It is the sum of the features' magnitudes at all positions, relative to that of features and residual together.
+        It is the sum of the features' magnitudes at all positions, relative to that of features and residual together;
+        0 if all attribution is 0.
         """
         channels, residual = self.signed_transform(attribution)
         covered, left = (float(np.abs(values).sum(dtype=np.float64)) for values in (channels, residual))
@@ -179,7 +180,7 @@ class ChannelReduction:
         """Return a reduction with one more component, which reconstructs the most of the remaining attribution (...,
         c).
 
-        The other components do not change, so a fit of all components is at least as good.
+        The other components do not change, so fitting all components anew would be at least as good.
         """
         rows = self._to_rows(attribution)
         parts = (np.maximum(rows, 0), np.maximum(-rows, 0))
@@ -199,7 +200,7 @@ class ChannelReduction:
         return _rows(x)
 
     def _solve(self, rows: np.ndarray) -> np.ndarray:
-        """Minimize ||x - w H||^2, w >= 0, by coordinate descent on all rows that have not converged."""
+        """Return w >= 0 (n, K) that minimizes ||x - w H||^2, by coordinate descent on rows that have not converged."""
         target = self._scaled_components @ rows.T  # (K, n)
         weights = np.maximum(self._start @ target, 0)
         solution, active = weights, np.arange(len(rows))
@@ -218,8 +219,8 @@ class ChannelReduction:
         return solution.T
 
     def _sweep(self, weights: np.ndarray, target: np.ndarray, times: int) -> None:
-        """Minimize over one weight after another, in place (K, n), because other arrays would take half as much time
-        again.
+        """Minimize over one weight after another, in place in `weights` (K, n): new arrays would take 50 % more
+        time.
         """
         best = np.empty(weights.shape[1], np.float32)
         for _ in range(times):

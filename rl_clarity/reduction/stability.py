@@ -30,8 +30,8 @@ def stability(reduction: ChannelReduction, attribution: np.ndarray, seed: int = 
 def matched_similarity(components: np.ndarray, others: np.ndarray, *, absolute: bool = False) -> np.ndarray:
     """Return the cosine similarity (K,) of components (K, c) with their counterparts among others (L, c).
 
-    They are matched one to one so that the sum of similarities, or of their absolute values, is largest. It is 0 for
-    components without a counterpart.
+    Components are matched one to one so that the sum of the similarities, or of their absolute values with `absolute`,
+    is largest. The similarity is 0 for components without a counterpart.
     """
     from scipy.optimize import linear_sum_assignment
 

@@ -25,23 +25,23 @@ class SwapDirections(StateEdit):
     """Exchange coordinates of the recurrent state in pairs, or collapse them.
 
     After each step the state h has coordinates s = `directions.to(h)`. In s', pairs of coordinates are exchanged, and
-    collapsed coordinates are 0, which is the mean of the states that the directions were fitted to. The next step reads
+    collapsed coordinates are 0, their value at `directions.mean`. The next step reads
 
         h' = h + back-projection of (s' - s),
 
     so components outside the span of the directions do not change. If `Directions.range` is known, a change does not
     move a unit beyond this range by more than the range's width, because otherwise states could grow from step to step
-    if the directions are not orthogonal. On the increment, the same is done with the difference of the states after and
-    before the step. Swapping twice changes nothing, and collapsing twice is the same as collapsing once.
+    if the directions are not orthogonal. With `on="increment"`, the same is done with the difference between the states
+    after and before the step. Swapping twice changes nothing, and collapsing twice is the same as collapsing once.
 
     Args:
         swaps: `{10: 12, 5: None}` exchanges the directions 10 and 12, and collapses 5; counted from 0
-        directions: directions of the state, or of the part that is changed, from `rl_clarity.fit_directions`
+        directions: directions of `layer`, from `rl_clarity.fit_directions`
         on: `state`, or `increment`: what each step adds to the state
-        layer: the part of the state: "state/0", "state/1"; or "state", all of them side by side
+        layer: "state" for all arrays of the state, side by side, or "state/0", "state/1", ... for one of them
 
-    Raises OptionError for directions that do not exist, or that occur twice, and for those that almost depend on each
-    other: small differences of states would grow by more than a factor of 100 at every step.
+    Raises OptionError for directions that do not exist or occur twice, and for directions that almost depend on each
+    other, with which small differences between states would grow by more than a factor of 100 at every step.
     """
 
     swaps: Mapping[int, int | None] = dataclasses.field(kw_only=False)
@@ -64,7 +64,7 @@ class SwapDirections(StateEdit):
         distinct = {frozenset((source, target)) for source, target in self.swaps.items()}
         members = [one for pair in distinct for one in pair if one is not None]
         if not self.swaps or not mirrored or len(members) != len(set(members)):
-            raise OptionError(f"swaps={dict(self.swaps)}: each direction takes part in one exchange or collapse")
+            raise OptionError(f"swaps={dict(self.swaps)}: each direction takes part in one exchange or collapse only")
         if self._gain > LARGEST_GAIN:
             raise OptionError(
                 f"swaps={dict(self.swaps)}: the {len(self.directions)} directions almost depend on each other, so that "
@@ -85,15 +85,15 @@ class SwapDirections(StateEdit):
 
     @property
     def _gain(self) -> float:
-        """Largest factor between the deviation of a standardized state from the mean and its change."""
+        """Largest ratio of the change of a standardized state to its deviation from the mean."""
         left, sizes, _ = np.linalg.svd(self.directions.basis, full_matrices=False)
         inverse = np.divide(1, sizes, out=np.zeros_like(sizes), where=sizes > 1e-15 * sizes.max(initial=0))
         return float(np.linalg.norm(inverse[:, None] * (left.T @ self._difference @ left) * sizes, 2))
 
     @functools.cached_property
     def _factors(self) -> tuple[np.ndarray, np.ndarray]:
-        """(H, D) and (D, H) float32: linear maps from a state less its mean to the change of its coordinates, and from
-        there to the change of the state.
+        """(H, D) and (D, H) float32: linear maps from a state minus the mean to the change of its coordinates, and from
+        that to the change of the state.
         """
         left = self.directions.readout @ self._difference
         return left.astype(np.float32), self.directions.vectors.astype(np.float32)
@@ -139,7 +139,7 @@ class SwapDirections(StateEdit):
 def numbered_swaps(
     sources: Sequence[int], targets: Sequence[int | None], count: int | None = None
 ) -> dict[int, int | None]:
-    """Return `swaps` for `SwapDirections` of directions that are counted from 1, as pages and commands count them.
+    """Return `swaps` for `SwapDirections`, from directions that are counted from 1, as on pages and the command line.
 
     Raises OptionError for numbers below 1, and above the number `count` of directions.
     """

@@ -1,1 +1,1 @@
-"""Sources provide the episodes of an agent. Each module has one kind of source."""
+"""Sources provide the episodes of an agent, from arrays, from a checkpoint that collects samples, or by recording."""

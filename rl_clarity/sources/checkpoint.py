@@ -77,7 +77,7 @@ class SamplingPlan:
 
 @dataclass(frozen=True)
 class CheckpointSource(Source):
-    """An agent and its samples. Keys identify the samples, even before they are collected."""
+    """An agent and its samples. The two keys identify the samples, even before they are collected."""
 
     checkpoint: Checkpoint
     agent: Agent
@@ -88,11 +88,11 @@ class CheckpointSource(Source):
     trajectories_key: str
     observations_key: str
     content: IO[bytes] | None = field(default=None, repr=False)
-    """Bytes of the checkpoint's file when it was read, on rank 0, to be saved with new samples."""
+    """File with the content that the checkpoint's file had when it was read. Rank 0 saves it with new samples."""
 
     @property
     def identity(self) -> list[object]:
-        """JSON value that identifies agent and samples."""
+        """A JSON value that identifies agent and samples."""
         return _identity(self.checkpoint, self.trajectories_key, self.observations_key)
 
     @functools.cached_property
@@ -106,9 +106,9 @@ class CheckpointSource(Source):
 
     @functools.cached_property
     def world(self) -> EnvironmentSpec | None:
-        """The environment whose states are saved with the trajectories; None if they are not.
+        """The environment whose states are saved with the trajectories, or None if no states are saved.
 
-        Warns if a package is missing that knows the environment's objects.
+        Warns if the package that is needed to read the environment's objects is missing.
         """
         spec = self._saved_environment() if self.spec is None else self.spec
         if spec is None or not self.plan.world_states:
@@ -123,9 +123,9 @@ class CheckpointSource(Source):
         return spec
 
     def _saved_environment(self) -> EnvironmentSpec | None:
-        """Return the checkpoint's environment if the saved samples are of it, else None.
+        """Return the checkpoint's environment if the saved samples were collected in it, else None.
 
-        The environment saved with the samples is not trusted, because environments can run code.
+        The environment in the metadata of the samples is not trusted, because environments can run code.
         """
         try:
             spec = spec_from_metadata(self.checkpoint.metadata, num_actions=self.agent.num_actions)
@@ -138,7 +138,7 @@ class CheckpointSource(Source):
     def up_to_date(self) -> bool:
         """Whether saved samples can be used, because agent, options, seed, code and metadata are the same.
 
-        Metadata are written last, so a run that was killed before has left none, or those of earlier samples.
+        Metadata are written last, so a run that was killed has left no metadata, or those of earlier samples.
         """
         if self.spec is None:
             return True
@@ -215,9 +215,9 @@ def open_source(
 ) -> Iterator[CheckpointSource]:
     """Read a checkpoint and identify its samples, without collecting them. Temporary samples are removed on exit.
 
-    `address` is the URL that the checkpoint was downloaded from. With `agent`, the checkpoint is the one that this
-    agent was loaded from, before edits; then its samples are new, and temporary unless `load` names files. Raises
-    SamplesError if `load` names an environment and reuses samples of another one.
+    `address` is the URL that the checkpoint was downloaded from. If `agent` is passed, it is used instead of an agent
+    that is built from the file, and its samples are temporary unless `load` names paths. Raises SamplesError if `load`
+    names an environment and reuses samples of another one.
     """
     if agent is not None:
         load = replace(load, temp_files=True)
@@ -244,7 +244,7 @@ def predict_identity(checkpoint_path: Path, load: LoadOptions, plan: SamplingPla
 
 @contextmanager
 def _naming(folder: Path) -> Iterator[None]:
-    """Add the folder and the remedy to the message of a SamplesError."""
+    """Add the folder, and advice, to the message of a SamplesError."""
     try:
         yield
     except SamplesError as error:
@@ -323,7 +323,7 @@ def _copy(path: Path, content: IO[bytes]) -> str | None:
 
 
 def _compute_keys(checkpoint: Checkpoint, spec: EnvironmentSpec, plan: SamplingPlan) -> tuple[str, str]:
-    """Hash everything that determines the trajectories, and everything that determines the observations."""
+    """Return a hash of everything that determines the trajectories, and one of all that determines the observations."""
     common = [checkpoint.sha256, asdict(spec), plan.full_resolution, plan.seed, code_version()]
     common += filter(None, (formats.source_key(checkpoint), environments.source_key(spec)))
     trajectory_seeds = plan.trajectories.num_envs

@@ -24,7 +24,7 @@ COLUMNS = {
     "time/total_timesteps": "rollout/ep_rew_mean",  # Stable-Baselines3
     "frames": "mean-epr",  # baby-a3c
 }
-"""Names of columns of returns, by the name of the column of steps."""
+"""Names of the columns of returns, by the name of the column of steps."""
 TAGS = ("mean_return", "rollout/ep_rew_mean", "charts/episodic_return", "eval/mean_reward")
 """TensorBoard tags of returns."""
 TEXT_LINE = re.compile(r"frames\s+([\d.]+)M,\s+mean epr\s+(-?[\d.]+)")
@@ -82,8 +82,8 @@ def _read_text(path: Path) -> str:
 
 
 def _rows(text: str) -> tuple[list[str], list[list[str]], list[int]]:
-    """Return the header of CSV text, its complete rows with values without surrounding spaces, and the number of the
-    line in which each ends.
+    """Return the header of CSV text, the rows that have all columns, and the number of the line in which each row ends.
+    Values are stripped of surrounding spaces.
     """
     reader = csv.reader(io.StringIO(text))
     header: list[str] = next((row for row in reader if row), [])

@@ -24,7 +24,7 @@ MIN_STEPS = 4
 
 @dataclass(frozen=True)
 class Preview:
-    """A few of the samples, and how many there will be."""
+    """A few of the samples, and the number of all samples."""
 
     trajectories: Trajectories  # (1, at most 64)
     observations: Observations  # at most 64
@@ -35,14 +35,16 @@ class Preview:
     observation_count: int
     metadata: Mapping[str, Any]
     seconds: float = 0.0
-    """Estimated time to collect the samples, or 0 if they exist."""
+    """Estimated time in seconds to collect the samples, or 0 if they exist."""
     sample_bytes: int = 0
-    """Estimated size of the samples on disk, or 0 if they exist."""
+    """Estimated size of the samples on disk in bytes, or 0 if they exist."""
     shared: bool = False
     """Whether the ranks share the collection of all agents' samples."""
 
     def whole(self) -> tuple[Trajectories, Observations]:
-        """Return samples of the full shapes that use no memory, because each step repeats the first one."""
+        """Return samples that have the shapes of all samples, but use no memory, because each step repeats the first
+        one.
+        """
         trajectories = {
             name: np.broadcast_to(array[:, :1], (self.count, self.steps, *array.shape[2:]))
             for name, array in to_arrays(self.trajectories).items()
@@ -81,9 +83,9 @@ def preview_play(
     full_resolution: bool,
     world_states: bool = False,
 ) -> Preview:
-    """Collect a few steps to preview `num_steps` steps of each environment, without observations.
+    """Collect a few steps to preview `num_steps` steps of each environment, without extra observations.
 
-    With `world_states`, the states of the environment are kept, too.
+    With `world_states`, the states of the environment are also saved.
     """
     rng = np.random.default_rng(seed)
     # Use the final number of environments, because it determines the time of a step.
@@ -123,7 +125,7 @@ def add_observations(
     seed: int,
     full_resolution: bool,
 ) -> Preview:
-    """Also collect a few extra observations."""
+    """Collect a few extra observations, and return the preview with them."""
     start = time.perf_counter()
     environment = make(spec, options.num_envs, seed + played.count, full_resolution=full_resolution)
     # environments are made twice, because the first time includes the import of packages
@@ -147,7 +149,7 @@ def add_observations(
 
 
 def recorded_step_bytes(trajectories: Trajectories) -> float:
-    """Return the size of a step in a recording in bytes, measured on a block of the first steps."""
+    """Return the size in bytes of a step in a recording, measured on a block of the first steps."""
     arrays = {name: np.asarray(array[0, :MAX_STEPS]) for name, array in to_arrays(trajectories).items()}
     header, data = encode_block(0, 0, arrays, {})
     return (len(header) + len(data)) / len(arrays["actions"])
@@ -181,7 +183,7 @@ def _map(samples: SamplesT, function: Callable[[np.ndarray], np.ndarray]) -> Sam
 
 
 def _item_bytes(samples: Trajectories | Observations, axes: int) -> int:
-    """Return the size of one item of all arrays in bytes."""
+    """Return the size in bytes of one item of all arrays together. Items are indexed by the first `axes` axes."""
     return sum(
         int(np.prod(array.shape[axes:], dtype=np.int64)) * array.itemsize for array in to_arrays(samples).values()
     )

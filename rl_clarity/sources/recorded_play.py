@@ -1,4 +1,6 @@
-"""A source of episodes that an agent plays for a page; they are recorded beside it and reused by later calls."""
+"""A source of episodes that an agent plays for a page. The episodes are recorded beside the page, and later calls reuse
+them.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from rl_clarity.sources.preview import MIN_STEPS, Preview, preview_play, preview
 from rl_clarity.sources.source import Samples, Source, checkpoint_metadata
 
 FEWEST_GAMES = 5
-"""Number of games from which the length of the games for the mean return is estimated, if fewer are recorded."""
+"""Number of games that are played to estimate the length of games for the mean return, if fewer are recorded."""
 
 
 class RecordedPlay(Source):
@@ -39,10 +41,11 @@ class RecordedPlay(Source):
         record: The options of the recording.
         return_episodes: Number of further episodes, for the mean return; their seed follows those of the recording.
         read: The function that selects the page's trajectories from the recording.
-        selected: Number of trajectories that it selects, if not all.
+        selected: Number of trajectories that `read` selects, if not all.
         about: Further metadata of the samples.
-        measured: The sources of the first and the last checkpoint of a series, which play a few steps for the preview,
-            and the position of this one between them, from 0 to 1.
+        measured: For a checkpoint of a series, the sources of the first and the last checkpoint, which play a few steps
+            for the preview, and the relative position of this checkpoint between them, from 0 to 1. Its costs are
+            interpolated.
     """
 
     checkpoint: Checkpoint
@@ -81,7 +84,7 @@ class RecordedPlay(Source):
         return self._samples(recordings, results[self._task(recordings).name])
 
     def preview(self, recordings: Directory) -> Preview:
-        """Return the recording if it is finished, else a few steps."""
+        """Return a preview from the recording if it is finished, else from a few steps that are played for it."""
         task = self._task(recordings)
         facts = WorkStore(recordings).finished(task.name, task.key)
         if facts is not None:
@@ -119,8 +122,8 @@ class RecordedPlay(Source):
         )
 
     def _evaluation_seconds(self, games: Lengths) -> float:
-        """Return the time of the episodes for the mean return, several of which are played at once until the last of
-        them ends.
+        """Estimate the time in seconds of the episodes for the mean return. Several of them are played at once until
+        the last one has ended.
         """
         if not self._return_episodes:
             return 0.0
@@ -132,7 +135,7 @@ class RecordedPlay(Source):
         return Task(f"playing/{self.name}", partial(self._run, recordings), [self.identity, code_version()])
 
     def _run(self, recordings: Directory, work: Work) -> TaskResult:
-        """Play and record. Return the mean return of further episodes."""
+        """Play and record. The facts of the result contain the mean return of further episodes, if there are any."""
         names = record_in_directory(self.agent, self.checkpoint, recordings, self.name, self._record)
         if not self._return_episodes:
             return TaskResult(files=names)

@@ -36,7 +36,7 @@ class SeriesCheckpoint:
     name: str
     checkpoint: Checkpoint
     step: float | None
-    """Training step, if its metadata or its file name contain it."""
+    """Training step, or None if neither the metadata nor the file name contains it."""
 
 
 def read_series(
@@ -49,14 +49,15 @@ def read_series(
 
     Args:
         checkpoints: a file, folder, pattern, address or name (`models:breakout-series`), or a sequence of these
-        metadata: overrides that of all checkpoints
-        steps_per_number: training steps that the number in the name of a file stands for
+        metadata: overrides the metadata of all checkpoints
+        steps_per_number: factor by which the last number in the name of a file is multiplied to get its training step
 
-    They are ordered by their steps if all are known, else by the order of the arguments, with the files of a folder or
-    pattern ordered by the numbers in their names. In a folder or pattern, a copy of another checkpoint is ignored.
+    Checkpoints are ordered by their steps if all steps are known. Otherwise they are in the order of the arguments, and
+    the files of a folder or pattern are ordered by the numbers in their names. In a folder or pattern, a copy of
+    another checkpoint is ignored.
 
-    Raises CheckpointError if there are fewer than two, if a file cannot be read, or a pattern matches none; OptionError
-    for a checkpoint that is given twice, and for checkpoints of different environments.
+    Raises CheckpointError if there are fewer than two checkpoints, a file cannot be read, or a pattern matches none.
+    Raises OptionError for a checkpoint that is given twice, and for checkpoints of different environments.
     """
     several = [checkpoints] if isinstance(checkpoints, str | os.PathLike) else checkpoints
     texts = [path_text(one, "checkpoints") for one in several]
@@ -93,9 +94,10 @@ def contains_checkpoints(text: str) -> bool:
 def find_curve(
     series: Sequence[SeriesCheckpoint], log: str | os.PathLike[str] | None, columns: tuple[str, str] | None
 ) -> tuple[Curve, str] | None:
-    """Return the learning curve of a log and the log's name. By default it is a known log beside the checkpoints.
+    """Return the learning curve of a log and the log's name. By default, known logs beside the checkpoints are tried;
+    return None if there are none.
 
-    Raises ClarityError if a given log cannot be read, and OptionError for unknown columns, or for columns without a
+    Raises ClarityError if the given `log` cannot be read, and OptionError for unknown columns, or for columns without a
     log.
     """
     if log is not None:
@@ -133,7 +135,9 @@ def _expand(text: str) -> list[Path] | None:
 
 
 def _natural(name: str) -> tuple[bool, list[int | str]]:
-    """Return a sort key for names: by their number; names without one, which are copies of the newest, come last."""
+    """Return a sort key that orders names by the numbers in them. Names without a number come last, because they belong
+    to copies of the newest checkpoint.
+    """
     parts = re.split(r"(\d+)", name)
     return len(parts) == 1, [int(part) if part.isdigit() else part for part in parts]
 
@@ -150,8 +154,8 @@ def _read(path: Path, metadata: Mapping[str, object], steps_per_number: float | 
 
 
 def _content(checkpoint: Checkpoint) -> str:
-    """Return a hash of a checkpoint's network and parameters. The files of copies may differ in the time when they were
-    written.
+    """Return a hash of a checkpoint's network and parameters. It is the same for copies, whose files may differ in the
+    time when they were written.
     """
     digest = hashlib.sha256(checkpoint.network.encode())
     for name, array in sorted(checkpoint.parameters.items()):
@@ -174,13 +178,13 @@ def _check_environments(series: Sequence[SeriesCheckpoint]) -> None:
 
 
 def _environment(checkpoint: Checkpoint) -> dict[str, object]:
-    """Return the facts that must be the same for all checkpoints of a series."""
+    """Return the properties of the environment that must be the same for all checkpoints of a series."""
     spec = spec_from_metadata(checkpoint.metadata)
     return {"env_kind": spec.kind, "env_name": spec.name.lower(), **spec.options}
 
 
 def _with_names(series: Sequence[SeriesCheckpoint]) -> list[SeriesCheckpoint]:
-    """Return each file with its name, which is FOLDER/NAME for files of the same name in different folders."""
+    """Return the checkpoints. Files of the same name in different folders are named FOLDER/NAME."""
     names = [one.name for one in series]
     return [
         replace(one, name=f"{one.checkpoint.path.parent.name}/{one.name}") if names.count(one.name) > 1 else one

@@ -39,7 +39,7 @@ class Source(ABC):
     @property
     @abstractmethod
     def identity(self) -> list[object]:
-        """JSON value that identifies agent and samples."""
+        """A JSON value that identifies agent and samples."""
 
     @abstractmethod
     def preview(self, recordings: Directory) -> Preview:
@@ -51,7 +51,7 @@ class Source(ABC):
 
     @abstractmethod
     def samples(self, recordings: Directory, job: Job, results: Results) -> Samples:
-        """Return the samples, which all ranks load together.
+        """Return the samples. All ranks call this together.
 
         Args:
             recordings: Directory for recordings that are made for the page.
@@ -61,5 +61,5 @@ class Source(ABC):
 
 
 def checkpoint_metadata(checkpoint: Checkpoint) -> JsonObject:
-    """Return the metadata of samples that the agent's checkpoint contains."""
+    """Return those metadata of samples that come from the agent's checkpoint."""
     return {"network": checkpoint.network, **checkpoint.metadata}

@@ -33,29 +33,31 @@ VERSION = 1
 
 @dataclass(frozen=True, eq=False)
 class StateAnalysis:
-    """The result of `analyze_states`: arrays by name, and facts as JSON.
+    """The result of `analyze_states`: named arrays, and facts that can be written as JSON.
 
-    Arrays, of n steps, D directions, K clusters and L lags:
+    The arrays, for n steps, D directions, K clusters and L lags:
 
-    - `coordinates` (n, D), `episode`, `time` (n,); `cluster.METHOD` (n,)
+    - `coordinates` (n, D), `episode` and `time` (n,) of each step; `cluster.METHOD` (n,), its cluster by each method
     - `card.NAME`: see `rl_clarity.states.cards.direction_cards`
-    - `map.rows` (m,), `map.METHOD` (m, 2), `map.color.NAME` (m,)
-    - `behaviour.rows`, `behaviour.labels` (k,), `behaviour.components`, `behaviour.actions`, `behaviour.clips`
-    - `correlation` (L, D, D), `correlation.interval` (L, D, D, 2), `correlation.by` (K, L, D, D), and `influence`,
-      `influence.by`; `consistency.share` (L,), `consistency.null` (L, 2), `consistency.by.share`, ...: [i, j] relates
-      coordinate i at t to coordinate j at t + lag
+    - `map.rows` (m,), the steps shown on maps; `map.METHOD` (m, 2), their positions; `map.color.NAME` (m,), the values
+      that color them
+    - `behaviour.rows` and `behaviour.labels` (k,), the behaviors of k steps; `behaviour.components`,
+      `behaviour.actions` and `behaviour.clips`: see `rl_clarity.states.cards.find_behaviors`
+    - `correlation` (L, D, D), `correlation.interval` (L, D, D, 2), and `influence` (L, D, D): entry [i, j] relates
+      coordinate i at step t to coordinate j at step t + lag; `correlation.by` and `influence.by` (K, L, D, D): the same
+      for each cluster
+    - `consistency.NAME` and `consistency.by.NAME`: see `rl_clarity.states.correlation.Consistency`
     - `replay.NAME`: see `rl_clarity.states.replay.ReplayCurves`
     """
 
     directions: Directions
     arrays: Mapping[str, np.ndarray]
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """`recording`, `steps`, `episodes`, `options`, `clusters`, `behaviours`, `lags` (those of the options that episodes
-    are long enough for), and `skipped`, the analyses that were
-    skipped and why."""
+    """`recording`, `steps`, `episodes`, `options`, `clusters`, `behaviours`, `lags` (the requested lags for which
+    episodes are long enough), and `skipped` (names of skipped analyses, with the reasons)."""
 
     def table(self, name: str = "directions") -> list[dict[str, Any]]:
-        """Return rows of plain values: `directions`, `clusters`, `behaviors`, `causes` or `memory`.
+        """Return one of the tables `directions`, `clusters`, `behaviors`, `causes` and `memory`, as a list of rows.
 
         Raises OptionError for another name.
         """
@@ -133,8 +135,8 @@ class StateAnalysis:
     def save(self, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write `states.npz` and `states.json` into a folder, which `load_states` reads.
 
-        Those of another analysis are replaced, and other files of these names with `overwrite`. Raises OutputError for
-        such files without it, and if they cannot be written.
+        Files of an earlier analysis are replaced. Other files with these names are replaced only with `overwrite`;
+        otherwise OutputError is raised. OutputError is also raised if the files cannot be written.
         """
         place = Path(folder)
         if not overwrite:
@@ -159,7 +161,7 @@ def check_folder(place: str | os.PathLike[str]) -> None:
 
 
 def _is_own(path: Path) -> bool:
-    """Return whether a file is one that `save` wrote."""
+    """Return whether `save` wrote a file, judged by the file's contents."""
     try:
         with open_regular(path, "rb") as file:
             if path.name == FACTS:
@@ -172,9 +174,9 @@ def _is_own(path: Path) -> bool:
 
 
 def load_states(folder: str | os.PathLike[str]) -> StateAnalysis:
-    """Read what `StateAnalysis.save` wrote, or the folder `states` of a page of the kind `memory`.
+    """Read an analysis that `StateAnalysis.save` wrote, or that of a memory page, from the page's folder `states`.
 
-    Raises SamplesError if it is missing, damaged or of a newer version.
+    Raises SamplesError if the analysis is missing, is damaged, or has an unsupported version.
     """
     place = Path(folder)
 
@@ -186,7 +188,10 @@ def load_states(folder: str | os.PathLike[str]) -> StateAnalysis:
 
 
 def read_analysis(read: Callable[[str], bytes], place: str) -> StateAnalysis:
-    """Read an analysis with a function that returns a file's contents for its name. Errors name `place`."""
+    """Read an analysis. `read` returns the contents of the file with a name; error messages mention `place`.
+
+    Raises SamplesError if the analysis is missing, is damaged, or has an unsupported version.
+    """
     try:
         facts = json.loads(read(FACTS))
         with np.load(io.BytesIO(read(ARRAYS)), allow_pickle=False) as file:
@@ -208,12 +213,12 @@ def analyze_states(
 ) -> StateAnalysis:
     """Analyze the recurrent states of an agent's recorded play.
 
-    This fits directions and measures their stability, finds clusters and behaviors, draws maps, relates earlier
+    This fits directions and measures their stability, finds clusters and behaviors, computes maps, relates earlier
     coordinates to later ones by correlation and by influence through memory, and replays frames from changed states.
     Frames are read from disk when they are needed. The same arguments give the same results.
 
     Args:
-        agent: A recurrent agent, its checkpoint, or an included one (`models:NAME`).
+        agent: A recurrent agent, the path of its checkpoint, or the name of an included agent (`models:NAME`).
         recording: A recording of the agent's play with its states (see `rl_clarity.record`), or its path or address.
         options: See `StateOptions`: `method`, `count`, `clustering`, `clusters`, `lags`, `maps`, `replay_steps`, ...
 
@@ -240,7 +245,7 @@ def analyze_states(
 
 
 def combined_facts(facts: Mapping[str, Any], parts: Iterable[Part]) -> dict[str, Any]:
-    """Return the facts of an analysis, combined from those of its fit and of its parts."""
+    """Return the facts of an analysis: those of its fitted states, merged with those of each part of the analysis."""
     combined: dict[str, Any] = {**facts, "skipped": {}}
     for part in parts:
         combined |= part.facts

@@ -15,9 +15,9 @@ from rl_clarity.states.data import StateData
 
 BINS = 40
 EXAMPLES = 8
-"""Number of frames at the top, in the middle and at the bottom of a direction, and of clips of a behavior."""
+"""Number of example frames at each of the top, middle and bottom of a direction, and of clips of a behavior."""
 TAIL = 0.01
-"""Share of the steps that count as the top, the middle and the bottom."""
+"""Share of the steps from which the examples of the top, the middle and the bottom are each chosen."""
 AUTOCORRELATION_LAGS = (1, 2, 4, 8, 16)
 READOUT_FRAMES = 128
 """Number of frames over which gradients of outputs are averaged."""
@@ -25,9 +25,10 @@ BEHAVIOR_LAGS = (2, 4, 6)
 
 
 def step_facts(data: StateData) -> dict[str, np.ndarray]:
-    """Return numbers (n,) of each step by name, by which maps are colored and with which directions are correlated.
+    """Return named arrays (n,) with a number for each step, to color maps and to correlate with directions.
 
-    `entropy` (nats) and `largest_log_probability` are those of the agent's own policy.
+    `entropy` (in nats) and `largest_log_probability` describe the agent's policy. They are left out for agents with
+    action values.
     """
     facts = {
         "reward": data.rewards.astype(np.float64),
@@ -49,18 +50,20 @@ def step_facts(data: StateData) -> dict[str, np.ndarray]:
 def direction_cards(
     agent: Agent | None, data: StateData, directions: Directions, coordinates: np.ndarray, seed: int = 0
 ) -> dict[str, np.ndarray]:
-    """Return statistics of D directions as arrays by name. Without an agent, those that need one are left out.
+    """Return statistics of D directions as arrays by name. Without an agent, `readout` is left out.
 
-    Steps at which an episode's first state has not changed are left out.
+    Steps before the state first changes in an episode are ignored.
 
-    - `histogram` (D, 40), `edges` (D, 41), `kurtosis` (D,): the excess over a normal distribution's 0.
-    - `top`, `middle`, `bottom` (D, 8): rows of steps among the highest, median and lowest 1 %, each of another episode;
-      -1 where there are not as many episodes.
+    - `histogram` (D, 40) and its bin `edges` (D, 41); `kurtosis` (D,): the excess kurtosis, 0 for a normal
+      distribution.
+    - `top`, `middle`, `bottom` (D, 8): rows of example steps from the highest, median and lowest 1 %, each from a
+      different episode; -1 where there are fewer episodes.
     - `readout` (D, outputs): mean gradient of each logit, and of the value if there is one, with respect to the
       coordinate of the state before the step, by the chain rule (`Directions.pull`); not for agents without gradients.
-    - `cosine` (D, D): between the changes of the state that directions stand for.
-    - `correlation.NAME` (D,): with the numbers of `step_facts`; `correlation.action` (D, actions) with each action.
-    - `autocorrelation` (D, 5): over 1, 2, 4, 8, 16 steps, which shows how fast the coordinate changes.
+    - `cosine` (D, D): cosine similarities of the directions' vectors in state space.
+    - `correlation.NAME` (D,): correlation with each number of `step_facts`; `correlation.action` (D, actions):
+      correlation with the indicator of each action.
+    - `autocorrelation` (D, 5): at lags of 1, 2, 4, 8 and 16 steps, to show how fast the coordinate changes.
     """
     rows = data.changed_rows
     histograms = [np.histogram(column, BINS) for column in coordinates[rows].T]
@@ -103,9 +106,9 @@ def _has_value(agent: Agent) -> bool:
 
 
 def _examples(data: StateData, rows: np.ndarray, values: np.ndarray, wanted: float) -> np.ndarray:
-    """Return 8 of the rows (m,) whose values (m,) are nearest to the quantile `wanted`, each of another episode.
+    """Return 8 of the rows (m,) whose values (m,) are nearest to the quantile `wanted`, each from a different episode.
 
-    They are chosen from the nearest 1 % of the rows. Missing ones are -1.
+    They are chosen from the nearest 1 % of the rows. If these are from fewer than 8 episodes, the rest is -1.
     """
     distance = np.abs(values - float(np.quantile(values, wanted)))
     count = max(EXAMPLES, round(TAIL * len(values)))
@@ -122,8 +125,8 @@ def _cosines(vectors: np.ndarray) -> np.ndarray:
 
 
 def _correlations(centered: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return Pearson's correlation (D, M) of centered coordinates (n, D) with other numbers (n, M), 0 for constant
-    numbers.
+    """Return Pearson's correlation (D, M) of centered coordinates (n, D) with other variables (n, M); 0 for constant
+    variables.
     """
     others = others - others.mean(axis=0)
     products = centered.T @ others / len(others)
@@ -132,9 +135,9 @@ def _correlations(centered: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def _autocorrelation(data: StateData, rows: np.ndarray, coordinates: np.ndarray, lag: int) -> np.ndarray:
-    """Return the correlation (D,) of coordinates (n, D) at some rows with themselves `lag` steps later.
+    """Return the correlation (D,) of coordinates (n, D) at some rows with the same coordinates `lag` steps later.
 
-    NaN if no episode is long enough.
+    The result is NaN if no episode is long enough.
     """
     earlier = rows[data.length[rows] - data.time[rows] > lag]
     if not len(earlier):
@@ -151,16 +154,16 @@ def _autocorrelation(data: StateData, rows: np.ndarray, coordinates: np.ndarray,
 def find_behaviors(
     data: StateData, coordinates: np.ndarray, count: int = 8, seed: int = 0
 ) -> tuple[np.ndarray, Clusters, dict[str, np.ndarray]]:
-    """Return steps (m,), the behavior of each, and statistics of each behavior as arrays by name.
+    """Find behaviors. Return rows of steps (m,), the behavior of each, and statistics of behaviors as arrays by name.
 
     A behavior is a cluster (k-means) of the principal components of standardized feature vectors
 
-        [v(t), v(t) - v(t + 2), v(t) - v(t + 4), v(t) - v(t + 6)],    v the states,
+        [v(t), v(t) - v(t + 2), v(t) - v(t + 4), v(t) - v(t + 6)],    where v(t) is the state before step t.
 
-    of all steps with 6 steps of their episode after them, without those at which the episode's first state has not
-    changed. Cards: `components` (K, D), mean coordinates at t; `actions`
-    (K, actions), how often each is taken there; `clips` (K, 8), rows of the steps nearest to the center, each of
-    another episode, -1 where there are not as many.
+    All steps are used that at least 6 more steps of their episode follow, except steps before the state first changes
+    in an episode. The statistics of K behaviors are `components` (K, D), the mean coordinates at t; `actions` (K,
+    actions), the frequency of each action at t; and `clips` (K, 8), rows of the steps nearest to the cluster's center,
+    each from a different episode, -1 where there are fewer. With too few steps, all results are empty.
     """
     rows = data.changed_rows
     rows = rows[(data.length - data.time)[rows] > max(BEHAVIOR_LAGS)]
@@ -200,7 +203,7 @@ def _behavior_cards(
 
 
 def map_colors(data: StateData, coordinates: np.ndarray, clusters: Mapping[str, Clusters]) -> dict[str, np.ndarray]:
-    """Return the values (n,) by name that can color a map of states: numbers, and integers for categories."""
+    """Return named arrays (n,) by which a map of states can be colored: floats, or integers for categories."""
     changed = coordinates[data.changed_rows]
     scale = np.maximum(changed.std(axis=0), 1e-12)
     _, ends = np.unique(_ends(data), return_inverse=True)
@@ -213,7 +216,7 @@ def map_colors(data: StateData, coordinates: np.ndarray, clusters: Mapping[str, 
 
 
 def ends_of_episodes(data: StateData) -> list[str]:
-    """Return the causes of ends in the recording, in the order of the color `end`."""
+    """Return the distinct causes by which episodes of the recording ended. The map color `end` is an index of these."""
     return sorted({*_ends(data)})
 
 

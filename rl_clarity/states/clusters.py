@@ -14,23 +14,23 @@ from rl_clarity.reduction.directions import Directions, fit_directions
 Method = Literal["kmeans", "gaussian_mixture", "ward", "hdbscan"]
 METHODS = ("kmeans", "gaussian_mixture", "ward", "hdbscan")
 FIT_ROWS = {"kmeans": 20_000, "gaussian_mixture": 20_000, "ward": 4_000, "hdbscan": 8_000}
-"""Rows that each method is fitted to; other rows are placed afterwards."""
+"""Largest number of rows that each method is fitted to. Other rows are assigned to clusters afterwards."""
 SHARE = 0.95
-"""Share of the variance that principal components keep."""
+"""Share of the variance that the principal components must explain."""
 MOST_COMPONENTS = 16
 NOISE = -1
 SMALLEST = 0.005
-"""Smallest cluster of HDBSCAN, as a share of the rows."""
+"""Minimum size of a cluster of HDBSCAN, as a share of the rows that it is fitted to."""
 
 
 @dataclass(frozen=True)
 class Clusters:
-    """A partition of n states."""
+    """A clustering of n states."""
 
     method: str
-    labels: np.ndarray  # (n,) int32: from 0, the largest first; -1 for what HDBSCAN leaves out
+    labels: np.ndarray  # (n,) int32: from 0, which is the largest cluster; -1 for noise points of HDBSCAN
     agreement: float
-    """Mean adjusted Rand index with the partitions of other seeds: 1 for the same, 0 for chance."""
+    """Mean adjusted Rand index with the clusterings of other seeds: 1 if they are identical, 0 on average by chance."""
 
     @property
     def count(self) -> int:
@@ -38,21 +38,23 @@ class Clusters:
 
     @property
     def sizes(self) -> np.ndarray:
-        """(count,) states in each cluster."""
+        """(count,) number of states in each cluster."""
         return np.bincount(self.labels[self.labels >= 0], minlength=self.count)
 
 
 def principal_coordinates(values: np.ndarray, seed: int = 0, rows: np.ndarray | None = None) -> np.ndarray:
-    """Return coordinates (n, D) of values (n, H): the fewest components with 95 % of the variance, at most 16.
+    """Return principal components (n, D) of values (n, H): as few as explain 95 % of the variance, at most 16.
 
-    The components are fitted to the rows (m,), by default to all.
+    They are fitted to the rows with the indices `rows` (m,), by default to all rows.
     """
     directions = principal_directions(values if rows is None else values[rows], seed)
     return np.asarray(directions.to(values), np.float32)
 
 
 def principal_directions(values: np.ndarray, seed: int = 0) -> Directions:
-    """Return the fewest principal components of values (n, H) with 95 % of the variance, at most 16."""
+    """Return the directions of the principal components of values (n, H): as few as explain 95 % of the variance, at
+    most 16.
+    """
     directions = fit_directions(values, "pca", MOST_COMPONENTS, seed, stability=False)
     assert directions.explained is not None  # they are principal components
     count = int(np.searchsorted(np.cumsum(directions.explained), SHARE - 1e-12)) + 1
@@ -68,19 +70,20 @@ def find_clusters(
     seeds: int = 2,
     rows: np.ndarray | None = None,
 ) -> Clusters:
-    """Return clusters of points (n, D), and how much they agree with those of `seeds` other seeds.
+    """Cluster points (n, D), and measure how much the clusters agree with those of `seeds` other seeds.
 
-    `kmeans`, `gaussian_mixture` (full covariances), `ward` and `hdbscan` are those of scikit-learn. They are fitted to
-    a random part of many points; seeds change that part, too. For `ward` and `hdbscan` other points are placed with
-    their nearest fitted one.
+    `kmeans`, `gaussian_mixture` (full covariances), `ward` and `hdbscan` are those of scikit-learn. If there are many
+    points, they are fitted to a random sample, which also depends on the seed. With `ward` and `hdbscan`, other points
+    get the label of the nearest point of the sample.
 
     Args:
-        points: In the space of principal components (`principal_coordinates`); never positions of t-SNE.
+        points: Points in the space of principal components (`principal_coordinates`), not positions on a t-SNE map.
         method: `kmeans`, `gaussian_mixture`, `ward` or `hdbscan`.
-        count: Number of clusters; HDBSCAN finds their number itself.
-        seed: Seed of the fit, and of the choice of points for it.
-        seeds: Number of other seeds.
-        rows: (m,) the points that clusters are fitted to; the others are placed with their nearest one. By default all.
+        count: Number of clusters. HDBSCAN determines the number itself.
+        seed: Seed of the fit and of its sample of points.
+        seeds: Number of other seeds with which the clusters are compared.
+        rows: (m,) indices of the points that clusters are fitted to, by default all. Other points get the label of the
+            nearest of these.
 
     Raises:
         OptionError: An unknown method, or fewer points than clusters.
@@ -154,7 +157,7 @@ def _hdbscan(points: np.ndarray, count: int, seed: int) -> np.ndarray:
 
 
 def _nearest(points: np.ndarray, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Return the labels of all points. Each point gets the label of the nearest of the fitted points, `rows`."""
+    """Return labels of all points, each that of the nearest fitted point. `rows` are the indices of fitted points."""
     from sklearn.neighbors import KNeighborsClassifier
 
     if len(rows) == len(points):

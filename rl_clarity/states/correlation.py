@@ -1,6 +1,6 @@
 """Correlate coordinates of a state with later ones, and compare the correlation with influence.
 
-All matrices (D, D) have the same order: entry [i, j] relates coordinate i at a step t to coordinate j at t + lag.
+In all matrices (D, D), entry [i, j] relates coordinate i at a step t to coordinate j at step t + lag.
 """
 
 from __future__ import annotations
@@ -14,33 +14,34 @@ import numpy as np
 from rl_clarity.base.errors import OptionError
 
 LEVEL = 0.05
-"""Intervals and null distributions cover 1 - LEVEL."""
+"""Confidence intervals, and the ranges of null distributions, cover 1 - LEVEL."""
 
 
 @dataclass(frozen=True)
 class Consistency:
     """How often influence and correlation have the same sign, for each of L lags (and K clusters)."""
 
-    share: np.ndarray  # (..., L): NaN if no entry is large enough
-    null: np.ndarray  # (..., L, 2): 95 % of the shares after permutations lie between them
-    p: np.ndarray  # (..., L): share of permutations that agree at least as often
+    share: np.ndarray  # (..., L): share of the compared entries with the same sign; NaN if no entry is large enough
+    null: np.ndarray  # (..., L, 2): bounds between which 95 % of the shares lie after random permutations
+    p: np.ndarray  # (..., L): p-value, the share of permutations that agree at least as often
     count: np.ndarray  # (..., L): number of compared entries
 
 
 def lagged_correlation(s: np.ndarray, lags: Sequence[int], by: np.ndarray | None = None) -> np.ndarray:
     """Return the correlation (L, D, D) of coordinate i at t with coordinate j at t + lag.
 
-    This is Pearson's correlation, centered and scaled over the counted pairs of steps, or 0 if a coordinate does not
-    vary.
+    This is Pearson's correlation, centered and scaled over the pairs of steps that are used, or 0 if a coordinate does
+    not vary.
 
     Args:
-        s: (N, T, D) coordinates of N sequences of T steps; steps that are NaN are left out, as after an episode's end
+        s: (N, T, D) coordinates of N sequences of T steps; steps with NaN, such as those after an episode's end, are
+            left out
         lags: L numbers of steps, from 0 to T - 1
-        by: labels of clusters, (N,) of sequences or (N, T) of steps: the result is then (K, L, D, D), for the sorted
-            labels. A pair belongs to the cluster of its earlier step, and is compared within that cluster only.
+        by: cluster labels of the sequences (N,) or of the steps (N, T). The result is then (K, L, D, D), in the order
+            of the sorted labels: correlations within each cluster. A pair belongs to the cluster of its earlier step.
 
     Raises:
-        OptionError: Another shape, a lag that is out of range or has no pairs of steps.
+        OptionError: `s` or `by` has another shape, there are no lags, or a lag is out of range.
     """
     values, labels = _checked(s, lags, by)
     groups = [None] if labels is None else list(np.unique(labels))
@@ -88,21 +89,21 @@ def consistency(
 ) -> Consistency:
     """Return how often entries of influence and correlation, both (L, D, D) or (K, L, D, D), have the same sign.
 
-    Entries off the diagonal are counted, because a coordinate that changes slowly is correlated with itself, whatever
-    relates it to others; and not those of 0, which have no sign. The null distribution is that of the same share if
-    nothing relates different coordinates. With `sequences`, the correlation is that of coordinates whose sequences are
-    permuted, each coordinate on its own, which keeps how each changes over time. Without them the entries of the
-    influence are permuted, which takes entries for independent.
+    Only entries off the diagonal are counted, because a coordinate that changes slowly is always correlated with
+    itself. Entries that are 0 are not counted, because they have no sign. The null distribution is that of the share if
+    different coordinates are unrelated. With `sequences`, it comes from correlations of coordinates after the sequences
+    are permuted for each coordinate separately, which preserves how each coordinate changes over time. Without
+    `sequences`, the entries of the influence are permuted, which assumes that entries are independent.
 
     Args:
         influence: as `rl_clarity.influence` returns it.
         correlation: as `lagged_correlation` returns it.
         sequences: (N, T, D) coordinates of at least 2 sequences, such as episodes, from which the correlation was
             computed, for matrices (L, D, D).
-        lags: Of the L matrices, with `sequences`.
+        lags: Lags of the L matrices; required with `sequences`.
         permutations: Number of permutations.
         seed: Seed of the permutations.
-        threshold: Count only entries that, in both matrices, are at least this share of the matrix's largest magnitude.
+        threshold: Count only entries whose magnitude is at least this share of the largest one, in both matrices.
 
     Raises:
         OptionError: Shapes that differ, or an option out of range.
@@ -142,7 +143,9 @@ def consistency(
 
 
 def _unrelated(sequences: np.ndarray, lags: Sequence[int], count: int, rng: np.random.Generator) -> np.ndarray:
-    """Return covariances (count, L, D, D) of coordinates (N, T, D) that come from different sequences."""
+    """Return lagged covariances (count, L, D, D) of coordinates (N, T, D) whose sequences are permuted for each
+    coordinate separately.
+    """
     values = sequences - np.nanmean(sequences, axis=(0, 1))
     values = np.nan_to_num(values / np.maximum(np.nanstd(values, axis=(0, 1)), 1e-12))
     coordinates = np.arange(values.shape[2])
@@ -174,10 +177,11 @@ def _checked(s: np.ndarray, lags: Sequence[int], by: Any) -> tuple[np.ndarray, n
 
 
 def _moments(values: np.ndarray, lag: int, labels: np.ndarray | None, group: Any) -> np.ndarray:
-    """Return sums over the pairs of each sequence (N, 1 + 4 D + D D): count, sums, squares, products.
+    """Return sums over the pairs of steps of each sequence, (N, 1 + 4 D + D D): the number of pairs, then sums of
+    values, of squares, and of products.
 
-    Values are standardized over all sequences first, which keeps the precision of sums of squares. Values that do not
-    vary are 0.
+    Values are standardized over all sequences first, for the precision of sums of squares. Coordinates that do not vary
+    become 0.
     """
     center, scale = np.nanmean(values, axis=(0, 1)), np.nanstd(values, axis=(0, 1))
     varies = scale > 1e-9 * np.abs(center)
@@ -193,7 +197,7 @@ def _moments(values: np.ndarray, lag: int, labels: np.ndarray | None, group: Any
 
 
 def _correlation(moments: np.ndarray) -> np.ndarray:
-    """Return the correlations (D, D) for summed moments (1 + 4 D + D D,)."""
+    """Return the correlations (D, D) from summed moments (1 + 4 D + D D,)."""
     dimensions = round((len(moments) + 3) ** 0.5) - 2
     count, rest = moments[0], moments[1:]
     if count < 2:

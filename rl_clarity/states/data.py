@@ -15,10 +15,10 @@ from rl_clarity.reduction.directions import FEWEST_STATES
 
 @dataclass(frozen=True, eq=False)
 class StateData:
-    """n steps of a recording, with the steps of an episode in order."""
+    """States, actions and rewards at n steps of a recording. The steps of an episode are consecutive and in order."""
 
     recording: Recording
-    states: np.ndarray  # (n, H) float32: before each step, all parts side by side
+    states: np.ndarray  # (n, H) float32: the state before each step, all of its parts flattened and concatenated
     episode: np.ndarray  # (n,) int: position of the episode in the recording
     time: np.ndarray  # (n,) int: step in the episode, from 0
     length: np.ndarray  # (n,) int: steps of the episode
@@ -27,7 +27,7 @@ class StateData:
     logits: np.ndarray | None = None  # (n, A) float32: logits of the policy, without noise, or action values
     values: np.ndarray | None = None  # (n,) float32: values, or the largest action values
     parts: tuple[int, ...] = ()
-    """Sizes of the parts of the state."""
+    """Sizes of the parts of the state (its arrays, such as the hidden and the cell state of an LSTM)."""
 
     def __len__(self) -> int:
         return len(self.states)
@@ -39,7 +39,7 @@ class StateData:
 
     @property
     def changed(self) -> np.ndarray:
-        """(n,) whether the state has changed since its episode began: never at step 0."""
+        """(n,) whether the state has changed at least once since the episode began. It is False at step 0."""
         episode = np.cumsum(self.time == 0) - 1
         differs = (self.states != self.states[self.starts][episode]).any(axis=1)
         count = np.cumsum(differs)
@@ -47,23 +47,23 @@ class StateData:
 
     @property
     def changed_rows(self) -> np.ndarray:
-        """(m,) rows whose state has changed since the episode began, which directions and clusters are fitted to.
+        """(m,) rows whose state has changed since the episode began. Directions and clusters are fitted to these.
 
-        The states at which episodes begin hold no memory, and are far from the others. If there are too few such rows,
-        all rows are returned.
+        Initial states hold no memory, and are far from other states. If the state has changed at too few rows, all rows
+        are returned.
         """
         rows = np.flatnonzero(self.changed)
         return rows if len(rows) >= FEWEST_STATES else np.arange(len(self))
 
     @property
     def returns(self) -> np.ndarray:
-        """(n,) the return of the episode."""
+        """(n,) the return of the episode that each step belongs to."""
         totals = np.bincount(np.cumsum(self.time == 0) - 1, self.rewards)
         return np.asarray(totals[np.cumsum(self.time == 0) - 1])
 
     @property
     def log_probabilities(self) -> np.ndarray | None:
-        """(n, A) of the agent's policy, or None for action values."""
+        """(n, A) log probabilities of the agent's policy; None for agents with action values."""
         if self.logits is None or self._has_q_values:
             return None
         logits = self.logits.astype(np.float64)
@@ -75,23 +75,30 @@ class StateData:
         return len(self.recording) > 0 and self.recording[int(self.episode[0])].policy_logits is None
 
     def observations(self, rows: np.ndarray) -> np.ndarray:
-        """Read the observations (len(rows), H, W, C) uint8 of some steps."""
+        """Read the uint8 observations (len(rows), height, width, channels) at some rows.
+
+        Raises OptionError if there are no rows.
+        """
         return self._read(rows, lambda episode: episode.observations)
 
     def windows(self, first: np.ndarray, steps: int) -> np.ndarray:
-        """Read the observations (len(first), steps, H, W, C) uint8 of windows of steps."""
+        """Read the uint8 observations (len(first), steps, height, width, channels) of windows that begin at the rows
+        `first`.
+        """
         rows = np.asarray(first)[:, None] + np.arange(steps)
         observations = self.observations(rows.ravel())
         return observations.reshape(*rows.shape, *observations.shape[1:])
 
     def frames(self, rows: np.ndarray) -> np.ndarray:
-        """Read the images (len(rows), H', W', C) uint8 that show some steps."""
+        """Read uint8 images (len(rows), height, width, channels) that show some rows: frames if these were recorded,
+        else observations.
+        """
         return self._read(rows, lambda episode: episode.observations if episode.frames is None else episode.frames)
 
     def sequences(self, values: np.ndarray, longest: int | None = None) -> np.ndarray:
-        """Return values (n, ...) by episode, (E, T, ...) float64, with NaN after an episode's end.
+        """Return values (n, ...) as sequences (E, T, ...) float64, one for each episode, padded with NaN at the end.
 
-        Episodes of more than `longest` steps are cut into several sequences.
+        Episodes of more than `longest` steps are split into several sequences.
         """
         longest = longest or int(self.length.max())
         time = self.time % longest
@@ -117,16 +124,17 @@ class StateData:
 
 
 def read_states(recording: Recording, *, part: int | None = None) -> StateData:
-    """Read the states of a recording's episodes, and the facts of each step.
+    """Read the states of a recording's episodes, with the action, the reward and the outputs at each step.
 
-    States and numbers are in memory (100,000 states of 64 units take 26 MB). Frames are read when they are requested.
+    These arrays are held in memory (100,000 states of 64 units take 26 MB). Frames are read when they are requested.
 
     Args:
-        recording: With states; episodes without a step are left out.
-        part: Read one part of the state only, by its number; by default all of them, side by side.
+        recording: A recording with states. Episodes without steps are left out.
+        part: Index of the only part of the state to read, such as 0 for the first array; by default all parts are read
+            and concatenated.
 
     Raises:
-        OptionError: The recording has no steps, or no states, or not that part.
+        OptionError: The recording has no steps or no states, or `part` is out of range.
     """
     columns: dict[str, list[np.ndarray]] = {}
     sizes: tuple[int, ...] = ()

@@ -31,25 +31,26 @@ def influence(
 ) -> np.ndarray:
     """Return the mean Jacobian (L, D, D) of coordinate j at t + lag with respect to coordinate i at t.
 
-    The Jacobian of the recurrent cell, one step after another with the observed frames fixed,
+    The Jacobian is the product of those of the recurrent cell at each step, with the observed frames fixed,
 
         d h(t + lag) / d h(t) = J(t + lag - 1) ... J(t + 1) J(t),    J(u) = d h(u + 1) / d h(u) at frame u,
 
-    in coordinates of the directions. It contains the contribution of memory, and nothing that goes through the world.
-    h(t) is the recorded state before step t.
+    expressed in the coordinates of D directions. h(t) is the recorded state before step t. This measures influence
+    through memory. It excludes influence through the environment, where actions change later frames.
 
     Args:
         agent: A recurrent agent with `state_gradients`: any `KerasAgent`, `TorchAgent` or `JaxAgent`.
         recording: A recording with states, or its states from `rl_clarity.states.read_states`.
-        directions: Fitted to the states, all parts side by side.
+        directions: Directions that were fitted to the whole state, that is, to all of its parts concatenated.
         lags: L numbers of steps.
-        by: A label (n,) of each step of the recording: the result is then (K, L, D, D), for the sorted labels, by the
-            label of the earlier step. NaN where a cluster has no sample.
-        samples: Number of later steps t + lag that are averaged over, from all over the recording.
+        by: Labels (n,) of the steps of the recording. The result is then (K, L, D, D), in the order of the sorted
+            labels: means over the pairs whose earlier step has the label, NaN if there is none.
+        samples: Number of later steps t + lag over which the Jacobian is averaged, chosen at random.
         seed: Seed of the choice of samples.
 
     Raises:
-        OptionError: The agent has no state, or the recording no episode that is longer than the largest lag.
+        OptionError: The agent has no `state_gradients`, an argument is invalid, or no episode is longer than the
+            largest lag.
     """
     data = recording if isinstance(recording, StateData) else read_states(recording)
     if by is not None and np.shape(by) != (len(data),):
@@ -60,7 +61,10 @@ def influence(
 
 
 def mean_jacobian(jacobians: np.ndarray, ends: np.ndarray, lags: Sequence[int], by: np.ndarray | None) -> np.ndarray:
-    """Return the mean (L, D, D), or (K, L, D, D) by label, of Jacobians (n, L, D, D) that end at steps (n,)."""
+    """Return the mean (L, D, D) of Jacobians (n, L, D, D), or with labels `by`, means (K, L, D, D) for each label.
+
+    `ends` (n,) are the rows of the later steps. The label of the earlier step counts.
+    """
     if by is None:
         return np.asarray(jacobians.mean(axis=0))
     labels = np.asarray(by)
@@ -83,12 +87,12 @@ def memory_jacobians(
     samples: int = SAMPLES,
     seed: int = 0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return later steps (n,), and gradients (n, L, D, H) of D combinations of the states at them.
+    """Return the rows (n,) of sampled steps, and gradients (n, L, D, H) of D linear combinations of the states there.
 
     The gradients are with respect to the states (H,) `lags` steps earlier, through the recurrent cell.
 
     Args:
-        weights: (H, D), the combinations of the later state.
+        weights: (H, D) weights of the combinations.
     """
     differentiable: Any = require(agent, "state_gradients", for_="influence")
     if not len(lags) or min(lags) < 1 or samples < 1:

@@ -30,7 +30,7 @@ from rl_clarity.recordings.rollouts import Transition
 from rl_clarity.states.analysis import StateAnalysis
 
 BLOCK = 50
-"""Number of episodes that are played together."""
+"""Number of episodes that are played in parallel."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +38,11 @@ class Intervention:
     """The result of `intervene` for E pairs of episodes."""
 
     rows: list[dict[str, Any]]
-    """A row for each measure (return, length, causes of ends, frequencies of actions and of clusters): `measure`;
-    `unedited`, `edited`: means; `difference` with its 95 % `interval` (paired bootstrap) and `corrected_interval`; `p`
-    and `adjusted_p` (Holm, for all measures); `effect`: the difference in standard deviations of the differences
-    between pairs. The primary measure, the return, is first. Clusters count from 0, as in the analysis."""
+    """A row for each measure (return, length, causes of ends, frequencies of actions and of clusters). Keys are
+    `measure` (the name); `unedited` and `edited` (means); `difference` with its 95 % `interval` (paired bootstrap) and
+    `corrected_interval`; `p` and `adjusted_p` (Holm's correction for all measures); `effect` (the difference, divided
+    by the standard deviation of the differences of pairs). The first row is the primary measure, the return. Clusters
+    are numbered from 0, as in the analysis."""
     returns: np.ndarray  # (E, 2): unedited, edited
     agents: tuple[Agent, Agent]
     played: tuple[Block, ...]
@@ -55,8 +56,8 @@ class Intervention:
 
     @property
     def verdict(self) -> str:
-        """Return in words what the primary measure, the return, shows, or the smallest change that it would have shown
-        in four of five cases.
+        """A sentence that says whether the return (the primary measure) changes. If no change was found, it gives the
+        smallest change that would have been found with a probability of 80 %.
         """
         primary, smallest = self.rows[0], 2 ** (1 - len(self.returns))
         if smallest >= LEVEL:
@@ -89,10 +90,10 @@ class Intervention:
         """Write an animated PNG of an episode without and with the edit, side by side, around the first different
         action.
 
-        By default it shows the pair with the largest difference of returns. Raises OutputError if it cannot be written,
-        or if there is another file without `overwrite`.
+        By default it shows the pair with the largest difference of returns. Raises OutputError if the file cannot be
+        written, or if another file exists and `overwrite` is false; OptionError if `episode` is out of range.
         """
-        with suppress(OSError):  # it cannot be written then
+        with suppress(OSError):  # write_output reports the problem
             create_folder(Path(path).parent)
         write_output(Path(path), self.clip_bytes(episode), overwrite=overwrite)
 
@@ -118,17 +119,17 @@ def intervene(
     seed: int = 0,
     max_steps: int = EvaluationOptions.max_steps,
 ) -> Intervention:
-    """Let an agent play the same levels, with the same random numbers, with and without edits, and compare.
+    """Compare how an agent plays with and without edits, on the same levels and with the same random numbers.
 
-    The agents act alike until the edits matter (see `rl_clarity.recordings.paired_play`). The same arguments give the
-    same result.
+    The agent acts the same with and without the edits until they change an action (see
+    `rl_clarity.recordings.paired_play`). The same arguments give the same result.
 
     Args:
-        agent: Its `metadata` name its environment, as those of an agent from a checkpoint.
-        edits: `SwapDirections`, `Ablate`, `Steer`.
+        agent: An agent whose `metadata` name its environment, as those of an agent from a checkpoint do.
+        edits: Edits of the agent: `SwapDirections`, `Ablate` or `Steer`.
         analysis: Analysis of the agent's states. With it, the shares of steps in each cluster (of its first method)
             are compared, too. A state is in the cluster of the analyzed state whose coordinates are nearest.
-        episodes: E, at least 2.
+        episodes: Number of pairs of episodes, at least 2.
         seed: Seed of levels, actions and intervals.
         max_steps: Steps after which an episode is cut off.
 
@@ -162,9 +163,8 @@ def intervene(
 
 
 def _measures(parts: Sequence[Evaluation], causes: Sequence[str]) -> np.ndarray:
-    """Return the measures (E, M) of the episodes.
-
-    They are the return, the length, whether each cause ended the episode, and frequencies of actions and of clusters.
+    """Return M measures (E, M) of the episodes: the return, the length, whether each cause ended the episode, and the
+    frequencies of actions and of clusters.
     """
     rows = []
     for part in parts:
@@ -176,8 +176,8 @@ def _measures(parts: Sequence[Evaluation], causes: Sequence[str]) -> np.ndarray:
 
 
 def _visited_clusters(analysis: StateAnalysis) -> tuple[list[int], Measure]:
-    """Return labels (K,) of clusters, and a function that returns for each environment which cluster its state is in,
-    (N, K).
+    """Return the labels of K clusters, and a function that returns booleans (N, K): whether the state of each of N
+    environments is in each cluster.
     """
     from sklearn.neighbors import KNeighborsClassifier
 

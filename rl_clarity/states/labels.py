@@ -1,4 +1,4 @@
-"""Labels of recorded steps: what the environment reported, actions and rewards, now, earlier or later."""
+"""Labels of recorded steps: actions, rewards, and values that the environment reported, at the same step or others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rl_clarity.base.errors import OptionError
 from rl_clarity.states.data import StateData
 
 MOST_CLASSES = 16
-"""Integers with at most this many different values are classes; other labels are numbers."""
+"""Labels that are integers with at most this many different values are classes; other labels are numbers."""
 FEWEST_EPISODES = 2
 """A class must occur in this many episodes, so that a probe can be fitted on one and tested on another."""
 _TEXT = re.compile(r"(?P<name>.+?)(\[(?P<index>\d+)\])?(@(?P<step>[1-9]\d*)|(?P<shift>[+-][1-9]\d*))?")
@@ -23,7 +23,7 @@ Labels = Sequence[str] | Mapping[str, Any]
 
 @dataclass(frozen=True, eq=False)
 class Label:
-    """Values of n steps, of which some may be unknown."""
+    """A label: a value for each of n steps, some of which may be unknown."""
 
     name: str
     values: np.ndarray  # (n,) float64; NaN where unknown
@@ -38,17 +38,17 @@ class Label:
 
     @property
     def targets(self) -> np.ndarray:
-        """(n, C): the number, or for each class whether it is that of the step; 0 where the label is unknown."""
+        """(n, C) targets of a regression: the number (C = 1), or an indicator of each class; 0 where unknown."""
         if self.classes is None:
             return np.nan_to_num(self.values)[:, None]
         return (self.values[:, None] == self.classes).astype(np.float64)
 
 
 def read_labels(data: StateData, rows: np.ndarray, labels: Labels | None) -> tuple[list[Label], dict[str, str]]:
-    """Return the labels of some rows of `data`, and why others are left out, by name. See `rl_clarity.probe`.
+    """Return the labels at some rows of `data`, and the reasons for skipped labels, by name. See `rl_clarity.probe`.
 
-    Raises OptionError for labels that do not exist, have another length or a single value. Of the default ones (None),
-    those are left out.
+    Raises OptionError for labels that do not exist, have the wrong length, or have only one value. Default labels
+    (`labels=None`) with such a problem are skipped instead.
     """
     named: Mapping[str, Any]
     if labels is None:
@@ -74,9 +74,9 @@ def read_labels(data: StateData, rows: np.ndarray, labels: Labels | None) -> tup
 
 
 def make_label(name: str, values: np.ndarray, episodes: np.ndarray) -> Label:
-    """Return the label of steps of episodes (n,).
+    """Return a label with values (n,) at steps of the episodes (n,). Classes that occur in one episode become unknown.
 
-    Raises OptionError unless several values occur in several episodes.
+    Raises OptionError if the label has fewer than two values, or occurs in fewer than two episodes.
     """
     known = np.isfinite(values)
     distinct = np.unique(values[known])
@@ -97,7 +97,9 @@ def make_label(name: str, values: np.ndarray, episodes: np.ndarray) -> Label:
 
 
 def _defaults(data: StateData) -> list[str]:
-    """Return what the environment reported, now and at the first step, and the next action and reward."""
+    """Return the names of the default labels: numbers that the environment reported, at the same and at the first step,
+    and the next action and reward.
+    """
     names = []
     for name, array in data.recording[int(data.episode[0])].info.items():
         if array.ndim == 1 and not name.endswith((".dx", ".dy")):
@@ -132,7 +134,7 @@ def _values(data: StateData, text: str) -> np.ndarray:
 
 
 def _series(data: StateData, name: str, index: str | None) -> np.ndarray | None:
-    """Return the values (n,) of a name at each step, or None if there is none."""
+    """Return the values (n,) that have this name, or None if the recording has no such values."""
     if name in ("action", "reward", "return"):
         array = {"action": data.actions, "reward": data.rewards, "return": data.returns}[name]
     else:
@@ -154,7 +156,7 @@ def _series(data: StateData, name: str, index: str | None) -> np.ndarray | None:
 
 
 def _given(data: StateData, name: str, given: Any) -> np.ndarray:
-    """Return values (n,) that the caller computed: of all steps, or an array for each episode."""
+    """Return values (n,) that the caller passed, either as values of all steps or as an array for each episode."""
     lengths = data.length[data.starts]
     try:
         if len(given) == len(lengths) and all(np.ndim(one) == 1 for one in given):

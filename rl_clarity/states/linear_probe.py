@@ -1,7 +1,7 @@
 """Linear probes: ridge regression on held-out episodes, with scores by episode.
 
-Classes are regressed on as indicators, and a step is given the class whose mean prediction is nearest, so that rare
-classes count as much as frequent ones (optimal scoring; Hastie, Tibshirani and Buja, 1994).
+For classes, indicators are regressed on features, and a step is assigned to the class whose mean prediction is nearest,
+so that rare classes count as much as frequent ones (optimal scoring; Hastie, Tibshirani and Buja, 1994).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from rl_clarity.states.labels import Label
 
 FOLDS = 5
 PENALTIES = (1e-4, 1e-2, 1e-1, 1.0, 10.0)
-"""Penalties to choose from, as multiples of the mean variance of a feature."""
+"""Ridge penalties to choose from, as multiples of the mean variance of a feature."""
 MOST_FEATURES = 256
-"""Features beyond this number are replaced by as many principal components."""
+"""If there are more features than this, they are replaced by this many principal components."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,14 +35,15 @@ class HeldOut:
     """Predictions of a probe for steps of episodes that it was not fitted on."""
 
     predictions: np.ndarray  # (n,) values of the label
-    correct: np.ndarray  # (E, K) numbers of correct steps by class; (E, 1) minus squared errors of numbers
-    total: np.ndarray  # (E, K) numbers of steps; (E, 1) squared errors of the mean of the fitted episodes
+    correct: np.ndarray  # classes: (E, K) numbers of correct steps; numbers: (E, 1) minus the squared error
+    total: np.ndarray  # classes: (E, K) numbers of steps; numbers: (E, 1) squared error of the training episodes' mean
     is_number: bool
 
     def scores(self, weights: np.ndarray) -> np.ndarray:
-        """Return scores (R,) of resamples, in which episode e occurs weights[:, e] times (R, E).
+        """Return scores (R,) of R resamples of the episodes. `weights` (R, E) counts each episode in each resample.
 
-        The mean over classes of the share of correct steps, or 1 - squared error / squared error of the mean.
+        The score of classes is the mean over classes of the share of correct steps (balanced accuracy). That of numbers
+        is 1 - (squared error) / (squared error of the mean), as R2.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             shares = (weights @ self.correct) / (weights @ self.total)
@@ -57,14 +58,16 @@ class HeldOut:
         return resampled_interval(len(self.total), self.scores, np.random.default_rng(seed))
 
     def gain(self, other: HeldOut, seed: int) -> tuple[float, float]:
-        """Return the 95 % bootstrap interval of the difference from another probe of the same steps."""
+        """Return the 95 % bootstrap interval of the score minus that of another probe at the same steps."""
         rng = np.random.default_rng(seed)
         return resampled_interval(len(self.total), lambda weights: self.scores(weights) - other.scores(weights), rng)
 
 
 def compressed(features: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """Return at most `MOST_FEATURES` features (n, k) of many (n, d), and the orthonormal rows (k, d) that they are
-    coordinates of, or None for the features as they are.
+    """Reduce features (n, d) to at most `MOST_FEATURES` principal components (n, k).
+
+    Also return the orthonormal basis (k, d) of the components, or None if there are few features, which are returned
+    unchanged.
     """
     rows = np.asarray(features.reshape(len(features), -1), np.float32)
     if rows.shape[1] <= MOST_FEATURES:
@@ -78,28 +81,28 @@ def compressed(features: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray 
 
 
 def fold_numbers(episodes: np.ndarray, seed: int) -> np.ndarray:
-    """Return the fold (n,) of each row: all rows of an episode are in the same."""
+    """Return the cross-validation fold (n,) of each row. All rows of an episode are in the same fold."""
     distinct, index = np.unique(episodes, return_inverse=True)
     order = np.random.default_rng(seed).permutation(len(distinct))
     return np.asarray(order[index] % min(FOLDS, len(distinct)))
 
 
 def held_out(features: np.ndarray, label: Label, episodes: np.ndarray, folds: np.ndarray) -> HeldOut:
-    """Predict a label in each fold by a probe that is fitted on the other folds. The label must be known everywhere."""
+    """Predict a label in each fold with a probe that is fitted on the other folds. No value may be unknown."""
     return next(_probes(features, label, np.arange(len(features))[None], episodes, folds))
 
 
 def permuted_scores(
     features: np.ndarray, label: Label, orders: np.ndarray, episodes: np.ndarray, folds: np.ndarray
 ) -> np.ndarray:
-    """Return the scores (P,) of probes of wrong labels, which are taken from the rows `orders` (P, n)."""
+    """Return the scores (P,) of probes of permuted labels: in probe p, row i has the label of row `orders[p, i]`."""
     return np.array([probe.score for probe in _probes(features, label, orders, episodes, folds)])
 
 
 def _probes(
     features: np.ndarray, label: Label, orders: np.ndarray, episodes: np.ndarray, folds: np.ndarray
 ) -> Iterator[HeldOut]:
-    """Yield a probe for each row of `orders` (P, n), which says from which rows the labels are taken."""
+    """Yield the predictions of P probes. In probe p, row i has the label of row `orders[p, i]`."""
     predicted, means = _predict(features, np.swapaxes(label.targets[orders], 0, 1), folds)  # (n, P, C)
     place = np.unique(folds, return_inverse=True)[1]
     index = np.unique(episodes, return_inverse=True)[1]
@@ -128,13 +131,13 @@ def weights(features: np.ndarray, label: Label, penalty: float = 1e-2) -> np.nda
 
 
 def _predict(features: np.ndarray, targets: np.ndarray, folds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return predictions (n, P, C) of targets (n, P, C) on held-out rows, and means for each fold.
+    """Return predictions (n, P, C) of targets (n, P, C) on held-out rows, and means for each of F folds.
 
-    The means are the mean predictions of each class on the rows where the probe was fitted, (F, P, K, C), or for
-    numbers the mean of the target, (F, P, 1, 1).
+    The means are over the rows that the probe was fitted on: for classes, the mean prediction at the steps of each
+    class, (F, P, K, C); for numbers, the mean target, (F, P, 1, 1).
 
-    The penalty is the one whose error is smallest on the next fold, for the first of the P targets. With only two folds
-    it is a fixed one.
+    The penalty is the one with the smallest error of the first of the P targets on the next fold, which is left out of
+    the fit for this. With only two folds, the penalty is fixed.
     """
     n, count, size = targets.shape
     flat = targets.reshape(n, -1)
@@ -164,7 +167,9 @@ def _predict(features: np.ndarray, targets: np.ndarray, folds: np.ndarray) -> tu
 
 
 def _ridge(x: np.ndarray, y: np.ndarray, at: list[np.ndarray], penalties: tuple[float, ...]) -> Iterator[np.ndarray]:
-    """Yield, for each penalty, the predictions of y for the rows of all arrays in `at`, joined in order."""
+    """Fit a ridge regression of y on x with each penalty, and yield its predictions for the rows of all arrays in
+    `at`, concatenated.
+    """
     origin, mean = x.mean(axis=0), y.mean(axis=0)
     values, vectors = np.linalg.eigh((x - origin).T @ (x - origin))
     onto = vectors.T @ ((x - origin).T @ (y - mean))

@@ -23,42 +23,43 @@ from rl_clarity.states.replay import policy_change, value_change
 
 EPISODES, EXCHANGES = 64, 32
 NOTICEABLE = 0.02
-"""Smallest change of the policy, in nats, that counts as a dependence: that from 50 % to 60 %."""
+"""Smallest change of the policy, in nats, that counts as a dependence: that of a probability from 50 % to 60 %."""
 FEWEST, SHARE = 2, 0.05
-"""A lag counts if the change is noticeable in this many episodes, and in this share of them."""
+"""A lag counts if the change is noticeable in at least this number and this share of the episodes."""
 SAME_STATE = 1e-4
 """A replay ends when its state differs from the recorded one by less than this share of each unit's range."""
 BEGINS = 0.25
-"""A dependence begins with the first exchange that has this share of the decision's largest change."""
+"""A dependence begins at the first exchange whose change is at least this share of the decision's largest change."""
 LANES, BYTES = 1024, 2**28
-"""Largest number of replays that are computed together, and of bytes of their states and of the matrices."""
+"""Largest number of replays in a batch, and largest size in bytes of their states and of the matrices."""
 
 
 @dataclass(frozen=True, eq=False)
 class MemoryMatrix:
-    """Changes of the outputs at later steps when the state before an earlier step is exchanged.
+    """Changes of an agent's outputs at later steps when its state before an earlier step is exchanged.
 
-    Entry [e, t, u] of the arrays (E, T, T) is the change at step u of episode e when the state before step t was that
-    of another episode at the same step, and the agent then saw the frames of episode e: the mean, or the standard
-    deviation, over these partners. Steps count from 0. Entries are NaN for u < t, beyond an episode's end, for the
-    first step, before which nothing is remembered, for steps that were not exchanged, and where there was no partner.
+    Entry [e, t, u] of the arrays (E, T, T) is the change at step u of episode e if the state before step t is replaced
+    by that of another episode (a partner) at the same step, and the agent then sees the frames of episode e. Entries
+    are means or standard deviations over partners. Steps count from 0. Entries are NaN for u < t, beyond an episode's
+    end, for t = 0 (nothing is remembered yet), for steps t that were not exchanged, and where there was no partner.
 
-    The changes with each partner are kept apart, for the X exchanges of an episode and P partners.
+    `policy_changes` and `value_changes` contain the changes with each of P partners, for X exchanges in each episode.
     """
 
     exchanges: np.ndarray
     """(E, X) steps before which the state was exchanged; -1 where an episode has fewer exchanges."""
     partner_episodes: np.ndarray
-    """(E, X, P) positions in the recording of the episodes whose states were taken; -1 where there are fewer."""
+    """(E, X, P) positions of the partners in the recording; -1 where there are fewer partners."""
     policy_changes: np.ndarray
-    """(E, X, P, T) float32: Kullback-Leibler divergence, in nats, of the changed policy from the unchanged one. Of
-    action values: of their softmax. NaN before the exchange, beyond the episode's end, and without a partner."""
+    """(E, X, P, T) float32: Kullback-Leibler divergence, in nats, of the changed policy from the unchanged one. For
+    agents with action values, the policy is their softmax. NaN before the exchange, beyond the episode's end, and
+    without a partner."""
     value_changes: np.ndarray
     """(E, X, P, T) float32: absolute change of the value, or of the largest action value."""
     episodes: np.ndarray
     """(E,) positions of the episodes in the recording."""
     lengths: np.ndarray
-    """(E,) their numbers of steps."""
+    """(E,) numbers of steps of the episodes."""
 
     @property
     def partners(self) -> int:
@@ -94,7 +95,7 @@ class MemoryMatrix:
         return over_partners(self.value_changes, 2)
 
     def _by_step(self, rows: np.ndarray) -> np.ndarray:
-        """Return an array (E, T, T) with rows (E, X, T) at the steps of the exchanges."""
+        """Return an array (E, T, T) that contains `rows` (E, X, T) at the steps of the exchanges, and NaN elsewhere."""
         result = np.full((len(rows), rows.shape[2], rows.shape[2]), np.nan, np.float32)
         e, x = np.nonzero(self.exchanges >= 0)
         result[e, self.exchanges[e, x]] = rows[e, x]
@@ -106,10 +107,10 @@ class MemoryMatrix:
         return np.isfinite(self.policy).any(axis=2)
 
     def largest_by_lag(self) -> np.ndarray:
-        """Return the largest changes of the policy (E, T) by lag: entry k is that of a decision k steps later.
+        """Return the largest changes of the policy (E, T) by lag: entry k is for decisions k steps later.
 
         An exchange before step t replaces what was seen up to step t - 1, so the change at step u has the lag
-        u - t + 1. NaN where an episode has no such pair of steps; entry 0 is always NaN.
+        u - t + 1. Entries are NaN where an episode has no such pair of steps; entry 0 is always NaN.
         """
         result = np.full(self.policy.shape[:2], np.nan, np.float32)
         for lag in range(1, self.policy.shape[1]):
@@ -120,10 +121,11 @@ class MemoryMatrix:
         return result
 
     def written(self) -> np.ndarray:
-        """Return what the frame of each step contributes to later decisions, (E, T).
+        """Return how much the frame of each step contributes to later decisions, (E, T).
 
-        This is how much more the exchange after the step changes a later decision than the exchange before it, at most
-        over all later decisions, and at least 0. NaN for steps after which nothing was exchanged.
+        This compares the exchange after the step with the exchange before it: how much more does it change a later
+        decision? The result is the maximum over all later decisions, and at least 0. It is NaN for steps without an
+        exchange directly after them.
         """
         result = np.full(self.policy.shape[:2], np.nan, np.float32)
         for e, exchanged in enumerate(self.exchanged):
@@ -136,8 +138,8 @@ class MemoryMatrix:
         return result
 
     def read(self) -> np.ndarray:
-        """Return the largest change (E, T) of each decision: how much it depends on anything remembered. NaN for steps
-        before the first exchange.
+        """Return the largest change (E, T) of each decision by any exchange: how much it depends on memory. NaN for
+        steps before the first exchange.
         """
         result = np.full(self.policy.shape[:2], np.nan, np.float32)
         known = np.isfinite(self.policy).any(axis=1)
@@ -145,10 +147,12 @@ class MemoryMatrix:
         return result
 
     def begins(self, episode: int, step: int) -> int | None:
-        """Return the first step, counted from 0, whose frame a decision depends on; None if on none noticeably.
+        """Return the first step (counted from 0) on whose frame the decision at `step` depends. Return None if the
+        decision does not depend noticeably on any earlier frame.
 
-        This is the step before the first exchange that has a quarter of the decision's largest change. If only some of
-        the steps were exchanged, it is the step of the exchange before that one, because the frame may be any after it.
+        This is the step before the first exchange that causes at least a quarter of the decision's largest change. If
+        only some steps were exchanged, it is the step of the preceding exchange, because any frame since then is
+        possible.
         """
         exchanges = self.beginning(episode, step)
         return None if exchanges is None else exchanges[0]
@@ -166,7 +170,7 @@ class MemoryMatrix:
         return int(known[strong - 1]) if strong else 0, int(known[strong])
 
     def reach(self, seed: int = 0) -> Reach:
-        """Return how far back decisions depend on what was seen: the largest lag, not the mean."""
+        """Return how far back decisions depend on what the agent saw: the largest lag, not the mean lag."""
         lags = self.largest_by_lag().astype(np.float64)
         known = np.isfinite(lags)
         noticed = np.nan_to_num(lags) >= NOTICEABLE
@@ -193,15 +197,17 @@ class Reach:
     """Mean of the largest change of the policy at that lag, in nats, over the episodes where it is noticeable, with its
     95 % interval; if `steps` is 0, mean over episodes of the largest change at any lag."""
     count: int
-    """Number of episodes with a noticeable change at that lag."""
+    """Number of episodes with a noticeable change at the lag `steps`."""
     episodes: int
-    """Number of episodes with that lag."""
+    """Number of episodes that were tested at the lag `steps`; if that is 0, at any lag."""
     longest: int
     """Largest lag that was tested."""
 
     @property
     def detectable(self) -> float:
-        """Share of episodes with a dependence from which one would have been seen with a probability of 95 %."""
+        """If this share of all episodes had a dependence, at least one tested episode would have shown it with a
+        probability of 95 %.
+        """
         return float(1 - 0.05 ** (1 / max(1, self.episodes)))
 
 
@@ -216,21 +222,21 @@ def memory_matrix(
 ) -> MemoryMatrix:
     """Exchange the state of an agent for that of other episodes, and measure which later decisions change.
 
-    Before a step t the state is replaced by those of `partners` other episodes at the same step, which differ much from
-    it and from each other. Then the agent sees the recorded frames of its own episode to the end. A decision that
-    changes depends on something that was seen before step t and that differs between the episodes. What all episodes
-    have in common at a step, such as the number of steps, is no difference.
+    Before a step t, the state is replaced by those of `partners` other episodes at the same step, which differ strongly
+    from it and from each other. Then the agent sees the recorded frames of the original episode to its end. A decision
+    that changes depends on something that was seen before step t and that differs between the episodes. Information
+    that all episodes share at a step, such as the number of steps so far, is not measured.
 
-    A replay ends early when its state is the recorded one again. The same arguments give the same result.
+    A replay stops early once its state is the recorded one again. The same arguments give the same result.
 
     Args:
-        agent: A recurrent agent, its checkpoint, or an included one (`models:NAME`).
+        agent: A recurrent agent, the path of its checkpoint, or the name of an included agent (`models:NAME`).
         recording: A recording of the agent's play with its states (see `rl_clarity.record`), or its path or address.
-        episodes: E, the largest number of episodes, from all over the recording. Fewer where arrays of all steps by all
-            steps would need more than 256 MB.
+        episodes: Largest number of episodes, spread evenly over the recording. There are fewer if the matrices would
+            need more than 256 MB.
         partners: Number of other episodes for each exchange, at least 1.
-        exchanges: Largest number of steps of an episode at which states are exchanged, at equal distances.
-        seed: Seed of the choice of 256 candidates for partners, in recordings of more episodes.
+        exchanges: Largest number of steps of an episode at which states are exchanged, evenly spaced.
+        seed: Seed of the choice of 256 candidate partners, in recordings of more episodes.
 
     Raises:
         OptionError: Invalid options, an agent without a state, or a recording without two episodes of several steps.
@@ -252,7 +258,7 @@ def exchange_states(
     seed: int = 0,
     report: Report = lambda share: None,
 ) -> MemoryMatrix:
-    """See `memory_matrix`; `data` are the states of its recording."""
+    """Compute a memory matrix from states that have been read from the recording. See `memory_matrix`."""
     require(agent, "initial_state", "forward", for_="memory_matrix")
     if episodes < 1 or partners < 1 or exchanges < 1:
         raise OptionError(f"episodes={episodes}, partners={partners} and exchanges={exchanges} must be at least 1")
@@ -289,13 +295,13 @@ def exchange_states(
 
 @dataclass(frozen=True, eq=False)
 class _Lanes:
-    """The replays, n in all. Each starts at a step of an episode, from the state of a partner."""
+    """n replays, each of which starts at a step of an episode, from the state of a partner."""
 
     episode: np.ndarray  # (n,) index among the chosen episodes
     step: np.ndarray  # (n,) the step before which the state is exchanged
     exchange: np.ndarray  # (n,) index among the exchanges of the episode
     partner: np.ndarray  # (n,) index among the partners of the exchange
-    row: np.ndarray  # (n,) row of the state that is taken
+    row: np.ndarray  # (n,) row of the partner's state
 
 
 def _lanes(data: StateData, chosen: np.ndarray, others: Partners, partners: int, exchanges: int) -> _Lanes:
@@ -312,7 +318,9 @@ def _lanes(data: StateData, chosen: np.ndarray, others: Partners, partners: int,
 def _replayed(
     agent: Agent, data: StateData, chosen: np.ndarray, lanes: _Lanes, scale: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yield for each step the replays that pass it, and the changes (n, 2) of policy and value of all replays."""
+    """Yield each step, the indices of the replays that include it, and the changes (n, 2) of policy and value there,
+    which are 0 for other replays.
+    """
     starts, lengths = data.starts[chosen], data.length[data.starts[chosen]]
     state = data.states[lanes.row]
     differs = np.ones(len(state), bool)

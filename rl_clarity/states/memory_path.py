@@ -26,37 +26,38 @@ def memory_gradients(
     baseline: np.ndarray | None = None,
     points: int = 32,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return gradients of targets at B steps with respect to the last n frames, and to the states before them.
+    """Return gradients of targets at B steps with respect to the last n frames, and to the state before each of them.
 
-    Frames do not depend on the agent's actions: the gradient goes from an output at step t to the state h(t) before it,
-    and from there through the recurrent cell, one step after another,
+    Frames are treated as independent of the agent's actions. The gradient is propagated from an output at step t to the
+    state h(t) before it, and from there back through the recurrent cell, step by step:
 
         d y(t) / d h(u) = d y(t) / d h(t)  J(t - 1) ... J(u)
         d y(t) / d x(u) = d y(t) / d h(u + 1)  d h(u + 1) / d x(u),
 
-    with J(u) = d h(u + 1) / d h(u) at frame x(u). Effects of the agent's actions on the world are not included.
+    where J(u) = d h(u + 1) / d h(u) at frame x(u). Effects of the agent's actions on the environment are not included.
 
     Args:
         agent: A recurrent agent with `state_gradients`: any `KerasAgent`, `TorchAgent` or `JaxAgent`.
         data: The states of a recording, from `read_states`.
         rows: (B,) the steps t, each at least `steps` - 1 steps after the beginning of its episode.
         scores: S outputs at t, as for `Agent.gradients`.
-        weights: (B, D, H) further targets: combinations of the state before step t, which frame t cannot change.
+        weights: (B, D, H) weights of D further targets: linear combinations of the state before step t, which does not
+            depend on frame t.
         steps: n, the length of the window that ends at t.
-        baseline: uint8 frames that the agent could have seen instead, (B, n, height, width, channels), or one for all
-            steps, (height, width, channels). Gradients are then means over the line on which all frames of the window
-            change from the baseline to what they are, and the states after the first follow, as in integrated gradients
+        baseline: uint8 frames that the agent could have seen instead, (B, n, height, width, channels), or one frame for
+            all steps, (height, width, channels). Gradients are then averaged over the line from the baseline to the
+            observed frames, along which the states after the first are computed again, as in integrated gradients
             (Sundararajan et al. 2017, https://arxiv.org/abs/1703.01365). Multiplied by the differences from the
-            baseline, they add up to the change of the target. A clear cue can saturate a cell, whose gradient at the
-            cue itself is then almost 0.
+            baseline, they add up to the change of the target. This helps if a clear cue saturates a cell, whose
+            gradient at the observed frames is then almost 0.
         points: Number of points on that line.
 
     Returns:
-        Frames (S + D, B, n, height, width, channels), of observations / 255, and states (S + D, B, n, H), of the state
-        before each step. The last of n is step t.
+        Gradients with respect to the frames, (S + D, B, n, height, width, channels), for observations divided by 255,
+        and with respect to the state before each step, (S + D, B, n, H). The last of the n steps is t.
 
     Raises:
-        OptionError: The agent has no gradients, or a window begins before its episode.
+        OptionError: The agent has no gradients, `rows` is empty, or a window begins before its episode.
     """
     differentiable: Any = require(agent, "state_gradients", "gradients", for_="gradients through memory")
     rows = np.asarray(rows)
@@ -105,7 +106,10 @@ def memory_gradients(
 
 
 def _between(baseline: np.ndarray, observations: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Return observations (P x B, height, width, channels) at shares (P,) of the line from the baseline."""
+    """Return observations (P * B, height, width, channels) at P points of the line from the baseline to B observations.
+
+    `shares` (P,) are the positions of the points: 0 for the baseline, 1 for the observation.
+    """
     start = baseline.astype(np.float32)
     line = [start + share * (observations - start) for share in shares]
     return np.rint(np.concatenate(line)).astype(np.uint8)
@@ -118,15 +122,15 @@ def _repeated(score: Score, times: int) -> Score:
 
 
 def mean_frame(data: StateData, frames: int = 256) -> np.ndarray:
-    """Return the mean frame (height, width, channels) uint8 of observations at even distances in the recording."""
+    """Return the mean frame (height, width, channels) uint8 of evenly spaced observations of the recording."""
     rows = np.linspace(0, len(data) - 1, min(frames, len(data))).astype(int)
     return np.rint(data.observations(rows).mean(axis=0, dtype=np.float64)).astype(np.uint8)
 
 
 def outputs_at(agent: Agent, data: StateData, rows: np.ndarray) -> dict[str, Score]:
-    """Return the outputs at steps (B,) to explain: `value`, if the agent has a value, and `action`.
+    """Return the outputs to explain at B rows: `value`, if the agent has one, and `action`, if actions are discrete.
 
-    `action` is the logit, or the value, of the action taken less the mean of the others.
+    `action` is the logit (or the action value) of the chosen action, minus the mean of those of the other actions.
     """
     scores: dict[str, Score] = {}
     if any(site.name == "values" for site in agent.sites):

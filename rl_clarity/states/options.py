@@ -24,7 +24,7 @@ class StateOptions:
     """Do not fit to states whose distance from the nearest other state exceeds this multiple of the median distance."""
     clustering: tuple[str, ...] = ("kmeans",)
     """Methods of clustering: `kmeans`, `gaussian_mixture`, `ward` and `hdbscan`. Correlation and influence are also
-    shown by the clusters of the first method."""
+    shown for each cluster of the first method."""
     clusters: int = 8
     """Number of clusters, and of behaviors."""
     lags: tuple[int, ...] = (1, 2, 4, 8)
@@ -38,11 +38,11 @@ class StateOptions:
     replay_steps: int = 16
     """Number of steps for which frames are replayed from a changed state; 0 for no replay."""
     replay_samples: int = 32
-    """Number of states that are changed."""
+    """Number of states that are changed, from each of which frames are replayed."""
     replay_directions: bool = True
     """Also replay with each direction removed."""
     part: int | None = None
-    """Number of the part of the state to analyze; by default all parts, side by side."""
+    """Index of the part of the state to analyze, such as 0 for its first array; by default all parts, concatenated."""
     seed: int = 0
     """Seed of all random choices."""
 

@@ -1,4 +1,4 @@
-"""Choose the episodes that stand in for another one at a step, where their states differ."""
+"""Choose partners of an episode at a step: other episodes with different states, which replace its state."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from rl_clarity.states.data import StateData
 
 PARTNERS = 4
 FAR = 0.5
-"""Partners differ from the state by at least this share of the largest difference."""
+"""The state of a partner differs by at least this share of the largest difference of any candidate."""
 CANDIDATES = 256
 """Largest number of episodes among which partners are chosen."""
 
 
 class Partners:
-    """Other episodes of a recording that have a step, and differ in their states before it.
+    """Finds partners: other episodes of a recording that reach the same step, and whose states before it differ.
 
     Args:
         data: The states of the recording.
@@ -31,9 +31,9 @@ class Partners:
         """(H,) the range of each unit."""
 
     def rows(self, row: int, count: int) -> np.ndarray:
-        """Return rows of at most `count` other episodes at the same step, none if no other episode has it.
+        """Return the rows of at most `count` other episodes at the same step; no rows if no other episode reaches it.
 
-        Their states differ much from that of the row, and from each other.
+        Their states differ strongly from that of `row`, and from each other.
         """
         data, step = self._data, self._data.time[row]
         possible = self._starts[data.length[self._starts] > step] + step
@@ -46,8 +46,8 @@ class Partners:
 def _different(differences: np.ndarray, count: int) -> np.ndarray:
     """Return the indices of at most `count` large differences (n, H) that also differ from each other.
 
-    The first is the largest. Each next one is the farthest from those before, among differences that are at least half
-    as large as the largest. So partners do not all differ from the state in the same way.
+    The first is the largest. Each further one is the farthest from those already chosen, among differences that are at
+    least half as large as the largest. So partners do not all differ from the state in the same way.
     """
     sizes = np.linalg.norm(differences, axis=1)
     large = np.flatnonzero(sizes >= FAR * sizes.max())
@@ -61,7 +61,7 @@ def _different(differences: np.ndarray, count: int) -> np.ndarray:
 
 
 def over_partners(changes: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return means and standard deviations of changes over the partners along `axis`; NaN where there is none."""
+    """Return means and standard deviations of changes over partners, which are along `axis`; NaN without a partner."""
     known = np.isfinite(changes)
     with np.errstate(invalid="ignore"):  # 0 / 0 where there is no partner
         count = known.sum(axis=axis)

@@ -1,6 +1,6 @@
-"""The parts of an analysis of states, which depend on its directions and clusters but not on each other.
+"""The parts of an analysis of states. Each depends on the directions and clusters, but not on other parts.
 
-`analyze_states` computes all of them at once; a page has a task for each.
+`analyze_states` computes all parts at once. A page computes each part in a separate task.
 """
 
 from __future__ import annotations
@@ -55,22 +55,22 @@ class FittedStates:
 
     @cached_property
     def rows(self) -> np.ndarray:
-        """(m,) rows whose state has changed since the episode began, which all statistics are of."""
+        """(m,) rows whose state has changed since the episode began. All statistics are computed from these rows."""
         return self.data.changed_rows
 
     @cached_property
     def center(self) -> np.ndarray:
-        """(D,) mean coordinates of these rows."""
+        """(D,) mean coordinates at `rows`."""
         return np.asarray(self.coordinates[self.rows].mean(axis=0, dtype=np.float64))
 
     @cached_property
     def spread(self) -> np.ndarray:
-        """(D,) standard deviations of the coordinates of these rows."""
+        """(D,) standard deviations of the coordinates at `rows`."""
         return np.asarray(self.coordinates[self.rows].std(axis=0, dtype=np.float64))
 
     @property
     def labels(self) -> np.ndarray:
-        """(n,) clusters of the first method."""
+        """(n,) cluster of each state by the first clustering method."""
         return self.clusters[self.options.clustering[0]].labels
 
     @property
@@ -115,7 +115,7 @@ class Part:
     arrays: Arrays = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
-    """What was skipped, and why."""
+    """Names of skipped analyses, with the reasons."""
 
 
 def fit_states(agent: Agent, data: StateData, options: StateOptions) -> FittedStates:
@@ -238,7 +238,7 @@ def _memory(fitted: FittedStates) -> Part:
 
 def removal_effects(directions: Directions, arrays: Mapping[str, np.ndarray]) -> np.ndarray | None:
     """Return how much the policy changes when each direction is removed, (D, 3): the mean over the replayed steps in
-    nats, and its 95 % interval. None if that was not measured. `arrays` are those of the part `memory`.
+    nats, and its 95 % interval. Return None if this was not measured. `arrays` are those of the part `memory`.
     """
     changes = list(map(str, arrays.get("replay.changes", ())))
     if f"removed {directions.names[0]}" not in changes or "replay.effect" not in arrays:

@@ -1,4 +1,4 @@
-"""Small parts of the work of probes, from which it is forecast how long they take."""
+"""Forecast how long probes take, by timing small parts of their work."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ from rl_clarity.states.probes import (
 from rl_clarity.states.subspace import DOSES, MAX_STEPS, RANDOM_SUBSPACES, find_subspace
 
 MEASURED_ROWS, MEASURED_ORDERS, MEASURED_REPLAYS, MEASURED_STEPS = 1024, 64, 4, 8
-"""Numbers of states, of random orders, of steps of replays, and of steps of play that are measured."""
+"""Numbers of states, permutations of labels, replayed steps, and played steps that are timed."""
 REPLAYS = len(DOSES) + RANDOM_SUBSPACES + 2
 """Number of replays of each episode in which the state is changed."""
 
 
 @dataclass(frozen=True)
 class Amount:
-    """How much is probed."""
+    """The amount of data to probe."""
 
     rows: int
     episodes: int
@@ -63,7 +63,7 @@ class Amount:
 
     @classmethod
     def planned(cls, agent: Agent, lengths: Sequence[int], labels: Sequence[str]) -> Amount:
-        """Return what will be probed in episodes of these lengths.
+        """Return the amount that will be probed in episodes of these lengths.
 
         Labels other than actions are assumed to have two classes.
         """
@@ -77,8 +77,8 @@ def forecast_probes(
 ) -> Forecast:
     """Return a forecast of how long `probe` will take.
 
-    The least time is for no known label, the most for all labels known, because the use of known labels is measured.
-    Raises OptionError as `probe` does.
+    The shortest time is for the case that the agent knows no label, the longest for the case that it knows all,
+    because `use` is measured only for known labels. Raises OptionError as `probe` does.
     """
     sample = find_steps(agent, data, play, seed)
     found, _ = read_labels(data, sample.rows, labels)
@@ -95,7 +95,7 @@ def forecast_probes(
 
 
 def probe_pieces(agent: Agent, data: StateData, amount: Amount) -> Iterator[Piece]:
-    """Yield pieces of the fitting of probes to random labels, measured on possibly fewer states."""
+    """Yield the pieces of work to time for fitting probes. They use random labels and often fewer states."""
     count = min(amount.rows, MEASURED_ROWS)
     rows = np.linspace(0, len(data) - 1, count).astype(int)
     yield Piece(
@@ -109,7 +109,7 @@ def probe_pieces(agent: Agent, data: StateData, amount: Amount) -> Iterator[Piec
 
 
 def use_pieces(agent: Agent, data: StateData, amount: Amount, play: int = 0) -> Iterator[Piece]:
-    """Yield pieces of measuring whether the agent uses the labels."""
+    """Yield the pieces of work to time for measuring whether the agent uses the labels."""
     count, number = min(amount.rows, MEASURED_ROWS), len(amount.classes)
     label, sample = _random_label(count, amount.episodes, max(amount.classes, default=0))
     yield Piece(partial(find_subspace, _random_states(data, count), label, sample, 0), number * amount.rows / count)
@@ -125,7 +125,9 @@ def _random_states(data: StateData, count: int) -> np.ndarray:
 
 
 def _replayed(agent: Agent, data: StateData, lanes: int, episodes: int, steps: int) -> Piece:
-    """Return a piece of some steps. At each, a frame of each episode is read, and the network sees `lanes` frames."""
+    """Return the piece of work for replaying `steps` steps. Each step reads a frame of each episode, and calls the
+    network with a batch of `lanes` frames.
+    """
     state = agent_state(agent, np.resize(data.states, (lanes, data.states.shape[1])))
     starts = np.resize(data.starts, episodes)
 
@@ -138,7 +140,7 @@ def _replayed(agent: Agent, data: StateData, lanes: int, episodes: int, steps: i
 
 
 def _label_pieces(agent: Agent, states: np.ndarray, amount: Amount, classes: int, number: int) -> Iterator[Piece]:
-    """Yield pieces of the probes of `number` labels that have `classes` classes each."""
+    """Yield the pieces of work for probing `number` labels with `classes` classes each (0 for numbers)."""
     label, sample = _random_label(len(states), amount.episodes, classes)
     features = {"state": states, "observation": np.random.default_rng(1).normal(size=(len(states), MOST_FEATURES))}
     if has(agent, "other_parameters"):
@@ -150,7 +152,7 @@ def _label_pieces(agent: Agent, states: np.ndarray, amount: Amount, classes: int
     orders = permuted_orders(sample, few, 0)
     probe = partial(held_out, short, label, sample.episodes, folds)
     yield Piece(partial(score_label, label, sample, features, 1, parts, 0), times, probe)
-    # what each further order takes: the difference of probes of many orders and of one
+    # the time of each further permutation: that of probes of many permutations minus that of one probe
     yield Piece(partial(permuted_scores, short, label, orders, sample.episodes, folds), times * others / (few - 1))
     yield Piece(probe, -times * others / (few - 1))
     yield Piece(partial(permuted_orders, sample, few, 0), number * others / few)
@@ -166,7 +168,9 @@ def _random_label(count: int, episodes: int, classes: int) -> tuple[Label, Sampl
 
 
 def _play_pieces(agent: Agent, amount: Amount, episodes: int) -> Iterator[Piece]:
-    """Yield a piece of steps of all episodes, which are played three times for each label."""
+    """Yield the piece of work for playing all episodes, three times for each label. Yield nothing if there is no
+    environment.
+    """
     try:
         environment = make(environment_of(agent), episodes, 0)
     except EnvironmentSetupError:

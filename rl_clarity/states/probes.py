@@ -1,4 +1,4 @@
-"""`rl_clarity.probe` measures what the states of an agent tell about labels, and whether the agent uses it."""
+"""`rl_clarity.probe` measures which labels can be decoded from an agent's states, and whether the agent uses them."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ from rl_clarity.states.subspace import Subspace, Use, find_subspace, measure_use
 
 Path = str | os.PathLike[str]
 EPISODES, STEPS, ROWS = 128, 256, 4096
-"""Largest number of episodes, of steps of an episode, and of steps in all."""
+"""Largest number of episodes, of steps of an episode, and of steps in total."""
 FEWEST_EPISODES = 2
 FEWEST_ORDERS = 199
-"""Fewest random orders of the labels. More than 5 labels take more, so that the corrected p can be below .05."""
+"""Smallest number of permutations of the labels. There are more for more than 5 labels, so that the corrected p can be
+below .05."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Score:
 
 @dataclass(frozen=True, eq=False)
 class Probe:
-    """What states tell about a label, compared with baselines, and whether the agent uses it."""
+    """How well a label can be decoded from states, compared with baselines, and whether the agent uses it."""
 
     label: str
     kind: str
@@ -56,49 +57,51 @@ class Probe:
     chance: float
     """Score without any information."""
     state: Score
-    """Score of the probe of the states: the mean over classes of the share of right steps; of numbers, the share of
-    their variance that is predicted."""
+    """Score of the probe of the states. For classes, this is the mean over classes of the share of correct steps
+    (balanced accuracy); for numbers, the share of their variance that is predicted (R2)."""
     observation: Score
     """Score of the same probe of the observation at the same step."""
     untrained: Score | None
     """Score of the same probe of the states of the network with shuffled parameters; None if they cannot be set."""
     gain_over_observation: tuple[float, float]
-    """95 % interval of the difference of the scores."""
+    """95 % interval of the score of the states minus that of the observation."""
     gain_over_untrained: tuple[float, float] | None
     p: float
-    """Share of probes of the labels of other episodes that score as high."""
+    """p-value: the share of probes of permuted labels (those of other episodes) that score at least as high."""
     adjusted_p: float
-    """Corrected for the number of labels (Holm)."""
+    """`p` corrected for the number of labels (Holm)."""
     by_step: np.ndarray
-    """(T,) score by step; NaN where there are too few episodes."""
+    """(T,) score at each step; NaN where there are too few episodes."""
     positions: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """Scores (h, w) of probes of single positions, for parts of the state that are grids."""
+    """Scores (height, width) of probes of single positions, for parts of the state that are feature maps."""
     subspace: Subspace | None = None
-    """Directions of the state that tell about the label; None unless the label is known."""
+    """Directions in state space along which the label is encoded; None unless the label is known and `use` is set."""
     use: Use | None = None
-    """What changes when the subspace is exchanged or removed."""
+    """How decisions change when the subspace is exchanged or removed; None as for `subspace`."""
 
     @property
     def known(self) -> bool:
-        """Whether the states tell more than the observation, and more than of labels of other episodes."""
+        """Whether the probe of the states scores higher than that of the observation, and than probes of permuted
+        labels.
+        """
         return self.adjusted_p <= LEVEL and self.gain_over_observation[0] > 0
 
     @property
     def above_baselines(self) -> bool:
-        """Whether the states also tell more than those of the network with shuffled parameters, so that training
-        contributed. A recurrent network keeps what it saw for some steps without any training.
+        """Whether the label is `known`, and the probe also scores higher than that of the network with shuffled
+        parameters, so that training contributed. Even an untrained recurrent network remembers some steps.
         """
         return self.known and (self.gain_over_untrained is None or self.gain_over_untrained[0] > 0)
 
     @property
     def verdict(self) -> str:
-        """Return in words whether the label is known."""
+        """Whether the label is known, in words."""
         if not self.known:
             return "not above the baselines"
         return "known" if self.above_baselines else "known, to an untrained network, too"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
+        """Return the results as JSON values, with the rank of the subspace in place of its directions."""
         plain = {name: value for name, value in vars(self).items() if name not in ("subspace", "use")}
         parts = {"state", "observation", "untrained"}
         result = {name: vars(value) if name in parts and value is not None else value for name, value in plain.items()}
@@ -135,7 +138,7 @@ class Probes:
         return next(one for one in self.probes if one.label == label)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
+        """Return all results as JSON values."""
         return {"probes": [one.to_dict() for one in self.probes], "skipped": dict(self.skipped)}
 
     def __str__(self) -> str:
@@ -178,37 +181,38 @@ def probe(
     seed: int = 0,
     dry_run: bool = False,
 ) -> Probes | Forecast:
-    """Measure what the states of a recurrent agent tell about labels of the steps, and whether the agent uses it.
+    """Measure how well labels of steps can be decoded from a recurrent agent's states, and whether the agent uses them.
 
     A probe is a ridge regression of a label on the state after a step. It is fitted on some episodes and tested on
-    others. It shows what the agent knows only where it is better than three controls: the same probe of the
-    observation at that step, of the state of the network with shuffled parameters that saw the same observations, and
-    of labels that belong to other episodes at the same steps (Hewitt and Liang, Designing and Interpreting Probes with
+    others. It shows what the agent knows only if it scores higher than three controls: a probe of the observation at
+    that step; a probe of the states of the network with shuffled parameters, for the same observations; and probes of
+    labels that belong to other episodes at the same steps (Hewitt and Liang, Designing and Interpreting Probes with
     Control Tasks, 2019).
 
-    Then the agent's use of it is measured. In half of the episodes the directions are found along which states differ
-    with the label at the same step. In the others the coordinates in this subspace are exchanged before each step for
-    those of an episode with another label, or removed, while the episode is replayed. See `Use`.
+    For a label that the agent knows, its use is then measured. Half of the episodes determine the subspace in which
+    states at the same step differ with the label. In the other half, the coordinates in this subspace are exchanged
+    before each step for those of an episode with another label, or removed, while the episode is replayed. See `Use`.
 
     Args:
-        agent: A recurrent agent, its checkpoint, or an included one (`models:NAME`).
+        agent: A recurrent agent, the path of its checkpoint, or the name of an included agent (`models:NAME`).
         recording: A recording of the agent's play with its states (see `rl_clarity.record`), or its path or address.
-        labels: Names of labels: `action`, `reward`, `return`, and names of `info` (`Recorder.add(info=)`,
-            `record(info=)`); `NAME[0]` is an entry of an array. `NAME@1` is the value at the first step, `NAME+4` that
-            of 4 steps later, `NAME-4` that of 4 steps before. Or arrays by name: a value for each step of the
-            recording, or a list of an array for each episode. Integers of at most 16 different values are classes. By
-            default all numbers in `info`, now and at the first step, and the next action and reward.
-        use: Also measure whether the agent uses what it knows.
-        play: Also let the agent play so many episodes, in the environment that its metadata name, with the subspace
-            exchanged between pairs of episodes, and with it removed; 0 for none.
-        seed: Of folds, orders, partners and levels.
-        dry_run: Only measure small parts of the work, and return the forecast of the time.
+        labels: Names of labels: `action`, `reward`, `return`, and names of recorded `info` (`Recorder.add(info=)`,
+            `record(info=)`). `NAME[0]` is an entry of an array, `NAME@1` is the value at the first step, `NAME+4` is
+            the value 4 steps later, and `NAME-4` is the value 4 steps earlier. Or a dictionary of arrays: a value for
+            each step of the recording, or a list with an array for each episode. Integers with at most 16 different
+            values are classes. By default all numbers in `info`, at the same and at the first step, and the next
+            action and reward.
+        use: Also measure whether the agent uses the labels that it knows.
+        play: Also let the agent play this many episodes, in the environment that its metadata name, with the subspace
+            exchanged between pairs of episodes, and with it removed; 0 to play none.
+        seed: Seed of folds, permutations, partners and levels.
+        dry_run: Only time small parts of the work, and return a forecast of the total time.
 
-    At most 256 steps of 128 episodes, and 4096 steps in all, are used.
+    At most 256 steps of 128 episodes, and 4096 steps in total, are used.
 
     Raises:
-        OptionError: An agent or a recording without states, fewer than 2 episodes, labels that do not exist, have
-            another length or a single value.
+        OptionError: The agent or the recording has no states, there are fewer than 2 episodes of several steps, or a
+            label does not exist, has the wrong length, or has a single value.
         EnvironmentSetupError: There is no environment to play in.
     """
     opened = recording if isinstance(recording, Recording) else open_recording(recording)
@@ -225,7 +229,7 @@ def probe_states(
     agent: Agent, data: StateData, labels: Labels | None = None, *, use: bool = True, play: int = 0, seed: int = 0,
     report: Report = lambda share: None,
 ) -> Probes:  # fmt: skip
-    """See `probe`; `data` are the states of its recording."""
+    """Probe states that have been read from the recording. See `probe`."""
     sample = find_steps(agent, data, play, seed)
     found, skipped = read_labels(data, sample.rows, labels)
     features = _features(agent, data, sample, seed)
@@ -249,7 +253,7 @@ def probe_states(
 
 
 def find_steps(agent: Agent, data: StateData, play: int, seed: int) -> Sample:
-    """Return the steps that are probed. Raises OptionError for an agent or a recording that cannot be."""
+    """Return the steps to probe. Raises OptionError if the agent or the recording cannot be probed."""
     require(agent, "initial_state", "forward", for_="probe")
     longer = data.starts[data.length[data.starts] > 1]
     if len(longer) < FEWEST_EPISODES:
@@ -263,12 +267,12 @@ def find_steps(agent: Agent, data: StateData, play: int, seed: int) -> Sample:
 
 
 def order_count(labels: int) -> int:
-    """Return the number of random orders, so that p corrected for the number of labels can be below .05."""
+    """Return the number of permutations: enough that p, corrected for the number of labels, can be below .05."""
     return max(FEWEST_ORDERS, 40 * labels - 1)
 
 
 def _sample(data: StateData, starts: np.ndarray, seed: int) -> Sample:
-    """Return the first steps of some episodes, without the last step of an episode, after which nothing is decided."""
+    """Return the first steps of some episodes. An episode's last step is left out, because no decision follows it."""
     chosen = starts[np.unique(np.linspace(0, len(starts) - 1, min(EPISODES, len(starts))).astype(int))]
     rows = np.concatenate([start + np.arange(min(STEPS, data.length[start] - 1)) for start in chosen])
     if len(rows) > ROWS:
@@ -277,7 +281,9 @@ def _sample(data: StateData, starts: np.ndarray, seed: int) -> Sample:
 
 
 def _features(agent: Agent, data: StateData, sample: Sample, seed: int) -> dict[str, np.ndarray]:
-    """Return the features (n, d) of the state after each step, of the observation, and of an untrained state."""
+    """Return features (n, d) by name: the state after each step, the observation, and the state of the network with
+    shuffled parameters, if parameters can be set.
+    """
     features = {"state": data.states[sample.rows + 1].astype(np.float64)}
     features["observation"] = compressed(data.observations(sample.rows), seed)[0]
     if has(agent, "other_parameters"):
@@ -309,10 +315,10 @@ def _replayed_states(agent: Agent, data: StateData, sample: Sample) -> np.ndarra
 
 
 def permuted_orders(sample: Sample, count: int, seed: int) -> np.ndarray:
-    """Return positions (P, n) in the sample, for which episodes are permuted at random.
+    """Return P random permutations of the episodes, as indices (P, n) of steps in the sample.
 
-    The position of a step is that of the same step of the other episode, or of the next one in the sample, or of its
-    last.
+    A step is replaced by the same step of the other episode. If the sample lacks it, it is replaced by the next step of
+    that episode in the sample, or by the last one.
     """
     rng = np.random.default_rng(seed)
     episodes, index = np.unique(sample.episodes, return_inverse=True)
@@ -329,7 +335,7 @@ def score_label(
     label: Label, whole: Sample, all_features: Mapping[str, np.ndarray], count: int, parts: Sequence[tuple[int, ...]],
     seed: int,
 ) -> Probe:  # fmt: skip
-    """Return the probe of a label at the steps where it is known, without its use."""
+    """Probe a label at the steps where its value is not NaN. The agent's use of the label is not measured."""
     known = np.isfinite(label.values)
     label = Label(label.name, label.values[known], label.classes)
     sample = Sample(whole.rows[known], whole.episodes[known], whole.time[known])
@@ -366,7 +372,7 @@ def _by_step(label: Label, scored: HeldOut, sample: Sample) -> np.ndarray:
 def _positions(
     states: np.ndarray, label: Label, sample: Sample, folds: np.ndarray, parts: Sequence[tuple[int, ...]]
 ) -> dict[str, np.ndarray]:
-    """Return scores (h, w) of probes of each position of parts (h, w, c)."""
+    """Return scores (h, w) of probes of each position, for parts of the state with the shape (h, w, c)."""
     result, start = {}, 0
     for number, shape in enumerate(parts):
         size = int(np.prod(shape))

@@ -14,17 +14,17 @@ from rl_clarity.states.partners import FAR, PARTNERS, Partners, over_partners
 from rl_clarity.states.replay import policy_change
 
 TRIED = 16
-"""Number of episodes from which the one is chosen that a window is compared with."""
+"""Number of candidate episodes, one of which is compared with a window."""
 REPLACED = 3
-"""Number of causes of each target whose frames are replaced."""
+"""Number of causes of each target that are replaced."""
 
 
 def compared_step(agent: Agent, data: StateData, others: Partners, row: int) -> int:
-    """Return the row of the same step in the episode that a window is compared with; -1 if no other episode has the
-    step.
+    """Choose the episode that a window is compared with, and return the row of the same step in it; -1 if no other
+    episode reaches the step.
 
-    Of 16 episodes whose states differ much from that of the row and from each other, it is the one whose state before
-    the step changes the policy most, if it replaces that of the row.
+    Up to 16 episodes are tried whose states before the step differ strongly from that of `row` and from each other. The
+    one is chosen whose state changes the policy most when it replaces that of `row`.
     """
     candidates = others.rows(row, TRIED)
     if not len(candidates):
@@ -49,21 +49,25 @@ def measured_causes(
     partners: int = PARTNERS,
     seed: int = 0,
 ) -> dict[str, np.ndarray]:
-    """Replace the frames of the three largest causes of each target, and compute the target again.
+    """Replace the three largest causes of each target, one at a time, and compute the target again.
 
-    Causes are frames before the explained step, by the sums of gradients (G, B, n, ...) times differences from the
-    baseline (B, n, H, W, C). The arrays (G, B, 3) are `replaced.frames`, their places in the window, or -1;
-    `replaced.change`, by how much the target is larger with the frame than with that of the baseline in its place;
-    `replaced.mean`, the same with the `mean` frame (H, W, C); `replaced.partner`, the same with frames of other
-    episodes at the same step, as a mean over `replaced.partners` of them, and `replaced.partner.spread`, its standard
-    deviation over them; and with `.policy` after these names, the Kullback-Leibler divergences of the changed policies
-    in nats. `memory.change` (G, B): by how much the target is larger than with the baseline in place of all frames of
-    the window.
+    The causes of G targets are frames before the explained step, in B windows of n steps. They are ranked by the sums
+    of the gradients `frames` (G, B, n, height, width, channels) times the differences from the baseline (B, n, height,
+    width, channels). These arrays are returned, all but the last with the shape (G, B, 3):
 
-    The other episodes are the partners of `exchange_states` before the next step. Their states may differ because of
-    earlier frames, while the frames themselves are the same. So those are left out whose frame changes the state of
-    this episode less than half as much as that of another partner does: the mean would measure how many partners had
-    another frame, not what the frame does.
+    - `replaced.frames`: positions of the causes in the window; -1 where there are fewer
+    - `replaced.change`: how much larger the target is with the frame than with the baseline's frame in its place
+    - `replaced.mean`: the same with the frame `mean` (height, width, channels) in its place
+    - `replaced.partner`: the same with frames of other episodes at the same step, as the mean over
+      `replaced.partners` episodes; `replaced.partner.spread`: the standard deviation over these
+    - `replaced.change.policy`, `replaced.mean.policy`, `replaced.partner.policy` and `replaced.partner.policy.spread`:
+      Kullback-Leibler divergences of the changed policies, in nats, instead of changes of the target
+    - `memory.change` (G, B): how much larger the target is than with the baseline in place of all frames of the window
+
+    The other episodes are the partners that `exchange_states` has before the next step. Their states may differ because
+    of earlier frames, although their frames at this step are the same. So a partner is left out if its frame changes
+    the state of this episode less than half as much as that of another partner does. Otherwise the mean would measure
+    how many partners had a different frame, not the effect of the frame.
     """
     targets, count, steps = frames.shape[:3]
     first = rows - steps + 1
@@ -99,7 +103,7 @@ def measured_causes(
     target = np.arange(targets)[:, None, None]
 
     def by_cause(measured: np.ndarray) -> np.ndarray:
-        """Return what was measured of each cause (G, m) at the causes of each target (G, B, 3)."""
+        """Return the measurements (G, m) of m replaced frames, arranged by the causes of each target (G, B, 3)."""
         padded = np.concatenate([measured, np.full((targets, 1), np.nan)], axis=1)
         return padded[target, np.where(places >= 0, index[window, places], -1)].astype(np.float32)
 
@@ -122,10 +126,10 @@ def measured_causes(
 def _partner_frames(
     agent: Agent, data: StateData, rows: np.ndarray, count: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the step, the partner and the frame of each of p replacements, with the frame (H, W, C) of a partner.
+    """Return p replacements of frames by those of partners, as three arrays: the step, the partner and the frame.
 
-    The steps (p,) are indices of `rows` (m,), the partners (p,) are numbers for each step, and the frames are (p, H, W,
-    C). Partners whose frame changes the state little are left out.
+    The steps (p,) are indices of `rows` (m,), the partners (p,) are numbered from 0 for each step, and the frames are
+    (p, height, width, channels). Partners whose frame changes the state little are left out.
     """
     others = Partners(data, seed)
     found = [others.rows(row + 1, count) - 1 for row in rows]
@@ -151,10 +155,11 @@ def _of_lanes(score: Score, lanes: np.ndarray) -> Score:
 def replay_frames(
     agent: Agent, data: StateData, rows: np.ndarray, first: np.ndarray, see: Callable[[np.ndarray, np.ndarray], None]
 ) -> tuple[Outputs, np.ndarray]:
-    """Return the outputs at steps (n,), and the states (n, H) before them, if the agent had seen other frames.
+    """Return the outputs at rows (n,), and the states (n, H) before them, if the agent had seen other frames.
 
-    Replay n starts at step `first[n]` from the recorded state. `see` gets the steps (n,) that come next, or -1 where
-    a replay has not started, and their observations (n, height, width, channels) uint8, which it changes.
+    Replay i starts at row `first[i]` from the recorded state, and ends at `rows[i]`. For each step, `see` is called
+    with the row of each replay (n,), or -1 where a replay has not started, and with the observations there, (n, height,
+    width, channels) uint8, which it may change in place.
     """
     lags = np.asarray(rows) - first
     states = data.states[first].copy()
@@ -172,7 +177,7 @@ def replay_frames(
 
 
 def target_values(outputs: Outputs, states: np.ndarray, scores: Sequence[Score], weights: np.ndarray) -> np.ndarray:
-    """Return the values (S + D, n) of the targets of `memory_gradients`; scores are "value" or weights of actions."""
+    """Return the values (S + D, n) of the targets of `memory_gradients`. Scores are "value" or weights by action."""
     values = []
     for score in scores:
         if isinstance(score, Mapping):

@@ -23,14 +23,14 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class ReplayCurves:
-    """Differences of outputs by change (C) and by step after it (K): means over samples, with 95 % intervals.
+    """Differences of outputs after C changes of the state, at each of K steps: means over samples, with 95 % intervals.
 
     Intervals are percentile bootstrap intervals over the samples.
     """
 
     changes: tuple[str, ...]
     """`reset`, `frozen`, `swapped`, and `removed NAME` for each direction."""
-    policy: np.ndarray  # (C, K): Kullback-Leibler divergence of the policy from the unchanged one; mean |change| of q
+    policy: np.ndarray  # (C, K): Kullback-Leibler divergence from the unchanged policy; of action values, their softmax
     policy_interval: np.ndarray  # (C, K, 2)
     effect: np.ndarray  # (C,): mean of `policy` over the K steps
     effect_interval: np.ndarray  # (C, 2)
@@ -55,13 +55,13 @@ def replay(
 ) -> ReplayCurves:
     """Replay recorded frames from changed states, and compare outputs with those from the unchanged states.
 
-    At a step t the state h(t) is replaced. Then the agent gets the recorded frames t, t + 1, ..., whatever actions it
-    chooses:
+    At a step t, the state h(t) is replaced. Then the agent gets the recorded frames t, t + 1, ..., whatever actions it
+    chooses. The changes are:
 
     - `reset`: h(t) is the initial state;
     - `frozen`: every step starts from h(t), as if nothing was remembered after t;
-    - `swapped`: h(t) is that of a step of another episode, at random;
-    - a direction is removed: its coordinate is 0 at t, the mean.
+    - `swapped`: h(t) is the state of a random other episode, at the same step if possible;
+    - `removed NAME`: the coordinate of a direction is set to 0, its mean, at t.
 
     The curve over the steps shows how far back memory reaches, because the replayed frames gradually determine the
     state again.
@@ -69,10 +69,10 @@ def replay(
     Args:
         agent: A recurrent agent.
         data: States of a recording, with several episodes for `swapped`.
-        directions: The directions that are removed one by one, of all parts of the state side by side.
+        directions: Directions of the whole state (all of its parts concatenated), which are removed one by one.
         kinds: Any of `reset`, `frozen` and `swapped`.
-        steps: K, from t on; shorter where no episode is as long.
-        samples: Steps t, from all over the recording, but none at which an episode's first state has not changed.
+        steps: K, the number of replayed steps from t on; fewer if no episode is long enough.
+        samples: Number of steps t, which are drawn at random from those at which the episode's state has changed.
         seed: Seed of all random choices.
 
     Raises:
@@ -129,8 +129,8 @@ def _play(agent: Agent, frames: Sequence[np.ndarray], states: np.ndarray, *, fro
 
 
 def _other_episodes(data: StateData, rows: np.ndarray, rng: np.random.Generator) -> np.ndarray | None:
-    """Return for each row a row of another episode, at the same time in it if possible, or None if there is a single
-    episode.
+    """Return for each row a random row of another episode, at the same step if possible. Return None if there is a
+    single episode.
     """
     if len(np.unique(data.episode)) < 2:
         return None
@@ -153,9 +153,9 @@ def _differences(plain: Sequence[Outputs], others: Sequence[Outputs]) -> tuple[n
 
 
 def policy_change(before: Outputs, after: Outputs, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
-    """Return the Kullback-Leibler divergence (n,) in nats of the policy `after` from rows of that `before`.
+    """Return the Kullback-Leibler divergence (n,), in nats, of the policy `after` from the policy `before` at `rows`.
 
-    Of action values it is that of their softmax.
+    For agents with action values, the policy is their softmax.
     """
     logs = []
     for scores in (_scores(before)[rows], _scores(after)):
@@ -165,7 +165,7 @@ def policy_change(before: Outputs, after: Outputs, rows: np.ndarray | slice = sl
 
 
 def value_change(before: Outputs, after: Outputs, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
-    """Return the absolute change (n,) of the value, or of the largest score of agents without a value."""
+    """Return the absolute change (n,) of the value, or of the largest action score for agents without a value."""
     values = [_scores(one).max(axis=1) if one.values is None else one.values.astype(float) for one in (before, after)]
     return np.asarray(np.abs(values[1] - values[0][rows]))
 

@@ -1,4 +1,4 @@
-"""Whether an agent uses what a probe finds: the subspace that tells about a label, exchanged or removed."""
+"""Measure whether an agent uses what a probe finds: exchange or remove the subspace that encodes a label."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from rl_clarity.states.labels import Label
 from rl_clarity.states.linear_probe import Sample, weights
 
 DOSES = (0.25, 0.5, 0.75, 1.0)
-"""Shares of the way to the other episode's coordinates."""
+"""Shares of the distance to the other episode's coordinates by which coordinates are moved."""
 LARGEST_RANK = 8
-"""Largest rank of a subspace, which has at most half of the dimensions of the state."""
+"""Largest rank of a subspace. It also has at most half of the dimensions of the state."""
 SHARE = 0.95
 """Share of the squared covariances of states and label that the subspace contains."""
 ORDERS = 39
-"""Number of random orders of the labels. A group of steps counts if its covariances are larger than in all of these."""
+"""Number of permutations of the labels. A group of steps is used if its covariances are larger than with all of these.
+"""
 STEPS = 32
-"""Largest number of groups of steps, each with covariances of its own."""
+"""Largest number of groups of steps. Covariances are computed for each group separately."""
 RANDOM_SUBSPACES = 4
 NOTICEABLE = 0.05
 """Smallest change of a probability that counts as use."""
@@ -38,26 +39,26 @@ MAX_STEPS = 1000
 
 @dataclass(frozen=True, eq=False)
 class Subspace:
-    """Directions of the state that tell about a label."""
+    """Directions in state space along which a label is encoded."""
 
     basis: np.ndarray  # (r, H) orthonormal rows
     mean: np.ndarray  # (H,) mean state
     episodes: np.ndarray
-    """Episodes from which the directions were found."""
-    probe: np.ndarray  # (H, C) weights of the first probe, less its mean
+    """Episodes that were used to find the directions."""
+    probe: np.ndarray  # (H, C) weights of a probe of the label; for classes, minus their mean over classes
 
     @property
     def rank(self) -> int:
         return len(self.basis)
 
     def moved(self, states: np.ndarray, to: np.ndarray, dose: float) -> np.ndarray:
-        """Return states (n, H) with their coordinates moved by the share `dose` toward those of the states `to`."""
+        """Return states (n, H) whose coordinates are moved by the share `dose` toward those of the states `to`."""
         return np.asarray(states + dose * (to - states) @ self.basis.T @ self.basis)
 
 
 @dataclass(frozen=True)
 class Change:
-    """What changes at the decisions of replayed episodes."""
+    """How the decisions of replayed episodes change."""
 
     probability: Interval
     """Mean decrease of the probability of the action that is most likely without the change, with its 95 % bootstrap
@@ -75,11 +76,12 @@ class Change:
 class Use:
     """Whether the agent uses a subspace of its state.
 
-    Episodes that the subspace was not found from are replayed with their recorded observations. Before each step the
-    coordinates are exchanged for those that an episode with another label had at the same step, or moved a share of the
-    way there (the dose), or replaced by the mean (removed). An episode's decision is the step whose policy changes most
-    when the whole state is exchanged in this way. The primary measure is the decrease of the probability of the action
-    that is most likely there without a change. It is compared with that of random subspaces of the same rank.
+    Episodes that were not used to find the subspace are replayed with their recorded observations. Before each step,
+    the coordinates in the subspace are exchanged for those that an episode with another label had at the same step, or
+    moved toward them by a share of the distance (the dose), or replaced by the mean (removed). An episode's decision is
+    the step at which the policy changes most when the whole state is exchanged in this way. The primary measure is the
+    decrease of the probability of the action that is most likely at the decision without a change. It is compared with
+    that of random subspaces of the same rank.
     """
 
     episodes: int
@@ -90,19 +92,19 @@ class Use:
     random: Change
     """Changes when random subspaces of the same rank are exchanged; mean over several."""
     whole: Change
-    """Changes when the whole state is exchanged, the largest that memory can make."""
+    """Changes when the whole state is exchanged: the largest effect that memory can have."""
     above_random: Interval
     """Difference of the primary measure from that of random subspaces."""
     decisions: tuple[tuple[int, int], ...]
-    """Episode, and step counted from 0, of each decision."""
+    """Episode and step (counted from 0) of each decision."""
     played: tuple[MeasuredDifference, MeasuredDifference] | None = None
-    """Returns of the same levels played without a change and with the subspace exchanged between episodes whose
-    predicted labels differ, and with it removed; None if nothing was played."""
+    """Differences of returns, on the same levels, from play without a change: first with the subspace exchanged between
+    episodes whose predicted labels differ, then with the subspace removed. None if nothing was played."""
 
     @property
     def used(self) -> bool | None:
-        """True if the exchange changes decisions, more than that of random subspaces; False if the interval excludes a
-        noticeable change; None if neither is shown.
+        """True if the exchange changes decisions, and more so than that of random subspaces; False if the interval
+        excludes a noticeable change; None if neither is shown.
         """
         change = self.exchanged[-1].probability
         if change.low > 0 and change.mean >= NOTICEABLE and self.above_random.low > 0:
@@ -111,7 +113,7 @@ class Use:
 
     @property
     def verdict(self) -> str:
-        """Return `used` in words."""
+        """The property `used` in words."""
         return {True: "used", False: f"no use of more than {NOTICEABLE} was seen", None: "use not shown"}[self.used]
 
     def to_dict(self) -> dict[str, Any]:
@@ -144,11 +146,11 @@ class Use:
 
 
 def find_subspace(states: np.ndarray, label: Label, sample: Sample, seed: int) -> Subspace:
-    """Return directions along which states (n, H) differ with a label, found in half of the episodes.
+    """Find directions along which states (n, H) differ with a label, from half of the episodes.
 
-    They span most of the covariances of states and label, in groups of steps where these are larger than by chance, or
-    in all if there are none. Where the covariances are 0, no linear probe of that step tells anything (Belrose et al.,
-    LEACE, 2023).
+    They span most of the covariances of states and label. These are computed in groups of steps. Groups whose
+    covariances are not larger than by chance are ignored, unless this holds for all groups. At a step where the
+    covariances are 0, no linear probe can predict the label (Belrose et al., LEACE, 2023).
     """
     distinct = np.random.default_rng(seed).permutation(np.unique(sample.episodes))
     used = np.sort(distinct[: max(2, len(distinct) // 2)])
@@ -175,7 +177,7 @@ def find_subspace(states: np.ndarray, label: Label, sample: Sample, seed: int) -
 def measure_use(
     agent: Agent, data: StateData, label: Label, sample: Sample, subspace: Subspace, *, play: int = 0, seed: int = 0
 ) -> Use:
-    """See `Use`. `label` has the values of the steps of the sample."""
+    """Measure whether the agent uses a subspace (see `Use`). `label` has a value for each step of the sample."""
     values = np.full(len(data), np.nan)
     values[sample.rows] = label.values
     episodes = np.unique(sample.episodes)
@@ -221,10 +223,10 @@ def _random(subspace: Subspace, rng: np.random.Generator) -> Subspace:
 def _partners(
     values: np.ndarray, starts: np.ndarray, lengths: np.ndarray, classes: bool, rng: np.random.Generator
 ) -> np.ndarray:
-    """Return for each episode the index of the one whose labels differ most from its own at the steps that both have.
+    """Return for each episode the index of the episode whose labels differ most from its own, at steps that both have.
 
-    The difference is divided by the length of the episode, so steps that the other one lacks do not count. Ties are
-    broken at random.
+    The difference is divided by the length of the episode, so steps that the other episode lacks count as equal. Ties
+    are broken at random.
     """
     result = np.zeros(len(starts), int)
     for e, (start, length) in enumerate(zip(starts, lengths, strict=True)):
@@ -242,7 +244,7 @@ def _replayed(
     agent: Agent, data: StateData, starts: np.ndarray, lengths: np.ndarray, partners: np.ndarray,
     runs: list[tuple[Subspace, float, bool]],
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Return the policies (E, T, A) of replayed episodes, and those (R, E, T, A) with R changes of the state."""
+    """Return the policies (E, T, A) of replayed episodes, and the policies (R, E, T, A) with R changes of the state."""
     count, steps = len(starts), int(lengths.max())
     states = np.tile(data.states[starts], (len(runs), 1, 1))  # (R, E, H)
     plain: list[np.ndarray] = []
@@ -269,9 +271,10 @@ def _replayed(
 def _played(
     agent: Agent, subspace: Subspace, episodes: int, seed: int
 ) -> tuple[MeasuredDifference, MeasuredDifference]:
-    """Return the differences of returns of the same levels with the subspace exchanged, and removed.
+    """Play the same levels without a change, with the subspace exchanged, and with it removed. Return the differences
+    of the returns.
 
-    An episode's partner is the one whose predicted label differs most from its own.
+    An episode's partner is the episode whose predicted label differs most from its own.
     """
     require(agent, *PLAYING, for_="probe")
     (block,) = blocks(environment_of(agent), episodes, episodes, seed)
@@ -304,7 +307,7 @@ def _played(
 
 
 class _Changed:
-    """Plays as an agent does when its state is changed before each step."""
+    """An agent whose state is changed before each step."""
 
     def __init__(self, agent: Agent, change: Callable[[np.ndarray, int], np.ndarray]) -> None:
         self._agent, self._change, self._step = agent, change, 0

@@ -1,1 +1,1 @@
-"""Recordings of log directories, shown while they are written: in TensorBoard, by `rl-clarity serve`, or as a page."""
+"""The viewer of recordings in log directories: in TensorBoard, by `rl-clarity serve`, or as a static page."""

@@ -1,6 +1,6 @@
-"""The WSGI application that serves a finished page with the agent behind it, to `rl-clarity serve`.
+"""The WSGI application of `rl-clarity serve` for a finished page together with its agent.
 
-Only the files that the page lists, and answers of its network, can be requested. Nothing is written.
+Only the page's files and computations of its network can be requested. Nothing is written.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from rl_clarity.viewer.turns import Busy, Turns
 from svelte3.props import to_json
 
 KIND = "what_if"
-"""The kind of the section, and the name of its script."""
+"""The kind of the section "What if", and the name of its script."""
 SCRIPT, LIVE = f"{KIND}.js", "live/"
 JSON, PNG, OTHER = "application/json", "image/png", "application/octet-stream"
 TYPES = {"js": JAVASCRIPT, "png": PNG}
@@ -44,11 +44,11 @@ _CLIENT = re.compile(r"[A-Za-z0-9-]{1,40}")
 
 
 class AgentPageApplication(BaseApplication):
-    """Serve a page, its files, and answers of its network.
+    """Serve a page, its files, and computations of its network.
 
     Args:
         results: a finished page of one agent
-        network: the agent behind it
+        network: the network of the page's agent
         local_only: as for `BaseApplication`
 
     Raises ClarityError for a page that is not finished.
@@ -88,14 +88,14 @@ class AgentPageApplication(BaseApplication):
         _check_origin(request)
         client, number = request.args.get("client", ""), request.args.get("number", "")
         if not (_CLIENT.fullmatch(client) and number.isdecimal() and len(number) < 16):
-            raise BadRequest("a request needs ?client=NAME&number=N, which say which panel it is of")
+            raise BadRequest("a request needs ?client=NAME&number=N, which identify the panel and the request")
         try:
             asked = parse_request(name.removeprefix(LIVE), _body(request))
             found = self._turns.run(client, int(number), lambda wanted: self._network.answer(asked, wanted))
         except Superseded:
             raise Conflict("a newer request has replaced this one") from None
         except Busy:
-            raise ServiceUnavailable("other requests are waiting: ask again") from None
+            raise ServiceUnavailable("too many requests are waiting: try again") from None
         except ClarityError as error:
             raise BadRequest(error.message) from error
         response = Response(json.dumps(found), content_type=JSON)
@@ -104,7 +104,7 @@ class AgentPageApplication(BaseApplication):
 
 
 def with_panel(document: bytes, results: Results) -> bytes:
-    """Return the document of a page with the section and the script of the panel, which may ask the server."""
+    """Return a page's document with the section and the script of the "What if" panel, which may send requests."""
     manifest: dict[str, Any] = results.manifest
     sections = [section for section in manifest["sections"] if section["kind"] != KIND]
     played = next(section for section in sections if section["kind"] == "trajectories")
@@ -118,17 +118,17 @@ def with_panel(document: bytes, results: Results) -> bytes:
 
 
 def _check_origin(request: Request) -> None:
-    """Raise Forbidden for a request from another site's page, UnsupportedMediaType for one whose type is not JSON."""
+    """Raise Forbidden for a request from a page of another site, UnsupportedMediaType if its type is not JSON."""
     origin, host = request.headers.get("Origin"), request.headers.get("Host", "")
     if origin is not None and origin != f"{request.scheme}://{host}":
-        raise Forbidden("only the page of this server may ask")
+        raise Forbidden("only the page of this server may send requests")
     if request.headers.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
-        raise Forbidden("only the page of this server may ask")
+        raise Forbidden("only the page of this server may send requests")
     if request.mimetype != JSON:
-        raise UnsupportedMediaType(f"a request is {JSON}")
+        raise UnsupportedMediaType(f"a request must have the type {JSON}")
 
 
 def _body(request: Request) -> bytes:
     if request.content_length is None or request.content_length > MAX_BYTES:
-        raise RequestEntityTooLarge(f"a request has at most {MAX_BYTES} bytes, and says how many")
+        raise RequestEntityTooLarge(f"a request needs a Content-Length of at most {MAX_BYTES} bytes")
     return request.get_data()

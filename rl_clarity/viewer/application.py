@@ -1,6 +1,6 @@
-"""The WSGI application that serves the page of recordings, to TensorBoard and to `rl-clarity serve`.
+"""The WSGI application that serves the page of recordings, for TensorBoard and for `rl-clarity serve`.
 
-What may be requested is listed by the manifest; no part of an address is used as a path.
+Only content that the manifest or its entries list can be requested. No part of an address is used as a path.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ METHODS = ("GET", "HEAD")
 FEWEST_BYTES = 1024
 """Smallest size in bytes of data that are compressed."""
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([0-9A-Za-z.-]+))(?::[0-9]+)?")
-"""The header `Host`: an IPv6 address in brackets, or a name or IPv4 address; and a port."""
+"""Pattern of the header `Host`: an IPv6 address in brackets, an IPv4 address or a name, and optionally a port."""
 _SOURCE = Path(__file__).with_name(MODULE)
 _START = f'import("./{MODULE}").then((module) => module.render());'
 _POLICY = (
@@ -42,7 +42,7 @@ _POLICY = (
 
 
 class BaseApplication(ABC):
-    """Answer requests to the addresses of a page, and refuse others.
+    """Answer requests to the addresses of a page, and reject others.
 
     Args:
         prefix: The path under which the page is served, without a slash at the end.
@@ -58,13 +58,14 @@ class BaseApplication(ABC):
 
     @abstractmethod
     def find(self, name: str, since: str) -> Content | None:
-        """Return the content with a name, None if there is none; raise ClarityError for damaged data.
+        """Return the content with a name, or None if there is none. Raises ClarityError for damaged data.
 
-        `since` is the ETag of the content that the requesting page already has, if it can be sent as changes.
+        `since` is the ETag of the version that the requesting page already has, or empty. The method may then return
+        only the changes since that version.
         """
 
     def answer(self, request: Request, name: str) -> Response | None:
-        """Return the answer to a request other than for content, or None."""
+        """Return the answer to a request for something other than content, such as a computation; else None."""
         return None
 
     def __call__(self, environ: Any, start_response: Any) -> Iterable[bytes]:
@@ -103,7 +104,7 @@ class BaseApplication(ABC):
             raise UnprocessableEntity(error.message) from error
         if found is None:
             raise NotFound
-        # What is fixed is loaded once, and most of it is compressed already.
+        # Fixed content is loaded only once, and most of it is already compressed.
         compressed = not found.fixed and len(found.data) >= FEWEST_BYTES and "Range" not in request.headers
         data = found.data
         if compressed and "gzip" in request.accept_encodings:
@@ -163,7 +164,7 @@ def _check_host(header: str) -> None:
 
 
 def _index(title: str) -> str:
-    """Return the document of the page where it is not in TensorBoard."""
+    """Return the HTML document of the page, which is used outside TensorBoard."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -176,8 +177,8 @@ def _index(title: str) -> str:
 
 
 class TokenRequired:
-    """Answers only requests that contain a token, in the query of the address or, after the first such request, in a
-    cookie.
+    """A WSGI application that answers only requests with a token: in the query string or, after the first such request,
+    in a cookie.
     """
 
     def __init__(self, application: BaseApplication, token: str, cookie: str = COOKIE) -> None:

@@ -1,18 +1,18 @@
-"""Changes between two JSON values, so that a page that is open need not load a long manifest again."""
+"""Changes between two JSON values, so that an open page does not need to load a long manifest again."""
 
 from __future__ import annotations
 
 from typing import Any
 
 VALUE, KEYS, REMOVED, LENGTH, ITEMS = "value", "keys", "removed", "length", "items"
-"""Keys of a change: a new value; changes by key of an object, and the keys that it lost; the new length of a list, and
-changes by index."""
+"""Keys of a change: `value` is a new value; `keys` are changes of an object by key, and `removed` its removed keys;
+`length` is the new length of a list, and `items` are its changes by index."""
 
 
 def changes(before: Any, after: Any) -> dict[str, Any] | None:
-    """Return what turns one JSON value into another, as a JSON value, or None if they are equal.
+    """Return the changes from one JSON value to another, as a JSON value, or None if the two are equal.
 
-    `apply_changes` in `svelte_src/data/changes.js` is the inverse.
+    `applyChanges` in `svelte_src/data/changes.js` applies them.
     """
     if before == after and type(before) is type(after):
         return None

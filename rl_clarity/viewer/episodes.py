@@ -1,4 +1,4 @@
-"""What the page shows of a recorded episode: its entry, and the arrays and images of its files."""
+"""The content of the page for a recorded episode: its entry, and the arrays and images of its files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _ENDS: Mapping[str, Literal["done", "time limit"]] = {DONE: "done", TIME_LIMIT: 
 def describe_recorded_agent(metadata: Mapping[str, Any], episode: Episode, id: str) -> AgentInfo:
     """Describe the agent of a recording, from its metadata and one of its episodes.
 
-    Raises SamplesError if the episode is damaged, or has another number of actions than the metadata.
+    Raises SamplesError if the episode is damaged, or if its number of actions differs from that in the metadata.
     """
     fields, taken = episode.fields, episode.actions
     outputs = fields.get("policy_logits", fields.get("q_values"))
@@ -93,14 +93,14 @@ def _describe_observation(metadata: Mapping[str, Any], fields: Mapping[str, Any]
 
 
 def is_image(array: Any) -> bool:
-    """Return whether a field (T, H, W, C) can be shown."""
+    """Return whether a field of a recording can be shown as images: (T, H, W, C) uint8, without empty axes."""
     return bool(array.ndim == 4 and array.dtype == np.uint8 and 0 not in array.shape[1:])
 
 
 @dataclass(frozen=True)
 class EpisodeNames:
-    """Names of the files of an episode, in a folder. They contain the number of steps of a file, because the last files
-    of an episode that is still going are replaced.
+    """Names of the files of an episode, in a folder. They contain the number of steps in a file, because the last files
+    of a running episode are replaced as it grows.
     """
 
     folder: str
@@ -139,7 +139,7 @@ class ShownEpisode:
         return recorded_episode(self._recording, self._episode)
 
     def entry(self, folder: str) -> TrajectoryEntry:
-        """Return the trajectory's entry, whose files are in `folder`."""
+        """Return the episode's entry in the manifest. Its files are in `folder`."""
         names = EpisodeNames(folder, len(self._episode), self._episode.end == GOING)
         shown = is_image(self._images)
         return TrajectoryEntry(
@@ -151,12 +151,16 @@ class ShownEpisode:
         )
 
     def _summary(self) -> EpisodeSummary:
-        """Return what the entry says of the episode, from its facts: a page asks for it before anything else."""
+        """Return the summary in the entry from stored facts alone, because a page requests it before anything else."""
         end = _ENDS.get(self._episode.end)
         return EpisodeSummary(0, len(self._episode), self._episode.facts["return"], end or "cut")
 
     def series(self) -> dict[str, np.ndarray | bytes]:
-        """Return the arrays of the series: also `info.NAME`, and the parts of actions that are not discrete."""
+        """Return the arrays of the series.
+
+        Arrays `info.NAME` are recorded info, numbers that the agent observed, components of actions that are not
+        discrete, and the rewards of training.
+        """
         groups: list[Sequence[int]] = [group.actions for group in self._info.action_groups]
         arrays = series_arrays(compute_series(self._played, 0, self.advantages(), groups))
         numbers = dict(self._episode.info)
@@ -170,7 +174,7 @@ class ShownEpisode:
         return arrays | {f"info.{name}": array.reshape(steps) for name, array in single.items()}
 
     def advantages(self) -> np.ndarray | None:
-        """Return advantages (T,) of the actions taken; None where neither values nor action values were recorded."""
+        """Return the advantages (T,) of the actions taken; None if neither values nor action values were recorded."""
         played = self._played
         if played.values is None and played.actions[0].ndim > 1:
             return None
@@ -178,7 +182,7 @@ class ShownEpisode:
         return None if advantages is None else advantages[0]
 
     def frames(self, part: slice) -> dict[str, np.ndarray | bytes]:
-        """Return the arrays of a segment's chunk."""
+        """Return the arrays of the chunk of a segment's frames."""
         stack = self._info.observation.stack
         stacks = None
         if stack > 1 and is_image(self._episode.observations):
@@ -186,19 +190,20 @@ class ShownEpisode:
         return frame_arrays(self._shown(part), stacks, thread_count())
 
     def filmstrip(self, part: slice) -> np.ndarray:
-        """Return a part of the filmstrip (h, n * w, 1 | 3) uint8."""
+        """Return the filmstrip (h, n * w, 1 | 3) uint8 of a range of n steps."""
         return filmstrips(self._shown(part), SCRUB_RANGE)
 
     def _shown(self, part: slice) -> np.ndarray:
-        """Return frames (n, H, W, 1 | 3) uint8: those that were rendered, else the newest of the observations."""
+        """Return frames (n, H, W, 1 | 3) uint8: rendered frames if recorded, else the newest frames of observations."""
         if self._images is None or not is_image(self._images):
             raise SamplesError(f"episode {self._episode.index} has no images: its observations are numbers")
         return newest_frames(np.asarray(self._images[part]), self._stack)
 
 
 def _observed_numbers(metadata: Mapping[str, Any], episode: Episode) -> dict[str, np.ndarray]:
-    """Return the numbers (T,) that the agent observed, at most 64: the elements of a vector, or the numbers beside an
-    image.
+    """Return up to 64 arrays (T,) of numbers that the agent observed, by name.
+
+    They are the elements of a vector, or the numbers beside an image.
     """
     steps, named = len(episode), {name: np.asarray(part) for name, part in observed_parts(metadata, episode).items()}
     if episode.observations.shape[1:3] == (1, 1):

@@ -1,11 +1,11 @@
-// Shows the page: TensorBoard and `index.html` call `render`.
+// Shows the page. TensorBoard and `index.html` call `render`.
 const base = new URL("./", import.meta.url).href;
 
 export async function render() {
   let early = fetch(`${base}data/manifest.json`, { cache: "no-store" }); // while the script is loaded
-  early.catch(() => {}); // asked for again
+  early.catch(() => {}); // the page repeats a failed request
 
-  /** As fetch; the first request is the one that was made early. */
+  /** Like fetch, but the first call returns the response of the early request. */
   function request(address, options) {
     const answer = early ?? fetch(address, options);
     early = null;

@@ -1,4 +1,4 @@
-"""The manifest of a page of recordings: runs, episodes, and what is known of their agents."""
+"""The manifest of a page of recordings: runs, episodes, and the facts that are known about their agents."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from rl_clarity.viewer.runs import Snapshot
 
 KIND = "recordings"
 LIVE = "live"
-"""In place of why an episode ended, where it is still going."""
+"""Value of `end` for an episode that is still running."""
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class ListedRun:
-    """A run of a page of recordings."""
+    """A run on a page of recordings."""
 
     recording: str
-    """Id of its recording."""
+    """Id of the run's recording."""
     name: str
     error: str | None
-    """Why the recording cannot be read."""
+    """Reason why the recording cannot be read, or null."""
 
 
 @dataclass(frozen=True)
@@ -48,25 +48,25 @@ class EpisodeRow:
     trajectory: int
     """Index in the section `trajectories` of that run."""
     episode: int
-    """Its number in training."""
+    """Number of the episode in training."""
     step: int | None
-    """The training step at which it began."""
+    """Training step at which the episode began."""
     return_: float | None
     """Undiscounted return; null if unknown."""
     length: int
-    """Steps."""
+    """Number of steps."""
     time: float | None
-    """When it began, in seconds since 1970."""
+    """Time at which the episode began, in seconds since 1970."""
     end: str
-    """`done`, `time limit`, `stopped`, or `live` while it is still going."""
+    """`done`, `time limit`, `stopped`, or `live` while the episode is still running."""
     explained: bool
-    """Whether it has saliency maps."""
+    """Whether the episode has saliency maps."""
     error: str | None
-    """Why it is damaged."""
+    """Reason why the episode cannot be shown, or null."""
     entropy: float | None = None
     """Mean entropy of the policy, in nats; absent if no policy was recorded."""
     totals: Mapping[str, Mapping[str, float]] | None = None
-    """By method and output, the mean total of its saliency maps; absent if it is not explained."""
+    """Mean total of the episode's saliency maps, by method and output; absent if it is not explained."""
 
 
 @dataclass(frozen=True)
@@ -80,22 +80,22 @@ class EpisodesSection(SectionData):
     runs: Sequence[ListedRun]
     episodes: Sequence[EpisodeRow]
     logdir: str | None = None
-    """Log directory, as the user named it; absent from static pages."""
+    """Log directory as the user named it; absent on static pages."""
 
 
 @dataclass(frozen=True)
 class ListedTrajectory:
-    """A trajectory on a page of a server."""
+    """A trajectory on a page that a server keeps up to date."""
 
     steps: int
-    """0 for an episode without steps, one that is damaged, and one that the recorder has removed."""
+    """Number of steps; 0 for an episode that is empty, damaged, or removed by the recorder."""
     entry: str | None = None
-    """Address of its entry; absent where there are no steps."""
+    """Address of the trajectory's entry; absent if there are no steps."""
 
 
 @dataclass(frozen=True)
 class ListedTrajectoriesSection(SectionData):
-    """The trajectories of a run, on a page of a server, which reads their entries when they are shown."""
+    """The trajectories of a run, on a page of a server. The page loads an entry when its trajectory is shown."""
 
     kind = "trajectories"
     title = "Trajectories"
@@ -108,13 +108,13 @@ class ListedTrajectoriesSection(SectionData):
 
 @dataclass(frozen=True)
 class ShownRun:
-    """A run, and the episodes of it that a page shows."""
+    """A run, and those of its episodes that a page shows."""
 
     run: Snapshot
     episodes: Sequence[EpisodeRow]
     trajectories: TrajectoriesSection | ListedTrajectoriesSection
     sections: Sequence[SectionData | StoredSection] = ()
-    """Its sections `saliency`, `state_map` and `updates`, and those of single episodes."""
+    """The run's sections `saliency`, `state_map` and `updates`, and sections of single episodes."""
 
 
 def trajectories_section(run: Snapshot, entries: Sequence[TrajectoryEntry]) -> TrajectoriesSection:
@@ -123,7 +123,7 @@ def trajectories_section(run: Snapshot, entries: Sequence[TrajectoryEntry]) -> T
 
 
 def listed_trajectories_section(run: Snapshot, entries: Sequence[ListedTrajectory]) -> ListedTrajectoriesSection:
-    """Return the section `trajectories` of a run on a page of a server."""
+    """Return the section `trajectories` of a run, for a page of a server."""
     return ListedTrajectoriesSection(SEGMENT, _scrub(run), SHEETS, entries)
 
 
@@ -134,7 +134,7 @@ def _scrub(run: Snapshot) -> Scrub:
 
 @dataclass(frozen=True)
 class DescribedRun:
-    """The entry of a run in a manifest."""
+    """The entries that describe a run in a manifest."""
 
     listing: ListedRun
     episodes: Sequence[EpisodeRow]
@@ -144,7 +144,7 @@ class DescribedRun:
 
 
 def describe_run(shown: ShownRun) -> DescribedRun:
-    """Return the entry of a run in a manifest."""
+    """Return the entries that describe a run in a manifest."""
     run = shown.run
     agent, recording = f"agent-{run.number}", f"recording-{run.number}"
     return DescribedRun(
@@ -197,7 +197,7 @@ def describe_page(
 def describe_episode(
     row: Row, trajectory: int, explanations: Explanations | None, *, problem: str | None = None
 ) -> EpisodeRow:
-    """Return the row of an episode of the first run in the section `episodes`."""
+    """Return an episode's row for the section `episodes`. Its run is 0 until `describe_page` numbers the runs."""
     index = row["episode"]
     return EpisodeRow(
         run=0,

@@ -1,4 +1,4 @@
-"""The page of recordings, while they are written: its manifest, and its files by name."""
+"""The page of recordings that may still be written: its manifest, and its files by name."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SCRIPT, IMAGE, JSON = "text/javascript; charset=utf-8", "image/png", "applicatio
 CACHE_BYTES = 64 * 2**20
 GZIP_LEVEL = 3
 REVISIONS = 3
-"""Number of manifests that are kept, so that a page that has one of them gets only what has changed."""
+"""Number of recent manifests that are kept. A page that has one of them receives only the changes since then."""
 _NUMBER = "(?:0|[1-9][0-9]{0,8})"
 _NAME = re.compile(
     rf"(?P<key>[0-9a-f]{{16}})/(?P<episode>{_NUMBER})/"
@@ -63,18 +63,18 @@ class Content:
     type: str
     etag: str
     fixed: bool = True
-    """Whether the address always has this content."""
+    """Whether the content at this address never changes."""
 
     @cached_property
     def gzipped(self) -> bytes:
-        """The data, compressed."""
+        """The data, compressed by gzip."""
         return gzip.compress(self.data, GZIP_LEVEL, mtime=0)
 
 
 class RecordingsPage:
     """The page of all recordings in log directories.
 
-    It can be used by several threads.
+    It is thread-safe.
     """
 
     def __init__(self, directories: Sequence[LogDirectory], title: str, *, follow_links: bool = False) -> None:
@@ -83,7 +83,7 @@ class RecordingsPage:
         self._cache = _Cache(CACHE_BYTES)
         self._problems: dict[tuple[str, int], str] = {}
         self._described: dict[tuple[str, str], tuple[Any, DescribedRun]] = {}
-        """Description of each run, with the values that it was made from, by name and location."""
+        """Description of each run, and the values that it was made from, by name and location."""
         self._manifest: tuple[Any, Content] | None = None
         self._values: OrderedDict[str, Any] = OrderedDict()
         """The last manifests as JSON values, by ETag."""
@@ -126,7 +126,7 @@ class RecordingsPage:
         return made
 
     def _describe(self, run: Snapshot, problems: Mapping[Any, str]) -> tuple[Any, DescribedRun]:
-        """Return the description of a run, made again only if the run has changed."""
+        """Return the values that describe a run's state, and its description, which is reused if they are equal."""
         own = {place: text for place, text in problems.items() if place[0] == run.key}
         made_of = [run.name, run.key, run.state, run.error, own]
         before = self._described.get((run.name, run.location))
@@ -167,7 +167,7 @@ def as_compact_json(value: object) -> bytes:
 
 
 def _describe(run: Snapshot, problems: Mapping[Any, str]) -> DescribedRun:
-    """Return a run's part of the manifest, or the reason why it cannot be shown."""
+    """Return a run's entries in the manifest, which contain only the error if the run cannot be shown."""
     try:
         return describe_run(_show(run, problems))
     except Exception as error:  # of any kind: the other runs are shown
@@ -176,7 +176,7 @@ def _describe(run: Snapshot, problems: Mapping[Any, str]) -> DescribedRun:
 
 
 def _show(run: Snapshot, problems: Mapping[Any, str]) -> ShownRun:
-    """Return all episodes of a run, whose trajectories have the same indices as in the recording."""
+    """Return a run with all its episodes. The indices of trajectories are those of episodes in the recording."""
     episodes: list[EpisodeRow] = []
     trajectories: list[ListedTrajectory] = []
     for row, listed in run.rows:
@@ -190,8 +190,8 @@ def _show(run: Snapshot, problems: Mapping[Any, str]) -> ShownRun:
 
 
 def _explained_sections(run: Snapshot) -> list[SectionData]:
-    """Return the sections that describe all episodes: `saliency`, whose maps are in the entries, `state_map` and
-    `updates`.
+    """Return the sections that describe all episodes: `saliency` (without maps, which are in the entries of episodes),
+    `state_map` and `updates`.
     """
     explanations, sections = run.explanations, list[SectionData]()
     if explanations is None:
@@ -216,7 +216,7 @@ def _entry_name(run: Snapshot, row: Mapping[str, Any]) -> str:
 
 
 class EpisodeError(SamplesError):
-    """An episode that cannot be shown."""
+    """Raised for an episode that cannot be shown."""
 
     def __init__(self, index: int, message: str) -> None:
         self.index = index
@@ -224,7 +224,7 @@ class EpisodeError(SamplesError):
 
 
 def _read(run: Snapshot, name: str) -> Content | None:
-    """Return a file of a run by its name, also of an earlier state of the run; None if there is none."""
+    """Return the file of a run with a name, which may be that of an earlier state of the run; None if there is none."""
     match = _EXPLAINED.fullmatch(name)
     if match is not None:
         try:
@@ -298,12 +298,12 @@ def _read_explained(run: Snapshot, name: str, file: str) -> Content | None:
 
 
 def content(data: bytes, kind: str, *, fixed: bool = True) -> Content:
-    """Return data with their hash."""
+    """Return data as `Content`, whose ETag is a hash of the data."""
     return Content(data, kind, hashlib.sha256(data).hexdigest()[:32], fixed)
 
 
 class _Cache:
-    """Contents by name; those that were used longest ago are dropped when there are too many bytes."""
+    """A cache of contents by name. The least recently used ones are dropped when their size exceeds `limit` bytes."""
 
     def __init__(self, limit: int) -> None:
         self._limit, self._bytes = limit, 0

@@ -1,4 +1,4 @@
-"""`rl-clarity publish`: chosen episodes of recordings as a static page."""
+"""`rl-clarity publish`: write selected episodes of recordings as a static page."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ from rl_clarity.viewer.manifest import (
 from rl_clarity.viewer.runs import LogDirectory, Runs, Snapshot, failed
 
 NEWEST = 8
-"""Episodes of each run that are published by default."""
+"""Number of episodes of each run that are published by default."""
 
 
 @dataclass(frozen=True)
 class PublishOptions(OutputOptions):
-    """How chosen episodes are published."""
+    """Options of `publish`."""
 
     title: str | None = None
     """Title of the page; the names of the runs by default."""
     follow_links: bool = False
-    """Publish runs that links in the log directory lead to, if the links belong to its owner."""
+    """Publish runs that symbolic links in the log directory point to, if the owner of the directory owns the links."""
 
 
 @dataclass(frozen=True)
 class _ChosenRun:
-    """A run, and the episodes of it that are published; none of a run that cannot be read."""
+    """A run, and those of its episodes that are published (none if the run cannot be read)."""
 
     run: Snapshot
     rows: Sequence[Mapping[str, Any]] = ()
     problems: Mapping[int, str] = field(default_factory=dict)
-    """Why further episodes are left out, by number."""
+    """Reasons why further episodes are left out, by number of the episode."""
 
     @property
     def explanations(self) -> Explanations | None:
@@ -70,7 +70,7 @@ class _ChosenRun:
 
     @property
     def identity(self) -> list[Any]:
-        """What identifies the recording, wherever it is (JSON)."""
+        """JSON value that identifies the recording, independent of its location."""
         begun = None if self.run.recording is None else self.run.recording.metadata.get("begun")
         return [begun, self.run.name]
 
@@ -83,7 +83,7 @@ class _ChosenRun:
         return ShownEpisode(self.run.recording, self.run.recording.episode(index), self.run.agent)
 
     def sections(self, index: int) -> list[dict[str, Any]]:
-        """Return the sections of an episode, with the names of its files beside the recording."""
+        """Return the sections of an episode, in which names of files are those beside the recording."""
         return [] if self.explanations is None else self.explanations.sections(index)
 
     def tasks(self, files: PageFiles) -> list[Task]:
@@ -108,8 +108,8 @@ class _ChosenRun:
         return tasks
 
     def after(self, results: Results) -> _ChosenRun:
-        """Return the run without the episodes whose tasks failed, and without what is damaged of its state map and
-        updates.
+        """Return the run without the episodes whose tasks failed, and without its state map or updates if their task
+        failed.
         """
         found = [results.get(self._task(row["episode"]), {}).get("problem") for row in self.rows]
         rows = [row for row, problem in zip(self.rows, found, strict=True) if problem is None]
@@ -123,7 +123,7 @@ class _ChosenRun:
         return replace(self, run=run, rows=rows, problems={**self.problems, **problems})
 
     def show(self) -> ShownRun:
-        """Return the entry of the run in the manifest."""
+        """Return the run as the page shows it."""
         return ShownRun(
             self.run if self.run.error is None else failed(self.run, self._hide_location(self.run.error)),
             [
@@ -142,7 +142,7 @@ class _ChosenRun:
         )
 
     def provenance(self) -> ProvenanceGroup:
-        """Return the origin of the episodes, and the episodes that are omitted."""
+        """Return facts about the origin of the episodes, and the episodes that are left out."""
         assert self.run.recording is not None
         metadata = self.run.recording.metadata
         names = ("name", "checkpoint", "environment", "gamma", "lambda", "sampling")
@@ -155,7 +155,7 @@ class _ChosenRun:
         return f"episodes/{self.run.number}/{index}"
 
     def _hide_location(self, problem: str) -> str:
-        """Return a problem without the recording's path, which a published page does not disclose."""
+        """Return the text of a problem without the recording's path, which a published page should not disclose."""
         return problem.replace(self.run.location, self.run.name)
 
     def _write_episode(self, files: PageFiles, index: int, work: Work) -> TaskResult:
@@ -171,7 +171,7 @@ class _ChosenRun:
         return TaskResult(files=[entry.series, *entry.frames, *entry.scrub, *copied])
 
     def _copy(self, files: PageFiles, names: Iterable[str]) -> list[str]:
-        """Copy files of the explanations, and return their names on the page."""
+        """Copy files of the explanations to the page, and return their names there."""
         copied = [*names]
         for file in copied:
             if isinstance(file, ImageName):
@@ -181,7 +181,7 @@ class _ChosenRun:
         return [*map(self._explained, copied)]
 
     def _write_updates(self, files: PageFiles, work: Work) -> TaskResult:
-        """Write what each checkpoint changed."""
+        """Copy the files of the section `updates`."""
         assert self.explanations is not None
         section = self.explanations.updates_section()
         return TaskResult(files=self._copy(files, file_names(section)))
@@ -237,20 +237,19 @@ def publish(
 ) -> Page:
     """Write episodes of recordings, and their explanations, as a static page.
 
-    A stopped call is resumed by calling it again. Of several runs, those that cannot be read are listed with the
-    reason, unless `episodes` names others. Damaged episodes are left out, and named in the page's account of its
-    origin. Both are printed.
+    Repeat an interrupted call to resume it. Without `episodes`, runs that cannot be read are listed with the reason,
+    and damaged episodes are left out and listed in the page's provenance. Both are also printed to standard error.
 
     Args:
-        place: A log directory, a recording, or their address.
+        place: A log directory or a recording, as a path or an address.
         output_dir: Directory or address of the page.
-        episodes: Numbers of episodes, of all runs, or `RUN~NUMBER`; by default the newest of each run.
+        episodes: Numbers of episodes of all runs, or `RUN~NUMBER` for one run; by default the newest 8 of each run.
         options: See `PublishOptions`.
 
     Raises:
-        OptionError: There are no such episodes, or an option is invalid.
+        OptionError: An episode does not exist or has not ended, or an option is invalid.
         SamplesError: No episode can be read, or one in `episodes` is damaged.
-        OutputError: The directory cannot be written, or holds another page.
+        OutputError: The directory cannot be written, or contains another page.
     """
     chosen_options = parse(PublishOptions, options)
     location = path_text(place, "place")
@@ -293,11 +292,11 @@ def publish(
 def choose_episodes(runs: Sequence[Snapshot], episodes: Sequence[str], location: str) -> list[_ChosenRun]:
     """Return the runs with the episodes to publish, which must have ended.
 
-    Without `episodes`, runs that cannot be read are among them.
+    Without `episodes`, runs that cannot be read are included.
 
     Raises:
-        OptionError: There is no such episode.
-        SamplesError: It is damaged, or none can be read.
+        OptionError: An episode does not exist or has not ended, or there are no episodes.
+        SamplesError: A requested episode is damaged, or no episode can be read.
     """
     errors = [run.error for run in runs if run.error is not None]
     if errors and len(errors) == len(runs):
@@ -323,14 +322,14 @@ def choose_episodes(runs: Sequence[Snapshot], episodes: Sequence[str], location:
         raise SamplesError(next(why for one in chosen for why in one.problems.values()))
     if missing or not any(one.rows for one in chosen):
         known = ", ".join(f"{run.name}: {run.error or len(run.rows)}" for run in runs) or "none"
-        wanted = f"no ended episodes {', '.join(sorted(missing))}".rstrip()
+        wanted = f"no finished episodes {', '.join(sorted(missing))}".rstrip()
         raise OptionError(f"{location} has {wanted}; episodes by run: {known}")
     return chosen
 
 
 def _failures(store: WorkStore) -> list[str]:
-    """Return the names of tasks that failed and may succeed now. If there are any, also return those of state maps,
-    which left out what had failed.
+    """Return the names of tasks that failed in an earlier call and may succeed now. If there are any, also return those
+    of state maps, from which the failed episodes were left out.
     """
     entries = store.entries()
     failures = [name for name, entry in entries.items() if "problem" in entry["facts"]]
@@ -338,7 +337,7 @@ def _failures(store: WorkStore) -> list[str]:
 
 
 def _print_problems(chosen: Sequence[_ChosenRun], results: Results) -> None:
-    """Print what the page lacks."""
+    """Print the runs, episodes and state maps that are left out, with the reasons."""
     for one in chosen:
         problems = {f"{one.run.name}~{number}": why for number, why in one.problems.items()}
         if one.run.error is not None:
@@ -350,7 +349,7 @@ def _print_problems(chosen: Sequence[_ChosenRun], results: Results) -> None:
 
 
 def _explanation_facts(one: _ChosenRun) -> Any:
-    """Return the values that determine the explanations of the chosen episodes."""
+    """Return the values that determine the explanations of the selected episodes."""
     if one.explanations is None:
         return None
     return [one.explanations.state_map, [one.sections(row["episode"]) for row in one.rows]]

@@ -1,6 +1,6 @@
-"""The runs of log directories: their recordings, read again when they have changed.
+"""The runs of log directories. Their recordings are read again when they have changed.
 
-A run that cannot be read, for whatever reason, has an error and is listed with it; the others are not affected.
+A run that cannot be read, for whatever reason, is listed with the error. Other runs are not affected.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from rl_clarity.recordings.search import FoundRecording, find_recordings
 from rl_clarity.viewer.episodes import describe_recorded_agent
 
 SECONDS_BETWEEN_SCANS, REMOTE_SECONDS_BETWEEN_SCANS = 2.0, 60.0
-"""Seconds between two searches for new recordings, if all log directories are local, and if one is remote."""
+"""Minimum seconds between two searches for new recordings: if all log directories are local, and otherwise."""
 SCAN_RATIO = 20
 """Smallest ratio of the time between two searches to the duration of a search."""
 IDLE_SECONDS = 600.0
-"""Seconds without a new step after which an episode without an end counts as stopped, because its writer was probably
+"""Seconds without a new step after which an unfinished episode counts as stopped, because its writer was probably
 killed."""
 ATTEMPTS = 20
 """Largest number of attempts to read a recording that seems to be damaged and has changed in the meantime. Its writer
-may have removed episodes, and the files that these were in, while it was read."""
+may have removed episodes and their files while it was read."""
 UNKNOWN_AGENT = AgentInfo("", "policy", False, False, 0, ObservationInfo(0, 0, 0, 0, 0), (), ())
 
 
 @dataclass(frozen=True)
 class LogDirectory:
-    """A directory or a remote address with recordings. It has a name if several directories are shown."""
+    """A local directory or a remote address with recordings. It has a name if several directories are shown."""
 
     location: str
     name: str = ""
@@ -58,7 +58,7 @@ class LogDirectory:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A run as it was when its recording was read last."""
+    """The state of a run when its recording was last read."""
 
     number: int
     """Number of the run, from 1, in the order in which recordings were found. It does not change while the viewer
@@ -66,17 +66,17 @@ class Snapshot:
     name: str
     location: str
     key: str = ""
-    """Folder of the run's files: it identifies the recording, and the program that shows it."""
+    """Folder in the names of the run's files. It identifies the recording and the version of the package."""
     recording: StoredRecording | None = None
     rows: Sequence[tuple[dict[str, Any], str | None]] = ()
-    """Facts of each episode, and why it is damaged; see `StoredRecording.listing`."""
+    """Facts of each episode, and the reason if it is damaged, else None; see `StoredRecording.listing`."""
     agent: AgentInfo = UNKNOWN_AGENT
     error: str | None = None
-    """Why the run cannot be shown."""
+    """Reason why the run cannot be shown, or None."""
     explanations: Explanations | None = None
-    """Saliency and state maps of its episodes."""
+    """Saliency maps and state maps of the run's episodes."""
     state: Any = None
-    """A value that changes whenever the recording or its explanations do."""
+    """A value that changes whenever the recording or its explanations change."""
 
 
 class Runs:
@@ -84,7 +84,7 @@ class Runs:
 
     Args:
         directories: The log directories.
-        follow_links: Whether to show runs that links in local log directories lead to; see `find_recordings`.
+        follow_links: Whether to show runs that symbolic links in local log directories point to; see `find_recordings`.
     """
 
     def __init__(self, directories: Sequence[LogDirectory], *, follow_links: bool = False) -> None:
@@ -94,19 +94,19 @@ class Runs:
         self._next_scan = 0.0
 
     def snapshots(self) -> list[Snapshot]:
-        """Return every run as it is now, sorted by name."""
+        """Return the current state of every run, sorted by name."""
         self._scan()
         current = [run.current() for run in list(self._runs.values())]
         return sorted((one for one in current if one is not None), key=lambda one: (one.name, one.location))
 
     def find(self, key: str) -> Snapshot | None:
-        """Return the run with a key as it is now; the others are looked at only if none of the runs had this key."""
+        """Return the current state of the run with a key, or None. Reads other runs only if no run had this key."""
         self._scan()
         known = [run.current() for run in list(self._runs.values()) if run.key == key]
         return next((one for one in known or self.snapshots() if one is not None and one.key == key), None)
 
     def exist(self) -> bool:
-        """Return whether there are recordings to list, without reading them."""
+        """Return whether there are recordings, without reading them."""
         self._scan()
         return bool(self._runs)
 
@@ -131,7 +131,7 @@ class Runs:
         self._next_scan = end + max(shortest, SCAN_RATIO * (end - start))
 
     def _search(self, directory: LogDirectory) -> list[FoundRecording]:
-        """Return the recordings in a directory, or the reason why it cannot be searched."""
+        """Return the recordings in a directory. If it cannot be searched, return a single entry with the reason."""
         try:
             return find_recordings(directory.location, follow_links=self._follow_links)
         except Exception as error:  # of any kind: the other directories are shown
@@ -141,7 +141,7 @@ class Runs:
 def run_name(location: str, directory: LogDirectory) -> str:
     """Return the name of a recording's run: its directory relative to the log directory, as TensorBoard names runs.
 
-    The recording's own name follows if it is not the recorder's default.
+    The name of the recording is appended if it is not the recorder's default.
     """
     run, _, recording = location.rpartition(f"/{PLUGIN}/")
     if not run:
@@ -153,8 +153,9 @@ def run_name(location: str, directory: LogDirectory) -> str:
 
 
 def is_inside(place: str | Path, directory: str) -> bool:
-    """Return whether a file, or a recording with its files, is in a directory after links are resolved. Addresses count
-    as inside.
+    """Return whether a file, or a recording with its files, is inside a directory after links are resolved.
+
+    Remote addresses always count as inside.
     """
     path, root = local_path(str(place)), local_path(directory)
     if path is None or root is None:
@@ -168,7 +169,7 @@ def is_inside(place: str | Path, directory: str) -> bool:
 
 
 def failed(run: Snapshot, reason: str, state: Any = None) -> Snapshot:
-    """Return a run that cannot be shown."""
+    """Return a run without content, with the reason why it cannot be shown."""
     return Snapshot(run.number, run.name, run.location, error=reason, state=state)
 
 
@@ -181,7 +182,7 @@ class Run:
 
     @property
     def key(self) -> str:
-        """The key that the recording had when it was read last; empty before."""
+        """The key that the recording had when it was last read; empty before the first time."""
         return self._snapshot.key
 
     @cached_property
@@ -189,7 +190,7 @@ class Run:
         return RecordingFiles(self.found.location)
 
     def current(self) -> Snapshot | None:
-        """Return the run as it is now; None if its recording was deleted."""
+        """Return the current state of the run, or None if its recording was deleted."""
         if self.found.problem is not None:
             return failed(self._snapshot, self.found.problem)
         for _ in range(ATTEMPTS):
@@ -243,7 +244,7 @@ class Run:
 
 
 def _first_agent(recording: StoredRecording, rows: Sequence[tuple[dict[str, Any], str | None]], id: str) -> AgentInfo:
-    """Return the agent of the first episode that can be read; raises an error if there are episodes, but none can."""
+    """Return the agent of the first episode that can be read. Raises an error if there are episodes, but none can."""
     last: Exception | None = None
     for row, problem in rows:
         if problem is None and row["steps"]:

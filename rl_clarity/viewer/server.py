@@ -1,4 +1,4 @@
-"""`rl-clarity serve`: the page of recordings, or a page with its agent behind it, on a web server of its own."""
+"""The web server of `rl-clarity serve`, for the page of recordings, or for a finished page together with its agent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rl_clarity.viewer.runs import LogDirectory
 
 HOST, PORT = "127.0.0.1", 6007
 THREADS = 8
-"""Number of threads that answer requests. While some wait for a computation, others can still send data."""
+"""Number of threads that answer requests. While some threads wait for a computation, others can still send data."""
 
 
 def serve(
@@ -33,16 +33,16 @@ def serve(
     """Serve the page of recordings in log directories until the process is interrupted.
 
     Args:
-        directories: Log directories, recordings, or their addresses.
-        host: Name or address to listen on. If it can be reached from other machines, a random token is part of the
-            page's address, and requests without it are refused.
+        directories: Log directories or recordings, as paths or addresses.
+        host: Host name or IP address to listen on. If it can be reached from other machines, a random token is part of
+            the page's URL, and requests without it are rejected.
         port: Port to listen on; 0 for a free one.
-        follow_links: Whether to show runs that links in the log directories lead to, if the links belong to the owner
-            of the log directory.
-        started: Called with the page's address.
+        follow_links: Whether to show runs that symbolic links in a log directory point to, if the owner of the
+            directory owns the links.
+        started: Called with the page's URL when the server listens.
 
     Raises:
-        OptionError: It cannot listen there.
+        OptionError: The server cannot listen on this host and port.
         DependencyError: A package of the extra `tensorboard` is missing.
     """
     server = make_server(directories, host, port, started, follow_links=follow_links)
@@ -60,7 +60,7 @@ def make_server(
     *,
     follow_links: bool = False,
 ) -> Any:
-    """Return a server that listens, and that `run` starts; see `serve`."""
+    """Return a server that already listens. Its method `run` answers requests. See `serve` for the arguments."""
     with _packages():
         from rl_clarity.viewer.application import Application, is_local
     places = [LogDirectory.at(one) for one in directories]
@@ -70,7 +70,7 @@ def make_server(
 
 
 def is_page(place: str) -> bool:
-    """Return whether a place is the directory of a page, or its `interface.html`."""
+    """Return whether a location is the local directory of a page, or its `interface.html`."""
     path = local_path(place)
     return path is not None and (path.name == PAGE or (path / PAGE).is_file())
 
@@ -83,20 +83,20 @@ def serve_page(
     port: int = PORT,
     started: Callable[[str], None] = print,
 ) -> None:
-    """Serve a finished page with the agent behind it until the process is interrupted.
+    """Serve a finished page together with its agent until the process is interrupted.
 
     Args:
         page: The page's directory or its `interface.html`.
-        checkpoint: The checkpoint that the page was made of; by default it is looked for, see
+        checkpoint: The checkpoint that the page was made from. By default, it is searched for; see
             `rl_clarity.live.open_page_agent`.
-        host: Name or address to listen on.
+        host: Host name or IP address to listen on.
         port: Port to listen on; 0 for a free one.
-        started: Called with the page's address, which contains a random token: requests without it are refused.
+        started: Called with the page's URL, which contains a random token. Requests without the token are rejected.
 
     Raises:
-        OptionError: It cannot listen there.
-        CheckpointError: The checkpoint is not found, or is another one.
-        SamplesError: The page does not contain what its agent observed.
+        OptionError: The server cannot listen on this host and port.
+        CheckpointError: The checkpoint is not found, or is not the one that the page was made from.
+        SamplesError: The page does not contain the observations of its agent.
         DependencyError: A package of the extra `tensorboard` is missing.
     """
     results = open_results(page)
@@ -110,7 +110,7 @@ def serve_page(
 def make_page_server(
     network: LiveNetwork, host: str = HOST, port: int = PORT, started: Callable[[str], None] = print
 ) -> Any:
-    """Return a server that listens, and that `run` starts; see `serve_page`."""
+    """Return a server that already listens. Its method `run` answers requests. See `serve_page` for the arguments."""
     with _packages():
         from rl_clarity.viewer.agent_page import AgentPageApplication
         from rl_clarity.viewer.application import is_local

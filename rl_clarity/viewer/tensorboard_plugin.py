@@ -1,4 +1,4 @@
-"""The tab RL CLARITY of TensorBoard, which finds it by the entry point `tensorboard_plugins`."""
+"""The plug-in with the tab RL CLARITY of TensorBoard, which finds it by the entry point `tensorboard_plugins`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RecordingsPlugin(TBPlugin):  # type: ignore[misc]
 
 
 def logdir_spec(text: str) -> list[LogDirectory]:
-    """Parse `--logdir_spec`: paths or `NAME:PATH`, separated by commas, as TensorBoard reads them."""
+    """Parse the option `--logdir_spec` as TensorBoard does: `PATH` or `NAME:PATH`, separated by commas."""
     directories = []
     for part in filter(None, text.split(",")):
         name, colon, path = part.partition(":")

@@ -1,4 +1,4 @@
-"""One computation at a time, where a newer request of the same panel replaces an older one."""
+"""Run one computation at a time. A newer request of a panel replaces its older requests."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ WAITING = 4
 
 
 class Busy(Exception):  # noqa: N818  # not an error of the program
-    """Raised where too many requests wait."""
+    """Raised if too many requests are waiting."""
 
 
 class Turns:
-    """Lets requests compute in turn."""
+    """Runs the computations of requests one after another."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -29,18 +29,18 @@ class Turns:
         self._busy, self.waiting = False, 0
 
     def newest(self, client: str) -> int | None:
-        """Return the number of the newest request of a panel."""
+        """Return the number of the newest request of a panel, or None if there was none."""
         return self._newest.get(client)
 
     def run(self, client: str, number: int, compute: Callable[[Callable[[], bool]], T]) -> T:
-        """Return what `compute(wanted)` returns, as soon as nothing else is computed.
+        """Wait until no other computation runs, and return the result of `compute(wanted)`.
 
         Args:
-            client: the panel that asks
-            number: number of its request; the answer to a smaller one is no longer wanted
-            compute: the computation, which may ask `wanted()` whether to go on
+            client: name of the panel that sent the request
+            number: number of its request; answers to requests with smaller numbers are no longer wanted
+            compute: the computation; it may call `wanted()` to find out whether its result is still wanted
 
-        Raises Superseded where the answer is no longer wanted, Busy where too many requests wait.
+        Raises Superseded if the answer is no longer wanted, and Busy if too many requests are waiting.
         """
 
         def wanted() -> bool:

@@ -1,12 +1,12 @@
 """Dataset examples: the observations that a feature responds to most.
 
-After Lucid's `rl_util` (Hilton et al., Understanding RL Vision, 2020). A feature is a reduced channel, or a channel of
-the layer, given by its activations (M, h, w) on M observations. `Examples` holds the selection as numbers, which the
-page draws; `patches` draws images of it.
+After Lucid's `rl_util` (Hilton et al., Understanding RL Vision, 2020). A feature is a reduced channel or a channel of
+the layer, and is represented by its activations (M, h, w) on M observations. `Examples` contains the selection as
+numbers, from which the page draws it; `patches` draws it as images.
 
-No observation is used too often, by Lucid's rule: in round i = 1, 2, ... the cells whose observation is used more than
-`limit` times take, weakest first, their (i + 1)-th best observation, until nothing changes. Ties are broken by index,
-so that the result does not depend on the machine's sorting algorithm.
+Lucid's rule prevents that an observation is used too often. In round i = 1, 2, ..., if an observation is used in more
+than `limit` cells, the weakest of its cells beyond the limit switch to their (i + 1)-th best observation, until nothing
+changes. Ties are broken by index, so that the result does not depend on the machine's sorting algorithm.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rl_clarity.base.errors import OptionError
 NONE = -1
 """Observation index of an empty cell."""
 Values = Callable[[np.ndarray], np.ndarray]
-"""Returns the values (n, options) float32 of every option at cells (n,)."""
+"""A function that returns the values (n, options) float32 of every option, such as an observation, at cells (n,)."""
 
 _FIRST_DEPTH, _DEPTH_FACTOR = 8, 4
 _MAX_VALUES = 1 << 20
@@ -32,9 +32,9 @@ _MAX_VALUES = 1 << 20
 class Examples:
     """A grid of patches of observations, each centered where the feature is strong."""
 
-    indices: np.ndarray  # (rows, columns) int32: the observation shown, or NONE
-    strengths: np.ndarray  # (rows, columns) float32: activation there
-    centers: np.ndarray  # (rows, columns, 2) float32: row and column; layer position i reaches from i to i + 1
+    indices: np.ndarray  # (rows, columns) int32: index of the observation, or NONE
+    strengths: np.ndarray  # (rows, columns) float32: activation at the patch's center
+    centers: np.ndarray  # (rows, columns, 2) float32: row and column; layer position i extends from i to i + 1
 
 
 def dataset_grid(activations: np.ndarray, subdiv_mult: float = 1.0, top_fraction: float = 0.1) -> Examples:
@@ -47,7 +47,7 @@ def dataset_grid(activations: np.ndarray, subdiv_mult: float = 1.0, top_fraction
 
 
 def dataset_grids(activations: np.ndarray, subdiv_mults: Sequence[float], top_fraction: float = 0.1) -> list[Examples]:
-    """Return `dataset_grid` at several densities, faster than one after the other."""
+    """Return the grids of `dataset_grid` for several values of `subdiv_mult`. This is faster than separate calls."""
     padded = _pad(_check(activations))
     return [_grid(_Surface(padded, subdiv_mult), top_fraction) for subdiv_mult in subdiv_mults]
 
@@ -62,7 +62,7 @@ def _grid(surface: _Surface, top_fraction: float) -> Examples:
 
 
 def grid_shape(layer: tuple[int, int], subdiv_mult: float) -> tuple[int, int]:
-    """Return rows and columns of `dataset_grid` for a layer of (h, w)."""
+    """Return the numbers of rows and columns of `dataset_grid` for a layer of (h, w) positions."""
     height, width = (len(_zoomed_positions(size, subdiv_mult)) for size in layer)
     return height, width
 
@@ -78,7 +78,7 @@ def thumbnail(activations: np.ndarray, num_mult: int = 4) -> Examples:
     order = np.argsort(-strongest, kind="stable")
     count = 4 * num_mult**2
     while True:
-        # Weak observations make no stronger one move: the strongest have the same positions without the weakest.
+        # Weak observations never displace stronger ones: the strongest have the same positions without the weakest.
         part, others = np.sort(order[:count]), order[count:]
         choices, strengths = limit_repeats(
             flat[part].argmax(axis=1), strongest[part], _values_of(flat, part), height * width, num_mult
@@ -95,7 +95,9 @@ def thumbnail(activations: np.ndarray, num_mult: int = 4) -> Examples:
 
 
 def _values_of(activations: np.ndarray, part: np.ndarray) -> Values:
-    """Return values (n, positions) of cells that are some of the observations."""
+    """Return a function that takes cells (n,), which are indices of `part`, to the activations (n, positions) of these
+    observations.
+    """
     return lambda cells: np.asarray(activations[part[cells]])
 
 
@@ -119,7 +121,7 @@ def _check(activations: np.ndarray) -> np.ndarray:
 
 
 def _pad(activations: np.ndarray) -> np.ndarray:
-    """Return edge-padded activations (h + 2, w + 2, M) float32, so that those of a cell are contiguous."""
+    """Return edge-padded activations (h + 2, w + 2, M) float32. Those at a position are contiguous in memory."""
     observations, height, width = activations.shape
     padded = np.empty((height + 2, width + 2, observations), np.float32)
     padded[1:-1, 1:-1] = activations.transpose(1, 2, 0)
@@ -175,13 +177,16 @@ class _Surface:
 
 
 def _zoomed_positions(size: int, subdiv_mult: float) -> np.ndarray:
-    """Return positions (cells,) in the padded layer, of the zoomed padded layer (aligned corners) less its border."""
+    """Return the positions (cells,), in the padded layer, of the cells of a grid along one axis.
+
+    The grid is the padded layer, zoomed with aligned corners, without its border.
+    """
     cells = max(1, round(subdiv_mult * (size + 1) + 1) - 2)
     return np.arange(1, cells + 1) * (size + 1) / (cells + 1)
 
 
 def _weights(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return weights (n, 1) float32 of the positions below and above for linear interpolation."""
+    """Return the weights (n, 1) float32 of the next lower and the next higher position for linear interpolation."""
     upper = (positions - np.floor(positions)).astype(np.float32)[:, None]
     return 1 - upper, upper
 
@@ -189,7 +194,10 @@ def _weights(positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def limit_repeats(
     choices: np.ndarray, strengths: np.ndarray, values: Values, options: int, limit: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return choices (cells,) and their strengths with at most `limit` repeats, given the best choices."""
+    """Return choices (cells,) and their strengths, so that each option is chosen at most `limit` times, if possible.
+
+    `choices` and `strengths` (cells,) are the best option of each cell and its value.
+    """
     choices, strengths = choices.copy(), strengths.copy()
     ranking = _Ranking(len(choices), options, values)
     for rank in range(1, options):
@@ -201,7 +209,7 @@ def limit_repeats(
 
 
 def _cells_to_move(choices: np.ndarray, strengths: np.ndarray, limit: int, options: int) -> np.ndarray:
-    """Return the cells beyond the limit: the weakest of each option's cells."""
+    """Return the cells that must choose another option: the weakest cells of each option beyond the limit."""
     excess = np.maximum(np.bincount(choices, minlength=options) - limit, 0)
     crowded = np.flatnonzero(excess[choices])
     order = crowded[np.lexsort((strengths[crowded], choices[crowded]))]

@@ -1,4 +1,5 @@
-"""Statistics of features from their activations: how often they are active, together with which others, and examples.
+"""Statistics of features from their activations: how often they are active, which features are active together, and
+examples.
 
 A feature is active where it exceeds a fifth of its largest activation.
 """
@@ -21,7 +22,8 @@ BINS = 24
 TOP = 100
 """Largest number of a feature's strongest observations on which other features are compared with it."""
 NEAR = 16
-"""Features overlap within a distance of the layer's size divided by this number, and at least one position."""
+"""Features overlap if they are active within a distance of the layer's size divided by this number, or within one
+position if that is farther."""
 TWINS = 0.5
 """Smallest overlap, in both directions, of features that count as twins."""
 
@@ -38,11 +40,11 @@ class Selection:
 
 @dataclass(frozen=True)
 class FeatureFacts:
-    """Facts about K features on M observations."""
+    """Statistics of K features on M observations."""
 
     strongest: np.ndarray  # (K,) float32: the strongest activation
     frames: np.ndarray  # (K,) share of observations in which the feature is active somewhere
-    positions: np.ndarray  # (K,) share of all positions at which it is active
+    positions: np.ndarray  # (K,) share of the positions of all observations at which the feature is active
     histogram: np.ndarray  # (K, BINS) int32: observations by strongest activation, from 0 to `strongest`
     # (K, K): share of the row's strongest observations in which the column's feature is active, too
     overlap: np.ndarray
@@ -96,8 +98,8 @@ def frames_by_effect(
     """Return the frames in which each feature `raises` and `lowers` the output most, from different episodes.
 
     Args:
-        totals: for each trajectory (T, K, 2), the positive and negative attribution of each feature
-        peaks: for each trajectory (T, K, 2), the positions of its largest and of its smallest value
+        totals: for each trajectory (T, K, 2), the total positive and negative attribution of each feature
+        peaks: for each trajectory (T, K, 2), the positions of the largest and the smallest attribution of each feature
         firsts: for each trajectory (T,), whether a frame is the first of an episode
     """
     net = np.concatenate([total.sum(axis=-1) for total in totals])  # (frames, K)
@@ -141,7 +143,7 @@ def net_histogram(totals: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]
 
 
 def from_different_episodes(order: np.ndarray, episodes: np.ndarray, count: int) -> np.ndarray:
-    """Return the first `count` of `order` (indices, best first) from different episodes.
+    """Return the first `count` indices of `order` (indices, best first) that are from different episodes.
 
     If there are too few episodes, each may occur twice, then three times, and so on.
     """
@@ -171,7 +173,9 @@ def _middle(values: np.ndarray) -> np.ndarray:
 def _observations(
     peaks: np.ndarray, places: np.ndarray, episodes: np.ndarray, order: Callable[[np.ndarray], np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the observations and positions (K, n, 2), strongest first, and their activations (K, n)."""
+    """Return examples, chosen by `order`, as observations and positions (K, n, 2), strongest first, and their
+    activations (K, n).
+    """
     chosen_places = np.full((len(peaks), EXAMPLES, 2), NONE, np.int32)
     strengths = np.zeros((len(peaks), EXAMPLES), np.float32)
     for k, row in enumerate(peaks):

@@ -44,8 +44,8 @@ def optimize_images(
 ) -> OptimizedImages:
     """Optimize an image of `image_shape` (H, W, C) for each of `directions` (N, c) of the layer's channels.
 
-    `jitter` is the range of random shifts in pixels, `l2_penalty` the weight of the mean squared distance of pixels
-    from gray, relative to the mean activation.
+    `jitter` is the range of random shifts in pixels. `l2_penalty` is the weight of the mean squared distance of pixels
+    from gray, which is subtracted from the mean activation.
     """
     directions = np.asarray(directions, np.float32)
     height, width, colors = image_shape

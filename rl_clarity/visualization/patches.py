@@ -66,8 +66,8 @@ class _Patches:
 
     @classmethod
     def of_grid(cls, examples: Examples, size: tuple[int, int], layer: tuple[int, int], expand_mult: float) -> _Patches:
-        """Return the patches of a grid. Those in a row of cells share rows of pixels, so sizes may differ by
-        rounding.
+        """Return the patches of a grid. All patches in a row have the same height, and all in a column the same width,
+        but sizes may differ by rounding.
         """
         unit, padding = _units(size, layer, expand_mult)
         first = np.round((examples.centers - expand_mult / 2) * unit).astype(int)
@@ -92,7 +92,7 @@ def _size(observations: np.ndarray) -> tuple[int, int]:
 
 
 def _units(size: tuple[int, int], layer: tuple[int, int], expand_mult: float) -> tuple[np.ndarray, tuple[int, int]]:
-    """Return the pixels (2,) of one layer position, and the extent of the checkerboard outside the observation."""
+    """Return the pixels (2,) that a layer position covers, and the extent of the checkerboard outside the observation."""
     unit = np.array(size, np.float64) / layer
     reach = np.ceil(unit * expand_mult).astype(int)
     return unit, (int(reach[0]), int(reach[1]))
@@ -135,7 +135,7 @@ def _opacity(strength: np.ndarray, full: float, examples: Examples) -> np.ndarra
 
 
 def _percentile(values: np.ndarray, counts: np.ndarray) -> float:
-    """Return the linearly interpolated percentile of values that occur `counts` times each."""
+    """Return the linearly interpolated percentile `_OPAQUE_PERCENTILE` of values that occur `counts` times each."""
     order = np.argsort(values, axis=None)
     ordered, ends = values.ravel()[order], np.cumsum(counts.ravel()[order])
     place = _OPAQUE_PERCENTILE / 100 * (ends[-1] - 1)

@@ -35,16 +35,16 @@ def render_attribution(
     hues: np.ndarray | None = None,
     gray: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Render attribution as images (B, h, w, 4) float32; colors are not clipped and exceed 1 where the opacity is 1.
+    """Render attribution as images (B, h, w, 4) float32. Colors are not clipped: they may exceed 1 where opacity is 1.
 
     Args:
-        channels: (B, h, w, K), signed, in units of attribution
-        residual: (B, h, w) or (B, h, w, 1), in the same units
-        direction: absolute values, positive parts or negative parts
+        channels: (B, h, w, K), signed attribution to each channel
+        residual: (B, h, w) or (B, h, w, 1), signed attribution that the channels omit
+        direction: whether to render absolute values (`"abs"`), positive parts (`"pos"`) or negative parts (`"neg"`)
         channel: the channels (`"prin"`), channels and residual (`"all"`), the residual (`"res"`) or a channel's index
         scale: strength at full brightness, above 0; default `attribution_scale(channels)`
         hues: (K, 3); default `channel_hues(K)`
-        gray: (B,) bool, which images have no colors, because their completeness error is too large
+        gray: (B,) bool, whether to render an image without colors, because its completeness error is too large
 
     Raises OptionError for shapes that do not match, and for an invalid direction, channel or scale.
     """
@@ -104,8 +104,7 @@ def full_scale(channels: np.ndarray, residual: np.ndarray | None = None) -> floa
 def smooth(images: np.ndarray) -> np.ndarray:
     """Convolve images (B, h, w, n) with the 15 x 15 kernel `exp(-d)`, 0 where d > 7, with zero padding; float32."""
     # Use matrix products, a row of the kernel at a time, instead of a Fourier transform: sums of non-negative values
-    # keep
-    # their relative precision, and values outside the kernel's range stay exactly 0.
+    # keep their relative precision, and values outside the kernel's range stay exactly 0.
     height, width = images.shape[1:3]
     planes = np.ascontiguousarray(np.moveaxis(np.asarray(images, np.float32), -1, 1))  # (B, n, h, w)
     rows = planes @ _row_products(width)  # (B, n, h, 8 w): convolved with each row of the kernel
@@ -132,7 +131,7 @@ def brightness_to_opacity(rgb: np.ndarray) -> np.ndarray:
 
 
 def hatch(images: np.ndarray) -> np.ndarray:
-    """Draw diagonal lines, dark and light ones, over images (B, H, W, 3) uint8, which do not hide them."""
+    """Draw dark and light diagonal lines over images (B, H, W, 3) uint8, which remain visible."""
     place = np.add.outer(np.arange(images.shape[1]), -np.arange(images.shape[2]))[..., None] % 12
     half = images // 2
     return np.where(place < 2, half, np.where(place < 4, half + 127, images))
@@ -212,7 +211,8 @@ def _check_residual(channels: np.ndarray, residual: np.ndarray | None, channel: 
 
 @lru_cache(maxsize=32)
 def _row_products(width: int) -> np.ndarray:
-    """Return matrices (w, w) side by side that convolve with rows 0 to 7 of the kernel, counted from its center."""
+    """Return 8 matrices, concatenated to (w, 8 w), that convolve with rows 0 to 7 of the kernel, counted from its center.
+    """
     offset = np.arange(width)[None, :] - np.arange(width)[:, None] + KERNEL_RADIUS
     inside = (offset >= 0) & (offset <= 2 * KERNEL_RADIUS)
     below = kernel()[KERNEL_RADIUS:]

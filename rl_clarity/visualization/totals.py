@@ -1,4 +1,4 @@
-"""Total attribution of each channel, its peaks, and the decomposition of an output into what contributed to it."""
+"""Compute the total attribution of each channel, its peaks, and the decomposition of an output into contributions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ SPREAD = (0.1, 0.9)
 
 
 def channel_totals(channels: np.ndarray, residual: np.ndarray | None = None) -> np.ndarray:
-    """Return sums (B, K + 1, 2) float32 over positions of the positive and the negative part (<= 0), the residual last.
+    """Return the sums (B, K + 1, 2) float32 over positions of each channel's positive and negative parts.
 
-    `channels` (B, h, w, K) and `residual` (B, h, w) or (B, h, w, 1) are signed. Without a residual the result is
-    (B, K, 2).
+    `channels` (B, h, w, K) and `residual` (B, h, w) or (B, h, w, 1) are signed. Sums of negative parts are at most 0.
+    The residual is last; without a residual, the result is (B, K, 2).
     """
     values = channels
     if residual is not None:
@@ -25,8 +25,8 @@ def channel_totals(channels: np.ndarray, residual: np.ndarray | None = None) -> 
 
 
 def magnitudes(totals: np.ndarray) -> list[float]:
-    """Return the sums of magnitudes over frames and positions of totals (T, K + 1, 2), of the features and of
-    everything.
+    """Return two sums of magnitudes of totals (T, K + 1, 2) over all frames: that of the features, and that of the
+    features and the residual.
     """
     by_part = np.abs(totals).sum(axis=(0, 2), dtype=np.float64)
     return [float(by_part[:-1].sum()), float(by_part.sum())]
@@ -44,7 +44,7 @@ def peak_positions(channels: np.ndarray) -> np.ndarray:
 def output_decomposition(
     totals: np.ndarray, completeness: np.ndarray, memory: np.ndarray | None = None
 ) -> dict[str, np.ndarray]:
-    """Decompose an output into the terms that it is the sum of.
+    """Decompose an output into terms that add up to it.
 
     output = baseline + sum of features + residual + memory + completeness_error, each float64:
 
@@ -56,8 +56,9 @@ def output_decomposition(
 
     Args:
         totals: (T, K + 1, 2), as `channel_totals` returns them with a residual
-        completeness: (T, 3): sum of the unreduced attribution, s(a) less s at the baseline, and s(a)
-        memory: (T,); None without a recurrent state
+        completeness: (T, 3): the sum of the unreduced attribution, the output minus that at the baseline, and the
+            output
+        memory: (T,), as above; None for agents without a recurrent state
     """
     net = totals.sum(axis=-1, dtype=np.float64)
     attribution, difference, output = np.asarray(completeness, np.float64).T
@@ -89,10 +90,10 @@ UNEXPLAINED = ("baseline", "memory", "completeness_error")
 
 
 def unexplained_shares(decompositions: Sequence[Mapping[str, np.ndarray]]) -> dict[str, float] | None:
-    """Return how much of an output's variance over all frames each term that is not attribution accounts for.
+    """Return the share of an output's variance over all frames that each of the terms `UNEXPLAINED` accounts for.
 
-    The share of a term is its covariance with the sum of these terms, over the variance of the output; negative shares
-    offset others. Together with `variance_share` they add up to 1. None if the output does not vary.
+    The share of a term is its covariance with the sum of these terms, divided by the variance of the output. Negative
+    shares offset others. Together with `variance_share`, they add up to 1. None if the output does not vary.
     """
     output = np.concatenate([terms["output"] for terms in decompositions])
     terms = {name: np.concatenate([terms[name] for terms in decompositions]) for name in UNEXPLAINED}
@@ -104,11 +105,17 @@ def unexplained_shares(decompositions: Sequence[Mapping[str, np.ndarray]]) -> di
 
 
 def mean_effects(totals: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the mean (K + 1,) of each channel over the frames of all trajectories, whose totals are (T, K + 1, 2)."""
+    """Return the mean net attribution (K + 1,) of each channel over all frames of trajectories.
+
+    `totals` contains an array (T, K + 1, 2) for each trajectory, as `channel_totals` returns it.
+    """
     return np.asarray(np.concatenate([frames.sum(axis=-1) for frames in totals]).mean(axis=0, dtype=np.float64))
 
 
 def effect_spread(totals: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the quantiles `SPREAD` (K + 1, 2) of each channel over all frames. Totals are as for `mean_effects`."""
+    """Return the quantiles `SPREAD` (K + 1, 2) of each channel's net attribution over all frames.
+
+    `totals` are as for `mean_effects`.
+    """
     net = np.concatenate([frames.sum(axis=-1) for frames in totals])
     return np.asarray(np.quantile(net, SPREAD, axis=0).T, np.float64)

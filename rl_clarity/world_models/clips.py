@@ -1,4 +1,4 @@
-"""Animated clips of a simulator beside the recorded frames, as PNG files."""
+"""Write animated PNG files that show simulated frames beside the recorded ones."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ FPS = 8
 
 
 def clip_frames(batch: Batch, rollouts: Rollouts) -> np.ndarray:
-    """Return the frames (T, rows, columns, 1 or 3) uint8 of a clip, with a row for each window, and `COLUMNS` side by
-    side.
+    """Return the frames (T, height, width, 1 or 3) uint8 of a clip: a row of images for each window, in `COLUMNS`.
 
     Frames after the end of an episode are gray.
     """

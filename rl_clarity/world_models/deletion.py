@@ -15,7 +15,7 @@ from rl_clarity.world_models.simulator import Simulator, Start
 
 FRACTIONS = (0.01, 0.02, 0.05, 0.1, 0.2)
 RANDOM_ORDERS = 4
-"""Number of random orders that are averaged."""
+"""Number of random orders over which results are averaged."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class Deletion:
     at: int
     """Step of the target. Blocks of the frames 0 to `at` are removed."""
     fractions: tuple[float, ...]
-    """Shares F of the blocks that are removed."""
-    by_saliency: np.ndarray  # (F,): mean |change| of the target, in the order of saliency
-    random: np.ndarray  # (F,): in a random order
+    """F shares of the blocks that are removed."""
+    by_saliency: np.ndarray  # (F,): mean |change| of the target if blocks are removed in the order of saliency
+    random: np.ndarray  # (F,): the same in a random order
     starts: int
     difference: float
-    """Mean over fractions of `by_saliency` less `random`."""
+    """Mean of `by_saliency` - `random` over fractions."""
     interval: tuple[float, float]
     """95 % bootstrap interval of `difference`, over starts."""
 
@@ -53,19 +53,19 @@ def deletion_test(
     """Remove blocks of the agent's frames in the order of saliency and in random orders, and compare the effects.
 
     Blocks of all frames of a simulation up to the target are ranked together, by the magnitude of the sum of gradient
-    times difference from the mean frame. Removed blocks show the mean frame of all simulations. The world's states and
-    samples stay the same, and the agent acts on the frames with removed blocks (Samek et al. 2017,
-    https://arxiv.org/abs/1509.06321, for images).
+    times difference from the mean frame. Removed blocks show the mean frame of all simulations. Random numbers stay the
+    same, and the agent acts on the frames with removed blocks (Samek et al. 2017, https://arxiv.org/abs/1509.06321, for
+    images).
 
     Args:
-        simulator: from `fit_simulator` or `load_simulator`
+        simulator: a simulator from `fit_simulator` or `load_simulator`
         starts: where B simulations start, as in `simulate`
-        target: see `saliency_through_time`
+        target: the target; see `saliency_through_time`
         at: step of the target, counted from 0
         block: side of the blocks, in pixels
         fractions: shares of the blocks that are removed
-        noise_copies: copies that saliency is averaged over
-        seed: of samples in the simulation, and of the random orders
+        noise_copies: number of copies over which saliency is averaged
+        seed: seed of samples in the simulation, and of the random orders
 
     Raises OptionError for invalid arguments.
     """
@@ -83,7 +83,7 @@ def deletion_test(
     rng = np.random.default_rng([seed % 2**63, 8])
 
     def changes(order: np.ndarray) -> np.ndarray:
-        """Return |change| (F, B) if the first blocks of an order (B, N) are removed."""
+        """Return |change| (F, B) of the target if the first blocks of an order (B, N) are removed."""
         ranks = order.argsort(axis=1)
         rows = []
         for fraction in fractions:
@@ -112,7 +112,7 @@ def deletion_test(
 
 
 def _block_sums(values: np.ndarray, block: int) -> np.ndarray:
-    """Return sums (B, T x rows x columns) over blocks of values (B, T, H, W, C)."""
+    """Return sums (B, T x rows x columns) of values (B, T, H, W, C) over each block."""
     summed = values.sum(axis=-1)
     for axis in (2, 3):
         summed = np.add.reduceat(summed, np.arange(0, summed.shape[axis], block), axis=axis)

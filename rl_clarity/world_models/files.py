@@ -46,7 +46,7 @@ def save_simulator(
         half: store numbers in half precision, which halves the size
         overwrite: replace a file
 
-    Raises OutputError for a path that exists or cannot be written.
+    Raises OutputError for a path with another ending, that exists, or that cannot be written.
     """
     target = Path(path)
     if target.suffix != ".safetensors":
@@ -73,9 +73,9 @@ def save_simulator(
 
 
 def load_simulator(path: str | os.PathLike[str], agent: Agent) -> Simulator:
-    """Read a simulator of this agent, which may be edited. `models:NAME` is the simulator of an included agent.
+    """Read a simulator of this agent, which may have edits. `models:NAME` is the simulator of an included agent.
 
-    Raises CheckpointError for a missing or damaged file, OptionError for an agent that it was not made for.
+    Raises CheckpointError for a missing or damaged file, OptionError if the simulator was fitted to another agent.
     """
     name, file = os.fspath(path), Path(path)
     if name.startswith(PREFIX):

@@ -40,7 +40,7 @@ PROGRESS = "progress.csv"
 CLIP_WINDOWS = 4
 COLUMNS = ("update", "timesteps", "seconds", *LOSSES, "loss", "gradient_norm")
 BATCHES, NOISE, CLIP = 1, 2, 3
-"""Streams of random numbers. Each step has its own seed, so resuming needs no state of a generator."""
+"""Streams of random numbers. Each step has a seed of its own, so resuming needs no generator state."""
 
 
 def fit_simulator(
@@ -54,23 +54,26 @@ def fit_simulator(
     """Train a simulator of the agent and its environment on a recording.
 
     With a directory, `simulator.safetensors`, the state of training, `progress.csv`, TensorBoard event files and clips
-    (truth, posterior, prior with the true actions, agent in the loop, from left to right) are written there, and the
-    same call resumes training that was interrupted, as if it had not been. The agent is frozen: its parameters are
-    neither optimized nor counted in the gradient's norm.
+    (truth, posterior, prior with the true actions, agent in the loop, from left to right) are written there. The same
+    call then resumes interrupted training, with the same result as without the interruption. The agent is frozen: its
+    parameters are neither optimized nor counted in the gradient's norm.
 
     Args:
         agent: an agent on Keras with TensorFlow
         recording: episodes of this agent with its states, as `rl_clarity.record` writes them, with some noise in the
-            actions (`action_noise`), so that the world is seen under other actions, too
+            actions (`action_noise`), so that the simulator also learns the effects of actions that the agent would not
+            choose
         directory: where to save; nothing is saved without it
         overwrite: start again in a directory whose training cannot be resumed
         options: see `FitOptions`: `size`, `steps`, `batch_size`, `horizon`, weights of the losses, ...
 
     Raises:
-        OptionError: Invalid options, an agent that is not on Keras, or other options than those of the training that
-            is resumed.
-        SamplesError: A recording that does not fit the agent.
-        DivergenceError: A loss that is not finite.
+        OptionError: Options are invalid, the agent is not on Keras, or options or agent differ from those of the
+            training that is resumed.
+        SamplesError: The recording does not fit the agent.
+        CheckpointError: The saved state of training is damaged.
+        OutputError: The directory contains other files with these names, or cannot be written.
+        DivergenceError: A loss is not finite.
     """
     chosen = parse(FitOptions, options)
     network = check_agent(agent)
@@ -108,7 +111,7 @@ def fit_simulator(
 
 
 class Fitter:
-    """A training between two steps, which depends only on what `state()` returns."""
+    """Trains a simulator step by step. `state()` returns everything that changes between steps."""
 
     def __init__(self, agent: KerasAgent, recording: Recording, options: FitOptions) -> None:
         import tensorflow as tf
@@ -168,7 +171,7 @@ class Fitter:
         return Simulator(self.agent, self.world, facts)
 
     def clip(self) -> np.ndarray:
-        """Return the frames of a clip of a few windows, which are the same at every call."""
+        """Return the frames of a clip of a few windows. The windows are the same at every call."""
         rng = np.random.default_rng([self.options.seed, CLIP])
         batch = self.windows.batch(rng, CLIP_WINDOWS)
         return clip_frames(batch, follow(self.simulator(), batch))
@@ -260,7 +263,9 @@ def _resume(fitter: Fitter, folder: Path, overwrite: bool) -> None:
 
 
 def _check_foreign(folder: Path) -> None:
-    """Raise OutputError for files, in a folder without a state of training, that no interrupted fit has left."""
+    """Raise OutputError if a folder without a state of training contains files that an interrupted fit cannot have
+    left.
+    """
     foreign = [name for name in (SIMULATOR, QUALITY) if os.path.lexists(folder / name)]
     foreign += [PROGRESS] if is_foreign_log(folder / PROGRESS) else []
     if foreign:
@@ -271,7 +276,7 @@ def _check_foreign(folder: Path) -> None:
 
 
 def _write(fitter: Fitter, state: TrainingState, folder: Path) -> None:
-    """Write what is due after a step: a clip, the simulator, the state of training."""
+    """Write the files that are due after a step: a clip, the simulator, the state of training."""
     options, steps = fitter.options, fitter.steps
     last = steps == options.steps
     if last or (options.clip_interval and steps % options.clip_interval == 0):

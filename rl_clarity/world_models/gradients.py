@@ -1,9 +1,10 @@
 """Gradients through time in a simulation: `saliency_through_time`, and `simulated_influence` of directions on each
 other.
 
-An earlier frame influences a later output in two ways. Through memory: frame -> state -> ... -> state -> output.
-Through actions: frame -> action -> world -> later frame -> output. With `world_gradients=False` the gradients of
-actions into the world are cut, so only the first way is left. The difference from the whole gradient is the second way.
+An earlier frame influences a later output along two paths. Through memory: frame -> state -> ... -> state -> output.
+Through actions: frame -> action -> world -> later frame -> output. With `world_gradients=False`, gradients do not flow
+through actions into the world, so only the first path is left. The difference from the whole gradient is due to the
+second path.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ returns (B,)."""
 
 @dataclass(frozen=True)
 class ThroughTime:
-    """Gradients of S targets at a step with respect to that step and the t previous ones, for B simulations."""
+    """Gradients of S targets at step t with respect to the frames and states of steps 0 to t, for B simulations."""
 
     frames: np.ndarray  # (S, B, t + 1, H, W, C)
     states: tuple[np.ndarray, ...]  # parts (S, B, t + 1, ...), the agent's state before each step
@@ -62,23 +63,23 @@ def saliency_through_time(
     """Return gradients of targets at a step of a simulation with respect to all earlier frames and states.
 
     They are means over copies of each simulation, which start from its latent with added Gaussian noise, as in
-    SmoothGrad (Smilkov et al. 2017, https://arxiv.org/abs/1706.03825). All targets share the simulation of a copy.
+    SmoothGrad (Smilkov et al. 2017, https://arxiv.org/abs/1706.03825).
 
     Args:
-        simulator: from `fit_simulator` or `load_simulator`
+        simulator: a simulator from `fit_simulator` or `load_simulator`
         starts: where B simulations start, as in `simulate`
         targets: S targets; see `Target`
-        at: the step, counted from 0
-        noise_copies: copies of each simulation
+        at: the step of the targets, counted from 0
+        noise_copies: number of copies of each simulation
         noise: standard deviation of the noise in each dimension of the latent, which is scaled to length 1 again
         world_gradients: whether gradients flow through actions into the world
-        actions: (B, at + 1) integers taken instead of the agent's actions
+        actions: (B, at + 1) integers, taken instead of the agent's actions
         edits: edits of the agent
-        baseline: (H, W, C) uint8, or (B, at + 1, H, W, C) with a frame for each step. Gradients are then means over the
-            line on which all frames that the agent gets change from the baseline to the simulated ones, without noise,
-            as in integrated gradients (Sundararajan et al. 2017, https://arxiv.org/abs/1703.01365)
+        baseline: (H, W, C) uint8, or (B, at + 1, H, W, C) with a frame for each step. With it, no noise is added.
+            Gradients are means over the line from the baseline to the simulated frames, along which all frames that the
+            agent gets change, as in integrated gradients (Sundararajan et al. 2017, https://arxiv.org/abs/1703.01365)
         points: number of points on that line
-        seed: seed of the noise, and of samples in the simulation, which all copies share
+        seed: seed of the noise, and of samples in the simulation, which are the same for all copies
 
     Raises OptionError for invalid arguments, and for noise where a start has no latent.
     """
@@ -115,7 +116,7 @@ def saliency_through_time(
 
 
 def _see(baseline: np.ndarray, share: float, seen: list[Tensor], step: int, frame: Tensor) -> Tensor:
-    """Return a frame at a share of the line from the baseline, and keep it."""
+    """Return a frame on the line from the baseline (`share` 0) to `frame` (`share` 1), and append it to `seen`."""
     start = (baseline if baseline.ndim == 3 else baseline[:, step]).astype(np.float32) / 255
     seen.append(start + np.float32(share) * (frame - start))
     return seen[-1]
@@ -135,23 +136,24 @@ def simulated_influence(
 ) -> np.ndarray:
     """Return the mean Jacobian (L, D, D) of coordinate j at t + lag with respect to coordinate i at t, in a simulation.
 
-    Other than in `influence`, which covers memory alone, the frames are not fixed. With `world_gradients`, it includes
-    the effects of the agent's actions on the world, and on later frames. Simulations start from windows of the
+    Unlike in `influence`, which covers memory alone, the frames are not fixed. With `world_gradients`, the result
+    includes the effects of the agent's actions on the world, and on later frames. Simulations start from windows of the
     recording, with the recorded state of the agent, and end at t + lag.
 
     Args:
-        simulator: from `fit_simulator` or `load_simulator`
-        recording: of the same agent
-        directions: fitted to the agent's states, all parts side by side
-        lags: L numbers of steps, from 1
+        simulator: a simulator from `fit_simulator` or `load_simulator`
+        recording: a recording of the same agent
+        directions: D directions, fitted to the agent's whole state (all of its parts, concatenated)
+        lags: L numbers of steps, at least 1
         world_gradients: whether gradients flow through actions into the world
         by: a label (n,) for each step of the recording. The result is then (K, L, D, D): means over the samples whose
             earlier step has each of the K sorted labels, NaN for labels without samples
-        samples: simulations
-        context: frames that a simulation starts from
-        seed: of the choice of windows, and of samples in the simulation
+        samples: largest number of simulations
+        context: number of frames from which a simulation starts
+        seed: seed of the choice of windows, and of samples in the simulation
 
-    Raises OptionError for lags below 1, for an agent without a state, and for other numbers of labels.
+    Raises OptionError for invalid arguments, such as lags below 1, directions that do not fit the agent's state, and a
+    wrong number of labels, and for a recording without an episode that is long enough.
     """
     if not len(lags) or min(lags) < 1 or samples < 1:
         raise OptionError(f"lags={list(lags)} and samples={samples} must be at least 1")
@@ -243,8 +245,8 @@ def check_target(simulator: Simulator, target: Target, at: int) -> None:
 
 
 def _noisy(simulator: Simulator, starts: Any, begin: Start, noise: float, rng: np.random.Generator, seed: int) -> Start:
-    """Return a start whose latent has noise. The agent's state is computed from it, unless the caller's `Start`
-    contains one.
+    """Return a start whose latent has added noise. The agent's state is predicted from the new latent, unless the
+    caller passed a `Start`, whose state is kept.
     """
     if noise == 0:
         return begin
@@ -260,7 +262,7 @@ def _noisy(simulator: Simulator, starts: Any, begin: Start, noise: float, rng: n
 
 @contextmanager
 def _tape(start: Start) -> Iterator[Any]:
-    """Return a persistent tape that watches the start of a simulation."""
+    """Provide a persistent gradient tape that watches the start of a simulation."""
     import tensorflow as tf
 
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:

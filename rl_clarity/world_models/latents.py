@@ -24,8 +24,8 @@ class Maximum:
     values: np.ndarray  # (B,): values of the target
     simulation: Simulation  # starts from these latents
     best_of_data: float
-    """The largest value of the target from the initial latents."""
-    history: np.ndarray  # (iterations + 1, B)
+    """The largest value of the target when simulations start from the initial latents."""
+    history: np.ndarray  # (iterations + 1, B): largest value of any restart after each iteration
 
 
 def maximize(
@@ -45,13 +45,13 @@ def maximize(
     best latent of all steps is returned.
 
     Args:
-        simulator: from `fit_simulator` or `load_simulator`
-        target: what is maximized; see `saliency_through_time`
+        simulator: a simulator from `fit_simulator` or `load_simulator`
+        target: the target to maximize; see `saliency_through_time`
         starts: latents (B, n) of the data, frames (B, T, H, W, C) uint8, or a number of random latents
         at: the step of the target, counted from 0
         iterations: steps of Adam
         learning_rate: learning rate of Adam
-        restarts: number of runs for each start, all but the first from a nearby point; the best counts
+        restarts: number of runs for each start, all but the first from a nearby point; the best run is returned
         seed: seed of random latents, restarts, and samples in the simulation
 
     Raises OptionError for invalid arguments.
@@ -85,9 +85,9 @@ def maximize(
 
 
 def interpolate_latents(first: np.ndarray, second: np.ndarray, count: int) -> np.ndarray:
-    """Return latents (count, n) at even distances on the great circle from one latent (n,) to another.
+    """Return evenly spaced latents (count, n) on the great circle from one latent (n,) to another.
 
-    Raises OptionError for opposite latents, between which there is no shortest way, and for other shapes.
+    Raises OptionError for opposite latents, between which there is no shortest path, and for invalid shapes.
     """
     a, b = (np.asarray(latent, np.float64) for latent in (first, second))
     if a.ndim != 1 or a.shape != b.shape or count < 2:
@@ -105,7 +105,7 @@ def interpolate_latents(first: np.ndarray, second: np.ndarray, count: int) -> np
 def _climb(
     simulator: Simulator, target: Target, latents: np.ndarray, at: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the target (B,) and its gradient (B, n) with respect to latents."""
+    """Return the target (B,) and its gradient (B, n) with respect to the latents."""
     import tensorflow as tf
 
     point = tf.constant(latents, tf.float32)

@@ -1,19 +1,21 @@
 """The losses of the simulator for a batch of windows of a recording.
 
 The world model sees the frames of a window (posterior) and must predict them (prior), as in DreamerV2 (Hafner et
-al. 2021, https://arxiv.org/abs/2010.02193), equations 2 to 5. The frozen agent gets the decoded frames. With means
-over batch and steps up to the episode's end:
+al. 2021, https://arxiv.org/abs/2010.02193), equations 2 to 5. The frozen agent gets the decoded frames. Losses are
+means over the batch and over steps up to the episode's end. x are frames, h the agent's states, r rewards, d the
+world's deterministic states, b latents, q the posterior and p the prior:
 
     frame         1/2 ||x - decoded x||^2, summed over pixels
-    state         1/2 ||h' - h'(decoded x)||^2, the agent's state after it saw the decoded frame instead of the true one
-                  from the same recorded state; for agents without a state, its outputs. Its gradient flows through the
+    state         1/2 ||h(x) - h(decoded x)||^2, for the agent's state after it saw the true or the decoded frame, from
+                  the same recorded state; for agents without a state, their outputs. The gradient flows through the
                   frozen agent into the decoder
-    reward, end   1/2 (r - r')^2, and the cross-entropy of the end of the episode
+    reward, end   1/2 (r - predicted r)^2, and the cross-entropy of the end of the episode
     kl            a KL(sg(q) || p) + (1 - a) KL(q || sg(p)), a = `kl_balance`; sg stops the gradient
-    slowness      1/2 ||d' - d||^2, mean over units (Wiskott and Sejnowski 2002)
-    uniformity    log mean exp(-2 ||b - b'||^2) over pairs of latents of the batch (Wang and Isola 2020,
+    slowness      1/2 ||next d - d||^2, mean over units (Wiskott and Sejnowski 2002)
+    uniformity    log mean exp(-2 ||b - b'||^2) over pairs of latents b, b' of the batch (Wang and Isola 2020,
                   https://arxiv.org/abs/2005.10242)
-    first_state, first_action   1/2 ||h - h'||^2, and the cross-entropy of the last action, both predicted from sg(b)
+    first_state, first_action   1/2 ||h - predicted h||^2 before the first step, and the cross-entropy of the action
+                  before it, both predicted from sg(b)
 """
 
 from __future__ import annotations
@@ -26,16 +28,15 @@ from rl_clarity.agents.protocol import Tensor
 from rl_clarity.world_models.networks import WorldModel
 
 AgentStep = Callable[..., list[Tensor]]
-"""A function of frames (N, H, W, C) in 0..1 and the parts of a state, which returns the heads and the parts of the next
-state."""
+"""A function of frames (N, H, W, C) in 0..1 and the parts of a state. It returns the outputs of the heads, followed by
+the parts of the next state."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """B windows of n frames from which a simulation starts, and T following steps, as arrays, or as tensors in
-    functions.
+    """B windows of n context frames, from which a simulation starts, and of T following steps, as arrays or tensors.
 
-    Steps after the end of the episode are zeros, with mask 0.
+    Steps after the end of the episode are padded with zeros, and have mask 0.
     """
 
     frames: Tensor  # (B, n + T, H, W, C) uint8
@@ -64,7 +65,7 @@ def simulator_losses(
     Args:
         world: the world model
         agent: the frozen agent
-        split_state: a function from (N, S) to the parts of the agent's state
+        split_state: a function that splits vectors (N, S) into the parts of the agent's state
         num_heads: number of heads that the agent returns before its state
         batch: windows
         noise: Gumbel noise (T + 1, B, V, K) of the stochastic states
@@ -108,7 +109,7 @@ def simulator_losses(
 
 
 def total_loss(losses: Mapping[str, Tensor], weights: Mapping[str, float]) -> Tensor:
-    """Return the weighted sum of the losses, without those of weight 0."""
+    """Return the weighted sum of the losses. Losses with weight 0 are left out."""
     return sum(weights[name] * loss for name, loss in losses.items() if weights[name])
 
 
@@ -133,7 +134,7 @@ def divergence(q: Tensor, p: Tensor) -> Tensor:
 
 
 def _balanced_divergence(world: WorldModel, q: Tensor, p: Tensor, balance: float) -> Tensor:
-    """Return the balanced divergence (B, T) of posterior and prior."""
+    """Return the balanced divergence (B, T) between the posterior q and the prior p (loss `kl`)."""
     from keras import ops
 
     shape = (-1, int(q.shape[1]), world.size.variables, world.size.classes)
@@ -144,9 +145,10 @@ def _balanced_divergence(world: WorldModel, q: Tensor, p: Tensor, balance: float
 def _observe(
     world: WorldModel, latent: Tensor, encoded: Tensor, actions: Tensor, noise: Tensor
 ) -> tuple[tuple[Tensor, Tensor], Tensor, Tensor]:
-    """Return states (B, T, ...) of the world for encoded frames (B, T, E) and actions (B, T or more, A).
+    """Return the world's states (B, T, ...) of the posterior, for encoded frames (B, T, E) and actions (B, at least T,
+    A).
 
-    Also return the logits (B, T, V x K) of the posterior, and the first deterministic state.
+    Also return the logits (B, T, V x K) of the posterior, and the deterministic state at the start.
     """
     from keras import ops
 
@@ -170,7 +172,7 @@ def _seen(
     decoded: Tensor,
     true: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """Return the agent's next states, or else its outputs, (B T, S), for decoded and for true frames."""
+    """Return the agent's next states (B T, S) for decoded and for true frames; for agents without a state, outputs."""
     from keras import ops
 
     if batch.states.shape[-1]:
@@ -181,7 +183,7 @@ def _seen(
 
 
 def _by_step(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Apply a function of (N, ...) to (B, T, ...)."""
+    """Apply a function of arrays (N, ...) to all steps of an array (B, T, ...)."""
     from keras import ops
 
     y = function(_flat(x))
@@ -189,7 +191,7 @@ def _by_step(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 
 def _flat(x: Any) -> Tensor:
-    """Return (B, T, ...) as (B T, ...)."""
+    """Reshape (B, T, ...) to (B T, ...)."""
     from keras import ops
 
     return ops.reshape(x, (-1, *x.shape[2:]))

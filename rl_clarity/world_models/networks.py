@@ -1,7 +1,7 @@
 """The networks of the world model: an encoder of frames, a recurrent state-space model, and decoders.
 
-The state of the world has a deterministic part d (B, D) and a stochastic one z (B, V x K), V one-hot variables of K
-classes, as in DreamerV2 (Hafner et al. 2021, https://arxiv.org/abs/2010.02193), sections 2.1 and 2.2:
+The state of the world has a deterministic part d (B, D) and a stochastic part z (B, V x K), which consists of V one-hot
+variables of K classes, as in DreamerV2 (Hafner et al. 2021, https://arxiv.org/abs/2010.02193), sections 2.1 and 2.2:
 
     d' = GRU(d, f(z, action)),   prior p(z' | d'),   posterior q(z' | d', encoded frame).
 
@@ -29,9 +29,10 @@ patterns."""
 
 
 class WorldModel:
-    """The world model's variables, and its networks as functions of tensors of Keras's framework.
+    """The world model's variables, and its networks as functions of tensors of Keras's backend.
 
-    Shapes: B simulations; D, V, K as above; E units of an encoded frame; A actions; S numbers of the agent's state.
+    Shapes: B simulations, or N independent rows; D, V and K as in the module's description; n dimensions of a latent; E
+    units of an encoded frame; A actions; S numbers of the agent's state.
 
     Args:
         size: widths of the networks
@@ -39,7 +40,7 @@ class WorldModel:
         num_actions: A
         state_size: S; 0 for agents without a state
         seed: seed of the initial values, which also depend on the variables' names
-        shapes_only: create symbols with shapes instead of variables, so that nothing is allocated
+        shapes_only: create symbolic tensors instead of variables, so that no memory is allocated
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class WorldModel:
 
     @property
     def stochastic(self) -> int:
-        """V x K."""
+        """Size V x K of the stochastic part of the world's state."""
         return self.size.variables * self.size.classes
 
     def parameters(self) -> dict[str, np.ndarray]:
@@ -88,7 +89,7 @@ class WorldModel:
     def assign(self, parameters: Mapping[str, np.ndarray]) -> None:
         """Set all variables.
 
-        Raises CheckpointError for missing names, other shapes, and numbers that are not finite.
+        Raises CheckpointError for missing or unknown names, wrong shapes, and numbers that are not finite.
         """
         self.check_shapes({name: np.shape(array) for name, array in parameters.items()})
         for name, variable in self.variables.items():
@@ -110,7 +111,7 @@ class WorldModel:
         return ops.elu(self._dense(x, self.size.hidden, "encoder/features"))
 
     def latent(self, encoded: Tensor) -> Tensor:
-        """Return the latent b (B, n), of length 1, for a few encoded frames (B, T, E), by a GRU and a dense layer."""
+        """Return the latent b (B, n) of length 1 for a few encoded frames (B, T, E), with a GRU and a dense layer."""
         from keras import ops
 
         state = ops.zeros_like(encoded[:, 0])
@@ -135,7 +136,7 @@ class WorldModel:
         return state, self._dense(x, self.num_actions, "first/action")
 
     def transition(self, deterministic: Tensor, stochastic: Tensor, action: Tensor) -> Tensor:
-        """Return the next d (B, D), after an action (B, A), one-hot: a GRU with layer normalization."""
+        """Return the next d (B, D) after a one-hot action (B, A), with a GRU that has layer normalization."""
         from keras import ops
 
         x = ops.concatenate([stochastic, action], axis=-1)
@@ -158,10 +159,9 @@ class WorldModel:
         return self._dense(x, self.stochastic, "posterior/out")
 
     def sample(self, logits: Tensor, noise: Tensor) -> Tensor:
-        """Return one-hot samples (N, V x K) with Gumbel noise (N, V, K), or modes with zeros; the gradient is the
-        softmax's.
+        """Return one-hot samples (N, V x K) for Gumbel noise (N, V, K), or the modes if the noise is 0.
 
-        Straight-through gradients: Bengio et al. 2013, https://arxiv.org/abs/1308.3432.
+        Gradients are those of the softmax (straight-through; Bengio et al. 2013, https://arxiv.org/abs/1308.3432).
         """
         from keras import ops
 
@@ -169,7 +169,7 @@ class WorldModel:
         return ops.reshape(straight_through(parts, noise), (-1, self.stochastic))
 
     def decode(self, deterministic: Tensor, stochastic: Tensor) -> Tensor:
-        """Return frames (N, H, W, C), about 0..1."""
+        """Decode states of the world to frames (N, H, W, C), with values of about 0..1."""
         from keras import ops
 
         height, width, colors = self.observation_shape
@@ -186,8 +186,8 @@ class WorldModel:
         return x[:, :height, :width] + 0.5
 
     def outcome(self, deterministic: Tensor, stochastic: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the reward (N,) of an action (N, A), and the logit (N,) of the probability that the episode ends with
-        it.
+        """Return the expected reward (N,) of an action (N, A), and the logit (N,) of the probability that the episode
+        ends with it.
         """
         from keras import ops
 
@@ -280,9 +280,9 @@ def normalized(latent: Tensor) -> Tensor:
 
 
 def straight_through(logits: Tensor, noise: Tensor) -> Tensor:
-    """Return one-hot vectors (..., K) of the largest of logits + noise, with the gradient of the softmax of the logits.
+    """Return one-hot vectors (..., K) of the argmax of logits + noise, with the gradient of the softmax of the logits.
 
-    With Gumbel noise they are samples of the softmax, with zeros they are its mode.
+    With Gumbel noise, they are samples of the softmax; without noise, its mode.
     """
     from keras import ops
 
@@ -292,5 +292,5 @@ def straight_through(logits: Tensor, noise: Tensor) -> Tensor:
 
 
 def gumbel(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
-    """Return Gumbel noise, float32. The largest of logits plus noise is a sample of their softmax."""
+    """Return Gumbel noise, float32. The argmax of logits plus this noise is a sample of their softmax."""
     return rng.gumbel(size=shape).astype(np.float32)

@@ -44,7 +44,7 @@ class FitOptions:
     """Options of `fit_simulator`."""
 
     size: Literal["tiny", "small", "paper"] = "small"
-    """Size of the world model: `tiny` for tests, `small` for processors without a GPU, `paper`."""
+    """Size of the world model: `tiny` for tests, `small` for machines without a GPU, or `paper`."""
     steps: int = 20_000
     """Training steps, each on one batch."""
     batch_size: int = 16
@@ -56,9 +56,9 @@ class FitOptions:
     learning_rate: float = 3e-4
     """Learning rate of Adam."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Precision of convolutions and matrix products; `bfloat16` needs a processor with it."""
+    """Precision of convolutions and matrix products; `bfloat16` needs a processor that supports it."""
     max_grad_norm: float = 100.0
-    """Maximum norm of the gradient; the agent's parameters are not part of it."""
+    """Maximum norm of the gradient, which does not include the agent's parameters."""
     frame: float = 1.0
     """Weight of the loss of decoded frames."""
     state: float = 1.0
@@ -72,9 +72,9 @@ class FitOptions:
     kl_balance: float = 0.8
     """Share of that divergence's gradient that trains the prior. The remaining share regularizes the posterior."""
     slowness: float = 0.5
-    """Weight of changes of the world's deterministic state."""
+    """Weight of the loss of changes of the world's deterministic state."""
     uniformity: float = 1.0
-    """Weight of the uniformity of latents on the sphere."""
+    """Weight of the loss of latents that are not uniformly distributed on the sphere."""
     first_state: float = 1.0
     """Weight of the loss of the agent's first state."""
     first_action: float = 1.0

@@ -1,4 +1,4 @@
-"""Measure the quality of a simulator: errors by horizon against simple predictions, and comparisons of
+"""Measure the quality of a simulator: errors by horizon, compared with simple predictions, and comparisons of
 distributions.
 """
 
@@ -34,29 +34,29 @@ EXPECTED = (
 )
 """Pairs of predictions. In each, the first prediction should have the smaller error."""
 BAND = (10, 90)
-"""Percentiles that are reported with the mean."""
+"""Percentiles that are reported in addition to the mean."""
 WINDOWS_AT_ONCE = 16
 COMPASS_STEPS = 8
 DELETION_AT = 8
 FOLDS = 5
 REACH = 6
-"""Largest number of pixels that a scene moves between two frames."""
+"""Largest shift of the scene between two frames, in pixels."""
 DIRECTIONS = {"LEFT": (-1, 0), "RIGHT": (1, 0), "UP": (0, 1), "DOWN": (0, -1)}
 Displacement = Callable[[np.ndarray], np.ndarray]
-"""A function from frames (B, T, H, W, C) in 0..1 to the agent's displacement (B, 2) to the right and up."""
+"""A function from frames (B, T, H, W, C) in 0..1 to the agent's displacement (B, 2) to the right and up, in pixels."""
 
 COVERING, CHOICES = 32, 100
-"""Number of latents of the data in a random choice, which is compared with random latents; and number of choices."""
+"""Number of latents of the data in a random sample, which is compared with random latents, and number of samples."""
 
 
 @dataclass(frozen=True)
 class Compass:
-    """The displacement of the agent from the same starts under each constant action."""
+    """The displacement of the agent from the same starts if each action is repeated."""
 
     actions: tuple[str, ...]
     """Labels of the A actions."""
     displacements: np.ndarray  # (A, 2): means over starts, to the right and up, in pixels
-    expected: np.ndarray  # (A, 2): direction of the action's buttons; 0 without a direction
+    expected: np.ndarray  # (A, 2): direction of the action's buttons, to the right and up; 0 without a direction
     agreement: np.ndarray  # (A,): share of starts with the expected direction; NaN for actions without one
     agreement_interval: np.ndarray  # (A, 2): its 95 % interval
 
@@ -69,14 +69,12 @@ class Compass:
 
 @dataclass(frozen=True)
 class Quality:
-    """The errors of a simulator on windows of a recording, and the differences of its distributions from the
-    recording's.
-    """
+    """The errors of a simulator on windows of a recording, and how its distributions differ from the recording's."""
 
     errors: Mapping[str, Mapping[str, np.ndarray]]
-    """Errors by kind (`frame`, `state`, `reward`) and prediction (`MODES` and `BASELINES`), (3, T): the mean, the 10th
-    and the 90th percentile over windows of the mean squared error at horizons 1 to T, or NaN if no window is as long.
-    Frames are in 0..1; `state` is the agent's state after each step."""
+    """Errors (3, T) by quantity (`frame`, `state`, `reward`) and prediction (`MODES` and `BASELINES`): the mean, the
+    10th and the 90th percentile over windows of the mean squared error at horizons 1 to T, or NaN if no window is long
+    enough. Frames are in 0..1; `state` is the agent's state after each step."""
     windows: int
     auc: float
     """Area under the ROC curve, on held-out windows, of a logistic regression that distinguishes the agent's simulated
@@ -84,23 +82,23 @@ class Quality:
     auc_interval: tuple[float, float]
     """95 % bootstrap interval of `auc` over windows."""
     differences: Mapping[str, list[dict[str, Any]]]
-    """By kind, a comparison for each pair of `EXPECTED`. `smaller` and `larger` are the names of its predictions.
-    `difference` is by how much the mean error of `larger` exceeds that of `smaller` over all horizons, and `interval`
-    its 95 % bootstrap interval over windows."""
+    """For each quantity, a comparison of each pair of predictions in `EXPECTED`. `smaller` and `larger` are the names
+    of the predictions, `difference` is the mean error of `larger` minus that of `smaller` over all horizons, and
+    `interval` is its 95 % bootstrap interval over windows."""
     coverage: float
     """Share of random latents that are as close to one of 32 latents of the data as these 32 are to each other: the
-    mean over random choices of the 32. Their number is fixed because more latents are closer to each other. NaN for
-    fewer than 32 windows."""
+    mean over random samples of 32 latents. The number is fixed because the distances between latents decrease with
+    their number. NaN for fewer than 32 windows."""
     coverage_interval: tuple[float, float]
-    """Interval that contains the shares of 95 % of these choices."""
+    """Interval that contains the shares for 95 % of these samples."""
     latent_dimensions: float
-    """Participation ratio of the data's latents, the number of dimensions that they fill evenly."""
+    """Participation ratio of the data's latents: the effective number of dimensions that they fill."""
     compass: Compass | None
     deletion: Deletion | None
     """Deletion test of saliency through time of the value, or None for an agent without a value."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the quality as plain values for JSON."""
+        """Return the quality as JSON values."""
         return to_plain(self, finite=True)
 
     def __str__(self) -> str:
@@ -130,18 +128,18 @@ def measure_quality(
     displacement: Displacement | None = None,
     seed: int = 0,
 ) -> Quality:
-    """Measure a simulator on a recording, which should not be the one that it was fitted to.
+    """Measure the quality of a simulator on a recording, which should not be the one that it was fitted to.
 
     Args:
-        simulator: from `fit_simulator` or `load_simulator`
+        simulator: a simulator from `fit_simulator` or `load_simulator`
         recording: episodes of the same agent
-        windows: number of random windows, at most as many as there are
-        horizon: steps of each
-        context: frames that a simulation starts from
+        windows: largest number of windows, which are chosen at random
+        horizon: number of simulated steps of each window
+        context: number of frames from which a simulation starts
         compass_steps: number of steps of the action compass; 0 for no compass
         deletion_at: step whose value the deletion test explains; 0 for no test
         displacement: function that measures how far the agent moves in frames; by default `scene_displacement`
-        seed: of windows and samples
+        seed: seed of windows and samples
 
     Raises SamplesError for a recording that does not fit, OptionError for numbers below 1.
     """
@@ -214,8 +212,8 @@ def action_compass(
     displacement: Displacement | None = None,
     seed: int = 0,
 ) -> Compass:
-    """Simulate the same starts under each constant action, and compare the agent's displacement with the action's
-    buttons.
+    """Simulate from the same starts while each action is repeated, and compare the agent's displacement with the
+    direction of the action's buttons.
 
     Displacements are relative to those of the action without buttons, if there is one. Buttons are those of the
     recording that the simulator was fitted to (`action_combos`).
@@ -242,8 +240,8 @@ def action_compass(
 
 
 def scene_displacement(frames: np.ndarray) -> np.ndarray:
-    """Return the displacement (B, 2) of an agent on which the view is centered, so that the scene moves the opposite
-    way.
+    """Return the displacement (B, 2), to the right and up in pixels, of an agent on which the view is centered, so that
+    the scene moves in the opposite direction.
 
     The shift between successive frames (B, T, H, W, C) is the shift of at most `REACH` pixels with the least mean
     squared difference in the overlap, refined by a parabola through its neighbors (block matching). Unlike phase
@@ -266,13 +264,13 @@ def scene_displacement(frames: np.ndarray) -> np.ndarray:
 
 
 def _overlaps(shift: int, size: int) -> tuple[slice, slice]:
-    """Return the slices of an axis before and after a shift that overlap."""
+    """Return the overlapping slices of an axis of length `size` before and after a shift."""
     return slice(max(0, -shift), size - max(0, shift)), slice(max(0, shift), size - max(0, -shift))
 
 
 def _refined(errors: np.ndarray, best: np.ndarray) -> np.ndarray:
-    """Return the offsets (2, n), from -0.5 to 0.5, of the minima of parabolas through the least errors (S, S, n) and
-    their neighbors. They are 0 at the border.
+    """Return the offsets (2, n), from -0.5 to 0.5, of the minima of parabolas through the smallest of the errors (S, S,
+    n), which is at `best` (2, n), and its neighbors. Offsets are 0 at the border.
     """
     last = len(errors) - 1
     inner = np.clip(best, 1, last - 1)
@@ -323,7 +321,7 @@ def two_sample_auc(
 def _difference(
     errors: Mapping[str, Sequence[np.ndarray]], smaller: str, larger: str, mask: np.ndarray, rng: np.random.Generator
 ) -> dict[str, Any]:
-    """Return by how much the mean of the errors (N, T) of `larger` exceeds that of `smaller`, with its interval."""
+    """Return the mean of the errors (N, T) of `larger` minus that of `smaller`, with its interval."""
     each = np.concatenate(errors[larger]) - np.concatenate(errors[smaller])
     known = (mask > 0) & np.isfinite(each)
     rows = known.any(axis=1)
@@ -334,7 +332,7 @@ def _difference(
 
 
 def coverage(latents: np.ndarray, random: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Return the share of random points (M, n) that are covered, for each of R random choices of 32 latents (N, n).
+    """Return the share (R,) of random points (M, n) that each of R random samples of 32 latents (N, n) covers.
 
     A point is covered if its distance to the nearest chosen latent is at most the 95th percentile of the chosen
     latents' distances to their nearest neighbors. The result is NaN, with R = 1, for fewer than 32 latents.
@@ -365,7 +363,7 @@ def _truth(batch: Batch) -> dict[str, np.ndarray]:
 
 
 def _predicted(simulation: Simulation) -> dict[str, np.ndarray]:
-    """Return the predicted frames, rewards, and the agent's state after each step, (B, T, S)."""
+    """Return the predicted frames and rewards, and the agent's state (B, T, S) after each step, by name."""
     frames = simulation.frames
     after = [[np.reshape(part, (len(frames), -1)) for part in step.after] for step in simulation.steps]
     states = [np.concatenate(parts, axis=1) if parts else np.zeros((len(frames), 0), np.float32) for parts in after]
@@ -384,7 +382,7 @@ def _baselines(batch: Batch, means: Mapping[str, np.ndarray]) -> dict[str, dict[
 
 
 def _means(batches: Sequence[Batch]) -> dict[str, np.ndarray]:
-    """Return the means over all steps of all windows, up to the ends of episodes."""
+    """Return the mean frame, state and reward over all steps of all windows, up to the ends of episodes."""
     count = sum(batch.mask.sum() for batch in batches)
     totals: dict[str, Any] = dict.fromkeys(KINDS, 0.0)
     for batch in batches:
@@ -394,7 +392,7 @@ def _means(batches: Sequence[Batch]) -> dict[str, np.ndarray]:
 
 
 def _band(errors: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Return the mean and percentiles over windows, (3, T), of errors (N, T) where the mask is 1."""
+    """Return the mean and the percentiles `BAND` over windows, (3, T), of errors (N, T) where the mask is 1."""
     result = np.full((3, errors.shape[1]), np.nan)
     for t in range(errors.shape[1]):
         values = errors[mask[:, t] > 0, t]

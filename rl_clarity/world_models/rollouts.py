@@ -1,4 +1,4 @@
-"""Let a simulator follow windows of a recording in three ways, which quality and clips compare."""
+"""Simulate windows of a recording in three modes, which are compared in measures of quality and in clips."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from rl_clarity.world_models.simulation import Simulation, simulate
 from rl_clarity.world_models.simulator import Simulator
 
 MODES = ("posterior", "prior", "closed_loop")
-"""Ways to simulate a window. `posterior`: the world gets the true frames. `prior`: it predicts them from the true
-actions. `closed_loop`: the agent acts in the predicted world."""
+"""Modes in which a window is simulated. `posterior`: the world model gets the true frames. `prior`: it predicts frames
+from the true actions. `closed_loop`: the agent acts in the predicted world."""
 Rollouts = Mapping[str, Simulation]
 
 
 def follow(simulator: Simulator, batch: Batch, *, seed: int = 0) -> Rollouts:
-    """Simulate windows in all `MODES`, from the same latents, with the agent's true first state and last action.
+    """Simulate windows in all `MODES`, from the same latents and from the recorded state and previous action of the
+    agent.
 
-    In each mode the agent gets the decoded frames, and its state follows from them.
+    In each mode, the agent gets the decoded frames, and updates its state from them.
     """
     horizon = batch.mask.shape[1]
     context = batch.frames.shape[1] - horizon

@@ -16,7 +16,7 @@ from rl_clarity.world_models.simulator import Simulator, Start
 
 @dataclass(frozen=True)
 class SimulatedStep:
-    """A step of B simulations, as tensors that are connected with those of earlier steps."""
+    """A step of B simulations, as tensors through which gradients flow to earlier steps."""
 
     deterministic: Tensor  # (B, D), the world's state
     stochastic: Tensor  # (B, V x K)
@@ -32,7 +32,7 @@ class SimulatedStep:
 
 @dataclass(frozen=True)
 class Simulation:
-    """T steps of B simulations. Its properties are arrays; `steps` has tensors, for gradients."""
+    """T steps of B simulations. Properties are arrays; `steps` contains tensors, for gradients."""
 
     steps: tuple[SimulatedStep, ...]
     start: Start
@@ -41,17 +41,17 @@ class Simulation:
 
     @property
     def frames(self) -> np.ndarray:
-        """(B, T, H, W, C) float32, about 0..1, as the agent gets them."""
+        """(B, T, H, W, C) float32, with values of about 0..1, as the agent gets them."""
         return self._array("frame")
 
     @property
     def images(self) -> np.ndarray:
-        """(B, T, H, W, C) uint8: the frames, for viewing."""
+        """(B, T, H, W, C) uint8: the frames as images to show."""
         return np.rint(np.clip(self.frames, 0, 1) * 255).astype(np.uint8)
 
     @property
     def actions(self) -> np.ndarray:
-        """(B, T) int32."""
+        """(B, T) int32: the actions that were taken."""
         return self._array("action").argmax(axis=-1).astype(np.int32)
 
     @property
@@ -81,23 +81,23 @@ class Simulation:
 
     @property
     def policy_logits(self) -> np.ndarray | None:
-        """(B, T, A), of the agent's policy."""
+        """(B, T, A): logits of the agent's policy, or None if it has none."""
         return self._head("policy_logits")
 
     @property
     def q_values(self) -> np.ndarray | None:
-        """(B, T, A)."""
+        """(B, T, A): the agent's action values, or None if it has none."""
         return self._head("q_values")
 
     @property
     def values(self) -> np.ndarray | None:
-        """(B, T)."""
+        """(B, T): the agent's value estimates, or None if it has none."""
         values = self._head("values")
         return None if values is None else values[..., 0]
 
     @property
     def end(self) -> Start:
-        """A start from which a further simulation continues this one."""
+        """The start of a simulation that continues this one."""
         last = self.steps[-1]
         return Start(last.deterministic, last.stochastic, last.after, last.action)
 
@@ -125,28 +125,28 @@ def simulate(
     sample_world: bool = True,
     sample_actions: bool = False,
 ) -> Simulation:
-    """Simulate the agent in the world. The same arguments give the same numbers.
+    """Simulate the agent in the learned world. The same arguments give the same numbers.
 
-    At each step the world's state follows from the last one and the last action, the agent sees the decoded frame, and
-    chooses an action. The whole is differentiable: under a `tf.GradientTape`, gradients flow from the tensors of
-    `Simulation.steps` to those of earlier steps, through sampled states and actions with straight-through gradients.
+    At each step, the world's state is computed from the previous state and action, and the agent sees the decoded frame
+    and chooses an action. The simulation is differentiable: under a `tf.GradientTape`, gradients flow from the tensors
+    of `Simulation.steps` to those of earlier steps, with straight-through gradients for sampled states and actions.
 
     Args:
-        simulator: from `fit_simulator` or `load_simulator`
-        start: where B simulations start: frames (B, T, H, W, C) uint8, latents (B, n), a number of random latents, or a
-            `Start`, such as `simulation.end` or `simulator.start(frames, state=..., action=...)`
-        steps: T
-        actions: (B, T) integers that are taken instead of the agent's; a single action if it is an integer
+        simulator: a simulator from `fit_simulator` or `load_simulator`
+        start: where B simulations start: a few consecutive frames (B, n, H, W, C) uint8, latents (B, n), a number of
+            random latents, or a `Start`, such as `simulation.end` or `simulator.start(frames, state=..., action=...)`
+        steps: number of steps, T
+        actions: (B, T) integers, taken instead of the agent's actions; or a single action, which is repeated
         edits: edits of the agent, as for `rl_clarity.edit`
-        world_gradients: whether gradients flow through actions into the world; if not, an earlier frame is connected
-            with a later output only through the agent's memory. The simulated numbers are the same
-        observations: true frames (B, T, H, W, C) uint8 for the posterior of the world's state; by default the prior
-            predicts them
-        see: a function of the step, counted from 0, and its frame (B, H, W, C), about 0..1, that returns the frame
-            that the agent gets instead
-        seed: of random latents and samples
-        sample_world: sample the world's stochastic states; else take their modes
-        sample_actions: sample actions from the policy; else take the most likely ones
+        world_gradients: whether gradients flow through actions into the world. If not, an earlier frame affects the
+            gradient of a later output only through the agent's memory. The simulated numbers are the same
+        observations: true frames (B, T, H, W, C) uint8, from which the posterior of the world's state is computed; by
+            default, states are sampled from the prior
+        see: a function of the step, counted from 0, and of the simulated frame (B, H, W, C), about 0..1. It returns the
+            frame that the agent gets instead
+        seed: seed of random latents and samples
+        sample_world: whether to sample the world's stochastic states; if not, their modes are taken
+        sample_actions: whether to sample actions from the policy; if not, the most likely ones are taken
 
     Raises OptionError for arguments that do not fit the simulator.
     """

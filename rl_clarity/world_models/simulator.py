@@ -1,4 +1,4 @@
-"""A simulator, which is a world model with a frozen agent in the loop, and the starts of its simulations."""
+"""The simulator, a world model with a frozen agent in the loop, and the states from which simulations start."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from rl_clarity.world_models.networks import WorldModel, gumbel, normalized, str
 EDITS = "edits/"
 """Prefix of the names of parameters that define an agent's edits."""
 SEED_GENERATOR = "seed_generator"
-"""Part of the names of random states that Keras's layers store."""
+"""Substring of the names of random states that Keras layers store."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """The starts of B simulations: the states of world and agent, and the last action, as tensors or arrays."""
+    """The start of B simulations: the states of world and agent, and the previous action, as tensors or arrays."""
 
     deterministic: Tensor
     """(B, D): deterministic part of the world's state."""
@@ -46,14 +46,14 @@ class Start:
 
 
 class Simulator:
-    """Simulates a frozen agent in a learned world; `fit_simulator` makes it, `load_simulator` reads it.
+    """Simulates a frozen agent in a learned world. `fit_simulator` makes a simulator, `load_simulator` reads one.
 
     Args:
-        agent: an agent on Keras with TensorFlow; nothing here changes its parameters
+        agent: an agent on Keras with TensorFlow, whose parameters are never changed
         world: the world model
         metadata: facts about its training: options, steps, `action_combos`, ...
 
-    Raises OptionError for other agents.
+    Raises OptionError for an agent that is not a `KerasAgent`.
     """
 
     def __init__(self, agent: KerasAgent, world: WorldModel, metadata: Mapping[str, Any] | None = None) -> None:
@@ -106,13 +106,13 @@ class Simulator:
         seed: int = 0,
         sample_world: bool = True,
     ) -> Start:
-        """Return the start of simulations.
+        """Return the start of B simulations.
 
         Args:
             start: a few consecutive frames (B, T, H, W, C) uint8, latents (B, n), which are scaled to length 1, a
                 number of random latents, or a `Start`, which is returned as it is
             state: parts (B, ...) of the agent's state after these frames; by default predicted from the latents
-            action: the last action (B,), an integer; by default predicted from the latents
+            action: the previous actions (B,), integers; by default predicted from the latents
             seed: seed of random latents, and of the world's first stochastic state
             sample_world: whether to sample the world's first stochastic state; if not, its mode is taken
 
@@ -147,8 +147,8 @@ class Simulator:
         return Start(deterministic, stochastic, parts, last, latent)
 
     def one_hot(self, actions: np.ndarray, shape: tuple[int, ...]) -> Tensor:
-        """Return the actions of this shape as vectors (*shape, A); raises OptionError for other arrays and unknown
-        actions.
+        """Return integer actions of this shape as one-hot vectors (*shape, A). Raises OptionError for another shape or
+        type, and for unknown actions.
         """
         import tensorflow as tf
 
@@ -162,7 +162,7 @@ class Simulator:
         return tf.one_hot(actions, self.world.num_actions)
 
     def split_state(self, flat: Tensor) -> list[Tensor]:
-        """Return the parts of the agent's state, from one vector (N, S)."""
+        """Split vectors (N, S) into the parts of the agent's state."""
         return split_state(self.agent, flat)
 
     def _noise(self, rng: np.random.Generator, count: int, sample: bool) -> np.ndarray:
@@ -172,7 +172,7 @@ class Simulator:
     def _trace_world(
         self, deterministic: Tensor, stochastic: Tensor, action: Tensor, noise: Tensor, encoded: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return the next state of the world, its prior, and the decoded frame."""
+        """Return the next state of the world (deterministic, stochastic), the prior's logits, and the decoded frame."""
         deterministic = self.world.transition(deterministic, stochastic, action)
         prior = self.world.prior(deterministic)
         logits = prior if encoded is None else self.world.posterior(deterministic, encoded)
@@ -181,7 +181,7 @@ class Simulator:
 
 
 def check_agent(agent: Any) -> KerasAgent:
-    """Return the agent, if a simulation can be differentiated through it; else raise OptionError."""
+    """Return the agent if it is a `KerasAgent` on TensorFlow, as a simulator needs; else raise OptionError."""
     require_tensorflow("a simulator")
     if not isinstance(agent, KerasAgent):
         raise OptionError(
@@ -192,7 +192,7 @@ def check_agent(agent: Any) -> KerasAgent:
 
 
 def split_state(agent: KerasAgent, flat: Tensor) -> list[Tensor]:
-    """Return the parts (N, ...) of the agent's state, from one vector (N, S)."""
+    """Split vectors (N, S) into the parts (N, ...) of the agent's state."""
     from keras import ops
 
     shapes = [part.shape[1:] for part in agent.initial_state(1) or ()]
@@ -204,9 +204,10 @@ def split_state(agent: KerasAgent, flat: Tensor) -> list[Tensor]:
 
 
 def agent_fingerprint(agent: KerasAgent) -> str:
-    """Return the SHA-256 of the parameters of the agent's network, in its order and without its edits.
+    """Return the SHA-256 of the parameters of the agent's network, in their order and without edits.
 
-    Names are not included, because Keras numbers the layers of a process, and seeds of layers are random.
+    Names are not included, because Keras numbers layers by their creation in the process. Seeds of layers are not
+    included, because they are random.
     """
     digest = hashlib.sha256()
     for name, array in agent.parameters().items():

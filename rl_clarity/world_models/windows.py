@@ -17,10 +17,10 @@ from rl_clarity.world_models.losses import Batch
 
 
 class Windows:
-    """All windows of a recording, which have `context` frames and up to `horizon` following steps of the same episode.
+    """All windows of a recording. A window has `context` frames and up to `horizon` following steps of an episode.
 
-    Only the steps of a window are read from the recording, block by block. `actions` are those that the acting policy
-    chose, perhaps with noise; `behaviour_logits` are not used as the agent's logits.
+    Only the blocks of the recording that contain a window are read. `actions` are those that were taken, possibly with
+    noise.
 
     Raises:
         SamplesError: The recording does not fit the agent, or has no episode that is long enough.
@@ -31,10 +31,10 @@ class Windows:
         self._state_shapes = [np.shape(part)[1:] for part in agent.initial_state(1) or ()]
         lengths = np.array([row["steps"] for row in recording.table()], np.int64)
         self.offsets = np.cumsum(lengths) - lengths
-        """The row of each episode's first step, if all steps of the recording are concatenated."""
+        """The row of each episode's first step among all steps of the recording, concatenated."""
         self.steps = int(lengths.sum())
         """Number of steps of all episodes together."""
-        # number of windows by episode, since at least one step follows the context
+        # number of windows in each episode: at least one step must follow the context
         self._counts = np.maximum(lengths - context, 0)
         self._ends = np.cumsum(self._counts)
         if not len(self) or not len(recording):
@@ -55,12 +55,12 @@ class Windows:
         return int(self._ends[-1]) if len(self._ends) else 0
 
     def batch(self, rng: np.random.Generator, size: int) -> Batch:
-        """Return random windows, independent of each other."""
+        """Return `size` random windows, drawn independently."""
         # sorted, because neighbors are in the same blocks
         return self.read(np.sort(rng.integers(len(self), size=size)))
 
     def read(self, numbers: Sequence[int] | np.ndarray) -> Batch:
-        """Return the windows with these numbers, from 0 to `len(self) - 1`, in the order of episodes and steps."""
+        """Return the windows with these numbers. Windows are numbered from 0, in the order of episodes and steps."""
         episodes, starts = self.places(numbers)
         parts = [self._window(self.recording[int(e)], int(t)) for e, t in zip(episodes, starts, strict=True)]
         return Batch(*(np.stack(arrays) for arrays in zip(*parts, strict=True)))
@@ -96,9 +96,7 @@ class Windows:
         )
 
     def _states(self, episode: Episode, first: int, stop: int) -> np.ndarray:
-        """Return the agent's state before each step, and after the last one if it is recorded: (count + 1 or
-        count, S).
-        """
+        """Return the agent's states before steps `first` to `stop - 1`, and after the last one if that was recorded."""
         if not self._state_shapes:
             return np.zeros((stop - first + 1, 0), np.float32)
         after = episode.final_states if stop == len(episode) else None
@@ -108,7 +106,7 @@ class Windows:
         return np.concatenate([part.reshape(len(part), -1) for part in rows], axis=1).astype(np.float32)
 
     def _check(self, episode: Episode, agent: Agent) -> None:
-        """Raise SamplesError unless the recording contains what the simulator needs of this agent."""
+        """Raise SamplesError unless the observations, actions and states of the recording fit the agent."""
         location, shape = self.recording.location, tuple(episode.observations.shape[1:])
         if shape != tuple(agent.observation_shape) or episode.observations.dtype != np.uint8:
             raise SamplesError(
@@ -130,5 +128,5 @@ class Windows:
 
 
 def _padded(array: np.ndarray, length: int) -> Any:
-    """Return the array with zeros after its last row."""
+    """Pad the array with rows of zeros to a length."""
     return np.concatenate([array, np.zeros((length - len(array), *array.shape[1:]), array.dtype)])

@@ -1,7 +1,8 @@
-"""Frames of CoinRun with the actions that the searcher takes there, which a network learns to imitate.
+"""Collect frames of CoinRun with the searcher's actions, which a network learns to imitate.
 
 First the searcher plays, with some random actions. Then the network plays, and the searcher takes over for a few steps
-at states of its episodes, most of them before it failed (DAgger, Ross et al. 2011, https://arxiv.org/abs/1011.0686).
+from states of these episodes, mostly from states before a failure (DAgger, Ross et al. 2011,
+https://arxiv.org/abs/1011.0686).
 """
 
 from __future__ import annotations
@@ -16,21 +17,22 @@ from scripts.coinrun.network import Clear, outputs
 from scripts.coinrun.search import ACTIONS, LEVELS, SavedGames, Searcher, open_games
 
 EXECUTED = (3, 8)
-"""Fewest and most steps of a plan that are executed, and labeled with its actions."""
+"""Smallest and largest number of steps of a plan that are executed, and labeled with the plan's actions."""
 RANDOM = 0.06
-"""Probability that another action is executed than the label says."""
+"""Probability that a random action is executed instead of the label."""
 GAMES = 16
-"""Games that the network plays at once."""
+"""Number of games that the network plays in parallel."""
 STUCK = 200
-"""Steps after which an episode of the network counts as failed."""
+"""Number of steps after which an episode of the network counts as failed."""
 BEFORE_FAILURE, FAILURE_LABELS, WON_LABELS = 25, 10, 2
-"""Last steps of a failed episode from which states are taken; numbers of states of a failed and of a won episode."""
+"""Number of last steps of a failed episode from which states are chosen; number of states that are chosen from a failed
+episode, and from a won one."""
 VALUED = 8
-"""Every eighth frame of the network's episodes is stored with the episode's end."""
+"""Every eighth frame of the network's episodes is stored, with the outcome of the episode."""
 
 
 def search_shard(seed: int, levels: int = LEVELS) -> dict[str, np.ndarray]:
-    """Return the arrays of a file in which the searcher plays some of the first `levels` levels."""
+    """Let the searcher play some of the first `levels` levels, and return the arrays of a file."""
     rng, shard = np.random.default_rng(seed), Shard()
     searcher, game = Searcher(seed), SavedGames(open_games(1, seed, num_levels=levels))
     while len(shard) < SHARD:
@@ -41,7 +43,7 @@ def search_shard(seed: int, levels: int = LEVELS) -> dict[str, np.ndarray]:
 
 
 def network_shard(network: Clear, seed: int, levels: int = LEVELS) -> dict[str, np.ndarray]:
-    """Return the arrays of a file in which the network plays and the searcher takes over at some states."""
+    """Let the network play, and the searcher take over at some states. Return the arrays of a file."""
     rng, shard = np.random.default_rng(seed), Shard()
     searcher, game = Searcher(seed), SavedGames(open_games(1, seed, num_levels=levels))
     for states, frames, won in episodes(network, rng, seed, levels):
@@ -63,7 +65,8 @@ def network_shard(network: Clear, seed: int, levels: int = LEVELS) -> dict[str, 
 def episodes(
     network: Clear, rng: np.random.Generator, seed: int, levels: int
 ) -> Iterator[tuple[list[bytes], list[np.ndarray], bool]]:
-    """Yield the states and frames of each step of the network's episodes, and whether they completed their level."""
+    """Yield, for each episode of the network, the states and frames of its steps, and whether it completed its level.
+    """
     games = SavedGames(open_games(GAMES, seed + 500_000, num_levels=levels))
     states: list[list[bytes]] = [[] for _ in range(GAMES)]
     frames: list[list[np.ndarray]] = [[] for _ in range(GAMES)]
@@ -84,9 +87,9 @@ def episodes(
 
 
 def _take_over(shard: Shard, searcher: Searcher, game: SavedGames, rng: np.random.Generator) -> None:
-    """Let the searcher play some steps of a game, and add their frames with its actions.
+    """Let the searcher play some steps of a game, and add their frames with its actions to the shard.
 
-    Nothing is learned from states in which the player dies whatever it does.
+    Frames have no label if the searcher found no way to survive.
     """
     plan = searcher.plan(game.state(0))
     executed = int(rng.integers(EXECUTED[0], EXECUTED[1] + 1))

@@ -1,4 +1,4 @@
-"""Labeled frames in compressed files, each of which is written once and never changed."""
+"""Store labeled frames in compressed files, each of which is written once and never changed."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ import numpy as np
 from rl_clarity.base.files import write_atomically
 
 SHARD = 1024
-"""Least number of frames in a file."""
+"""Smallest number of frames in a file."""
 NO_ACTION, NO_END = 255, 65535
-"""Labels of frames without one."""
+"""Values for frames without an action of the searcher, and without a number of remaining steps."""
 KINDS = {
     "frames": np.uint8,  # (n, 64, 64, 3)
     "actions": np.uint8,  # of the searcher, or NO_ACTION
-    "critical": bool,  # another action would not go well
+    "critical": bool,  # the alternative (jumping or running on) would fail
     "won": bool,  # the network's episode completes its level
     "remaining": np.uint16,  # steps until it ends, or NO_END for episodes of the searcher
 }
 """Arrays of a file, with one row per frame."""
 FRAME = (64, 64, 3)
 MOST_FRAMES = 1_000_000
-"""Frames that are kept in memory, the newest; each takes about a kilobyte."""
+"""Largest number of frames in memory, which are the newest ones. Each takes about a kilobyte."""
 VALUE_FILES = 80
-"""Number of last files from which the value learns, because it is the value of the current network."""
+"""Number of newest files from which the value learns, because it is the value of the current network."""
 
 
 class Shard:
-    """Rows of a file until it is written."""
+    """Collects the rows of a file before it is written."""
 
     def __init__(self) -> None:
         self.rows: dict[str, list[Any]] = {name: [] for name in KINDS}
@@ -77,7 +77,7 @@ class Frames:
     """Part and row of each frame with a label."""
 
     def refresh(self, folders: Sequence[Path]) -> None:
-        """Read the files that are new, and forget the oldest ones if there are too many frames."""
+        """Read new files, and drop the oldest ones if there are too many frames."""
         for path in [path for folder in folders for path in shards(folder) if path not in self.read]:
             self.read.add(path)
             self.parts.append(Part.read(path))
@@ -125,7 +125,7 @@ def next_number(folder: Path) -> int:
 
 
 def log(folder: Path, **facts: object) -> None:
-    """Append a line of facts with the time to `progress.log`."""
+    """Append a line with the time and these facts to `progress.log`, and print it."""
     line = json.dumps({"time": time.strftime("%Y-%m-%d %H:%M:%S"), **facts})
     print(line, flush=True)
     with (folder / "progress.log").open("a") as file:

@@ -13,9 +13,9 @@ from scripts.coinrun.network import Clear, mixed_precision
 from scripts.coinrun.search import LEVELS, NOOP, SavedGames, open_games
 
 TIME_LIMIT = 1000
-"""Steps after which Procgen ends an episode."""
+"""Number of steps after which Procgen ends an episode."""
 UNSEEN = {"start_level": LEVELS, "num_levels": ALL_LEVELS - LEVELS}
-"""Levels that are not for training."""
+"""Levels that are not used for training."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Episodes:
     """Episodes that a network played."""
 
     won: np.ndarray
-    """Whether the level was completed (N,)."""
+    """(N,) whether the level was completed."""
     features: list[np.ndarray]
-    """For each episode, activations (T, 512) of the last hidden layer."""
+    """Activations (T, 512) of the last hidden layer, for each episode."""
 
     def returns(self, discount: float, reward: float) -> np.ndarray:
         """Return the discounted returns of all frames, if completing a level gives this reward."""
@@ -35,12 +35,12 @@ class Episodes:
 
 @dataclass(frozen=True)
 class Played:
-    """Episodes on unseen levels."""
+    """Results of episodes on unseen levels."""
 
     completed: float
     """Share of the levels that were completed."""
     steps: float
-    """Mean length."""
+    """Mean length of the episodes, in steps."""
     explained_variance: float
     """Share of the variance of discounted returns that the values explain."""
 
@@ -80,9 +80,9 @@ def play_unseen(
     seed: int = 0,
     limit: int = TIME_LIMIT,
 ) -> Played:
-    """Play levels that are not for training, and return how it went. Actions are sampled, or `greedy`.
+    """Play levels that are not used for training, and return the results. Actions are sampled, or `greedy`.
 
-    `discount`, and the reward of a completed level, are those of the network's values.
+    `discount`, and the `reward` for completing a level, are those of the network's values.
     """
     episodes = play(network, count, greedy=greedy, seed=seed, limit=limit, **UNSEEN)
     returns = episodes.returns(discount, reward)

@@ -1,4 +1,4 @@
-"""Train the network to act as the searcher does, and its value on its own episodes."""
+"""Train the network to imitate the searcher, and its value to predict the returns of its own episodes."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from scripts.coinrun.data import NO_ACTION, NO_END, Frames
 from scripts.coinrun.network import Clear, load, mixed_precision
 
 FIRST = Path(__file__).with_name("start.npz")
-"""The network with which training begins (float16): this script made it from the included agent `coinrun-7.9`, which
-PPO trained for 3.3 hours, with 16,600 batches on 559,000 frames. With `SHARPNESS`, it completes 91 % of unseen levels.
+"""The network with which training begins (float16). This script made it, with 16,600 batches on 559,000 frames, from
+the included agent `coinrun-7.9`, which PPO trained for 3.3 hours. With `SHARPNESS`, it completes 91 % of unseen levels.
 """
 BATCH = 128
 ROUND = 200
-"""Batches between two saved states."""
+"""Number of batches between two saved states."""
 LEARNING_RATE, DECAY_BATCHES = 7e-4, 12_000
-"""Learning rate at first, and the batches after which it is halved; it decays as 1 / (1 + batches / DECAY_BATCHES)."""
+"""Initial learning rate, and number of batches until it is halved. It decays as 1 / (1 + batches / DECAY_BATCHES)."""
 AVERAGE = 0.998
-"""Decay of the averaged parameters, which play."""
+"""Decay of the averaged parameters, which are used in play."""
 UNCRITICAL = 0.2
-"""Weight of the label of a frame in which the player may as well run as jump."""
+"""Weight of the label of a frame in which both running on and jumping are good."""
 SHARPNESS = 2.0
-"""Factor of the logits in play, by which the policy is less random than the imitated one. At 6,200 batches, 88 % of 500
-unseen levels are completed with 1, 91 % with 1.5, 92 % with 2, and 87 % with 3, where episodes stall.
+"""Factor by which logits are multiplied in play, so that the policy is less random. After 6,200 batches, 88 % of 500
+unseen levels are completed with a factor of 1, 91 % with 1.5, 92 % with 2, and 87 % with 3, where episodes stall.
 """
 VALUE_COEFFICIENT = 1.0
 """Coefficient of the value's loss."""
@@ -62,14 +62,14 @@ class Imitation:
 
     @property
     def player(self) -> Clear:
-        """The averaged network with the policy that plays."""
+        """The network with averaged parameters and multiplied logits, which is used in play."""
         network = Clear()
         network.assign(self.average.parameters_by_name())
         network.sharpen(SHARPNESS)
         return network
 
     def train(self, frames: Frames, batches: int = ROUND) -> dict[str, float]:
-        """Take optimizer steps. Return means of the losses and of the agreement with the searcher."""
+        """Take an optimizer step for each batch. Return means of the losses and of the agreement with the searcher."""
         start, sums = time.process_time(), np.zeros(3)
         for _ in range(batches):
             rate = LEARNING_RATE / (1 + self.batches / DECAY_BATCHES) * min(1.0, (self.batches + 1) / 200)
@@ -121,5 +121,5 @@ class Imitation:
 
 
 def _mean(numbers: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """Return the weighted mean of numbers (B,); 0 if all weights are."""
+    """Return the weighted mean of numbers (B,), or 0 if all weights are 0."""
     return (numbers * weights).sum() / weights.sum().clamp(min=1e-6)

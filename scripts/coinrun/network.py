@@ -1,4 +1,4 @@
-"""The network `clear` in PyTorch, which trains it faster on a processor, with the tensors of a checkpoint."""
+"""The network `clear` in PyTorch, where it trains faster on a CPU. It has the parameters of a checkpoint."""
 
 from __future__ import annotations
 
@@ -92,7 +92,9 @@ def load(path: Path) -> Clear:
 
 
 def mixed_precision() -> torch.autocast:
-    """Return a context that computes in bfloat16 where the processor can; others emulate it, three times slower."""
+    """Return a context that computes in bfloat16 if the processor supports it. Others would emulate it, three times
+    slower.
+    """
     return torch.autocast("cpu", torch.bfloat16, enabled=BFLOAT16)
 
 

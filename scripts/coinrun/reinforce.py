@@ -41,13 +41,14 @@ OPTIONS: Mapping[str, Any] = {
 }
 
 LAST_UPDATES, LAST_LEARNING_RATE = 80, 1e-4
-"""The last updates of all, and their learning rate."""
+"""Number of final updates with a lower learning rate, and this learning rate."""
 
 
 def begin(folder: Path, parameters: Mapping[str, np.ndarray], levels: int = LEVELS) -> None:
-    """Write the state and the checkpoint of a training that begins with these parameters, unless there is one.
+    """Write the state and the checkpoint of a training that begins with these parameters, unless they exist.
 
-    The unit of rewards is fixed, by moments of so many returns that others do not change them.
+    The normalization of rewards is fixed: its moments are set as if they came from so many returns that new returns do
+    not change them.
     """
     if (folder / STATE).exists():
         return
@@ -70,7 +71,9 @@ def finished_updates(folder: Path) -> int:
 
 
 def advance(folder: Path, updates: int, total: int, levels: int = LEVELS) -> Clear:
-    """Train for this number of updates of a total, and return the network. Its values are in units of the reward."""
+    """Train until `updates` of `total` updates are finished, and return the network. Its values are in units of the
+    reward.
+    """
     rate = LAST_LEARNING_RATE if updates > total - LAST_UPDATES else OPTIONS["learning_rate"]
     steps = updates * train_options(OPTIONS).steps_per_update
     options = train_options({**OPTIONS, "num_levels": levels, "learning_rate": rate, "timesteps_per_proc": steps})

@@ -1,4 +1,4 @@
-"""Let an agent train mostly in states in which it failed a little later."""
+"""Let an agent train mostly in states from which it failed a little later."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from rl_clarity.environments.wrappers import Wrapper
 from scripts.coinrun.search import SavedGames
 
 SHARE = 0.5
-"""Share of episodes that begin in such a state."""
+"""Share of episodes that begin in a state before a failure."""
 BEFORE = (6, 40)
-"""Fewest and most steps before the failure."""
+"""Smallest and largest number of steps from this state to the failure."""
 FEWEST, MOST = 64, 512
-"""Number of failures from which restarts begin, because with a few the agent learns nothing else; and of the last ones
-from which states are taken.
+"""Number of failures that are collected before restarts begin, because the agent would learn only from a few failures
+otherwise; and number of latest failures from which states are taken.
 """
 
 
 class FailureRestarts(Wrapper):
-    """CoinRun, whose episodes may begin some steps before the end of an episode that failed.
+    """CoinRun in which episodes may begin some steps before the end of an earlier episode that failed.
 
-    An agent that completes nine levels of ten seldom learns anything in a whole episode. Here it does in most of them.
+    An agent that completes nine of ten levels learns little from most whole episodes. It learns more from episodes that
+    begin before a failure.
     """
 
     def __init__(self, environment: VectorEnvironment) -> None:

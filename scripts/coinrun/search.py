@@ -1,9 +1,10 @@
 """A searcher that plays CoinRun by trying sequences of actions from the saved state of the game.
 
-It sees the future, since the game is deterministic: a saved state and a sequence of actions always lead to the same
-end. A network can imitate it only if its action follows from what is seen. So it runs to the right while that goes
-well, and jumps a few steps before the last moment. Where few steps are good for a jump at full speed, it brakes in the
-air, so that more are. It does something else only where none of that goes well.
+It can look ahead, because the game is deterministic: a saved state and a sequence of actions always give the same
+result. A network can imitate the searcher only if its actions can be predicted from the frame. So it runs to the right
+as long as this succeeds, and jumps a few steps before the last possible moment. If a jump at full speed succeeds from
+few steps only, it brakes in the air, with which a jump succeeds from more steps. It tries other actions only if none of
+this succeeds.
 """
 
 from __future__ import annotations
@@ -19,51 +20,54 @@ from rl_clarity.environments.procgen import STATE_BYTES, ProcgenOptions, _procge
 from rl_clarity.environments.procgen_state import VY, X, Y, read_state
 
 LEVELS = 100_000
-"""Levels from 0 to this are for training, all later ones for evaluation."""
+"""Levels below this number are for training, all others for evaluation."""
 HORIZON = 30
-"""Steps of a sequence: a run of ten steps, a jump of sixteen, and what comes then."""
+"""Number of steps of a sequence: a run of ten steps, a jump of sixteen, and a few steps after the landing."""
 JUMPS = 11
-"""Steps at which a run may have its jump, from the first one on."""
+"""Number of steps, from the first one on, at which a run may have its jump."""
 SLACK = 3
-"""Steps that are left to jump when the searcher jumps, so that a network may be a little late or early."""
+"""Number of steps before the last possible moment at which the searcher jumps. A network may then jump a little late or
+early."""
 RUN = 4
-"""Steps of a run without a jump that are taken before the next search."""
+"""Number of steps of a run without a jump that are taken before the next search."""
 AFTER_JUMP = 4
-"""Steps that are taken after a jump from the ground; the player is in the air for sixteen, or less before a step."""
+"""Number of steps that are taken after a jump from the ground. The player is in the air for sixteen steps, or fewer if
+it lands on higher ground."""
 MARGIN = 1.5
-"""Cells of progress by which a sequence may be worse than the best one."""
+"""A sequence is good if its progress is at most this many cells less than that of the best one."""
 DELAY = 0.5
-"""Cells of progress that waiting for the last moment may cost."""
+"""Progress, in cells, that waiting for the last moment may cost."""
 ALIVE = 11
-"""Score of being alive at the end of a sequence, without progress."""
+"""Score of a sequence after which the player is alive, without any progress."""
 LEFT, LEFT_UP, NOOP, UP, RIGHT, RIGHT_UP = 1, 2, 4, 5, 7, 8
 ACTIONS = np.array([LEFT, LEFT_UP, NOOP, UP, RIGHT, RIGHT_UP])
 PROBABILITIES = np.array([0.06, 0.06, 0.06, 0.06, 0.38, 0.38])
 LONG = 3
-"""Good steps in a row that are enough for a jump at one of them."""
+"""Number of successive steps from which a jump must succeed for the searcher to jump at one of them, if possible."""
 AIR = 15
-"""Steps that the player is in the air at most."""
+"""Largest number of steps that the player is in the air."""
 AIR_ACTIONS = (RIGHT, NOOP, LEFT)
-"""Actions that differ in the air, where `up` has no effect; the first of equally good ones is taken."""
+"""Actions with different effects in the air, where `up` has none. The first of equally good ones is taken."""
 BRAKES = [(action, wait) for action in (NOOP, LEFT) for wait in (1, 5, 9)]
-"""What a jump does in the air instead of moving to the right (`NOOP`, `LEFT`), and how many steps after its first."""
+"""Ways to brake in a jump: an action (`NOOP`, `LEFT`) instead of moving to the right, and the number of steps after the
+jump begins at which it replaces moving to the right."""
 RANDOM = 48
-"""Random sequences that are tried where nothing else goes well."""
+"""Number of random sequences that are tried if nothing else succeeds."""
 CHANGE = 0.22
 """Probability that a random sequence changes its action at a step."""
 CHANGE_COST, UP_COST = 0.1, 0.03
-"""Scores of a change of action, and of a step with `up`, which has an effect on the ground only. Of random sequences
-that are equally good, the simplest is the easiest to imitate."""
+"""Costs of a change of action, and of a step with `up`, which has an effect only on the ground. Of equally good random
+sequences, the simplest is the easiest to imitate."""
 FEW = 5
-"""Good steps for a jump at full speed below which jumps with brakes are tried, too."""
+"""If a jump at full speed succeeds from fewer steps than this, jumps with brakes are tried, too."""
 HEIGHT = 0.05
-"""Score of a cell of height, if that of a cell to the right is 1."""
+"""Score of a cell upward, relative to that of a cell to the right."""
 
 
 def open_games(count: int, seed: int, *, start_level: int = 0, num_levels: int = LEVELS) -> Any:
-    """Make games of CoinRun (easy levels) that draw the player's velocity in a corner, as the paper's do.
+    """Make games of CoinRun (easy levels) that draw the player's velocity in a corner, as in the paper.
 
-    A network without memory cannot see otherwise whether a jump has just begun or is about to end.
+    Without it, a network without memory cannot see whether a jump has just begun or is about to end.
     """
     options = ProcgenOptions(
         distribution_mode="easy", start_level=start_level, num_levels=num_levels, num_threads=0, paint_vel_info=True
@@ -72,7 +76,7 @@ def open_games(count: int, seed: int, *, start_level: int = 0, num_levels: int =
 
 
 class SavedGames:
-    """Games whose states are saved and restored one by one."""
+    """Games whose states can be saved and restored individually."""
 
     def __init__(self, games: Any) -> None:
         self.games = games
@@ -98,17 +102,17 @@ class SavedGames:
 
 @dataclass(frozen=True)
 class Plan:
-    """The actions that a search chose."""
+    """The actions that the searcher chose."""
 
     actions: np.ndarray  # (n,)
     survives: bool
     critical: np.ndarray  # (n,) bool
-    """Whether, of running on and jumping, the other one would not go well at a step."""
+    """Whether an action is the only choice: if it runs on, a jump would fail at this step, or the reverse."""
 
 
 class Searcher:
-    """Runs with one jump, tried from saved states; then jumps with brakes, and random sequences where none of them goes
-    well.
+    """Plans actions by trying sequences from saved states: runs with one jump, then jumps with brakes, and random
+    sequences if none of these succeeds.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -118,7 +122,7 @@ class Searcher:
         self._rng = np.random.default_rng(seed)
 
     def plan(self, state: bytes) -> Plan:
-        """Return what to do in a state."""
+        """Return the plan for a state."""
         scores, blocked = self.scores(state, self._runs)
         good = scores >= max(scores.max() - MARGIN, 0)
         if good[0] and not blocked:
@@ -145,11 +149,11 @@ class Searcher:
         return Plan(chosen[: step + 1 + after], True, critical)
 
     def scores(self, state: bytes, sequences: np.ndarray) -> tuple[np.ndarray, bool]:
-        """Return a score (n,) for each sequence (n, steps) of actions from a state, and whether the first one does not
-        move the player at its first step.
+        """Return a score (n,) for each sequence (n, steps) of actions from a state, and whether the player is blocked:
+        the first step of the first sequence does not move it.
 
-        Completing the level is worth 60 less a tenth for every step, surviving the cells of progress to the right plus
-        one; dying costs 30, less a tenth for every step before.
+        Completing the level scores 60, minus 0.1 for every step before. Surviving scores `ALIVE` plus the progress in
+        cells, and at least 1. Dying scores -30, plus 0.1 for every step before.
         """
         count, steps = sequences.shape
         if count > self._count:
@@ -178,7 +182,9 @@ class Searcher:
         self._games.games.close()
 
     def _fall(self, state: bytes) -> Plan:
-        """Return how to land where moving to the right does not go well: the first action of most sequences that do."""
+        """Return a plan for landing if moving to the right fails: the action with which most successful sequences
+        begin.
+        """
         scores, _ = self.scores(state, self._falls)
         good = scores > 0
         if not good.any():
@@ -187,7 +193,7 @@ class Searcher:
         return Plan(np.full(2, action), True, np.ones(2, bool))
 
     def _random(self, state: bytes) -> Plan:
-        """Return the best of random sequences whose actions are held for a random time."""
+        """Return the best of several random sequences, in which actions are held for random times."""
         drawn = self._rng.choice(ACTIONS, size=(RANDOM, HORIZON), p=PROBABILITIES)
         changes = self._rng.random(drawn.shape) < CHANGE
         changes[:, 0] = True
@@ -202,8 +208,8 @@ class Searcher:
 
 
 def runs() -> np.ndarray:
-    """Return the sequences (1 + 2 * JUMPS, HORIZON): a run without a jump, runs with one, and runs that jump again
-    whenever the player is on the ground.
+    """Return sequences (1 + 2 * JUMPS, HORIZON): a run without a jump, runs with one jump, and runs that, after a step,
+    jump whenever the player is on the ground.
     """
     sequences = np.full((1 + 2 * JUMPS, HORIZON), RIGHT)
     for step in range(JUMPS):
@@ -213,7 +219,7 @@ def runs() -> np.ndarray:
 
 
 def braked_jumps() -> np.ndarray:
-    """Return runs (brakes, JUMPS, steps) with a jump that brakes in the air, and stands still after it."""
+    """Return runs (brakes, JUMPS, steps) with a jump in which the player brakes in the air, and then stands still."""
     sequences = np.full((len(BRAKES), JUMPS, AIR + JUMPS), NOOP)
     for (action, wait), rows in zip(BRAKES, sequences, strict=True):
         for step, row in enumerate(rows):
@@ -222,7 +228,7 @@ def braked_jumps() -> np.ndarray:
 
 
 def falls() -> np.ndarray:
-    """Return sequences (n, steps) of at most two actions in the air, that stand still after them."""
+    """Return sequences (n, steps) of at most two different actions in the air, after which the player stands still."""
     parts = [(first, wait, second) for first in AIR_ACTIONS for wait in (3, 6, 10) for second in AIR_ACTIONS]
     sequences = np.full((len(parts), AIR + 5), NOOP)
     for (first, wait, second), row in zip(parts, sequences, strict=True):
@@ -231,7 +237,9 @@ def falls() -> np.ndarray:
 
 
 def jump_window(possible: np.ndarray) -> tuple[int, int]:
-    """Return the first and last of the first `LONG` possible steps in a row, or more; of the longest ones, if fewer."""
+    """Return the first and the last step of the first series of at least `LONG` successive possible steps, or of the
+    longest series if all are shorter.
+    """
     edges = np.flatnonzero(np.diff(np.concatenate([[False], possible, [False]]).astype(int))).reshape(-1, 2)
     lengths = np.minimum(edges[:, 1] - edges[:, 0], LONG)
     first, end = edges[int(lengths.argmax())].tolist()
@@ -239,13 +247,13 @@ def jump_window(possible: np.ndarray) -> tuple[int, int]:
 
 
 def _player(state: bytes, *columns: int) -> np.ndarray:
-    """Return columns of the player's box."""
+    """Return columns of the player's box, such as `X`, `Y` and `VY`."""
     read = read_state(state)
     return np.asarray(read.boxes[read.player][[*columns]], np.float64)
 
 
 def plays(searcher: Searcher, levels: Sequence[int], most_searches: int = 200) -> list[bool]:
-    """Return whether the searcher completes levels."""
+    """Return whether the searcher completes each level, within a number of searches."""
     return [_completes(searcher, level, most_searches) for level in levels]
 
 

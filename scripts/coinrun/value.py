@@ -1,8 +1,8 @@
 """Fit the value of a network whose policy is finished.
 
-PPO's objective has a discount of 0.999, because with 0.98 it completes fewer levels: a policy is then faster and less
-careful. A value with 0.999 is nearly the probability of completing the level, of which frames show little. So the value
-that the agent has in the end, with a discount of 0.98, is a linear regression on the last hidden layer.
+PPO trains with a discount of 0.999, because with 0.98 the policy is faster but less careful, and completes fewer
+levels. A value with a discount of 0.999 is nearly the probability of completing the level, about which frames show
+little. So the agent's final value has a discount of 0.98, and is a linear regression on the last hidden layer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scripts.coinrun.reinforce import REWARD
 from scripts.coinrun.search import LEVELS
 
 EPISODES, SEEDS = 500, (11, 12, 13, 14)
-"""Episodes on training levels for each of the seeds."""
+"""Number of episodes on training levels for each seed, and the seeds."""
 PENALTY = 10.0
 """Penalty of the squared coefficients. The explained variance is the same from 0.1 to 100."""
 
@@ -41,7 +41,7 @@ def fit_value(network: Clear, episodes: Sequence[Episodes]) -> None:
 
 
 def write_agent(checkpoint: Path, target: Path, levels: int = LEVELS) -> Clear:
-    """Write a checkpoint of PPO with the value fitted to the agent's play. Return its network."""
+    """Fit the value of a PPO checkpoint to the agent's play, and write the result. Return its network."""
     content = safe_joblib.load(checkpoint, Budget.for_file(checkpoint.stat().st_size))
     network = Clear()
     network.assign(content["params"])

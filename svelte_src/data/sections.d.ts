@@ -735,7 +735,7 @@ export interface UpdatesSection {
 export interface Column {
   key: string;
   label: string;
-  /** Whether its numbers are frames of the row's trajectory, counted from 0: shown as links, counted from 1. */
+  /** Whether the column's numbers are frames of the row's trajectory, counted from 0. They are shown as links, counted from 1. */
   frame?: boolean;
 }
 
@@ -772,7 +772,7 @@ export interface CheckMaps {
   /** Text above a generic or custom panel. */
   caption?: string;
   images: PanelImage[];
-  /** Images in a row; as many as fit by default. */
+  /** Number of images in a row; by default as many as fit. */
   columns?: number;
 }
 
@@ -823,7 +823,7 @@ export interface FailureClips {
   /** Text above a generic or custom panel. */
   caption?: string;
   images: PanelImage[];
-  /** Images in a row; as many as fit by default. */
+  /** Number of images in a row; by default as many as fit. */
   columns?: number;
 }
 
@@ -833,9 +833,9 @@ export interface Line {
   key: string;
   label: string;
   color?: string;
-  /** Ends of its axis; by default its smallest and largest number. */
+  /** Limits of the line's axis; by default its smallest and largest value. */
   limits?: [number, number];
-  /** Whether each number is marked, as where few steps have one. */
+  /** Whether each value is marked with a point, as for lines with values at few steps. */
   points?: boolean;
 }
 
@@ -862,7 +862,7 @@ export interface GoalImages {
   /** Text above a generic or custom panel. */
   caption?: string;
   images: PanelImage[];
-  /** Images in a row; as many as fit by default. */
+  /** Number of images in a row; by default as many as fit. */
   columns?: number;
 }
 
@@ -1199,12 +1199,12 @@ export interface SimulatorSection {
   fit: Record<string, unknown>;
 }
 
-/** A run of a page of recordings. */
+/** A run on a page of recordings. */
 export interface ListedRun {
-  /** Id of its recording. */
+  /** Id of the run's recording. */
   recording: string;
   name: string;
-  /** Why the recording cannot be read. */
+  /** Reason why the recording cannot be read, or null. */
   error: string | null;
 }
 
@@ -1214,25 +1214,25 @@ export interface EpisodeRow {
   run: number;
   /** Index in the section `trajectories` of that run. */
   trajectory: number;
-  /** Its number in training. */
+  /** Number of the episode in training. */
   episode: number;
-  /** The training step at which it began. */
+  /** Training step at which the episode began. */
   step: number | null;
   /** Undiscounted return; null if unknown. */
   return: number | null;
-  /** Steps. */
+  /** Number of steps. */
   length: number;
-  /** When it began, in seconds since 1970. */
+  /** Time at which the episode began, in seconds since 1970. */
   time: number | null;
-  /** `done`, `time limit`, `stopped`, or `live` while it is still going. */
+  /** `done`, `time limit`, `stopped`, or `live` while the episode is still running. */
   end: string;
-  /** Whether it has saliency maps. */
+  /** Whether the episode has saliency maps. */
   explained: boolean;
-  /** Why it is damaged. */
+  /** Reason why the episode cannot be shown, or null. */
   error: string | null;
   /** Mean entropy of the policy, in nats; absent if no policy was recorded. */
   entropy?: number;
-  /** By method and output, the mean total of its saliency maps; absent if it is not explained. */
+  /** Mean total of the episode's saliency maps, by method and output; absent if it is not explained. */
   totals?: Record<string, Record<string, number>>;
 }
 
@@ -1244,19 +1244,19 @@ export interface EpisodesSection {
   live: boolean;
   runs: ListedRun[];
   episodes: EpisodeRow[];
-  /** Log directory, as the user named it; absent from static pages. */
+  /** Log directory as the user named it; absent on static pages. */
   logdir?: string;
 }
 
-/** A trajectory on a page of a server. */
+/** A trajectory on a page that a server keeps up to date. */
 export interface ListedTrajectory {
-  /** 0 for an episode without steps, one that is damaged, and one that the recorder has removed. */
+  /** Number of steps; 0 for an episode that is empty, damaged, or removed by the recorder. */
   steps: number;
-  /** Address of its entry; absent where there are no steps. */
+  /** Address of the trajectory's entry; absent if there are no steps. */
   entry?: string;
 }
 
-/** The trajectories of a run, on a page of a server, which reads their entries when they are shown. */
+/** The trajectories of a run, on a page of a server. The page loads an entry when its trajectory is shown. */
 export interface ListedTrajectoriesSection {
   /** Text above a generic or custom panel. */
   caption?: string;
@@ -1306,7 +1306,7 @@ export interface ImagesSection {
   /** Text above a generic or custom panel. */
   caption?: string;
   images: PanelImage[];
-  /** Images in a row; as many as fit by default. */
+  /** Number of images in a row; by default as many as fit. */
   columns?: number;
 }
 
@@ -1365,19 +1365,19 @@ export interface ActionGroup {
   actions: number[];
 }
 
-/** A factor of an action. Its outputs are consecutive ones of the agent's `actions`. */
+/** A factor of an action: a choice, a switch or a number. Its outputs are consecutive entries of `actions`. */
 export interface ActionFactor {
   kind: "choice" | "switch" | "number";
   label: string;
-  /** Index of its first output. */
+  /** Index of the factor's first output. */
   first: number;
   /** Number of its outputs: a logit for each choice, the logit of a switch that is on, or the mean of a number and, if there are two, the logarithm of its standard deviation. */
   outputs: number;
   low?: number;
   high?: number;
-  /** Standard deviation of a number, where it does not depend on the observation; 0 for a deterministic policy. */
+  /** Standard deviation of a number, if it does not depend on the observation; 0 for a deterministic policy. */
   std?: number;
-  /** Whether the hyperbolic tangent of a number, stretched to the bounds, is the action. */
+  /** Whether the action is the hyperbolic tangent of a number, scaled to the range from `low` to `high`. */
   squashed: boolean;
 }
 
@@ -1385,18 +1385,18 @@ export interface ActionFactor {
 export interface AgentInfo {
   network: string;
   kind: "policy" | "action_values";
-  /** Whether it has a value function. */
+  /** Whether the agent has a value function. */
   has_value: boolean;
   recurrent: boolean;
   num_actions: number;
   observation: ObservationInfo;
-  /** The actions of a single choice, else the outputs of all factors. */
+  /** The actions if an action is a single choice, else the outputs of all factors. */
   actions: ActionInfo[];
   action_groups: ActionGroup[];
   /** Groups of actions that have the same effect. */
   equivalent_actions: number[][];
   id: string;
-  /** What an action consists of; None for one choice. */
+  /** The factors of an action; None if an action is a single choice. */
   factors?: ActionFactor[];
 }
 
@@ -1409,7 +1409,7 @@ export interface RecordingInfo {
   name?: string;
 }
 
-/** Facts about how the page was made, without times, paths or user names, so that the same run makes the same page. */
+/** Facts about how the page was made. They contain no times, paths or user names, so that the same run makes the same page. */
 export interface ProvenanceGroup {
   group: string;
   items: [string, string][];

@@ -57,7 +57,7 @@ def reference(observations: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     ],
     ids=["continuous actions", "several choices", "value alone"],
 )
-def test_wrapped_networks_are_explained(
+def test_networks_wrapped_to_return_logits_or_q_values_are_explained(
     outputs: Any, heads: Any, observations: np.ndarray, reference: tuple[np.ndarray, np.ndarray]
 ) -> None:
     module = Body(outputs)
@@ -84,7 +84,7 @@ def test_wrapped_networks_are_explained(
     assert np.allclose(attribution.sum(axis=(1, 2, 3)), (scores - rest)[:, last], atol=1e-4)
 
 
-def test_a_vector_beside_the_image_is_held_fixed(observations: np.ndarray) -> None:
+def test_a_forward_function_can_fix_a_vector_beside_the_image(observations: np.ndarray) -> None:
     class Dictionary(Body):
         def forward(self, x: Any) -> Any:
             logits, value = super().forward(x["image"])
@@ -103,7 +103,7 @@ def test_a_vector_beside_the_image_is_held_fixed(observations: np.ndarray) -> No
 
 
 @pytest.mark.parametrize("shape", [(16, 16, 1), (128, 128, 3)])
-def test_gray_and_large_float_observations(shape: tuple[int, int, int]) -> None:
+def test_grayscale_and_large_float_images_reach_the_module_unchanged(shape: tuple[int, int, int]) -> None:
     observations = np.random.default_rng(0).random((2, *shape), np.float32)
     module = nn.Sequential(nn.Conv2d(shape[2], 2, 4, stride=4), nn.ReLU(), nn.Flatten(), nn.LazyLinear(4))
     with torch.no_grad():
@@ -126,7 +126,7 @@ def test_gray_and_large_float_observations(shape: tuple[int, int, int]) -> None:
         (lambda _, value: value[:, 0], r"For a value alone, return it as \(batch, 1\)"),
     ],
 )
-def test_errors_explain_how_to_wrap_the_network(outputs: Any, words: str) -> None:
+def test_errors_for_unsupported_outputs_explain_how_to_wrap_the_network(outputs: Any, words: str) -> None:
     with pytest.raises(OptionError, match=words):
         rl_clarity.TorchAgent(Body(outputs), SHAPE)
 

@@ -66,7 +66,7 @@ def test_networks_that_cannot_be_explained_are_refused(module: Any, words: str) 
     TorchAgent(module(), SHAPE, check=False)
 
 
-def test_gradients_that_disagree_with_changes_are_warned_of() -> None:
+def test_gradients_that_contradict_finite_changes_cause_a_warning() -> None:
     class Half(Nature):
         def forward(self, x: Any) -> Any:
             x = self.network(x)
@@ -76,14 +76,14 @@ def test_gradients_that_disagree_with_changes_are_warned_of() -> None:
         TorchAgent(loaded(Half()), SHAPE)
 
 
-def test_outputs_that_do_not_depend_on_observations_are_warned_of() -> None:
+def test_outputs_that_do_not_depend_on_observations_cause_a_warning() -> None:
     module = loaded(Nature())
     module.critic.weight.data.zero_()
     with pytest.warns(UserWarning, match="values are the same for 4 images"):
         TorchAgent(module, SHAPE)
 
 
-def test_layers_that_do_not_reach_a_head_are_warned_of() -> None:
+def test_layers_that_no_output_head_depends_on_cause_a_warning() -> None:
     with (
         pytest.warns(UserWarning, match="policy_logits do not depend on the layers relu_1: "),
         pytest.warns(UserWarning, match="values do not depend on the layers relu: "),
@@ -118,7 +118,7 @@ class Residual8(Residual):
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("convert", ["float", "double", "half"])
-def test_ordinary_networks_pass_in_silence(convert: str, seed: int) -> None:
+def test_ordinary_networks_cause_no_warnings(convert: str, seed: int) -> None:
     torch.manual_seed(seed)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

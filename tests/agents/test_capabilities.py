@@ -48,7 +48,7 @@ def random_observations(count: int = 2) -> np.ndarray:
 
 
 class TestCapabilities:
-    def test_agents_with_all_capabilities_are_accepted(self, agent: Any) -> None:
+    def test_agents_that_implement_the_whole_protocol_are_accepted(self, agent: Any) -> None:
         for complete in (agent, TinyAgent()):
             assert require(complete, *PLAYING, *EXPLAINING, for_="generate") is complete
         require(RandomPolicyAgent(3), *PLAYING, for_="collect")
@@ -68,11 +68,11 @@ class TestCapabilities:
             (SimpleNamespace(**dict.fromkeys(PLAYING)), "needs an agent with metadata, .*tails.*SimpleNamespace"),
         ],
     )
-    def test_other_objects_are_rejected(self, value: Any, words: str) -> None:
+    def test_objects_that_are_not_agents_are_rejected(self, value: Any, words: str) -> None:
         with pytest.raises(OptionError, match=words):
             require(value, *PLAYING, *EXPLAINING, for_="generate")
 
-    def test_members_of_the_protocol_are_not_inherited_capabilities(self) -> None:
+    def test_subclassing_the_agent_protocol_does_not_provide_missing_methods(self) -> None:
         class Minimal(Agent):  # does not define the other members of the protocol
             num_actions = 3
 
@@ -103,13 +103,13 @@ class TestCapabilities:
             lambda agent: rl_clarity.multi_path_attribution(agent, random_observations(), "4a", None),  # type: ignore[arg-type]
         ],
     )
-    def test_functions_reject_names_of_agents(self, use: Callable[[Any], Any]) -> None:
+    def test_functions_that_need_an_agent_reject_its_name(self, use: Callable[[Any], Any]) -> None:
         with pytest.raises(OptionError, match="load_agent"):
             use("models:coinrun")
 
 
 class TestObservations:
-    def test_number_types_within_the_range_of_uint8_are_equivalent(self, agent: Any) -> None:
+    def test_integer_and_float_observations_from_0_to_255_equal_uint8(self, agent: Any) -> None:
         expected = agent.forward(random_observations()).values
         for dtype in (np.int64, np.uint16, np.float32, np.float64):
             assert np.array_equal(agent.forward(random_observations().astype(dtype)).values, expected)
@@ -138,7 +138,7 @@ class TestObservations:
             with pytest.raises(SamplesError, match=words):
                 use(observations)
 
-    def test_networks_that_do_not_scale_their_input(self) -> None:
+    def test_input_divisor_1_passes_scaled_observations_unchanged(self) -> None:
         network = build("clear", SHAPE, 5, seed=1)
         plain, raw = KerasAgent(network), KerasAgent(network, input_divisor=1)
         scaled = random_observations() / np.float32(255)
@@ -155,13 +155,13 @@ class TestObservations:
         assert np.allclose(unscaled, scaled, atol=1e-6)
 
     @pytest.mark.parametrize("divisor", [0, -1, float("nan")])
-    def test_invalid_divisors(self, divisor: float) -> None:
+    def test_invalid_input_divisors_are_rejected(self, divisor: float) -> None:
         with pytest.raises(OptionError, match="input_divisor="):
             KerasAgent(build("clear", SHAPE, 5), input_divisor=divisor)
 
 
 class TestStates:
-    def test_agents_without_a_state_refuse_a_state(self, agent: Any) -> None:
+    def test_feedforward_agents_refuse_a_recurrent_state(self, agent: Any) -> None:
         state = (np.zeros((2, 4), np.float32),)
         for use in (
             lambda: agent.step(random_observations(), state, np.zeros(2, bool)),
@@ -179,7 +179,7 @@ class TestStates:
             ):
                 agent.activations(observations, next(iter(agent.layers)), state)
 
-    def test_a_state_of_one_part_may_be_an_array(self) -> None:
+    def test_a_state_of_a_single_array_may_be_passed_without_a_tuple(self) -> None:
         agent = rl_clarity.load_agent("models:coinrun-gru")
         observations = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3), np.uint8)
         state = agent.forward(observations).state
@@ -199,7 +199,7 @@ class TestStates:
 
 
 @pytest.mark.parametrize("output", [[], (), 1.5, None, True, [True], [0, "a"], [[0], [1, 2]], [[0]], 5, -1, [0, 5]])
-def test_invalid_outputs_are_rejected(output: Any) -> None:
+def test_unknown_output_names_and_actions_are_rejected(output: Any) -> None:
     with pytest.raises(OptionError, match="output"):
         select_scores([output], HEADS, 2, lambda: np.zeros((2, 6)))
 
@@ -213,7 +213,7 @@ def test_scores_may_be_linear_combinations() -> None:
         select_scores([{}], HEADS, 2, lambda: np.zeros((2, 6)))
 
 
-def test_outputs_may_be_any_kind_of_sequence() -> None:
+def test_action_groups_may_be_lists_arrays_tuples_or_ranges() -> None:
     outputs: list[Any] = ["value", 1, np.int64(1), np.array([1, 2]), (1, 2), range(1, 3)]
     weights = select_scores(outputs, HEADS, 1, lambda: np.zeros((1, 6)))[0]
     assert np.array_equal(weights[0], [0, 0, 0, 0, 0, 1])

@@ -35,7 +35,7 @@ def value(module: Any, x: Any) -> Any:
 
 @pytest.mark.parametrize("count", [1, 3, 70])
 @pytest.mark.parametrize("layer", ["network.1", "network.4"])
-def test_layer_integrated_gradients(agent: TorchAgent, module: Any, layer: str, count: int) -> None:
+def test_integrated_gradients_of_a_layer_equal_captums(agent: TorchAgent, module: Any, layer: str, count: int) -> None:
     observations = random_observations(count)
     x = torch.from_numpy(observations).permute(0, 3, 1, 2).contiguous().float() / 255
     method = attr.LayerIntegratedGradients(lambda x: value(module, x), module.get_submodule(layer))
@@ -50,7 +50,7 @@ def test_layer_integrated_gradients(agent: TorchAgent, module: Any, layer: str, 
     assert np.abs(other.values[0] - expected).max() > 0.01 * np.abs(expected).max()
 
 
-def test_points_that_captum_rounds_to_float32(agent: TorchAgent, module: Any) -> None:
+def test_integrated_gradients_equal_captums_at_its_float32_points(agent: TorchAgent, module: Any) -> None:
     """Its Riemann points are rounded by `torch.linspace`; at the same points the results are equal."""
     observations, steps = random_observations(), 10
     x = torch.from_numpy(observations).permute(0, 3, 1, 2).contiguous().float() / 255
@@ -69,7 +69,7 @@ def test_points_that_captum_rounds_to_float32(agent: TorchAgent, module: Any) ->
 
 
 @pytest.mark.slow
-def test_residual_networks_differ_only_where_float32_passes_kinks() -> None:
+def test_residual_networks_differ_from_captum_only_at_relu_kinks() -> None:
     """At kinks of ReLUs and maxima Captum's results depend on the precision; without kinks all results are equal."""
     from benchmarks.captum import _networks
 

@@ -41,7 +41,7 @@ def duplicate_names(inputs: Any) -> Any:
 
 
 class TestKerasModels:
-    def test_outputs_may_come_in_any_order(self) -> None:
+    def test_policy_and_value_outputs_may_come_in_any_order(self) -> None:
         inputs = keras.Input(SHAPE)
         x = body(inputs)
         logits, value = L.Dense(5)(x), L.Dense(1)(x)
@@ -52,7 +52,7 @@ class TestKerasModels:
             assert np.allclose(actual.policy_logits, expected[0], atol=1e-6)
             assert np.allclose(actual.values, expected[1][:, 0], atol=1e-6)
 
-    def test_the_model_is_not_changed(self) -> None:
+    def test_wrapping_a_keras_model_does_not_change_it(self) -> None:
         model = keras.Sequential(
             [keras.Input(SHAPE), L.Conv2D(4, 3, activation="relu"), L.Flatten(), L.Dense(6, name="q_values")]
         )
@@ -171,7 +171,7 @@ class TestScaleOfTheInput:
             lambda x: L.Rescaling(1 / 255)(x) * 2.0,
         ],
     )
-    def test_scaling_before_the_first_weights_is_recognized(self, first: Any) -> None:
+    def test_input_scaling_before_the_first_weights_is_recognized(self, first: Any) -> None:
         model = model_with_preprocessing(first)
         expected = model.predict(random_observations(2).astype(np.float32), verbose=0)
         assert np.allclose(KerasAgent(model).forward(random_observations(2)).q_values, expected, atol=1e-4)
@@ -193,7 +193,7 @@ class TestScaleOfTheInput:
             lambda x: L.Concatenate()([x, x / 255.0]),
         ],
     )
-    def test_ambiguous_scaling_needs_the_option(self, first: Any) -> None:
+    def test_ambiguous_input_scaling_needs_input_divisor(self, first: Any) -> None:
         model = model_with_preprocessing(first)
         with pytest.raises(OptionError, match=r"input_divisor=1 if .* 0 to 255, input_divisor=255 if .* 0 to 1"):
             KerasAgent(model)
@@ -202,7 +202,7 @@ class TestScaleOfTheInput:
             KerasAgent(model, input_divisor=255).forward(random_observations(2)).q_values, expected, atol=1e-4
         )
 
-    def test_scaling_inside_custom_layers_needs_the_option(self) -> None:
+    def test_input_scaling_inside_custom_layers_needs_input_divisor(self) -> None:
         class Encoder(keras.layers.Layer):
             def __init__(self) -> None:
                 super().__init__()
@@ -216,7 +216,7 @@ class TestScaleOfTheInput:
 
 
 class TestInputsOfOtherShapes:
-    def test_a_dict_of_inputs_and_outputs(self) -> None:
+    def test_dictionaries_of_inputs_and_outputs_are_matched_by_name(self) -> None:
         """Keras sorts them by name."""
         obs, h, c = keras.Input(SHAPE, name="obs"), keras.Input((6,), name="h"), keras.Input((6,), name="c")
         x = L.Concatenate()([body(obs), h, c])
@@ -248,7 +248,7 @@ class TestInputsOfOtherShapes:
         with pytest.raises(OptionError, match=r"parts of a recurrent state.*For other inputs"):
             KerasAgent(model)
 
-    def test_grayscale_observations_without_a_channel_axis(self) -> None:
+    def test_models_accept_grayscale_observations_without_a_channel_axis(self) -> None:
         inputs = keras.Input((20, 16))
         model = keras.Model(inputs, L.Dense(4, name="q_values")(body(L.Reshape((20, 16, 1))(inputs))))
         agent = KerasAgent(model)
@@ -256,7 +256,7 @@ class TestInputsOfOtherShapes:
         expected = model.predict(random_observations(2, (20, 16)) / np.float32(255), verbose=0)
         assert np.allclose(agent.forward(random_observations(2, (20, 16))[..., None]).q_values, expected, atol=1e-6)
 
-    def test_models_with_channels_first(self) -> None:
+    def test_models_with_channels_first_inputs_are_supported(self) -> None:
         inputs = keras.Input((3, 20, 16))
         model = keras.Model(inputs, L.Dense(4, name="q_values")(body(L.Permute((2, 3, 1))(inputs))))
         with pytest.raises(OptionError, match=r"\(3, 20, 16\).*channels_first=True"):
@@ -277,7 +277,7 @@ class TestInputsOfOtherShapes:
 
 
 class TestOutputs:
-    def test_outputs_can_be_ignored(self) -> None:
+    def test_outputs_marked_none_in_heads_are_ignored(self) -> None:
         inputs = keras.Input(SHAPE)
         x = body(inputs)
         embedding, logits, value = L.Dense(7)(x), L.Dense(5)(x), L.Dense(1)(x)
@@ -292,7 +292,7 @@ class TestOutputs:
         with pytest.raises(OptionError, match="None for every output to leave out"):
             KerasAgent(model, heads=(None, None, None, "values"))
 
-    def test_a_single_output_is_refused_until_it_is_named(self) -> None:
+    def test_a_model_with_a_single_output_is_refused_without_heads(self) -> None:
         inputs = keras.Input(SHAPE)
         model = keras.Model(inputs, L.Dense(5)(body(inputs)))
         with pytest.raises(OptionError, match=r"heads=\('policy_logits',\) for the logits of a policy") as caught:
@@ -310,7 +310,7 @@ class TestOutputs:
         with pytest.raises(OptionError, match=r"'action_probs' is probabilities.*returns the logits"):
             KerasAgent(keras.Model(inputs, [probabilities, L.Dense(1)(x)]))
 
-    def test_half_precision_models_have_float32_results(self) -> None:
+    def test_half_precision_models_return_float32_results(self) -> None:
         keras.mixed_precision.set_global_policy("mixed_float16")
         try:
             inputs = keras.Input(SHAPE)

@@ -95,7 +95,7 @@ def edits_of(agent: Any, layer: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("place", ["before", "at", "after"])
-def test_gradients_are_the_slopes_of_the_edited_network(case: tuple[Any, tuple[str, ...]], place: str) -> None:
+def test_gradients_of_edited_agents_equal_finite_differences(case: tuple[Any, tuple[str, ...]], place: str) -> None:
     agent, layers = case
     observations = observations_for(agent, 2)
     site = layers[1]
@@ -112,7 +112,7 @@ def test_gradients_are_the_slopes_of_the_edited_network(case: tuple[Any, tuple[s
     assert not np.allclose(gradients, unedited, rtol=1e-3, atol=1e-3 * np.abs(unedited).max())
 
 
-def test_tails_begin_with_edited_values_and_give_edited_scores(case: tuple[Any, tuple[str, ...]]) -> None:
+def test_tails_of_edited_agents_use_edited_activations_and_scores(case: tuple[Any, tuple[str, ...]]) -> None:
     agent, layers = case
     observations = observations_for(agent, 3)
     edited = rl_clarity.edit(agent, *(edit for layer in layers for edit in edits_of(agent, layer)))
@@ -138,7 +138,7 @@ def test_attribution_of_an_edited_agent_is_complete(name: str) -> None:
     assert np.allclose(attribution.sum(axis=(1, 2, 3)), difference, atol=0.02 * np.abs(difference).max() + 1e-4)
 
 
-def test_ablated_layer_has_no_gradient_before_it() -> None:
+def test_an_ablated_layer_blocks_gradients_to_earlier_layers() -> None:
     agent = smooth_torch_agent()
     edited = rl_clarity.edit(agent, Ablate("act"))
     observations = observations_for(agent, 2)
@@ -146,7 +146,7 @@ def test_ablated_layer_has_no_gradient_before_it() -> None:
     assert np.any(agent.gradients(observations, "input", [0]) != 0)
 
 
-def test_direction_gradients_are_those_of_the_edited_network() -> None:
+def test_gradients_of_directions_are_those_of_the_edited_network() -> None:
     agent = smooth_torch_agent()
     images = np.random.default_rng(0).random((2, 16, 16, 3))
     edited = rl_clarity.edit(agent, Ablate("act", unit=[0, 1, 2]))
@@ -158,7 +158,7 @@ def test_direction_gradients_are_those_of_the_edited_network() -> None:
 
 
 @pytest.mark.slow
-def test_shipped_recurrent_agent_is_edited() -> None:
+def test_an_included_recurrent_agent_can_be_edited() -> None:
     agent: Any = load_agent("models:starpilot-lstm")
     observations = observations_for(agent, 2)
     layer = next(iter(agent.layers))

@@ -107,7 +107,7 @@ def ablated(activations: np.ndarray, component: np.ndarray) -> np.ndarray:
     return activations - np.maximum(coefficient, 0)[..., None] * component
 
 
-def test_other_parameters_are_set_and_restored(case: tuple[Any, str]) -> None:
+def test_other_parameters_replaces_weights_temporarily(case: tuple[Any, str]) -> None:
     agent, _ = case
     if isinstance(agent, TinyAgent):
         pytest.skip("its parameters are fixed")
@@ -152,7 +152,7 @@ def test_outputs_of_an_edited_agent_are_those_of_edited_activations(case: tuple[
     assert np.allclose(edited.activations(observations, layer), ablated(activations, component), atol=1e-5)
 
 
-def test_overlapping_components_are_ablated_together_as_channel_reduction_finds_them(case: tuple[Any, str]) -> None:
+def test_components_are_ablated_together_with_their_nmf_coefficients(case: tuple[Any, str]) -> None:
     agent, layer, observations, activations = computed(case)
     components = components_for(activations, 3)
     edited = rl_clarity.edit(agent, Ablate(layer, component=components))
@@ -161,7 +161,7 @@ def test_overlapping_components_are_ablated_together_as_channel_reduction_finds_
     assert np.allclose(edited.activations(observations, layer), expected, atol=1e-4 * scale)
 
 
-def test_all_components_and_the_residual_ablated_give_the_outputs_at_zero(case: tuple[Any, str]) -> None:
+def test_ablating_all_components_and_the_residual_gives_outputs_at_zero(case: tuple[Any, str]) -> None:
     agent, layer, observations, activations = computed(case)
     components = components_for(activations, 3)
     zero = heads(agent, observations, write={layer: np.zeros_like(activations)})
@@ -184,7 +184,7 @@ def test_edits_of_disjoint_channels_commute(case: tuple[Any, str]) -> None:
     assert np.array_equal(heads(nested, observations), there)
 
 
-def test_parameters_tell_edits_apart(case: tuple[Any, str]) -> None:
+def test_parameters_of_edited_agents_differ_between_edits(case: tuple[Any, str]) -> None:
     agent, layer = case
     component = np.ones(agent.activations(observations_for(agent, 1), layer).shape[-1])
     agents = [
@@ -204,7 +204,7 @@ def test_parameters_tell_edits_apart(case: tuple[Any, str]) -> None:
     assert len(keys) == len(agents)
 
 
-def test_resampled_part_of_an_observation_does_not_depend_on_its_batch(case: tuple[Any, str]) -> None:
+def test_resample_ablation_does_not_depend_on_the_batch(case: tuple[Any, str]) -> None:
     agent, layer = case
     observations = observations_for(agent, 12)
     data = agent.activations(observations_for(agent, 5, seed=9), layer)
@@ -219,7 +219,7 @@ def test_resampled_part_of_an_observation_does_not_depend_on_its_batch(case: tup
     assert np.allclose(heads(agent_of[0], observations), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_part_is_replaced_by_its_mean_over_the_data(torch_case: tuple[Any, str]) -> None:
+def test_mean_ablation_replaces_units_by_their_mean_over_the_data(torch_case: tuple[Any, str]) -> None:
     agent, layer = torch_case
     observations = observations_for(agent)
     data = agent.activations(observations_for(agent, 5, seed=9), layer)
@@ -258,7 +258,7 @@ def test_steering_adds_standard_deviations_of_the_component(torch_case: tuple[An
     assert np.allclose(plain.activations(observations, layer), activations - component, atol=1e-6)
 
 
-def test_input_and_state_are_edited(case: tuple[Any, str]) -> None:
+def test_the_input_and_the_recurrent_state_can_be_edited(case: tuple[Any, str]) -> None:
     agent, _ = case
     observations = observations_for(agent)
     edited = rl_clarity.edit(agent, Ablate("input", positions=[(3, 4), (0, 0)]))
@@ -273,7 +273,7 @@ def test_input_and_state_are_edited(case: tuple[Any, str]) -> None:
         assert np.array_equal(heads(forgetful, observations, state=filled), heads(agent, observations, state=zeros))
 
 
-def test_a_written_site_is_not_edited_and_a_function_gets_edited_values(case: tuple[Any, str]) -> None:
+def test_written_activations_bypass_edits_but_functions_receive_edited_ones(case: tuple[Any, str]) -> None:
     agent, layer, observations, activations = computed(case)
     edited = rl_clarity.edit(agent, Ablate(layer))
     written = heads(edited, observations, write={layer: activations})
@@ -309,7 +309,7 @@ WRONG: dict[str, tuple[Callable[[Any], Any], str]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_edits_are_refused_in_one_line(name: str, torch_case: tuple[Any, str]) -> None:
+def test_invalid_edits_are_refused_with_a_one_line_error(name: str, torch_case: tuple[Any, str]) -> None:
     agent, _ = torch_case
     make, message = WRONG[name]
     with pytest.raises(OptionError, match=message) as raised:
@@ -345,7 +345,7 @@ def color_agent(seed: int = 0) -> Any:
     return rl_clarity.TorchAgent(module, (64, 64, 3), {"gamma": 0.99}, check=False)
 
 
-def test_only_the_color_that_the_value_depends_on_has_an_effect() -> None:
+def test_ablating_a_color_changes_the_value_only_if_it_depends_on_it() -> None:
     agent = color_agent()
     observations = observations_for(agent, 4)
     activations = agent.activations(observations, "body.1")
@@ -360,7 +360,7 @@ def test_only_the_color_that_the_value_depends_on_has_an_effect() -> None:
         assert np.any(change > 1) == (feature == 0)
 
 
-def test_edited_agents_play() -> None:
+def test_edited_agents_play_as_their_edits_dictate() -> None:
     agent = color_agent()
     length, size = 8, agent.observation_shape
 

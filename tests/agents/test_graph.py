@@ -40,7 +40,7 @@ def inputs() -> keras.KerasTensor:
     return keras.Input(SHAPE)
 
 
-def test_every_layer_of_a_chain_is_a_bottleneck(inputs: Any) -> None:
+def test_every_layer_of_a_sequential_network_is_a_bottleneck(inputs: Any) -> None:
     x = relu("r2")(conv("c2")(relu("r1")(conv("c1")(inputs))))
     assert bottlenecks(make_agent(inputs, heads(x))) == {"r1": True, "r2": True}
 
@@ -52,13 +52,13 @@ def test_layers_inside_a_residual_block_are_bypassed(inputs: Any) -> None:
     assert bottlenecks(make_agent(inputs, heads(x))) == {"r1": True, "r2": False, "r3": True}
 
 
-def test_convolutions_can_include_an_activation(inputs: Any) -> None:
+def test_convolutions_with_a_built_in_activation_count_as_layers(inputs: Any) -> None:
     x = conv("c1", activation="relu")(inputs)
     x = keras.layers.Add()([x, conv("c2", activation="relu")(x)])
     assert bottlenecks(make_agent(inputs, heads(x))) == {"c1": True, "c2": False}
 
 
-def test_branches_of_the_heads_bypass_each_other_if_the_body_is_shared(inputs: Any) -> None:
+def test_policy_and_value_branches_after_a_shared_body_bypass_each_other(inputs: Any) -> None:
     x = relu("shared")(conv("c1")(inputs))
     policy = keras.layers.Dense(5)(keras.layers.Flatten()(relu("p")(conv("c2")(x))))
     value = keras.layers.Dense(1)(keras.layers.Flatten()(relu("v")(conv("c3")(x))))
@@ -76,7 +76,7 @@ def test_layers_of_separate_networks_for_each_head_are_bottlenecks(inputs: Any) 
     assert np.any(gradients[1] != 0)
 
 
-def test_layer_names_do_not_depend_on_earlier_models() -> None:
+def test_layer_names_do_not_depend_on_models_built_earlier() -> None:
     def names() -> list[str]:
         x = keras.Input(SHAPE)
         y = keras.layers.MaxPooling2D()(keras.layers.Conv2D(4, 3)(x))
@@ -119,7 +119,7 @@ def test_default_layers_of_a_residual_network_are_outputs_of_its_blocks(inputs: 
     assert agent.site("block2").name == "cadd"
 
 
-def test_an_activation_after_a_residual_block_is_its_output(inputs: Any) -> None:
+def test_an_activation_after_a_residual_sum_is_the_output_of_the_block(inputs: Any) -> None:
     x = residual(relu("stem")(conv("c")(inputs)), "a", activation=True)
     x = residual(x, "b", activation=True)
     agent = make_agent(inputs, heads(relu("last")(conv("end", strides=2)(x))))
@@ -135,14 +135,14 @@ def test_default_layers_of_a_plain_network_are_its_activations(inputs: Any) -> N
     assert list(make_agent(inputs, heads(conv("c3", activation="relu")(x))).layers) == ["r1", "r2", "c3"]
 
 
-def test_branches_of_the_heads_are_no_default_layers(inputs: Any) -> None:
+def test_layers_of_the_policy_or_value_branch_are_no_default_layers(inputs: Any) -> None:
     x = relu("shared")(conv("c1")(inputs))
     policy = keras.layers.Dense(5)(keras.layers.Flatten()(relu("p")(conv("c2")(x))))
     value = keras.layers.Dense(1)(keras.layers.Flatten()(relu("v")(conv("c3")(x))))
     assert list(make_agent(inputs, [policy, value]).layers) == ["shared"]
 
 
-def test_names_of_blocks_differ_from_those_of_the_network(inputs: Any) -> None:
+def test_names_of_residual_blocks_avoid_existing_layer_names(inputs: Any) -> None:
     x = residual(conv("block1")(inputs), "a")
     agent = make_agent(inputs, heads(x))
     assert agent.site("block1").kind == "conv2d"

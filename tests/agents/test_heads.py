@@ -21,7 +21,7 @@ from rl_clarity.base.errors import OptionError
         (["q_values"], [6], ("q_values",)),
     ],
 )
-def test_heads_are_recognized_by_name_or_width(
+def test_policy_and_value_heads_are_recognized_by_name_or_width(
     names: list[str | None], widths: list[int | None], heads: tuple[str, ...]
 ) -> None:
     assert find_heads(names, widths) == heads
@@ -44,13 +44,13 @@ def test_error_for_ambiguous_outputs_names_the_option(names: list[str | None], w
 
 
 @pytest.mark.parametrize("name", [None, "dense_3", "policy"])
-def test_a_single_output_is_refused_with_the_choices_unless_it_is_named_as_action_values_are(name: str | None) -> None:
+def test_a_single_output_without_a_known_name_is_refused_with_choices(name: str | None) -> None:
     choices = r"of width 6;.*heads=\('q_values',\) for action values.*heads=\('policy_logits',\) for .* without a value"
     with pytest.raises(OptionError, match=choices):
         find_heads([name], [6])
 
 
-def test_explicit_heads_are_checked() -> None:
+def test_the_heads_option_is_validated() -> None:
     assert check_heads(["values", "policy_logits"], 2) == ("values", "policy_logits")
     assert check_heads(["policy_logits", None], 2) == ("policy_logits", None)
     for wrong, count in (

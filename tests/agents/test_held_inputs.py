@@ -31,7 +31,7 @@ def observe(count: int = 5) -> dict[str, np.ndarray]:
     return {"image": images, "direction": np.arange(count) % 4, "speed": rng.normal(size=(count, 2))}
 
 
-def test_the_module_is_given_the_dictionary(agent: Any) -> None:
+def test_the_module_receives_dictionary_observations_as_tensors(agent: Any) -> None:
     observed = observe()
     images, state = agent.image_and_state(observed)
     outputs = agent.forward(images, state)
@@ -45,7 +45,7 @@ def test_the_module_is_given_the_dictionary(agent: Any) -> None:
     assert not is_recurrent(agent)
 
 
-def test_attribution_of_the_image_holds_the_numbers(agent: Any) -> None:
+def test_attribution_of_the_image_holds_other_inputs_fixed(agent: Any) -> None:
     observed = observe()
     images, state = agent.image_and_state(observed)
     result = attribute(agent, images, "conv", state=state, baseline="zero-layer", steps=4)
@@ -65,7 +65,7 @@ def test_attribution_of_the_image_holds_the_numbers(agent: Any) -> None:
         ),
     ],
 )
-def test_the_numbers_of_each_step_are_recorded(agent: Any, make: Callable[[], Any]) -> None:
+def test_collect_records_the_numeric_inputs_of_each_step(agent: Any, make: Callable[[], Any]) -> None:
     trajectories, observations = rl_clarity.collect(agent, make(), 3 * LENGTH, 4, obs_every=3)
     assert trajectories.states is not None
     assert observations.states is not None
@@ -83,7 +83,7 @@ def test_the_numbers_of_each_step_are_recorded(agent: Any, make: Callable[[], An
     np.testing.assert_allclose(trajectories.final_values[cut], LENGTH + seen.mean(), atol=10 * seen.std())
 
 
-def test_images_alone_are_taken_from_a_dictionary() -> None:
+def test_an_image_only_agent_takes_the_image_from_the_dictionary() -> None:
     image_only = rl_clarity.TorchAgent(
         make_network(),
         SHAPES["image"],
@@ -95,7 +95,7 @@ def test_images_alone_are_taken_from_a_dictionary() -> None:
     assert trajectories.states is None
 
 
-def test_missing_numbers_are_refused(agent: Any) -> None:
+def test_environments_without_the_agents_numeric_inputs_are_refused(agent: Any) -> None:
     others = rl_clarity.TorchAgent(
         make_network(), SHAPES | {"height": (3,)}, forward=lambda network, observed, _: network(observed)
     )
@@ -109,7 +109,7 @@ def test_missing_numbers_are_refused(agent: Any) -> None:
         rl_clarity.TorchAgent(make_network(), {"speed": (2,)})
 
 
-def test_a_page_has_the_numbers_and_no_memory(agent: Any, tmp_path: Path) -> None:
+def test_pages_show_numeric_inputs_without_treating_them_as_memory(agent: Any, tmp_path: Path) -> None:
     trajectories, observations = rl_clarity.collect(agent, Dictionary(), 24, 16, obs_every=2)
     rl_clarity.generate(agent, trajectories, observations, tmp_path / "page", features={"count": 2})
     results = open_results(tmp_path / "page")

@@ -34,7 +34,7 @@ def observations() -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (5, *SHAPE), np.uint8)
 
 
-def test_outputs_and_input_gradients_equal_those_of_the_function(network: Any, observations: np.ndarray) -> None:
+def test_outputs_and_input_gradients_equal_those_of_the_jax_function(network: Any, observations: np.ndarray) -> None:
     apply, parameters = network
     agent = rl_clarity.JaxAgent(apply, parameters, SHAPE)
     x = observations / np.float32(255)
@@ -53,7 +53,7 @@ def test_outputs_and_input_gradients_equal_those_of_the_function(network: Any, o
     [((["function"], {"size": 2}), (("function", 1), {"size": 2})), ({"size": 2}, ((1,), {"size": 2}))],
     ids=["before JAX 0.10", "since JAX 0.10"],
 )
-def test_primitives_of_all_versions_of_jax_are_bound(bound: Any, expected: Any) -> None:
+def test_jax_primitives_are_bound_in_old_and_new_versions_of_jax(bound: Any, expected: Any) -> None:
     def called(*arguments: Any, **parameters: Any) -> Any:
         return arguments, parameters
 
@@ -61,7 +61,7 @@ def test_primitives_of_all_versions_of_jax_are_bound(bound: Any, expected: Any) 
     assert jax_graph.bind(primitive, {}, [1]) == expected
 
 
-def test_layers_are_activations_named_by_module(network: Any) -> None:
+def test_layers_are_activations_named_after_flax_modules(network: Any) -> None:
     agent = rl_clarity.JaxAgent(network[0], network[1], SHAPE)
     assert agent.layers == {"relu": (4, 4, 4), "block1": (2, 2, 4)}
     sites = {site.name: site for site in agent.sites}
@@ -83,7 +83,7 @@ def test_residual_connections_bypass_layers_inside_the_block(network: Any, obser
     assert np.ptp(removed.values) > 1e-4  # the other path still depends on the observations
 
 
-def test_modules_of_nnx(observations: np.ndarray) -> None:
+def test_flax_nnx_modules_are_explained(observations: np.ndarray) -> None:
     nnx = pytest.importorskip("flax.nnx")
 
     class Network(nnx.Module):  # type: ignore[name-defined]
@@ -108,7 +108,7 @@ def test_modules_of_nnx(observations: np.ndarray) -> None:
     assert any("kernel" in name for name in agent.parameters())
 
 
-def test_a_page_of_a_flax_agent(network: Any, observations: np.ndarray, tmp_path: Path) -> None:
+def test_generate_writes_a_page_for_a_flax_agent(network: Any, observations: np.ndarray, tmp_path: Path) -> None:
     agent = rl_clarity.JaxAgent(network[0], network[1], SHAPE)
     trajectories = {
         "observations": observations[None],
@@ -135,12 +135,12 @@ def test_a_page_of_a_flax_agent(network: Any, observations: np.ndarray, tmp_path
         (lambda parameters, x: jnp.ones((len(x), 4)), "does not depend on the observations"),
     ],
 )
-def test_unusable_functions_are_rejected(apply: Any, words: str) -> None:
+def test_functions_that_cannot_be_used_as_agents_are_rejected(apply: Any, words: str) -> None:
     with pytest.raises(OptionError, match=words):
         rl_clarity.JaxAgent(apply, {}, SHAPE, heads=("q_values",))
 
 
-def test_a_single_output_is_refused_until_it_is_named(observations: np.ndarray) -> None:
+def test_a_function_with_a_single_output_is_refused_without_heads(observations: np.ndarray) -> None:
     def apply(_: Any, x: Any) -> Any:
         return x.reshape(len(x), -1) @ jnp.ones((768, 4))
 
@@ -179,7 +179,9 @@ def shifted(x: Any) -> Any:
 
 @pytest.mark.parametrize("from_zero", [True, False])
 @pytest.mark.parametrize("follows", LINEAR)
-def test_linear_prefixes(follows: str, from_zero: bool, observations: np.ndarray) -> None:
+def test_linear_operations_after_a_layer_are_recognized(
+    follows: str, from_zero: bool, observations: np.ndarray
+) -> None:
     function, *expected = LINEAR[follows]
     rng = np.random.default_rng(0)
     first, weights, heads = (rng.normal(0, 0.1, shape).astype(np.float32) for shape in ((768, 8), (8, 8), (8, 5)))
@@ -204,14 +206,16 @@ def test_linear_prefixes(follows: str, from_zero: bool, observations: np.ndarray
         ("ChannelsFirst", {"channels_first": True, "heads": ("q_values",)}, "input", "conv2d"),
     ],
 )
-def test_linear_prefixes_of_networks(name: str, options: dict[str, Any], site: str, end: str) -> None:
+def test_linear_operations_after_a_layer_are_recognized_in_whole_networks(
+    name: str, options: dict[str, Any], site: str, end: str
+) -> None:
     apply, parameters = jax_networks.initialized(name)
     agent: Any = rl_clarity.JaxAgent(apply, parameters, (44, 44, 4), gradient_batch_size=16, **options)
     assert agent._linear_prefix_end(site, True) == end
     assert difference(gradients(agent, site)) < 1e-5
 
 
-def test_residual_connections_are_no_linear_prefix(network: Any) -> None:
+def test_a_residual_connection_ends_the_linear_operations_after_a_layer(network: Any) -> None:
     agent: Any = rl_clarity.JaxAgent(network[0], network[1], SHAPE)
     assert agent._linear_prefix_end("Residual/relu", True) is None
     assert agent._linear_prefix_end("Residual/relu_1", True) == "Residual/Conv_0/add"

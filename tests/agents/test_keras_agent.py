@@ -59,7 +59,7 @@ def default_output(agent: Any) -> str:
     return "greedy" if "q_values" in agent.heads else "value"
 
 
-def test_satisfies_the_protocol(agent: Any) -> None:
+def test_keras_agents_satisfy_the_agent_protocol(agent: Any) -> None:
     assert isinstance(agent, Agent)
     assert (agent.initial_state(3) is None) == (agent.metadata["network"] not in RECURRENT)
     assert agent.layers
@@ -85,7 +85,7 @@ def test_completeness_error_vanishes_as_steps_increase(agent: Any) -> None:
         assert gaps[1] < max(0.3 * gaps[0], 5e-3)
 
 
-def test_gradients_are_computed_at_the_state(agent: Any) -> None:
+def test_gradients_are_computed_at_the_given_recurrent_state(agent: Any) -> None:
     observations, state = random_observations(agent, 2), random_state(agent, 2)
     if state is None:
         return
@@ -100,7 +100,7 @@ def test_gradients_are_computed_at_the_state(agent: Any) -> None:
     assert np.array_equal(with_state.activations, without.activations)  # the layers come before the recurrent cell
 
 
-def test_replay_from_saved_states_across_episodes(agent: Any) -> None:
+def test_steps_replayed_from_saved_states_give_the_outputs_of_the_rollout(agent: Any) -> None:
     """Steps from the saved states, in a batch of any composition, return the outputs of the rollout."""
     rng = np.random.default_rng(1)
     firsts = rng.random((6, 3)) < 0.3
@@ -132,7 +132,7 @@ def test_outputs_do_not_depend_on_the_batch(agent: Any) -> None:
         assert np.allclose(array[18:], other, atol=1e-5)
 
 
-def test_batches_do_not_depend_on_what_other_threads_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parallel_calls_does_not_depend_on_threads_of_linear_algebra(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = KerasAgent(NETWORKS["clear"]())
     monkeypatch.setattr("rl_clarity.agents.batched.thread_count", lambda: 2)
     before = agent.parallel_calls
@@ -140,7 +140,7 @@ def test_batches_do_not_depend_on_what_other_threads_do(monkeypatch: pytest.Monk
     assert agent.parallel_calls == before
 
 
-def test_gradients_at_values_equal_those_along_a_path(agent: Any) -> None:
+def test_gradients_at_given_activations_equal_those_along_a_path(agent: Any) -> None:
     observations, state = random_observations(agent, 2), random_state(agent, 2)
     layer = next(iter(agent.layers))
     path = path_gradients(agent, observations, layer, np.array([0.5]), np.ones(1), [default_output(agent)], state)
@@ -163,7 +163,7 @@ def test_input_gradients_predict_small_changes(agent: Any) -> None:
     assert np.isclose(difference, gradients[at] * step, rtol=0.05, atol=2e-6)
 
 
-def test_greedy_is_the_best_action_at_the_observation() -> None:
+def test_greedy_scores_use_the_best_action_at_the_observation() -> None:
     agent = KerasAgent(NETWORKS["dqn_atari"](), gradient_batch_size=8)
     observations = random_observations(agent, 6)
     best = agent.forward(observations).q_values.argmax(1)
@@ -179,7 +179,7 @@ def test_greedy_is_the_best_action_at_the_observation() -> None:
         agent.gradients(observations, layer, ["value"])
 
 
-def test_channels_may_come_first() -> None:
+def test_observations_with_channels_first_give_the_same_results() -> None:
     agent = KerasAgent(NETWORKS["ppo_atari_lstm"](), gradient_batch_size=8)
     last = random_observations(agent, 2)
     first = last.transpose(0, 3, 1, 2)
@@ -194,7 +194,7 @@ def test_channels_may_come_first() -> None:
         agent.forward(last.transpose(0, 1, 3, 2))
 
 
-def test_layers_have_several_names() -> None:
+def test_layers_can_be_selected_by_alternative_names() -> None:
     agent = KerasAgent(NETWORKS["ppo_procgen"]())
     observations = random_observations(agent, 1)
     expected = agent.activations(observations, "network/1/res_block0/relu0")
@@ -205,7 +205,7 @@ def test_layers_have_several_names() -> None:
         agent.activations(observations, "res_block0/relu9")
 
 
-def test_empty_batches() -> None:
+def test_empty_batches_give_empty_outputs_and_activations() -> None:
     agent = KerasAgent(NETWORKS["clear"]())
     outputs = agent.forward(random_observations(agent, 0))
     assert outputs.policy_logits.shape == (0, 5)

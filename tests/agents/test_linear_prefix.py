@@ -104,7 +104,7 @@ def difference(pair: list[np.ndarray]) -> float:
 
 
 @pytest.mark.parametrize("follows", LINEAR)
-def test_prefix_ends_where_the_path_is_no_longer_straight(follows: str) -> None:
+def test_the_linear_prefix_ends_before_the_first_nonlinear_operation(follows: str) -> None:
     graph = made_agent(follows)._graph
     (start,) = (i for i, node in enumerate(graph.nodes) if node.name == SITE)
     ends = [linear_prefix_end(graph, start, from_zero=zero) for zero in (True, False)]
@@ -113,7 +113,7 @@ def test_prefix_ends_where_the_path_is_no_longer_straight(follows: str) -> None:
 
 @pytest.mark.parametrize("follows", LINEAR)
 @pytest.mark.parametrize("from_zero", [True, False])
-def test_gradients_are_those_at_each_point(follows: str, from_zero: bool) -> None:
+def test_gradients_with_a_linear_prefix_equal_those_at_each_path_point(follows: str, from_zero: bool) -> None:
     agent = made_agent(follows)
     shape = agent.site(SITE).shape
     baseline = None if from_zero else np.random.default_rng(1).random((1, *shape)).astype(np.float32)
@@ -122,7 +122,7 @@ def test_gradients_are_those_at_each_point(follows: str, from_zero: bool) -> Non
     assert difference(pair) < (1e-3 if follows.startswith("l2") else 1e-5)
 
 
-def test_prefix_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_linear_prefix_is_computed_once_for_all_path_points(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = made_agent("conv relu conv")
     (tail,) = agent.tails(random_observations(agent, 16), SITE, ["value"])
     prefix, calls = tail._linear_prefix(True), list[str]()
@@ -148,7 +148,7 @@ def prefix_counting(prefix: Any, calls: list[str]) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("network", NETWORKS)
-def test_known_networks(network: str) -> None:
+def test_known_architectures_have_the_expected_linear_prefix(network: str) -> None:
     """Recurrent ones with a state. Rounding moves a few points across a kink; L2 pooling of tiny activations more."""
     agent = KerasAgent(NETWORKS[network](), gradient_batch_size=16)
     sites = [*list(agent.layers)[:2], "input"]
@@ -158,13 +158,13 @@ def test_known_networks(network: str) -> None:
     assert known == [network != "baby_a3c"] * 2  # whose convolutions include their activations
 
 
-def test_edited_agents_have_no_prefix() -> None:
+def test_edited_agents_have_no_linear_prefix() -> None:
     agent = made_agent("conv relu conv").with_edits([Ablate("c1", unit=1)])
     before, once = gradients(agent, SITE)
     assert np.array_equal(before, once)
 
 
-def test_integrated_gradients_converge_to_the_same() -> None:
+def test_integrated_gradients_converge_alike_with_and_without_the_prefix() -> None:
     """On the included kind of network, with its L2 pooling, whose constant is neglected."""
     agent = KerasAgent(NETWORKS["clear"](), gradient_batch_size=16)
     observations = random_observations(agent, 4)
@@ -190,7 +190,7 @@ print("equal")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", ["jax", "torch"])
-def test_other_backends(backend: str) -> None:
+def test_the_linear_prefix_works_on_the_jax_and_torch_backends(backend: str) -> None:
     pytest.importorskip(backend)
     environment = {**os.environ, "KERAS_BACKEND": backend}
     command = [sys.executable, "-c", BACKEND_CHECK]

@@ -137,7 +137,9 @@ def calls(agent: Any) -> list[Callable[[], Any]]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("many_switches", "single_thread")
 @pytest.mark.parametrize("agents", [keras_agents, jax_agents, torch_agents])
-def test_everything_is_made_once(agents: Callable[[], Iterator[Any]], made: Counter[Any]) -> None:
+def test_concurrent_first_calls_build_each_cached_object_once(
+    agents: Callable[[], Iterator[Any]], made: Counter[Any]
+) -> None:
     fresh = agents()
     expected = [call() for call in calls(next(fresh))]
     for _ in range(3):
@@ -152,7 +154,7 @@ def test_everything_is_made_once(agents: Callable[[], Iterator[Any]], made: Coun
                 np.testing.assert_allclose(array, other, rtol=1e-5, atol=1e-6)
 
 
-def test_values_that_need_one_another_are_made_without_a_deadlock() -> None:
+def test_cached_values_that_need_each_other_do_not_deadlock() -> None:
     values = MadeOnce()
     inner, outer = threading.Event(), threading.Event()
 
@@ -169,7 +171,7 @@ def test_values_that_need_one_another_are_made_without_a_deadlock() -> None:
     assert in_threads([lambda: values.get("outer", make_outer), lambda: values.get("inner", make_inner)]) == [2, 1]
 
 
-def test_threads_that_ask_at_the_same_time_wait_for_one_that_makes_the_value() -> None:
+def test_concurrent_threads_wait_for_the_one_that_computes_a_cached_value() -> None:
     values, calls = MadeOnce(), Counter[str]()
 
     def make() -> int:
@@ -181,7 +183,7 @@ def test_threads_that_ask_at_the_same_time_wait_for_one_that_makes_the_value() -
     assert calls["made"] == 1
 
 
-def test_a_value_that_could_not_be_made_is_made_by_the_next_call() -> None:
+def test_a_cached_value_whose_computation_failed_is_computed_again() -> None:
     values = MadeOnce()
     with pytest.raises(ZeroDivisionError):
         values.get("a", lambda: 1 / 0)

@@ -41,7 +41,7 @@ AGENTS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", ["keras", "torch", pytest.param("jax", marks=pytest.mark.slow)])
-def test_gradients_through_the_cell_are_finite_differences(name: str) -> None:
+def test_gradients_through_the_recurrent_cell_equal_finite_differences(name: str) -> None:
     agent = AGENTS[name]()
     rng = np.random.default_rng(0)
     observations = rng.integers(0, 256, (3, *agent.observation_shape), np.uint8)
@@ -61,7 +61,7 @@ def test_gradients_through_the_cell_are_finite_differences(name: str) -> None:
         np.testing.assert_allclose(gradients[:, :, unit], expected, atol=2e-3)
 
 
-def test_parts_of_a_state_are_joined_and_split() -> None:
+def test_arrays_of_a_recurrent_state_are_joined_and_split_again() -> None:
     state = (np.ones((2, 3), np.float32), np.zeros((2, 2, 2), np.float32))
     joined = join_state(state)
     assert joined.shape == (2, 7)
@@ -69,7 +69,7 @@ def test_parts_of_a_state_are_joined_and_split() -> None:
         np.testing.assert_array_equal(part, again)
 
 
-def test_weights_are_checked() -> None:
+def test_state_gradients_refuses_weights_of_the_wrong_shape() -> None:
     agent: Any = AGENTS["keras"]()
     observations = np.zeros((2, *agent.observation_shape), np.uint8)
     with pytest.raises(OptionError, match=r"weights have the shape \(2, 1, 5\); \(2, S, 16\) is needed"):

@@ -32,7 +32,9 @@ def images() -> np.ndarray:
 
 @pytest.mark.parametrize("baseline", ["zero-layer", "zero-input", "blur"])
 @pytest.mark.parametrize("layer", ["input", "features_extractor.cnn.1"])
-def test_small_batches_equal_full_ones(agent: Any, images: np.ndarray, layer: str, baseline: str) -> None:
+def test_attribution_of_small_batches_equals_that_of_full_batches(
+    agent: Any, images: np.ndarray, layer: str, baseline: str
+) -> None:
     options: dict[str, Any] = {"output": {"value": 1, 1: 0.5}, "steps": 7, "baseline": baseline}
     expected = rl_clarity.integrated_gradients(agent, images, layer, **options)
     largest = np.abs(expected).max()
@@ -42,7 +44,7 @@ def test_small_batches_equal_full_ones(agent: Any, images: np.ndarray, layer: st
 
 
 @pytest.mark.parametrize("count", [2, 10, 40])
-def test_several_points_share_a_batch(
+def test_several_path_points_share_one_small_batch(
     agent: Any, images: np.ndarray, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     """8 points of 2 observations are the 16 rows of the smallest batch, and so are 1.6 points of 10 observations."""
@@ -67,7 +69,7 @@ def test_several_points_share_a_batch(
 
 @pytest.mark.parametrize("baseline", ["zero-layer", "zero-input", "blur", "expected"])
 @pytest.mark.parametrize("bypassed", [False, True])
-def test_refined_paths_share_what_was_computed_first(
+def test_refined_paths_reuse_the_points_computed_before_refinement(
     agent: Any, images: np.ndarray, monkeypatch: pytest.MonkeyPatch, bypassed: bool, baseline: str
 ) -> None:
     """They equal paths that have as many points from the beginning."""
@@ -101,7 +103,7 @@ def test_refined_paths_share_what_was_computed_first(
 
 
 @pytest.mark.parametrize("prefix", [True, False])
-def test_one_baseline_of_all_observations_is_computed_once(
+def test_a_baseline_shared_by_all_observations_is_computed_once(
     agent: Any, images: np.ndarray, monkeypatch: pytest.MonkeyPatch, prefix: bool
 ) -> None:
     """A batch of 64 observations and the smallest batch of the baseline; the result is that of 64 equal baselines."""

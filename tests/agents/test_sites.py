@@ -105,7 +105,7 @@ def test_writing_the_values_read_at_a_site_changes_nothing(agent: Any, observati
                 assert np.allclose(array, other, rtol=1e-6, atol=1e-6)
 
 
-def test_zeros_at_a_layer_give_the_scores_at_zero_of_integrated_gradients(
+def test_writing_zeros_at_a_layer_gives_the_scores_at_the_zero_baseline(
     agent: Any, observations: np.ndarray, state: Any
 ) -> None:
     layer = list(agent.layers)[-1]
@@ -115,7 +115,9 @@ def test_zeros_at_a_layer_give_the_scores_at_zero_of_integrated_gradients(
     assert np.allclose(scores[:, :2].T, result.scores_at_baseline, atol=1e-6)
 
 
-def test_edits_are_applied_in_the_order_of_computation(agent: Any, observations: np.ndarray, state: Any) -> None:
+def test_activation_edits_are_applied_in_the_order_of_computation(
+    agent: Any, observations: np.ndarray, state: Any
+) -> None:
     first, last = next(iter(agent.layers)), list(agent.layers)[-1]
     recorded = {}
 
@@ -148,7 +150,9 @@ def test_writing_a_state_replaces_the_state_before_the_step(agent: Any, observat
         assert np.array_equal(array, other)
 
 
-def test_gradients_predict_small_changes_at_any_site(agent: Any, observations: np.ndarray, state: Any) -> None:
+def test_gradients_predict_the_effect_of_small_changes_at_any_layer(
+    agent: Any, observations: np.ndarray, state: Any
+) -> None:
     dense = [site.name for site in agent.sites if site.kind == "dense"]
     states = [site.name for site in agent.sites if site.kind == "state"]
     rng = np.random.default_rng(2)
@@ -168,7 +172,9 @@ def test_gradients_predict_small_changes_at_any_site(agent: Any, observations: n
         assert np.allclose(at_values, gradients, rtol=1e-4, atol=1e-5 * np.abs(gradients).max())
 
 
-def test_the_gradient_of_a_head_is_its_weight(agent: Any, observations: np.ndarray, state: Any) -> None:
+def test_the_gradient_at_the_logits_is_the_weight_of_each_logit(
+    agent: Any, observations: np.ndarray, state: Any
+) -> None:
     gradients = agent.gradients(observations, agent.heads[0], [1, (0, 1)], state=state)
     assert np.array_equal(gradients[0], np.tile(np.eye(agent.num_actions)[1], (3, 1)))
     assert np.array_equal(gradients[1, :, :2], np.ones((3, 2)))
@@ -195,7 +201,7 @@ def use_every_method(agent: Any) -> None:
 
 
 @pytest.mark.parametrize("name", ["policy", "recurrent", "baby_a3c", "torch", "torch recurrent", "jax channels first"])
-def test_agents_are_freed(name: str, single_thread: None) -> None:
+def test_unused_agents_are_garbage_collected(name: str, single_thread: None) -> None:
     agent = make_agent(name)
     use_every_method(agent)
     if name.startswith("torch"):
@@ -240,7 +246,7 @@ print(resident() - first)
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-def test_memory_of_large_agents_is_freed() -> None:
+def test_the_memory_of_unused_large_agents_is_freed() -> None:
     result = subprocess.run([sys.executable, "-c", LARGE], capture_output=True, text=True, check=True)
     assert float(result.stdout) < 60, "MiB more after the second agent of 100 MB"
 
@@ -273,14 +279,14 @@ print(rl_clarity.integrated_gradients(agent, observations, "relu", "greedy").sha
 """
 
 
-def test_torch_agents_need_neither_keras_nor_its_backends() -> None:
+def test_torch_agents_work_without_keras_tensorflow_or_jax() -> None:
     pytest.importorskip("torch")
     result = subprocess.run([sys.executable, "-c", WITHOUT_KERAS], capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == "(3, 10, 10, 4)"
 
 
-def test_heads_named_like_their_operations_are_listed_once() -> None:
+def test_an_output_layer_named_like_its_head_is_listed_once() -> None:
     inputs = keras.Input((12, 12, 3), name="input")
     x = keras.layers.Flatten()(keras.layers.Conv2D(4, 3, activation="relu")(inputs))
     heads = [keras.layers.Dense(5, name="policy_logits")(x), keras.layers.Dense(1, name="v")(x)]

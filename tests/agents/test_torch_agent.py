@@ -41,7 +41,7 @@ def same_network(tmp_path: Path) -> tuple[Any, Any, Any]:
     return from_file, KerasAgent(from_file.network.model), TorchAgent(loaded(Nature()), SHAPE)
 
 
-def test_file_keras_model_and_module_give_the_same_results(same_network: tuple[Any, Any, Any]) -> None:
+def test_checkpoint_keras_model_and_torch_module_give_the_same_results(same_network: tuple[Any, Any, Any]) -> None:
     observations = random_observations()
     points, weights = np.array([0.2, 0.6, 1.0]), np.array([0.3, 0.4, 0.3])
     layers = [list(agent.layers) for agent in same_network]
@@ -69,7 +69,7 @@ def test_file_keras_model_and_module_give_the_same_results(same_network: tuple[A
             assert np.abs(array - other).max() < 1e-4 * np.abs(other).max()
 
 
-def test_satisfies_the_protocol() -> None:
+def test_torch_agents_satisfy_the_agent_protocol() -> None:
     agent = TorchAgent(Nature(), SHAPE, {"env_name": "breakout"})
     assert isinstance(agent, Agent)
     assert agent.num_actions == 4
@@ -81,7 +81,7 @@ def test_satisfies_the_protocol() -> None:
     assert all(o.after_bottleneck for o in feature_maps(agent.sites))
 
 
-def test_inplace_modules_give_the_same_results() -> None:
+def test_modules_with_in_place_activations_give_the_same_results() -> None:
     plain, inplace = (TorchAgent(loaded(Nature(inplace=flag)), SHAPE) for flag in (False, True))
     for layer in ("network.0", "network.1", "network.2"):
         array, other = (agent.activations(random_observations(), layer) for agent in (plain, inplace))
@@ -91,7 +91,7 @@ def test_inplace_modules_give_the_same_results() -> None:
     assert plain.activations(random_observations(), "network.0").min() < 0
 
 
-def test_the_module_is_not_changed() -> None:
+def test_wrapping_a_module_does_not_change_it() -> None:
     module = loaded(Nature())
     agent = TorchAgent(module, SHAPE)
     before = {name: parameter.clone() for name, parameter in module.named_parameters()}
@@ -102,7 +102,7 @@ def test_the_module_is_not_changed() -> None:
     assert not any(part._forward_hooks for part in module.modules())
 
 
-def test_the_module_stays_in_its_mode_and_computes_in_evaluation_mode() -> None:
+def test_modules_compute_in_evaluation_mode_but_keep_their_own_mode() -> None:
     class Net(Nature):
         def __init__(self) -> None:
             super().__init__()
@@ -160,7 +160,7 @@ def test_layers_inside_residual_blocks_are_not_bottlenecks() -> None:
     assert np.allclose(path.scores[0], agent.forward(random_observations()).q_values.max(1), atol=1e-5)
 
 
-def test_separate_networks_for_each_head_and_a_module_called_twice() -> None:
+def test_separate_policy_and_value_networks_and_reused_modules_work() -> None:
     agent = TorchAgent(Towers(), SHAPE)
     assert list(agent.layers) == ["relu", "relu_1"]
     assert all(o.after_bottleneck for o in feature_maps(agent.sites))
@@ -173,7 +173,7 @@ def test_separate_networks_for_each_head_and_a_module_called_twice() -> None:
     assert np.all(value_layer[1] == 0)
 
 
-def test_recurrent_modules() -> None:
+def test_recurrent_modules_keep_and_differentiate_their_state() -> None:
     module = Recurrent()
     agent = TorchAgent(module, SHAPE, initial_state=np.full(8, 0.25))
     assert list(agent.layers) == ["body.1"]  # an ELU, where there is no ReLU
@@ -194,7 +194,7 @@ def test_recurrent_modules() -> None:
     assert not np.allclose(with_state.gradients, without.gradients)
 
 
-def test_arrays_that_must_not_be_written_are_copied() -> None:
+def test_read_only_state_arrays_are_copied_without_a_warning() -> None:
     agent = rl_clarity.TorchAgent(Recurrent(), SHAPE, initial_state=np.zeros(8, np.float32))
     observations = np.zeros((8, *SHAPE), np.uint8)
     state = np.ones((8, 8), np.float32)
@@ -210,7 +210,7 @@ def test_arrays_that_must_not_be_written_are_copied() -> None:
     np.testing.assert_array_equal(np.asarray(values), np.asarray(expected))
 
 
-def test_tuples_of_states_and_custom_forward_functions() -> None:
+def test_an_lstm_works_with_a_tuple_of_states_and_a_forward_function() -> None:
     class Lstm(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -227,7 +227,7 @@ def test_tuples_of_states_and_custom_forward_functions() -> None:
     assert np.any(agent.gradients(random_observations(), "relu", ["value"], state=state) != 0)
 
 
-def test_modules_with_channels_last_and_unscaled_input() -> None:
+def test_modules_may_take_channels_last_and_unscaled_input() -> None:
     class Last(Nature):
         def forward(self, x: Any) -> Any:
             return super().forward(x.permute(0, 3, 1, 2) / 255)
@@ -245,7 +245,7 @@ def test_objects_that_are_not_modules_are_rejected() -> None:
         TorchAgent({}, SHAPE)
 
 
-def test_gradients_of_directions_agree(same_network: tuple[Any, Any, Any]) -> None:
+def test_gradients_of_layer_directions_agree_across_frameworks(same_network: tuple[Any, Any, Any]) -> None:
     images = random_observations(2) / np.float32(255)
     directions = np.random.default_rng(1).normal(size=(2, 32)).astype(np.float32)
     expected, *others = [
@@ -257,7 +257,9 @@ def test_gradients_of_directions_agree(same_network: tuple[Any, Any, Any]) -> No
 
 
 @pytest.mark.slow
-def test_file_keras_model_and_module_give_the_same_page(same_network: tuple[Any, Any, Any], tmp_path: Path) -> None:
+def test_checkpoint_keras_model_and_torch_module_give_the_same_page(
+    same_network: tuple[Any, Any, Any], tmp_path: Path
+) -> None:
     rng = np.random.default_rng(0)
     trajectories = {
         "observations": rng.integers(0, 256, (1, 6, *SHAPE), np.uint8),
@@ -287,7 +289,7 @@ def test_file_keras_model_and_module_give_the_same_page(same_network: tuple[Any,
 
 
 @pytest.mark.parametrize("cast", ["double", "half", "bfloat16"])
-def test_other_precisions(cast: str) -> None:
+def test_modules_in_double_half_and_bfloat16_give_similar_results(cast: str) -> None:
     plain = TorchAgent(loaded(Nature()), SHAPE)
     agent = TorchAgent(getattr(loaded(Nature()), cast)(), SHAPE)
     layer, tolerance = "network.3", 1e-5 if cast == "double" else 0.1

@@ -83,14 +83,14 @@ def test_a_network_that_is_called_twice_is_explained_like_one_that_is_called_onc
     assert np.allclose(outputs.values, others.values, atol=1e-6)
 
 
-def test_attribution_works_for_in_place_submodules_whose_results_are_ignored() -> None:
+def test_attribution_works_for_in_place_submodules_with_unused_results() -> None:
     ignored, plain = TorchAgent(loaded(ResultsIgnored(True)), SHAPE), TorchAgent(loaded(Nature()), SHAPE)
     for layer in plain.layers:
         actual, expected = (attribute(agent, random_observations(), layer, steps=3) for agent in (ignored, plain))
         assert np.allclose(actual.values, expected.values, atol=1e-6 * np.abs(expected.values).max())
 
 
-def test_submodules_that_change_between_calls_are_not_merged() -> None:
+def test_repeated_calls_of_a_stateful_submodule_are_not_merged() -> None:
     class Counts(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -146,7 +146,7 @@ def test_submodules_before_a_layer_are_computed_once_per_batch() -> None:
     assert module.rows == 64
 
 
-def test_submodules_after_a_layer_are_not_computed_to_read_it() -> None:
+def test_reading_a_layer_does_not_compute_submodules_after_it() -> None:
     module = Counted()
     agent = TorchAgent(loaded(module), SHAPE)
     agent.activations(random_observations(), "input")
@@ -157,7 +157,7 @@ def test_submodules_after_a_layer_are_not_computed_to_read_it() -> None:
     assert np.array_equal(agent.activations(random_observations(), "network.1"), expected)
 
 
-def test_modules_that_keep_results_in_attributes_are_computed_again() -> None:
+def test_modules_that_store_results_in_attributes_are_recomputed() -> None:
     class Stem(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -244,7 +244,7 @@ class Mapped(Nature):
         return tensors["logits"], tensors["value"]
 
 
-def test_modules_that_write_into_a_mapping_of_tensors_are_explained() -> None:
+def test_modules_that_write_into_a_dictionary_of_tensors_are_explained() -> None:
     observations, layer = random_observations(), "network.1"
     module = loaded(Nature())
     mapped = Mapped()

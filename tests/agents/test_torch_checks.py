@@ -34,7 +34,7 @@ Named = namedtuple("Named", "value policy")
         lambda logits, value: (torch.distributions.Categorical(logits=logits), value[:, 0]),
     ],
 )
-def test_outputs_may_be_tuples_dicts_and_distributions(arrange: Callable[[Any, Any], Any]) -> None:
+def test_module_outputs_may_be_tuples_dicts_or_distributions(arrange: Callable[[Any, Any], Any]) -> None:
     class Net(Nature):
         def forward(self, x: Any) -> Any:
             return arrange(*super().forward(x))
@@ -73,12 +73,12 @@ class Softmax(Nature):
 
 
 @pytest.mark.parametrize("convert", [lambda m: m, nn.Module.half])
-def test_probabilities_are_rejected(convert: Callable[[Any], Any]) -> None:
+def test_action_probabilities_instead_of_logits_are_rejected(convert: Callable[[Any], Any]) -> None:
     with pytest.raises(OptionError, match=r"is probabilities \(not negative, with a sum of 1\).*returns the logits"):
         TorchAgent(convert(loaded(Softmax())), SHAPE)
 
 
-def test_probabilities_without_a_value_are_rejected() -> None:
+def test_action_probabilities_without_a_value_output_are_rejected() -> None:
     class Alone(Nature):
         def forward(self, x: Any) -> Any:
             return super().forward(x)[0].softmax(-1)
@@ -87,7 +87,7 @@ def test_probabilities_without_a_value_are_rejected() -> None:
         TorchAgent(loaded(Alone()), SHAPE, heads=("policy_logits",))
 
 
-def test_a_single_output_is_refused_until_it_is_named() -> None:
+def test_a_module_with_a_single_output_is_refused_without_heads() -> None:
     class Alone(Nature):
         def forward(self, x: Any) -> Any:
             return super().forward(x)[0]
@@ -120,7 +120,7 @@ def test_outputs_named_probabilities_are_rejected() -> None:
         TorchAgent(Named(), SHAPE)
 
 
-def test_values_must_have_one_column() -> None:
+def test_the_value_output_must_have_one_column() -> None:
     class Wide(Nature):
         def forward(self, x: Any) -> Any:
             logits, value = super().forward(x)
@@ -131,7 +131,7 @@ def test_values_must_have_one_column() -> None:
             TorchAgent(Wide(), SHAPE, heads=heads)
 
 
-def test_outputs_can_be_ignored() -> None:
+def test_outputs_marked_none_in_heads_are_ignored() -> None:
     class Four(Nature):
         def forward(self, x: Any) -> Any:
             logits, value = super().forward(x)
@@ -146,7 +146,7 @@ def test_outputs_can_be_ignored() -> None:
     assert agent.gradients(random_observations(), "network.1", ["value", 1]).shape == (2, 3, 10, 10, 32)
 
 
-def test_states_need_an_initial_state() -> None:
+def test_recurrent_modules_need_an_initial_state() -> None:
     def forward(module: Any, x: Any, _: Any) -> Any:
         return module(x, torch.zeros(len(x), 8))
 
@@ -154,7 +154,7 @@ def test_states_need_an_initial_state() -> None:
         TorchAgent(Recurrent(), SHAPE, forward=forward)
 
 
-def test_states_must_keep_their_shape() -> None:
+def test_recurrent_states_must_keep_their_shape_after_a_step() -> None:
     def forward(module: Any, x: Any, state: Any) -> Any:
         logits, value, after = module(x, state)
         return logits, value, after[None]
@@ -177,7 +177,7 @@ class Centers(Color):
         return super().forward(2 * x - 1)
 
 
-def test_modules_that_divide_by_255_need_the_divisor() -> None:
+def test_modules_that_divide_their_input_by_255_need_input_divisor() -> None:
     """Otherwise observations would be divided twice."""
     with pytest.raises(OptionError, match=r"by 0\.00392 before its first layer with weights.*input_divisor=1 if"):
         TorchAgent(DividesItself(), (64, 64, 3))

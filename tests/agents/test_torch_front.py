@@ -89,7 +89,7 @@ def images(count: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_bypasses_a_layer(kind: str) -> None:
+def test_observations_and_results_that_bypass_a_layer_are_detected(kind: str) -> None:
     make, needed, repeats = KINDS[kind]
     agent = TorchAgent(make().eval(), SHAPE, check=False)
     assert agent._bypass("relu") == ((INPUT, "before/relu") if needed else ())
@@ -98,7 +98,7 @@ def test_what_bypasses_a_layer(kind: str) -> None:
 
 @pytest.mark.parametrize("baseline", ["zero-layer", "zero-input", "blur"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_batches_equal_one_by_one(kind: str, baseline: str) -> None:
+def test_attribution_in_batches_equals_one_observation_at_a_time(kind: str, baseline: str) -> None:
     """For an agent that evaluates one point at a time, one observation at a time."""
     make = KINDS[kind][0]
     agent, alone = (TorchAgent(make().eval(), SHAPE, gradient_batch_size=size, check=False) for size in (64, 1))
@@ -112,7 +112,7 @@ def test_batches_equal_one_by_one(kind: str, baseline: str) -> None:
                 np.testing.assert_allclose(part, whole[:, :count], rtol=0, atol=2e-6 * np.abs(whole).max())
 
 
-def test_changed_weights_open_a_gate() -> None:
+def test_weights_changed_later_can_open_a_bypass_around_a_layer() -> None:
     agent, opened = TorchAgent(Gated().eval(), SHAPE, check=False), TorchAgent(Net(of_result).eval(), SHAPE)
     closed = attribute(agent, images(3), "relu").values
     with agent.other_parameters({"gate": np.ones(1)}):
@@ -123,7 +123,7 @@ def test_changed_weights_open_a_gate() -> None:
 
 
 @pytest.mark.parametrize(("size", "rows"), [(64, [40]), (24, [24, 16]), (8, [8] * 5)])
-def test_points_of_a_path_share_batches(size: int, rows: list[int]) -> None:
+def test_path_points_share_batches_up_to_gradient_batch_size(size: int, rows: list[int]) -> None:
     """Of at most `gradient_batch_size` rows, without reading what precedes the layer."""
     net = Net().eval()
     agent = TorchAgent(net, SHAPE, gradient_batch_size=size, check=False)

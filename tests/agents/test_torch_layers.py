@@ -91,7 +91,9 @@ def batch_first(module: Any, x: Any, state: Any) -> Any:
     ],
     ids=["batch norm", "group norm", "attention", "transformer", "LSTM"],
 )
-def test_gradients_predict_changes(make: Callable[[], Any], options: dict[str, Any]) -> None:
+def test_gradients_predict_changes_for_normalization_attention_and_lstm(
+    make: Callable[[], Any], options: dict[str, Any]
+) -> None:
     torch.manual_seed(0)
     agent = TorchAgent(make().double(), SHAPE, **options)
     observations = random_observations()
@@ -106,7 +108,7 @@ def test_gradients_predict_changes(make: Callable[[], Any], options: dict[str, A
         np.testing.assert_allclose(after - before, predicted, rtol=0.02, atol=0.01 * np.abs(predicted).max())
 
 
-def test_states_with_another_first_axis_need_a_forward_function() -> None:
+def test_states_that_are_not_batch_first_need_a_forward_function() -> None:
     with pytest.raises(OptionError, match=r"cannot be run.*forward=lambda module, observations, state"):
         TorchAgent(Lstm(), SHAPE, initial_state=(np.zeros(6), np.zeros(6)))
     with pytest.raises(OptionError, match="cannot be run"):
@@ -151,7 +153,7 @@ class VisionTransformer(nn.Module):
         lambda: nn.Sequential(*(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True) for _ in range(2))),
     ],
 )
-def test_blocks_of_a_transformer_are_layers_of_the_grid_of_its_tokens(make: Callable[[], nn.Module]) -> None:
+def test_transformer_blocks_are_layers_with_the_grid_of_tokens_as_axes(make: Callable[[], nn.Module]) -> None:
     torch.manual_seed(0)
     module = VisionTransformer(make()).eval()
     agent, observations = TorchAgent(module, SHAPE), random_observations(3)
@@ -182,7 +184,7 @@ class FunctionalBlock(nn.Module):
         return nn.functional.relu(self.shortcut(x) + self.conv2(nn.functional.relu(self.conv1(x))))
 
 
-def test_blocks_of_a_residual_network_with_functions_are_layers() -> None:
+def test_residual_blocks_with_functional_activations_are_layers() -> None:
     blocks = nn.Sequential(FunctionalBlock(8, 8, 1), FunctionalBlock(8, 16, 1), nn.Conv2d(16, 8, 1))
     agent = TorchAgent(Net(blocks), SHAPE)
     assert [agent.site(name).name for name in agent.layers if name.startswith("block")] == ["layer.0", "layer.1"]

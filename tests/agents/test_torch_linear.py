@@ -174,14 +174,16 @@ def ends(agent: Any, site: str) -> tuple[str | None, ...]:
 
 
 @pytest.mark.parametrize("follows", LINEAR)
-def test_prefix_ends_where_the_path_is_no_longer_straight(follows: str) -> None:
+def test_the_linear_prefix_ends_before_the_first_nonlinear_operation(follows: str) -> None:
     assert ends(made_agent(follows), SITE) == LINEAR[follows][1:]
 
 
 @pytest.mark.parametrize("count", [1, 3, 16])
 @pytest.mark.parametrize("from_zero", [True, False])
 @pytest.mark.parametrize("follows", LINEAR)
-def test_gradients_are_those_at_each_point(follows: str, from_zero: bool, count: int) -> None:
+def test_gradients_with_a_linear_prefix_equal_those_at_each_path_point(
+    follows: str, from_zero: bool, count: int
+) -> None:
     """Also where several points are computed in one batch."""
     agent = made_agent(follows)
     shape = agent.site(SITE).shape
@@ -192,7 +194,7 @@ def test_gradients_are_those_at_each_point(follows: str, from_zero: bool, count:
     assert np.array_equal(pair[0], pair[1]) or difference(pair) < 1e-5
 
 
-def test_a_site_in_place_whose_memory_has_other_readers() -> None:
+def test_in_place_activations_with_other_readers_have_no_linear_prefix() -> None:
     agent = made_agent("view made before")
     assert ends(agent, "relu_") == (None, None)
     assert difference(gradients(agent, "relu_")) == 0
@@ -201,7 +203,7 @@ def test_a_site_in_place_whose_memory_has_other_readers() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:the .* do not depend on the layers")
-def test_known_networks() -> None:
+def test_known_architectures_have_the_expected_linear_prefix() -> None:
     layers: dict[type[nn.Module], dict[str, str | None]] = {
         Nature: {"input": "network.0", "network.0": "network.2", "network.1": "network.2", "network.5": "network.7"},
         Impala: {"input": "body.0", "body.0": None, "body.1": None, "body.2": None, "body.8": "body.10"},
@@ -218,7 +220,7 @@ def test_known_networks() -> None:
 
 
 @pytest.mark.parametrize("inplace", [False, True])
-def test_modules_in_place_and_in_other_precisions(inplace: bool) -> None:
+def test_in_place_and_low_precision_modules_have_a_linear_prefix(inplace: bool) -> None:
     for kind in (torch.float32, torch.float64, torch.bfloat16):
         agent = TorchAgent(loaded(Nature(inplace)).to(kind), (44, 44, 4), gradient_batch_size=16)
         assert ends(agent, "network.0") == ("network.2", None)
@@ -226,7 +228,7 @@ def test_modules_in_place_and_in_other_precisions(inplace: bool) -> None:
         assert difference(gradients(agent, "network.1")) < (0.1 if kind is torch.bfloat16 else 1e-5)
 
 
-def test_recurrent_modules_and_other_parameters() -> None:
+def test_the_linear_prefix_handles_recurrence_and_replaced_parameters() -> None:
     agent = TorchAgent(Recurrent(), (44, 44, 4), initial_state=np.full(8, 0.25), gradient_batch_size=16)
     assert ends(agent, "input") == ("body.0", "body.0")
     assert ends(agent, "body.1") == ends(agent, "state/0") == (None, None)
@@ -239,7 +241,7 @@ def test_recurrent_modules_and_other_parameters() -> None:
     assert difference([before[1], after[1]]) > 0.1
 
 
-def test_prefix_is_computed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_linear_prefix_is_computed_once_for_all_path_points(monkeypatch: pytest.MonkeyPatch) -> None:
     """And neither the site nor what is before it, where only the rest is needed."""
     agent = TorchAgent(loaded(Nature()), (44, 44, 4), gradient_batch_size=16)
     counts = dict[str, int]()
@@ -263,7 +265,7 @@ def counting(function: Any, name: str, counts: dict[str, int]) -> Any:
     return run
 
 
-def test_stable_baselines3() -> None:
+def test_a_stable_baselines3_policy_has_the_expected_linear_prefix() -> None:
     policies = pytest.importorskip("stable_baselines3.common.policies")
     spaces = pytest.importorskip("gymnasium.spaces")
     torch.manual_seed(0)

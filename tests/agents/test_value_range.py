@@ -52,7 +52,7 @@ def jax_agent(**options: Any) -> BatchedAgent:
 
 @pytest.mark.parametrize("value_range", RANGES)
 @pytest.mark.parametrize("make", [torch_agent, keras_agent, jax_agent])
-def test_the_network_is_given_the_range(make: Any, value_range: tuple[float, float]) -> None:
+def test_observations_are_scaled_to_the_networks_value_range(make: Any, value_range: tuple[float, float]) -> None:
     agent = make(value_range=value_range)
     low, high = value_range
     expected = (OBSERVATIONS / 255 * (high - low) + low).reshape(3, -1) @ WEIGHTS
@@ -68,7 +68,7 @@ def test_the_network_is_given_the_range(make: Any, value_range: tuple[float, flo
 
 
 @pytest.mark.parametrize("make", [torch_agent, keras_agent, jax_agent])
-def test_a_range_that_is_none_is_refused(make: Any) -> None:
+def test_an_invalid_value_range_is_refused(make: Any) -> None:
     for value_range in ((1, 0), (0, np.inf), 3):
         with pytest.raises(OptionError, match=r"value_range=.* must be \(low, high\)"):
             make(value_range=value_range)
@@ -77,7 +77,7 @@ def test_a_range_that_is_none_is_refused(make: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [torch_agent, keras_agent, jax_agent])
-def test_outputs_of_the_users_loop_are_compared(make: Any) -> None:
+def test_outputs_from_the_users_own_loop_are_checked_against_the_agent(make: Any) -> None:
     raw = np.random.default_rng(2).uniform(-1, 1, (4, *SHAPE)).astype(np.float32)
     check = {"observations": raw, "q_values": raw.reshape(4, -1) @ WEIGHTS}
     make(value_range=(-1, 1), check=check)

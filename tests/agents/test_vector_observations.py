@@ -56,7 +56,7 @@ def vectors(count: int = 6) -> np.ndarray:
     return np.random.default_rng(0).normal(0, 3, (count, 4)).astype(np.float32)
 
 
-def test_the_module_is_given_the_vector_as_it_is() -> None:
+def test_the_module_receives_vector_observations_without_scaling() -> None:
     agent, x = make_agent(Linear()), vectors()
     np.testing.assert_allclose(agent.forward(x).values, x @ WEIGHTS + 7, rtol=1e-5)
     np.testing.assert_allclose(agent.activations(x, "input")[:, 0, 0], x)
@@ -75,7 +75,7 @@ def test_attribution_of_a_linear_network_is_weight_times_difference(baseline: st
     np.testing.assert_allclose(result.completeness_error, 0, atol=1e-4)
 
 
-def test_units_of_a_hidden_layer_add_up_to_the_output() -> None:
+def test_attribution_to_hidden_units_adds_up_to_the_output() -> None:
     agent = make_agent(Hidden())
     assert agent.layers == {"act": (1, 1, 8)}
     result = attribute(agent, vectors(), "act", ["value", 0], baseline="zero-layer")
@@ -83,7 +83,7 @@ def test_units_of_a_hidden_layer_add_up_to_the_output() -> None:
     np.testing.assert_allclose(result.completeness_error, 0, atol=1e-5)
 
 
-def test_play_keeps_the_values_of_cart_pole() -> None:
+def test_recorded_play_keeps_the_float_observations_of_cartpole() -> None:
     trajectories, observations = rl_clarity.collect(make_agent(Hidden()), gymnasium.make("CartPole-v1"), 40, 8)
     seen = np.asarray(trajectories.observations)
     assert seen.shape == (1, 40, 1, 1, 4)
@@ -103,7 +103,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return rl_clarity.generate(agent, *samples, tmp_path_factory.mktemp("vector"), features={"count": 3}).path.parent
 
 
-def test_a_page_has_a_feature_for_each_input(page: Path) -> None:
+def test_a_page_of_a_vector_agent_has_a_feature_for_each_input(page: Path) -> None:
     results = open_results(page)
     features = results.section("features")["layers"]
     assert features["input"]["names"] == NAMES
@@ -120,7 +120,7 @@ def test_a_page_has_a_feature_for_each_input(page: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{"saliency": {"methods": ["jacobian"]}}, {"features": {"optimized": True}}])
-def test_what_needs_images_is_refused(options: Any, tmp_path: Path) -> None:
+def test_options_that_need_images_are_refused_for_vector_agents(options: Any, tmp_path: Path) -> None:
     steps = {"actions": np.zeros((1, 9), int), "rewards": np.zeros((1, 9)), "firsts": np.arange(9)[None] == 0}
     samples = {**steps, "observations": vectors(9)[None]}  # as a program has them, (N, T, n)
     with pytest.raises(OptionError, match="the agent observes vectors"):
@@ -139,6 +139,6 @@ def test_what_needs_images_is_refused(options: Any, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_other_observations_are_refused(make: Any, error: Any, message: str) -> None:
+def test_observations_that_do_not_match_the_vector_shape_are_refused(make: Any, error: Any, message: str) -> None:
     with pytest.raises(error, match=message):
         make()

@@ -38,7 +38,7 @@ def saved(agent: Any, path: Path) -> Any:
 
 
 @pytest.mark.parametrize("strength", [1.0, 0.4])
-def test_saved_weights_compute_the_edited_outputs(
+def test_a_checkpoint_with_edited_weights_computes_the_edited_outputs(
     coinrun: Any, frames: np.ndarray, tmp_path: Path, strength: float
 ) -> None:
     component = component_of(coinrun, "2a")
@@ -54,7 +54,9 @@ def test_saved_weights_compute_the_edited_outputs(
     assert len(loaded.checkpoint.notes) == len(coinrun.checkpoint.notes) + 3
 
 
-def test_several_components_are_projected_out_of_their_span(coinrun: Any, frames: np.ndarray, tmp_path: Path) -> None:
+def test_weight_edits_project_out_the_span_of_several_components(
+    coinrun: Any, frames: np.ndarray, tmp_path: Path
+) -> None:
     components = np.stack([component_of(coinrun, "2a", seed) for seed in range(3)])
     for name, everything_but in (("but", True), ("these", False)):
         ablation = Ablate("2a", component=components, signed=True, everything_but=everything_but)
@@ -64,7 +66,7 @@ def test_several_components_are_projected_out_of_their_span(coinrun: Any, frames
 
 
 @pytest.mark.parametrize("layer", ["2a", "2b"])
-def test_attribution_to_the_removed_feature_falls_to_nothing_and_that_to_others_stays(
+def test_removing_a_feature_from_weights_removes_only_its_attribution(
     coinrun: Any, frames: np.ndarray, tmp_path: Path, layer: str
 ) -> None:
     """The edit of Hilton et al. (2020)."""
@@ -88,7 +90,7 @@ def test_attribution_to_the_removed_feature_falls_to_nothing_and_that_to_others_
     assert np.all(after[1:] > 0.5 * before[1:])
 
 
-def test_dense_layers_are_edited_in_the_layout_of_the_file(tmp_path: Path) -> None:
+def test_dense_weights_are_edited_in_the_channel_order_of_the_checkpoint(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     arrays = state_dicts.ppo_atari(side=84)
     torch.save({name: torch.from_numpy(array) for name, array in arrays.items()}, tmp_path / "agent.pt")
@@ -101,7 +103,7 @@ def test_dense_layers_are_edited_in_the_layout_of_the_file(tmp_path: Path) -> No
     assert not np.allclose(heads(loaded, observations), heads(agent, observations), rtol=1e-3, atol=1e-4)
 
 
-def test_layers_and_edits_without_a_weight_form_are_refused(coinrun: Any, tmp_path: Path) -> None:
+def test_edits_that_weights_cannot_express_are_refused(coinrun: Any, tmp_path: Path) -> None:
     path = tmp_path / "agent.safetensors"
     component = component_of(coinrun, "2a")
     for edit in (
@@ -109,7 +111,7 @@ def test_layers_and_edits_without_a_weight_form_are_refused(coinrun: Any, tmp_pa
         Ablate("2a", to="mean", data=coinrun.activations(np.zeros((1, 64, 64, 3), np.uint8), "2a")),
         Steer("2a", component, amount=1.0),
     ):
-        with pytest.raises(OptionError, match=r"has no weight form: .* Use the edited agent itself in Python"):
+        with pytest.raises(OptionError, match=r"be applied to weights: .* Use the edited agent itself in Python"):
             rl_clarity.edit(coinrun, edit).save(path)
     starpilot: Any = rl_clarity.load_agent("models:starpilot-lstm")
     with pytest.raises(OutputError, match=r"must end in \.safetensors"):
@@ -121,7 +123,7 @@ def test_layers_and_edits_without_a_weight_form_are_refused(coinrun: Any, tmp_pa
     assert not path.exists()
 
 
-def test_a_residual_connection_around_the_next_weights_is_refused(tmp_path: Path) -> None:
+def test_weight_edits_refuse_layers_with_a_skip_around_the_next_weights(tmp_path: Path) -> None:
     from rl_clarity.formats.architectures import build
     from rl_clarity.formats.checkpoint import Checkpoint
 
@@ -136,16 +138,14 @@ def test_a_residual_connection_around_the_next_weights_is_refused(tmp_path: Path
     rl_clarity.edit(agent, Ablate(inside, unit=0)).save(tmp_path / "agent.safetensors")
 
 
-def test_only_agents_of_checkpoints_are_saved(tmp_path: Path) -> None:
+def test_only_edited_agents_that_were_loaded_from_a_checkpoint_are_saved(tmp_path: Path) -> None:
     from tests.agents.test_editing import torch_agent
 
     with pytest.raises(OptionError, match="was not loaded from a checkpoint"):
         rl_clarity.edit(torch_agent("Nature"), Ablate("network.3")).save(tmp_path / "agent.safetensors")
 
 
-def test_an_edited_agent_is_played_and_recorded_in_the_environment_of_its_checkpoint(
-    coinrun: Any, tmp_path: Path
-) -> None:
+def test_an_edited_agent_plays_in_the_environment_of_its_checkpoint(coinrun: Any, tmp_path: Path) -> None:
     pytest.importorskip("procgen")
     edited: Any = rl_clarity.edit(coinrun, Ablate("2a"))
     options: dict[str, Any] = {"steps": 8, "seed": 3}

@@ -32,7 +32,7 @@ def make_agent(kind: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["policy", "recurrent", "q", "keras"])
-def test_only_the_feature_that_an_output_depends_on_changes_it(kind: str) -> None:
+def test_only_ablating_features_an_output_depends_on_changes_it(kind: str) -> None:
     agent, observations = make_agent(kind), color_observations(70)
     state = agent.initial_state(70)
     (layer,) = agent.layers
@@ -58,7 +58,7 @@ def test_ablation_changes_the_output_by_the_attribution_if_the_head_is_linear(ki
 
 
 @pytest.mark.parametrize("kind", ["policy", "recurrent", "q"])
-def test_changes_are_those_of_the_edited_agent(kind: str) -> None:
+def test_ablation_changes_equal_those_of_the_edited_agent(kind: str) -> None:
     agent = TinyAgent(kind)
     observations = RNG.integers(0, 256, (3, 64, 64, 3)).astype(np.uint8)
     state = agent.initial_state(3)
@@ -73,7 +73,7 @@ def test_changes_are_those_of_the_edited_agent(kind: str) -> None:
 
 @pytest.mark.parametrize("baseline", ["zero-layer", "blur", "expected"])
 @pytest.mark.parametrize("kind", ["policy", "recurrent", "q"])
-def test_a_player_without_a_feature_differs_by_these_changes(kind: str, baseline: str) -> None:
+def test_agents_that_play_without_a_feature_differ_by_ablation_changes(kind: str, baseline: str) -> None:
     agent = TinyAgent(kind)
     observations = RNG.integers(0, 256, (3, 64, 64, 3)).astype(np.uint8)
     state, component = agent.initial_state(3), RNG.random(12).astype(np.float32)
@@ -88,7 +88,7 @@ def test_a_player_without_a_feature_differs_by_these_changes(kind: str, baseline
     assert np.abs(changes).max() > 1e-4
 
 
-def test_summary_over_frames() -> None:
+def test_ablation_changes_are_summarized_over_frames() -> None:
     attribution = RNG.normal(size=(50, 3))
     changes = np.column_stack([-2 * attribution[:, 0], attribution[:, 1], np.zeros(50)])
     summary = summarize(changes, attribution, np.arange(50) // 10)
@@ -97,7 +97,7 @@ def test_summary_over_frames() -> None:
     np.testing.assert_allclose(summary.mean_abs, np.abs(changes).mean(axis=0))
 
 
-def test_how_often_the_same_feature_has_the_largest_attribution_and_effect() -> None:
+def test_the_summary_counts_agreement_on_the_most_important_feature() -> None:
     attribution = np.tile([[3.0, -1.0, 0.0]], (40, 1))
     changes = np.where(np.arange(40)[:, None] < 30, [[-9.0, 1.0, 0.0]], [[1.0, 9.0, 0.0]])
     changes[0] = 0  # nothing has an effect: not counted
@@ -125,7 +125,7 @@ def generate(folder: Path, **options: Any) -> Any:
     return agent, played, page.results()
 
 
-def test_a_page_has_the_changes_on_every_fourth_frame(tmp_path: Path) -> None:
+def test_a_page_stores_ablation_changes_on_every_fourth_frame(tmp_path: Path) -> None:
     agent, played, results = generate(tmp_path, layer_kwargs={"name_contains_one_of": ["2a"]}, attr_policy=True)
     section = results.section("ablation")
     entry = section["layers"]["2a"]
@@ -149,7 +149,7 @@ def test_a_page_has_the_changes_on_every_fourth_frame(tmp_path: Path) -> None:
     assert list(entry["outputs"]) == results.outputs
 
 
-def test_features_can_be_set_to_zero(tmp_path: Path) -> None:
+def test_ablation_can_set_features_to_zero(tmp_path: Path) -> None:
     agent, played, results = generate(tmp_path, layer_kwargs={"name_contains_one_of": ["2a"]}, ablation={"to": "zero"})
     section = results.section("ablation")
     assert section["to"] == "zero"

@@ -38,11 +38,11 @@ from tests.fakes import TinyAgent
         ((), "no-op"),
     ],
 )
-def test_labels_of_actions(combo: tuple[str, ...], label: str) -> None:
+def test_button_combinations_become_arrow_labels(combo: tuple[str, ...], label: str) -> None:
     assert action_label(combo) == label
 
 
-def test_action_groups() -> None:
+def test_actions_are_grouped_by_direction() -> None:
     combos = [("LEFT",), (), ("LEFT", "UP"), ("A",)]
     assert action_groups(combos, [lambda combo: "LEFT" in combo, lambda combo: not combo]) == [[0, 2], [1]]
     groups = make_subject(TinyAgent(num_actions=4), action_combos=combos).info.action_groups
@@ -56,7 +56,7 @@ def test_custom_groups_are_named_by_their_actions() -> None:
     assert [group.label for group in groups] == ["← / ↑"]
 
 
-def test_every_logit_is_differentiated_once() -> None:
+def test_each_logit_is_attributed_once_and_groups_are_summed() -> None:
     combos = [("LEFT",), ("LEFT", "UP"), ()]
     subject = make_subject(TinyAgent(num_actions=3), action_combos=combos, attr_policy=True)
     ids = [output.id for output in attributed_outputs(subject)]
@@ -64,14 +64,14 @@ def test_every_logit_is_differentiated_once() -> None:
     assert scores_to_compute(subject) == ["value", 0, 1, 2]
 
 
-def test_outputs_of_action_values() -> None:
+def test_q_value_agents_have_greedy_and_action_outputs() -> None:
     subject = make_subject(TinyAgent("q", num_actions=2), attr_policy=True)
     assert [output.id for output in attributed_outputs(subject)] == ["greedy", "action-0", "action-1"]
     assert subject.info.action_groups == ()
     assert subject.output_kind == "greedy"
 
 
-def test_outputs_of_a_policy_without_a_value() -> None:
+def test_policies_without_a_value_explain_the_largest_logit() -> None:
     subject = make_subject(TinyAgent("logits", num_actions=2), attr_policy=True)
     outputs = attributed_outputs(subject)
     assert [output.id for output in outputs] == ["greedy", "action-0", "action-1", "group-0"]
@@ -79,7 +79,7 @@ def test_outputs_of_a_policy_without_a_value() -> None:
     assert (subject.info.kind, subject.info.has_value, subject.output_kind) == ("policy", False, "greedy")
 
 
-def test_metadata_and_options_override_defaults() -> None:
+def test_metadata_override_defaults_and_options_override_metadata() -> None:
     default = make_subject()
     assert (default.info.network, discounts(default)) == ("TinyAgent", (0.999, 0.95))
     assert [action.label for action in default.info.actions[:2]] == ["0", "1"]
@@ -90,36 +90,38 @@ def test_metadata_and_options_override_defaults() -> None:
     assert discounts(make_subject(metadata=metadata, gae_gamma=0.5, gae_lambda=0.25)) == (0.5, 0.25)
 
 
-def test_gamma_of_0() -> None:
+def test_a_discount_of_0_overrides_the_metadata() -> None:
     assert discounts(make_subject(metadata={"gamma": 0.9, "lambda": 0.9}, gae_gamma=0, gae_lambda=0)) == (0, 0)
 
 
-def test_layers_have_at_most_their_number_of_channels() -> None:
+def test_a_layer_has_at_most_as_many_features_as_channels() -> None:
     subject = make_subject(nmf_features=11)
     layers = page_layers(subject.agent, subject.options)
     assert [(layer.name, layer.channels) for layer in layers] == [("1a", 11), ("2a", 10)]
 
 
-def test_the_input_may_be_named_like_a_layer_in_another_case() -> None:
+def test_input_and_layer_names_may_differ_only_in_case() -> None:
     subject = make_subject(input_layer_include=True, input_layer_name="1A")
     layers = page_layers(subject.agent, subject.options)
     assert [layer.name for layer in layers] == ["1A", "1a", "2a"]
     assert len({layer.slug.lower() for layer in layers}) == 3
 
 
-def test_the_input_must_not_have_the_name_of_a_layer() -> None:
+def test_the_input_name_must_not_equal_a_layer_name() -> None:
     subject = make_subject(input_layer_include=True, input_layer_name="1a")
     with pytest.raises(OptionError, match=r"layers\.input_name='1a'"):
         page_layers(subject.agent, subject.options)
 
 
 @pytest.mark.parametrize(("channels", "stack", "expected"), [(4, 4, 4), (12, 4, 4), (3, 1, 1), (3, None, 1), (3, 2, 1)])
-def test_number_of_stacked_frames(channels: int, stack: int | None, expected: int) -> None:
+def test_the_number_of_stacked_frames_follows_from_channels_and_metadata(
+    channels: int, stack: int | None, expected: int
+) -> None:
     agent = TinyAgent(observation_shape=(16, 16, channels))
     assert make_subject(agent, metadata={"frame_stack": stack}).stack == expected
 
 
-def test_layers_of_a_sequential_module_are_counted() -> None:
+def test_layers_of_a_sequential_module_get_numbered_labels() -> None:
     nn = pytest.importorskip("torch").nn
     module: Any = nn.Module()
     layers = [nn.Conv2d(3, 8, 4, 4), nn.ReLU(), nn.Conv2d(8, 6, 2, 2), nn.ReLU(), nn.Flatten()]
@@ -140,7 +142,7 @@ def test_layers_of_a_sequential_module_are_counted() -> None:
     assert {layer.label for layer in page_layers(TinyAgent(), InterfaceOptions())} == {None}
 
 
-def test_frames_of_another_view_are_recognized() -> None:
+def test_rendered_frames_that_show_another_view_are_recognized() -> None:
     rng = np.random.default_rng(0)
     level = rng.integers(0, 256, (8, 8, 3)).astype(np.uint8)
     frames = np.stack([np.roll(level, step, axis=1) for step in range(20)]).repeat(8, axis=1).repeat(8, axis=2)
@@ -160,7 +162,7 @@ def test_frames_of_another_view_are_recognized() -> None:
     assert is_aligned(np.zeros_like(smaller), frames)  # nothing to compare
 
 
-def test_patches_are_not_cut_out_of_frames_of_another_view() -> None:
+def test_patches_are_cut_from_observations_if_frames_show_another_view() -> None:
     subject = make_subject(TinyAgent(observation_shape=(16, 16, 3)))
     full = np.ones((len(subject.observations.observations), 32, 32, 3), np.uint8)
     subject = replace(subject, observations=replace(subject.observations, observations_full=full))

@@ -52,7 +52,7 @@ def reduction(agent: TinyAgent) -> ChannelReduction:
     return ChannelReduction.fit(attribute(agent, observations(4), "2a").values[0], 4)
 
 
-def test_groups_are_sums_of_logits_along_the_same_paths(agent: Any) -> None:
+def test_attribution_of_an_action_group_sums_its_logits_on_shared_paths(agent: Any) -> None:
     subject = make_subject(agent, attr_policy=True, action_combos=COMBOS, **PATHS)
     (layer,) = [layer for layer in page_layers(agent, subject.options) if layer.name == "2a"]
     reduced = reduction(agent)
@@ -79,7 +79,7 @@ def test_groups_are_sums_of_logits_along_the_same_paths(agent: Any) -> None:
     assert any(len(group.actions) > 1 for group in subject.info.action_groups)
 
 
-def test_attribution_in_batches_follows_the_same_paths(agent: Any) -> None:
+def test_multi_path_attribution_does_not_depend_on_the_batch(agent: Any) -> None:
     subject = make_subject(agent, attr_policy=True, **PATHS)
     layer, frames, reduced = page_layers(agent, subject.options)[-1], observations(PATH_FRAMES + 3), reduction(agent)
     together, last = (
@@ -88,7 +88,7 @@ def test_attribution_in_batches_follows_the_same_paths(agent: Any) -> None:
     assert np.allclose(together[-2:], last, atol=1e-6)
 
 
-def test_memory_of_paths_grows_with_scores(agent: Any) -> None:
+def test_memory_use_of_multi_path_attribution_grows_with_outputs(agent: Any) -> None:
     counts = [
         held_scores(make_subject(agent, attr_policy=policy, **PATHS))
         - held_scores(make_subject(agent, attr_policy=policy))

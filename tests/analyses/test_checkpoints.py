@@ -8,28 +8,28 @@ import pytest
 from rl_clarity.analyses.checkpoints import binned_curve, jensen_shannon, map_correlation
 
 
-def test_a_short_curve_is_kept_as_it_is() -> None:
+def test_a_short_learning_curve_is_not_binned() -> None:
     curve = binned_curve(np.array([0.0, 10, 20, 40]), np.array([1.0, 3, 2, 5]))
     assert curve["steps"].tolist() == [0, 10, 20, 40]
     for name in ("returns", "low", "high"):
         assert curve[name].tolist() == [1, 3, 2, 5]
 
 
-def test_a_long_curve_has_means_and_a_band_in_equal_parts_of_training() -> None:
+def test_a_long_learning_curve_is_binned_into_means_and_ranges() -> None:
     curve = binned_curve(np.arange(100.0), np.tile([0.0, 4], 50), points=10)
     assert curve["steps"].shape == (10,)
     assert curve["returns"].tolist() == [2] * 10
     assert (curve["low"].tolist(), curve["high"].tolist()) == ([0] * 10, [4] * 10)
 
 
-def test_divergence_is_zero_for_equal_policies_and_log_n_for_disjoint_ones() -> None:
+def test_jensen_shannon_divergence_is_0_for_equal_policies() -> None:
     same = np.tile([0.2, 0.3, 0.5], (4, 5, 1))
     assert jensen_shannon(same) == pytest.approx(np.zeros(5), abs=1e-12)
     disjoint = np.eye(3)[:, None]  # (C, T, A): three checkpoints, one step
     assert jensen_shannon(disjoint) == pytest.approx([np.log(3)])
 
 
-def test_correlation_is_the_mean_over_frames_that_are_not_constant() -> None:
+def test_map_correlation_averages_over_frames_with_nonconstant_maps() -> None:
     rng = np.random.default_rng(0)
     maps = rng.random((3, 4, 5))
     assert map_correlation(maps, 2 * maps + 1) == pytest.approx(1)

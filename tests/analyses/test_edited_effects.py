@@ -101,7 +101,7 @@ def channels(*chosen: int) -> np.ndarray:
     return np.eye(5, dtype=np.float32)[list(chosen)]
 
 
-def test_pairs_are_activations_at_the_objects_and_others_are_elsewhere(agent: Any, effects: ObjectEffects) -> None:
+def test_object_pairs_are_activations_at_and_away_from_objects(agent: Any, effects: ObjectEffects) -> None:
     pairs = object_pairs(agent, effects, "1a", "saw", margin=0)
     assert pairs.with_object.shape == pairs.without_object.shape == (12, 5)  # a cell each
     assert (pairs.with_object[:, 0] > 0.3).all()
@@ -117,7 +117,7 @@ def test_pairs_are_activations_at_the_objects_and_others_are_elsewhere(agent: An
 
 
 @pytest.mark.parametrize(("kind", "other"), [("saw", "coin"), ("coin", "saw")])
-def test_the_first_direction_of_pairs_removes_all_effects_of_a_type_and_none_of_the_others(
+def test_ablating_a_types_direction_removes_only_effects_of_that_type(
     agent: Any, effects: ObjectEffects, kind: str, other: str
 ) -> None:
     pairs = object_pairs(agent, effects, "1a", kind)
@@ -135,12 +135,12 @@ def test_the_first_direction_of_pairs_removes_all_effects_of_a_type_and_none_of_
     assert lost.loss(other).value_lost[0] == pytest.approx(0, abs=1e-6)
 
 
-def test_half_an_ablation_loses_half_of_the_value(agent: Any, effects: ObjectEffects) -> None:
+def test_ablation_of_strength_one_half_loses_half_of_the_effect_on_value(agent: Any, effects: ObjectEffects) -> None:
     loss = lost_effects(agent, effects, Ablate("1a", unit=[0, 1, 2], strength=0.5)).loss()
     np.testing.assert_allclose([loss.value_lost, loss.value_changed], 0.5, rtol=1e-5)
 
 
-def test_an_effect_that_grows_is_changed_but_not_lost(agent: Any, effects: ObjectEffects) -> None:
+def test_an_effect_that_an_edit_enlarges_is_changed_but_not_lost(agent: Any, effects: ObjectEffects) -> None:
     """Without (1, 1, 0, 0, 0), green g becomes (-g / 2, g / 2), whose value is 1.5 g."""
     loss = lost_effects(agent, effects, Ablate("1a", component=channels(0) + channels(1), signed=True)).loss("coin")
     green = effects.with_object[effects.type == "coin"].max(axis=(1, 2))[:, 1].mean() / 255
@@ -149,7 +149,7 @@ def test_an_effect_that_grows_is_changed_but_not_lost(agent: Any, effects: Objec
     assert loss.value_changed[0] == pytest.approx(share, rel=1e-4)
 
 
-def test_edits_of_a_layer_are_applied_one_after_the_other(agent: Any, effects: ObjectEffects) -> None:
+def test_several_edits_of_a_layer_are_applied_in_sequence(agent: Any, effects: ObjectEffects) -> None:
     edits = Ablate("1a", unit=0, strength=0.5), Ablate("1a", unit=0, strength=0.5)
     for at in (None, "saw"):
         lost = lost_effects(agent, effects, *edits, Ablate("1a", unit=2), at=at).loss("saw")
@@ -158,7 +158,7 @@ def test_edits_of_a_layer_are_applied_one_after_the_other(agent: Any, effects: O
         assert lost.value_lost[0] == pytest.approx(1 - 2 * red / 4 / effect, rel=1e-4)
 
 
-def test_edits_at_objects_of_a_type_leave_other_objects_as_they_are(agent: Any, effects: ObjectEffects) -> None:
+def test_edits_at_objects_of_a_type_leave_other_objects_unchanged(agent: Any, effects: ObjectEffects) -> None:
     whole = Ablate("1a")
     everywhere, here = (lost_effects(agent, effects, whole, at=at, margin=0) for at in (None, "saw"))
     for kind, shares in (("saw", (1, 1)), ("coin", (1, 0))):
@@ -168,7 +168,7 @@ def test_edits_at_objects_of_a_type_leave_other_objects_as_they_are(agent: Any, 
     np.testing.assert_allclose(here.value_shift, np.where(effects.type == "saw", -0.1 * 0.2, 0), rtol=1e-5, atol=1e-7)
 
 
-def test_all_objects_of_the_type_in_a_frame_are_edited(agent: Any, effects: ObjectEffects) -> None:
+def test_edits_at_a_type_apply_to_all_its_objects_in_a_frame(agent: Any, effects: ObjectEffects) -> None:
     """An episode is a frame here, with two saws and two coins."""
     together = replace(effects, step=np.zeros_like(effects.step))
     lost = lost_effects(agent, together, Ablate("1a"), at="saw", margin=0)
@@ -177,7 +177,7 @@ def test_all_objects_of_the_type_in_a_frame_are_edited(agent: Any, effects: Obje
     np.testing.assert_allclose(lost.value_shift, -0.1 * 0.2 * 2, rtol=1e-5)
 
 
-def test_intervals_are_those_of_episodes(agent: Any, effects: ObjectEffects) -> None:
+def test_confidence_intervals_of_lost_effects_are_over_episodes(agent: Any, effects: ObjectEffects) -> None:
     lost = lost_effects(agent, effects, Ablate("1a", unit=0, strength=0.7))
     share, low, high = lost.loss("saw").policy_lost
     assert low < share < high
@@ -185,7 +185,7 @@ def test_intervals_are_those_of_episodes(agent: Any, effects: ObjectEffects) -> 
     assert np.isnan(alone.value_lost[1:]).all()
 
 
-def test_wrong_calls(agent: Any, effects: ObjectEffects) -> None:
+def test_unknown_types_and_unsuitable_layers_are_refused(agent: Any, effects: ObjectEffects) -> None:
     with pytest.raises(OptionError, match=r"types=\['lava'\]: effects were measured of coin, saw"):
         object_pairs(agent, effects, "1a", "lava")
     with pytest.raises(OptionError, match=r"shape \(3,\); positions are those of feature maps"):

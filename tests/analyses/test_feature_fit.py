@@ -34,7 +34,7 @@ def attribution(rng: np.random.Generator, strengths: tuple[float, ...] = (8, 4, 
 
 
 @pytest.mark.parametrize(("count", "fit"), [(3072, 1024), (32, 24), (100, None), (3, None)])
-def test_a_tenth_of_the_observations_is_held_out(count: int, fit: int | None) -> None:
+def test_feature_fits_hold_out_a_tenth_of_the_observations(count: int, fit: int | None) -> None:
     chosen, apart = divide_observations(ReductionOptions(fit_observations=fit), count)
     assert len(apart) == max(1, count // 10)
     assert len(chosen) == min(fit or count, count - len(apart))
@@ -42,12 +42,12 @@ def test_a_tenth_of_the_observations_is_held_out(count: int, fit: int | None) ->
     assert set(chosen) | set(apart) <= set(range(count))
 
 
-def test_a_single_observation_is_fitted() -> None:
+def test_features_can_be_fitted_to_a_single_observation() -> None:
     chosen, apart = divide_observations(ReductionOptions(), 1)
     assert (chosen.tolist(), apart.tolist()) == ([0], [])
 
 
-def test_the_original_fits_to_all_observations() -> None:
+def test_settings_of_the_original_fit_features_to_all_observations() -> None:
     options = page_options(
         **{k: v for k, v in ORIGINAL.items() if k not in ("observations_kwargs", "trajectories.discard_first")}
     ).features
@@ -56,7 +56,7 @@ def test_the_original_fits_to_all_observations() -> None:
     assert len(apart) == 0
 
 
-def test_coverage_is_one_if_the_features_explain_everything(rng: np.random.Generator) -> None:
+def test_coverage_is_one_if_features_explain_all_attribution(rng: np.random.Generator) -> None:
     values = attribution(rng)
     assert ChannelReduction(BLOCKS).coverage(values) == pytest.approx(1, abs=1e-4)
     magnitudes = np.abs(values).sum(axis=(0, 1)).reshape(4, 3).sum(axis=1)
@@ -65,14 +65,16 @@ def test_coverage_is_one_if_the_features_explain_everything(rng: np.random.Gener
     assert ChannelReduction(BLOCKS).coverage(0 * values) == 0
 
 
-def test_the_next_component_is_the_strongest_of_the_remaining_ones(rng: np.random.Generator) -> None:
+def test_with_next_component_adds_the_strongest_remaining_component(rng: np.random.Generator) -> None:
     more = ChannelReduction(BLOCKS[:2]).with_next_component(attribution(rng))
     np.testing.assert_array_equal(more.components[:2], BLOCKS[:2])
     np.testing.assert_allclose(more.components[2], BLOCKS[2] / np.sqrt(3), atol=1e-3)
 
 
 @pytest.mark.parametrize(("share", "features"), [(0.5, 1), (0.75, 2), (0.9, 3), (0.99, 4), (1.0, 6)])
-def test_as_few_features_as_cover_enough(rng: np.random.Generator, share: float, features: int) -> None:
+def test_automatic_count_uses_the_fewest_features_with_enough_coverage(
+    rng: np.random.Generator, share: float, features: int
+) -> None:
     values = attribution(rng)
     options = ReductionOptions(count="auto", coverage=share)
     if share == 1:
@@ -81,7 +83,7 @@ def test_as_few_features_as_cover_enough(rng: np.random.Generator, share: float,
     assert len(fit_reduction(values, options, 6, values, 0, none).components) == features
 
 
-def test_given_components_come_first_and_count(rng: np.random.Generator) -> None:
+def test_given_components_come_first_and_count_as_features(rng: np.random.Generator) -> None:
     values, given = attribution(rng), BLOCKS[3:]
     for options, most, count in (
         (ReductionOptions(), 2, 2),
@@ -97,7 +99,7 @@ def test_given_components_come_first_and_count(rng: np.random.Generator) -> None
     )
 
 
-def test_activations_count_on_both_sides_as_much_as_they_are_attributed() -> None:
+def test_positive_and_negative_activations_are_weighted_by_attribution() -> None:
     layer = LayerFeatures(ChannelReduction(np.eye(2)), 0, 1, None, {}, side_weights=(0.5, 1.0))
     np.testing.assert_allclose(layer.strengths(np.array([[4.0, -3.0], [0.0, 0.0]])), [[2, 3], [0, 0]], atol=1e-5)
     relu = LayerFeatures(ChannelReduction(np.eye(2)), 0, 1, None, {})
@@ -129,7 +131,7 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
-def test_a_fit_keeps_no_more_attribution_in_memory_than_it_needs(
+def test_fitting_features_keeps_only_the_attribution_it_needs_in_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     count, shape = 256, (16, 16, 8)

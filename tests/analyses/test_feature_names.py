@@ -23,13 +23,13 @@ def parsed(names: Any) -> FeatureNameOptions:
 
 
 @pytest.mark.parametrize("layer", ["2 b", "2-b", "conv/2 b/Relu"])
-def test_names_by_layer_and_number(layer: str) -> None:
+def test_feature_names_are_assigned_by_layer_and_number(layer: str) -> None:
     options = parsed({layer: {1: "coin", "3": "<b>saw</b>, “quoted” 👩‍🚀"}})  # JSON has texts as keys
     check_feature_names(options, LAYERS)
     assert layer_feature_names(options, LAYERS[1]) == ["coin", None, "<b>saw</b>, “quoted” 👩‍🚀"]
 
 
-def test_no_names() -> None:
+def test_features_have_no_names_by_default() -> None:
     options = FeatureNameOptions()
     check_feature_names(options, LAYERS)
     assert layer_feature_names(options, LAYERS[1]) == [None] * 3
@@ -52,13 +52,13 @@ def test_no_names() -> None:
         ("coin", "features.names='coin' must be a dict"),
     ],
 )
-def test_wrong_names_are_refused_in_one_line(names: Any, message: str) -> None:
+def test_invalid_feature_names_are_refused_with_a_one_line_error(names: Any, message: str) -> None:
     with pytest.raises(OptionError, match=message) as error:
         check_feature_names(parsed(names), LAYERS)
     assert "\n" not in str(error.value)
 
 
-def test_names_on_the_command_line() -> None:
+def test_feature_names_are_parsed_from_the_command_line() -> None:
     assert parse_feature_names(["2b.1=coin", "2b.3=a=b", "a.b.2=saw"]) == {
         "2b": {1: "coin", 3: "a=b"},
         "a.b": {2: "saw"},

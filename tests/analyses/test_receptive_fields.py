@@ -15,7 +15,7 @@ def noise(count: int, *shape: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (count, *shape), np.uint8)
 
 
-def test_convolutions() -> None:
+def test_receptive_fields_of_convolutions_are_measured() -> None:
     torch = pytest.importorskip("torch")
     from rl_clarity import TorchAgent
 
@@ -46,14 +46,14 @@ def test_convolutions() -> None:
 
 
 @pytest.mark.parametrize("kind", ["policy", "recurrent"])
-def test_patches(kind: str) -> None:
+def test_the_receptive_field_of_strided_patches_is_the_patch(kind: str) -> None:
     agent = TinyAgent(kind, observation_shape=(32, 48, 3))
     state = agent.initial_state(2)
     field = receptive_field(agent, "tiny/2a/Relu", noise(2, 32, 48, 3), state)
     assert (field.height, field.width) == (8, 8)
 
 
-def test_a_layer_that_sees_everything() -> None:
+def test_a_globally_pooled_layer_has_the_whole_image_as_receptive_field() -> None:
     class Global(TinyAgent):
         def activations(self, observations: np.ndarray, site: str, state: object = None) -> np.ndarray:
             return observations.mean(axis=(1, 2, 3), keepdims=True, dtype=np.float64)
@@ -62,7 +62,7 @@ def test_a_layer_that_sees_everything() -> None:
     assert (field.height, field.width) == (20, 30)
 
 
-def test_a_layer_that_sees_nothing() -> None:
+def test_a_constant_layer_has_an_empty_receptive_field() -> None:
     class Constant(TinyAgent):
         def activations(self, observations: np.ndarray, site: str, state: object = None) -> np.ndarray:
             return np.ones((len(observations), 2, 2, 1))

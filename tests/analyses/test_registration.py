@@ -98,7 +98,7 @@ PREPROCESSING: dict[str, tuple[tuple[int, int], tuple[int, int, int], Observe, t
 
 
 @pytest.mark.parametrize("name", PREPROCESSING)
-def test_the_square_is_found_on_the_frame(name: str) -> None:
+def test_saliency_of_a_bright_square_lies_on_it_in_the_frame(name: str) -> None:
     (height, width), shape, preprocess, kind = PREPROCESSING[name]
     agent = bright_agent(shape, kind)
     frames = np.stack([paint(height, width, center) for center in SQUARES])

@@ -49,7 +49,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 class TestPage:
-    def test_every_eighth_frame_has_a_map(self, results: Any) -> None:
+    def test_every_eighth_frame_has_a_saliency_map(self, results: Any) -> None:
         played, _ = make_samples(make_agent())
         maps = results.saliency(1, output="value")
         assert maps.steps.tolist() == [0, 8, 16, 24, 32, 40, 48, 56, 64]
@@ -60,21 +60,21 @@ class TestPage:
         )
         np.testing.assert_allclose(maps.totals, expected.sum(axis=(1, 2)), rtol=1e-5)
 
-    def test_scales_are_those_of_the_maps(self, results: Any) -> None:
+    def test_saliency_scales_are_the_maxima_of_the_maps(self, results: Any) -> None:
         (entry, other) = results.section("saliency")["methods"]
         assert [entry["name"], other["name"]] == ["perturbation", "jacobian"]
         peaks = [results.saliency(t, output="policy").values.max(axis=(1, 2)) for t in range(2)]
         np.testing.assert_allclose(entry["scales"]["policy"], [one.max() for one in peaks], rtol=1e-5)
         np.testing.assert_allclose(entry["percentile"]["policy"], np.percentile(np.concatenate(peaks), 99), rtol=1e-5)
 
-    def test_says_how_maps_were_computed(self, results: Any) -> None:
+    def test_the_page_describes_how_saliency_maps_were_computed(self, results: Any) -> None:
         (entry, _) = results.section("saliency")["methods"]
         assert entry["parameters"] == {"mode": "occlude", "stride": 5, "mask_sigma": 5, "blur_sigma": 3}
         (section,) = [one for one in results.manifest["sections"] if one["kind"] == "saliency"]
         assert "1711.00138" in section["notes"][0]["text"]
         assert "1511.06581" in section["notes"][1]["text"]
 
-    def test_gradients_are_summed_over_channels_and_cells(self, results: Any) -> None:
+    def test_gradient_maps_are_summed_over_channels_and_grid_cells(self, results: Any) -> None:
         played, _ = make_samples(make_agent())
         maps = results.saliency(0, "jacobian")
         expected = rl_clarity.jacobian_saliency(make_agent(), played["observations"][0, ::8])
@@ -100,7 +100,7 @@ def test_pages_have_no_saliency_by_default(tmp_path: Path) -> None:
         results.saliency(0)
 
 
-def test_action_values_and_their_largest(tmp_path: Path) -> None:
+def test_saliency_of_q_value_agents_covers_all_and_the_best_action(tmp_path: Path) -> None:
     agent = make_agent("q")
     results = make_page(tmp_path, agent, saliency=["jacobian"], saliency_every=64)
     (entry,) = results.section("saliency")["methods"]
@@ -108,7 +108,7 @@ def test_action_values_and_their_largest(tmp_path: Path) -> None:
     assert results.saliency(0, "jacobian", "greedy").values.shape[0] == 2
 
 
-def test_a_recurrent_agent_keeps_its_states(tmp_path: Path) -> None:
+def test_saliency_of_a_recurrent_agent_uses_its_recorded_states(tmp_path: Path) -> None:
     agent = make_agent("recurrent")
     results = make_page(tmp_path, agent, saliency=["perturbation"], saliency_every=32)
     played, _ = make_samples(agent)
@@ -137,7 +137,7 @@ def test_a_resumed_page_has_the_same_files(tmp_path: Path) -> None:
         assert (first / name).read_bytes() == (second / name).read_bytes()
 
 
-def test_forecast_counts_maps(tmp_path: Path) -> None:
+def test_the_forecast_counts_saliency_maps(tmp_path: Path) -> None:
     agent = make_agent()
     played, varied = make_samples(agent)
     expected = rl_clarity.generate(agent, played, varied, tmp_path, dry_run=True, saliency=["perturbation"])
@@ -156,19 +156,19 @@ def test_forecast_counts_maps(tmp_path: Path) -> None:
         ({"saliency_every": 65}, "saliency.every=65 must be from 1 to 64"),
     ],
 )
-def test_wrong_options(options: Any, message: str) -> None:
+def test_invalid_saliency_options_are_refused(options: Any, message: str) -> None:
     with pytest.raises(OptionError) as error:
         page_options(**options)
     assert message in str(error.value)
 
 
-def test_every_nth_frame_of_a_trajectory_whatever_the_segments() -> None:
+def test_maps_of_every_nth_frame_do_not_depend_on_segments() -> None:
     parts = [range(0, 64), range(64, 128), range(128, 130)]
     assert [frame for part in parts for frame in frames_with_map(part, 5)] == [*range(0, 130, 5)]
 
 
 @pytest.mark.parametrize("method", METHODS.names())
-def test_grids_cover_the_observation(method: str) -> None:
+def test_saliency_grids_cover_the_observation(method: str) -> None:
     agent: Any = TinyAgent(observation_shape=(40, 24, 3), num_actions=4)
     centers = grid_centers(agent, method)
     observations = RNG.integers(0, 256, (1, 40, 24, 3)).astype(np.uint8)
@@ -180,7 +180,7 @@ def test_grids_cover_the_observation(method: str) -> None:
         assert 0 < one[0] < one[-1] < 1
 
 
-def test_a_constant_map_is_none_and_not_nan() -> None:
+def test_a_constant_map_is_stored_as_zeros_instead_of_nan() -> None:
     maps = np.stack([np.full((2, 2), 3.0), np.array([[0, 1], [2, 4]])]).astype(np.float32)
     arrays: dict[str, Any] = map_arrays(np.array([0, 4]), {"value": maps})
     assert arrays["scales.value"].tolist() == [0, 4]
@@ -188,7 +188,7 @@ def test_a_constant_map_is_none_and_not_nan() -> None:
     assert arrays["totals.value"].tolist() == [12, 7]
 
 
-def test_signed_maps_are_of_the_best_action_and_of_the_value() -> None:
+def test_signed_maps_explain_the_best_action_and_the_value() -> None:
     agent: Any = TinyAgent(observation_shape=(40, 24, 3), num_actions=4)
     observations = RNG.integers(0, 256, (2, 40, 24, 3)).astype(np.uint8)
     maps = compute_maps(agent, "signed_perturbation", observations, ["policy", "value"])
@@ -205,7 +205,7 @@ def test_signed_maps_are_of_the_best_action_and_of_the_value() -> None:
     np.testing.assert_allclose(arrays["totals.value"], np.abs(maps[1]).sum((1, 2)), rtol=1e-5)
 
 
-def test_maps_that_are_not_finite_are_refused() -> None:
+def test_saliency_maps_with_nan_or_infinity_are_refused() -> None:
     with pytest.raises(ClarityError, match="the saliency of frame 8 is not finite"):
         map_arrays(np.array([4, 8]), {"value": np.array([[[0, 1]], [[np.nan, 1]]], np.float32)})
 
@@ -216,7 +216,7 @@ class CroppedAgent(TinyAgent):
     frame_region = (0.5, 0.0, 1.0, 1.0)
 
 
-def test_frames_are_aligned_with_the_region_that_observations_show() -> None:
+def test_frames_are_aligned_with_the_region_that_observations_crop() -> None:
     agent: Any = CroppedAgent(observation_shape=(16, 16, 3))
     frames = RNG.integers(0, 256, (1, 4, 64, 32, 3)).astype(np.uint8)
     frames = np.repeat(np.repeat(frames[:, :, ::8, ::8], 8, axis=2), 8, axis=3)

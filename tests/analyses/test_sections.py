@@ -47,7 +47,7 @@ def declare(section: Any) -> type[Analysis[Any, Any]]:
     return Declared
 
 
-def test_the_classes_of_options_and_sections_are_known() -> None:
+def test_an_analysis_infers_its_option_and_section_classes() -> None:
     assert (Counts.Options, Counts.Sections) == (NoOptions, (CountsSection, MarksSection))
 
 
@@ -56,7 +56,7 @@ def test_an_analysis_must_declare_its_sections() -> None:
         type("Bare", (Analysis,), {"kind": "bare"})
 
 
-def test_a_section_needs_a_kind() -> None:
+def test_a_section_class_needs_a_kind() -> None:
     @dataclass(frozen=True)
     class Nameless(SectionData):
         title = "Nameless"
@@ -73,7 +73,7 @@ def test_a_section_must_be_a_dataclass() -> None:
         declare(Plain)
 
 
-def test_a_section_must_have_what_its_panel_draws() -> None:
+def test_a_section_must_have_the_fields_that_its_panel_draws() -> None:
     @dataclass(frozen=True)
     class Tracks(SectionData):
         kind = "tracks"
@@ -86,18 +86,18 @@ def test_a_section_must_have_what_its_panel_draws() -> None:
         declare(Tracks)
 
 
-def test_names_of_fields_are_those_of_the_panel() -> None:
+def test_a_section_does_not_accept_other_field_names_than_its_panel() -> None:
     arguments: Any = {"trajectories": [], "lines": []}
     with pytest.raises(TypeError, match="lines"):
         LinesSection(**arguments)
 
 
-def test_a_section_of_another_class_is_refused_when_it_is_made() -> None:
+def test_an_analysis_may_only_make_sections_of_its_declared_classes() -> None:
     with pytest.raises(SectionError, match=r"Counts\.sections returned .*; it declares CountsSection or MarksSection"):
         Counts().checked(BarsSection([]))
 
 
-def test_a_value_that_does_not_fit_is_named_when_the_section_is_made() -> None:
+def test_a_section_value_of_the_wrong_type_is_named_in_the_error() -> None:
     wrong: Any = "many"
     with pytest.raises(SectionError, match=r"marks\.bars\[0\]\.value must be a number"):
         Counts().checked(MarksSection([Bar("all", wrong)]))

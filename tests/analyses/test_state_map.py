@@ -39,7 +39,7 @@ def make_page(folder: Path, agent: Any, **options: Any) -> Any:
     )
 
 
-def test_a_page_has_a_map_of_all_steps(tmp_path: Path) -> None:
+def test_a_page_has_a_state_map_of_all_steps(tmp_path: Path) -> None:
     results = make_page(tmp_path, make_agent("recurrent"), state_map=True, state_map_perplexity=4).results()
     one = results.state_map()
     assert one.source == "state"
@@ -61,13 +61,13 @@ def test_a_page_has_a_map_of_all_steps(tmp_path: Path) -> None:
         results.state_map("umap")
 
 
-def test_pages_have_none_by_default(tmp_path: Path) -> None:
+def test_pages_have_no_state_map_by_default(tmp_path: Path) -> None:
     results = make_page(tmp_path, make_agent()).results()
     with pytest.raises(ClarityError, match="state_map"):
         results.state_map()
 
 
-def test_the_forecast_includes_it(tmp_path: Path) -> None:
+def test_the_forecast_includes_the_state_map(tmp_path: Path) -> None:
     forecast = make_page(tmp_path, make_agent(), state_map=True, dry_run=True)
     assert forecast.stages["state_map"] > 0
 
@@ -90,13 +90,13 @@ def test_invalid_options(options: dict[str, Any], message: str) -> None:
         page_options(**options)
 
 
-def test_long_play_is_thinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_maps_of_long_trajectories_are_subsampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state_map, "MOST_POINTS", 16)
     results = make_page(tmp_path, make_agent(), state_map=True, state_map_methods=["pca"]).results()
     assert results.state_map("pca").frames.tolist() == [*range(0, STEPS, 3)] * 2
 
 
-def test_without_dense_layers_the_last_feature_map_is_averaged() -> None:
+def test_state_maps_without_dense_layers_use_the_mean_last_feature_map() -> None:
     agent, rng = make_agent(), np.random.default_rng(0)
     observations = rng.integers(0, 256, (3, *SHAPE)).astype(np.uint8)
     source = find_source(agent, None, observations, None)
@@ -105,7 +105,7 @@ def test_without_dense_layers_the_last_feature_map_is_averaged() -> None:
     np.testing.assert_allclose(source.vectors(agent, observations, None), expected, rtol=1e-5)
 
 
-def test_the_last_dense_layer_before_the_policy() -> None:
+def test_state_maps_use_the_last_dense_layer_before_the_policy() -> None:
     pytest.importorskip("torch")
     from torch import nn
 
@@ -126,7 +126,7 @@ def test_the_last_dense_layer_before_the_policy() -> None:
     assert find_source(agent, None, observations, None).name == "body.2"
 
 
-def test_colors_depend_on_the_starts_of_episodes() -> None:
+def test_map_colors_count_time_and_return_within_each_episode() -> None:
     firsts = np.array([[True, False, False, True, False]])
     rewards = np.array([[1.0, 2, 3, 4, 5]])
     played = Trajectories(np.zeros((1, 5, 4, 4, 3), np.uint8), np.zeros((1, 5, 2)), rewards, firsts)

@@ -21,7 +21,7 @@ def played(lengths: tuple[int, ...], truncates: tuple[bool, ...], steps: int) ->
     return collect_trajectories(agent, TinyEnvironment(lengths, truncates), steps, np.random.default_rng(0))
 
 
-def test_an_episode_shows_its_length_return_and_end() -> None:
+def test_episode_entries_have_length_return_and_kind_of_end() -> None:
     trajectories = played((5, 4, 100), (False, True, False), 10)
     entries = [episode_entries(trajectories, i) for i in range(3)]
     assert [[(one.frame, one.steps, one.end) for one in row] for row in entries] == [
@@ -33,13 +33,13 @@ def test_an_episode_shows_its_length_return_and_end() -> None:
         assert sum(one.return_ for one in row) == trajectories.rewards[i].sum()
 
 
-def test_an_episode_shows_what_ended_it() -> None:
+def test_episode_entries_show_what_ended_the_episode() -> None:
     trajectories = replace(played((5, 100), (False, False), 12), causes=((0, 4, "saw"), (1, 3, "lava")))
     assert [one.cause for one in episode_entries(trajectories, 0)] == ["saw", None, None]
     assert [one.cause for one in episode_entries(trajectories, 1)] == [None], "no episode ends there"
 
 
-def test_the_reason_of_an_end_is_not_guessed() -> None:
+def test_episode_ends_without_recorded_reason_are_only_called_ended() -> None:
     firsts = np.zeros((1, 6), bool)
     firsts[0, [0, 4]] = True
     arrays: dict[str, Any] = {name: np.zeros((1, 6), np.float32) for name in ("observations", "actions", "rewards")}
@@ -51,7 +51,7 @@ def test_the_reason_of_an_end_is_not_guessed() -> None:
     ]
 
 
-def test_actions_of_equal_effect_come_from_metadata_or_an_option() -> None:
+def test_equivalent_actions_come_from_metadata_or_an_option() -> None:
     found = make_subject(metadata={"equivalent_actions": [[4, 9]]})
     assert found.info.equivalent_actions == [[4, 9]]
     assert make_subject(metadata={"equivalent_actions": [[4, 9]]}, equivalent_actions=()).info.equivalent_actions == []

@@ -40,7 +40,7 @@ def runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_network_is_that_of_export(runtime: Path, tmp_path: Path) -> None:
+def test_the_page_contains_the_onnx_export_of_the_network(runtime: Path, tmp_path: Path) -> None:
     from rl_clarity.agents.onnx_export import export_onnx
 
     agent = policy_agent()
@@ -55,14 +55,14 @@ def test_the_network_is_that_of_export(runtime: Path, tmp_path: Path) -> None:
     assert "connect-src 'none'" in document
 
 
-def test_other_pages_run_no_webassembly(tmp_path: Path) -> None:
+def test_pages_without_what_if_do_not_allow_webassembly(tmp_path: Path) -> None:
     write_page(tmp_path, policy_agent(), **{**OPTIONS, "analyses": {}})
     document = (tmp_path / "interface.html").read_text()
     assert "wasm-unsafe-eval" not in document
     assert not (tmp_path / "what_if").exists()
 
 
-def test_a_missing_runtime_is_named_before_anything_is_computed(runtime: Path, tmp_path: Path) -> None:
+def test_a_missing_onnx_runtime_is_reported_before_any_work(runtime: Path, tmp_path: Path) -> None:
     (runtime / browser_runtime.FILES["wasm"]).unlink()
     with pytest.raises(DependencyError, match=r"ort-wasm.*is missing: run `make onnxruntime`"):
         write_page(tmp_path / "page", policy_agent(), **OPTIONS)
@@ -70,7 +70,7 @@ def test_a_missing_runtime_is_named_before_anything_is_computed(runtime: Path, t
 
 
 @pytest.mark.usefixtures("runtime")
-def test_agents_that_cannot_be_exported_are_refused(tmp_path: Path) -> None:
+def test_what_if_refuses_agents_that_cannot_be_exported_to_onnx(tmp_path: Path) -> None:
     edited = rl_clarity.edit(policy_agent(), Ablate("body.1", unit=0))
     with pytest.raises(OptionError, match="needs a network without edits"):
         write_page(tmp_path / "edited", edited, **OPTIONS)

@@ -26,18 +26,18 @@ def test_control_characters_are_escaped_for_terminals(text: str, shown: str) -> 
     assert str(CheckpointError(text)) == shown
 
 
-def test_scripts_keep_their_lines() -> None:
+def test_error_messages_keep_the_line_breaks_of_scripts() -> None:
     error = ClarityError("run\nthis:", "\n    import torch\n")
     assert str(error) == "run\\nthis:\n    import torch\n"
 
 
-def test_long_messages_lose_their_middle() -> None:
+def test_long_error_messages_are_shortened_in_the_middle() -> None:
     error = ClarityError("start " + "x" * 10 * MAX_LENGTH + " end")
     assert str(error).startswith("start x")
     assert str(error).endswith("x end")
     assert len(str(error)) < 1.1 * MAX_LENGTH
 
 
-def test_errors_are_found_under_their_public_name() -> None:
+def test_error_classes_are_exported_under_their_public_names() -> None:
     program = "import rl_clarity, rl_clarity.errors as e; assert e.ClarityError is rl_clarity.ClarityError"
     subprocess.run([sys.executable, "-c", program], check=True)

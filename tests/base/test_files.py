@@ -11,7 +11,7 @@ import pytest
 from rl_clarity.base.files import write_atomically
 
 
-def test_errors_name_the_file_and_keep_its_content(tmp_path: Path) -> None:
+def test_a_failed_atomic_write_names_the_file_and_keeps_its_content(tmp_path: Path) -> None:
     path = tmp_path / "agent.jd"
     path.write_bytes(b"before")
 
@@ -26,7 +26,7 @@ def test_errors_name_the_file_and_keep_its_content(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["agent.jd"]
 
 
-def test_errors_of_opening_name_the_file(tmp_path: Path) -> None:
+def test_errors_while_opening_a_file_name_the_file(tmp_path: Path) -> None:
     (tmp_path / "agent.jd").mkdir()
     with pytest.raises(OSError, match="directory") as raised:
         write_atomically(tmp_path / "agent.jd", b"content")

@@ -20,7 +20,7 @@ class Options:
     values: tuple[float, ...]
 
 
-def test_equal_values_have_equal_keys() -> None:
+def test_equal_values_have_equal_cache_keys() -> None:
     assert cache_key({"a": 1, "b": (2, 3)}) == cache_key({"b": [2, 3], "a": 1})
     assert cache_key({"a": 1}) != cache_key({"a": 2})
     assert cache_key({"width": 4, "widths": (1, 2.5)}) == cache_key({"width": 4.0, "widths": [1.0, 2.5]})
@@ -44,7 +44,7 @@ def test_the_keras_backend_changes_the_code_version(monkeypatch: pytest.MonkeyPa
     assert code_version() != current
 
 
-def test_conversion_to_json_values() -> None:
+def test_values_are_converted_to_json() -> None:
     value = {1: Options(Path("a/b"), (1.5, math.inf)), "array": np.arange(2), "scalar": np.float32(0.5), "none": None}
     plain = {"1": {"path": "a/b", "values": [1.5, math.inf]}, "array": [0, 1], "scalar": 0.5, "none": None}
     assert to_plain(value) == plain

@@ -16,7 +16,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_terminal_shows_fraction_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_progress_bar_shows_fraction_and_remaining_time(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
@@ -30,7 +30,7 @@ def test_a_terminal_shows_fraction_and_time(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("shown", [True, False])
-def test_nothing_is_shown_without_a_terminal(shown: bool, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_progress_bar_is_shown_without_a_terminal(shown: bool, capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     if not shown:
         monkeypatch.setattr(sys, "stderr", terminal)
@@ -39,7 +39,7 @@ def test_nothing_is_shown_without_a_terminal(shown: bool, capsys: Any, monkeypat
     assert capsys.readouterr().err == terminal.getvalue() == ""
 
 
-def test_subranges_report_fractions_of_the_whole_task() -> None:
+def test_progress_subranges_report_fractions_of_the_whole_task() -> None:
     fractions: list[float] = []
     half = subrange(fractions.append, 0.5, 1.0)
     half(0.0)
@@ -51,5 +51,5 @@ def test_subranges_report_fractions_of_the_whole_task() -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.1, "1 s"), (99, "99 s"), (720, "12 min"), (12_600, "3.5 h"), (8_000_000, "93 days")]
 )
-def test_durations(seconds: float, text: str) -> None:
+def test_durations_are_formatted_in_readable_units(seconds: float, text: str) -> None:
     assert duration(seconds) == text

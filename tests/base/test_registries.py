@@ -41,7 +41,7 @@ def registry(
     entries.unregister("broken")
 
 
-def test_these_are_all_registries() -> None:
+def test_this_test_covers_every_registry_of_the_package() -> None:
     sources = (path.read_text() for path in Path(rl_clarity.__file__).parent.rglob("*.py"))
     groups = re.findall(r"\b[A-Z_]+: Registry\[.*\] = Registry\(\s*\"([\w.]+)\"", "\n".join(sources))
     assert sorted(groups) == sorted(REGISTRIES)
@@ -59,7 +59,7 @@ def test_built_in_entries_are_looked_up_without_importing_plugins(registry: Regi
     assert "broken_package" not in sys.modules
 
 
-def test_a_broken_plugin_is_named_in_one_warning_and_left_out(registry: Registry[Any]) -> None:
+def test_a_broken_plugin_is_skipped_with_one_warning(registry: Registry[Any]) -> None:
     message = (
         rf"^the {registry.noun} 'broken' \(broken_package:entry\) cannot be loaded: SystemExit: 3; update or uninst"
     )
@@ -70,7 +70,7 @@ def test_a_broken_plugin_is_named_in_one_warning_and_left_out(registry: Registry
     assert working[0] == working[1] == [name for name in registry.names() if name != "broken"]
 
 
-def test_a_broken_plugin_that_is_asked_for_is_an_error_of_the_package(registry: Registry[Any]) -> None:
+def test_requesting_a_broken_plugin_raises_clarity_error(registry: Registry[Any]) -> None:
     with pytest.raises(ClarityError, match=rf"the {registry.noun} 'broken' .* cannot be loaded"):
         registry.get("broken")
     with pytest.raises(ClarityError, match=r"option='brokem' is not one of .*broken"):

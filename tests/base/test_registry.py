@@ -69,13 +69,13 @@ class TestEntries:
         entries.unregister("sqrt")
         assert entries.get("sqrt")(4) == 2
 
-    def test_unknown_names_are_rejected(self) -> None:
+    def test_unknown_entry_names_are_rejected(self) -> None:
         with pytest.raises(OptionError, match=r"^unknown rule 'sqr'; did you mean 'sqrt'\? available: sqrt, path$"):
             make_registry().get("sqr")
         with pytest.raises(CheckpointError, match=r"^unknown network 'x'; available: none$"):
             Registry(GROUP, {}, noun="network", error=CheckpointError).get("x")
 
-    def test_plugins_are_loaded_when_used(self, plugin: Callable[[str], None]) -> None:
+    def test_plugins_are_imported_when_used(self, plugin: Callable[[str], None]) -> None:
         plugin("def rule():\n    return 5\n")
         entries = make_registry()
         assert entries.names() == ("sqrt", "path", "outside")
@@ -92,7 +92,9 @@ class TestEntries:
             ("", "AttributeError: module 'outside_rules' has no attribute 'rule'"),
         ],
     )
-    def test_plugins_that_cannot_be_imported(self, plugin: Callable[[str], None], source: str, error: str) -> None:
+    def test_plugins_that_cannot_be_imported_cause_an_error_or_a_warning(
+        self, plugin: Callable[[str], None], source: str, error: str
+    ) -> None:
         plugin(source)
         entries = make_registry()
         message = f"the rule 'outside' (outside_rules:rule) cannot be loaded: {error}; update"
@@ -102,12 +104,12 @@ class TestEntries:
             assert [entries.find("outside") for _ in range(2)] == [None, None]
         assert len(warned) == 1
 
-    def test_an_interrupted_import_of_a_plugin_ends_the_program(self, plugin: Callable[[str], None]) -> None:
+    def test_interrupting_the_import_of_a_plugin_ends_the_program(self, plugin: Callable[[str], None]) -> None:
         plugin("raise KeyboardInterrupt")
         with pytest.raises(KeyboardInterrupt):
             make_registry().find("outside")
 
-    def test_finding_imports_nothing_but_the_entry_itself(self, plugin: Callable[[str], None]) -> None:
+    def test_finding_an_entry_imports_no_other_plugins(self, plugin: Callable[[str], None]) -> None:
         plugin("raise SystemExit")
         entries = make_registry()
         assert entries.find("sqrt") is not None
@@ -119,7 +121,7 @@ class TestEntries:
 
 
 class TestSource:
-    def test_built_in_entries_have_no_source(self) -> None:
+    def test_built_in_entries_have_no_source_key(self) -> None:
         entries = make_registry()
         assert entries.source("sqrt") == ""
         entries.register("sqrt", "math:exp")
@@ -144,15 +146,15 @@ class TestSource:
             ("class A: pass\nrule = A()\nrule.k = 1", "class A: pass\nrule = A()\nrule.k = 2"),
         ],
     )
-    def test_redefinitions_without_a_file_change_the_source(self, before: str, after: str) -> None:
+    def test_redefining_a_function_changes_its_source_key(self, before: str, after: str) -> None:
         assert source_hash(define(before)) == source_hash(define(before))
         assert source_hash(define(before)) != source_hash(define(after))
 
-    def test_different_values_have_different_sources(self) -> None:
+    def test_different_values_have_different_source_keys(self) -> None:
         assert source_hash(np.zeros(3)) != source_hash(np.ones(3))
         assert source_hash(functools.partial(pow, 2)) != source_hash(functools.partial(pow, 3))
 
-    def test_edited_modules_change_the_source(self, plugin: Callable[[str], None]) -> None:
+    def test_editing_a_module_changes_the_source_key(self, plugin: Callable[[str], None]) -> None:
         text = "K = 1\ndef rule():\n    return K\n"
         sources = []
         for version in (text, text, text.replace("1", "2")):
@@ -160,11 +162,11 @@ class TestSource:
             sources.append(make_registry().source("outside"))
         assert sources[0] == sources[1] != sources[2]
 
-    def test_cyclic_references(self) -> None:
+    def test_source_keys_of_recursive_functions_are_computed(self) -> None:
         rule = define("def rule(n): return rule(n - 1)")
         assert source_hash(rule) == source_hash(rule)
 
-    def test_sources_are_the_same_in_every_process(self) -> None:
+    def test_source_keys_are_the_same_in_every_process(self) -> None:
         program = (
             "from rl_clarity.base.registry import Registry; r = Registry('g', {})\n"
             'exec(\'def rule(n): return n in {"a", "b", "c"}\')\n'

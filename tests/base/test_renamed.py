@@ -27,7 +27,7 @@ def doubled(**values: int) -> int:
 
 
 @pytest.mark.parametrize(("old", "new"), [("analyse_states", "analyze_states"), ("maximise", "maximize")])
-def test_an_old_function_name_gives_the_new_function(old: str, new: str) -> None:
+def test_a_deprecated_function_name_returns_the_new_function(old: str, new: str) -> None:
     with pytest.warns(DeprecationWarning, match=f"rl_clarity.{old} is deprecated; use rl_clarity.{new}") as caught:
         function = getattr(rl_clarity, old)
     assert function is getattr(rl_clarity, new)
@@ -35,13 +35,13 @@ def test_an_old_function_name_gives_the_new_function(old: str, new: str) -> None
     assert old not in rl_clarity.__all__
 
 
-def test_an_old_attribute_reads_the_new_one() -> None:
+def test_a_deprecated_attribute_reads_the_new_attribute() -> None:
     with pytest.warns(DeprecationWarning, match=r"Renamed\.old is deprecated; use Renamed\.new") as caught:
         assert Renamed().old == 3
     assert caught[0].filename == __file__
 
 
-def test_an_old_argument_is_passed_under_its_new_name() -> None:
+def test_a_deprecated_argument_is_passed_under_its_new_name() -> None:
     with pytest.warns(DeprecationWarning, match=r"doubled\(old=\.\.\.\) is deprecated; use new="):
         assert doubled(old=4) == 8
     with warnings.catch_warnings():
@@ -49,7 +49,7 @@ def test_an_old_argument_is_passed_under_its_new_name() -> None:
         assert doubled(new=4) == 8
 
 
-def test_old_options_set_the_new_ones() -> None:
+def test_deprecated_options_set_the_new_options() -> None:
     with pytest.warns(DeprecationWarning, match="option 'film_interval' is deprecated; use 'clip_interval'"):
         assert parse(FitOptions, {"film_interval": 7}) == FitOptions(clip_interval=7)
     known = {*FitOptions.__dataclass_fields__}
@@ -57,17 +57,17 @@ def test_old_options_set_the_new_ones() -> None:
     assert known.issuperset(RENAMED_OPTIONS.values())
 
 
-def test_options_of_other_classes_are_not_renamed() -> None:
+def test_deprecated_option_names_are_not_accepted_by_other_classes() -> None:
     with pytest.raises(OptionError, match="unknown option 'film_interval'"):
         parse(WindowOptions, {"film_interval": 7})
 
 
-def test_commands_take_options_by_their_old_names() -> None:
+def test_commands_accept_options_by_their_deprecated_names() -> None:
     words = ["simulate", "agent.jd", "recording", "out"]
     assert parse_arguments([*words, "--film-interval", "7"]) == parse_arguments([*words, "--clip-interval", "7"])
 
 
-def test_logits_of_an_episode_have_an_old_name() -> None:
+def test_episodes_keep_the_deprecated_name_of_behavior_logits() -> None:
     episode = Episode({"steps": 0}, {})
     with pytest.warns(DeprecationWarning, match="use Episode.behavior_logits"):
         assert episode.behaviour_logits is None

@@ -14,7 +14,7 @@ from rl_clarity.reduction.nmf import BLOCK
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
-def test_results_are_in_the_order_of_the_items(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+def test_thread_pool_results_are_in_the_order_of_the_items(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     monkeypatch.setattr(threads, "thread_count", lambda: count)
     used: set[int] = set()
 
@@ -28,18 +28,18 @@ def test_results_are_in_the_order_of_the_items(monkeypatch: pytest.MonkeyPatch, 
     assert count > 1 or used == {threading.get_ident()}
 
 
-def test_errors_are_raised() -> None:
+def test_errors_in_worker_threads_are_raised() -> None:
     with pytest.raises(ZeroDivisionError):
         threads.in_threads(lambda x: 1 // x, [2, 1, 0])
 
 
-def test_threads_of_linear_algebra_are_restored() -> None:
+def test_the_number_of_blas_threads_is_restored() -> None:
     before = threads._current_threads()
     assert threads.in_threads(lambda _: threads._current_threads(), range(3)) == [1, 1, 1]
     assert threads._current_threads() == before
 
 
-def test_reductions_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_channel_reductions_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     attribution = rng.standard_normal((3 * BLOCK + 7, 12), dtype=np.float32)
     reduction = ChannelReduction(np.abs(rng.standard_normal((5, 12))))
@@ -68,7 +68,7 @@ def test_prefetched_results_are_computed_ahead_in_other_threads(workers: int) ->
     assert [*prefetched] == [x * x for x in range(1, 12)]
 
 
-def test_few_items_are_computed_ahead() -> None:
+def test_prefetch_computes_at_most_the_requested_number_of_items_ahead() -> None:
     taken: list[int] = []
 
     def items() -> Iterator[int]:
@@ -83,14 +83,14 @@ def test_few_items_are_computed_ahead() -> None:
     assert taken == [0, 1, 2]
 
 
-def test_errors_of_prefetched_results_are_raised_in_their_place() -> None:
+def test_prefetch_raises_errors_at_the_item_that_failed() -> None:
     prefetched = threads.prefetch(lambda x: 1 // x, (1, 0))
     assert next(prefetched) == 1
     with pytest.raises(ZeroDivisionError):
         next(prefetched)
 
 
-def test_linear_algebra_has_one_thread_until_all_threads_that_ask_for_it_are_done() -> None:
+def test_blas_stays_single_threaded_until_all_thread_pools_are_done() -> None:
     before = threads._current_threads()
     inside, leave = threading.Event(), threading.Event()
 
@@ -108,7 +108,7 @@ def test_linear_algebra_has_one_thread_until_all_threads_that_ask_for_it_are_don
     assert threads._current_threads() == before
 
 
-def test_the_number_of_threads_does_not_depend_on_other_threads() -> None:
+def test_thread_count_does_not_change_while_blas_is_single_threaded() -> None:
     before = threads.thread_count()
     with threads.single_threaded:
         assert threads.thread_count() == before
@@ -117,7 +117,7 @@ def test_the_number_of_threads_does_not_depend_on_other_threads() -> None:
     assert threads.thread_count() == before
 
 
-def test_heaps_are_limited_where_the_c_library_has_several(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limit_heaps_limits_malloc_arenas_where_supported(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[int, int]] = []
 
     class Library:

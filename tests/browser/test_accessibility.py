@@ -21,7 +21,7 @@ def violations(visitor: Visitor, axe: str) -> list[str]:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_passes_axe(synthetic: Path, open_page: Open, axe: str, scheme: str) -> None:
+def test_the_page_passes_the_axe_accessibility_checks(synthetic: Path, open_page: Open, axe: str, scheme: str) -> None:
     visitor = open_page(synthetic, QUERY, color_scheme=scheme, reduced_motion="reduce")
     visitor.click("more-options")
     visitor.by("totals-over-time").first.check()
@@ -40,13 +40,15 @@ def test_the_page_passes_axe(synthetic: Path, open_page: Open, axe: str, scheme:
 
 
 @pytest.mark.parametrize("width", [1024, 390])
-def test_the_page_passes_axe_in_narrow_windows(synthetic: Path, open_page: Open, axe: str, width: int) -> None:
+def test_the_page_passes_axe_accessibility_checks_in_narrow_windows(
+    synthetic: Path, open_page: Open, axe: str, width: int
+) -> None:
     visitor = open_page(synthetic, "?frame=30", toured=False, viewport={"width": width, "height": 800})
     visitor.by("tour").wait_for()
     assert violations(visitor, axe) == []
 
 
-def test_the_keyboard_reaches_every_control_and_shows_where_it_is(synthetic: Path, open_page: Open) -> None:
+def test_the_keyboard_reaches_every_control_with_a_visible_focus(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, QUERY)
     visitor.click("more-options")
     controls = visitor.page.evaluate(
@@ -73,7 +75,7 @@ def test_the_keyboard_reaches_every_control_and_shows_where_it_is(synthetic: Pat
     assert all(" none " not in place for place in focused), "focus is visible"
 
 
-def test_the_feature_grid_is_used_by_keyboard(synthetic: Path, open_page: Open) -> None:
+def test_the_feature_grid_can_be_used_by_keyboard(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=4a&frame=30")
     visitor.by("legend-1").locator(".card").focus()
     visitor.press("Enter")
@@ -101,7 +103,7 @@ def test_controls_announce_names_and_values(synthetic: Path, open_page: Open) ->
 
 
 @pytest.mark.parametrize("width", [1366, 390])
-def test_targets_are_at_least_24_pixels(synthetic: Path, open_page: Open, width: int) -> None:
+def test_clickable_targets_are_at_least_24_pixels_large(synthetic: Path, open_page: Open, width: int) -> None:
     visitor = open_page(synthetic, QUERY, viewport={"width": width, "height": 800})
     visitor.click("more-options")
     for key in ("", "f", "n", "t", "e", "?", "l", "feature"):
@@ -122,7 +124,7 @@ def test_targets_are_at_least_24_pixels(synthetic: Path, open_page: Open, width:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_lines_have_a_contrast_of_three_to_one(synthetic: Path, open_page: Open, scheme: str) -> None:
+def test_border_lines_have_a_contrast_of_three_to_one(synthetic: Path, open_page: Open, scheme: str) -> None:
     visitor = open_page(synthetic, color_scheme=scheme)
     names = ("line-2", "surface", "canvas", "raised", "well")
     line, *grounds = (

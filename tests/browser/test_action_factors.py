@@ -45,7 +45,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_each_factor_has_a_row_with_what_was_taken(page: Path, open_page: Open) -> None:
+def test_each_action_factor_has_a_row_with_the_chosen_action(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?frame=5")  # its messages on the console fail the test
     series = open_results(page).series(0)
     taken = [float(series[f"info.action.{i}"][4]) for i in range(2)]
@@ -62,7 +62,7 @@ def test_each_factor_has_a_row_with_what_was_taken(page: Path, open_page: Open) 
     expect(visitor.by("policy")).to_have_count(0)
 
 
-def test_every_output_can_be_chosen(page: Path, open_page: Open) -> None:
+def test_every_output_of_the_action_factors_can_be_selected(page: Path, open_page: Open) -> None:
     manifest = open_results(page).manifest
     outputs = next(section for section in manifest["sections"] if section["kind"] == "attribution")["data"]["outputs"]
     names = ["gear: back", "gear: neutral", "gear: forward", "steering: mean", "steering: log std"]

@@ -92,7 +92,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_the_legend_has_bars_and_can_be_sorted_by_them(page: Path, open_page: Open) -> None:
+def test_the_legend_has_ablation_bars_and_can_be_sorted_by_them(page: Path, open_page: Open) -> None:
     visitor = open_page(page)
     bars = visitor.by("causal-2").locator("[data-measure]")
     assert bars.evaluate_all("all => all.map(e => e.dataset.measure)") == ["attribution", "lost", "achieved"]
@@ -111,7 +111,7 @@ def width(bar: Locator) -> float:
     return float(bar.evaluate("bar => bar.getBoundingClientRect().width"))
 
 
-def test_attribution_and_what_is_lost_share_a_scale_and_contradictions_are_marked(page: Path, open_page: Open) -> None:
+def test_attribution_and_ablation_bars_share_a_scale_and_mark_conflicts(page: Path, open_page: Open) -> None:
     visitor = open_page(page)
     attribution, lost = (visitor.by("causal-2").locator(f".bar.{name}") for name in ("attribution", "lost"))
     assert width(lost) == pytest.approx(width(attribution) * 4 / 0.9, abs=1.5)
@@ -130,7 +130,9 @@ def test_attribution_and_what_is_lost_share_a_scale_and_contradictions_are_marke
     expect(visitor.by("contradiction-1")).to_have_count(0)
 
 
-def test_the_table_of_features_has_causal_columns_and_fits(page: Path, synthetic: Path, open_page: Open) -> None:
+def test_the_feature_table_has_ablation_columns_and_fits_its_panel(
+    page: Path, synthetic: Path, open_page: Open
+) -> None:
     visitor = open_page(page)
     visitor.page.set_viewport_size({"width": 1366, "height": 768})
     visitor.press("l")
@@ -147,7 +149,7 @@ def test_the_table_of_features_has_causal_columns_and_fits(page: Path, synthetic
     assert "was not tested" in untested.text("drawer")
 
 
-def test_a_feature_shows_attribution_against_ablation_and_behavior(page: Path, open_page: Open) -> None:
+def test_the_feature_viewer_plots_attribution_against_ablation(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?feature=2")
     table = visitor.by("causal-outputs").locator("tbody tr")
     cells = table.first.locator("td").all_inner_texts()
@@ -167,7 +169,7 @@ def test_a_feature_shows_attribution_against_ablation_and_behavior(page: Path, o
     expect(visitor.by("causal-behavior").get_by_test_id("clip")).to_have_count(0)
 
 
-def test_behavior_has_a_panel_with_clips(page: Path, open_page: Open) -> None:
+def test_the_behavior_panel_lists_ablations_with_clips(page: Path, open_page: Open) -> None:
     visitor = open_page(page)
     table = visitor.by("behavior")
     rows = table.locator("tbody th button > span:last-child")
@@ -188,7 +190,7 @@ def test_behavior_has_a_panel_with_clips(page: Path, open_page: Open) -> None:
     visitor.by("causal-behavior").wait_for()
 
 
-def test_feature_names_in_the_table_of_ablations_persist_in_browser_and_address(page: Path, open_page: Open) -> None:
+def test_feature_names_persist_in_the_ablation_table_and_the_address(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?feature=2")
     visitor.by("feature-name").first.fill("saw ahead")
     visitor.by("feature-name").first.press("Enter")
@@ -205,7 +207,7 @@ def test_feature_names_in_the_table_of_ablations_persist_in_browser_and_address(
     expect(visitor.by("table").locator("input").nth(1)).to_have_value("saw ahead")
 
 
-def test_trust_has_the_correlations_of_every_layer(page: Path, open_page: Open) -> None:
+def test_the_trust_panel_shows_ablation_correlations_of_every_layer(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?embed=1&panel=trust", wait=False)
     visitor.by("ablation").wait_for()
     assert visitor.by("ablation").locator("tbody td").all_inner_texts() == ["0.50", "−0.25", "0.90", "42 % (35 to 50)"]

@@ -20,7 +20,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_the_checks_are_on_the_page(page: Path, open_page: Callable[..., Visitor]) -> None:
+def test_the_page_shows_sanity_check_tables_maps_and_bars(page: Path, open_page: Callable[..., Visitor]) -> None:
     visitor = open_page(page, wait=False)
     sections = [visitor.by(f"panel-{kind}") for kind in ("checks", "check_maps", "check_deletion", "check_insertion")]
     table, maps, deletion, insertion = sections
@@ -35,7 +35,9 @@ def test_the_checks_are_on_the_page(page: Path, open_page: Callable[..., Visitor
     )
 
 
-def test_maps_of_a_frame_are_in_one_row_and_link_to_the_frame(page: Path, open_page: Callable[..., Visitor]) -> None:
+def test_saliency_maps_of_a_frame_form_a_row_that_links_to_the_frame(
+    page: Path, open_page: Callable[..., Visitor]
+) -> None:
     visitor = open_page(page, wait=False)
     items = visitor.by("panel-check_maps").locator("li")
     columns = items.count() // (2 * len(check_pages.METHODS))

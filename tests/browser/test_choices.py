@@ -29,7 +29,7 @@ Open = Callable[..., Visitor]
         ("no color", "light", "#2f5bb7", "white"),
     ],
 )
-def test_the_chosen_trajectory_has_the_color_of_the_option(
+def test_the_selected_trajectory_has_the_color_of_the_option(
     with_view: Callable[..., Path], open_page: Open, color: str, scheme: str, wanted: str, ink: str
 ) -> None:
     visitor = open_page(with_view(trajectory_color=color), "?trajectory=2", color_scheme=scheme)
@@ -42,7 +42,7 @@ def test_the_chosen_trajectory_has_the_color_of_the_option(
     assert other.evaluate(computed, "borderTopColor") != rgb
 
 
-def test_the_first_row_is_exported_wherever_it_looks(synthetic: Path, open_page: Open) -> None:
+def test_the_first_row_is_exported_with_its_own_layer_and_trajectory(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30&rows=value~4a~2")
     visitor.press("e")
     files: dict[str, bytes] = {}
@@ -64,7 +64,7 @@ def test_the_first_row_is_exported_wherever_it_looks(synthetic: Path, open_page:
     assert float(row["advantage"]) == pytest.approx(float(advantages[29]))
 
 
-def test_only_features_of_the_layer_can_be_searched(synthetic: Path, open_page: Open) -> None:
+def test_the_search_offers_only_features_of_the_selected_layer(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b")
     visitor.press("f")
     visitor.by("find-kind").select_option("channel")
@@ -79,7 +79,7 @@ def test_only_features_of_the_layer_can_be_searched(synthetic: Path, open_page: 
     assert visitor.text("find-count").startswith(f"{count} frame")
 
 
-def test_find_asks_for_a_number(synthetic: Path, open_page: Open) -> None:
+def test_the_search_asks_for_a_number_if_the_field_is_empty(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic)
     visitor.press("f")
     visitor.by("find-value").fill("")
@@ -106,7 +106,7 @@ def test_hovering_a_bar_highlights_only_features_of_its_layer(synthetic: Path, o
     expect(visitor.page.locator(".card.opened")).to_have_count(0)
 
 
-def test_frames_per_second_follow_the_field(synthetic: Path, open_page: Open) -> None:
+def test_the_frames_per_second_field_limits_its_value(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic)
     field = visitor.page.get_by_label("fps")
     for typed, kept in (("500", "60"), ("500", "60"), ("-3", "1"), ("", "1"), ("24", "24")):
@@ -115,7 +115,7 @@ def test_frames_per_second_follow_the_field(synthetic: Path, open_page: Open) ->
         assert field.input_value() == kept
 
 
-def test_single_letters_are_off_when_they_are_off(synthetic: Path, open_page: Open) -> None:
+def test_single_letter_keys_can_be_switched_off(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?trajectory=2")
     visitor.press("]")
     assert visitor.state()["trajectory"] == 2
@@ -128,7 +128,7 @@ def test_single_letters_are_off_when_they_are_off(synthetic: Path, open_page: Op
     assert visitor.frame() == 2
 
 
-def test_each_layer_has_its_own_channels(synthetic: Path, open_page: Open) -> None:
+def test_selected_channels_are_kept_separately_for_each_layer(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=4a&frame=30&rows=value,value~2b")
     whole = [visitor.attribution("pos", row) for row in (0, 1)]
     for channel in "23456":
@@ -151,7 +151,7 @@ def test_each_layer_has_its_own_channels(synthetic: Path, open_page: Open) -> No
     expect(visitor.by("row-channels-0")).to_have_count(0)
 
 
-def test_time_in_view_is_undone_in_coarse_steps_and_led_back_to(synthetic: Path, open_page: Open) -> None:
+def test_timeline_zoom_can_be_undone_and_is_restored_from_the_address(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     visitor.well("film").hover(position=visitor.place("film", 0))
     visitor.page.keyboard.down("Control")
@@ -182,7 +182,7 @@ def test_time_in_view_is_undone_in_coarse_steps_and_led_back_to(synthetic: Path,
     assert visitor.state()["visible"] == 2 * visible
 
 
-def test_the_palette_is_undone_led_back_to_and_kept(synthetic: Path, open_page: Open) -> None:
+def test_the_palette_can_be_undone_and_is_restored_from_the_address(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     usual = visitor.attribution("pos")
     visitor.click("more-options")
@@ -218,7 +218,7 @@ def revisit(visitor: Visitor, query: str, *, palette: str) -> None:
     pytest.fail(f"the palette is not {palette}; the browser stores {stored}")
 
 
-def test_actions_with_the_same_effect_are_one_until_the_reader_separates_them(
+def test_equivalent_actions_are_merged_until_the_user_separates_them(
     tmp_path: Path, small_size: Size, open_page: Open
 ) -> None:
     def edit(manifest: dict[str, Any]) -> None:
@@ -246,9 +246,7 @@ def percent(text: str) -> float:
     return float(text.replace("%", "").strip())
 
 
-def test_the_cause_of_an_end_is_shown_where_the_episode_ends_and_is_found(
-    tmp_path: Path, small_size: Size, open_page: Open
-) -> None:
+def test_the_cause_of_an_episode_end_is_shown_and_searchable(tmp_path: Path, small_size: Size, open_page: Open) -> None:
     def edit(manifest: dict[str, Any]) -> None:
         (entry,) = manifest["sections"][0]["data"]["trajectories"]
         entry["episodes"] = [

@@ -28,7 +28,7 @@ def parts(page: Path, layer: str, trajectory: int, frame: int, direction: str) -
 
 @pytest.mark.parametrize("palette", ["standard", "safe"])
 @pytest.mark.parametrize(("layer", "frame"), [("2b", 30), ("4a", 66), ("1a", 12)])
-def test_the_strongest_feature_wins_its_hue_at_every_position(
+def test_every_position_has_the_hue_of_its_strongest_feature(
     synthetic: Path, open_page: Open, layer: str, frame: int, palette: str
 ) -> None:
     visitor = open_page(synthetic, f"?layer={layer}&frame={frame}&palette={palette}")
@@ -47,7 +47,7 @@ def test_the_strongest_feature_wins_its_hue_at_every_position(
             assert np.abs(rgba[..., 3] - 255 * np.minimum(1, features.max(-1) / scale)).max() < 1
 
 
-def test_the_residual_is_hatched_where_it_is_strongest(synthetic: Path, open_page: Open) -> None:
+def test_positions_where_the_residual_is_strongest_are_hatched(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=4a&frame=30&overlay=0&channels=1")
     features, residual = parts(synthetic, "4a", 0, 29, "pos")
     image = visitor.page.evaluate("rlClarity.compose(0, 'pos')")
@@ -65,7 +65,7 @@ def test_the_residual_is_hatched_where_it_is_strongest(synthetic: Path, open_pag
 
 
 @pytest.mark.slow
-def test_few_positions_are_clipped_and_those_are_marked(synthetic: Path, open_page: Open) -> None:
+def test_few_positions_are_clipped_and_clipped_ones_are_marked(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=4a")
     visible = clipped = 0
     marked = None
@@ -88,7 +88,7 @@ def test_few_positions_are_clipped_and_those_are_marked(synthetic: Path, open_pa
     assert marks[row * size + size // 2, column * size + size // 2].tolist() == [255, 255, 255, 255]
 
 
-def test_the_strongest_three_features_are_shown_alone(synthetic: Path, open_page: Open) -> None:
+def test_the_three_strongest_features_are_also_shown_separately(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=4a&frame=30&overlay=0")
     for place, direction in enumerate(("pos", "neg")):
         features, _ = parts(synthetic, "4a", 0, 29, direction)
@@ -115,7 +115,7 @@ def test_the_strongest_three_features_are_shown_alone(synthetic: Path, open_page
     assert visitor.by("drawer").get_attribute("data-panel") == "feature"
 
 
-def test_mixed_hues_are_an_option_that_is_led_back_to(synthetic: Path, open_page: Open) -> None:
+def test_mixed_hues_are_an_option_restored_from_the_address(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     strongest = visitor.attribution("pos")
     visitor.press("m")
@@ -143,7 +143,7 @@ def test_compared_rows_of_a_layer_share_a_scale(synthetic: Path, open_page: Open
     assert scales("") == [max(own[:2]), max(own[:2]), own[2]]
 
 
-def test_values_are_as_in_the_chunk(synthetic: Path, open_page: Open) -> None:
+def test_attribution_is_decoded_as_the_chunk_format_defines(synthetic: Path, open_page: Open) -> None:
     """`parts` above reads with the program's own reader: here is the formula."""
     features, residual = parts(synthetic, "2b", 0, 29, "abs")
     chunk = read_chunk(synthetic, "attribution/2b/1/value-1.js")

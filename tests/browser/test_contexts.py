@@ -19,7 +19,9 @@ def open_empty(context: ReusedContext, folder: Path, **options: object) -> Page:
     return page
 
 
-def test_nothing_is_kept_for_the_next_test(reused_context: ReusedContext, tmp_path: Path) -> None:
+def test_a_reused_browser_context_keeps_no_state_for_the_next_test(
+    reused_context: ReusedContext, tmp_path: Path
+) -> None:
     size = {"width": 500, "height": 400}
     page = open_empty(reused_context, tmp_path, viewport=size, color_scheme="dark", permissions=["clipboard-read"])
     page.evaluate("localStorage.setItem('rl-clarity:0:settings', '{}'); open('about:blank')")

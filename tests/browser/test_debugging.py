@@ -28,7 +28,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_findings_are_first_and_open_their_evidence(page: Path, open_page: Callable[..., Visitor]) -> None:
+def test_findings_come_first_and_open_the_frames_that_show_them(page: Path, open_page: Callable[..., Visitor]) -> None:
     visitor = open_page(page, wait=False)
     panels = visitor.page.locator("main [data-testid^=panel-]")
     panels.first.wait_for()

@@ -99,7 +99,7 @@ def combined(page: Path, trajectory: int, layer: str, weights: np.ndarray) -> di
 
 
 @pytest.mark.parametrize("kind", ["policy", "recurrent"])
-def test_the_waterfall_is_the_decomposition(page_of: Pages, open_page: Open, kind: str) -> None:
+def test_the_waterfall_chart_shows_the_decomposition(page_of: Pages, open_page: Open, kind: str) -> None:
     page = page_of(kind)
     visitor = open_page(page, "?layer=1a&trajectory=2&frame=41&rows=value~2a,action-2")
     for row, (layer, output) in enumerate((("2a", "value"), ("1a", "action-2"))):
@@ -116,7 +116,7 @@ def test_the_waterfall_is_the_decomposition(page_of: Pages, open_page: Open, kin
 
 
 @pytest.mark.parametrize("instead", ["mean", "12"])
-def test_a_step_is_compared_with_another_one_or_the_mean_of_its_episode(
+def test_a_step_can_be_compared_with_another_step_or_the_episode_mean(
     page_of: Pages, open_page: Open, instead: str
 ) -> None:
     page = page_of("recurrent")
@@ -140,7 +140,7 @@ def test_a_step_is_compared_with_another_one_or_the_mean_of_its_episode(
     visitor.page.wait_for_function(f"() => location.search.includes('instead={instead}')")
 
 
-def test_the_numbers_that_are_written_add_up(page_of: Pages, open_page: Open) -> None:
+def test_the_printed_numbers_of_the_waterfall_add_up_to_the_output(page_of: Pages, open_page: Open) -> None:
     page = page_of("recurrent")
     visitor = open_page(page, "?layer=2a&frame=30")
     *parts, output = written(visitor)
@@ -159,7 +159,7 @@ def test_the_numbers_that_are_written_add_up(page_of: Pages, open_page: Open) ->
 @pytest.mark.parametrize(
     "question", ["action-1-less-action-2", "action-3-less-mean", "taken-less-mean", "group-0-less-mean"]
 )
-def test_questions_about_actions_are_combinations_of_logits(page_of: Pages, open_page: Open, question: str) -> None:
+def test_comparisons_of_actions_are_combinations_of_logits(page_of: Pages, open_page: Open, question: str) -> None:
     page = page_of("policy")
     series = open_results(page).series(0)
     policy, actions = series["probabilities"], np.eye(ACTIONS)
@@ -189,7 +189,7 @@ def test_questions_about_actions_are_combinations_of_logits(page_of: Pages, open
     assert np.array_equal(alphas > 1e-6, largest > 1e-6 * image["scale"])
 
 
-def test_a_log_probability_adds_up_to_itself(page_of: Pages, open_page: Open) -> None:
+def test_the_decomposition_of_a_log_probability_adds_up_to_it(page_of: Pages, open_page: Open) -> None:
     page = page_of("policy")
     visitor = open_page(page, "?layer=1a&frame=20&rows=log-action-1")
     shown = waterfall(visitor)
@@ -200,7 +200,7 @@ def test_a_log_probability_adds_up_to_itself(page_of: Pages, open_page: Open) ->
     assert shown["feature-2"] == pytest.approx(mean["features"][19, 1], abs=1e-5), "to first order"
 
 
-def test_an_action_is_requested_instead_of_the_mean(page_of: Pages, open_page: Open) -> None:
+def test_an_action_can_be_compared_with_another_instead_of_the_mean(page_of: Pages, open_page: Open) -> None:
     visitor = open_page(page_of("policy"), "?frame=20")
     visitor.by("output-0").select_option("action-2")
     assert visitor.state()["rows"][0]["output"] == "action-2-less-mean"

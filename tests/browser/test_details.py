@@ -56,7 +56,9 @@ def _png(frame: np.ndarray) -> bytes:
 
 
 @pytest.mark.parametrize("colors", [1, 3], ids=["grey", "color"])
-def test_all_frames_of_a_stack_on_demand(tmp_path: Path, small_size: Size, open_page: Open, colors: int) -> None:
+def test_all_frames_of_a_stacked_observation_can_be_shown(
+    tmp_path: Path, small_size: Size, open_page: Open, colors: int
+) -> None:
     observations = write_stacked_page(tmp_path, small_size, colors)
     visitor = open_page(tmp_path, "?frame=5")
     newest = observations[4, ..., -colors:]
@@ -76,7 +78,7 @@ def test_all_frames_of_a_stack_on_demand(tmp_path: Path, small_size: Size, open_
     expect(visitor.by("stack")).to_have_count(0)
 
 
-def test_conditions_hold_together(synthetic: Path, open_page: Open) -> None:
+def test_combined_search_conditions_must_all_hold(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic)
     visitor.press("f")
     visitor.by("find-kind").select_option("advantage")
@@ -99,7 +101,7 @@ def test_conditions_hold_together(synthetic: Path, open_page: Open) -> None:
     assert visitor.text("find-count").startswith(f"{count} frame")
 
 
-def test_bookmarks_are_a_list_of_found_frames(synthetic: Path, open_page: Open) -> None:
+def test_bookmarks_can_be_listed_as_search_results(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic)
     visitor.click("find-bookmarks-low")
     marks = visitor.page.evaluate("rlClarity.manifest.bookmarks.low")
@@ -120,7 +122,7 @@ def test_bookmarks_are_a_list_of_found_frames(synthetic: Path, open_page: Open) 
     assert visitor.text("find-count").startswith(f"{both} frame" if both else "No frame")
 
 
-def test_optimized_features_are_shown(tmp_path: Path, small_size: Size, open_page: Open) -> None:
+def test_optimized_feature_visualizations_are_shown(tmp_path: Path, small_size: Size, open_page: Open) -> None:
     manifest = write_synthetic_page(tmp_path, small_size)
     names = [f"optimized/2a/optimized-{k + 1}.png" for k in range(8)]
     for k, name in enumerate(names):
@@ -158,7 +160,7 @@ def test_the_feature_viewer_has_the_requested_size(tmp_path: Path, small_size: S
     assert drawer["width"] == pytest.approx(50 * 16, abs=1)
 
 
-def test_numbers_are_read_by_keys(synthetic: Path, open_page: Open) -> None:
+def test_arrow_keys_read_attribution_values_at_positions(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     visitor.by("read-by-keys").focus()
     assert "row 17, column 17" in visitor.text("read-out")
@@ -200,7 +202,7 @@ def test_a_panel_closed_while_its_images_load_leaves_no_error(synthetic: Path, o
     visitor.page.wait_for_load_state("networkidle")
 
 
-def test_the_list_of_actions_follows_the_images(synthetic: Path, open_page: Open) -> None:
+def test_the_list_of_action_probabilities_is_updated_after_the_images(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     listed = visitor.by("policy-list")
     before = listed.inner_text()

@@ -63,7 +63,9 @@ def images_of(frames: np.ndarray, row: int = 0, beside: int = 0) -> np.ndarray:
     return np.concatenate([frames[:, top : top + SIDE, left : left + SIDE] for left in lefts], axis=2)
 
 
-def test_images_of_page_and_command_are_the_same(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
+def test_images_saved_by_the_page_equal_those_of_the_export_command(
+    synthetic: Path, open_page: Open, tmp_path: Path
+) -> None:
     visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}&mixed=1&residual=0")
     visitor.press("e")
     shown = frames_of(visitor.saved("export-png"))
@@ -77,7 +79,7 @@ def texts_of(figure: Path) -> list[str]:
     return [element.text or "" for element in ElementTree.fromstring(figure.read_text()).iter(f"{SVG}text")]
 
 
-def test_figures_have_a_caption_and_a_legend(synthetic: Path, open_page: Open) -> None:
+def test_exported_figures_have_a_caption_and_a_legend(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}&name=2b~3~coin")
     visitor.press("e")
     with Image.open(visitor.saved("export-png")) as image:
@@ -110,7 +112,7 @@ def test_figures_have_a_caption_and_a_legend(synthetic: Path, open_page: Open) -
         assert (legend == rgb).all(-1).sum() >= 100, color
 
 
-def test_figures_have_all_rows(synthetic: Path, open_page: Open) -> None:
+def test_exported_figures_contain_all_attribution_rows(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}&rows=value,action-7~4a,value~~1")
     visitor.press("e")
     image = frames_of(visitor.saved("export-png"))
@@ -130,7 +132,7 @@ def test_figures_have_all_rows(synthetic: Path, open_page: Open) -> None:
     assert observations[1].min() == 255
 
 
-def test_bars_are_saved(synthetic: Path, open_page: Open) -> None:
+def test_the_bar_chart_can_be_exported_as_svg(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}&name=2b~3~coin")
     visitor.press("e")
     figure = visitor.saved("export-bars")
@@ -146,7 +148,7 @@ def test_bars_are_saved(synthetic: Path, open_page: Open) -> None:
     assert len(bars) == 1, "the residual is hatched"
 
 
-def test_tracks_are_saved(synthetic: Path, open_page: Open) -> None:
+def test_timeline_tracks_can_be_exported_as_svg(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}&box=16.8.40.36")
     visitor.track("box").wait_for()
     visitor.by("totals-over-time").check()
@@ -162,7 +164,7 @@ def test_tracks_are_saved(synthetic: Path, open_page: Open) -> None:
 
 
 @pytest.mark.slow
-def test_videos_show_the_same_figures(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
+def test_exported_videos_show_the_same_figures_as_images(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
     visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}")
     visitor.press("e")
     visitor.by("export-from").fill(str(FIRST))
@@ -184,7 +186,7 @@ def test_videos_show_the_same_figures(synthetic: Path, open_page: Open, tmp_path
     assert np.abs(frames[-1][:height, :width] - image).mean() < 6
 
 
-def test_labels_of_small_figures_fit(synthetic: Path, open_page: Open) -> None:
+def test_labels_of_small_exported_figures_are_not_cut_off(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}")
     visitor.press("e")
     visitor.by("drawer").get_by_label("Size").select_option(label="1 \u00d7")
@@ -193,7 +195,7 @@ def test_labels_of_small_figures_fit(synthetic: Path, open_page: Open) -> None:
     assert cut == []
 
 
-def test_the_page_is_printed(synthetic: Path, open_page: Open) -> None:
+def test_the_page_can_be_printed(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b")
     visitor.press("e")
     visitor.page.evaluate("() => (window.print = () => (window.printed = true))")
@@ -202,7 +204,9 @@ def test_the_page_is_printed(synthetic: Path, open_page: Open) -> None:
     assert visitor.page.pdf().startswith(b"%PDF")
 
 
-def test_animations_of_page_and_command_are_the_same(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
+def test_animations_saved_by_the_page_equal_those_of_the_export_command(
+    synthetic: Path, open_page: Open, tmp_path: Path
+) -> None:
     visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}&mixed=1&residual=0")
     visitor.press("e")
     visitor.by("export-from").fill(str(FIRST))
@@ -215,7 +219,9 @@ def test_animations_of_page_and_command_are_the_same(synthetic: Path, open_page:
     assert np.abs(shown - of_gif).mean() < 8, "256 colors a frame"
 
 
-def test_tables_of_page_and_command_are_the_same(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
+def test_tables_saved_by_the_page_equal_those_of_the_export_command(
+    synthetic: Path, open_page: Open, tmp_path: Path
+) -> None:
     visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={FIRST}")
     visitor.press("e")
     with visitor.saved("export-csv").open(encoding="utf-8", newline="") as file:
@@ -232,7 +238,9 @@ def test_tables_of_page_and_command_are_the_same(synthetic: Path, open_page: Ope
                 assert float(cell) == pytest.approx(float(other), rel=1e-5, abs=1e-7), name
 
 
-def test_arrays_equal_the_pixels_of_the_canvas(generated: Generated, open_page: Open, tmp_path: Path) -> None:
+def test_arrays_of_open_results_equal_the_pixels_of_the_canvas(
+    generated: Generated, open_page: Open, tmp_path: Path
+) -> None:
     directory, layer = generated.directory, "Relu_1"
     path = exported(directory, tmp_path / "arrays.npz", str(FIRST), layer)
     arrays = np.load(path)

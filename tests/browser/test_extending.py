@@ -99,7 +99,9 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     return Bundle(Path(script).read_text())
 
 
-def test_a_panel_needs_one_file_and_one_registry_line(bundle: Bundle, tmp_path: Path, open_page: Open) -> None:
+def test_a_new_panel_needs_one_source_file_and_one_registry_line(
+    bundle: Bundle, tmp_path: Path, open_page: Open
+) -> None:
     def add_section(manifest: dict[str, Any]) -> None:
         rows = [{"value": 3}, {"value": 5}]
         manifest["sections"].append({"kind": "highest", "version": 1, "title": "Highest value", "data": {"rows": rows}})
@@ -137,7 +139,7 @@ def page_of_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "page"
 
 
-def test_a_kind_of_page_of_a_package_is_drawn_by_the_shipped_script(page_of_a_package: Path, open_page: Open) -> None:
+def test_the_included_script_draws_a_page_kind_of_another_package(page_of_a_package: Path, open_page: Open) -> None:
     visitor = open_page(page_of_a_package, wait=False)
     visitor.by("track").first.wait_for()
     assert visitor.page.title() == "Totals of runner"
@@ -155,7 +157,7 @@ def test_a_kind_of_page_of_a_package_is_drawn_by_the_shipped_script(page_of_a_pa
     assert "feature" not in keys, "no keys of panels that the page does not have"
 
 
-def test_fields_of_a_package_are_selected_kept_in_the_address_and_turned_by_keys(
+def test_page_controls_of_a_plugin_are_kept_in_the_address_and_have_keys(
     page_of_a_package: Path, open_page: Open
 ) -> None:
     visitor = open_page(page_of_a_package, wait=False)
@@ -193,14 +195,14 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-def test_an_analysis_and_a_saliency_method_of_packages_are_drawn(written: Path, open_page: Open) -> None:
+def test_the_page_draws_an_analysis_and_a_saliency_method_of_plugins(written: Path, open_page: Open) -> None:
     visitor = open_page(written / "page", "?layer=contrast&frame=3")
     visitor.settle()
     assert read_canvas(visitor.overlay("saliency"))[..., 3].max() > 100
     assert visitor.by("custom-panel").inner_text().startswith("points: ")
 
 
-def test_maps_of_a_package_are_drawn_on_published_episodes(written: Path, open_page: Open) -> None:
+def test_published_episodes_show_saliency_maps_of_a_plugin(written: Path, open_page: Open) -> None:
     visitor = open_page(written / "published", "?step=3&overlay=policy", wait=False)
     canvas = visitor.by("episode").get_by_test_id("saliency-canvas")
     canvas.and_(visitor.page.locator("[data-step='2']")).wait_for()

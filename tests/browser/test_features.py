@@ -32,7 +32,7 @@ def name_feature(visitor: Visitor, name: str) -> None:
     field.press("Enter")
 
 
-def test_a_name_appears_wherever_the_feature_does(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
+def test_a_feature_name_appears_wherever_the_feature_does(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
     visitor = open_page(synthetic, f"?layer={LAYER}&feature=2")
     name = "<b>coin</b> & co"
     name_feature(visitor, name)
@@ -63,7 +63,7 @@ def test_a_name_appears_wherever_the_feature_does(synthetic: Path, open_page: Op
     assert name in other.text("legend-2"), "in the link"
 
 
-def test_names_are_exported_with_notes_and_can_be_undone(synthetic: Path, open_page: Open) -> None:
+def test_feature_names_are_exported_with_notes_and_can_be_undone(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, f"?layer={LAYER}&feature=2")
     name_feature(visitor, "coin")
     visitor.press("n")
@@ -97,7 +97,7 @@ def test_two_tabs_of_a_page_share_notes_settings_and_names(synthetic: Path, open
 
 
 @pytest.mark.parametrize("kind", ["excites", "raises", "lowers", "middle", "lowest"])
-def test_examples_are_boxed_at_their_peaks(synthetic: Path, open_page: Open, kind: str) -> None:
+def test_dataset_examples_have_a_box_at_their_peak_activation(synthetic: Path, open_page: Open, kind: str) -> None:
     visitor = open_page(synthetic, f"?layer={LAYER}&feature=3")
     visitor.click(f"tab-{kind}")
     arrays = read_chunk(synthetic, f"features/{LAYER}/grids.js")
@@ -122,7 +122,7 @@ def test_examples_are_boxed_at_their_peaks(synthetic: Path, open_page: Open, kin
         assert [state["trajectory"], state["frame"]] == places[1, :2].tolist()
 
 
-def test_a_feature_raises_the_output_in_frames_in_which_its_histogram_is_green(
+def test_effect_histograms_color_frames_where_a_feature_raises_the_output(
     generated: Generated, open_page: Open
 ) -> None:
     layer, results = "Relu_1", open_results(generated.directory)
@@ -144,7 +144,7 @@ def test_a_feature_raises_the_output_in_frames_in_which_its_histogram_is_green(
             assert number > 5 or sum(half) < sum(counts) / 3, "bars that are common are not 0 % of frames"
 
 
-def test_the_table_is_sorted(synthetic: Path, open_page: Open) -> None:
+def test_the_feature_table_can_be_sorted(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, f"?layer={LAYER}")
     visitor.press("l")
     table = visitor.by("table")
@@ -182,7 +182,7 @@ def test_a_feature_can_be_shown_on_a_separate_page(synthetic: Path, open_page: O
     expect(visitor.by("tab-excites")).to_be_hidden()
 
 
-def test_an_opened_feature_is_in_the_address_and_can_be_undone(synthetic: Path, open_page: Open) -> None:
+def test_opening_a_feature_changes_the_address_and_can_be_undone(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, f"?layer={LAYER}")
     visitor.by("legend-2").locator(".card").click()
     visitor.page.wait_for_function("() => location.search.includes('feature=2')")

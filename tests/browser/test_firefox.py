@@ -54,7 +54,7 @@ def scrub(browser: Firefox, directory: Path, layer: str, trajectory: int) -> Non
     assert close(shown, expected_image(open_results(directory).attribution(layer, trajectory), 65, "pos"))
 
 
-def test_firefox_opens_the_page_and_scrubs(synthetic: Path, browser: Firefox) -> None:
+def test_firefox_opens_a_synthetic_page_and_scrubs_through_frames(synthetic: Path, browser: Firefox) -> None:
     scrub(browser, synthetic, "2b", 0)
     browser.run("document.querySelector('[data-testid=frame-slider]').focus()")
     for name in ("layer-4a", "trajectory-2", "open-find", "find-go"):
@@ -63,7 +63,7 @@ def test_firefox_opens_the_page_and_scrubs(synthetic: Path, browser: Firefox) ->
     assert browser.errors() == []
 
 
-def test_firefox_opens_a_page_that_the_program_made(generated: Generated, browser: Firefox) -> None:
+def test_firefox_opens_a_page_generated_by_rl_clarity(generated: Generated, browser: Firefox) -> None:
     scrub(browser, generated.directory, "Relu_1", 1)
     # A page that was left may have been loading ahead, which Firefox says.
     assert [message for message in browser.errors() if str(generated.directory) in message] == []

@@ -48,7 +48,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_page_opens(name: str, shared_formats: Path, tmp_path: Path, open_page: Callable[..., Visitor]) -> None:
+def test_a_page_of_each_checkpoint_format_opens_in_the_browser(
+    name: str, shared_formats: Path, tmp_path: Path, open_page: Callable[..., Visitor]
+) -> None:
     case = CASES[name]
     pytest.importorskip("ale_py" if case.frame[2] == 1 else "procgen", reason="the agent plays in its environment")
     command = [

@@ -101,7 +101,7 @@ def read(chromium_browser: Browser, pages: Path) -> Iterator[Callable[..., Reade
         assert reader.messages == []
 
 
-def test_pages_are_listed_with_links_and_facts(read: Callable[..., Reader]) -> None:
+def test_the_gallery_lists_pages_with_links_and_facts(read: Callable[..., Reader]) -> None:
     page = read().page
     items = page.get_by_test_id("page")
     assert page.title() == "My agents"
@@ -118,7 +118,7 @@ def test_pages_are_listed_with_links_and_facts(read: Callable[..., Reader]) -> N
     assert page.url.endswith("/a%20b/interface.html")
 
 
-def test_damaged_and_older_pages_are_listed_with_the_reason(read: Callable[..., Reader]) -> None:
+def test_the_gallery_says_why_damaged_or_old_pages_do_not_open(read: Callable[..., Reader]) -> None:
     page = read().page
     problems = dict(zip(("broken", "older"), page.get_by_test_id("problem").all_inner_texts(), strict=True))
     assert "manifest" in problems["broken"]
@@ -126,7 +126,7 @@ def test_damaged_and_older_pages_are_listed_with_the_reason(read: Callable[..., 
     assert "time of the file" in page.get_by_test_id("page").nth(1).inner_text()
 
 
-def test_the_order_can_be_chosen_and_is_in_the_address(read: Callable[..., Reader]) -> None:
+def test_the_order_of_pages_can_be_selected_and_is_kept_in_the_address(read: Callable[..., Reader]) -> None:
     page = read().page
     page.get_by_test_id("order").select_option("return")
     headings = page.get_by_test_id("page").get_by_role("heading")
@@ -136,7 +136,7 @@ def test_the_order_can_be_chosen_and_is_in_the_address(read: Callable[..., Reade
     assert headings.all_inner_texts()[0] == "Second"
 
 
-def test_two_pages_share_a_clock(read: Callable[..., Reader]) -> None:
+def test_two_compared_pages_move_through_time_together(read: Callable[..., Reader]) -> None:
     reader = read()
     page = reader.page
     choices = page.get_by_test_id("compare")
@@ -155,7 +155,7 @@ def test_two_pages_share_a_clock(read: Callable[..., Reader]) -> None:
     expect(page.get_by_test_id("page")).to_have_count(5)
 
 
-def test_a_comparison_is_an_address_and_moves_by_keys(read: Callable[..., Reader]) -> None:
+def test_a_comparison_has_an_address_and_is_moved_by_keys(read: Callable[..., Reader]) -> None:
     reader = read("?left=a+b&right=deep%2Fsecond&trajectory=2&frame=7")
     page = reader.page
     page.get_by_test_id("frame-number").filter(has_text="7 of 20").wait_for()
@@ -177,9 +177,7 @@ def number(text: str) -> float:
     return float(text.replace("\u2212", "-"))
 
 
-def test_two_pages_have_one_scale_and_the_colors_of_features_that_match(
-    read: Callable[..., Reader], pages: Path
-) -> None:
+def test_compared_pages_share_a_scale_and_colors_of_matched_features(read: Callable[..., Reader], pages: Path) -> None:
     reader = read(AT)
     left, right = (rl_clarity.open_results(pages / folder) for folder in ("a b", "deep/second"))
     matches = left.match_features(right, "2a")
@@ -201,7 +199,9 @@ def test_two_pages_have_one_scale_and_the_colors_of_features_that_match(
     assert len(set(colors[0]) & set(colors[1])) == len(matched)
 
 
-def test_differences_are_those_of_the_data_of_both_pages(read: Callable[..., Reader], pages: Path) -> None:
+def test_displayed_differences_are_computed_from_the_data_of_both_pages(
+    read: Callable[..., Reader], pages: Path
+) -> None:
     page = read(AT).page
     left, right = (rl_clarity.open_results(pages / folder) for folder in ("a b", "deep/second"))
     a, b = (results.series(1)["values"][6] for results in (left, right))
@@ -221,7 +221,7 @@ def test_differences_are_those_of_the_data_of_both_pages(read: Callable[..., Rea
     assert number(page.get_by_test_id("difference-output").first.inner_text()) == pytest.approx(a, rel=0.01)
 
 
-def test_the_title_names_both_pages(read: Callable[..., Reader]) -> None:
+def test_the_title_of_a_comparison_names_both_pages(read: Callable[..., Reader]) -> None:
     page = read(AT).page
     page.get_by_test_id("differences").wait_for()
     assert page.title() == f"{HOSTILE} and Second"
@@ -229,7 +229,7 @@ def test_the_title_names_both_pages(read: Callable[..., Reader]) -> None:
     expect(page).to_have_title("My agents")
 
 
-def test_playback_of_a_page_also_plays_the_page_beside_it(read: Callable[..., Reader]) -> None:
+def test_playing_one_compared_page_also_plays_the_other(read: Callable[..., Reader]) -> None:
     reader = read("?left=a+b&right=deep%2Fsecond")
     reader.wait_for(1)
     reader.press(1, " ")
@@ -239,11 +239,11 @@ def test_playback_of_a_page_also_plays_the_page_beside_it(read: Callable[..., Re
 @pytest.mark.parametrize(
     "query", ["?left=other&right=a+b", "?left=a+b&right=a+b", "?left=%00&right=<svg>&order=__proto__"]
 )
-def test_an_address_of_pages_that_do_not_match_shows_the_list(read: Callable[..., Reader], query: str) -> None:
+def test_an_address_that_compares_unrelated_pages_shows_the_list(read: Callable[..., Reader], query: str) -> None:
     expect(read(query).page.get_by_test_id("page")).to_have_count(5)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_both_themes(read: Callable[..., Reader], scheme: str) -> None:
+def test_the_gallery_follows_the_light_or_dark_color_scheme(read: Callable[..., Reader], scheme: str) -> None:
     page = read(color_scheme=scheme).page
     assert page.evaluate("document.documentElement.dataset.theme") == scheme

@@ -60,7 +60,7 @@ def task_names(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]
 @pytest.mark.slow
 @pytest.mark.browser
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_half_built_page_shows_what_is_done(
+def test_an_unfinished_page_shows_finished_sections_and_names_others(
     kind: str, task_names: dict[str, list[str]], tmp_path: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = task_names[kind]
@@ -80,7 +80,7 @@ def test_a_half_built_page_shows_what_is_done(
 
 
 @pytest.mark.browser
-def test_a_half_built_page_of_a_training_shows_the_checkpoints_that_are_done(
+def test_an_unfinished_compare_page_shows_the_finished_checkpoints(
     tmp_path: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The maps of both checkpoints are done, and the frames of the first one."""

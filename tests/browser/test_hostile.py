@@ -27,7 +27,7 @@ SETTINGS, NOTES = "rl-clarity:synthetic-0001:settings", "rl-clarity:synthetic-00
         "?rows=" + ",".join(["value"] * 3000),
     ],
 )
-def test_an_address_that_asks_for_nonsense_shows_something(synthetic: Path, open_page: Open, query: str) -> None:
+def test_an_address_with_invalid_parameters_still_shows_the_page(synthetic: Path, open_page: Open, query: str) -> None:
     # An empty list is valid: there is no image then, and the page reports it.
     visitor = open_page(synthetic, query, wait=False)
     visitor.by("panel-attribution").wait_for()
@@ -50,7 +50,7 @@ def read_notes(visitor: Visitor, name: str, content: str) -> None:
     )
 
 
-def test_notes_of_others_are_texts(synthetic: Path, open_page: Open) -> None:
+def test_imported_notes_are_shown_as_plain_text(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     visitor.press("n")
     note: dict[str, Any] = {"id": "1", "text": MARKUP, "query": "?layer=3a&trajectory=2&frame=7", "place": MARKUP}
@@ -83,7 +83,7 @@ def test_notes_of_others_are_texts(synthetic: Path, open_page: Open) -> None:
         (" " * 5_000_001, "too large"),
     ],
 )
-def test_a_file_of_no_notes_is_refused(synthetic: Path, open_page: Open, content: str, problem: str) -> None:
+def test_a_file_that_contains_no_notes_is_refused(synthetic: Path, open_page: Open, content: str, problem: str) -> None:
     visitor = open_page(synthetic)
     visitor.press("n")
     read_notes(visitor, "notes.json", content)
@@ -91,9 +91,7 @@ def test_a_file_of_no_notes_is_refused(synthetic: Path, open_page: Open, content
 
 
 @pytest.mark.parametrize("storage", ["forbidden", "full"])
-def test_the_page_works_where_the_browser_keeps_nothing(
-    synthetic: Path, open_page: Open, storage: str, tmp_path: Path
-) -> None:
+def test_the_page_works_without_local_storage(synthetic: Path, open_page: Open, storage: str, tmp_path: Path) -> None:
     forbid = {
         "forbidden": "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('no'); } });",
         "full": "Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError'); };",
@@ -109,7 +107,7 @@ def test_the_page_works_where_the_browser_keeps_nothing(
     assert visitor.page.evaluate("document.documentElement.dataset.theme") == "light"
 
 
-def test_settings_that_another_page_stored_are_harmless(synthetic: Path, open_page: Open) -> None:
+def test_invalid_stored_settings_are_ignored(synthetic: Path, open_page: Open) -> None:
     settings = {"theme": "__proto__", "palette": {}, "toured": "yes", "totals": MARKUP}
     kept = {SETTINGS: json.dumps(settings), NOTES: json.dumps([None, 3, {"text": MARKUP}, {"text": "x", "query": "?"}])}
     script = "".join(f"localStorage.setItem({json.dumps(key)}, {json.dumps(value)});" for key, value in kept.items())
@@ -119,7 +117,9 @@ def test_settings_that_another_page_stored_are_harmless(synthetic: Path, open_pa
     expect(visitor.by("notes").get_by_role("textbox")).to_have_count(1)
 
 
-def test_an_animation_is_named_and_timed(synthetic: Path, open_page: Open, tmp_path: Path) -> None:
+def test_an_exported_animation_has_a_file_name_and_frame_times(
+    synthetic: Path, open_page: Open, tmp_path: Path
+) -> None:
     from PIL import Image
 
     visitor = open_page(synthetic, "?layer=2b&trajectory=2&frame=30")
@@ -139,7 +139,7 @@ def test_an_animation_is_named_and_timed(synthetic: Path, open_page: Open, tmp_p
     assert durations == [50, 50, 50, 50]
 
 
-def test_of_thousands_of_notes_a_hundred_have_text_fields(synthetic: Path, open_page: Open) -> None:
+def test_only_a_hundred_of_thousands_of_notes_get_text_fields(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     visitor.press("n")
     note = {"text": "a note", "query": "?layer=3a&trajectory=2&frame=7", "place": "trajectory 2, frame 7"}

@@ -54,7 +54,9 @@ def is_grey(image: np.ndarray, tolerance: int = 2) -> bool:
 
 
 @pytest.mark.parametrize("output", ["value", "action-2"])
-def test_frames_with_a_large_error_are_hatched_and_grey(coarse: Path, open_page: Open, output: str) -> None:
+def test_frames_with_a_large_completeness_error_are_hatched_and_gray(
+    coarse: Path, open_page: Open, output: str
+) -> None:
     large = is_large(open_results(coarse), output)
     frames = {True: int(np.flatnonzero(large)[0]), False: int(np.flatnonzero(~large)[0])}
     for hatched in (False, True):
@@ -75,7 +77,7 @@ def test_frames_with_a_large_error_are_hatched_and_grey(coarse: Path, open_page:
 
 
 @pytest.mark.parametrize("view", ["mixed=1", "combined=1", "scale=frame", "overlay=0"])
-def test_they_are_grey_in_all_views(coarse: Path, open_page: Open, view: str) -> None:
+def test_frames_with_a_large_completeness_error_are_gray_in_all_views(coarse: Path, open_page: Open, view: str) -> None:
     large = is_large(open_results(coarse))
     for hatched in (False, True):
         frame = int(np.flatnonzero(large == hatched)[0])
@@ -87,7 +89,9 @@ def test_they_are_grey_in_all_views(coarse: Path, open_page: Open, view: str) ->
 
 
 @pytest.mark.parametrize("kind", ["png", "bars"])
-def test_they_are_grey_in_files_that_the_page_saves(coarse: Path, open_page: Open, kind: str) -> None:
+def test_frames_with_a_large_completeness_error_are_gray_in_saved_files(
+    coarse: Path, open_page: Open, kind: str
+) -> None:
     large = is_large(open_results(coarse))
     for hatched in (False, True):
         visitor = open_page(coarse, f"?layer=1a&frame={int(np.flatnonzero(large == hatched)[0]) + 1}")
@@ -101,7 +105,7 @@ def test_they_are_grey_in_files_that_the_page_saves(coarse: Path, open_page: Ope
         assert is_grey(images) == hatched
 
 
-def test_tracks_have_no_color_there(coarse: Path, open_page: Open) -> None:
+def test_tracks_have_gaps_at_frames_with_a_large_completeness_error(coarse: Path, open_page: Open) -> None:
     large = is_large(open_results(coarse))
     visitor = open_page(coarse, "?layer=1a&frame=3&box=4.4.28.28")
     visitor.by("totals-over-time").check()
@@ -119,7 +123,7 @@ def test_tracks_have_no_color_there(coarse: Path, open_page: Open) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["png", "gif", "apng"])
-def test_images_that_python_writes_are_grey_and_hatched(coarse: Path, tmp_path: Path, suffix: str) -> None:
+def test_images_exported_by_python_are_gray_where_the_error_is_large(coarse: Path, tmp_path: Path, suffix: str) -> None:
     results = open_results(coarse)
     for output in ("value", "action-2"):
         large = is_large(results, output)
@@ -135,7 +139,7 @@ def test_images_that_python_writes_are_grey_and_hatched(coarse: Path, tmp_path: 
                     assert (np.abs(np.diff(images[:, :, 1].astype(int))) > 100).mean() > 0.05 or not large[step]
 
 
-def test_rendered_images_are_grey(coarse: Path) -> None:
+def test_prerendered_attribution_images_are_gray_where_the_error_is_large(coarse: Path) -> None:
     results = open_results(coarse)
     for output in ("value", "action-2"):
         large, (name,) = is_large(results, output), results.layer("1a")["images"][output]["pos-prin"][0]
@@ -146,7 +150,7 @@ def test_rendered_images_are_grey(coarse: Path) -> None:
             assert is_grey(sheet[top : top + height, left : left + width]) == large[t]
 
 
-def test_the_track_and_trust_count_them(coarse: Path, open_page: Open) -> None:
+def test_track_and_trust_panel_count_frames_with_a_large_error(coarse: Path, open_page: Open) -> None:
     results = open_results(coarse)
     large, entry = is_large(results), results.layer("1a")
     assert 0 < large.sum() < STEPS

@@ -19,7 +19,7 @@ from tests.browser.synthetic import K, read_chunk
 Open = Callable[..., Visitor]
 
 
-def test_undo_and_redo(synthetic: Path, open_page: Open) -> None:
+def test_changes_of_the_view_can_be_undone_and_redone(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     visitor.click("layer-3a")
     visitor.by("residual").uncheck()
@@ -31,7 +31,7 @@ def test_undo_and_redo(synthetic: Path, open_page: Open) -> None:
     expect(visitor.page.get_by_role("heading", name="Features of layer 3a")).to_be_visible()
 
 
-def test_any_set_of_channels(synthetic: Path, open_page: Open) -> None:
+def test_any_subset_of_channels_can_be_shown(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     together = visitor.attribution("pos")
     strongest = int(read_chunk(synthetic, "attribution/2b/1/totals.js")["totals.value"][29, :K, 0].argmax())
@@ -47,7 +47,7 @@ def test_any_set_of_channels(synthetic: Path, open_page: Open) -> None:
     assert visitor.state()["channels"] == {}
 
 
-def test_threshold_opacity_smoothing_and_scale(synthetic: Path, open_page: Open) -> None:
+def test_threshold_opacity_smoothing_and_scale_change_the_overlay(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     visitor.click("more-options")
     plain = visitor.attribution("pos")[..., 3]
@@ -66,7 +66,7 @@ def test_threshold_opacity_smoothing_and_scale(synthetic: Path, open_page: Open)
     assert float(visitor.overlay("pos").evaluate("c => getComputedStyle(c).opacity")) == pytest.approx(0.4)
 
 
-def test_the_second_palette(synthetic: Path, open_page: Open) -> None:
+def test_the_color_blind_palette_changes_hues_but_not_opacity(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     before = visitor.attribution("pos")
     visitor.click("more-options")
@@ -75,7 +75,7 @@ def test_the_second_palette(synthetic: Path, open_page: Open) -> None:
     assert np.abs(visitor.attribution("pos")[..., 3] - before[..., 3]).mean() < 20
 
 
-def test_the_value_under_the_pointer(synthetic: Path, open_page: Open) -> None:
+def test_the_page_shows_the_attribution_under_the_pointer(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     chunk = read_chunk(synthetic, "attribution/2b/1/value-1.js")
     codes = chunk["codes"][29].astype(float) / 127
@@ -92,7 +92,7 @@ def test_the_value_under_the_pointer(synthetic: Path, open_page: Open) -> None:
     assert float(value) == pytest.approx(values[row, column, strongest], rel=6e-3)
 
 
-def test_totals_over_time_and_probabilities_over_time(synthetic: Path, open_page: Open) -> None:
+def test_tracks_show_totals_and_probabilities_over_time(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     totals = read_chunk(synthetic, "attribution/2b/1/totals.js")
     track = visitor.track("decomposition")
@@ -114,7 +114,7 @@ def test_totals_over_time_and_probabilities_over_time(synthetic: Path, open_page
     assert len(np.unique(read_canvas(visitor.track("band").locator("canvas"))[..., 0])) > 4
 
 
-def test_time_is_zoomed_and_hovered(synthetic: Path, open_page: Open) -> None:
+def test_the_timeline_can_be_zoomed_and_shows_frames_on_hover(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?frame=50")
     well = visitor.well("advantage")
     visitor.page.get_by_role("button", name="Show less time").click()
@@ -132,7 +132,7 @@ def left(firsts: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", ["reward", "action", "first", "left", "channel", "jump"])
-def test_frames_are_found(synthetic: Path, open_page: Open, kind: str) -> None:
+def test_the_search_finds_frames_for_each_kind_of_condition(synthetic: Path, open_page: Open, kind: str) -> None:
     visitor = open_page(synthetic, "?layer=2b")
     visitor.press("f")
     visitor.by("find-kind").select_option(kind)
@@ -159,7 +159,7 @@ def test_frames_are_found(synthetic: Path, open_page: Open, kind: str) -> None:
     visitor.page.wait_for_function("() => document.querySelector('[data-testid=find-results] canvas')?.dataset.frame")
 
 
-def test_layers_side_by_side(synthetic: Path, open_page: Open) -> None:
+def test_attribution_of_several_layers_is_shown_side_by_side(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30&rows=value,value~4a,value~~2")
     assert visitor.attribution("pos", 0).shape[0] == 32
     assert visitor.attribution("pos", 1).shape[0] == 8
@@ -177,7 +177,7 @@ def test_layers_side_by_side(synthetic: Path, open_page: Open) -> None:
     assert visitor.attribution("pos", 1).shape[0] == 64
 
 
-def test_the_trust_panel(synthetic: Path, open_page: Open) -> None:
+def test_the_trust_panel_shows_errors_and_provenance(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?frame=30")
     visitor.press("t")
     rows = visitor.by("gaps").locator("tbody tr")
@@ -215,7 +215,7 @@ def test_notes_are_kept_exported_and_imported(synthetic: Path, open_page: Open) 
     visitor.by("notes").locator("textarea").wait_for()
 
 
-def test_notes_on_features_and_links_to_them(synthetic: Path, open_page: Open) -> None:
+def test_a_note_on_a_feature_links_back_to_it(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=3a&frame=30&feature=4")
     assert visitor.by("viewer-channel-4").get_attribute("aria-pressed") == "true"
     visitor.press("n")
@@ -228,7 +228,7 @@ def test_notes_on_features_and_links_to_them(synthetic: Path, open_page: Open) -
     expect(visitor.page.get_by_role("heading", name="Features of layer 3a")).to_be_visible()
 
 
-def test_exports(synthetic: Path, open_page: Open) -> None:
+def test_the_page_exports_images_and_tables(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     visitor.press("e")
 
@@ -247,7 +247,7 @@ def test_exports(synthetic: Path, open_page: Open) -> None:
     assert "2b feature 8 negative" in rows[0]
 
 
-def test_links_are_copied(synthetic: Path, open_page: Open) -> None:
+def test_a_link_to_the_current_view_can_be_copied(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=3a&frame=7", permissions=["clipboard-read", "clipboard-write"])
     visitor.press("c")
     visitor.page.wait_for_function("() => document.querySelector('[role=status]').textContent !== ''")
@@ -264,7 +264,7 @@ _IN_VIEW = """element => {
 }"""
 
 
-def test_the_tour_is_offered_once(synthetic: Path, open_page: Open) -> None:
+def test_the_introductory_tour_is_offered_once(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, toured=False)
     assert "Timeline" in visitor.text("tour")
     visitor.click("tour-next")
@@ -287,7 +287,9 @@ def test_the_tour_is_offered_once(synthetic: Path, open_page: Open) -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(1366, 768), (1440, 900)])
-def test_the_tour_covers_nothing_that_it_speaks_of(synthetic: Path, open_page: Open, width: int, height: int) -> None:
+def test_the_tour_does_not_cover_the_panel_it_explains(
+    synthetic: Path, open_page: Open, width: int, height: int
+) -> None:
     visitor = open_page(synthetic, toured=False, viewport={"width": width, "height": height})
     while True:
         panel, tour = visitor.page.locator(".toured").bounding_box(), visitor.by("tour").bounding_box()
@@ -304,7 +306,7 @@ def test_the_tour_covers_nothing_that_it_speaks_of(synthetic: Path, open_page: O
         visitor.click("tour-next")
 
 
-def test_on_a_telephone_the_tour_leaves_titles_and_the_first_images_in_view(synthetic: Path, open_page: Open) -> None:
+def test_on_phones_the_tour_keeps_titles_and_first_images_in_view(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, toured=False, viewport={"width": 390, "height": 844})
     while visitor.by("tour-next").count():
         visitor.click("tour-next")
@@ -315,7 +317,7 @@ def test_on_a_telephone_the_tour_leaves_titles_and_the_first_images_in_view(synt
             assert locator.evaluate(_IN_VIEW), visitor.text("tour")
 
 
-def test_the_line_around_a_panel_of_the_tour_is_whole(synthetic: Path, open_page: Open) -> None:
+def test_the_outline_of_a_panel_in_the_tour_is_not_cut_off(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic)
     visitor.by("panel-legend").evaluate("panel => panel.classList.add('toured')")
     room = visitor.page.locator(".toured").evaluate(
@@ -341,7 +343,7 @@ def test_help_shows_keys_and_every_panel_explains_itself(synthetic: Path, open_p
     expect(visitor.page.locator(".help")).to_have_count(0)
 
 
-def test_a_panel_at_the_side_leaves_what_is_in_the_middle_where_it_is(synthetic: Path, open_page: Open) -> None:
+def test_opening_a_side_panel_does_not_scroll_the_page(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, viewport={"width": 1366, "height": 768})
     title = visitor.page.locator("#title-outputs")
     title.evaluate("title => scrollBy(0, title.getBoundingClientRect().top - innerHeight / 2)")
@@ -368,7 +370,7 @@ def test_the_theme_follows_the_system_until_chosen(synthetic: Path, open_page: O
 
 
 @pytest.mark.parametrize("width", [1024, 390])
-def test_narrow_windows(synthetic: Path, open_page: Open, width: int) -> None:
+def test_the_page_works_in_narrow_windows(synthetic: Path, open_page: Open, width: int) -> None:
     visitor = open_page(synthetic, "?frame=30", viewport={"width": width, "height": 800})
     assert visitor.page.evaluate("document.documentElement.scrollWidth") <= width
     visitor.click("open-find")
@@ -378,7 +380,7 @@ def test_narrow_windows(synthetic: Path, open_page: Open, width: int) -> None:
     assert visitor.attribution("pos").shape[0] == 8
 
 
-def test_a_key_is_answered_before_the_next_frame_of_the_screen(synthetic: Path, open_page: Open) -> None:
+def test_key_presses_update_the_image_before_the_next_repaint(synthetic: Path, open_page: Open) -> None:
     """No timer, worker or unpacking delays the image; benchmarks/page measures its milliseconds."""
     visitor = open_page(synthetic, "?layer=1a&frame=10")
     shown = visitor.page.evaluate(

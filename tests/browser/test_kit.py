@@ -18,7 +18,7 @@ MARK = (47, 91, 183)
 """The color of marks in the light theme."""
 
 
-def test_two_clocks_move_independently(tmp_path: Path, open_page: Open) -> None:
+def test_two_playback_clocks_on_a_page_move_independently(tmp_path: Path, open_page: Open) -> None:
     size = Size(trajectories=2, steps=40, observations=16, layers=(("3a", 8, 32),), input_layer=False)
     manifest = write_synthetic_page(tmp_path, size)
     compile_js(Path(__file__).with_name("TwoClocks.svelte"), tmp_path / "two.js", js_name="Interface")

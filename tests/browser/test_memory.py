@@ -59,7 +59,7 @@ def bars(visitor: Visitor, testid: str) -> list[float]:
     return numbers
 
 
-def test_the_first_window_is_shown(open_memory: Open, memory: MemoryPage) -> None:
+def test_the_memory_page_opens_with_the_first_window(open_memory: Open, memory: MemoryPage) -> None:
     visitor = open_memory()
     assert (visitor.state()["window"], visitor.state()["frame"]) == (0, LENGTHS[0] // 2)
     t = LENGTHS[0] // 2
@@ -72,7 +72,7 @@ def test_the_first_window_is_shown(open_memory: Open, memory: MemoryPage) -> Non
     assert f"behavior {memory.coordinates[0]['behaviour'][t] + 1}" in facts
 
 
-def test_what_ended_episodes_is_shown(open_memory: Open, tmp_path: Path) -> None:
+def test_the_page_shows_what_ended_episodes(open_memory: Open, tmp_path: Path) -> None:
     def with_cause(manifest: dict[str, Any]) -> None:
         trajectories, windows = (
             next(one["data"][one["kind"]] for one in manifest["sections"] if one["kind"] == kind)
@@ -103,7 +103,7 @@ def test_what_ended_episodes_is_shown(open_memory: Open, tmp_path: Path) -> None
     ("target", "path", "palette"),
     [("value", "memory", "standard"), ("direction-3", "world", "standard"), ("value", "whole", "safe")],
 )
-def test_colors_of_the_strip_are_those_of_the_numbers(
+def test_colors_of_the_strip_match_the_stored_attribution(
     open_memory: Open, memory: MemoryPage, target: str, path: str, palette: str
 ) -> None:
     visitor = open_memory(f"?episode=1&step=31&target={target}&path={path}&palette={palette}")
@@ -122,9 +122,7 @@ def test_colors_of_the_strip_are_those_of_the_numbers(
     np.testing.assert_allclose(steps, wanted, rtol=1e-4, atol=1e-6)
 
 
-def test_bars_of_the_strip_are_scaled_to_the_steps_before_the_explained_one(
-    open_memory: Open, memory: MemoryPage
-) -> None:
+def test_strip_bars_are_scaled_without_the_explained_step(open_memory: Open, memory: MemoryPage) -> None:
     visitor = open_memory("?episode=1&step=31&target=value")
     sums = np.abs(values(memory, 0, 0, "memory")).sum((1, 2))
     assert sums[-1] > sums[:-1].max()
@@ -136,7 +134,7 @@ def test_bars_of_the_strip_are_scaled_to_the_steps_before_the_explained_one(
     assert "is cut off" in visitor.text("strip-scale")
 
 
-def test_a_drawn_example_explains_the_strip(open_memory: Open) -> None:
+def test_an_illustrated_example_explains_the_strip(open_memory: Open) -> None:
     visitor = open_memory("?episode=1&step=31&target=value")
     example = visitor.by("strip-example")
     assert not example.locator("svg").is_visible()
@@ -148,7 +146,7 @@ def test_a_drawn_example_explains_the_strip(open_memory: Open) -> None:
     assert "raises \u201cvalue function\u201d" in example.inner_text()
 
 
-def test_the_map_does_not_cover_the_tabs(open_memory: Open) -> None:
+def test_the_state_map_does_not_cover_the_tabs(open_memory: Open) -> None:
     visitor = open_memory("?episode=1&step=31")
     visitor.page.set_viewport_size({"width": 1366, "height": 768})
     visitor.page.evaluate("scrollTo(0, 800)")
@@ -159,7 +157,7 @@ def test_the_map_does_not_cover_the_tabs(open_memory: Open) -> None:
     assert side["y"] + side["height"] <= tabs["y"]
 
 
-def test_bars_show_current_coordinates_and_their_causes(open_memory: Open, memory: MemoryPage) -> None:
+def test_bars_show_component_coordinates_and_their_causes(open_memory: Open, memory: MemoryPage) -> None:
     visitor = open_memory("?episode=1&step=31&target=action&path=whole")
     scales = np.concatenate([one["coordinates"] for one in memory.coordinates]).std(0)
     np.testing.assert_allclose(bars(visitor, "bars-now"), memory.coordinates[0]["coordinates"][30] / scales, rtol=1e-4)
@@ -170,7 +168,7 @@ def test_bars_show_current_coordinates_and_their_causes(open_memory: Open, memor
     assert "at step 29" in visitor.text("bars-caused")
 
 
-def test_bars_of_the_world_are_the_difference_between_whole_and_memory(open_memory: Open, memory: MemoryPage) -> None:
+def test_bars_of_the_world_path_are_the_total_minus_the_memory_path(open_memory: Open, memory: MemoryPage) -> None:
     visitor = open_memory("?episode=1&step=31&target=value&path=world")
     arrays = memory.windows[0]
     components = arrays["whole.components"][0] - arrays["memory.components"][0]
@@ -179,7 +177,7 @@ def test_bars_of_the_world_are_the_difference_between_whole_and_memory(open_memo
     np.testing.assert_allclose(bars(visitor, "bars-caused"), components[WINDOW - 3], rtol=1e-4, atol=1e-5)
 
 
-def test_names_of_bars_choose_components_and_tracks(open_memory: Open, memory: MemoryPage) -> None:
+def test_clicking_a_bar_name_selects_its_component_and_track(open_memory: Open, memory: MemoryPage) -> None:
     visitor = open_memory()
     names = visitor.by("bars-now").get_by_role("button")
     names.nth(2).click()
@@ -192,7 +190,7 @@ def test_names_of_bars_choose_components_and_tracks(open_memory: Open, memory: M
         assert float(shown.replace("\u2212", "-")) == pytest.approx(wanted, rel=0.01)
 
 
-def test_the_band_shows_the_behavior_of_each_step(open_memory: Open, memory: MemoryPage) -> None:
+def test_the_color_band_shows_the_behavior_cluster_of_each_step(open_memory: Open, memory: MemoryPage) -> None:
     visitor = open_memory()
     image = read_canvas(visitor.track("band").locator("canvas"))
     steps = np.arange(LENGTHS[0])
@@ -242,7 +240,7 @@ def test_actions_have_one_color_and_one_name_everywhere(
     assert {*names} <= {*LABELS}
 
 
-def test_a_frame_of_the_strip_leads_to_its_step(open_memory: Open) -> None:
+def test_clicking_a_frame_of_the_strip_goes_to_its_step(open_memory: Open) -> None:
     visitor = open_memory("?episode=1&step=31")
     visitor.page.locator("[data-testid=strip-step][data-frame='28'] button").first.click()
     state = visitor.state()
@@ -250,7 +248,7 @@ def test_a_frame_of_the_strip_leads_to_its_step(open_memory: Open) -> None:
     expect(visitor.by("strip-step")).to_have_count(WINDOW)
 
 
-def test_frames_of_the_other_episode_are_shown_below(open_memory: Open) -> None:
+def test_the_strip_shows_frames_of_the_comparison_episode_below(open_memory: Open) -> None:
     visitor = open_memory("?episode=1&step=31")
     assert "Compared with the frames of episode 2 at the same steps" in visitor.text("caption")
     button = visitor.page.locator("[data-testid=strip-step][data-frame='28'] button").last
@@ -271,7 +269,7 @@ def test_steps_without_a_window_link_to_the_nearest_window(open_memory: Open) ->
     assert visitor.state()["frame"] == 4
 
 
-def test_a_target_that_a_window_lacks_offers_others(open_memory: Open) -> None:
+def test_a_window_that_lacks_the_target_offers_other_targets(open_memory: Open) -> None:
     visitor = open_memory("?episode=2&step=46&target=direction-3")
     assert "does not explain \u201cICA 4\u201d" in visitor.text("no-target")
     visitor.by("no-target").get_by_role("button", name="action taken").click()
@@ -279,7 +277,7 @@ def test_a_target_that_a_window_lacks_offers_others(open_memory: Open) -> None:
     expect(visitor.by("strip-step")).to_have_count(WINDOW)
 
 
-def test_distant_points_are_drawn_at_the_border_of_the_map(
+def test_outliers_are_drawn_at_the_border_of_the_state_map(
     open_page: Open, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """The first step of each episode is far from all others, as the initial state of an agent is."""
@@ -310,7 +308,9 @@ def drawn_share(visitor: Visitor, points: dict[str, np.ndarray], extent: tuple[f
     return float((image[rows.round().astype(int), columns.round().astype(int), 3] == 255).mean())
 
 
-def test_pages_without_a_simulator_have_one_path(open_page: Open, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_pages_without_a_simulator_offer_only_the_memory_path(
+    open_page: Open, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     page = write_memory_page(tmp_path_factory.mktemp("alone"), with_simulator=False)
     visitor = open_page(page.directory, "?path=whole", wait=False)
     settle(visitor)
@@ -318,7 +318,9 @@ def test_pages_without_a_simulator_have_one_path(open_page: Open, tmp_path_facto
     expect(visitor.by("path")).to_have_count(0)
 
 
-def test_pages_that_lack_sections_open(open_page: Open, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_memory_page_without_optional_sections_opens(
+    open_page: Open, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     def only_play(manifest: dict[str, Any]) -> None:
         manifest["sections"] = manifest["sections"][:1]
 
@@ -330,7 +332,7 @@ def test_pages_that_lack_sections_open(open_page: Open, tmp_path_factory: pytest
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_is_accessible(open_memory: Open, axe: str, scheme: str) -> None:
+def test_the_memory_page_passes_accessibility_checks(open_memory: Open, axe: str, scheme: str) -> None:
     visitor = open_memory(color_scheme=scheme)
     assert violations(visitor, axe) == []
 
@@ -341,7 +343,7 @@ def test_narrow_windows_do_not_scroll_sideways(open_page: Open, memory: MemoryPa
     assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_the_page_begins_with_how_far_back_decisions_depend(open_memory: Open, memory: MemoryPage) -> None:
+def test_the_page_begins_with_how_far_back_decisions_reach(open_memory: Open, memory: MemoryPage) -> None:
     visitor = open_memory("?episode=1&step=31")
     assert visitor.text("verdict-1").startswith(
         "The decision at step 22 of episode 3 depends on step 14, 8 steps earlier"
@@ -368,7 +370,7 @@ def test_the_page_begins_with_how_far_back_decisions_depend(open_memory: Open, m
     assert visitor.state()["frame"] == 6
 
 
-def test_the_strongest_decision_is_a_click_away(open_memory: Open) -> None:
+def test_a_click_opens_the_decision_that_depends_most_on_memory(open_memory: Open) -> None:
     visitor = open_memory("?episode=2&step=31")
     assert "Those of episodes 1, 3 were" in visitor.text("dependence-read")
     visitor.click("to-strongest")
@@ -378,7 +380,7 @@ def test_the_strongest_decision_is_a_click_away(open_memory: Open) -> None:
     expect(visitor.by("dependence-marked")).to_have_count(1)
 
 
-def test_pages_without_a_matrix_say_so(open_page: Open, tmp_path: Path) -> None:
+def test_pages_without_a_memory_matrix_say_so(open_page: Open, tmp_path: Path) -> None:
     complete = True
 
     def without(manifest: dict[str, Any]) -> None:
@@ -392,7 +394,7 @@ def test_pages_without_a_matrix_say_so(open_page: Open, tmp_path: Path) -> None:
         assert text in visitor.text("panel-memory_matrix")
 
 
-def test_windows_that_begin_after_the_cause_are_cut(open_page: Open, tmp_path: Path) -> None:
+def test_windows_that_begin_after_the_cause_are_marked_as_cut(open_page: Open, tmp_path: Path) -> None:
     def cut(manifest: dict[str, Any]) -> None:
         section = next(one for one in manifest["sections"] if one["kind"] == "windows")
         section["data"]["windows"][0]["begins"] = 2

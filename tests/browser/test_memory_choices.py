@@ -14,7 +14,7 @@ from tests.browser.pages import Visitor
 Open = Callable[..., Visitor]
 
 
-def test_the_strip_stays_at_its_end_when_its_width_changes(open_memory: Open) -> None:
+def test_the_strip_stays_scrolled_to_its_end_when_resized(open_memory: Open) -> None:
     visitor = open_memory("?episode=1&step=31")
     at_end = """() => {
       const list = document.querySelector("[data-testid=strip]");
@@ -26,7 +26,7 @@ def test_the_strip_stays_at_its_end_when_its_width_changes(open_memory: Open) ->
     visitor.page.wait_for_function(at_end)
 
 
-def test_a_window_opens_at_its_strongest_cause_and_stays_there(open_memory: Open, memory: MemoryPage) -> None:
+def test_a_window_opens_scrolled_to_its_strongest_cause(open_memory: Open, memory: MemoryPage) -> None:
     visitor = open_memory("?episode=1&step=31&target=action", viewport={"width": 1000, "height": 800})
     sums = np.abs(memory.windows[0]["memory"][1].astype(float)).sum(axis=(1, 2))[:-1]
     strongest = visitor.page.locator(f"[data-testid=strip-step][data-frame='{31 - WINDOW + int(sums.argmax())}']")
@@ -51,7 +51,7 @@ def test_a_window_opens_at_its_strongest_cause_and_stays_there(open_memory: Open
     assert left() == before
 
 
-def test_the_chooser_lists_the_requested_choices(open_memory: Open, memory: MemoryPage) -> None:
+def test_the_list_of_windows_can_be_filtered(open_memory: Open, memory: MemoryPage) -> None:
     visitor = open_memory()
     assert len(listed(visitor)) == 12
     visitor.by("choice").select_option("direction")
@@ -102,7 +102,7 @@ SCROLLED = """async () => {
 
 
 @pytest.mark.parametrize("motion", ["reduce", "no-preference"])
-def test_keys_of_tabs_scroll_to_them(open_memory: Open, motion: str) -> None:
+def test_tab_keys_scroll_the_tabs_into_view(open_memory: Open, motion: str) -> None:
     visitor = open_memory(reduced_motion=motion, viewport={"width": 1366, "height": 768})
     tabs, top = visitor.by("tabs"), "document.querySelector('[data-testid=tabs]').getBoundingClientRect().top"
     assert visitor.page.evaluate(top) > 768 / 2
@@ -119,7 +119,7 @@ def test_keys_of_tabs_scroll_to_them(open_memory: Open, motion: str) -> None:
     assert visitor.page.evaluate("scrollY") == before, "tabs in view stay where they are"
 
 
-def test_the_address_and_undo_hold_the_selection(open_memory: Open) -> None:
+def test_the_selection_is_kept_in_the_address_and_undo_history(open_memory: Open) -> None:
     visitor = open_memory("?episode=3&step=20&path=whole&components=2.4&tab=behaviours&search=ica")
     state = visitor.state()
     assert (state["trajectory"], state["frame"], state["path"]) == (2, 19, "whole")
@@ -130,7 +130,7 @@ def test_the_address_and_undo_hold_the_selection(open_memory: Open) -> None:
     assert visitor.state()["path"] == "whole"
 
 
-def test_tabs_are_chosen_by_arrow_keys(open_memory: Open) -> None:
+def test_arrow_keys_select_tabs(open_memory: Open) -> None:
     visitor = open_memory()
     visitor.by("tab-components").focus()
     visitor.press("ArrowLeft")

@@ -68,7 +68,7 @@ def formatted(value: float) -> str:
     return f"−{text}" if value < 0 else text
 
 
-def test_the_card_of_a_component_has_its_numbers(show: Callable[..., Visitor], memory: MemoryPage) -> None:
+def test_a_components_card_shows_its_stored_numbers(show: Callable[..., Visitor], memory: MemoryPage) -> None:
     visitor = show("components")
     visitor.click("direction-4")
     assert visitor.state()["components"][0] == 3
@@ -83,7 +83,9 @@ def test_the_card_of_a_component_has_its_numbers(show: Callable[..., Visitor], m
     assert [int(count) for count in counts] == cards["histogram"][3].tolist()
 
 
-def test_a_frame_of_a_component_leads_to_its_step(show: Callable[..., Visitor], memory: MemoryPage) -> None:
+def test_clicking_an_example_frame_of_a_component_goes_to_its_step(
+    show: Callable[..., Visitor], memory: MemoryPage
+) -> None:
     visitor = show("components")
     trajectory, frame = memory.chunks["cards"]["bottom"][0, 1]
     visitor.by("frames-bottom").get_by_role("button").nth(1).click()
@@ -91,7 +93,7 @@ def test_a_frame_of_a_component_leads_to_its_step(show: Callable[..., Visitor], 
     assert (state["trajectory"], state["frame"]) == (trajectory, frame)
 
 
-def test_the_reader_names_a_component(show: Callable[..., Visitor]) -> None:
+def test_a_component_can_be_named(show: Callable[..., Visitor]) -> None:
     visitor = show("components")
     visitor.click("direction-2")
     visitor.by("direction-name").fill("coin ahead")
@@ -105,7 +107,9 @@ def test_the_reader_names_a_component(show: Callable[..., Visitor]) -> None:
     assert visitor.state()["names"] == {}
 
 
-def test_behaviours_have_their_sizes_means_and_actions(show: Callable[..., Visitor], memory: MemoryPage) -> None:
+def test_behavior_cards_show_sizes_component_means_and_actions(
+    show: Callable[..., Visitor], memory: MemoryPage
+) -> None:
     visitor = show("behaviours")
     arrays = memory.chunks["behaviours"]
     scales = [one["scale"] for one in memory.manifest["sections"][1]["data"]["directions"]]
@@ -120,7 +124,7 @@ def test_behaviours_have_their_sizes_means_and_actions(show: Callable[..., Visit
     }
 
 
-def test_a_clip_plays_while_it_has_the_focus(show: Callable[..., Visitor], memory: MemoryPage) -> None:
+def test_a_behavior_clip_plays_while_it_has_focus(show: Callable[..., Visitor], memory: MemoryPage) -> None:
     visitor = show("behaviours")
     clip = visitor.by("behaviour-2").get_by_test_id("clip").first
     frame = str(memory.chunks["behaviours"]["clips"][1, 0, 1])
@@ -140,7 +144,7 @@ def colored(matrix: np.ndarray, limit: float) -> np.ndarray:
     return np.asarray(SURFACE + np.abs(share) * (ends - SURFACE))
 
 
-def test_matrices_have_the_colors_of_their_numbers(show: Callable[..., Visitor], memory: MemoryPage) -> None:
+def test_matrix_colors_match_the_stored_numbers(show: Callable[..., Visitor], memory: MemoryPage) -> None:
     visitor = show("causes")
     visitor.by("causes-lag").select_option(label="4")
     arrays, lag = memory.chunks["causes"], LAGS.index(4)
@@ -159,7 +163,7 @@ def test_matrices_have_the_colors_of_their_numbers(show: Callable[..., Visitor],
     np.testing.assert_allclose(shown, colored(matrix, np.abs(matrix[off]).max()), atol=1)
 
 
-def test_an_entry_is_read_in_words_with_arrow_keys(show: Callable[..., Visitor], memory: MemoryPage) -> None:
+def test_arrow_keys_read_matrix_entries_in_words(show: Callable[..., Visitor], memory: MemoryPage) -> None:
     visitor = show("causes")
     visitor.page.get_by_role("group", name="Correlation:").focus()
     frame = visitor.state()["frame"]
@@ -200,7 +204,7 @@ def test_the_memory_panel_shows_the_half_life_of_a_change(show: Callable[..., Vi
     expect(sentences).to_have_count(0)
 
 
-def test_interventions_compare_measures_and_show_a_clip(show: Callable[..., Visitor]) -> None:
+def test_the_interventions_tab_compares_measures_and_shows_a_clip(show: Callable[..., Visitor]) -> None:
     visitor = show("interventions")
     cells = visitor.by("intervention-table").locator("tbody tr").first.locator("td").all_inner_texts()
     assert [" ".join(cell.split()) for cell in cells] == [
@@ -221,7 +225,7 @@ def test_interventions_compare_measures_and_show_a_clip(show: Callable[..., Visi
     expect(visitor.by("film")).to_have_count(0)
 
 
-def test_the_simulator_shows_its_quality_first(show: Callable[..., Visitor], memory: MemoryPage) -> None:
+def test_the_simulator_tab_begins_with_its_quality(show: Callable[..., Visitor], memory: MemoryPage) -> None:
     visitor = show("simulator")
     assert "prior beats the copy of the last frame at all 16 horizons" in visitor.text("verdicts")
     assert "0.61" in visitor.text("simulator-facts")
@@ -266,7 +270,7 @@ def test_tables_of_the_open_tab_are_exported(show: Callable[..., Visitor], memor
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_tabs_are_accessible(open_page: Open, memory: MemoryPage, axe: str, scheme: str) -> None:
+def test_memory_tabs_pass_accessibility_checks(open_page: Open, memory: MemoryPage, axe: str, scheme: str) -> None:
     visitor = open_page(memory.directory, color_scheme=scheme)
     for tab in TABS:
         visitor.page.evaluate("tab => rlClarity.select({tab})", tab)
@@ -274,7 +278,7 @@ def test_tabs_are_accessible(open_page: Open, memory: MemoryPage, axe: str, sche
         assert violations(visitor, axe) == [], tab
 
 
-def test_tabs_fit_a_narrow_window(open_page: Open, memory: MemoryPage) -> None:
+def test_memory_tabs_fit_a_narrow_window(open_page: Open, memory: MemoryPage) -> None:
     visitor = open_page(memory.directory, viewport={"width": 390, "height": 844})
     for tab in TABS:
         visitor.page.evaluate("tab => rlClarity.select({tab})", tab)

@@ -36,7 +36,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return rl_clarity.explain_memory(checkpoint("memory"), directory, **OPTIONS).results()
 
 
-def test_the_page_shows_the_arrays_that_python_reads(results: Results, open_page: Callable[..., Visitor]) -> None:
+def test_the_memory_page_shows_the_same_arrays_as_open_results(
+    results: Results, open_page: Callable[..., Visitor]
+) -> None:
     section, states = results.section("windows"), results.section("states")
     number = next(n for n, one in enumerate(section["windows"]) if one["frame"] == SWITCHES)
     window = results.window(number)
@@ -71,7 +73,7 @@ def test_the_page_shows_the_arrays_that_python_reads(results: Results, open_page
     assert visitor.by("state-map").get_attribute("data-points") == str(len(points.positions))
 
 
-def test_every_window_of_the_page_opens(results: Results, open_page: Callable[..., Visitor]) -> None:
+def test_every_window_of_the_memory_page_opens(results: Results, open_page: Callable[..., Visitor]) -> None:
     visitor = open_page(Path(results._directory.location), wait=False)
     settle(visitor)
     entries = visitor.by("windows").locator("li")
@@ -86,7 +88,7 @@ def test_every_window_of_the_page_opens(results: Results, open_page: Callable[..
         )
 
 
-def test_a_step_without_a_window_is_explained_by_the_network(results: Results, chromium_browser: Browser) -> None:
+def test_a_served_page_explains_steps_without_a_stored_window(results: Results, chromium_browser: Browser) -> None:
     known = {(one["trajectory"], one["frame"]) for one in results.section("windows")["windows"]}
     episode, step = next((0, step) for step in range(SWITCHES, 0, -1) if (0, step) not in known)
     network = LiveNetwork(results, rl_clarity.load_agent(checkpoint("memory")))

@@ -41,7 +41,7 @@ def vector_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_numbers_beside_an_image_are_tracks(dictionary_page: Path, open_page: Open) -> None:
+def test_numeric_inputs_beside_an_image_are_shown_as_tracks(dictionary_page: Path, open_page: Open) -> None:
     visitor = open_page(dictionary_page, "?frame=5")
     assert visitor.attribution("pos").max() > 0
     tracks = visitor.by("input-tracks")
@@ -51,7 +51,7 @@ def test_numbers_beside_an_image_are_tracks(dictionary_page: Path, open_page: Op
     assert number(visitor.track("input-2").locator(".value").inner_text()) == pytest.approx(speed)
 
 
-def test_what_the_environment_renders_is_shown_above_the_bars(tmp_path: Path, open_page: Open) -> None:
+def test_rendered_frames_of_a_vector_agent_are_shown_above_the_bars(tmp_path: Path, open_page: Open) -> None:
     pytest.importorskip("pygame")
     env = gymnasium.make("CartPole-v1", render_mode="rgb_array")
     agent = make_agent(Hidden())
@@ -70,7 +70,7 @@ def test_what_the_environment_renders_is_shown_above_the_bars(tmp_path: Path, op
     expect(visitor.page.get_by_role("checkbox", name="over the observation")).to_have_count(0)
 
 
-def test_a_vector_has_bars_and_tracks_and_no_images(vector_page: Path, open_page: Open) -> None:
+def test_a_vector_agent_has_bars_and_tracks_but_no_images(vector_page: Path, open_page: Open) -> None:
     visitor = open_page(vector_page, "?layer=input&frame=5", wait=False)
     visitor.by("decomposition").first.wait_for()
     expect(visitor.by("attribution-canvas")).to_have_count(0)

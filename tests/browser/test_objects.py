@@ -39,7 +39,7 @@ def boxes(visitor: Visitor) -> Locator:
     return visitor.page.locator("[data-testid=row] [data-testid=object-box]")
 
 
-def test_boxes_lie_around_the_objects_of_the_frame(page: ObjectPage, open_page: Open) -> None:
+def test_boxes_surround_the_objects_of_the_frame(page: ObjectPage, open_page: Open) -> None:
     visitor = open_page(page.directory, f"?frame={FRAME + 1}")
     expect(boxes(visitor)).to_have_count(0)
     visitor.press("x")
@@ -61,7 +61,7 @@ def test_boxes_lie_around_the_objects_of_the_frame(page: ObjectPage, open_page: 
         assert shown["height"] == pytest.approx((bottom - top) * image["height"], abs=1)
 
 
-def test_boxes_lie_in_the_part_of_the_frame_that_is_observed(tmp_path: Path, open_page: Open) -> None:
+def test_boxes_are_positioned_within_the_observed_region(tmp_path: Path, open_page: Open) -> None:
     page = write_object_page(tmp_path, region=[0.5, 0, 1, 0.5])
     visitor = open_page(tmp_path, f"?frame={FRAME + 1}&objects=1")
     boxes(visitor).first.wait_for()
@@ -76,7 +76,7 @@ def test_boxes_lie_in_the_part_of_the_frame_that_is_observed(tmp_path: Path, ope
     assert shown["width"] == pytest.approx(CELL / 128 * image["width"], abs=1)
 
 
-def test_the_list_has_the_effects_of_the_chosen_output_beside_attribution(page: ObjectPage, open_page: Open) -> None:
+def test_the_list_shows_effects_on_the_selected_output_and_attribution(page: ObjectPage, open_page: Open) -> None:
     visitor = open_page(page.directory, f"?frame={FRAME + 1}")
     chunk = page.chunks[0]
     values = attribution(page.directory, FRAME)
@@ -116,7 +116,7 @@ def place_sum(values: np.ndarray, box: np.ndarray) -> float:
     return float(share(top, bottom) @ values @ share(left, right))
 
 
-def test_a_frame_that_was_not_measured_leads_to_the_nearest(page: ObjectPage, open_page: Open) -> None:
+def test_a_frame_without_measurements_links_to_the_nearest_one_with(page: ObjectPage, open_page: Open) -> None:
     visitor = open_page(page.directory, "?frame=12")  # 11 counted from 0
     visitor.by("objects-nearest").get_by_role("button").click()
     assert visitor.frame() == 13
@@ -126,7 +126,9 @@ def test_a_frame_that_was_not_measured_leads_to_the_nearest(page: ObjectPage, op
     panel.get_by_text("No frame of trajectory 3 was measured.").wait_for()
 
 
-def test_pages_without_the_section_have_no_panel_and_no_key(tmp_path: Path, open_page: Open, small_size: Size) -> None:
+def test_pages_without_object_effects_have_no_objects_panel_or_key(
+    tmp_path: Path, open_page: Open, small_size: Size
+) -> None:
     write_synthetic_page(tmp_path, small_size)
     visitor = open_page(tmp_path)
     expect(visitor.by("panel-objects")).to_have_count(0)
@@ -135,7 +137,7 @@ def test_pages_without_the_section_have_no_panel_and_no_key(tmp_path: Path, open
     assert "boxes around objects" not in visitor.text("keys")
 
 
-def test_a_finding_opens_its_frame_and_the_effects_that_were_measured_there(page: ObjectPage, open_page: Open) -> None:
+def test_a_finding_opens_its_frame_with_the_effects_measured_there(page: ObjectPage, open_page: Open) -> None:
     visitor = open_page(page.directory)
     panels = visitor.page.locator("main [data-testid^=panel-]").evaluate_all("all => all.map((p) => p.dataset.testid)")
     assert panels[:3] == ["panel-timeline", "panel-findings", "panel-attribution"]
@@ -153,12 +155,12 @@ def test_a_finding_opens_its_frame_and_the_effects_that_were_measured_there(page
         expect(visitor.by("objects-nearest")).to_have_count(0)
 
 
-def test_the_panel_says_which_frames_were_measured(page: ObjectPage, open_page: Open) -> None:
+def test_the_objects_panel_says_which_frames_were_measured(page: ObjectPage, open_page: Open) -> None:
     visitor = open_page(page.directory)
     assert "every 4th step, and the last 30 before each end" in visitor.text("objects-facts")
 
 
-def test_types_have_bars_with_intervals_and_plots_by_distance(page: ObjectPage, open_page: Open) -> None:
+def test_object_types_have_effect_bars_and_plots_by_distance(page: ObjectPage, open_page: Open) -> None:
     visitor = open_page(page.directory)
     table = visitor.by("objects-types").locator("tbody tr")
     assert [row.locator("th").inner_text() for row in table.all()] == [one.name for one in page.section.types]
@@ -179,7 +181,7 @@ def test_types_have_bars_with_intervals_and_plots_by_distance(page: ObjectPage, 
     assert [float(dot.get_attribute("cy") or 0) for dot in dots.all()] != before
 
 
-def test_a_type_leads_to_the_frames_of_the_table_by_effect(page: ObjectPage, open_page: Open) -> None:
+def test_clicking_an_object_type_lists_its_frames_by_effect(page: ObjectPage, open_page: Open) -> None:
     visitor = open_page(page.directory)
     visitor.by("objects-types").get_by_role("button", name="saw").click()
     frames = visitor.by("objects-frames")
@@ -223,7 +225,7 @@ def test_the_object_that_ended_the_episode_is_marked(tmp_path: Path, open_page: 
     assert "saw 2, ended the episode" in boxes(visitor).all_inner_texts()
 
 
-def test_an_object_is_followed_over_time(page: ObjectPage, open_page: Open) -> None:
+def test_effects_of_a_selected_object_are_shown_over_time(page: ObjectPage, open_page: Open) -> None:
     visitor = open_page(page.directory, f"?frame={FRAME + 1}")
     coin = visitor.by("objects-here").get_by_role("button", name="coin")
     coin.click()
@@ -244,7 +246,7 @@ def test_an_object_is_followed_over_time(page: ObjectPage, open_page: Open) -> N
     expect(visitor.by("objects-track")).to_have_count(0)
 
 
-def test_an_address_restores_boxes_type_and_object(page: ObjectPage, open_page: Open) -> None:
+def test_the_address_restores_boxes_object_type_and_object(page: ObjectPage, open_page: Open) -> None:
     visitor = open_page(page.directory, f"?frame={FRAME + 1}&objects=1&type=saw&object=1~7")
     visitor.by("objects-track").wait_for()
     state = visitor.state()
@@ -262,7 +264,9 @@ def test_an_address_restores_boxes_type_and_object(page: ObjectPage, open_page: 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1440, 390])
-def test_the_panel_is_accessible_and_fits(page: ObjectPage, open_page: Open, axe: str, scheme: str, width: int) -> None:
+def test_the_objects_panel_is_accessible_and_fits_its_window(
+    page: ObjectPage, open_page: Open, axe: str, scheme: str, width: int
+) -> None:
     query = f"?frame={FRAME + 1}&objects=1&type=saw&object=1~1"
     visitor = open_page(page.directory, query, color_scheme=scheme, viewport={"width": width, "height": 900})
     visitor.by("objects-track").wait_for()
@@ -282,7 +286,7 @@ def test_the_panel_is_accessible_and_fits(page: ObjectPage, open_page: Open, axe
     assert small == []
 
 
-def test_effects_are_exported(page: ObjectPage, open_page: Open) -> None:
+def test_effects_of_objects_can_be_exported(page: ObjectPage, open_page: Open) -> None:
     visitor = open_page(page.directory, f"?frame={FRAME + 1}")
     visitor.press("e")
     text = exported(visitor, "objects")

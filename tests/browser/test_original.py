@@ -41,7 +41,7 @@ def expected(generated: Generated) -> Expected:
     return rendered
 
 
-def test_trajectories_are_chosen(page: Path, open_page: Open) -> None:
+def test_a_trajectory_can_be_selected(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?frame=40")
     visitor.click("trajectory-2")
     visitor.settle()
@@ -52,7 +52,7 @@ def test_trajectories_are_chosen(page: Path, open_page: Open) -> None:
     assert all(width > 100 for width in strips), "each shows its scrubber strip"
 
 
-def test_bookmarks_lead_to_their_frames(page: Path, open_page: Open) -> None:
+def test_clicking_a_bookmark_goes_to_its_frame(page: Path, open_page: Open) -> None:
     visitor = open_page(page)
     for kind in ("high", "low"):
         mark = visitor.page.evaluate(f"rlClarity.manifest.bookmarks.{kind}[1]")
@@ -62,7 +62,7 @@ def test_bookmarks_lead_to_their_frames(page: Path, open_page: Open) -> None:
         assert (state["trajectory"], state["frame"]) == (mark["trajectory"], mark["frame"])
 
 
-def test_layers_are_chosen(page: Path, open_page: Open, expected: Expected) -> None:
+def test_a_layer_can_be_selected(page: Path, open_page: Open, expected: Expected) -> None:
     visitor = open_page(page, "?frame=30")
     for name, label, side in ((FINE, "conv 1", 15), (COARSE, "conv 3", 4)):
         visitor.click(f"layer-{name}")
@@ -88,7 +88,7 @@ def test_the_page_draws_attribution_as_python_does(
 
 
 @pytest.mark.parametrize("frame", [1, 66, 100])
-def test_attribution_of_a_page_that_was_written_apart(synthetic: Path, open_page: Open, frame: int) -> None:
+def test_attribution_of_a_synthetic_page_is_drawn_as_in_python(synthetic: Path, open_page: Open, frame: int) -> None:
     visitor = open_page(synthetic, f"?layer=2b&trajectory=2&frame={frame}&mixed=1&residual=0&scale=trajectory")
     attribution = open_results(synthetic).attribution("2b", 1)
     for direction in ("pos", "neg"):
@@ -107,13 +107,13 @@ def test_attribution_is_drawn_over_the_gray_observation_or_alone(page: Path, ope
     assert visitor.overlay("pos").evaluate("c => getComputedStyle(c).opacity") == "1"
 
 
-def test_the_observation_is_the_frame(generated: Generated, page: Path, open_page: Open) -> None:
+def test_the_observation_canvas_shows_the_recorded_frame(generated: Generated, page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?trajectory=2&frame=70")
     frame = generated.trajectories["observations"][1, 69]
     assert np.array_equal(read_canvas(visitor.by("observation-canvas"))[..., :3], frame)
 
 
-def test_buttons_play_step_and_jump(page: Path, open_page: Open) -> None:
+def test_playback_buttons_play_step_and_jump(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?frame=50")
     button = visitor.page.get_by_role("group", name="Playback").get_by_role("button", name="Step forward")
     button.click()
@@ -140,7 +140,7 @@ def test_buttons_play_step_and_jump(page: Path, open_page: Open) -> None:
     assert visitor.frame() == stopped
 
 
-def test_frames_a_second(page: Path, open_page: Open) -> None:
+def test_playback_runs_at_the_selected_frames_per_second(page: Path, open_page: Open) -> None:
     visitor = open_page(page)
     visitor.page.get_by_label("fps").fill("20")
     visitor.page.get_by_label("fps").press("Enter")
@@ -150,7 +150,7 @@ def test_frames_a_second(page: Path, open_page: Open) -> None:
     assert visitor.frame() in (19, 20, 21)
 
 
-def test_hotkeys(page: Path, open_page: Open) -> None:
+def test_hotkeys_control_playback(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?frame=50")
     visitor.press("ArrowRight", "ArrowRight", "ArrowLeft")
     assert visitor.frame() == 51
@@ -199,7 +199,7 @@ def test_the_status_shows_episode_reward_and_action(generated: Generated, page: 
     assert visitor.text("last-reward") == "0"
 
 
-def test_the_policy_is_a_bar_of_probabilities(generated: Generated, page: Path, open_page: Open) -> None:
+def test_the_policy_is_shown_as_a_bar_of_probabilities(generated: Generated, page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?frame=30")
     widths = (
         visitor.by("policy")
@@ -212,7 +212,9 @@ def test_the_policy_is_a_bar_of_probabilities(generated: Generated, page: Path, 
     assert likely in visitor.text("policy")
 
 
-def test_graphs_of_advantage_and_chosen_outputs_with_numbers(generated: Generated, page: Path, open_page: Open) -> None:
+def test_tracks_show_the_advantage_and_selected_outputs_with_numbers(
+    generated: Generated, page: Path, open_page: Open
+) -> None:
     visitor = open_page(page, "?frame=30&rows=value,action-7,group-0")
     logits = generated.logits(0, 29)
     right = sum(logits[k] for k, combo in enumerate(COMBOS) if "RIGHT" in combo)
@@ -224,7 +226,9 @@ def test_graphs_of_advantage_and_chosen_outputs_with_numbers(generated: Generate
         assert len(np.unique(read_canvas(visitor.track(name).locator("canvas"))[..., 3])) > 1, "a line is drawn"
 
 
-def test_rows_are_added_and_removed_each_with_its_output(page: Path, open_page: Open, expected: Expected) -> None:
+def test_attribution_rows_with_different_outputs_can_be_added_and_removed(
+    page: Path, open_page: Open, expected: Expected
+) -> None:
     visitor = open_page(page, "?layer=Relu_1&frame=30")
     visitor.click("add-row")
     visitor.by("output-1").select_option("group-0")
@@ -240,7 +244,7 @@ def test_rows_are_added_and_removed_each_with_its_output(page: Path, open_page: 
     assert close(visitor.attribution("neg"), expected(visitor, "neg", output="action-7"))
 
 
-def test_bars_show_totals_on_a_fixed_scale(generated: Generated, page: Path, open_page: Open) -> None:
+def test_bars_show_attribution_totals_on_a_fixed_scale(generated: Generated, page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?layer=Relu_1&frame=30")
     attribution = generated.attribution(MIDDLE, 0)
     totals = channel_totals(attribution.channels, attribution.residual)
@@ -271,7 +275,7 @@ def test_hovering_the_legend_isolates_a_channel_everywhere(page: Path, open_page
     assert close(visitor.attribution("pos"), expected(visitor, "pos", 4))
 
 
-def test_the_feature_viewer(page: Path, open_page: Open) -> None:
+def test_the_feature_viewer_shows_patches_of_any_feature(page: Path, open_page: Open) -> None:
     features = open_results(page).features(MIDDLE)
     weak = (features["index.0.5"] >= 0) & (features["opacity.0.5"] < 128)
     feature, row, column = np.argwhere(weak)[0]
@@ -306,7 +310,7 @@ def test_the_feature_viewer(page: Path, open_page: Open) -> None:
     expect(visitor.by("whole-observation")).to_have_count(0)
 
 
-def test_a_patch_leads_to_the_frame_it_came_from(synthetic: Path, open_page: Open) -> None:
+def test_clicking_a_patch_opens_the_frame_it_came_from(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=4a")
     visitor.by("legend-1").locator(".card").click()
     visitor.click("tab-place")
@@ -324,7 +328,9 @@ def test_a_patch_leads_to_the_frame_it_came_from(synthetic: Path, open_page: Ope
     assert (state["trajectory"], state["frame"]) == (cell % 3, cell)
 
 
-def test_the_input_layer_shows_gradients_in_the_inputs_colors(page: Path, open_page: Open, expected: Expected) -> None:
+def test_the_input_layer_shows_gradients_in_its_three_color_channels(
+    page: Path, open_page: Open, expected: Expected
+) -> None:
     visitor = open_page(page, "?layer=input&frame=30")
     assert close(visitor.attribution("pos"), expected(visitor, "pos", layer="input"))
     expect(visitor.page.get_by_test_id(re.compile(r"^legend-\d+$"))).to_have_count(3)

@@ -37,7 +37,7 @@ def test_a_panel_can_be_shown_alone(synthetic: Path, open_page: Open, name: str)
     visitor.page.wait_for_url(f"**embed=1&panel={name}&layer=2b&trajectory=1&frame=31")
 
 
-def test_panels_open_beside_a_panel_that_is_shown_alone(synthetic: Path, open_page: Open) -> None:
+def test_tool_panels_open_beside_a_panel_shown_alone(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, ALONE.format("attribution"), toured=False)
     for key, name in TOOLS.items():
         visitor.press(key)
@@ -54,7 +54,7 @@ def test_panels_open_beside_a_panel_that_is_shown_alone(synthetic: Path, open_pa
     assert attribution["x"] + attribution["width"] <= box["x"], "it does not lie on the panel"
 
 
-def test_a_tool_alone_does_not_open_twice(synthetic: Path, open_page: Open) -> None:
+def test_a_tool_panel_shown_alone_does_not_open_twice(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, ALONE.format("trust"), toured=False, wait=False)
     visitor.by("gaps").wait_for()
     visitor.press("t")
@@ -63,14 +63,14 @@ def test_a_tool_alone_does_not_open_twice(synthetic: Path, open_page: Open) -> N
     assert shown_panels(visitor) == ["trust", "notes"]
 
 
-def test_trust_begins_with_measured_effects(synthetic: Path, open_page: Open) -> None:
+def test_the_trust_panel_begins_with_measured_effects(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, ALONE.format("trust"), toured=False, wait=False)
     visitor.by("gaps").wait_for()
     assert visitor.by("panel-trust").locator("h3").first.inner_text() == "Measured effects"
     assert "is not known for this agent" in visitor.by("agreement").inner_text()
 
 
-def test_the_feature_viewer_alone(synthetic: Path, open_page: Open) -> None:
+def test_the_feature_viewer_works_as_the_only_panel(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, ALONE.format("feature") + "&feature=4", toured=False, wait=False)
     assert visitor.by("viewer-channel-4").get_attribute("aria-pressed") == "true"
     visitor.click("viewer-channel-6")
@@ -82,7 +82,7 @@ def test_the_feature_viewer_alone(synthetic: Path, open_page: Open) -> None:
 
 
 @pytest.mark.parametrize("name", ["atribution", "constructor", "<img src=x>"])
-def test_a_panel_that_is_not_there_is_named(synthetic: Path, open_page: Open, name: str) -> None:
+def test_an_unknown_panel_in_the_address_is_named_in_an_error(synthetic: Path, open_page: Open, name: str) -> None:
     visitor = open_page(synthetic, f"?embed=1&panel={name}", toured=False)
     message = visitor.page.get_by_role("alert").inner_text()
     assert f"“{name}”" in message
@@ -109,7 +109,7 @@ def test_every_panel_has_an_explanation(synthetic: Path, open_page: Open) -> Non
     assert all(len(text) > 60 for text in visitor.by("panels").locator("dd").all_inner_texts())
 
 
-def test_the_printed_page_has_the_shown_panels_without_controls(synthetic: Path, open_page: Open) -> None:
+def test_the_printed_page_contains_visible_panels_without_controls(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?frame=30&rows=value,value~4a", color_scheme="dark")
     visitor.press("f")
     visitor.page.emulate_media(media="print")

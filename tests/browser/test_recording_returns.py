@@ -25,7 +25,7 @@ def dots(visitor: Visitor, run: str) -> int:
     return sum(path.count("M") for path in paths.evaluate_all("paths => paths.map((one) => one.getAttribute('d'))"))
 
 
-def test_each_episode_is_a_dot_and_runs_are_hidden(open_page: Open, recordings: RecordingsPage) -> None:
+def test_the_returns_chart_has_a_dot_per_episode_and_can_hide_runs(open_page: Open, recordings: RecordingsPage) -> None:
     visitor = open_page(recordings.directory, wait=False)
     expect(visitor.by("returns-run")).to_have_count(2)
     assert [dots(visitor, run) for run in RUNS] == [len(lengths) for lengths in LENGTHS]
@@ -33,7 +33,7 @@ def test_each_episode_is_a_dot_and_runs_are_hidden(open_page: Open, recordings: 
     assert [dots(visitor, run) for run in RUNS] == [0, len(LENGTHS[1])]
 
 
-def test_the_curve_shows_entropy_and_total_saliency_instead(open_page: Open, recordings: RecordingsPage) -> None:
+def test_the_chart_can_show_entropy_or_total_saliency(open_page: Open, recordings: RecordingsPage) -> None:
     visitor = open_page(recordings.directory, wait=False)
     names = visitor.by("returns-curve").locator("option").all_text_contents()
     assert names == ["return", "length", "entropy of the policy", "total saliency, policy", "total saliency, value"]
@@ -52,7 +52,7 @@ def test_the_curve_shows_entropy_and_total_saliency_instead(open_page: Open, rec
     assert visitor.state()["curve"] == "total-value"
 
 
-def test_pointing_shows_an_episode_and_a_click_plays_it(open_page: Open, recordings: RecordingsPage) -> None:
+def test_hovering_a_dot_shows_its_episode_and_clicking_plays_it(open_page: Open, recordings: RecordingsPage) -> None:
     visitor = open_page(recordings.directory, wait=False)
     visitor.by("returns-run").nth(1).click()  # one run is left, so that any point is nearest to it
     chart = visitor.by("returns-chart")
@@ -68,7 +68,7 @@ def test_pointing_shows_an_episode_and_a_click_plays_it(open_page: Open, recordi
     visitor.page.wait_for_function("() => rlClarity.state().step > 2")
 
 
-def test_a_single_episode_has_no_chart(open_page: Open, tmp_path: Path) -> None:
+def test_a_recording_of_a_single_episode_has_no_returns_chart(open_page: Open, tmp_path: Path) -> None:
     write_recordings_page(tmp_path, ((40,),))
     visitor = open_page(tmp_path, wait=False)
     expect(visitor.by("episode-row")).to_have_count(1)

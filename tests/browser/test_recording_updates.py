@@ -15,7 +15,7 @@ from tests.explaining.recordings import chunk, explain
 from tests.explaining.test_updates import probed, record, section
 
 
-def test_peaks_open_the_observations_that_changed_most(chromium_browser: Browser, tmp_path: Path) -> None:
+def test_clicking_a_peak_opens_the_observations_that_changed_most(chromium_browser: Browser, tmp_path: Path) -> None:
     location = tmp_path / "exp1/plugins/rl_clarity/training"
     record(location, (0, 4, 2))
     explain(location, embeddings=[])
@@ -50,7 +50,7 @@ def test_peaks_open_the_observations_that_changed_most(chromium_browser: Browser
         context.close()
 
 
-def test_a_published_page_shows_updates(chromium_browser: Browser, tmp_path: Path) -> None:
+def test_a_published_page_shows_changes_between_checkpoints(chromium_browser: Browser, tmp_path: Path) -> None:
     record(tmp_path / "runs/exp1/plugins/rl_clarity/training")
     explain(tmp_path / "runs/exp1/plugins/rl_clarity/training", embeddings=[])
     publish(tmp_path / "runs", tmp_path / "page", ["0"])

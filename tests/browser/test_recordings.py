@@ -75,14 +75,14 @@ def drag(visitor: Visitor, track: str, first: int, last: int, steps: int) -> Non
     visitor.page.mouse.up()
 
 
-def test_the_newest_episode_is_chosen_at_first(open_recordings: Open) -> None:
+def test_the_newest_episode_is_selected_at_first(open_recordings: Open) -> None:
     visitor = open_recordings()
     assert visitor.state()["chosen"] == [LAST]
     assert keys_shown(visitor) == [LAST, "exp2~50", f"{RUNS[0]}~50", "exp2~0", f"{RUNS[0]}~0"]
     assert visitor.by("episode").get_attribute("data-steps") == str(LENGTHS[0][2])
 
 
-def test_the_table_is_sorted_and_filtered(open_recordings: Open) -> None:
+def test_the_episode_table_can_be_sorted_and_filtered(open_recordings: Open) -> None:
     visitor = open_recordings()
     visitor.click("sort-length")
     lengths = [90, 70, 60, 50, 40]
@@ -101,7 +101,7 @@ def test_the_table_is_sorted_and_filtered(open_recordings: Open) -> None:
     assert keys_shown(visitor) == [LAST]
 
 
-def test_ticked_episodes_are_side_by_side(open_recordings: Open) -> None:
+def test_checked_episodes_are_shown_side_by_side(open_recordings: Open) -> None:
     visitor = open_recordings()
     visitor.by("episode-row").nth(1).get_by_test_id("compare").check()
     settle(visitor)
@@ -120,7 +120,9 @@ def test_ticked_episodes_are_side_by_side(open_recordings: Open) -> None:
     assert visitor.state()["chosen"] == [f"{RUNS[0]}~50"]
 
 
-def test_numbers_of_a_step_are_those_of_numpy(open_recordings: Open, recordings: RecordingsPage) -> None:
+def test_displayed_numbers_of_a_step_equal_those_computed_by_numpy(
+    open_recordings: Open, recordings: RecordingsPage
+) -> None:
     visitor = open_recordings(f"{EXPLAINED}&step=31")
     series, t = recordings.series[1][1], 30
     probabilities = series["probabilities"][t].astype(float)
@@ -137,7 +139,9 @@ def test_numbers_of_a_step_are_those_of_numpy(open_recordings: Open, recordings:
     expect(visitor.by("policy-list").locator("li")).to_have_count(4)
 
 
-def test_frames_and_maps_are_those_of_numpy(open_recordings: Open, recordings: RecordingsPage) -> None:
+def test_displayed_frames_and_maps_equal_those_computed_by_numpy(
+    open_recordings: Open, recordings: RecordingsPage
+) -> None:
     visitor = open_recordings(f"{EXPLAINED}&step=22&scale=frame&overlay=policy")
     frame = visitor.by("episode").get_by_test_id("training-observation")
     assert frame.get_attribute("data-frame") == "1/21"
@@ -154,7 +158,7 @@ def test_frames_and_maps_are_those_of_numpy(open_recordings: Open, recordings: R
     np.testing.assert_allclose(read_canvas(canvas)[2::4, 2::4, 3], codes, atol=40)
 
 
-def test_a_drag_over_a_track_chooses_a_range(open_recordings: Open) -> None:
+def test_dragging_over_a_track_selects_a_range_of_steps(open_recordings: Open) -> None:
     visitor = open_recordings(EXPLAINED)
     drag(visitor, "value", 10, 25, steps=60)
     assert visitor.state()["range"] == [10, 25]
@@ -173,7 +177,7 @@ def test_a_drag_over_a_track_chooses_a_range(open_recordings: Open) -> None:
     assert visitor.track("value").get_attribute("data-marks") == "0"
 
 
-def test_steps_are_found_by_condition(open_recordings: Open, recordings: RecordingsPage) -> None:
+def test_the_search_finds_steps_by_a_condition(open_recordings: Open, recordings: RecordingsPage) -> None:
     visitor = open_recordings(EXPLAINED)
     rewarded = np.flatnonzero(recordings.series[1][1]["rewards"] != 0)
     visitor.press("f")
@@ -197,7 +201,9 @@ def test_steps_are_found_by_condition(open_recordings: Open, recordings: Recordi
     assert visitor.track("value").get_attribute("data-marks") == str(runs), "undo"
 
 
-def test_a_search_of_several_conditions_is_in_the_address(open_recordings: Open, recordings: RecordingsPage) -> None:
+def test_a_search_with_several_conditions_is_kept_in_the_address(
+    open_recordings: Open, recordings: RecordingsPage
+) -> None:
     series = recordings.series[1][1]
     shares = series["probabilities"]
     entropy = -(shares * np.log(shares.clip(1e-30))).sum(1)
@@ -217,7 +223,7 @@ def test_a_search_of_several_conditions_is_in_the_address(open_recordings: Open,
     assert visitor.state()["find"] is None, "a range replaces the search"
 
 
-def test_a_click_on_a_track_goes_there(open_recordings: Open) -> None:
+def test_clicking_a_track_goes_to_that_step(open_recordings: Open) -> None:
     visitor = open_recordings(EXPLAINED)
     drag(visitor, "advantage", 33, 33, steps=60)
     assert visitor.state()["step"] == 33
@@ -241,7 +247,7 @@ def test_every_control_has_a_key(open_recordings: Open) -> None:
     assert visitor.state()["chosen"] == ["exp2~50"]
 
 
-def test_numbers_that_were_recorded_are_tracks(open_recordings: Open) -> None:
+def test_recorded_info_values_can_be_shown_as_tracks(open_recordings: Open) -> None:
     visitor = open_recordings(f"{EXPLAINED}&step=60")
     visitor.click("tracks")
     visitor.by("track-info.lives").check()
@@ -253,7 +259,7 @@ def test_numbers_that_were_recorded_are_tracks(open_recordings: Open) -> None:
     visitor.page.wait_for_url("**tracks=film%2Creturn%2Cvalue%2Cpolicy%2Cinfo.lives%2Centropy*")
 
 
-def test_exports_contain_the_selected_data(open_recordings: Open, recordings: RecordingsPage) -> None:
+def test_exports_of_recordings_contain_the_selected_data(open_recordings: Open, recordings: RecordingsPage) -> None:
     visitor = open_recordings(f"{EXPLAINED}&episode={LAST}&step=22&range=11-12")
     visitor.by("filter").fill("exp2")
     visitor.click("open-export")
@@ -290,7 +296,7 @@ def test_exports_contain_the_selected_data(open_recordings: Open, recordings: Re
     assert getattr(Image.open(visitor.saved("export-apng")), "n_frames", 0) == 3
 
 
-def test_a_loop_begins_again_at_the_end(open_recordings: Open) -> None:
+def test_looped_playback_restarts_at_the_end(open_recordings: Open) -> None:
     visitor = open_recordings(f"{EXPLAINED}&step=58")
     visitor.click("loop")
     visitor.click("play")
@@ -299,7 +305,7 @@ def test_a_loop_begins_again_at_the_end(open_recordings: Open) -> None:
 
 
 @pytest.mark.slow
-def test_fifty_thousand_rows_are_drawn_as_they_come_into_view(open_recordings: Open, tmp_path: Path) -> None:
+def test_a_table_of_50000_episodes_draws_only_visible_rows(open_recordings: Open, tmp_path: Path) -> None:
     def many(manifest: dict[str, Any]) -> None:
         listing = manifest["sections"][0]["data"]
         first = listing["episodes"][0]
@@ -317,7 +323,7 @@ def test_fifty_thousand_rows_are_drawn_as_they_come_into_view(open_recordings: O
     assert 0 < visitor.by("episode-row").count() < 60
 
 
-def test_damaged_or_newer_data_are_named_and_other_panels_work(open_page: Open, tmp_path: Path) -> None:
+def test_damaged_or_newer_recordings_are_reported_and_others_work(open_page: Open, tmp_path: Path) -> None:
     def damage(manifest: dict[str, Any]) -> None:
         listing = manifest["sections"][0]["data"]
         listing["runs"][1]["error"] = "exp2 has version 9: update rl-clarity"
@@ -347,7 +353,7 @@ def test_a_page_without_episodes_shows_the_code_to_add_to_the_loop(open_page: Op
     assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 1000
 
 
-def test_the_copied_command_has_the_options_of_the_runs_explanations(open_page: Open, tmp_path: Path) -> None:
+def test_the_explain_command_to_copy_has_the_options_of_the_run(open_page: Open, tmp_path: Path) -> None:
     def in_directory(manifest: dict[str, Any]) -> None:
         manifest["sections"][0]["data"]["logdir"] = "/data/my runs"
 
@@ -361,7 +367,9 @@ def test_the_copied_command_has_the_options_of_the_runs_explanations(open_page: 
     parse_arguments(copied[1:])
 
 
-def test_the_state_map_and_the_tracks_are_linked(open_recordings: Open, recordings: RecordingsPage) -> None:
+def test_selections_in_the_state_map_and_the_tracks_are_linked(
+    open_recordings: Open, recordings: RecordingsPage
+) -> None:
     visitor = open_recordings(EXPLAINED, viewport={"width": 1366, "height": 1400})
     cloud = visitor.by("state-map")
     cloud.scroll_into_view_if_needed()
@@ -395,7 +403,7 @@ def test_the_state_map_and_the_tracks_are_linked(open_recordings: Open, recordin
     assert visitor.track("value").get_attribute("data-marks") == "0", "undo"
 
 
-def test_the_points_of_the_state_map_stay_while_time_moves(open_recordings: Open, recordings: RecordingsPage) -> None:
+def test_the_state_map_is_not_redrawn_as_playback_advances(open_recordings: Open, recordings: RecordingsPage) -> None:
     visitor = open_recordings(EXPLAINED)
     visitor.by("map-color").select_option("action")
     visitor.page.evaluate(
@@ -429,7 +437,7 @@ def test_the_page_of_recordings_passes_axe(open_recordings: Open, axe: str, sche
 
 
 @pytest.mark.parametrize("width", [1000, 390])
-def test_nothing_is_wider_than_the_window(open_recordings: Open, width: int) -> None:
+def test_the_page_of_recordings_never_scrolls_sideways(open_recordings: Open, width: int) -> None:
     visitor = open_recordings(EXPLAINED, viewport={"width": width, "height": 600})
     assert visitor.page.evaluate("document.documentElement.scrollWidth") <= width
 
@@ -454,7 +462,7 @@ new MutationObserver(() => {
 """Notes which frame is drawn when the list of episodes or a panel below the player appears."""
 
 
-def test_the_first_frame_is_drawn_before_the_list_and_other_panels(chromium_browser: Browser, tmp_path: Path) -> None:
+def test_the_first_frame_is_loaded_before_the_list_and_other_panels(chromium_browser: Browser, tmp_path: Path) -> None:
     metadata = {"action_combos": [["LEFT"], ["RIGHT"], ["FIRE"]]}
     with rl_clarity.Recorder(tmp_path / "exp1", metadata=metadata) as recorder:
         for _ in range(3):
@@ -474,7 +482,7 @@ def test_the_first_frame_is_drawn_before_the_list_and_other_panels(chromium_brow
         page.close()
 
 
-def test_live_episodes_grow_and_new_ones_appear(chromium_browser: Browser, tmp_path: Path) -> None:
+def test_a_served_page_updates_running_episodes_and_adds_new_ones(chromium_browser: Browser, tmp_path: Path) -> None:
     with serve_recordings(tmp_path) as server:
         context = chromium_browser.new_context(viewport={"width": 1366, "height": 768})
         page, asked = context.new_page(), []

@@ -36,7 +36,7 @@ def small(whole: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_missing_chunk_is_named_and_other_panels_work(small: Path, open_page: Open) -> None:
+def test_a_missing_data_chunk_is_named_and_other_panels_work(small: Path, open_page: Open) -> None:
     (small / "attribution/2a/1/value-1.js").unlink()
     visitor = open_page(small, wait=False, expect_messages=True)
     error = visitor.by("data-error").first
@@ -49,7 +49,7 @@ def test_a_missing_chunk_is_named_and_other_panels_work(small: Path, open_page: 
     expect(visitor.by("data-error")).to_have_count(0)
 
 
-def test_a_missing_chunk_can_be_tried_again(small: Path, open_page: Open) -> None:
+def test_loading_a_missing_data_chunk_can_be_retried(small: Path, open_page: Open) -> None:
     chunk = small / "attribution/2a/1/value-1.js"
     kept = chunk.read_bytes()
     chunk.unlink()
@@ -62,7 +62,7 @@ def test_a_missing_chunk_can_be_tried_again(small: Path, open_page: Open) -> Non
 
 
 @pytest.mark.parametrize("damage", ["cut", "garbled", "empty"])
-def test_a_damaged_chunk_is_named(small: Path, open_page: Open, damage: str) -> None:
+def test_a_damaged_data_chunk_is_named_in_an_error(small: Path, open_page: Open, damage: str) -> None:
     chunk = small / "attribution/2a/1/value-1.js"
     text = chunk.read_text()
     payload = text.rindex(', "') + 3
@@ -76,7 +76,7 @@ def test_a_damaged_chunk_is_named(small: Path, open_page: Open, damage: str) -> 
 
 @pytest.mark.parametrize("damage", ["cut", "empty"])
 @pytest.mark.parametrize("kind", ["film", "atlas"])
-def test_a_damaged_image_is_named(small: Path, open_page: Open, kind: str, damage: str) -> None:
+def test_a_damaged_image_is_named_in_an_error(small: Path, open_page: Open, kind: str, damage: str) -> None:
     manifest = read_manifest((small / "interface.html").read_bytes())
     film = section_data(manifest, "trajectories")["trajectories"][0]["scrub"][0]
     name = film if kind == "film" else section_data(manifest, "features")["observations"]["images"][0]
@@ -88,7 +88,7 @@ def test_a_damaged_image_is_named(small: Path, open_page: Open, kind: str, damag
     assert f"An image is missing or damaged: {name}." in " ".join(alert.inner_text().split())
 
 
-def test_missing_frames_and_series_are_named(small: Path, open_page: Open) -> None:
+def test_missing_frames_and_series_are_named_in_errors(small: Path, open_page: Open) -> None:
     (small / "trajectories/1/frames-1.js").unlink()
     (small / "trajectories/1/series.js").unlink()
     visitor = open_page(small, wait=False, expect_messages=True)
@@ -99,7 +99,9 @@ def test_missing_frames_and_series_are_named(small: Path, open_page: Open) -> No
     assert visitor.overlay("pos").get_attribute("data-state") == "ready"
 
 
-def test_the_document_without_its_files_lists_them(small: Path, open_page: Open, tmp_path: Path) -> None:
+def test_a_copied_html_file_without_its_data_names_the_missing_files(
+    small: Path, open_page: Open, tmp_path: Path
+) -> None:
     alone = tmp_path / "alone"
     alone.mkdir()
     shutil.copy(small / "interface.html", alone)
@@ -151,7 +153,7 @@ def test_hostile_names_show_as_text(tmp_path: Path, small_size: Size, open_page:
     assert visitor.state()["layer"] == 1
 
 
-def test_nothing_outside_the_page_is_reached(small: Path) -> None:
+def test_the_security_policy_blocks_all_network_connections(small: Path) -> None:
     policy = re.search(
         r'http-equiv="Content-Security-Policy" content="([^"]*)"', (small / "interface.html").read_text()
     )
@@ -161,7 +163,7 @@ def test_nothing_outside_the_page_is_reached(small: Path) -> None:
     assert "unsafe-eval" not in policy[1]
 
 
-def test_a_page_of_one_file(tmp_path: Path, small_size: Size, open_page: Open) -> None:
+def test_a_single_file_page_works_without_data_files(tmp_path: Path, small_size: Size, open_page: Open) -> None:
     write_synthetic_page(tmp_path, small_size, single_file=True)
     shutil.rmtree(tmp_path / "data")
     assert [path.name for path in tmp_path.iterdir()] == ["interface.html"]
@@ -176,7 +178,7 @@ def test_a_page_of_one_file(tmp_path: Path, small_size: Size, open_page: Open) -
 
 
 @pytest.mark.parametrize("manifest", ["none", "another format", "no trajectories"])
-def test_a_document_without_data_reports_the_missing_data(small: Path, open_page: Open, manifest: str) -> None:
+def test_an_html_file_without_a_valid_manifest_shows_an_error(small: Path, open_page: Open, manifest: str) -> None:
     document = small / "interface.html"
     text = document.read_text()
     if manifest == "none":
@@ -190,7 +192,7 @@ def test_a_document_without_data_reports_the_missing_data(small: Path, open_page
     assert visitor.page.get_by_role("alert").inner_text() != ""
 
 
-def test_an_agent_of_action_values(tmp_path: Path, small_size: Size, open_page: Open) -> None:
+def test_the_page_of_a_q_value_agent_shows_action_values(tmp_path: Path, small_size: Size, open_page: Open) -> None:
     """No value function, no probabilities: the page shows the values of actions instead."""
     manifest = write_synthetic_page(tmp_path, small_size)
     from rl_clarity.pages.chunks import encode_chunk

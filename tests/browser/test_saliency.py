@@ -130,7 +130,7 @@ def test_the_page_draws_maps_over_the_frame_as_python_does(page: Path, open_page
     assert close(shown(visitor), expected(page, 0, 60, own), 2)
 
 
-def test_legend_and_tracks_of_signed_maps_have_colors_that_read(open_page: Open, tmp_path: Path) -> None:
+def test_signed_maps_have_readable_legend_and_track_colors(open_page: Open, tmp_path: Path) -> None:
     visitor = open_page(write_page(tmp_path, signed=True), "?layer=perturbation", color_scheme="dark")
     parts = visitor.by("legend-1").locator(".signs > span")
     assert parts.all_inner_texts() == ["raises", "lowers"]
@@ -149,12 +149,12 @@ def test_a_frame_without_a_map_shows_the_previous_map(page: Path, open_page: Ope
     expect(visitor.by("map-frame")).to_have_count(0)
 
 
-def test_a_constant_map_is_none(page: Path, open_page: Open) -> None:
+def test_a_constant_saliency_map_is_not_drawn(page: Path, open_page: Open) -> None:
     visitor = open_page(page, f"?layer=perturbation&frame={CONSTANT + 1}")
     assert shown(visitor).max() == 0
 
 
-def test_rows_compare_trajectories_and_layers(page: Path, open_page: Open) -> None:
+def test_rows_compare_saliency_of_trajectories_and_layers(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?layer=perturbation&frame=41&rows=value,value~perturbation~2,value~2a")
     largest = {output: max(peaks(page, t)[output] for t in (0, 1)) for output in COLORS}
     assert close(shown(visitor, 0), expected(page, 0, 40, largest), 2)
@@ -163,7 +163,7 @@ def test_rows_compare_trajectories_and_layers(page: Path, open_page: Open) -> No
     assert visitor.by("row-layer-1").input_value() == "1"
 
 
-def test_layers_cover_the_region_that_observations_show(page: Path, open_page: Open) -> None:
+def test_attribution_covers_the_cropped_region_that_the_agent_observes(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?layer=2a")
     observation, overlay = (
         one.bounding_box() for one in (visitor.by("observation-canvas").first, visitor.overlay("pos"))
@@ -182,7 +182,7 @@ def test_layers_cover_the_region_that_observations_show(page: Path, open_page: O
     assert actual == pytest.approx([top, left, bottom - top, right - left], abs=0.02)
 
 
-def test_boxes_and_examples_respect_the_region_that_observations_show(page: Path, open_page: Open) -> None:
+def test_boxes_and_examples_stay_within_the_observed_region(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?layer=2a&frame=6&box=6.22.18.34&feature=2")
     values = open_results(page).attribution("2a", 0, "value", [5])
     assert values.residual is not None
@@ -222,7 +222,7 @@ def test_rows_of_a_trajectory_show_its_observation_once(page: Path, open_page: O
         assert other["width"] >= positive["width"] - 1
 
 
-def test_values_at_a_position(page: Path, open_page: Open) -> None:
+def test_the_page_shows_saliency_values_at_a_position(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?layer=perturbation&frame=5")
     canvas = visitor.overlay("saliency")
     box = canvas.bounding_box()
@@ -235,7 +235,7 @@ def test_values_at_a_position(page: Path, open_page: Open) -> None:
     assert f"value {maps['value'].values[1, 3, 2]:.3g}"[:9] in text
 
 
-def test_a_box_sums_the_positions_inside(page: Path, open_page: Open) -> None:
+def test_a_box_sums_the_saliency_inside_it(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?layer=perturbation&frame=5&box=0.16.24.40")
     maps = open_results(page).saliency(0, output="value")
     inside = (maps.rows >= 0.25) & (maps.rows < 0.625), maps.columns < 0.375
@@ -251,7 +251,7 @@ def test_a_box_sums_the_positions_inside(page: Path, open_page: Open) -> None:
     visitor.page.wait_for_url("**layer=perturbation&trajectory=1&frame=5")
 
 
-def test_frames_of_strong_saliency_are_found(page: Path, open_page: Open) -> None:
+def test_the_search_finds_frames_of_strong_saliency(page: Path, open_page: Open) -> None:
     maps = open_results(page).saliency(1, output="value")
     limit = round(float(np.median(maps.totals)), 2)
     held = np.repeat(maps.totals, EVERY)[:STEPS]
@@ -264,7 +264,7 @@ def test_frames_of_strong_saliency_are_found(page: Path, open_page: Open) -> Non
     visitor.page.wait_for_url(f"**find=saliency%7Eabove%7E{limit}%7Eperturbation%7Epolicy**")
 
 
-def test_exports_have_the_maps(page: Path, open_page: Open) -> None:
+def test_exports_contain_the_saliency_maps(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?layer=perturbation&frame=5")
     visitor.press("e")
     with visitor.saved("export-csv").open(encoding="utf-8", newline="") as file:
@@ -277,13 +277,13 @@ def test_exports_have_the_maps(page: Path, open_page: Open) -> None:
     assert text.count("<image") == 2
 
 
-def test_the_method_is_explained(page: Path, open_page: Open) -> None:
+def test_the_saliency_method_is_explained_on_the_page(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?layer=perturbation")
     visitor.click("open-trust")
     assert "Parameters: stride 5." in visitor.page.locator("body").inner_text()
 
 
-def test_maps_repeat_what_checks_found_about_them(page: Path, tmp_path: Path, open_page: Open) -> None:
+def test_saliency_maps_show_the_results_of_their_sanity_checks(page: Path, tmp_path: Path, open_page: Open) -> None:
     visitor = open_page(page, "?layer=perturbation")
     assert "were not checked" in visitor.text("method-check")
     report = {

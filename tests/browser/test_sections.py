@@ -236,13 +236,15 @@ def test_a_section_can_be_shown_alone(page: tuple[Path, Sections], open_page: Op
 
 @pytest.mark.parametrize("width", [1440, 390])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_sections_fit_the_window(page: tuple[Path, Sections], open_page: Open, width: int, scheme: str) -> None:
+def test_sections_of_analyses_fit_the_window(
+    page: tuple[Path, Sections], open_page: Open, width: int, scheme: str
+) -> None:
     visitor = open_page(page[0], viewport={"width": width, "height": 900}, color_scheme=scheme)
     assert visitor.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_a_custom_panel(tmp_path: Path, open_page: Open, broken: bool) -> None:
+def test_a_custom_panel_draws_a_section(tmp_path: Path, open_page: Open, broken: bool) -> None:
     chunk = write_chunk(LocalDirectory(tmp_path), "custom.js", {"x": np.arange(3, dtype=np.float32)})
     data = {"chunk": chunk, "image": "thumbnails/2a/thumbnail-1.png"}
     section = {"kind": "custom", "version": 1, "title": "Custom", "data": data}
@@ -269,9 +271,7 @@ def without(*kinds: str) -> Callable[[dict[str, Any]], None]:
     return edit
 
 
-def test_the_error_for_a_page_of_another_version_names_the_command_that_writes_it_again(
-    tmp_path: Path, open_page: Open
-) -> None:
+def test_the_error_for_another_page_version_names_the_command_to_rewrite(tmp_path: Path, open_page: Open) -> None:
     write_synthetic_page(tmp_path, SIZE, version=1)
     visitor = open_page(tmp_path, wait=False)
     message = visitor.page.get_by_role("alert").inner_text()
@@ -291,7 +291,7 @@ def test_notes_of_a_section_explain_its_method(tmp_path: Path, open_page: Open) 
         assert "attribution.steps" not in text
 
 
-def test_a_page_without_layers(tmp_path: Path, open_page: Open) -> None:
+def test_a_page_without_layers_opens(tmp_path: Path, open_page: Open) -> None:
     write_synthetic_page(tmp_path, SIZE, edit=without("features", "attribution"))
     visitor = open_page(tmp_path, "?trajectory=2&frame=5&layer=2a", wait=False)
     values = read_chunk(tmp_path, "trajectories/2/series.js")["values"]
@@ -310,7 +310,7 @@ def test_a_page_without_layers(tmp_path: Path, open_page: Open) -> None:
     visitor.by("find-count").wait_for()
 
 
-def test_a_page_without_features(tmp_path: Path, open_page: Open) -> None:
+def test_a_page_without_features_opens(tmp_path: Path, open_page: Open) -> None:
     write_synthetic_page(tmp_path, SIZE, edit=without("features"))
     visitor = open_page(tmp_path, "?frame=5&feature=2")
     assert visitor.attribution("pos").max() > 0
@@ -320,7 +320,7 @@ def test_a_page_without_features(tmp_path: Path, open_page: Open) -> None:
     assert "reconstruction error" not in visitor.text("missing")
 
 
-def test_the_selection_comes_back_from_its_address(synthetic: Path, open_page: Open) -> None:
+def test_the_selection_is_restored_from_the_address(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic)
     patch = {
         "layer": 2, "trajectory": 1, "frame": 40, "visible": 64, "residual": True, "combined": True, "overlay": False,

@@ -61,7 +61,7 @@ def test_long_names_of_layers_fit_the_window(open_page: Open, tmp_path: Path, wi
 
 
 @pytest.mark.parametrize("window", [1440, 1024, 390])
-def test_features_have_the_requested_size(with_view: WithView, open_page: Open, window: int) -> None:
+def test_legend_features_have_the_requested_width_and_height(with_view: WithView, open_page: Open, window: int) -> None:
     directory = with_view(legend_item_width="12em", legend_item_height="9em")
     visitor = open_page(directory, "?frame=5", viewport={"width": window, "height": 900})
     width, height = size_of(visitor.by("legend-1").locator(".card"))
@@ -73,7 +73,7 @@ def test_features_have_the_requested_size(with_view: WithView, open_page: Open, 
     assert visitor.page.evaluate("document.documentElement.scrollWidth") <= window
 
 
-def test_features_have_the_requested_height(with_view: WithView, open_page: Open) -> None:
+def test_legend_features_may_have_only_a_requested_height(with_view: WithView, open_page: Open) -> None:
     visitor = open_page(with_view(legend_item_height="12em"), "?frame=5")
     width, height = size_of(visitor.by("legend-1").locator(".card"))
     assert width == pytest.approx(6 * REM, abs=1)
@@ -100,12 +100,12 @@ def test_requested_widths_make_the_page_wider(
     assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 1180, "no further than the window"
 
 
-def test_a_slider_gets_a_separate_line_in_windows_of_usual_size(with_view: WithView, open_page: Open) -> None:
+def test_a_wide_slider_moves_to_its_own_line_in_ordinary_windows(with_view: WithView, open_page: Open) -> None:
     visitor = open_page(with_view(navigator_width="48em"), "?frame=5")
     assert size_of(visitor.by("frame-slider"))[0] == pytest.approx(48 * REM, abs=2)
 
 
-def test_by_default_the_layout_decides(with_view: WithView, open_page: Open) -> None:
+def test_the_default_layout_limits_the_page_width(with_view: WithView, open_page: Open) -> None:
     visitor = open_page(with_view(), "?frame=5", viewport=WIDE)
     left, right = visitor.by("trajectory-1").bounding_box(), visitor.by("panel-legend").bounding_box()
     assert left
@@ -115,7 +115,9 @@ def test_by_default_the_layout_decides(with_view: WithView, open_page: Open) -> 
 
 @pytest.mark.parametrize(("width", "height"), [(1366, 768), (1366, 900), (1440, 900)])
 @pytest.mark.parametrize("choice", ["mixed=0", "mixed=1", "mixed=0&combined=1"])
-def test_images_use_the_width_there_is(synthetic: Path, open_page: Open, choice: str, width: int, height: int) -> None:
+def test_attribution_images_use_the_available_width(
+    synthetic: Path, open_page: Open, choice: str, width: int, height: int
+) -> None:
     visitor = open_page(synthetic, f"?layer=2b&frame=5&{choice}", viewport={"width": width, "height": height})
     visitor.settle()
     row = visitor.by("row").first.bounding_box()
@@ -125,7 +127,7 @@ def test_images_use_the_width_there_is(synthetic: Path, open_page: Open, choice:
     assert row["x"] + row["width"] - last["x"] - last["width"] < 130, "the values under the pointer may stand there"
 
 
-def test_on_a_telephone_the_legend_is_folded_beside_the_images(synthetic: Path, open_page: Open) -> None:
+def test_on_phones_the_legend_is_folded_above_the_images(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=5", viewport={"width": 390, "height": 844})
     fold = visitor.by("legend-fold")
     expect(fold).to_be_visible()

@@ -111,7 +111,7 @@ def marks(visitor: Visitor) -> str | None:
     return visitor.track("film").get_attribute("data-marks")
 
 
-def test_colors(page: Path, open_page: Open) -> None:
+def test_points_of_the_state_map_are_colored_by_the_selected_quantity(page: Path, open_page: Open) -> None:
     visitor, canvas = open_map(open_page, page)
     assert canvas.get_attribute("data-points") == "80"
     assert color_at(visitor, canvas, 0) == (*VIRIDIS_FIRST, 255)
@@ -129,12 +129,12 @@ def test_colors(page: Path, open_page: Open) -> None:
     assert "distill.pub/2016/misread-tsne" in help_text
 
 
-def test_the_first_color_stands_out_from_a_dark_page(page: Path, open_page: Open) -> None:
+def test_the_lowest_map_color_stands_out_on_a_dark_page(page: Path, open_page: Open) -> None:
     visitor, canvas = open_map(open_page, page, color_scheme="dark")
     assert sum(color_at(visitor, canvas, 0)[:3]) > sum(VIRIDIS_FIRST)
 
 
-def test_hover_shows_the_frame_and_click_goes_there(page: Path, open_page: Open) -> None:
+def test_hovering_a_point_shows_its_frame_and_clicking_goes_there(page: Path, open_page: Open) -> None:
     visitor, canvas = open_map(open_page, page)
     x, y = place(canvas, 45)  # frame 11 of the second trajectory
     canvas.hover(position={"x": x, "y": y})
@@ -148,13 +148,13 @@ def test_hover_shows_the_frame_and_click_goes_there(page: Path, open_page: Open)
     assert visitor.state()["frame"] == 10, "arrow keys move the cross on the map"
 
 
-def test_the_path_is_that_of_the_episode(page: Path, open_page: Open) -> None:
+def test_the_map_draws_the_path_of_the_current_episode(page: Path, open_page: Open) -> None:
     _, canvas = open_map(open_page, page, "?trajectory=2&frame=50")
     assert canvas.get_attribute("data-path") == "20"
     assert canvas.get_attribute("data-here") == "64", "the last step before that has a point"
 
 
-def test_a_lasso_marks_steps_and_fills_find(page: Path, open_page: Open) -> None:
+def test_a_lasso_marks_steps_and_lists_them_as_search_results(page: Path, open_page: Open) -> None:
     visitor, canvas = open_map(open_page, page)
     (left, top), (right, bottom) = place(canvas, 0), place(canvas, 10)
     around = [(left - 8, top - 8), (right + 3, top - 8), (right + 3, bottom + 8), (left - 8, bottom + 8)]
@@ -173,7 +173,7 @@ def test_a_lasso_marks_steps_and_fills_find(page: Path, open_page: Open) -> None
     assert color_at(visitor, canvas, 30)[3] == 255
 
 
-def test_a_lasso_is_not_its_box(page: Path, open_page: Open) -> None:
+def test_a_lasso_selects_only_points_inside_its_outline(page: Path, open_page: Open) -> None:
     visitor, canvas = open_map(open_page, page)
     (left, top), (right, _), (_, low) = place(canvas, 0), place(canvas, 39), place(canvas, 40)
     move(visitor, canvas, [(left - 8, top - 8), (right + 8, top - 8), (right + 8, low + 8), (left - 8, top - 8)])
@@ -190,7 +190,7 @@ def test_marked_steps_are_bright_on_the_map(page: Path, open_page: Open) -> None
     assert color_at(visitor, canvas, 3)[3] < 60
 
 
-def test_a_keyboard_goes_to_points_and_draws_a_box(page: Path, open_page: Open) -> None:
+def test_points_and_boxes_of_the_map_can_be_selected_by_keyboard(page: Path, open_page: Open) -> None:
     visitor, canvas = open_map(open_page, page)
     canvas.focus()
     presses = int((place(canvas, 3)[0] - place(canvas, 0)[0]) / 12)
@@ -204,14 +204,14 @@ def test_a_keyboard_goes_to_points_and_draws_a_box(page: Path, open_page: Open) 
     assert visitor.state()["frame"] == frame
 
 
-def test_the_map_has_no_accessibility_problems(page: Path, open_page: Open, axe: str) -> None:
+def test_the_state_map_passes_accessibility_checks(page: Path, open_page: Open, axe: str) -> None:
     visitor, _ = open_map(open_page, page)
     visitor.page.evaluate(axe)
     found = visitor.page.evaluate("axe.run('[data-testid=panel-state_map]').then(({ violations }) => violations)")
     assert [(one["id"], [node["html"] for node in one["nodes"]]) for one in found] == []
 
 
-def test_the_current_step_moves_without_drawing_the_points_again(page: Path, open_page: Open) -> None:
+def test_moving_the_current_step_does_not_redraw_the_map_points(page: Path, open_page: Open) -> None:
     visitor, _ = open_map(open_page, page)
     drawn = visitor.page.evaluate(
         """() => {
@@ -231,7 +231,7 @@ def test_the_current_step_moves_without_drawing_the_points_again(page: Path, ope
     assert "state-map-points" not in drawn
 
 
-def test_a_map_without_height_is_drawn_when_it_gets_a_height(page: Path, open_page: Open) -> None:
+def test_a_collapsed_state_map_is_drawn_once_it_has_a_height(page: Path, open_page: Open) -> None:
     visitor, canvas = open_map(open_page, page)
     set_height = "(canvas, height) => { canvas.parentElement.style.height = height; }"
     canvas.evaluate(set_height, "0")

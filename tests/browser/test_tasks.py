@@ -94,7 +94,7 @@ def test_filmstrip_images_and_bars_fit_the_window(reader: Reader) -> None:
     assert visitor.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_why_was_it_surprised_here(reader: Reader) -> None:
+def test_a_user_can_find_why_the_agent_was_surprised(reader: Reader) -> None:
     visitor = reader.visitor
     mark = visitor.page.evaluate("rlClarity.manifest.bookmarks.low[0]")
     reader.use(visitor.by("bookmarks-low").get_by_role("button").first)
@@ -120,7 +120,7 @@ def test_why_was_it_surprised_here(reader: Reader) -> None:
     expect(visitor.by("effects")).to_be_visible()
 
 
-def test_which_feature_is_it_and_what_if_it_were_gone(reader: Reader) -> None:
+def test_a_user_can_identify_a_feature_and_see_its_ablation(reader: Reader) -> None:
     visitor = reader.visitor
     reader.use(visitor.by("legend-2").locator(".card"))
     assert visitor.by("viewer-channel-2").get_attribute("aria-pressed") == "true"
@@ -137,7 +137,7 @@ def test_which_feature_is_it_and_what_if_it_were_gone(reader: Reader) -> None:
     assert causal.get_by_role("row").count() >= 2, "what attribution predicts, and what ablation does"
 
 
-def test_a_feature_alone_and_over_time(reader: Reader) -> None:
+def test_a_user_can_isolate_a_feature_and_follow_it_over_time(reader: Reader) -> None:
     visitor = reader.visitor
     card = visitor.by("legend-3").locator(".card")
     if reader.way == "keyboard":

@@ -57,7 +57,7 @@ def wanted_height(values: np.ndarray, frame: int) -> float:
     return float(HEIGHT - PAD - (values[frame] - low) / (high - low) * (HEIGHT - 2 * PAD))
 
 
-def test_tracks_show_the_values_at_the_frame(long_page: Path, open_page: Open) -> None:
+def test_timeline_tracks_show_the_values_at_the_current_frame(long_page: Path, open_page: Open) -> None:
     visitor = open_page(long_page, "?frame=2")
     advantages = read_chunk(long_page, "trajectories/1/series.js")["advantages"]
 
@@ -92,7 +92,7 @@ def test_search_results_are_marked_on_the_filmstrip(long_page: Path, open_page: 
     assert visitor.well("film").screenshot() != before
 
 
-def test_the_words_beyond_the_ends_are_whole_or_hidden(long_page: Path, open_page: Open) -> None:
+def test_start_and_end_labels_of_the_timeline_are_never_cut_off(long_page: Path, open_page: Open) -> None:
     visitor = open_page(long_page, "?frame=1")
     well = visitor.well("film")
     for first, last, side in ((0, 128, -0.5), (STEPS - 1, STEPS - 129, 0.5)):
@@ -131,7 +131,7 @@ def step(visitor: Visitor, count: int) -> None:
         visitor.settle()
 
 
-def test_a_step_copies_tracks_that_were_drawn_ahead(long_page: Path, open_page: Open) -> None:
+def test_moving_one_step_reuses_tracks_drawn_in_advance(long_page: Path, open_page: Open) -> None:
     visitor = open_page(long_page, "?frame=1")  # the word beside the start is in view
     visitor.page.evaluate(_COUNT_DRAWING)
     step(visitor, 6)
@@ -172,13 +172,13 @@ def whole_layouts(visitor: Visitor) -> tuple[int, list[str]]:
     return sum(before != after for before, after in pairwise(buttons)), whole
 
 
-def test_a_step_lays_out_only_what_changes(synthetic: Path, open_page: Open) -> None:
+def test_moving_one_step_lays_out_only_changed_elements(synthetic: Path, open_page: Open) -> None:
     changes, whole = whole_layouts(open_page(synthetic, "?frame=30"))
     assert changes < 8
     assert len(whole) <= changes, "only buttons that come or go are laid out with what is around them"
 
 
-def test_back_and_forward_lead_through_places(synthetic: Path, open_page: Open) -> None:
+def test_browser_back_and_forward_restore_earlier_views(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     visitor.click("layer-3a")
     visitor.page.wait_for_url("**layer=3a**")
@@ -202,7 +202,7 @@ def test_back_and_forward_lead_through_places(synthetic: Path, open_page: Open) 
         assert place() == wanted
 
 
-def test_going_back_at_once_leads_to_the_place_before(synthetic: Path, open_page: Open) -> None:
+def test_going_back_right_after_a_change_restores_the_previous_view(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     visitor.click("layer-3a")
     visitor.page.wait_for_timeout(600)  # changes in quick succession are one place
@@ -215,7 +215,7 @@ def test_going_back_at_once_leads_to_the_place_before(synthetic: Path, open_page
     assert (state["layer"], state["trajectory"], state["frame"]) == (4, 0, 30)
 
 
-def test_nothing_moves_for_those_who_want_it_so(long_page: Path, open_page: Open) -> None:
+def test_nothing_is_animated_if_the_user_prefers_reduced_motion(long_page: Path, open_page: Open) -> None:
     visitor = open_page(long_page, "?frame=300", reduced_motion="reduce", toured=False)
     visitor.by("tour").wait_for()
     moving = visitor.page.evaluate(

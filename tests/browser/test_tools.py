@@ -31,7 +31,7 @@ def place(visitor: Visitor) -> tuple[int, int]:
     return state["trajectory"], state["frame"]
 
 
-def test_a_search_is_in_the_address_and_under_undo(synthetic: Path, open_page: Open) -> None:
+def test_a_search_is_kept_in_the_address_and_can_be_undone(synthetic: Path, open_page: Open) -> None:
     count = len(found(synthetic))
     visitor = open_page(synthetic, "?layer=2b")
     visitor.press("f")
@@ -58,7 +58,7 @@ def test_a_search_is_in_the_address_and_under_undo(synthetic: Path, open_page: O
     expect(visitor.by("find-count")).to_have_count(0)
 
 
-def test_activation_and_attribution_are_searched_by_their_names(synthetic: Path, open_page: Open) -> None:
+def test_activations_and_attribution_can_be_searched(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&trajectory=1")
     visitor.press("f")
     labels = visitor.by("find-kind").locator("option").all_inner_texts()
@@ -77,7 +77,7 @@ def test_activation_and_attribution_are_searched_by_their_names(synthetic: Path,
     assert visitor.state()["frame"] == int(totals.argmax())
 
 
-def test_matches_are_stepped_through_by_keys_and_buttons(synthetic: Path, open_page: Open) -> None:
+def test_keys_and_buttons_step_through_search_results(synthetic: Path, open_page: Open) -> None:
     matches = found(synthetic)
     visitor = open_page(synthetic, "?layer=2b&find=advantage~below~-0.5")
     visitor.by("find-steps").wait_for()
@@ -97,7 +97,7 @@ def test_matches_are_stepped_through_by_keys_and_buttons(synthetic: Path, open_p
     assert place(visitor) == matches[-1], "before the first is the last"
 
 
-def test_a_feature_is_looked_for_in_the_layer_of_the_address(synthetic: Path, open_page: Open) -> None:
+def test_a_feature_search_in_the_address_may_name_another_layer(synthetic: Path, open_page: Open) -> None:
     totals = [read_chunk(synthetic, f"attribution/4a/{i}/totals.js")["totals.value"] for i in (1, 2, 3)]
     count = int((totals[1][:, 2].sum(-1) > 0).sum())
     visitor = open_page(synthetic, "?layer=2b&find=feature~above~0~value~4a~3,in~2")
@@ -126,7 +126,7 @@ def shown_value(visitor: Visitor, track: str) -> float:
     return float(visitor.track(track).locator(".value").inner_text().replace("\N{MINUS SIGN}", "-"))
 
 
-def test_a_box_has_its_attribution_over_time(generated: Generated, open_page: Open) -> None:
+def test_attribution_inside_a_box_is_shown_over_time(generated: Generated, open_page: Open) -> None:
     visitor = open_page(generated.directory, f"?layer={LAYER}&trajectory=2&frame=20")
     drag(visitor, visitor.by("observation-canvas"), BOX)
     assert visitor.state()["box"] == dict(zip(("left", "top", "right", "bottom"), BOX, strict=True))
@@ -156,7 +156,7 @@ def test_a_box_has_its_attribution_over_time(generated: Generated, open_page: Op
     expect(visitor.by("box")).to_have_count(3)
 
 
-def test_a_box_is_drawn_with_the_keyboard(synthetic: Path, open_page: Open) -> None:
+def test_a_box_can_be_drawn_with_the_keyboard(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b&frame=30")
     visitor.by("draw-box").focus()
     visitor.press("ArrowRight")
@@ -173,7 +173,7 @@ def test_a_box_is_drawn_with_the_keyboard(synthetic: Path, open_page: Open) -> N
     assert visitor.state()["box"] is None
 
 
-def test_a_finger_draws_a_box_while_the_button_is_pressed(synthetic: Path, open_page: Open) -> None:
+def test_touch_draws_a_box_only_while_the_box_tool_is_active(synthetic: Path, open_page: Open) -> None:
     visitor = open_page(synthetic, "?layer=2b", viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
     session = visitor.page.context.new_cdp_session(visitor.page)
 
@@ -209,7 +209,7 @@ def solo(visitor: Visitor) -> Iterator[None]:
     yield
 
 
-def test_a_feature_is_soloed_by_alt_click_long_press_and_key(generated: Generated, open_page: Open) -> None:
+def test_alt_click_long_press_and_key_isolate_a_feature(generated: Generated, open_page: Open) -> None:
     visitor = open_page(generated.directory, f"?layer={LAYER}&trajectory=2&frame=20")
     layer = visitor.state()["layer"]
     wanted = expected_image(open_results(generated.directory).attribution(LAYER, 1), 19, "pos", 2)

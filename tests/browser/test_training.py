@@ -22,7 +22,7 @@ from tests.browser.training_pages import EVERY, LENGTHS, QUADRANTS, TrainingPage
 Open = Callable[..., Visitor]
 
 
-def test_the_page_opens_with_the_first_and_the_last_checkpoint(open_training: Open) -> None:
+def test_the_compare_page_opens_with_the_first_and_last_checkpoint(open_training: Open) -> None:
     visitor = open_training()
     assert visitor.page.title() == "Runner"
     assert visitor.state()["chosen"] == [0, 3]
@@ -32,7 +32,7 @@ def test_the_page_opens_with_the_first_and_the_last_checkpoint(open_training: Op
     assert visitor.text("checkpoint-1") == "start A 20 k steps 1.00"
 
 
-def test_a_click_on_a_marker_chooses_a_and_with_shift_adds(open_training: Open) -> None:
+def test_clicking_a_checkpoint_marker_selects_it_and_shift_adds_it(open_training: Open) -> None:
     visitor = open_training()
     visitor.by("marker-2").locator("circle").click()
     assert visitor.state()["chosen"] == [1, 3]
@@ -49,7 +49,7 @@ def test_a_click_on_a_marker_chooses_a_and_with_shift_adds(open_training: Open) 
     visitor.page.wait_for_function("() => rlClarity.state().chosen.length === 2")
 
 
-def test_bars_of_total_saliency_have_the_heights_of_its_numbers(open_training: Open, training: TrainingPage) -> None:
+def test_heights_of_total_saliency_bars_match_the_numbers(open_training: Open, training: TrainingPage) -> None:
     visitor = open_training()
     for output in ("policy", "value"):
         bars = visitor.by("totals").locator(f"[data-output={output}]")
@@ -58,7 +58,7 @@ def test_bars_of_total_saliency_have_the_heights_of_its_numbers(open_training: O
         np.testing.assert_allclose(heights / heights.max(), totals / totals.max(), atol=0.03)
 
 
-def test_pointing_at_a_step_compares_all_returns(open_training: Open, training: TrainingPage) -> None:
+def test_hovering_a_step_compares_the_returns_of_all_checkpoints(open_training: Open, training: TrainingPage) -> None:
     visitor = open_training("?step=41")
     shown = visitor.text("returns-read-out")
     assert shown.startswith("step 41:")
@@ -68,7 +68,7 @@ def test_pointing_at_a_step_compares_all_returns(open_training: Open, training: 
     assert "start: 2.00 (ended)" in visitor.text("returns-read-out")
 
 
-def test_a_click_on_a_line_goes_to_its_checkpoint_and_step(open_training: Open) -> None:
+def test_clicking_a_returns_line_goes_to_its_checkpoint_and_step(open_training: Open) -> None:
     visitor = open_training("?checkpoints=1.2")
     chart = visitor.by("returns-chart")
     chart.scroll_into_view_if_needed()
@@ -80,7 +80,7 @@ def test_a_click_on_a_line_goes_to_its_checkpoint_and_step(open_training: Open) 
     assert state["step"] > 140
 
 
-def test_a_drag_over_the_returns_marks_a_range_of_steps_everywhere(open_training: Open) -> None:
+def test_dragging_over_returns_marks_a_range_of_steps_in_all_panels(open_training: Open) -> None:
     visitor = open_training()
     visitor.drag(visitor.by("returns-chart"), (0.3, 0.4), (0.5, 0.5))
     low, high = visitor.state()["brushes"]["step"]
@@ -90,7 +90,7 @@ def test_a_drag_over_the_returns_marks_a_range_of_steps_everywhere(open_training
     assert visitor.track("value-4").get_attribute("data-marks") == "0"
 
 
-def test_episodes_are_aligned_by_step_or_by_progress(open_training: Open) -> None:
+def test_episodes_of_checkpoints_are_aligned_by_step_or_progress(open_training: Open) -> None:
     visitor = open_training(f"?step={LENGTHS[3][0]}")
     assert "step 60 of 60 (ended)" in visitor.text("film-1")
     visitor.by("frame-slider").fill("76")
@@ -101,7 +101,7 @@ def test_episodes_are_aligned_by_step_or_by_progress(open_training: Open) -> Non
     assert visitor.state()["step"] == 74
 
 
-def test_keys_move_by_one_step_or_to_the_next_map(open_training: Open) -> None:
+def test_keys_move_by_one_step_or_to_the_next_saliency_map(open_training: Open) -> None:
     visitor = open_training("?step=10")
     label = visitor.by("film-1").get_by_test_id("map-step")
     expect(label).to_have_text("map of step 9")
@@ -117,7 +117,7 @@ def test_keys_move_by_one_step_or_to_the_next_map(open_training: Open) -> None:
     expect(label).to_have_count(0)
 
 
-def test_stacked_probabilities_are_those_of_the_episode(open_training: Open, training: TrainingPage) -> None:
+def test_the_probability_band_shows_the_policy_of_the_episode(open_training: Open, training: TrainingPage) -> None:
     visitor = open_training("?checkpoints=4&step=1")
     strip = visitor.track("policy-4").locator("canvas")
     image = read_canvas(strip)
@@ -134,7 +134,7 @@ def test_stacked_probabilities_are_those_of_the_episode(open_training: Open, tra
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_selection_in_the_address_is_shown(open_training: Open, scheme: str) -> None:
+def test_the_page_restores_the_selection_from_the_address(open_training: Open, scheme: str) -> None:
     query = "?checkpoints=2.4.1&episode=2&step=30&overlay=value&sure=0.5&brush=step%7E11%7E40&path=1"
     visitor = open_training(query, color_scheme=scheme)
     assert visitor.page.evaluate("document.documentElement.dataset.theme") == scheme
@@ -147,7 +147,7 @@ def test_a_selection_in_the_address_is_shown(open_training: Open, scheme: str) -
     assert letters == ["A", "B", "C"]
 
 
-def test_the_line_of_the_step_is_as_high_as_a_track(open_training: Open) -> None:
+def test_the_cursor_line_is_as_high_as_its_track(open_training: Open) -> None:
     visitor = open_training("?step=30")
     well = visitor.well("value-4")
     heights = well.evaluate("well => [well.querySelector('.head').clientHeight, well.clientHeight]")
@@ -160,7 +160,7 @@ def test_a_missing_episode_of_a_checkpoint_is_reported(open_page: Open, tmp_path
     assert "half a million has no episode 2." in visitor.text("film-2")
 
 
-def test_the_return_of_an_unfinished_game_is_that_so_far(open_page: Open, tmp_path: Path) -> None:
+def test_an_unfinished_game_shows_its_return_so_far(open_page: Open, tmp_path: Path) -> None:
     page = write_training_page(tmp_path, ((20,), (16,)))
     manifest = read_manifest((tmp_path / "interface.html").read_bytes())
     played = [one["data"]["trajectories"][0] for one in manifest["sections"] if one["kind"] == "trajectories"]
@@ -174,7 +174,9 @@ def test_the_return_of_an_unfinished_game_is_that_so_far(open_page: Open, tmp_pa
     assert unfinished == [("so far", "3.00", "")]
 
 
-def test_all_checkpoints_are_shown_the_same_play(open_training: Open, training: TrainingPage) -> None:
+def test_all_checkpoints_are_evaluated_on_the_same_reference_episode(
+    open_training: Open, training: TrainingPage
+) -> None:
     visitor = open_training("?step=41")
     assert visitor.text("reference-frame") == "41"
     action = training.series[3][0]["actions"][40]
@@ -193,7 +195,7 @@ def test_all_checkpoints_are_shown_the_same_play(open_training: Open, training: 
     assert visitor.state()["step"] == int(training.divergence.argmax())
 
 
-def test_numbers_are_sorted_and_saved(open_training: Open, training: TrainingPage) -> None:
+def test_the_table_of_numbers_can_be_sorted_and_saved(open_training: Open, training: TrainingPage) -> None:
     visitor = open_training()
     table = visitor.by("panel-numbers")
     names = table.locator("tbody td:first-child")
@@ -209,14 +211,14 @@ def test_numbers_are_sorted_and_saved(open_training: Open, training: TrainingPag
     assert rows[0]["correlation with last, policy"] == ""
 
 
-def test_checks_and_provenance_are_in_trust(open_training: Open) -> None:
+def test_the_trust_panel_shows_provenance_and_missing_checks(open_training: Open) -> None:
     visitor = open_training()
     visitor.press("t")
     assert "No checks were made" in visitor.text("drawer")
     assert "half a million.jd" in visitor.text("drawer")
 
 
-def test_checks_that_were_made_are_in_trust(open_page: Open, tmp_path: Path) -> None:
+def test_the_trust_panel_shows_results_of_sanity_checks(open_page: Open, tmp_path: Path) -> None:
     write_training_page(tmp_path, ((20, 12), (16,)))
     manifest = read_manifest((tmp_path / "interface.html").read_bytes())
     columns = [{"key": "method", "label": "method"}, {"key": "weights", "label": "with random weights"}]
@@ -232,7 +234,7 @@ def test_checks_that_were_made_are_in_trust(open_page: Open, tmp_path: Path) -> 
     expect(visitor.by("panel-checks")).to_have_count(0)
 
 
-def test_exports_contain_the_selected_data(open_training: Open, training: TrainingPage) -> None:
+def test_exports_of_the_compare_page_contain_the_selected_data(open_training: Open, training: TrainingPage) -> None:
     visitor = open_training("?checkpoints=4.1&step=21&brush=step%7E11%7E40")
     visitor.press("e")
 
@@ -263,7 +265,7 @@ def test_the_page_passes_axe(open_training: Open, axe: str, scheme: str) -> None
     assert violations(visitor, axe) == []
 
 
-def test_a_narrow_window_is_not_wider_than_itself(open_training: Open, axe: str) -> None:
+def test_a_narrow_window_does_not_scroll_sideways(open_training: Open, axe: str) -> None:
     visitor = open_training("?step=21", viewport={"width": 390, "height": 844})
     assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 390
     assert violations(visitor, axe) == []

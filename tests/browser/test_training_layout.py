@@ -10,7 +10,7 @@ WINDOW = {"width": 1440, "height": 900}
 
 
 @pytest.mark.parametrize("panel", ["curve", "steps", "films"])
-def test_films_steps_and_curve_are_on_one_screen(open_training: Open, panel: str) -> None:
+def test_filmstrips_steps_and_learning_curve_fit_on_one_screen(open_training: Open, panel: str) -> None:
     visitor = open_training("?step=41")
     visitor.page.set_viewport_size(WINDOW)  # type: ignore[arg-type]
     box = visitor.by(f"panel-{panel}").bounding_box()

@@ -13,7 +13,7 @@ from tests.browser.training_pages import EVERY, HALVES, LENGTHS, QUADRANTS, Trai
 Open = Callable[..., Visitor]
 
 
-def test_maps_are_blue_for_the_policy_and_red_for_the_value(open_training: Open, training: TrainingPage) -> None:
+def test_saliency_is_blue_for_the_policy_and_red_for_the_value(open_training: Open, training: TrainingPage) -> None:
     visitor = open_training("?step=21&scale=frame")
     canvas = visitor.by("film-4").get_by_test_id("saliency-canvas")
     for output, channel in (("policy", 2), ("value", 0)):
@@ -30,14 +30,14 @@ def test_maps_are_blue_for_the_policy_and_red_for_the_value(open_training: Open,
     assert visitor.state()["overlay"] == "both"
 
 
-def test_a_constant_map_is_shown_as_none(open_training: Open) -> None:
+def test_a_constant_saliency_map_is_not_drawn(open_training: Open) -> None:
     visitor = open_training("?step=9")
     canvas = visitor.by("film-4").get_by_test_id("saliency-canvas")
     assert canvas.get_attribute("data-step") == "8"
     assert read_canvas(canvas).max() == 0
 
 
-def test_shares_of_regions_are_those_of_numpy(open_training: Open, training: TrainingPage) -> None:
+def test_saliency_shares_of_regions_equal_those_computed_by_numpy(open_training: Open, training: TrainingPage) -> None:
     visitor = open_training()
     for index in range(4):
         shares = visitor.page.evaluate(f"rlClarity.shares({index})")
@@ -46,7 +46,7 @@ def test_shares_of_regions_are_those_of_numpy(open_training: Open, training: Tra
             np.testing.assert_allclose(shares[output], expected, atol=1e-9)
 
 
-def test_regions_are_drawn_named_and_removed(open_training: Open, training: TrainingPage) -> None:
+def test_regions_can_be_drawn_named_and_removed(open_training: Open, training: TrainingPage) -> None:
     visitor = open_training("?checkpoints=4&step=21")
     for start, end in (((0.05, 0.05), (0.5, 0.52)), ((0.5, 0.5), (0.95, 0.98))):
         visitor.drag(visitor.by("region-area"), start, end)
@@ -72,7 +72,7 @@ def test_regions_are_drawn_named_and_removed(open_training: Open, training: Trai
     expect(visitor.by("region-4")).to_have_count(1)
 
 
-def test_the_heat_map_and_the_bars_show_the_shares(open_training: Open, training: TrainingPage) -> None:
+def test_heat_map_and_bars_show_the_saliency_shares_of_regions(open_training: Open, training: TrainingPage) -> None:
     visitor = open_training("?checkpoints=4&step=21&grid=1x2")
     columns = [(slice(0, 16), half) for half in HALVES]
     expected = training.shares(3, 0, "value", columns)
@@ -90,7 +90,7 @@ def test_the_heat_map_and_the_bars_show_the_shares(open_training: Open, training
         np.testing.assert_allclose(shares, training.shares(3, 0, output, columns)[:, 5], atol=1e-9)
 
 
-def test_the_rolling_mean_is_that_of_numpy(open_training: Open, training: TrainingPage) -> None:
+def test_the_rolling_mean_equals_that_computed_by_numpy(open_training: Open, training: TrainingPage) -> None:
     visitor = open_training("?checkpoints=4&window=5&region=2")
     image = read_canvas(visitor.track("rolling-4").locator("canvas"))[..., :3]
     height, width = image.shape[:2]
@@ -115,7 +115,7 @@ def test_the_heat_map_and_the_rolling_mean_have_one_time_axis(open_training: Ope
     assert places[0] == places[1]
 
 
-def test_a_weak_map_is_labeled_as_weak(open_training: Open, training: TrainingPage) -> None:
+def test_a_weak_saliency_map_is_labeled_as_weak(open_training: Open, training: TrainingPage) -> None:
     visitor = open_training("?step=21&overlay=value&scale=trajectory")
     scales = training.codes[3][0]["scale value"]
     text = visitor.by("film-4").get_by_test_id("peaks").inner_text().replace("\u00a0", " ")
@@ -139,7 +139,7 @@ def test_colors_for_color_blind_readers_are_in_every_panel(open_training: Open) 
     assert letter.evaluate("letter => getComputedStyle(letter).backgroundColor") == "rgb(180, 83, 9)"
 
 
-def test_frames_are_shown_in_gray(open_training: Open) -> None:
+def test_frames_can_be_shown_in_gray(open_training: Open) -> None:
     visitor = open_training("?step=21&grey=1")
     canvas = visitor.by("film-4").get_by_test_id("training-observation")
     assert np.ptp(read_canvas(canvas)[..., :3], axis=-1).max() == 0

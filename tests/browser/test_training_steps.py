@@ -28,7 +28,7 @@ def test_names_and_ranges_of_axes_are_not_cut_off(open_training: Open, width: in
     assert texts.evaluate_all(f"{cut}.map((s) => s.textContent)") == []
 
 
-def test_brushes_on_several_axes_hold_together(open_training: Open, training: TrainingPage) -> None:
+def test_brushes_on_several_axes_select_their_intersection(open_training: Open, training: TrainingPage) -> None:
     visitor = open_training("?checkpoints=4.1")
     canvas = visitor.by("steps-canvas")
     assert canvas.get_attribute("data-lines") == str(LENGTHS[3][0] + LENGTHS[0][0])
@@ -55,7 +55,7 @@ def test_brushes_on_several_axes_hold_together(open_training: Open, training: Tr
     assert len(visitor.state()["brushes"]) == 2
 
 
-def test_axes_are_brushed_and_moved_without_a_pointer(open_training: Open) -> None:
+def test_axes_can_be_brushed_and_moved_without_a_pointer(open_training: Open) -> None:
     visitor = open_training()
     visitor.by("axis").select_option("reward")
     visitor.by("axis-from").fill("1")
@@ -67,7 +67,7 @@ def test_axes_are_brushed_and_moved_without_a_pointer(open_training: Open) -> No
     assert visitor.state()["brushes"] == {}
 
 
-def test_an_axis_is_dragged_to_another_place(open_training: Open) -> None:
+def test_an_axis_can_be_dragged_to_another_position(open_training: Open) -> None:
     visitor = open_training()
     name = visitor.by("axis-name-value")
     name.scroll_into_view_if_needed()
@@ -81,7 +81,7 @@ def test_an_axis_is_dragged_to_another_place(open_training: Open) -> None:
     assert visitor.state()["axes"][:2] == ["value", "step"]
 
 
-def test_the_step_that_is_shown_moves_into_the_brush(open_training: Open, training: TrainingPage) -> None:
+def test_the_current_step_moves_into_the_brushed_range(open_training: Open, training: TrainingPage) -> None:
     visitor = open_training("?checkpoints=4.1&step=1")
 
     brush_axis(visitor, "value", 0, 0.2)
@@ -91,7 +91,7 @@ def test_the_step_that_is_shown_moves_into_the_brush(open_training: Open, traini
     assert visitor.state()["step"] == inside[0]
 
 
-def test_numbers_totals_and_returns_are_of_what_is_brushed(open_training: Open, training: TrainingPage) -> None:
+def test_numbers_totals_and_returns_cover_only_brushed_steps(open_training: Open, training: TrainingPage) -> None:
     visitor = open_training("?checkpoints=4.1&step=1")
     numbers = visitor.by("panel-numbers")
     assert "brushed steps" not in numbers.inner_text()
@@ -110,7 +110,7 @@ def test_numbers_totals_and_returns_are_of_what_is_brushed(open_training: Open, 
     assert visitor.by("returns-chart").locator("[data-line='3 held']").count() == 1
 
 
-def test_a_brush_marks_the_steps_of_the_shown_episode(open_training: Open, training: TrainingPage) -> None:
+def test_a_brush_marks_its_steps_in_the_reference_episode(open_training: Open, training: TrainingPage) -> None:
     visitor = open_training("?checkpoints=2&step=1")
     marks = visitor.by("shown-value").locator("rect.range")
     assert marks.count() == 0
@@ -122,7 +122,7 @@ def test_a_brush_marks_the_steps_of_the_shown_episode(open_training: Open, train
     expect(marks).to_have_count(int(starts.sum()))
 
 
-def test_total_saliency_is_an_axis_and_a_track(open_training: Open, training: TrainingPage) -> None:
+def test_total_saliency_is_available_as_an_axis_and_a_track(open_training: Open, training: TrainingPage) -> None:
     visitor = open_training("?checkpoints=4.1&step=41")
     shown = visitor.by("tracks-4").inner_text()
     for output in ("policy", "value"):

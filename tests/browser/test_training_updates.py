@@ -29,7 +29,7 @@ def changed(visitor: Visitor) -> list[tuple[int, float]]:
     return [(int(index), float(change)) for index, change in items.evaluate_all(read)]
 
 
-def test_the_strip_has_a_bar_for_each_update(open_training: Open, training: TrainingPage) -> None:
+def test_the_updates_strip_has_a_bar_for_each_pair_of_checkpoints(open_training: Open, training: TrainingPage) -> None:
     visitor = open_training()
     for measure, changes in training.changes.items():
         shares = bars(visitor, measure).evaluate_all("bars => bars.map((bar) => Number(bar.dataset.share))")
@@ -40,7 +40,7 @@ def test_the_strip_has_a_bar_for_each_update(open_training: Open, training: Trai
 
 
 @pytest.mark.parametrize("measure", ["policy", "value", "maps.value"])
-def test_a_click_on_a_peak_opens_the_frames_that_changed_most(
+def test_clicking_a_peak_opens_the_frames_that_changed_most(
     open_training: Open, training: TrainingPage, measure: str
 ) -> None:
     visitor = open_training()
@@ -61,7 +61,7 @@ def test_a_click_on_a_peak_opens_the_frames_that_changed_most(
         assert f"{value:.3g}" in text
 
 
-def test_the_largest_update_is_open_at_first_and_keys_choose_others(open_training: Open) -> None:
+def test_the_largest_update_opens_first_and_keys_select_others(open_training: Open) -> None:
     visitor = open_training()
     strip = visitor.by("updates-strip")
     expect(strip).to_have_attribute("aria-valuenow", "3")
@@ -72,7 +72,7 @@ def test_the_largest_update_is_open_at_first_and_keys_choose_others(open_trainin
     assert "half a million (500 k steps) → one million (1 M steps)" in visitor.text("update-text")
 
 
-def test_pages_without_the_section_have_no_such_panel(open_page: Open, tmp_path: Path) -> None:
+def test_pages_without_updates_have_no_updates_panel(open_page: Open, tmp_path: Path) -> None:
     write_training_page(tmp_path)
     manifest = read_manifest((tmp_path / "interface.html").read_bytes())
     manifest["sections"] = [one for one in manifest["sections"] if one["kind"] != "updates"]

@@ -150,7 +150,7 @@ def canvas_of(visitor: Visitor, track: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("output", ["policy", "value"])
-def test_maps_over_frames_are_those_that_are_stored(open_real: Open, real: Real, output: str) -> None:
+def test_displayed_saliency_maps_equal_the_stored_maps(open_real: Open, real: Real, output: str) -> None:
     visitor = open_real(f"?checkpoints=3.1&step=43&overlay={output}&scale=trajectory")
     for checkpoint in (2, 0):
         maps = real.maps(checkpoint, output)
@@ -171,7 +171,7 @@ def test_maps_over_frames_are_those_that_are_stored(open_real: Open, real: Real,
     np.testing.assert_allclose(shown[..., 3], real.opacity(2, own, own.max()), atol=1.5)
 
 
-def test_bands_of_probabilities_are_those_of_the_recording(open_real: Open, real: Real) -> None:
+def test_displayed_policy_bands_equal_the_recorded_probabilities(open_real: Open, real: Real) -> None:
     visitor = open_real("?checkpoints=3.1&step=1")
     for checkpoint in (2, 0):
         image = canvas_of(visitor, f"policy-{checkpoint + 1}")
@@ -187,7 +187,7 @@ def test_bands_of_probabilities_are_those_of_the_recording(open_real: Open, real
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_regions_have_the_shares_of_the_maps(open_real: Open, real: Real, theme: str) -> None:
+def test_displayed_region_shares_equal_those_of_the_stored_maps(open_real: Open, real: Real, theme: str) -> None:
     visitor = open_real("?checkpoints=3.1&step=43&window=5&region=4", color_scheme=theme)
     colors = {name: np.array(ImageColor.getrgb(color)) for name, color in THEMES[theme].items()}
     for checkpoint in (2, 0):
@@ -222,7 +222,7 @@ def test_regions_have_the_shares_of_the_maps(open_real: Open, real: Real, theme:
             np.testing.assert_allclose(shown, shares[:, 42 // EVERY], atol=1e-6)
 
 
-def test_every_axis_is_brushed_and_all_panels_keep_the_same_steps(open_real: Open, real: Real) -> None:
+def test_brushing_any_axis_selects_the_same_steps_in_all_panels(open_real: Open, real: Real) -> None:
     visitor = open_real("?checkpoints=3.1")
     axes = {checkpoint: real.axes(checkpoint) for checkpoint in (2, 0)}
     canvas = visitor.by("steps-canvas")
@@ -245,7 +245,7 @@ def test_every_axis_is_brushed_and_all_panels_keep_the_same_steps(open_real: Ope
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_the_line_of_a_step_has_its_numbers(open_real: Open, real: Real, theme: str) -> None:
+def test_the_line_of_a_step_passes_through_its_values_on_all_axes(open_real: Open, real: Real, theme: str) -> None:
     visitor = open_real("?checkpoints=3&brush=step~31~31", color_scheme=theme)
     image = read_canvas(visitor.by("steps-canvas"))
     height = len(image)
@@ -262,7 +262,7 @@ def test_the_line_of_a_step_has_its_numbers(open_real: Open, real: Real, theme: 
         assert np.abs(around[around[:, 3].argmax(), :3] - color).max() < 40, key
 
 
-def test_all_checkpoints_see_the_episode_of_the_last(open_real: Open, real: Real) -> None:
+def test_all_checkpoints_are_evaluated_on_the_last_ones_episode(open_real: Open, real: Real) -> None:
     visitor = open_real("?step=41&overlay=value")
     actions, reference = real.recorded(2, "actions"), real.section["reference"]
     shown = [real.results[0].chunk(name) for name in reference["shown"]]
@@ -285,7 +285,7 @@ def test_all_checkpoints_see_the_episode_of_the_last(open_real: Open, real: Real
     assert visitor.state()["step"] == int(divergence.argmax())
 
 
-def test_the_table_has_the_numbers_of_the_recordings(open_real: Open, real: Real) -> None:
+def test_the_exported_table_has_the_numbers_of_the_recordings(open_real: Open, real: Real) -> None:
     visitor = open_real()
     with visitor.saved("numbers-csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -302,7 +302,7 @@ def test_the_table_has_the_numbers_of_the_recordings(open_real: Open, real: Real
         assert f"{real.recorded(checkpoint, 'rewards')[0]:.3g}" in text
 
 
-def test_one_selection_in_every_panel_by_keyboard_address_and_undo(open_real: Open) -> None:
+def test_the_selection_is_shared_by_all_panels_address_and_undo(open_real: Open) -> None:
     visitor = open_real("?checkpoints=3.1&step=43")
     visitor.press(".", "ArrowRight", "o", "p", "d", "s")
     state = visitor.state()

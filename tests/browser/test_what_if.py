@@ -83,7 +83,9 @@ def expected(network: LiveNetwork, change: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", ["policy", "recurrent"])
-def test_a_painted_box_has_the_outputs_of_the_agent(networks: dict[str, LiveNetwork], visit: Any, kind: str) -> None:
+def test_painting_a_box_shows_the_agents_outputs_for_that_image(
+    networks: dict[str, LiveNetwork], visit: Any, kind: str
+) -> None:
     network = networks[kind]
     page = visit(network)
     page.keyboard.press("w")
@@ -112,7 +114,7 @@ def test_a_painted_box_has_the_outputs_of_the_agent(networks: dict[str, LiveNetw
     assert edit_of(page) == "open"
 
 
-def test_in_another_frame_a_box_says_where_it_was_painted(networks: dict[str, LiveNetwork], visit: Any) -> None:
+def test_a_box_painted_in_another_frame_names_that_frame(networks: dict[str, LiveNetwork], visit: Any) -> None:
     network = networks["policy"]
     page = visit(network, f"&frame={FRAME + 1}&edit=around~4.2.10.9~1~{FRAME + 1}")
     page.get_by_test_id("what-if-value").wait_for()
@@ -139,7 +141,9 @@ def _change(change: dict[str, Any]) -> Any:
     return parse_request("outputs", json.dumps(request).encode()).change  # type: ignore[union-attr]
 
 
-def test_a_removed_feature_changes_the_value_as_the_page_says(networks: dict[str, LiveNetwork], visit: Any) -> None:
+def test_removing_a_feature_changes_the_value_as_the_page_predicts(
+    networks: dict[str, LiveNetwork], visit: Any
+) -> None:
     network = networks["policy"]
     ablation = network.results.section("ablation")["layers"][network.results.layer(LAYER)["slug"]]
     stored = network.results.chunk(ablation["trajectories"][0])
@@ -166,7 +170,7 @@ def test_a_removed_feature_changes_the_value_as_the_page_says(networks: dict[str
     wait_for_value(page, before, TOLERANCE)
 
 
-def test_an_object_is_removed_as_its_effect_was_measured(networks: dict[str, LiveNetwork], visit: Any) -> None:
+def test_removing_an_object_gives_its_measured_effect(networks: dict[str, LiveNetwork], visit: Any) -> None:
     network = networks["policy"]
     effects = network.results.chunk("objects/1/effects.js")
     saw = int(np.flatnonzero((effects["frame"] == FRAME) & (effects["track"] == 1))[0])
@@ -183,7 +187,7 @@ def test_an_object_is_removed_as_its_effect_was_measured(networks: dict[str, Liv
     assert edit_of(page) == "open"
 
 
-def test_features_are_added_at_some_positions_and_attribution_follows_the_boxes(
+def test_features_can_be_edited_locally_and_attribution_is_updated(
     networks: dict[str, LiveNetwork], visit: Any
 ) -> None:
     network = networks["policy"]
@@ -236,9 +240,7 @@ def test_an_edit_in_the_address_is_applied_to_a_range_of_steps(networks: dict[st
     page.wait_for_function("() => location.search.includes('edit=color') && !location.search.includes('token')")
 
 
-def test_actions_with_the_same_effect_are_separate_where_the_outputs_are(
-    networks: dict[str, LiveNetwork], visit: Any
-) -> None:
+def test_equivalent_actions_are_separated_if_their_outputs_are(networks: dict[str, LiveNetwork], visit: Any) -> None:
     network = networks["policy"]
     change = {"features": [{"layer": LAYER, "baseline": [1]}]}
     answer = expected(network, change)
@@ -262,7 +264,7 @@ def test_actions_with_the_same_effect_are_separate_where_the_outputs_are(
         assert shown == pytest.approx(sum(after[group]), abs=TOLERANCE)
 
 
-def test_the_panel_stays_closed_for_another_network(networks: dict[str, LiveNetwork], visit: Any) -> None:
+def test_the_what_if_panel_stays_closed_for_another_network(networks: dict[str, LiveNetwork], visit: Any) -> None:
     network = networks["policy"]
     agent: Any = network.agent
     other = LiveNetwork(network.results, dataclasses.replace(agent, seed=1))
@@ -272,7 +274,7 @@ def test_the_panel_stays_closed_for_another_network(networks: dict[str, LiveNetw
     expect(page.get_by_test_id("what-if")).to_have_count(0)
 
 
-def test_what_the_address_does_not_allow_changes_nothing(networks: dict[str, LiveNetwork], visit: Any) -> None:
+def test_invalid_edits_in_the_address_change_nothing(networks: dict[str, LiveNetwork], visit: Any) -> None:
     network = networks["policy"]
     page = visit(network, f"&frame={FRAME + 1}&edit=around~0.0.99.99,times~2a~99~0,%3Cscript%3E~,only~__proto__~1")
     page.get_by_test_id("what-if-value").wait_for()
@@ -280,7 +282,9 @@ def test_what_the_address_does_not_allow_changes_nothing(networks: dict[str, Liv
     assert before == after
 
 
-def test_a_page_from_a_file_has_no_such_panel(networks: dict[str, LiveNetwork], open_page: Callable[..., Any]) -> None:
+def test_a_page_opened_from_a_file_has_no_what_if_panel(
+    networks: dict[str, LiveNetwork], open_page: Callable[..., Any]
+) -> None:
     visitor = open_page(Path(networks["policy"].results.location), wait=False)
     visitor.page.keyboard.press("w")
     assert visitor.state()["edit"] == ""
@@ -288,7 +292,7 @@ def test_a_page_from_a_file_has_no_such_panel(networks: dict[str, LiveNetwork], 
     assert SHAPE[0] == visitor.page.evaluate("rlClarity.manifest.observation.height")
 
 
-def test_a_page_without_the_network_has_nothing_of_what_if(networks: dict[str, LiveNetwork]) -> None:
+def test_a_page_without_its_network_contains_no_what_if_code(networks: dict[str, LiveNetwork]) -> None:
     page = Path(networks["policy"].results.location)
     document = (page / "interface.html").read_text()
     names = [path.relative_to(page).as_posix() for path in page.rglob("*") if path.is_file()]

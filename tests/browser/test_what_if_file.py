@@ -56,7 +56,9 @@ def expected(network: LiveNetwork, **change: Any) -> float:
     return float(answer["after"]["values"][0])
 
 
-def test_outputs_are_those_of_the_agent(networks: dict[str, LiveNetwork], open_page: Callable[..., Visitor]) -> None:
+def test_outputs_computed_in_the_browser_equal_those_of_the_agent(
+    networks: dict[str, LiveNetwork], open_page: Callable[..., Visitor]
+) -> None:
     network = networks["policy"]
     stored = float(network.results.series(0)["values"][FRAME])
     visitor = open_page(directory(network), f"?frame={FRAME + 1}")
@@ -89,7 +91,7 @@ def _change(**values: Any) -> Any:
     return schema.read(Change, values, "change")
 
 
-def test_features_change_as_in_python_and_as_the_page_says(
+def test_editing_features_in_the_browser_gives_the_outputs_of_python(
     networks: dict[str, LiveNetwork], open_page: Callable[..., Visitor]
 ) -> None:
     network = networks["policy"]
@@ -186,7 +188,7 @@ def test_effects_of_all_features_are_listed(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{"attribution": {"baseline": "mean"}}, {"ablation": {"every": 4, "to": "zero"}}])
-def test_features_are_multiplied_by_0_where_they_cannot_be_or_were_not_set_to_the_baseline(
+def test_features_without_a_single_baseline_are_multiplied_by_zero(
     open_page: Callable[..., Visitor], tmp_path: Path, options: dict[str, Any]
 ) -> None:
     agent = policy_agent()
@@ -207,7 +209,7 @@ def test_features_are_multiplied_by_0_where_they_cannot_be_or_were_not_set_to_th
         assert abs(float(shown or "nan") - lost) < TOLERANCE
 
 
-def test_an_object_is_removed_as_its_effect_was_measured(
+def test_removing_an_object_gives_its_measured_effect(
     networks: dict[str, LiveNetwork], open_page: Callable[..., Visitor]
 ) -> None:
     network = networks["policy"]
@@ -226,7 +228,7 @@ def test_an_object_is_removed_as_its_effect_was_measured(
     expect(visitor.by("what-if-value")).to_have_count(0)  # what it showed is about another change
 
 
-def test_a_recurrent_network_continues_from_its_states(
+def test_a_recurrent_network_continues_from_recorded_states(
     networks: dict[str, LiveNetwork], open_page: Callable[..., Visitor]
 ) -> None:
     network = networks["recurrent"]
@@ -247,7 +249,7 @@ def test_a_recurrent_network_continues_from_its_states(
     expect(visitor.by("what-if-track-end")).to_have_text("end, 40")
 
 
-def test_what_if_goes_to_the_panel_that_is_open(
+def test_the_what_if_key_scrolls_to_the_open_panel(
     networks: dict[str, LiveNetwork], open_page: Callable[..., Visitor]
 ) -> None:
     visitor = open_page(directory(networks["policy"]), f"?frame={FRAME + 1}&edit=open")
@@ -263,7 +265,7 @@ def test_what_if_goes_to_the_panel_that_is_open(
     expect(visitor.by("what-if")).to_be_in_viewport()
 
 
-def test_a_server_answers_in_place_of_the_network_beside_the_page(
+def test_a_server_replaces_the_network_stored_beside_the_page(
     networks: dict[str, LiveNetwork], open_page: Callable[..., Visitor]
 ) -> None:
     network = networks["policy"]
@@ -284,7 +286,7 @@ def rewritten(page: Path, name: str, key: str, content: bytes) -> None:
     (page / name).write_bytes(encode_chunk(name, {**dtypes, key: content}).script())
 
 
-def test_another_network_is_refused(
+def test_a_modified_network_file_is_refused(
     networks: dict[str, LiveNetwork], open_page: Callable[..., Visitor], tmp_path: Path
 ) -> None:
     page = tmp_path / "page"
@@ -300,7 +302,7 @@ def test_another_network_is_refused(
     expect(visitor.by("what-if-value")).to_have_count(0)
 
 
-def test_a_network_with_other_outputs_is_refused(
+def test_a_network_whose_outputs_differ_from_the_page_is_refused(
     networks: dict[str, LiveNetwork], open_page: Callable[..., Visitor], tmp_path: Path
 ) -> None:
     from rl_clarity.agents.onnx_export import export_onnx

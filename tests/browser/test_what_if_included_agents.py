@@ -47,13 +47,13 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return page.results()
 
 
-def test_the_page_finds_its_agent_and_refuses_another(results: Results) -> None:
+def test_a_page_loads_its_own_agent_and_refuses_another(results: Results) -> None:
     open_page_agent(results)
     with pytest.raises(CheckpointError, match="is not the checkpoint of the page"):
         open_page_agent(results, "models:coinrun-early")
 
 
-def test_outputs_and_ablated_features_are_those_of_the_page(results: Results) -> None:
+def test_live_outputs_and_ablations_equal_those_stored_on_the_page(results: Results) -> None:
     network = LiveNetwork(results, open_page_agent(results))
     assert ask(network, "check", trajectory=0)["agrees"]
     layer = results.layers[-1]
@@ -65,7 +65,7 @@ def test_outputs_and_ablated_features_are_those_of_the_page(results: Results) ->
         np.testing.assert_allclose(changes, stored["change.value"][:, feature - 1], atol=TOLERANCE)
 
 
-def test_objects_are_removed_as_their_effects_were_measured(results: Results) -> None:
+def test_removing_objects_live_gives_their_measured_effects(results: Results) -> None:
     network = LiveNetwork(results, open_page_agent(results))
     effects = results.chunk(results.section("objects")["trajectories"][0]["chunk"])
     assert len(effects["frame"]) >= 3
@@ -77,7 +77,9 @@ def test_objects_are_removed_as_their_effects_were_measured(results: Results) ->
 
 @pytest.mark.browser
 @pytest.mark.skipif(not HAS_RUNTIME, reason="needs PyTorch, onnx, onnxscript and onnxruntime-web (make onnxruntime)")
-def test_a_page_from_a_file_computes_the_same(results: Results, open_page: Callable[..., Visitor]) -> None:
+def test_a_page_opened_from_a_file_computes_the_same_outputs(
+    results: Results, open_page: Callable[..., Visitor]
+) -> None:
     network = LiveNetwork(results, open_page_agent(results))
     layer = results.layers[-1]
     slug = results.layer(layer)["slug"]

@@ -34,7 +34,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_the_largest_logit_takes_the_place_of_the_value(page: Path, open_page: Open) -> None:
+def test_the_largest_logit_replaces_the_value(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?frame=5")  # its messages on the console fail the test
     assert visitor.attribution("pos").max() > 0
     logits = open_results(page).series(0)["logits"]
@@ -68,14 +68,14 @@ def test_panels_that_need_advantages_are_omitted(page: Path, open_page: Open) ->
 
 
 @pytest.mark.parametrize("search", ["advantage~above~-9", "bookmark~high"])
-def test_searches_of_an_address_that_need_advantages_find_nothing(page: Path, open_page: Open, search: str) -> None:
+def test_searches_for_advantages_or_bookmarks_find_nothing(page: Path, open_page: Open, search: str) -> None:
     visitor = open_page(page, f"?find={search}")
     visitor.press("f")
     visitor.by("find-count").wait_for()
     assert visitor.text("find-count") == "No frames match."
 
 
-def test_tables_have_no_advantages(page: Path, open_page: Open) -> None:
+def test_exported_tables_have_no_advantages(page: Path, open_page: Open) -> None:
     visitor = open_page(page, "?frame=5")
     visitor.press("e")
     header = visitor.saved("export-csv").read_text().splitlines()[0]

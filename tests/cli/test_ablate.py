@@ -13,9 +13,7 @@ from tests import small_commands
 from tests.cli.calls import parse_summary
 
 
-def test_options_of_the_page_are_added_to_those_of_the_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ablate_accepts_options_of_pages_besides_its_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     agent = str(small_commands.prepare(tmp_path) / "agent.pt")
     sizes = ["--trajectories.num-envs", "2", "--trajectories.num-steps", "8", "--observations.num-envs", "1"]
     sizes += ["--observations.num-obs", "4", "--features.count", "2", "--behavior.max-steps", "6"]
@@ -29,7 +27,7 @@ def test_options_of_the_page_are_added_to_those_of_the_command(
     assert "behavior.episodes=3 is the argument episodes here" in capsys.readouterr().err
 
 
-def test_features_are_those_of_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ablate_uses_the_features_of_a_given_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = small_commands.prepare(tmp_path)
     small_commands.run(folder, seed=3, feature_names={"2a": {2: "edge"}})
     sizes = ["--trajectories.num-envs", "1", "--trajectories.num-steps", "8", "--observations.num-envs", "1"]
@@ -43,5 +41,5 @@ def test_features_are_those_of_a_page(tmp_path: Path, capsys: pytest.CaptureFixt
     assert ablated.feature_names("2a") == {2: "edge"}
     assert len(ablated.reduction("2a").components) == 2  # the page's number, not the default
     assert main([*command, "--force"]) == 0
-    assert "features were fitted for this page: page=, or --page" in capsys.readouterr().out
+    assert "features were fitted for this page: give page= (--page)" in capsys.readouterr().out
     assert len(rl_clarity.open_results(folder / "ablated").reduction("2a").components) == 8

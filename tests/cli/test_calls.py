@@ -63,7 +63,7 @@ def test_help_shows_no_empty_default(command: str, capsys: pytest.CaptureFixture
     assert "(default: )" not in printed
 
 
-def test_help_of_run_lists_options(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_of_the_run_command_lists_its_options(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["run", "--help"])
     printed = capsys.readouterr().out
@@ -81,7 +81,9 @@ def listed_options(words: str, capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("command", ["run", "compare", "memory", "check", "debug", "ablate"])
-def test_help_lists_few_options_and_help_all_the_others(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_common_options_and_help_all_lists_every_option(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     few, all_of_them = (listed_options(f"{command} {word}", capsys) for word in ("--help", "--help-all"))
     assert len(few) <= 45
     assert set(few) <= set(all_of_them)
@@ -96,7 +98,7 @@ LEFT_OUT_OF_LOAD = {
 }
 
 
-def test_options_have_their_names_of_version_0_1() -> None:
+def test_options_accept_their_names_of_version_0_1() -> None:
     words = ["--nmf-features", "3", "--layer-kwargs.name-contains-one-of", "2b", "--attr-policy"]
     present = ["--features.count", "3", "--layers.name-contains-one-of", "2b", "--attribution.policy"]
     assert parse_arguments(["run", "a", "b", *words]) == parse_arguments(["run", "a", "b", *present])
@@ -114,7 +116,7 @@ def test_help_imports_no_framework() -> None:
     assert result.stdout.splitlines()[-1] == "imported:"
 
 
-def test_running_as_a_module() -> None:
+def test_the_package_runs_as_a_module_with_python_m() -> None:
     command = [sys.executable, "-m", "rl_clarity"]
     shown = subprocess.run([*command, "--help"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert shown.returncode == 0
@@ -212,7 +214,7 @@ def test_errors_are_printed_in_one_line_with_exit_code_1(
     assert capsys.readouterr() == ("", f"rl-clarity: {message}\n")
 
 
-def test_the_option_version_prints_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_version_option_prints_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr() == (f"rl-clarity {rl_clarity.__version__}\n", "")
 
@@ -239,7 +241,7 @@ def test_commands_that_read_a_checkpoint_have_the_same_options(name: str) -> Non
 
 
 @pytest.mark.parametrize("flag", ["--deterministic", "--greedy"])
-def test_commands_that_play_have_the_same_options(flag: str) -> None:
+def test_evaluate_and_record_have_the_same_options_of_play(flag: str) -> None:
     evaluation = parse_arguments(["evaluate", "a.jd", flag, "--seed", "3", "--episodes", "5"])
     recording = parse_arguments(["record", "a.jd", "out", flag, "--seed", "3", "--episodes", "5"])
     assert isinstance(evaluation, Evaluate)
@@ -249,7 +251,7 @@ def test_commands_that_play_have_the_same_options(flag: str) -> None:
 
 
 @pytest.mark.parametrize("command", ["inspect a.jd", "record a.jd out", "evaluate a.jd", "convert a.jd a.safetensors"])
-def test_an_agent_with_other_outputs_is_refused_first(
+def test_an_agent_that_fails_the_output_check_is_refused_first(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def load_agent(checkpoint: str, *, check: Path, **metadata: Any) -> None:
@@ -262,25 +264,25 @@ def test_an_agent_with_other_outputs_is_refused_first(
 
 
 @pytest.mark.parametrize(("word", "value"), [("None", None), ("True", True), ("False", False)])
-def test_flags_without_a_default(word: str, value: bool | None) -> None:
+def test_flags_without_a_default_accept_none_true_and_false(word: str, value: bool | None) -> None:
     command = parse_arguments(["train", "out", "--env-name", "coinrun", "--use-backgrounds", word])
     assert isinstance(command, Train)
     assert command.options.use_backgrounds is value
 
 
-def test_other_words_are_no_flags(capsys: pytest.CaptureFixture[str]) -> None:
+def test_flags_reject_words_other_than_true_and_false(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse_arguments(["train", "out", "--env-name", "coinrun", "--use-backgrounds", "Tru"])
     assert "Tru is not True or False" in capsys.readouterr().err
 
 
-def test_environment_names_that_contradict_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+def test_contradictory_environment_names_are_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "models:coinrun", "--env-name", "maze", "--metadata", "env_name", "coinrun"]) == 1
     assert "env_name='maze' and env_name='coinrun' in metadata contradict each other" in capsys.readouterr().err
 
 
 @pytest.mark.slow
-def test_commands_hide_messages_of_libraries(checkpoint: Path, tmp_path: Path) -> None:
+def test_commands_hide_log_messages_of_libraries(checkpoint: Path, tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
     code = f"import rl_clarity; rl_clarity.load_agent({str(checkpoint)!r})"
     inspect = ["-m", "rl_clarity", "inspect", str(checkpoint), "--json"]
@@ -336,7 +338,7 @@ sys.exit(main())
     assert (done.returncode, done.stdout, done.stderr) == (code, "", f"rl-clarity: {what}\n")
 
 
-def test_sigterm_is_reported_as_ctrl_c_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sigterm_is_reported_like_ctrl_c(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def terminate(command: Any) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -382,7 +384,7 @@ def test_unexpected_errors_are_one_line_or_a_traceback_with_debug(
         (">/dev/null", 0, ""),
     ],
 )
-def test_standard_output_that_cannot_be_written(redirection: str, code: int, message: str) -> None:
+def test_unwritable_standard_output_is_reported_in_one_line(redirection: str, code: int, message: str) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("only Linux has /dev/full")
     command = f"{sys.executable} -m rl_clarity --version {redirection}"

@@ -28,7 +28,7 @@ from tests.pipeline.small import record_tasks
 FEW = ["--trajectories.num-envs", "2", "--trajectories.num-steps", "4", "--frames", "2", "--methods", "jacobian"]
 
 
-def test_options_reach_the_function(
+def test_options_of_the_check_command_reach_the_function(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     calls: list[Any] = []
@@ -87,7 +87,7 @@ def test_a_page_of_another_network_is_refused(tmp_path: Path, monkeypatch: pytes
         small_commands.check(folder, page=folder / "output")
 
 
-def test_another_output_is_checked_again_in_the_same_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checking_another_output_reuses_the_same_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = small_commands.prepare(tmp_path)
     small_commands.check(folder)
     with record_tasks(monkeypatch) as names:

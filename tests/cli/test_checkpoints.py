@@ -18,7 +18,7 @@ from tests.cli.calls import SMALL, parse_summary
 from tests.pipeline.small import ARGS, write_checkpoint
 
 
-def test_inspect(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_prints_network_layers_and_metadata(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(checkpoint), "--json"]) == 0
     summary = parse_summary(capsys.readouterr())
     assert summary["network"] == "nature"
@@ -35,7 +35,7 @@ def test_inspect(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "Relu_1 (6 x 6 x 64)" in printed
 
 
-def test_inspect_checks_the_name_of_the_environment(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_notes_misspelled_environment_names(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", str(checkpoint), "--env-name", "conrun"]) == 0
     assert "note: unknown Procgen game 'conrun'; did you mean coinrun?" in capsys.readouterr().out
     assert main(["inspect", str(checkpoint), "--env-name", "conrun", "--json"]) == 0
@@ -62,14 +62,16 @@ def test_control_characters_in_a_file_do_not_reach_the_terminal(
     assert line.isprintable()
 
 
-def test_inspect_a_shipped_agent(capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_describes_an_included_agent(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["inspect", "models:coinrun", "--json"]) == 0
     assert parse_summary(capsys.readouterr())["layers"]["1a"] == [64, 64, 16]
     assert main(["inspect", "models:coinrum"]) == 1
     assert "did you mean models:coinrun?" in capsys.readouterr().err
 
 
-def test_convert(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_convert_writes_a_safetensors_file_with_equal_outputs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     checkpoint = write_checkpoint(tmp_path / "agent.jd")
     target = tmp_path / "folder" / "agent.safetensors"
     command = ["convert", str(checkpoint), str(target), "--metadata", "gamma", "0.9", "frame_skip", "[2, 5]"]
@@ -97,14 +99,18 @@ def test_convert_refuses_unknown_formats(tmp_path: Path, capsys: pytest.CaptureF
     assert not (tmp_path / "b.safetensors").exists()
 
 
-def test_convert_refuses_other_suffixes(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_convert_refuses_targets_that_do_not_end_in_safetensors(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     target = tmp_path / "agent.txt"
     assert main(["convert", str(checkpoint), str(target)]) == 1
     assert f"{target} must end in .safetensors" in capsys.readouterr().err
     assert not target.exists()
 
 
-def test_force_replaces_a_file(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_convert_replaces_an_existing_file_only_with_force(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     target = tmp_path / "agent.safetensors"
     target.write_text("another file")
     command = ["convert", str(checkpoint), str(target)]
@@ -119,7 +125,9 @@ def test_force_replaces_a_file(checkpoint: Path, tmp_path: Path, capsys: pytest.
 
 
 @pytest.mark.slow
-def test_evaluate(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_prints_returns_of_agent_and_random_policy(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("procgen", reason="the agent plays CoinRun")
     command = ["evaluate", str(checkpoint), "--episodes", "4", "--random"]
     assert main([*command, "--json"]) == 0
@@ -137,7 +145,7 @@ def test_evaluate(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("command", ["inspect", "run --dry-run", "evaluate --episodes 1 --max-steps 3"])
-def test_terminals_without_unicode(
+def test_output_is_escaped_on_terminals_without_unicode(
     command: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     pytest.importorskip("procgen", reason="the agent plays CoinRun")
@@ -154,7 +162,9 @@ def test_terminals_without_unicode(
     assert ("\\u65e5\\u672c" in printed.out) == (name == "inspect")
 
 
-def test_no_unseen_levels_for_agents_trained_on_all_levels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_skips_unseen_levels_for_agents_trained_on_all_levels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("procgen", reason="the agent plays CoinRun")
     checkpoint = write_checkpoint(tmp_path / "agent.jd")
     command = ["evaluate", str(checkpoint), "--episodes", "2", "--max-steps", "3", "--deterministic"]

@@ -17,7 +17,7 @@ from tests.agents.test_editing import heads, observations_for
 from tests.pipeline.small import write_checkpoint
 
 
-def test_features_of_a_page_are_removed(
+def test_edit_removes_a_feature_of_a_page(
     page: Path, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = tmp_path / "edited.safetensors"
@@ -41,7 +41,7 @@ def test_features_of_a_page_are_removed(
 
 
 @pytest.mark.slow
-def test_features_are_fitted_as_run_does_without_a_page(
+def test_edit_without_a_page_fits_features_as_run_does(
     page: Path, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     small: Any = {"trajectories": {"num_envs": 2, "num_steps": 10}}
@@ -62,7 +62,9 @@ def test_features_are_fitted_as_run_does_without_a_page(
     assert not np.allclose(heads(load_agent(checkpoint), observations), of_page, atol=0.01 * np.abs(of_page).max())
 
 
-def test_features_of_an_agent_that_cannot_play_need_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_edit_needs_a_page_for_features_of_agents_that_cannot_play(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     checkpoint = write_checkpoint(tmp_path / "agent.jd", {"cnn": "nature"})
     layer = next(iter(load_agent(checkpoint).layers))
     words = ["edit", str(checkpoint), str(tmp_path / "edited.safetensors"), "--layer", layer, "--feature", "1"]
@@ -71,7 +73,9 @@ def test_features_of_an_agent_that_cannot_play_need_a_page(tmp_path: Path, capsy
     assert "--feature needs --page DIRECTORY, or give --unit: the agent cannot play (" in line
 
 
-def test_units_are_removed_without_a_page(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_edit_removes_units_without_a_page(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     target = tmp_path / "edited.safetensors"
     agent = load_agent(checkpoint)
     layer = next(iter(agent.layers))
@@ -85,14 +89,14 @@ def test_units_are_removed_without_a_page(checkpoint: Path, tmp_path: Path, caps
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give --feature NUMBER, of --page DIRECTORY, or --unit NUMBER"),
+        ([], "give what to remove: either --feature NUMBER"),
         (["--feature", "9"], "--feature 9 must be from 1 to 8"),
         (["--feature", "99", "--page", "PAGE"], "--feature 99 must be from 1 to"),
         (["--unit", "99"], "unit=99 is not a channel of"),
         (["--unit", "1", "--strength", "2"], "strength=2.0 must be a number from 0 to 1"),
     ],
 )
-def test_wrong_edits_are_refused_in_a_single_line(
+def test_invalid_edits_are_refused_with_a_one_line_error(
     arguments: list[str],
     message: str,
     page: Path,

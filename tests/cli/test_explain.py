@@ -13,7 +13,7 @@ from tests.cli.calls import parse_summary
 from tests.recordings.episodes import make_recording
 
 
-def test_explain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_reports_how_many_episodes_are_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_recording(tmp_path, (9, 5))
     command = ["explain", str(tmp_path), "--embeddings", "pca", "--every", "1"]
     assert main([*command, "--json"]) == 0
@@ -30,7 +30,7 @@ def test_explain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "rl-clarity explain --agent" in printed
 
 
-def test_reasons_of_several_recordings_are_grouped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_explain_groups_equal_reasons_of_several_recordings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for run in ("a", "b"):
         make_recording(tmp_path / run, (9, 5), name="training")
     command = ["explain", str(tmp_path), "--embeddings", "pca"]
@@ -41,7 +41,7 @@ def test_reasons_of_several_recordings_are_grouped(tmp_path: Path, capsys: pytes
     assert capsys.readouterr().out.count(reason["reason"]) == 1
 
 
-def test_watching_ends_with_an_interrupt(
+def test_an_interrupt_ends_explain_watch_without_an_error(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def wait() -> None:
@@ -54,7 +54,7 @@ def test_watching_ends_with_an_interrupt(
     assert "0 of 2 complete episodes" in capsys.readouterr().out
 
 
-def test_an_interrupted_command_prints_how_to_resume(
+def test_an_interrupted_explain_command_prints_how_to_resume(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*arguments: object, **options: object) -> None:

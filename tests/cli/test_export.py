@@ -16,7 +16,9 @@ from tests.cli.calls import parse_summary
 
 
 @pytest.mark.parametrize("name", ["frames.png", "frames.GIF", "frames.apng", "numbers.csv", "arrays.npz"])
-def test_export(name: str, page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export_writes_images_tables_and_arrays(
+    name: str, page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     command = ["export", str(page), str(tmp_path / name), "--trajectory", "2", "--frames", "3:5", "--json"]
     assert main(command) == 0
     assert parse_summary(capsys.readouterr()) == {"file": str(tmp_path / name)}
@@ -35,7 +37,7 @@ def test_export(name: str, page: Path, tmp_path: Path, capsys: pytest.CaptureFix
             assert image.size == (3 * 256, 256)
 
 
-def test_options_of_export(page: Path, tmp_path: Path) -> None:
+def test_export_options_select_layer_channel_output_and_speed(page: Path, tmp_path: Path) -> None:
     shown = tmp_path / "shown.apng"
     options = ["--directions", "abs", "--channel", "2", "--fps", "4", "--output", "value", "--layer", "Relu_2"]
     assert main(["export", str(page), str(shown), "--frames", "1:2", *options]) == 0
@@ -65,7 +67,7 @@ def test_options_of_export(page: Path, tmp_path: Path) -> None:
         ("--fps 0", "fps=0.0 must be above 0 and at most 100"),
     ],
 )
-def test_invalid_options(
+def test_invalid_export_options_are_refused_with_a_one_line_error(
     suffix: str, arguments: str, message: str, page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["export", str(page), str(tmp_path / f"x{suffix}"), *arguments.split()]) == 1
@@ -83,7 +85,7 @@ def test_invalid_options(
         (["page", "nowhere/x.csv"], "cannot write"),
     ],
 )
-def test_missing_pages_and_directories(
+def test_export_reports_missing_pages_and_unknown_suffixes(
     arguments: list[str],
     message: str,
     page: Path,

@@ -15,7 +15,9 @@ from tests.cli.calls import SMALL, parse_summary
 from tests.recordings.episodes import make_recording
 
 
-def test_record_and_inspect(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_record_writes_a_recording_that_inspect_describes(
+    checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("procgen", reason="the agent plays CoinRun")
     command = ["record", str(checkpoint), str(tmp_path / "recording"), "--steps", "100", "--action-noise", "0.5"]
     assert main([*command, "--metadata", "distribution_mode", "easy", "--json"]) == 0
@@ -48,7 +50,7 @@ def test_inspect_prints_the_contents_of_a_recording(tmp_path: Path, capsys: pyte
 
 
 @pytest.mark.parametrize("episodic_life", [True, False])
-def test_inspect_reports_that_episodes_are_lives(
+def test_inspect_reports_if_episodes_end_with_each_life(
     episodic_life: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_recording(tmp_path, (3,), metadata={"environment": {"options": {"episodic_life": episodic_life}}})

@@ -22,7 +22,7 @@ from tests.cli.calls import SMALL, parse_summary
 from tests.ppo.small import stop_in_update, tiny
 
 
-def test_run(page: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_prints_the_path_of_the_page(page: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert open_results(page).manifest["title"] == "A page"
     capsys.readouterr()
     command = ["run", str(checkpoint), str(page), *SMALL, "--title", "A page"]
@@ -32,7 +32,7 @@ def test_run(page: Path, checkpoint: Path, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out == f"The page is {page / 'interface.html'}\n"
 
 
-def test_a_page_of_the_command_is_recognized_in_python(page: Path, checkpoint: Path) -> None:
+def test_rl_clarity_run_recognizes_a_page_written_by_the_command(page: Path, checkpoint: Path) -> None:
     sizes = {
         "trajectories": {"num_envs": 2, "num_steps": 10},
         "observations": {"num_envs": 2, "num_obs": 4, "obs_every": 2},
@@ -42,7 +42,7 @@ def test_a_page_of_the_command_is_recognized_in_python(page: Path, checkpoint: P
     assert forecast == Forecast.nothing_to_do()
 
 
-def test_force_replaces_another_page(
+def test_run_replaces_another_page_only_with_force(
     page: Path, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "page").mkdir()
@@ -77,7 +77,7 @@ def options_of_run(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, A
     return options
 
 
-def test_settings_of_the_original(options_of_run: Callable[..., dict[str, Any]]) -> None:
+def test_the_original_option_selects_settings_of_the_original(options_of_run: Callable[..., dict[str, Any]]) -> None:
     options = options_of_run("--original", "--attribution.policy")
     expected = translate(rl_clarity.ORIGINAL, InterfaceOptions)
     assert asdict(options["observations"]) == expected.pop("observations")
@@ -87,7 +87,7 @@ def test_settings_of_the_original(options_of_run: Callable[..., dict[str, Any]])
         assert {key: getattr(options[name], key) for key in part} == part
 
 
-def test_options_override_the_settings_of_the_original(options_of_run: Callable[..., dict[str, Any]]) -> None:
+def test_explicit_options_override_the_settings_of_the_original(options_of_run: Callable[..., dict[str, Any]]) -> None:
     words = "--attribution.steps 50 --observations.num-envs 7 --features.fit-observations 99"
     options = options_of_run("--original", *words.split())
     assert options["attribution"].steps == 50
@@ -97,7 +97,7 @@ def test_options_override_the_settings_of_the_original(options_of_run: Callable[
     assert observations == {"num_envs": 7, "num_obs": 128, "obs_every": 128, "bfloat16": False}
 
 
-def test_options_equal_to_defaults_override_the_original(
+def test_explicit_default_values_override_the_original_settings(
     options_of_run: Callable[..., dict[str, Any]],
 ) -> None:
     quadrature, every = InterfaceOptions().attribution.quadrature, ObservationsOptions().obs_every
@@ -110,7 +110,9 @@ def test_options_equal_to_defaults_override_the_original(
 
 
 @pytest.mark.parametrize("flag", ["--lambda", "--lambda-"])
-def test_lambda_on_the_command_line(flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_accepts_lambda_with_and_without_underscore(
+    flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options: dict[str, Any] = {}
 
     def train(directory: str, **keywords: Any) -> None:
@@ -122,7 +124,7 @@ def test_lambda_on_the_command_line(flag: str, tmp_path: Path, monkeypatch: pyte
     assert (options["lambda_"], options["overwrite"]) == (0.9, True)
 
 
-def test_an_empty_directory_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_train_refuses_an_empty_directory_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "", "--env-name", "coinrun"]) == 1
     assert "save_dir is empty" in capsys.readouterr().err
 
@@ -147,7 +149,7 @@ def test_interrupted_training_prints_what_is_saved(
 
 
 @pytest.mark.slow
-def test_train_and_explain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trained_agent_can_be_explained_with_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("procgen", reason="the agent plays CoinRun")
     command = "--env-name coinrun --cnn nature --num-envs 2 --num-steps 16 --num-minibatches 2 --timesteps-per-proc 64"
     assert main(["train", str(tmp_path / "agent"), *command.split(), "--json"]) == 0
@@ -159,7 +161,7 @@ def test_train_and_explain(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert open_results(tmp_path / "page").manifest["recordings"][0]["env_name"] == "coinrun"
 
 
-def test_train_without_an_environment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_train_without_an_environment_is_a_usage_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", str(tmp_path / "agent")]) == 2
     assert "env_name" in capsys.readouterr().err
     assert not (tmp_path / "agent").exists()
@@ -167,7 +169,7 @@ def test_train_without_an_environment(tmp_path: Path, capsys: pytest.CaptureFixt
 
 @pytest.mark.slow
 @pytest.mark.parametrize("procgen", [True, False], ids=["with Procgen", "with included samples"])
-def test_demo(
+def test_demo_writes_a_page_of_an_included_agent(
     procgen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from rl_clarity.commands import demo

@@ -21,16 +21,18 @@ from tests.light_switch import checkpoint
 SWAP = ["--swap-directions-from", "2", "1", "--swap-directions-to", "3", "None"]
 
 
-def test_swaps_are_pairs_of_numbers_from_1_or_none() -> None:
+def test_swap_options_count_components_from_one_or_are_none() -> None:
     command = parse_arguments(["record", "agent.jd", "out", "--directions", "states", *SWAP])
     assert isinstance(command, Record)
     assert command.swaps() == {1: 2, 0: None}
 
 
 @pytest.mark.parametrize("options", [["--directions", "states"], SWAP, ["--directions", "states", *SWAP, "3"]])
-def test_options_of_swaps_belong_together(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_swap_options_must_be_complete_and_of_equal_length(
+    options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["evaluate", str(checkpoint("memory")), *options]) != 0
-    assert "belong together, with as many numbers in both" in capsys.readouterr().err
+    assert "belong together, with as many directions in both" in capsys.readouterr().err
 
 
 @pytest.fixture(scope="module")
@@ -53,13 +55,13 @@ def collapsed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return ["--directions", states, "--swap-directions-from", *numbers, "--swap-directions-to", *["None"] * 4]
 
 
-def test_an_agent_plays_with_its_memory_collapsed(collapsed: list[str], tmp_path: Path) -> None:
+def test_record_plays_with_collapsed_memory_components(collapsed: list[str], tmp_path: Path) -> None:
     assert main(["record", str(checkpoint("memory")), str(tmp_path / "edited"), "--episodes", "32", *collapsed]) == 0
     returns = [row["return"] for row in rl_clarity.open_recording(tmp_path / "edited").table()]
     assert np.mean(returns) < 0.8  # the cue is forgotten
 
 
-def test_an_agent_is_evaluated_with_its_memory_collapsed(
+def test_evaluate_plays_with_collapsed_memory_components(
     collapsed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["evaluate", str(checkpoint("memory")), "--episodes", "32", "--json"]
@@ -73,7 +75,7 @@ def test_an_agent_is_evaluated_with_its_memory_collapsed(
 
 
 @pytest.mark.slow
-def test_an_agent_is_explained_with_its_memory_collapsed(collapsed: list[str], tmp_path: Path) -> None:
+def test_run_explains_an_agent_with_collapsed_memory_components(collapsed: list[str], tmp_path: Path) -> None:
     sizes: dict[str, Any] = {
         "trajectories": {"num_envs": 1, "num_steps": 16},
         "observations": {"num_envs": 1, "num_obs": 8, "obs_every": 2},

@@ -11,14 +11,16 @@ from rl_clarity.cli import main
 from tests.cli.calls import parse_summary
 
 
-def test_a_page_as_it_was_written(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_accepts_an_unchanged_page(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(page)]) == 0
     printed = capsys.readouterr()
     assert printed.err == ""
     assert printed.out.endswith(" files are as they were written\n")
 
 
-def test_problems_are_listed(page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_lists_missing_damaged_and_extra_files(
+    page: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(page, copy)
     (copy / "trajectories/1/series.js").unlink()

@@ -66,7 +66,7 @@ def compare(series: Path, tmp_path: Path) -> Callable[..., Path]:
 # --- what is on the page ---------------------------------------------------------------------------------------------
 
 
-def test_each_checkpoint_has_its_sections(results: Results) -> None:
+def test_each_checkpoint_has_its_sections_on_the_page(results: Results) -> None:
     manifest = results.manifest
     assert (manifest["kind"], manifest["title"]) == ("training", "tiny: training of tiny")
     assert [agent["id"] for agent in manifest["agents"]] == ["agent-1", "agent-2", "agent-3"]
@@ -81,7 +81,7 @@ def test_each_checkpoint_has_its_sections(results: Results) -> None:
     assert groups[:3] == ["Checkpoint 1", "Checkpoint 2", "Checkpoint 3"]
 
 
-def test_games_have_the_same_seeds_and_different_lengths(results: Results) -> None:
+def test_checkpoints_play_games_with_the_same_seeds(results: Results) -> None:
     for one in results.each_agent():
         entries = one.section("trajectories")["trajectories"]
         assert [entry["steps"] for entry in entries] == [LONGEST, 43]
@@ -107,7 +107,7 @@ def test_the_game_of_the_median_return_is_shown_first(compare: Callable[..., Pat
         assert [abs(value - median) for value in shown] == sorted(abs(value - median) for value in played)[:2]
 
 
-def test_checkpoints_are_different_agents(results: Results, series: Path) -> None:
+def test_each_checkpoint_is_loaded_as_a_separate_agent(results: Results, series: Path) -> None:
     for number, one in enumerate(results.each_agent(), start=1):
         series_of_numbers = one.series(0)
         agent = TinyAgent("recurrent", SHAPE, 3, seed=number)
@@ -116,7 +116,7 @@ def test_checkpoints_are_different_agents(results: Results, series: Path) -> Non
         assert series_of_numbers["values"][0] == pytest.approx(outputs.values[0], abs=1e-6)  # type: ignore[index]
 
 
-def test_section_of_the_training(results: Results) -> None:
+def test_the_training_section_lists_checkpoints_and_learning_curve(results: Results) -> None:
     section = results.section("training")
     checkpoints = section["checkpoints"]
     assert [(one["name"], one["step"]) for one in checkpoints] == [
@@ -141,7 +141,7 @@ def test_section_of_the_training(results: Results) -> None:
     assert curve["returns"].mean() == pytest.approx(1999 / 20, rel=1e-3)
 
 
-def test_every_checkpoint_sees_the_reference_with_its_own_state(results: Results) -> None:
+def test_every_checkpoint_sees_the_reference_episode_with_its_own_state(results: Results) -> None:
     reference = results.section("training")["reference"]
     assert (reference["agent"], reference["trajectory"], reference["every"]) == ("agent-3", 0, 16)
     seen = list(results.each_agent())[2].frames(0)
@@ -169,7 +169,7 @@ def test_every_checkpoint_sees_the_reference_with_its_own_state(results: Results
     assert divergence == pytest.approx(middle, abs=1e-5)
 
 
-def test_each_checkpoint_is_compared_with_the_one_before(results: Results) -> None:
+def test_each_checkpoint_is_compared_with_the_previous_one(results: Results) -> None:
     """Recomputed from the agents and the frames, not from what the page has."""
     section, seen = results.section("updates"), list(results.each_agent())[2].frames(0)
     assert [(one["name"], one["step"]) for one in section["checkpoints"]] == [
@@ -206,7 +206,7 @@ def test_each_checkpoint_is_compared_with_the_one_before(results: Results) -> No
         assert means == pytest.approx({name: array[update].mean() for name, array in changes.items()}, rel=1e-4)
 
 
-def test_a_damaged_section_of_any_checkpoint_is_refused(results: Results) -> None:
+def test_a_damaged_section_of_a_checkpoint_is_refused(results: Results) -> None:
     manifest = json.loads(json.dumps(results.manifest))
     check_manifest(manifest)
     section = next(one for one in manifest["sections"] if one["agent"] == "agent-2" and one["kind"] == "saliency")
@@ -217,7 +217,7 @@ def test_a_damaged_section_of_any_checkpoint_is_refused(results: Results) -> Non
         check_manifest(manifest)
 
 
-def test_agents_with_action_values(compare: Callable[..., Path], tmp_path: Path) -> None:
+def test_compare_supports_agents_with_action_values(compare: Callable[..., Path], tmp_path: Path) -> None:
     results = rl_clarity.open_results(compare(checkpoints=write_series(tmp_path / "q", 2, kind="q"), max_steps=20))
     first = results.section("training")["checkpoints"][0]
     assert first["entropy"] is None
@@ -228,7 +228,7 @@ def test_agents_with_action_values(compare: Callable[..., Path], tmp_path: Path)
     assert results.section("training")["curve_source"] == "returns of the checkpoints"
 
 
-def test_another_game_can_be_shown_to_all(compare: Callable[..., Path]) -> None:
+def test_the_reference_episode_can_be_another_game(compare: Callable[..., Path]) -> None:
     options: dict[str, Any] = {"max_steps": 20, "episodes": 2, "saliency_every": 8}
     results = rl_clarity.open_results(compare(reference_checkpoint=1, reference_episode=2, **options))
     reference = results.section("training")["reference"]
@@ -242,7 +242,7 @@ def test_another_game_can_be_shown_to_all(compare: Callable[..., Path]) -> None:
     assert results.section("training")["checkpoints"][2]["correlation"]["value"] == pytest.approx(1)
 
 
-def test_an_episode_of_a_recording_can_be_shown_to_all(page: Path, compare: Callable[..., Path]) -> None:
+def test_the_reference_episode_can_come_from_a_recording(page: Path, compare: Callable[..., Path]) -> None:
     recording = page / RECORDINGS / "agent-1"
     options: dict[str, Any] = {"max_steps": 20, "saliency_every": 16}
     directory = compare(reference=f"{recording}:2", **options)
@@ -268,7 +268,7 @@ def test_an_episode_of_a_recording_can_be_shown_to_all(page: Path, compare: Call
         ("{recording}-missing", "no recording"),
     ],
 )
-def test_a_reference_that_does_not_exist_is_refused(
+def test_a_nonexistent_reference_episode_is_refused(
     page: Path, series: Path, tmp_path: Path, text: str, message: str
 ) -> None:
     reference = text.format(recording=page / RECORDINGS / "agent-1")
@@ -277,7 +277,7 @@ def test_a_reference_that_does_not_exist_is_refused(
     assert not (tmp_path / "page").exists()
 
 
-def test_a_reference_with_other_observations_is_refused(page: Path, tmp_path: Path) -> None:
+def test_a_reference_episode_with_other_observations_is_refused(page: Path, tmp_path: Path) -> None:
     other = write_series(tmp_path / "other", 2, observation_shape=[24, 16, 1])
     reference = page / RECORDINGS / "agent-1"
     with pytest.raises(
@@ -286,7 +286,7 @@ def test_a_reference_with_other_observations_is_refused(page: Path, tmp_path: Pa
         rl_clarity.compare(other, tmp_path / "page", reference=str(reference), **OPTIONS)
 
 
-def test_signed_maps_are_written_and_read(compare: Callable[..., Path]) -> None:
+def test_signed_saliency_maps_are_written_and_read(compare: Callable[..., Path]) -> None:
     directory = compare(saliency=("signed_perturbation",), max_steps=20)
     results = rl_clarity.open_results(directory)
     agent = next(results.each_agent())
@@ -306,7 +306,7 @@ def test_signed_maps_are_written_and_read(compare: Callable[..., Path]) -> None:
     assert agent.saliency(0, "signed_perturbation", "value").values.min() < 0
 
 
-def test_the_forecast_counts_games_as_they_are_stored(series: Path, tmp_path: Path) -> None:
+def test_the_forecast_predicts_the_stored_size_of_recorded_games(series: Path, tmp_path: Path) -> None:
     options = {**OPTIONS, "max_steps": 40}
     forecast = rl_clarity.compare(series, tmp_path / "page", dry_run=True, **options)
     rl_clarity.compare(series, tmp_path / "page", **options)
@@ -314,7 +314,7 @@ def test_the_forecast_counts_games_as_they_are_stored(series: Path, tmp_path: Pa
     assert 0.5 * written < forecast.samples < 2 * written
 
 
-def test_a_page_without_saliency_has_the_other_panels(compare: Callable[..., Path]) -> None:
+def test_a_compare_page_without_saliency_has_the_other_sections(compare: Callable[..., Path]) -> None:
     results = rl_clarity.open_results(compare(saliency=(), max_steps=20))
     assert {section["kind"] for section in results.manifest["sections"]} == {"trajectories", "training", "updates"}
     assert results.section("training")["checkpoints"][0]["totals"] == {}
@@ -326,12 +326,14 @@ def test_a_page_without_saliency_has_the_other_panels(compare: Callable[..., Pat
 # --- the same page again ---------------------------------------------------------------------------------------------
 
 
-def test_the_same_arguments_give_the_same_bytes(page: Path, series: Path, tmp_path: Path) -> None:
+def test_compare_with_the_same_arguments_writes_the_same_bytes(page: Path, series: Path, tmp_path: Path) -> None:
     rl_clarity.compare(series, tmp_path / "again", episodes=2, **OPTIONS)
     assert unrecorded_files(tmp_path / "again") == unrecorded_files(page)
 
 
-def test_a_finished_page_is_recognized(page: Path, series: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_compare_page_is_not_computed_again(
+    page: Path, series: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with record_tasks(monkeypatch) as tasks:
         rl_clarity.compare(series, page, episodes=2, **OPTIONS)
     assert tasks == []
@@ -345,7 +347,7 @@ def test_a_second_call_reuses_recordings(compare: Callable[..., Path], monkeypat
     assert not [name for name in tasks if name.startswith(("playing/", "trajectories/"))]
 
 
-def test_one_more_checkpoint_costs_only_its_own_work(
+def test_adding_a_checkpoint_computes_only_its_own_tasks(
     compare: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = write_series(tmp_path / "growing", 2)
@@ -357,7 +359,7 @@ def test_one_more_checkpoint_costs_only_its_own_work(
     assert own == {"playing/agent-3", "trajectories/agent-3/1", "saliency/agent-3/perturbation/1/1"}
 
 
-def test_an_interrupted_call_is_resumed(
+def test_an_interrupted_compare_is_resumed(
     compare: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from rl_clarity.analyses import checkpoints as training
@@ -376,7 +378,9 @@ def test_an_interrupted_call_is_resumed(
     assert unrecorded_files(tmp_path / "resumed") == unrecorded_files(compare("whole", max_steps=20))
 
 
-def test_a_single_file_holds_the_same_numbers(compare: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_file_page_holds_the_same_numbers(
+    compare: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     directory = compare(max_steps=20)
     single = compare("single", max_steps=20, single_file=True)
     assert {path.name for path in single.iterdir()} == {"interface.html", "run-log.json", ".rl-clarity"}
@@ -398,12 +402,12 @@ def test_a_page_is_written_to_a_remote_address(series: Path) -> None:
     ]  # fmt: skip
 
 
-def test_the_page_is_verified(page: Path) -> None:
+def test_verify_accepts_a_compare_page(page: Path) -> None:
     assert main(["verify", str(page)]) == 0
 
 
 @pytest.mark.slow
-def test_any_number_of_ranks_makes_the_same_page(page: Path, series: Path, tmp_path: Path) -> None:
+def test_the_compare_page_does_not_depend_on_the_number_of_mpi_ranks(page: Path, series: Path, tmp_path: Path) -> None:
     arguments = ["compare", str(series), str(tmp_path / "page"), "--episodes", "2", "--saliency-every", "16"]
     run_ranks(3, *arguments, "--return-episodes", "3", "--play.candidates", "1")
     assert unrecorded_files(tmp_path / "page") == unrecorded_files(page)
@@ -425,7 +429,7 @@ def test_a_dry_run_writes_nothing_and_counts_all_tasks(series: Path, tmp_path: P
 
 @pytest.mark.usefixtures("even_clock")
 @pytest.mark.parametrize(("max_steps", "recorded"), [(180, 270 / 4), (40, 40)])
-def test_the_forecast_of_play_knows_the_length_of_games(
+def test_the_forecast_of_play_uses_the_measured_length_of_games(
     series: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, max_steps: int, recorded: float
 ) -> None:
     """Until each of 3 games at once has ended, 90 steps are played, and 4 games end. Only recorded games are cut."""
@@ -435,7 +439,7 @@ def test_the_forecast_of_play_knows_the_length_of_games(
 
 
 @pytest.mark.usefixtures("even_clock")
-def test_the_forecast_expects_lengths_between_those_of_the_first_and_the_last_checkpoint(
+def test_the_forecast_interpolates_game_lengths_between_checkpoints(
     series: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lengths = {1: Lengths(20, 30), 3: Lengths(80, 120)}
@@ -445,7 +449,7 @@ def test_the_forecast_expects_lengths_between_those_of_the_first_and_the_last_ch
 
 
 @pytest.mark.usefixtures("even_clock")
-def test_the_forecast_knows_that_maps_of_the_reference_exist(
+def test_the_forecast_does_not_count_maps_that_the_reference_reuses(
     series: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three agents follow 270 / 4 steps, measured on 4; two of them need 6 maps, measured on 4."""
@@ -454,7 +458,9 @@ def test_the_forecast_knows_that_maps_of_the_reference_exist(
     assert forecast.stages["training"] == pytest.approx(3 * 270 / 4 / 4 + 2 * 6 / 4 + 4 * SECONDS_PER_TASK, rel=0.01)
 
 
-def test_the_forecast_of_a_recording_needs_no_play(compare: Callable[..., Path], series: Path) -> None:
+def test_the_forecast_does_not_count_games_that_are_already_recorded(
+    compare: Callable[..., Path], series: Path
+) -> None:
     directory = compare(max_steps=20)
     options = {**OPTIONS, "max_steps": 20, "saliency_every": 8, "overwrite": True}
     forecast = rl_clarity.compare(series, directory, dry_run=True, **options)
@@ -466,7 +472,7 @@ def test_the_forecast_of_a_recording_needs_no_play(compare: Callable[..., Path],
 # --- wrong calls -----------------------------------------------------------------------------------------------------
 
 
-def test_agents_that_see_or_do_something_else_are_refused(series: Path, tmp_path: Path) -> None:
+def test_checkpoints_with_other_observations_or_actions_are_refused(series: Path, tmp_path: Path) -> None:
     other = write_checkpoint(tmp_path / "other.pt", 9, observation_shape=[32, 32, 1])
     with pytest.raises(OptionError, match=r"has observations of shape \(\d+, \d+, 1\)"):
         rl_clarity.compare([series, other], tmp_path / "page")
@@ -490,14 +496,16 @@ def test_agents_that_see_or_do_something_else_are_refused(series: Path, tmp_path
         ({"metadata": {"env_name": "a"}, "env_name": "b"}, "contradict each other"),
     ],
 )
-def test_wrong_options_are_one_clear_line(series: Path, tmp_path: Path, options: dict[str, Any], message: str) -> None:
+def test_invalid_options_raise_a_one_line_error(
+    series: Path, tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ClarityError, match=message) as raised:
         rl_clarity.compare(series, tmp_path / "page", **options)
     assert "\n" not in str(raised.value)
     assert not (tmp_path / "page").exists()
 
 
-def test_the_command_makes_the_same_page(
+def test_the_compare_command_writes_the_same_page_as_the_function(
     page: Path, series: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = [str(series / f"agent-{number}.pt") for number in (1, 2, 3)]
@@ -509,7 +517,9 @@ def test_the_command_makes_the_same_page(
     assert "no checkpoint matches" in capsys.readouterr().err
 
 
-def test_the_directory_of_the_page_comes_last(series: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_directory_is_the_last_argument_of_compare(
+    series: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for named in (series, series / "agent-1.pt", series / "agent-*.pt", "models:breakout-series"):
         assert main(["compare", str(tmp_path / "page"), str(named)]) == 1
         assert "contains checkpoints: the directory of the page is the last argument" in capsys.readouterr().err
@@ -519,7 +529,7 @@ def test_the_directory_of_the_page_comes_last(series: Path, tmp_path: Path, caps
 
 
 @pytest.mark.slow
-def test_series_of_baby_a3c(shared_formats: Path, tmp_path: Path) -> None:
+def test_compare_reads_a_series_of_baby_a3c_checkpoints(shared_formats: Path, tmp_path: Path) -> None:
     pytest.importorskip("ale_py")
     folder = shared_formats / "baby-a3c" / "models_model7-02-17-20-41"
     page = rl_clarity.compare(

@@ -48,21 +48,21 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Callable[[VectorEnvironment], Specs
     return replace
 
 
-def test_a_prime_number_of_episodes_uses_all_environments(made: Callable[[VectorEnvironment], Specs]) -> None:
+def test_evaluate_distributes_episodes_over_all_environments(made: Callable[[VectorEnvironment], Specs]) -> None:
     made(TinyEnvironment((2, 3, 5, 7) * 16))
     evaluation = rl_clarity.evaluate(ConstantAgent(3), EnvironmentSpec(), episodes=101)[AGENT]
     assert np.bincount(evaluation.environments).tolist() == [2] * 37 + [1] * 27
     assert not evaluation.cut
 
 
-def test_rewards_are_unscaled_and_lives_as_in_training(made: Callable[[VectorEnvironment], Specs]) -> None:
+def test_evaluate_uses_unscaled_rewards_and_lives_as_in_training(made: Callable[[VectorEnvironment], Specs]) -> None:
     trained = EnvironmentSpec("atari", "breakout", {"episodic_life": True}, epsilon_greedy=0.1, reward_scale=0.5)
     specs = made(TinyEnvironment((2,)))
     rl_clarity.evaluate(ConstantAgent(3), trained, episodes=1)
     assert specs == [dataclasses.replace(trained, reward_scale=1)]
 
 
-def test_deterministic_play_has_no_random_actions(made: Callable[[VectorEnvironment], Specs]) -> None:
+def test_deterministic_evaluation_has_no_random_actions(made: Callable[[VectorEnvironment], Specs]) -> None:
     environment = TinyEnvironment((50,))
     specs = made(environment)
     spec = EnvironmentSpec("atari", "breakout", epsilon_greedy=0.1)
@@ -73,7 +73,7 @@ def test_deterministic_play_has_no_random_actions(made: Callable[[VectorEnvironm
     assert [spec.epsilon_greedy for spec in specs] == [0, 0.1]
 
 
-def test_unseen_levels_and_a_random_policy_on_request(made: Callable[[VectorEnvironment], Specs]) -> None:
+def test_evaluate_can_add_unseen_levels_and_a_random_policy(made: Callable[[VectorEnvironment], Specs]) -> None:
     specs = made(TinyEnvironment((5, 5)))
     spec = EnvironmentSpec("procgen", "coinrun", {"num_levels": 10})
     assert set(rl_clarity.evaluate(ConstantAgent(3), spec, episodes=2, random=True)) == {AGENT, UNSEEN, RANDOM}
@@ -81,7 +81,7 @@ def test_unseen_levels_and_a_random_policy_on_request(made: Callable[[VectorEnvi
     assert set(rl_clarity.evaluate(ConstantAgent(3), spec, episodes=2, unseen=False)) == {AGENT}
 
 
-def test_an_environment_of_the_caller_is_played_and_stays_open() -> None:
+def test_evaluate_plays_a_given_environment_without_closing_it() -> None:
     class Closable(TinyEnvironment):
         closed = False
 
@@ -93,7 +93,7 @@ def test_an_environment_of_the_caller_is_played_and_stays_open() -> None:
     assert not environment.closed
 
 
-def test_procgen_is_seeded() -> None:
+def test_evaluation_in_procgen_is_reproducible_with_a_seed() -> None:
     pytest.importorskip("procgen")
     spec = EnvironmentSpec(name="starpilot", reward_scale=0.5)
     first, again, other = (
@@ -107,7 +107,7 @@ def test_procgen_is_seeded() -> None:
     assert not {"", "end of episode"} & {*first.causes}, "Procgen says what ended them"
 
 
-def test_fire_is_pressed_after_a_lost_life() -> None:
+def test_evaluation_in_atari_presses_fire_after_a_lost_life() -> None:
     """Otherwise the game of an agent that never presses it would not end."""
     pytest.importorskip("ale_py")
 
@@ -124,7 +124,7 @@ def make_evaluation(lengths: list[int]) -> Evaluation:
     return Evaluation(np.array([0.0, 10.0, 10.0, 0.0]), np.array(lengths), np.zeros(4, int), np.zeros(4, bool))
 
 
-def test_the_report_states_mean_interval_lengths_and_how_actions_were_chosen() -> None:
+def test_the_report_states_mean_interval_lengths_and_action_selection() -> None:
     evaluation = make_evaluation([1, 2, 3, 6])
     lines = text({AGENT: evaluation, UNSEEN: evaluation}).splitlines()
     assert lines[0] == "mean return 5.00 +- 2.89 over 4 episodes"

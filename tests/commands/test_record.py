@@ -55,13 +55,13 @@ def check_replay(agent: Agent, episode: Episode) -> None:
 
 
 @pytest.mark.parametrize("kind", ["policy", "recurrent", "q"])
-def test_observations_and_states_give_the_recorded_outputs(tmp_path: Path, kind: str) -> None:
+def test_replaying_recorded_observations_gives_the_recorded_outputs(tmp_path: Path, kind: str) -> None:
     recording = record_tiny(tmp_path, tiny_agent(kind), episodes=9)
     for episode in recording:
         check_replay(tiny_agent(kind), episode)
 
 
-def test_steps_are_aligned(tmp_path: Path) -> None:
+def test_recorded_observations_actions_and_rewards_are_aligned(tmp_path: Path) -> None:
     for episode in record_tiny(tmp_path, tiny_agent("recurrent"), episodes=6):
         pixels = np.asarray(episode.observations)[:, 0, :3, 0]
         assert pixels[:, 0].tolist() == [10 * episode.facts["environment"] + 1] * len(episode)
@@ -70,7 +70,7 @@ def test_steps_are_aligned(tmp_path: Path) -> None:
         np.testing.assert_array_equal(episode.rewards, np.asarray(episode.actions) == 0)
 
 
-def test_each_environment_has_its_share_of_episodes(tmp_path: Path) -> None:
+def test_recorded_episodes_are_divided_among_environments(tmp_path: Path) -> None:
     recording = record_tiny(tmp_path, tiny_agent("policy"), episodes=7)
     rows = recording.table()
     assert np.bincount([row["environment"] for row in rows]).tolist() == [3, 2, 2]
@@ -81,7 +81,7 @@ def test_each_environment_has_its_share_of_episodes(tmp_path: Path) -> None:
     }
 
 
-def test_a_truncated_episode_has_its_final_observation_and_value(tmp_path: Path) -> None:
+def test_truncated_episodes_have_a_final_observation_and_value(tmp_path: Path) -> None:
     agent = tiny_agent("recurrent")
     recording = record_tiny(tmp_path, agent, episodes=3)
     (truncated,) = (episode for episode in recording if episode.end == "time limit")
@@ -93,14 +93,14 @@ def test_a_truncated_episode_has_its_final_observation_and_value(tmp_path: Path)
     assert truncated.final_value == pytest.approx(outputs.values[0], abs=1e-5)
 
 
-def test_steps_are_counted_over_environments(tmp_path: Path) -> None:
+def test_the_number_of_recorded_steps_counts_all_environments(tmp_path: Path) -> None:
     recording = record_tiny(tmp_path, tiny_agent("policy"), steps=31)
     rows = recording.table()
     assert sum(row["steps"] for row in rows) == 31
     assert {row["end"] for row in rows} == {"done", "stopped"}
 
 
-def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
+def test_recording_with_the_same_seed_writes_the_same_bytes(tmp_path: Path) -> None:
     choice = ActionChoice(action_noise=0.2)
     for name, seed in (("a", 3), ("b", 3), ("c", 4)):
         record_tiny(tmp_path / name, tiny_agent("recurrent"), choice, episodes=5, seed=seed)
@@ -110,7 +110,7 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path: Path) -> None:
     assert a != c
 
 
-def test_noise_is_apart_from_the_policy(tmp_path: Path) -> None:
+def test_action_noise_is_recorded_separately_from_the_policy(tmp_path: Path) -> None:
     agent = tiny_agent("policy")
     recording = record_tiny(tmp_path, agent, ActionChoice(temperature=2, action_noise=0.25), episodes=30)
     logits = np.concatenate([np.asarray(episode.policy_logits) for episode in recording]).astype(np.float64)
@@ -131,19 +131,19 @@ def test_greedy_play_takes_the_most_likely_actions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", [{"temperature": 0.0}, {"temperature": float("nan")}, {"action_noise": 1.5}])
-def test_invalid_choices_are_refused(option: dict[str, Any]) -> None:
+def test_invalid_temperature_and_action_noise_are_refused(option: dict[str, Any]) -> None:
     with pytest.raises(OptionError, match=f"{next(iter(option))}="):
         ActionChoice(**option)
 
 
-def test_frames_are_those_before_the_actions(tmp_path: Path) -> None:
+def test_recorded_frames_precede_the_action_of_their_step(tmp_path: Path) -> None:
     recording = record_tiny(tmp_path, tiny_agent("policy"), episodes=3, full_resolution=True)
     for episode in recording:
         assert episode.frames is not None
         assert episode.frames[:, 0, 0, 0].tolist() == list(range(len(episode)))
 
 
-def test_outputs_are_kept_for_the_agent_that_was_recorded(tmp_path: Path) -> None:
+def test_recorded_outputs_are_kept_only_for_the_agent_that_played(tmp_path: Path) -> None:
     recording = record_tiny(tmp_path, tiny_agent("recurrent"), episodes=6)
     kept = as_trajectories(tiny_agent("recurrent"), recording)
     assert kept.values is not None
@@ -157,7 +157,7 @@ def test_outputs_are_kept_for_the_agent_that_was_recorded(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_generate_takes_a_recording(tmp_path: Path) -> None:
+def test_generate_explains_a_recording(tmp_path: Path) -> None:
     agent = tiny_agent("recurrent")
     recording = record_tiny(tmp_path / "recording", agent, episodes=6)
     page = rl_clarity.generate(agent, recording, recording, tmp_path / "page", batch_size=64)
@@ -166,7 +166,7 @@ def test_generate_takes_a_recording(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_recurrent_agent_from_a_checkpoint(tmp_path: Path) -> None:
+def test_a_recurrent_agent_of_a_checkpoint_is_recorded_and_replayed(tmp_path: Path) -> None:
     pytest.importorskip("procgen")
     recording = rl_clarity.record("models:starpilot-lstm", tmp_path, steps=200, action_noise=0.1, seed=1)
     agent = rl_clarity.load_agent("models:starpilot-lstm")
@@ -192,7 +192,9 @@ def test_a_recurrent_agent_from_a_checkpoint(tmp_path: Path) -> None:
         ("observation", np.zeros((8, 8, 1), np.uint8), r"observations has shape \(1, 16, 8, 8, 1\)"),
     ],
 )
-def test_recordings_that_do_not_fit_the_agent_are_refused(tmp_path: Path, field: str, value: Any, message: str) -> None:
+def test_recordings_that_are_incompatible_with_the_agent_are_refused(
+    tmp_path: Path, field: str, value: Any, message: str
+) -> None:
     values = {"observation": np.zeros((16, 16, 1), np.uint8), "action": 0, "reward": 0.0}
     with Recorder(tmp_path, name=None) as recorder:
         for step in range(16):

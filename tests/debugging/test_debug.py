@@ -66,7 +66,7 @@ def test_findings_say_why_an_agent_fails(blind: tuple[Debug, Path]) -> None:
     assert "failures: 6 of 6 failures" in str(result)
 
 
-def test_the_page_has_the_findings_first(blind: tuple[Debug, Path]) -> None:
+def test_the_debug_page_begins_with_the_findings(blind: tuple[Debug, Path]) -> None:
     result, folder = blind
     assert isinstance(result.page, Page)
     results = result.page.results()
@@ -84,7 +84,7 @@ def test_the_page_has_the_findings_first(blind: tuple[Debug, Path]) -> None:
     assert results.section("verdicts")["bars"][0]["label"] == "mine: no reaction"
 
 
-def test_the_page_shows_a_continuation_that_survives(blind: tuple[Debug, Path]) -> None:
+def test_the_debug_page_shows_a_continuation_that_survives(blind: tuple[Debug, Path]) -> None:
     result, folder = blind
     assert isinstance(result.page, Page)
     results = result.page.results()
@@ -107,7 +107,7 @@ def test_the_page_shows_a_continuation_that_survives(blind: tuple[Debug, Path]) 
     assert (len(empty["coin"]), len(placed["coin"])) == (0, 1)
 
 
-def test_tracks_show_what_was_measured_before_an_end(blind: tuple[Debug, Path]) -> None:
+def test_tracks_show_measurements_in_the_steps_before_a_failure(blind: tuple[Debug, Path]) -> None:
     result, _ = blind
     assert isinstance(result.page, Page)
     results = result.page.results()
@@ -125,7 +125,7 @@ def test_tracks_show_what_was_measured_before_an_end(blind: tuple[Debug, Path]) 
         assert np.isfinite(tracks["survives"][row["frame"]])
 
 
-def test_the_same_arguments_give_the_same_findings(blind: tuple[Debug, Path]) -> None:
+def test_debug_is_reproducible_with_the_same_arguments(blind: tuple[Debug, Path]) -> None:
     result, folder = blind
     again = found(Player(avoided=()))
     assert again.findings == result.findings
@@ -136,7 +136,7 @@ def test_the_same_arguments_give_the_same_findings(blind: tuple[Debug, Path]) ->
 
 
 @pytest.mark.slow
-def test_expected_findings_fail_for_another_agent(blind: tuple[Debug, Path]) -> None:
+def test_debug_reports_missing_expected_findings_of_another_agent(blind: tuple[Debug, Path]) -> None:
     _, folder = blind
     expect = folder / "findings" / "findings.json"
     same = found(Player(avoided=()), expect=expect)
@@ -149,7 +149,7 @@ def test_expected_findings_fail_for_another_agent(blind: tuple[Debug, Path]) -> 
     assert "expected, but not found: no_reaction: mine" in str(other)
 
 
-def test_files_without_findings_are_refused(tmp_path: Path) -> None:
+def test_expect_refuses_files_without_findings(tmp_path: Path) -> None:
     for content in ("[]", "{", '{"findings": [{"kind": 1}]}'):
         (tmp_path / "expect.json").write_text(content)
         with pytest.raises(OptionError, match="is not a file of findings"):
@@ -158,7 +158,7 @@ def test_files_without_findings_are_refused(tmp_path: Path) -> None:
         found(Player(), expect=tmp_path / "none.json")
 
 
-def test_an_environment_that_cannot_be_edited_says_so() -> None:
+def test_debug_reports_tests_that_need_an_editable_environment() -> None:
     class Plain(Field):
         state_editor = None  # type: ignore[assignment]
 
@@ -170,7 +170,7 @@ def test_an_environment_that_cannot_be_edited_says_so() -> None:
     assert result.findings[0].key == ("failure_cause", "mine: not tested")
 
 
-def test_a_dry_run_is_a_forecast(tmp_path: Path) -> None:
+def test_a_dry_run_of_debug_returns_a_forecast(tmp_path: Path) -> None:
     forecast = rl_clarity.debug(Player(), tmp_path / "page", environment=field_spec(SETUP), dry_run=True, **FEW)
     assert isinstance(forecast, Forecast)
     assert forecast.seconds > 0
@@ -192,7 +192,7 @@ def pieces(measured_forecasts: None, monkeypatch: pytest.MonkeyPatch) -> list[Pi
     return pieces
 
 
-def test_the_forecast_of_goals_counts_the_states_that_there_are(tmp_path: Path, pieces: list[Piece]) -> None:
+def test_the_forecast_of_goals_counts_only_available_states(tmp_path: Path, pieces: list[Piece]) -> None:
     found(Player(), tmp_path / "page", dry_run=True, goals={"states": 10_000, "episodes": 0})
     (piece,) = pieces
     assert isinstance(piece.work, partial)
@@ -200,7 +200,7 @@ def test_the_forecast_of_goals_counts_the_states_that_there_are(tmp_path: Path, 
     assert piece.warm_up is piece.work, "other numbers of states would leave functions to be compiled"
 
 
-def test_the_forecast_of_moved_goals_counts_the_episodes_that_are_expected(
+def test_the_forecast_of_moved_goals_counts_the_expected_episodes(
     tmp_path: Path, pieces: list[Piece], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found(Player(), tmp_path / "page", dry_run=True)
@@ -212,7 +212,9 @@ def test_the_forecast_of_moved_goals_counts_the_episodes_that_are_expected(
     assert len(pieces) == 1, "nothing is moved"
 
 
-def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_debug_command_passes_its_options_and_reports_findings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     calls: list[tuple[Any, ...]] = []
 
     def debug(checkpoint: str, output_dir: str, **options: Any) -> Debug:
@@ -236,6 +238,6 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     assert '"missing": [["pursues", "coin"]]' in capsys.readouterr().out
 
 
-def test_an_agent_of_a_checkpoint_has_no_environment_as_an_argument() -> None:
+def test_debug_of_a_checkpoint_refuses_an_environment_argument() -> None:
     with pytest.raises(OptionError, match="for a checkpoint, give env_name"):
         rl_clarity.debug("models:coinrun", environment=field_spec())

@@ -57,7 +57,7 @@ def behind(*things: str) -> Setup:
     return setup
 
 
-def test_an_agent_that_does_not_see_mines_has_no_reaction_to_them() -> None:
+def test_an_agent_blind_to_mines_gets_the_verdict_no_reaction() -> None:
     failures = examined(Player(avoided=()), behind("mine"))
     assert len(failures) == 6
     assert {failure.cause for failure in failures} == {failure.killer for failure in failures} == {"mine"}
@@ -74,7 +74,7 @@ def test_an_agent_that_does_not_see_mines_has_no_reaction_to_them() -> None:
         assert failure.killer_pixels[2] - failure.killer_pixels[0] == pytest.approx(1 / SIDE)
 
 
-def test_survival_without_what_ended_the_episode_is_measured() -> None:
+def test_survival_is_measured_without_the_object_that_ended_the_episode() -> None:
     """Behind the mine is nothing that the agent dies by, unless there is another mine."""
     for things, survives in ((["mine"], True), (["mine", "mine"], False)):
         failures = examined(Player(avoided=()), behind(*things))
@@ -116,7 +116,7 @@ def test_terrain_is_the_cause_only_if_the_environment_reports_no_other(
     assert (killer and killer.type) == expected
 
 
-def test_an_agent_that_flees_into_what_it_sees_reacts_wrongly() -> None:
+def test_an_agent_that_walks_into_mines_gets_the_verdict_wrong_reaction() -> None:
     confused = Player(pursued=("mine",), avoided=())
     failures = examined(confused, behind("mine"))
     assert set(verdicts(failures)) == {"wrong reaction"}
@@ -127,7 +127,7 @@ def test_an_agent_that_flees_into_what_it_sees_reacts_wrongly() -> None:
         assert expected in failure.statement
 
 
-def test_an_agent_that_reacts_after_the_last_chance_is_late() -> None:
+def test_an_agent_that_reacts_too_late_gets_the_verdict_late() -> None:
     """A bee flies down to the player, who must have left the corner two steps before."""
 
     class Late(Player):
@@ -147,7 +147,7 @@ def test_an_agent_that_reacts_after_the_last_chance_is_late() -> None:
         assert failure.avoidable_until < failure.last - 1
 
 
-def test_an_end_without_a_way_out_is_unavoidable() -> None:
+def test_a_death_that_no_actions_avoid_gets_the_verdict_unavoidable() -> None:
     def setup(rng: np.random.Generator) -> list[list[Any]]:
         return [["player", 8, 4], ["coin", 0, 0], *(["bee", 5, x] for x in range(SIDE))]
 
@@ -160,7 +160,7 @@ def test_an_end_without_a_way_out_is_unavoidable() -> None:
     )
 
 
-def test_a_rare_action_that_ends_an_episode_is_bad_luck() -> None:
+def test_a_death_by_a_rarely_sampled_action_gets_the_verdict_bad_luck() -> None:
     class Careless(Player):
         """Steps into a mine in one of 12 steps, although it reacts to it."""
 
@@ -179,7 +179,7 @@ def test_a_rare_action_that_ends_an_episode_is_bad_luck() -> None:
     assert verdicts(failures).count("bad luck") > len(failures) / 2
 
 
-def test_time_limits_are_failures_where_others_reach_a_goal() -> None:
+def test_time_limits_count_as_failures_if_other_episodes_reach_a_goal() -> None:
     class Waiting(Player):
         def think(self, seen: Seen) -> tuple[Any, float]:
             return ([0], 0.0) if seen["coin"][0][0] == 1 else super().think(seen)
@@ -195,7 +195,7 @@ def blind() -> tuple[Player, EnvironmentSpec, Trajectories]:
     return agent, spec, play_sample(agent, spec, 2, 64, seed=3)
 
 
-def test_failures_are_ordered_by_return_and_repeatable(blind: Any) -> None:
+def test_failures_are_ordered_by_return_and_reproducible(blind: Any) -> None:
     agent, spec, trajectories = blind
     endings = failed_episodes(trajectories)
     assert endings == failed_episodes(trajectories, 99)
@@ -205,7 +205,7 @@ def test_failures_are_ordered_by_return_and_repeatable(blind: Any) -> None:
         assert examine(brancher, trajectories, endings[0], OPTIONS) == examine(other, trajectories, endings[0], OPTIONS)
 
 
-def test_the_numbers_of_a_verdict_by_hand(blind: Any) -> None:
+def test_the_numbers_of_a_verdict_equal_an_independent_calculation(blind: Any) -> None:
     """Step aside from the saved state by the environment itself, and count passes of the policy alone."""
     agent, spec, trajectories = blind
     ending = failed_episodes(trajectories)[0]
@@ -231,7 +231,7 @@ def test_the_numbers_of_a_verdict_by_hand(blind: Any) -> None:
     assert failure.reactions[-1].policy == pytest.approx(float(change), abs=1e-6)
 
 
-def test_states_that_do_not_continue_as_they_did_end_the_test(blind: Any) -> None:
+def test_saved_states_that_do_not_replay_exactly_are_not_tested(blind: Any) -> None:
     agent, spec, trajectories = blind
     ending = failed_episodes(trajectories)[0]
     with closing(Brancher(agent, spec)) as brancher:
@@ -249,14 +249,14 @@ def test_states_that_do_not_continue_as_they_did_end_the_test(blind: Any) -> Non
     assert "have no states of the environment" in failure.statement
 
 
-def test_actions_are_words_of_which_equal_ones_follow_each_other_once() -> None:
+def test_repeated_equivalent_actions_are_merged_in_words() -> None:
     actions = [ActionInfo(label, [label], "#000000") for label in ("no-op", "D", "right")]
     info = AgentInfo("clear", "policy", True, False, 3, ObservationInfo(4, 4, 3, 3, 4, 4), actions, [], [[0, 1]])
     assert action_words(info, [2, 2, 0, 1, 0, 2]) == "right ×2, no-op ×3, right"
     assert action_words(info, []) is None
 
 
-def test_intervals_of_shares() -> None:
+def test_confidence_intervals_of_shares_are_those_of_wilson() -> None:
     low, high = share_interval(5, 10)  # of Wilson (1927), in many tables
     assert (low, high) == pytest.approx((0.2366, 0.7634), abs=1e-4)
     assert share_interval(0, 20)[0] == 0

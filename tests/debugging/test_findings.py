@@ -43,7 +43,7 @@ def kinds(findings: list[Finding]) -> list[tuple[str, str]]:
     return [one.key for one in findings]
 
 
-def test_a_type_that_ended_an_episode_is_deadly() -> None:
+def test_an_object_type_that_ended_an_episode_counts_as_deadly() -> None:
     """Moving onto a saw from the next cell may not reach it; it has ended episodes that go on without it."""
     placements = [placement("saw", 0.0, 0.01), placement("crate", 0.0, 0.01)]
     roles = [Role("saw", 2, 2, 0), Role("crate", 2, 0, 0)]
@@ -55,7 +55,7 @@ def test_a_type_that_ended_an_episode_is_deadly() -> None:
         assert not reactions["crate"].suspicious
 
 
-def test_what_is_followed_and_what_is_not() -> None:
+def test_findings_name_objects_the_agent_pursues_avoids_or_ignores() -> None:
     measured = Measured(
         20,
         placements=[placement("coin", 0.5, 0.6, 0.4), placement("mine", -0.4, 0.5), placement("stone", 0.0, 0.0)],
@@ -84,7 +84,7 @@ def test_what_is_followed_and_what_is_not() -> None:
     assert {one.family for one in untested} == {"failures", "sides"}
 
 
-def test_removed_objects_are_tested_as_placed_ones_are() -> None:
+def test_removed_objects_are_tested_like_placed_ones() -> None:
     measured = Measured(
         20,
         causes={"saw", "time limit"},
@@ -127,7 +127,7 @@ def test_removed_objects_are_tested_as_placed_ones_are() -> None:
     assert make_findings(measured, command="rl-clarity run CHECKPOINT OUT") == (findings, untested)
 
 
-def test_absence_needs_the_corrected_interval_in_the_band() -> None:
+def test_absence_of_an_effect_needs_a_corrected_interval_near_zero() -> None:
     """Small effects of one type among ten are inside the band alone, but not corrected for ten tests."""
     types = [RemovedType(f"type {i}", values(0.0215, 0.0125)) for i in range(10)]
     (alone, _), (among, untested) = (
@@ -140,7 +140,7 @@ def test_absence_needs_the_corrected_interval_in_the_band() -> None:
     assert [one.subject for one in untested] == [one.type for one in types]
 
 
-def test_intervals_and_p_values_are_corrected_within_a_family() -> None:
+def test_intervals_and_p_values_are_corrected_within_a_family_of_tests() -> None:
     alone, _ = make_findings(Measured(20, placements=[placement("coin", 0.09, 0.6)]))
     among, _ = make_findings(Measured(20, placements=[placement(f"coin {i}", 0.09, 0.6) for i in range(40)]))
     widths = [one.interval[1] - one.interval[0] for one in (alone[0], among[0])]
@@ -149,7 +149,7 @@ def test_intervals_and_p_values_are_corrected_within_a_family() -> None:
     assert {one.family for one in alone} == {"pursuit", "reaction"}
 
 
-def test_a_large_p_is_no_absence() -> None:
+def test_a_large_p_value_is_not_reported_as_absence_of_an_effect() -> None:
     """A wide interval around 0 is neither an effect nor its absence, and says what would have been found."""
     unclear = Placement("coin", "left", False, policy=values(0.05, 0.1), toward=values(0.0, 0.4))
     findings, untested = make_findings(Measured(20, placements=[unclear]))
@@ -161,21 +161,21 @@ def test_a_large_p_is_no_absence() -> None:
     assert detectable == pytest.approx(2.8 * 0.4 / np.sqrt(EPISODES - 1), rel=0.02)
 
 
-def test_few_episodes_are_not_tested() -> None:
+def test_effects_measured_in_fewer_than_five_episodes_are_not_tested() -> None:
     few = Placement("coin", "left", False, policy=values(0.5, episodes=4), toward=values(0.5, episodes=4))
     findings, untested = make_findings(Measured(20, placements=[few]))
     assert findings == []
     assert "measured in 4 episodes, fewer than 5" in {one.reason for one in untested}
 
 
-def test_a_value_that_the_policy_does_not_follow() -> None:
+def test_a_goal_that_only_the_value_follows_is_a_finding() -> None:
     measured = Measured(20, placements=[placement("coin", 0.0, 0.0, 0.5)], value_noise=0.05)
     findings, _ = make_findings(measured)
     assert ("goal_not_pursued", "coin") in kinds(findings)
     assert findings[0].statement.startswith("The value rises with coin, but the policy ignores where it is")
 
 
-def test_look_alikes_do_different_things() -> None:
+def test_similar_types_with_different_roles_are_a_finding() -> None:
     measured = Measured(
         20,
         placements=[placement(type, 0.5, 0.6) for type in ("coin", "flower", "gem")],
@@ -192,7 +192,7 @@ def test_look_alikes_do_different_things() -> None:
     assert alike.statement.startswith("Takes flower, which does nothing for coin, which is a goal")
 
 
-def test_a_place_where_an_object_is_not_followed() -> None:
+def test_an_object_ignored_at_one_position_is_a_position_bias() -> None:
     placements = [
         placement("coin", 0.0 if place == "above" else 0.6, 0.3, place=place, far=far, usual=0.2)
         for place in ("left", "right", "above", "below")
@@ -206,13 +206,13 @@ def test_a_place_where_an_object_is_not_followed() -> None:
     assert not [one for one in findings if one.kind == "position_bias"]
 
 
-def test_a_side_must_be_the_same_in_mirror_images() -> None:
+def test_a_preferred_side_must_persist_in_mirror_images() -> None:
     for mirrored, expected in ((0.4, [("position_bias", "right")]), (-0.1, [])):
         findings, _ = make_findings(Measured(20, sides=Sides(values(0.3), 0.5, mirrored)))
         assert kinds(findings) == expected
 
 
-def test_causes_of_failures() -> None:
+def test_frequent_causes_of_failures_are_findings() -> None:
     failures = [Failure(0, 0, 9, 0.0, "mine", "no reaction", "Ended by mine.", avoidable_until=8)] * 8
     failures += [Failure(1, 0, 5, 0.0, "bee", "late", "Ended by bee.")]
     findings, untested = make_findings(Measured(20, failures=failures))
@@ -223,14 +223,14 @@ def test_causes_of_failures() -> None:
     assert [(one.family, one.subject) for one in untested] == [("failures", "bee: late"), ("sides", "left and right")]
 
 
-def test_the_background_matters_or_not() -> None:
+def test_findings_say_if_the_background_affects_the_policy() -> None:
     for mean, kind in ((0.2, "reacts"), (0.001, "no_reaction")):
         findings, _ = make_findings(Measured(20, background=values(mean, 0.001)))
         assert kinds(findings) == [(kind, "background")]
         assert not findings[0].suspicious, "no frame was without it in training"
 
 
-def test_memory_is_used_or_not() -> None:
+def test_findings_say_if_the_agent_uses_its_memory() -> None:
     for mean, subject in ((0.3, "state"), (0.001, "unused")):
         findings, _ = make_findings(Measured(20, memory=values(mean, 0.001)))
         assert kinds(findings) == [("memory", subject)]
@@ -244,7 +244,7 @@ def test_findings_are_compared_by_kind_and_subject() -> None:
     assert compared(findings, listed[1:]) == ([], [("pursues", "coin")])
 
 
-def test_random_numbers_make_no_findings() -> None:
+def test_random_effects_rarely_produce_findings() -> None:
     """200 types without any effect, in 20 runs of 10: at most one run in ten has a finding of an effect."""
     runs = 0
     for run in range(20):

@@ -63,7 +63,7 @@ def mean(placements: list[Placement], measure: str, **fields: Any) -> float:
     return float(sum(sum(one.sums) for one in chosen) / sum(one.n for one in chosen))
 
 
-def test_policy_and_value_follow_what_is_pursued() -> None:
+def test_policy_and_value_follow_objects_that_the_agent_pursues() -> None:
     placements = placed(Player(), "coin", "mine", "stone")
     assert {(one.place, one.far) for one in placements} == {
         (place, far) for place in ("left", "right", "above", "below") for far in (False, True)
@@ -76,7 +76,7 @@ def test_policy_and_value_follow_what_is_pursued() -> None:
     assert mean(placements, "policy", type="stone") == 0
 
 
-def test_a_value_without_a_policy_and_a_blind_side() -> None:
+def test_objects_valued_but_not_pursued_and_blind_sides_are_detected() -> None:
     class Watching(Player):
         """Values coins, and walks to flowers, but only to those below it."""
 
@@ -119,7 +119,7 @@ def test_effects_of_placements_equal_a_calculation_by_hand() -> None:
     assert right.toward.mean == pytest.approx(float(np.mean(changes)), abs=1e-6)
 
 
-def test_parts_of_the_states_add_up() -> None:
+def test_effects_measured_on_parts_of_the_states_add_up() -> None:
     agent = Player()
     with opened(agent) as (brancher, states):
         several = [states, *(states.part(part, 3) for part in range(3))]
@@ -142,7 +142,7 @@ def test_parts_of_the_states_add_up() -> None:
     assert sum(roles[2:], roles[1]).name == roles[0].name == "deadly"
 
 
-def test_types_that_are_taken_for_each_other() -> None:
+def test_object_types_that_the_agent_confuses_are_detected() -> None:
     agent = Player(pursued=("coin", "flower"))
     with opened(agent) as (_, states):
         assert set(seen_types(states)) == {"coin", "mine", "flower", "stone"}
@@ -156,7 +156,7 @@ def test_types_that_are_taken_for_each_other() -> None:
     assert unlike.between.mean > 0.3
 
 
-def test_what_touching_a_type_does() -> None:
+def test_object_types_are_classified_by_the_effect_of_touching_them() -> None:
     with opened(Player()) as (brancher, states):
         roles = {name: measure_role(brancher, states, COMBOS, name) for name in ("coin", "mine", "stone", "bee")}
     assert {name: role.name for name, role in roles.items() if name != "bee"} == {
@@ -168,7 +168,7 @@ def test_what_touching_a_type_does() -> None:
     assert Role("coin", 4, 4, 0).name == "unknown"
 
 
-def test_a_background_that_matters_and_one_that_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_effect_of_the_background_on_the_policy_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     agent = Player()
     with opened(agent) as (_, states):
         world: Any = states.world
@@ -190,7 +190,7 @@ def test_a_background_that_matters_and_one_that_does_not(monkeypatch: pytest.Mon
             assert (change.mean > 0.1) == matters
 
 
-def test_memory_is_the_difference_to_a_fresh_state() -> None:
+def test_the_effect_of_memory_is_the_difference_from_the_initial_state() -> None:
     agent = TinyAgent("recurrent", (36, 36, 3), 5, patch=6)
     with opened(agent) as (_, states):
         memory = measure_memory(agent, states)
@@ -212,7 +212,7 @@ def test_memory_is_the_difference_to_a_fresh_state() -> None:
     )
 
 
-def test_a_preferred_side() -> None:
+def test_a_preferred_side_of_the_policy_is_measured() -> None:
     class Rightward(Player):
         def think(self, seen: Seen) -> tuple[Any, float]:
             return [2], 0.0
@@ -227,7 +227,7 @@ def test_a_preferred_side() -> None:
     assert biases[1] > 0.9
 
 
-def test_actions_by_their_buttons() -> None:
+def test_actions_toward_a_position_are_found_by_their_buttons() -> None:
     combos = [("LEFT",), ("LEFT", "UP"), (), ("RIGHT",), ("forward",), ("UP", "DOWN")]
     assert [
         None if found is None else found.tolist()
@@ -239,7 +239,7 @@ def test_actions_by_their_buttons() -> None:
     ]
 
 
-def test_clustered_measures() -> None:
+def test_means_and_intervals_are_clustered_by_episode() -> None:
     # Ten episodes of 20 equal values: ten independent numbers, not 200.
     rng = np.random.default_rng(0)
     of_episodes = rng.normal(0.3, 0.2, 10)
@@ -262,7 +262,7 @@ def test_under_the_null_hypothesis_p_values_are_uniform() -> None:
     assert 0.01 <= np.mean(np.array(tests) < 0.05) <= 0.1
 
 
-def test_in_minigrid_offsets_are_those_of_the_player() -> None:
+def test_offsets_in_minigrid_are_relative_to_the_players_view() -> None:
     pytest.importorskip("minigrid")
     from tests.environments.test_minigrid_world import specification
 

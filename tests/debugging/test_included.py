@@ -9,7 +9,7 @@ from rl_clarity.base.resources import models_directory
 
 
 @pytest.mark.slow
-def test_the_findings_of_an_agent_are_those_of_its_card() -> None:
+def test_findings_of_an_included_agent_equal_those_on_its_model_card() -> None:
     pytest.importorskip("procgen")
     pytest.importorskip("tensorflow")
     expected = models_directory() / "findings" / "starpilot-lstm.json"

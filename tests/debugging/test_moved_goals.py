@@ -39,7 +39,7 @@ def moved(agent: Player, part: int = 0, parts: int = 1, **options: Any) -> Moved
         return reach_moved_goal(brancher, trajectories, "coin", goals, FailureOptions(), 3, part, parts)
 
 
-def test_an_agent_that_learned_where_the_goal_was_does_not_reach_it_elsewhere() -> None:
+def test_an_agent_that_always_walks_right_does_not_reach_moved_goals() -> None:
     usual = moved(Rightward(noise=1e-6))
     assert usual is not None
     assert usual.unmoved == usual.episodes <= usual.tried <= 30
@@ -52,14 +52,14 @@ def test_an_agent_that_learned_where_the_goal_was_does_not_reach_it_elsewhere() 
     assert f"({usual.moved} of {usual.episodes} episodes, and {usual.episodes} where it was)" in finding.statement
 
 
-def test_an_agent_that_looks_for_the_goal_reaches_it_everywhere() -> None:
+def test_an_agent_that_looks_for_the_goal_reaches_moved_goals() -> None:
     everywhere = moved(Player())
     assert everywhere is not None
     assert everywhere.moved == everywhere.unmoved == everywhere.episodes
     assert make_findings(Measured(20, moved=[everywhere]))[0] == []
 
 
-def test_parts_have_different_episodes() -> None:
+def test_parts_of_a_parallel_test_use_different_episodes() -> None:
     whole, first, second = (
         moved(Player(), episodes=8),
         moved(Player(), 0, 2, episodes=8),
@@ -74,7 +74,7 @@ def test_parts_have_different_episodes() -> None:
     assert total.difference.mean == 0
 
 
-def test_goals_are_moved_to_free_places_of_the_field() -> None:
+def test_goals_are_moved_to_free_cells() -> None:
     spec, agent = field_spec(at_the_right), Player()
     trajectories = play_sample(agent, spec, 2, 30, seed=1)
     assert trajectories.world_states is not None

@@ -88,7 +88,7 @@ def results(components: str, tmp_path_factory: pytest.TempPathFactory) -> Result
     return result.page.results()
 
 
-def test_survival_changes_without_the_feature_that_matters(results: Results) -> None:
+def test_survival_changes_without_the_feature_the_policy_depends_on(results: Results) -> None:
     """Who does not see the coin does not walk through mines to it."""
     section = results.section("survival")
     coin, mine, stone = section["rows"]
@@ -126,7 +126,9 @@ def agent_page(folder: Path, components: str, names: dict[int, str]) -> Path:
 
 
 @pytest.mark.slow
-def test_features_of_a_page_keep_their_numbers_and_names(components: str, results: Results, tmp_path: Path) -> None:
+def test_survival_keeps_the_feature_numbers_and_names_of_a_page(
+    components: str, results: Results, tmp_path: Path
+) -> None:
     page = agent_page(tmp_path / "agent", components, {1: "gold", 3: "gray"})
     result = debugged(tmp_path / "page", page, horizon=8)
     for row, same in zip(result.survival, results.section("survival")["rows"], strict=True):
@@ -143,7 +145,7 @@ def test_features_of_a_page_keep_their_numbers_and_names(components: str, result
         debugged(tmp_path / "page", page, layer="2b")
 
 
-def test_survival_of_each_failure_without_each_feature(results: Results) -> None:
+def test_survival_without_each_feature_is_listed_for_each_failure(results: Results) -> None:
     section, (coin, _, _) = results.section("failure_survival"), results.section("survival")["rows"]
     rows = section["rows"]
     assert [column["label"] for column in section["columns"][3:]] == ["1", "2", "3"]
@@ -160,12 +162,12 @@ def test_survival_of_each_failure_without_each_feature(results: Results) -> None
         assert row["changes"] == (", ".join(f"{k}: {row[f'without.{k}']}" for k in found) or "none")
 
 
-def test_a_page_without_features_or_failures_says_what_is_missing(tmp_path: Path) -> None:
+def test_a_survival_layer_without_survival_features_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"survival.layer='seen' needs survival.features: this page has none"):
         debugged(tmp_path / "page", layer=LAYER)
 
 
-def test_what_a_file_or_a_page_contains_decides_the_results(tmp_path: Path) -> None:
+def test_cache_keys_depend_on_the_content_of_the_feature_file(tmp_path: Path) -> None:
     path = tmp_path / "components.npz"
     sources = []
     for content in (b"one", b"other"):
@@ -174,7 +176,7 @@ def test_what_a_file_or_a_page_contains_decides_the_results(tmp_path: Path) -> N
     assert sources[0] != sources[1]
 
 
-def test_the_least_change_that_is_found() -> None:
+def test_the_smallest_detectable_change_of_survival_is_computed() -> None:
     assert changed_survival(0, [9, 3, 0], 16) == [1]
     least = least_change(16, 1)
     assert least is not None
@@ -184,7 +186,7 @@ def test_the_least_change_that_is_found() -> None:
     assert least_change(2, 8) is None
 
 
-def test_a_file_without_the_layer_is_refused(components: str, tmp_path: Path) -> None:
+def test_a_feature_file_without_the_requested_layer_is_refused(components: str, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"survival.layer='2b': choose one layer .* there are features of seen"):
         debugged(tmp_path / "page", features=components, layer="2b")
     with pytest.raises(OptionError, match=r"survival.features=.*cannot be read"):
@@ -192,7 +194,7 @@ def test_a_file_without_the_layer_is_refused(components: str, tmp_path: Path) ->
     assert not (tmp_path / "page").exists()
 
 
-def test_features_of_another_agent_are_refused_in_advance(tmp_path: Path) -> None:
+def test_features_of_another_agent_are_refused_before_any_work(tmp_path: Path) -> None:
     path = str(tmp_path / "components.npz")
     for layer, message in ((LAYER, "5 channels; seen has 6"), ("other", "other")):
         arrays: dict[str, Any] = {layer: np.ones((2, 5), np.float32)}
@@ -202,7 +204,7 @@ def test_features_of_another_agent_are_refused_in_advance(tmp_path: Path) -> Non
     assert not (tmp_path / "page").exists()
 
 
-def test_the_forecast_has_survival(components: str, tmp_path: Path) -> None:
+def test_the_forecast_includes_survival_without_features(components: str, tmp_path: Path) -> None:
     with_features, without = (
         rl_clarity.debug(
             Seer(),
@@ -221,7 +223,7 @@ def test_the_forecast_has_survival(components: str, tmp_path: Path) -> None:
     assert "survival" not in without.stages
 
 
-def test_few_failures_compare_nothing() -> None:
+def test_survival_is_not_compared_with_too_few_failures() -> None:
     assert compare_survival(np.zeros(4), np.ones((2, 4))) == []
     (row,) = compare_survival(np.zeros(8), np.full((1, 8), 0.5))
     assert (row.difference, row.verdict) == (0.5, "survives more often")

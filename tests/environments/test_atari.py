@@ -33,7 +33,7 @@ def test_observations_are_stacked_grayscale_frames_newest_last() -> None:
     np.testing.assert_array_equal(rest[-1].observations[..., :3], rest[-2].observations[..., 1:])
 
 
-def test_grayscale_equals_opencv() -> None:
+def test_grayscale_conversion_equals_opencv() -> None:
     colors = [[255, 0, 0], [0, 255, 0], [0, 0, 255], [10, 20, 30], [255, 255, 255], [1, 2, 3], [200, 100, 50]]
     np.testing.assert_array_equal(gray(np.array(colors, np.uint8)), [76, 150, 29, 18, 255, 2, 124])
 
@@ -70,7 +70,7 @@ def test_actions_are_named_by_buttons() -> None:
         ("PongDeterministic-v0", "pong", "0"),
     ],
 )
-def test_names_of_games_are_parsed(name: str, game: str, version: str | None) -> None:
+def test_names_of_atari_games_are_parsed(name: str, game: str, version: str | None) -> None:
     assert parse_name(name) == (game, version)
 
 
@@ -79,7 +79,7 @@ def test_unknown_games_suggest_the_nearest() -> None:
         make_game("brekout")
 
 
-def test_same_seed_same_trajectories() -> None:
+def test_the_same_seed_gives_the_same_trajectories() -> None:
     original, repeated = (play(make_game("breakout", seed=5, use_sticky_actions=1), 40) for _ in range(2))
     for a, b in zip(original, repeated, strict=True):
         np.testing.assert_array_equal(a.observations, b.observations)
@@ -88,7 +88,7 @@ def test_same_seed_same_trajectories() -> None:
     assert any((a.observations != b.observations).any() for a, b in zip(original, other, strict=True))
 
 
-def test_sticky_actions_by_option_or_version() -> None:
+def test_sticky_actions_follow_from_the_option_or_the_id_version() -> None:
     def last(name: str, **options: Any) -> np.ndarray:
         return play(make_game(name, num_envs=1, seed=5, **options), 60)[-1].observations
 
@@ -99,7 +99,7 @@ def test_sticky_actions_by_option_or_version() -> None:
     np.testing.assert_array_equal(last("PongNoFrameskip-v0", use_sticky_actions=0), steady)
 
 
-def test_episodes_are_games_or_lives() -> None:
+def test_atari_episodes_can_be_games_or_lives() -> None:
     def ends(**options: Any) -> int:
         return sum(step.firsts.sum() for step in play(make_game("breakout", num_envs=1, **options), 400)[1:])
 
@@ -202,7 +202,7 @@ def test_invalid_options_are_rejected(options: dict[str, Any]) -> None:
         make_game("pong", **options)
 
 
-def test_snapshots_restore_games() -> None:
+def test_snapshots_restore_atari_games() -> None:
     options: dict[str, Any] = {
         "use_sticky_actions": True,
         "episodic_life": True,
@@ -226,7 +226,7 @@ def test_snapshots_restore_games() -> None:
     assert ended, "the test needs ends of episodes, whose random starts must be restored too"
 
 
-def test_lives_are_episodes_but_not_games() -> None:
+def test_lives_end_episodes_but_do_not_start_new_games() -> None:
     steps = play(make_game("breakout", num_envs=1, episodic_life=True), 700)[1:]
     lives = sum(bool(step.firsts[0]) for step in steps)
     games = sum(bool(step.new_games[0]) for step in steps if step.new_games is not None)

@@ -36,13 +36,13 @@ def play(game: str, steps: int = 40, **options: Any) -> tuple[Any, list[bytes], 
     ],
     ids=["gray", "stacked", "color", "sticky", "last frame"],
 )
-def test_unedited_states_are_drawn_as_they_were_observed(game: str, options: dict[str, Any]) -> None:
+def test_unedited_states_render_as_the_original_observations(game: str, options: dict[str, Any]) -> None:
     world, states, observations = play(game, **options)
     np.testing.assert_array_equal(world.draw(states), observations)
 
 
 @pytest.mark.parametrize("game", ["breakout", "pong"])
-def test_removed_objects_leave_the_background(game: str) -> None:
+def test_removing_objects_reveals_the_background(game: str) -> None:
     world, states, _ = play(game, 100, preprocessing="none", episodic_life=True)
     seen: Counter[str] = Counter()
     bricks: Counter[int] = Counter()
@@ -79,7 +79,7 @@ def test_all_objects_can_be_removed_at_once() -> None:
     assert not field.any()
 
 
-def test_bricks_are_found_in_the_bits_of_the_playfield() -> None:
+def test_breakout_bricks_are_read_from_the_playfield_bits() -> None:
     world, states, _ = play("breakout", 10, preprocessing="none")
     bricks = [item for item in world.objects(states[-1]) if item.type == "brick"]
     assert len(bricks) >= 100
@@ -92,7 +92,7 @@ def test_bricks_are_found_in_the_bits_of_the_playfield() -> None:
 
 
 @pytest.mark.slow
-def test_effects_of_objects_on_an_included_agent() -> None:
+def test_effects_of_objects_on_an_included_agent_are_measured() -> None:
     effects = rl_clarity.object_effects(
         "models:breakout-series/checkpoint-60", episodes=1, steps=4, types=["ball", "paddle"]
     )
@@ -102,7 +102,7 @@ def test_effects_of_objects_on_an_included_agent() -> None:
     assert np.abs(effects.value_change).max() > 0
 
 
-def test_edits_and_states_of_other_games_are_refused() -> None:
+def test_unsupported_edits_and_states_of_other_games_are_refused() -> None:
     world, states, _ = play("pong", 3)
     (item,) = [item for item in world.objects(states[-1]) if item.type == "paddle"]
     with pytest.raises(WorldError, match="objects of pong can only be removed"):

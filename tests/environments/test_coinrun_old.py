@@ -55,7 +55,7 @@ def coinrun(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return calls
 
 
-def test_extra_actions_are_no_ops(coinrun: dict[str, Any]) -> None:
+def test_extra_actions_of_coinrun_old_are_no_ops(coinrun: dict[str, Any]) -> None:
     environment = make(EnvironmentSpec("coinrun_old", "coinrun_old", {"extra_actions": 2, "num_levels": 500}), 2, 9)
     assert environment.num_actions == 9
     assert environment.action_combos[3] == ("UP",)
@@ -67,7 +67,7 @@ def test_extra_actions_are_no_ops(coinrun: dict[str, Any]) -> None:
     assert coinrun["init"]["rand_seed"] == 9
 
 
-def test_steps_and_time_limit(coinrun: dict[str, Any]) -> None:
+def test_coinrun_old_truncates_episodes_at_the_time_limit(coinrun: dict[str, Any]) -> None:
     environment = make(EnvironmentSpec("coinrun_old", "coinrun_old"), 2, 0, full_resolution=True)
     assert environment.num_actions == 7
     start = environment.reset()
@@ -81,7 +81,7 @@ def test_steps_and_time_limit(coinrun: dict[str, Any]) -> None:
     assert environment.render().shape == (2, 512, 512, 3)
 
 
-def test_error_without_the_package_gives_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_missing_coinrun_package_gives_its_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "coinrun", None)
     with pytest.raises(EnvironmentSetupError, match=r"https://github\.com/openai/coinrun"):
         make(EnvironmentSpec("coinrun_old", "coinrun_old"), 1, 0)

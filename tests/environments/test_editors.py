@@ -37,7 +37,7 @@ def play(environment: Any, steps: int = 12) -> tuple[EnvironmentSpec, World, lis
     return spec, *play_states(spec, 2, 0, steps)
 
 
-def test_a_state_editor_gives_an_environment_an_exact_world(coins: type[Any]) -> None:
+def test_a_state_editor_makes_an_environment_exactly_editable(coins: type[Any]) -> None:
     spec, world, states, observations = play(coins)
     assert isinstance(world, GymnasiumWorld)
     np.testing.assert_array_equal(world.draw(states), observations)
@@ -57,7 +57,9 @@ def test_a_state_editor_gives_an_environment_an_exact_world(coins: type[Any]) ->
     world.close()
 
 
-def test_play_continues_from_states_if_the_editor_says_so(coins: type[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_play_continues_from_saved_states_if_the_editor_allows_it(
+    coins: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec, world, states, observations = play(coins)
     other = make(spec, 2, 9)
     other.reset()
@@ -69,7 +71,7 @@ def test_play_continues_from_states_if_the_editor_says_so(coins: type[Any], monk
     world.close()
 
 
-def test_wrapped_environments_keep_their_world(coins: type[Any]) -> None:
+def test_wrapped_environments_remain_editable(coins: type[Any]) -> None:
     def wrapped() -> Any:
         gray = gymnasium.wrappers.GrayscaleObservation(coins(), keep_dim=True)
         return gymnasium.wrappers.ResizeObservation(gray, (16, 16))
@@ -104,7 +106,7 @@ def test_objects_that_cannot_be_removed_are_painted_over(coins: type[Any]) -> No
         world.objects(states[0][:20])
 
 
-def test_a_box_is_painted_with_the_median_of_what_surrounds_it() -> None:
+def test_an_object_is_painted_over_with_the_median_of_its_surroundings() -> None:
     image = np.full((10, 10, 1), 50, np.uint8)
     image[:, :4] = 90
     image[4:6, 5:8] = 200

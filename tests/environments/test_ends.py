@@ -34,7 +34,7 @@ def test_coinrun_reports_what_killed_the_player() -> None:
     assert set(causes) == {("level completed", True), ("saw", False), ("enemy", False), ("lava", False)}
 
 
-def test_causes_of_ends_are_only_reported_on_request() -> None:
+def test_causes_of_episode_ends_are_only_reported_on_request() -> None:
     pytest.importorskip("procgen")
     environment = make(EnvironmentSpec("procgen", "coinrun", {"num_threads": 0}), 4, 0)
     environment.reset()
@@ -44,7 +44,7 @@ def test_causes_of_ends_are_only_reported_on_request() -> None:
     assert not any(step.ends for step in steps)
 
 
-def test_the_state_of_a_game_is_read() -> None:
+def test_the_serialized_state_of_a_procgen_game_is_read() -> None:
     pytest.importorskip("procgen")
     from rl_clarity.environments.procgen_state import PLAYER, read_state
 
@@ -68,7 +68,9 @@ def test_the_state_of_a_game_is_read() -> None:
         ("plunder", [9], {"death", "cannonball"}),  # or the ammunition was used up
     ],
 )
-def test_games_report_the_objects_that_killed_the_player(game: str, actions: list[int], killers: set[str]) -> None:
+def test_procgen_games_report_the_objects_that_killed_the_player(
+    game: str, actions: list[int], killers: set[str]
+) -> None:
     pytest.importorskip("procgen")
     environment = make(EnvironmentSpec("procgen", game, {"num_threads": 0}), 8, 0)
     environment.reset()
@@ -130,7 +132,7 @@ class LastStep:
         ([9], "death"),  # no object
     ],
 )
-def test_the_cause_of_a_death_is_what_kills_alone(killers: list[int], cause: str) -> None:
+def test_the_cause_of_a_death_is_an_object_that_kills_by_itself(killers: list[int], cause: str) -> None:
     things = Things(
         ("crate", 0.2, False), ("saw", 1, False), ("wall", 0, True), ("water", 2, True), ("boss", 0.4, False)
     )
@@ -165,7 +167,7 @@ class Corridor(gymnasium.Env[np.ndarray, Any]):
         return np.zeros((8, 8, 3), np.uint8), 0.0, self.time == 2, False, {"cause": "wall", "at": self.time}
 
 
-def test_gymnasium_passes_the_last_info_on() -> None:
+def test_the_last_info_of_a_gymnasium_episode_is_passed_on() -> None:
     environment = GymnasiumEnvironment([Corridor()], 0)
     environment.reset()
     assert environment.step(np.zeros(1, int)).ends == {}

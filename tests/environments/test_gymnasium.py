@@ -80,16 +80,16 @@ def check_ends_of_episodes(environment: VectorEnvironment) -> None:
     assert not environment.step(np.array([0, 0])).firsts.any()
 
 
-def test_terminated_and_truncated_episodes_differ() -> None:
+def test_termination_and_truncation_are_distinguished() -> None:
     check_ends_of_episodes(make_counters())
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.DISABLED])
-def test_custom_vector_environments(mode: Any) -> None:
+def test_ends_of_episodes_in_vector_environments_are_handled(mode: Any) -> None:
     check_ends_of_episodes(GymnasiumVectorEnvironment(SyncVectorEnv([Counter, Counter], autoreset_mode=mode), seed=0))
 
 
-def test_next_step_autoreset_has_idle_steps() -> None:
+def test_next_step_autoreset_marks_reset_steps_as_idle() -> None:
     environment = GymnasiumVectorEnvironment(SyncVectorEnv([Counter, Counter]), seed=0)
     start = environment.reset().observations
     steps = [environment.step(np.array([0, time == 3])) for time in range(8)]
@@ -102,7 +102,7 @@ def test_next_step_autoreset_has_idle_steps() -> None:
     np.testing.assert_array_equal(steps[7].observations[0], steps[6].observations[0] + 1)
 
 
-def test_same_seed_same_trajectories() -> None:
+def test_the_same_seed_gives_the_same_initial_levels() -> None:
     def levels(seed: int) -> list[list[int]]:
         environment = make_counters(4, seed)
         return [environment.reset().observations[:, 0, 0, 0].tolist() for _ in range(3)]
@@ -112,13 +112,13 @@ def test_same_seed_same_trajectories() -> None:
     assert len(set(levels(3)[0])) > 1
 
 
-def test_action_meanings_of_the_environment() -> None:
+def test_action_names_come_from_get_action_meanings() -> None:
     assert make_counters().action_combos == (("0",), ("1",), ("2",))
     named = make_counters(make_kwargs={"meanings": ["NOOP", "UPLEFTFIRE", "turn"]})
     assert named.action_combos == ((), ("UP", "LEFT", "FIRE"), ("turn",))
 
 
-def test_names_of_an_enumeration_of_actions() -> None:
+def test_action_names_come_from_an_enumeration_as_in_minigrid() -> None:
     """As in MiniGrid; an attribute of that name may also be something else."""
     actions = IntEnum("actions", {"forward": 2, "left": 0, "pickup": 1})
     assert make_counters(make_kwargs={"meanings": actions}).action_combos == (("LEFT",), ("pickup",), ("forward",))
@@ -127,7 +127,7 @@ def test_names_of_an_enumeration_of_actions() -> None:
         assert make_counters(make_kwargs={"meanings": other}).action_combos == numbers
 
 
-def test_actions_that_do_not_start_at_zero() -> None:
+def test_discrete_actions_that_do_not_start_at_zero_are_shifted() -> None:
     counter = Counter(Discrete(3, start=5))
     environment = make_counters(1, factory=lambda: counter)
     environment.reset()
@@ -135,7 +135,7 @@ def test_actions_that_do_not_start_at_zero() -> None:
     assert counter.action == 7
 
 
-def test_rendering() -> None:
+def test_full_resolution_frames_are_rendered() -> None:
     environment = make_counters(full_resolution=True)
     environment.reset()
     environment.step(np.array([0, 0]))
@@ -175,7 +175,7 @@ def test_images_are_converted_to_channels_last(shape: tuple[int, ...], expected:
         assert converted[1, height, width, channel] == pixel[-1]
 
 
-def test_channels_first_option() -> None:
+def test_the_channels_first_option_overrides_the_guessed_layout() -> None:
     assert image_layout(Box(0, 255, (12, 64, 10), np.uint8), channels_first=True).shape == (64, 10, 12)
 
 
@@ -204,7 +204,7 @@ def test_spaces_without_an_image_are_rejected(space: Any, message: str) -> None:
         image_layout(space)
 
 
-def test_actions_of_several_spaces_are_rejected() -> None:
+def test_dictionary_action_spaces_are_rejected() -> None:
     with pytest.raises(EnvironmentSetupError, match=r"Dict.*must be Discrete, MultiDiscrete, MultiBinary, or a Box"):
         make_counters(make_kwargs={"actions": Dict({"gas": Discrete(2)})})
 
@@ -217,7 +217,7 @@ def test_actions_of_several_spaces_are_rejected() -> None:
         ("no_such_module:Game-v0", "no_such_module"),
     ],
 )
-def test_errors_for_unknown_ids_explain_the_fix(name: str, message: str) -> None:
+def test_errors_for_unknown_environment_ids_explain_the_fix(name: str, message: str) -> None:
     with pytest.raises(EnvironmentSetupError, match=message):
         make_counters(name=name)
 
@@ -227,7 +227,7 @@ def test_unknown_options_are_rejected() -> None:
         make_counters(make_kwarg={})
 
 
-def test_rendering_prints_nothing_and_leaves_the_process_to_sigterm() -> None:
+def test_rendering_prints_nothing_and_does_not_catch_sigterm() -> None:
     """By default SDL catches SIGTERM, and prints an error where there is no display."""
     pytest.importorskip("pygame")
     program = """

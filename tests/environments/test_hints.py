@@ -66,7 +66,7 @@ def bright_bars(observations: np.ndarray) -> list[int]:
     return actions
 
 
-def test_the_bright_bar_is_the_experts_action() -> None:
+def test_the_bright_bar_in_observations_marks_the_experts_action() -> None:
     environment = rl_clarity.ActionHints(Counter(), time_shown)
     step = environment.reset()
     for time in range(1, 6):
@@ -78,7 +78,7 @@ def test_the_bright_bar_is_the_experts_action() -> None:
     assert environment.region.sum() == 2 * 16
 
 
-def test_random_bars_tell_nothing_and_are_reproducible() -> None:
+def test_random_hints_are_uninformative_and_reproducible() -> None:
     def play(seed: int) -> list[list[int]]:
         environment = rl_clarity.ActionHints(Counter(), time_shown, random=True, seed=seed)
         environment.reset()
@@ -92,7 +92,7 @@ def test_random_bars_tell_nothing_and_are_reproducible() -> None:
     assert {action for pair in play(0) for action in pair} == {0, 1, 2, 3}
 
 
-def test_restored_environments_continue_alike() -> None:
+def test_restored_environments_continue_with_the_same_hints() -> None:
     first, second = (rl_clarity.ActionHints(Counter(), time_shown, random=True, seed=seed) for seed in (0, 1))
     first.reset()
     saved = first.snapshot()
@@ -104,13 +104,13 @@ def test_restored_environments_continue_alike() -> None:
 
 
 @pytest.mark.parametrize("actions", [[0], [0, 4], [0, 0.5]])
-def test_actions_that_do_not_exist_are_refused(actions: list[float]) -> None:
+def test_expert_actions_that_do_not_exist_are_refused(actions: list[float]) -> None:
     environment = rl_clarity.ActionHints(Counter(), lambda observations: np.array(actions))
     with pytest.raises(EnvironmentSetupError, match="for 2 observations it must return as many actions from 0 to 3"):
         environment.reset()
 
 
-def test_observations_that_are_too_narrow_are_refused() -> None:
+def test_observations_too_narrow_for_hints_are_refused() -> None:
     narrow = Counter()
     narrow.num_actions = 17
     with pytest.raises(EnvironmentSetupError, match="16 columns are too narrow for 17 hints"):

@@ -68,7 +68,7 @@ def ball() -> Iterator[None]:
     KINDS.unregister("gymnasium")
 
 
-def test_options_are_read_from_metadata() -> None:
+def test_options_of_a_custom_environment_are_read_from_metadata() -> None:
     metadata = {"env_kind": "ball", "env_name": "red", "speed": 3, "device": "gpu", "frame_stack": 2, "gamma": 0.9}
     spec = spec_from_metadata(metadata)
     assert dict(spec.options) == {"frame_stack": 2, "speed": 3}
@@ -78,13 +78,13 @@ def test_options_are_read_from_metadata() -> None:
     assert np.argmax(newest[0, 0]) == 3
 
 
-def test_metadata_round_trip() -> None:
+def test_environment_specifications_survive_conversion_to_metadata() -> None:
     options = {"frame_stack": 2, "speed": 3, "bounce": False}
     spec = EnvironmentSpec("ball", "red", options, epsilon_greedy=0.1, reward_scale=0.5)
     assert spec_from_metadata(spec.metadata()) == spec
 
 
-def test_options_that_are_not_metadata() -> None:
+def test_options_excluded_from_metadata_still_reach_the_environment() -> None:
     assert make(EnvironmentSpec("ball", "red", {"device": "gpu"}), 1, 0).options.device == "gpu"  # type: ignore[attr-defined]
 
 
@@ -96,12 +96,12 @@ def test_options_that_are_not_metadata() -> None:
         ({"bounce": 2}, "bounce=2 must be true or false"),
     ],
 )
-def test_invalid_options_are_rejected(options: dict[str, object], message: str) -> None:
+def test_invalid_environment_options_are_rejected(options: dict[str, object], message: str) -> None:
     with pytest.raises(EnvironmentSetupError, match=message):
         make(EnvironmentSpec("ball", "red", options), 1, 0)
 
 
-def test_redefined_kinds_have_another_source_key() -> None:
+def test_redefining_an_environment_type_changes_its_source_key() -> None:
     assert source_key(EnvironmentSpec("gymnasium", "CarRacing-v3")) == ""
     custom = source_key(EnvironmentSpec("ball", "red"))
     assert custom != ""
@@ -113,18 +113,20 @@ def test_redefined_kinds_have_another_source_key() -> None:
     ("kind", "name", "message"),
     [
         ("procgen", "conrun", "unknown Procgen game 'conrun'; did you mean coinrun"),
-        ("procgen", "ALE/Breakout-v5", "unknown Procgen game .*Games of Atari need env_kind='atari'"),
+        ("procgen", "ALE/Breakout-v5", "unknown Procgen game .*Atari games need env_kind='atari'"),
         ("atari", "brekout", "unknown Atari game 'brekout'; did you mean breakout"),
         ("atari", "CarRacing-v3", "need env_kind='gymnasium'"),
         ("gymnasium", "CarRacin-v3", "did you mean CarRacing-v3"),
-        ("gymnasium", "ALE/Pong-v9", "Atari games have the kind 'atari'"),
+        ("gymnasium", "ALE/Pong-v9", "Atari games need env_kind='atari'"),
         ("procgen", None, "env_name='coinrun'"),
         ("atari", None, "env_name='BreakoutNoFrameskip-v4'"),
         ("gymnasium", None, "env_name='CarRacing-v3'"),
         (None, None, r"env_name='NAME'.*env_kind \(procgen, coinrun_old, atari, gymnasium, light_switch"),
     ],
 )
-def test_names_are_checked(kind: str | None, name: str | None, message: str) -> None:
+def test_unknown_environment_names_are_refused_with_suggestions(
+    kind: str | None, name: str | None, message: str
+) -> None:
     if kind == "atari" and name:
         pytest.importorskip("ale_py")
     with pytest.raises(EnvironmentSetupError, match=message):
@@ -135,5 +137,5 @@ def test_names_are_checked(kind: str | None, name: str | None, message: str) -> 
     ("kind", "name"),
     [("procgen", "procgen-coinrun-v0"), ("gymnasium", "CarRacing-v3"), ("gymnasium", "unknown_module:Id-v0")],
 )
-def test_known_names_are_accepted(kind: str, name: str) -> None:
+def test_known_environment_names_are_accepted(kind: str, name: str) -> None:
     check_environment({"env_kind": kind, "env_name": name})

@@ -23,7 +23,7 @@ def play(environment: LightSwitchEnvironment, steps: int, action: int = 0) -> li
 
 
 @pytest.mark.parametrize("game", ["memory", "world"])
-def test_the_cue_is_shown_first_and_in_the_world_once_more(game: str) -> None:
+def test_the_cue_is_shown_first_and_again_only_in_the_world_game(game: str) -> None:
     environment = light_switch(game, delay=3)
     first = environment.reset()
     cues = environment.cues
@@ -36,7 +36,7 @@ def test_the_cue_is_shown_first_and_in_the_world_once_more(game: str) -> None:
     assert switches == [False, False, False, False, True]
 
 
-def test_only_the_last_action_counts() -> None:
+def test_only_the_action_at_the_switches_is_rewarded() -> None:
     environment = light_switch("memory", delay=2)
     environment.reset()
     cues = environment.cues
@@ -53,7 +53,7 @@ def test_only_the_last_action_counts() -> None:
     assert [wrong.ends[i]["cause"] for i in (0, 1)] == ["no switch", "wrong switch"]
 
 
-def test_the_same_seed_gives_the_same_game_whatever_the_agent_does() -> None:
+def test_the_game_depends_on_the_seed_and_not_on_the_actions() -> None:
     one, other = light_switch("world"), light_switch("world")
     for a, b in zip([one.reset(), *play(one, 12, 1)], [other.reset(), *play(other, 12, 2)], strict=True):
         np.testing.assert_array_equal(a.observations, b.observations)
@@ -62,7 +62,7 @@ def test_the_same_seed_gives_the_same_game_whatever_the_agent_does() -> None:
     )
 
 
-def test_state_is_restored() -> None:
+def test_snapshots_restore_the_light_switch_game() -> None:
     environment, other = light_switch("memory"), light_switch("memory", seed=5)
     environment.reset()
     play(environment, 7)
@@ -71,13 +71,13 @@ def test_state_is_restored() -> None:
         np.testing.assert_array_equal(a.observations, b.observations)
 
 
-def test_images_are_larger() -> None:
+def test_rendered_frames_are_enlarged_observations() -> None:
     environment = light_switch("memory", num_envs=2)
     observations = environment.reset().observations
     np.testing.assert_array_equal(environment.render()[:, ::16, ::16], observations)
 
 
-def test_metadata_name_the_game() -> None:
+def test_metadata_select_the_game_and_its_delay() -> None:
     spec = spec_from_metadata({"env_kind": "light_switch", "env_name": "world", "delay": 4, "gamma": 0.9})
     assert (spec.kind, spec.name, spec.options) == ("light_switch", "world", {"delay": 4})
     with pytest.raises(EnvironmentSetupError, match="'wrld'; did you mean world"):

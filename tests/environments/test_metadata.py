@@ -8,7 +8,7 @@ from rl_clarity.base.errors import EnvironmentSetupError
 from rl_clarity.environments import spec_from_metadata
 
 
-def test_procgen_is_the_default_and_training_options_are_ignored() -> None:
+def test_metadata_default_to_procgen_and_ignore_training_options() -> None:
     spec = spec_from_metadata(
         {
             "env_name": "coinrun",
@@ -28,7 +28,7 @@ def test_procgen_is_the_default_and_training_options_are_ignored() -> None:
     assert (spec.epsilon_greedy, spec.reward_scale) == (0.1, 0.5)
 
 
-def test_episodes_of_atari_end_as_in_the_library() -> None:
+def test_metadata_of_atari_use_episodic_life_as_the_training_library() -> None:
     spec = spec_from_metadata({"env_kind": "atari", "env_id": "breakout", "frame_stack": 4, "use_sticky_actions": 1})
     assert (spec.kind, spec.name) == ("atari", "breakout")
     assert dict(spec.options) == {"frame_stack": 4, "use_sticky_actions": 1, "episodic_life": True}
@@ -38,7 +38,7 @@ def test_episodes_of_atari_end_as_in_the_library() -> None:
     assert explicit.options["episodic_life"] is False
 
 
-def test_coinrun_old_has_the_extra_actions_of_the_policy() -> None:
+def test_coinrun_old_gets_as_many_actions_as_the_policy_has() -> None:
     metadata = {"env_name": "coinrun_old", "paint_vel_info": 1, "start_level": 0}
     assert spec_from_metadata(metadata).kind == "coinrun_old"
     assert dict(spec_from_metadata(metadata, num_actions=7).options) == {"paint_vel_info": 1}
@@ -49,6 +49,6 @@ def test_gymnasium_ids_are_case_sensitive() -> None:
     assert spec_from_metadata({"env_kind": "gymnasium", "env_id": "CarRacing-v3"}).name == "CarRacing-v3"
 
 
-def test_missing_names_are_rejected() -> None:
+def test_metadata_without_an_environment_name_are_rejected() -> None:
     with pytest.raises(EnvironmentSetupError, match="neither env_name nor env_id"):
         spec_from_metadata({"gamma": 0.99})

@@ -67,7 +67,7 @@ def changed_cells(before: np.ndarray, after: np.ndarray, size: int) -> set[tuple
 
 @pytest.mark.parametrize("view", VIEWS)
 @pytest.mark.parametrize("game", GAMES)
-def test_unedited_states_are_drawn_as_they_were_observed(game: str, view: str) -> None:
+def test_unedited_states_render_as_the_original_observations(game: str, view: str) -> None:
     world, states, observations = play_states(specification(game, view), 2, 5, 40, 6)
     np.testing.assert_array_equal(world.draw(states), observations)
     assert {item.type for state in states for item in world.objects(state)} <= set(world.types)
@@ -76,7 +76,7 @@ def test_unedited_states_are_drawn_as_they_were_observed(game: str, view: str) -
 
 @pytest.mark.parametrize("type", TYPES)
 @pytest.mark.parametrize("view", ["whole", "partial"])
-def test_removed_objects_change_their_cell_and_what_they_hid(view: str, type: str) -> None:
+def test_removing_an_object_changes_only_its_cell_and_what_it_hid(view: str, type: str) -> None:
     environment, world = opened(view)
     (empty,) = world.states(environment)
     player_x, player_y, direction = json.loads(empty)["player"]
@@ -113,7 +113,7 @@ def in_grid(cells: set[tuple[int, int]]) -> set[tuple[int, int]]:
 
 @pytest.mark.parametrize("direction", range(4))
 @pytest.mark.parametrize("view", ["whole", "partial", "codes", "all codes"])
-def test_boxes_are_where_objects_are_drawn(view: str, direction: int) -> None:
+def test_object_boxes_surround_the_drawn_objects(view: str, direction: int) -> None:
     environment, world = opened(view)
     base = environment.environments[0].unwrapped
     base.agent_pos, base.agent_dir = (3, 4), direction
@@ -133,7 +133,7 @@ def test_boxes_are_where_objects_are_drawn(view: str, direction: int) -> None:
     assert item.in_view
 
 
-def test_what_the_player_carries_is_an_object() -> None:
+def test_an_object_carried_by_the_player_can_be_removed_and_moved() -> None:
     environment, world = opened("partial")
     environment.environments[0].unwrapped.carrying = world_object.Box("red", world_object.Key("blue"))
     (state,) = world.states(environment)
@@ -144,10 +144,12 @@ def test_what_the_player_carries_is_an_object() -> None:
     assert changed_cells(before, without, TILE) == {(3, 6)}
     assert len(changed_cells(without, put_down, TILE)) == 1
     assert b'["key","blue"' in world.moved(state, item, (3.5, 5.5))
+    with pytest.raises(WorldError, match="the player carries the red box: only objects in cells can be replaced"):
+        world.replaced(state, item, "lava")
 
 
 @pytest.mark.parametrize(("locked", "is_open"), [(False, False), (True, False), (False, True)])
-def test_doors_keep_their_state(locked: bool, is_open: bool) -> None:
+def test_doors_stay_open_closed_or_locked_in_saved_states(locked: bool, is_open: bool) -> None:
     environment, world = opened("partial")
     base = environment.environments[0].unwrapped
     base.grid.set(3, 1, world_object.Door("red", is_open, locked))
@@ -158,7 +160,7 @@ def test_doors_keep_their_state(locked: bool, is_open: bool) -> None:
     assert {"red door", "purple goal"} <= {item.type for item in world.objects(state)}
 
 
-def test_objects_are_moved_and_replaced() -> None:
+def test_objects_can_be_moved_and_replaced() -> None:
     environment, world = opened("whole")
     (empty,) = world.states(environment)
     state, key = put(world, empty, "yellow key", 2, 2)
@@ -172,7 +174,7 @@ def test_objects_are_moved_and_replaced() -> None:
     assert world.without(replaced, [lava]) == empty
 
 
-def test_full_images_are_those_of_the_environment() -> None:
+def test_full_resolution_images_equal_those_of_the_environment() -> None:
     environment, world = opened("partial", "DoorKey-6x6")
     states = world.states(environment)
     images = world.draw_full(states)
@@ -180,7 +182,7 @@ def test_full_images_are_those_of_the_environment() -> None:
     world.close()
 
 
-def test_damaged_states_and_foreign_objects_are_refused() -> None:
+def test_damaged_states_and_objects_of_other_states_are_refused() -> None:
     environment, world = opened("whole")
     (state,) = world.states(environment)
     edited, key = put(world, state, "yellow key", 2, 2)
@@ -197,7 +199,7 @@ def test_damaged_states_and_foreign_objects_are_refused() -> None:
             world.objects(damaged)
 
 
-def test_environments_without_an_editor_are_refused() -> None:
+def test_environments_without_a_state_editor_are_refused() -> None:
     class Blank(gymnasium.Env[np.ndarray, Any]):
         observation_space = gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)
         action_space = gymnasium.spaces.Discrete(2)
@@ -212,7 +214,7 @@ def test_environments_without_an_editor_are_refused() -> None:
         opened("whole")[1].states(make(spec, 1, 0))
 
 
-def test_a_factory_may_define_the_class_at_each_call() -> None:
+def test_an_environment_factory_may_define_a_new_class_at_each_call() -> None:
     def factory() -> Any:
         from minigrid.envs import EmptyEnv
 

@@ -55,7 +55,7 @@ def divided(space: Box, count: int) -> Any:
 
 
 @pytest.mark.parametrize(("dtype", "count"), [(np.uint8, 1), (np.float32, 1), (np.float32, 2)])
-def test_floats_below_1_in_a_space_up_to_255_are_refused(dtype: Any, count: int) -> None:
+def test_observations_from_0_to_1_in_a_space_up_to_255_are_refused(dtype: Any, count: int) -> None:
     space = Box(0, 255, SHAPE, dtype)
     agent = TinyAgent("policy", SHAPE, 5, patch=4)
     with pytest.raises(SamplesError, match=r"range from 0 to 1, but 0 to 255 .* value_range=\(0, 1\)"):
@@ -64,20 +64,20 @@ def test_floats_below_1_in_a_space_up_to_255_are_refused(dtype: Any, count: int)
     assert set(samples.observations.ravel()) > {0, 128, 255}
 
 
-def test_values_outside_the_bounds_are_refused() -> None:
+def test_observations_outside_the_declared_bounds_are_refused() -> None:
     with pytest.raises(SamplesError, match=r"values outside are cut off.*value_range=\(0, 255\)"):
         collect(IMAGES.astype(np.float32), Box(0, 1, SHAPE, np.float32))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_values_that_are_not_finite_are_refused(value: float) -> None:
+def test_observations_with_nan_or_infinity_are_refused(value: float) -> None:
     images = IMAGES / np.float32(255)
     images[2, 5, 5] = value
     with pytest.raises(SamplesError, match=f"range from .*{value}.*: those of images are finite"):
         collect(images, Box(0, 1, SHAPE, np.float32))
 
 
-def test_integers_of_0_and_1_in_a_space_up_to_255_are_refused_unless_they_are_right() -> None:
+def test_integer_images_of_0_and_1_need_an_explicit_value_range() -> None:
     images = (IMAGES > 128).astype(np.uint8)
     space = Box(0, 255, SHAPE, np.uint8)
     with pytest.raises(SamplesError, match=r"0 and 1 both look black.*value_range=\(0, 255\) if they are right"):
@@ -97,17 +97,17 @@ def test_integers_of_0_and_1_in_a_space_up_to_255_are_refused_unless_they_are_ri
     ],
     ids=["black and white", "float", "three grays", "numbers of objects", "black"],
 )
-def test_honest_images_of_few_colors_are_accepted(images: np.ndarray, space: Box) -> None:
+def test_images_of_few_colors_that_use_their_range_are_accepted(images: np.ndarray, space: Box) -> None:
     collect(images, space)
 
 
-def test_integers_are_scaled_as_in_the_guide() -> None:
+def test_integer_observations_are_scaled_from_their_space_to_uint8() -> None:
     images = (IMAGES > 128).astype(np.uint8)
     assert set(collect(images, Box(0, 1, SHAPE, np.uint8)).ravel()) == {0, 255}
     assert set(collect(images * 5, Box(0, 5, SHAPE, np.uint8)).ravel()) == {0, 255}
 
 
-def test_minimum_and_maximum_are_those_of_each_channel() -> None:
+def test_observed_minimum_and_maximum_are_tracked_for_each_channel() -> None:
     layout = image_layout(Box(-1, 1, (3, 8, 8), np.float32))
     images = RNG.uniform(-1, 1, (5, 3, 8, 8)).astype(np.float32)
     for part in (images[:2], images[2:]):
@@ -116,7 +116,7 @@ def test_minimum_and_maximum_are_those_of_each_channel() -> None:
     np.testing.assert_array_equal(layout.observed.high, images.max(axis=(0, 2, 3)))
 
 
-def test_an_agent_without_value_range_does_not_play_with_unusual_bounds() -> None:
+def test_unusual_observation_bounds_need_an_agent_with_a_value_range() -> None:
     torch = pytest.importorskip("torch")
     module = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(int(np.prod(SHAPE)), 5))
     images, space = IMAGES / np.float32(127.5) - 1, Box(-1, 1, SHAPE, np.float32)
@@ -135,7 +135,7 @@ def test_an_agent_without_value_range_does_not_play_with_unusual_bounds() -> Non
     collect(IMAGES, Box(0, 255, SHAPE, np.uint8), agent())
 
 
-def test_recorded_episodes_of_a_wrong_space_are_refused(tmp_path: Path) -> None:
+def test_recording_refuses_observations_that_contradict_their_space(tmp_path: Path) -> None:
     def record(name: str, **options: Any) -> None:
         space = Box(0, 255, SHAPE, np.float32)
         images = gymnasium.wrappers.TimeLimit(Images(IMAGES / np.float32(255), space), 4)

@@ -86,14 +86,14 @@ def play(game: str, steps: int = 40, **options: Any) -> tuple[Any, list[bytes], 
     "options", [{}, {"frame_stack": 4}, {"preprocessing": "none"}], ids=["gray", "stacked", "color"]
 )
 @pytest.mark.usefixtures("freeway")
-def test_frames_are_those_of_the_environment(options: dict[str, Any]) -> None:
+def test_ocatari_states_render_as_the_original_observations(options: dict[str, Any]) -> None:
     world, states, observations = play("freeway", 12, **options)
     np.testing.assert_array_equal(world.draw(states), observations)
     assert not world.exact
 
 
 @pytest.mark.usefixtures("freeway")
-def test_boxes_are_those_of_the_memory_and_empty_slots_are_skipped() -> None:
+def test_object_boxes_are_read_from_memory_without_empty_slots() -> None:
     world, states, _ = play("freeway", 20, preprocessing="none")
     assert world.types == ("chicken", "fast car")
     assert world.objects(states[0]) == []  # the state after a reset
@@ -109,7 +109,7 @@ def test_boxes_are_those_of_the_memory_and_empty_slots_are_skipped() -> None:
 
 
 @pytest.mark.usefixtures("freeway")
-def test_an_object_keeps_its_number_from_step_to_step() -> None:
+def test_an_object_keeps_its_number_across_steps() -> None:
     world, states, _ = play("freeway", 30)
     before = world.objects(states[10])
     for state in states[11:]:
@@ -122,7 +122,7 @@ def test_an_object_keeps_its_number_from_step_to_step() -> None:
 
 
 @pytest.mark.usefixtures("freeway")
-def test_objects_are_painted_over_where_they_are() -> None:
+def test_removed_objects_are_painted_over_at_their_position() -> None:
     world, states, _ = play("freeway", 20, preprocessing="none")
     assert isinstance(world, PaintedWorld)
     car = next(item for item in world.objects(states[-1]) if item.type == "fast car" and item.pixels[2] < 1)
@@ -138,7 +138,7 @@ def test_objects_are_painted_over_where_they_are() -> None:
     assert not effects.exact.any()
 
 
-def test_memory_that_cannot_be_read_is_an_error(freeway: Freeway, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_ocatari_cannot_read_is_an_error(freeway: Freeway, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(objects: list[Item], memory: np.ndarray, hud: bool) -> None:
         objects[99].xywh = (0, 0, 1, 1)
 
@@ -148,7 +148,7 @@ def test_memory_that_cannot_be_read_is_an_error(freeway: Freeway, monkeypatch: p
         world.objects(states[-1])
 
 
-def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_ocatari_names_the_extra_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ocatari", None)
     spec = EnvironmentSpec("atari", "SeaquestNoFrameskip-v4")
     with pytest.raises(DependencyError, match=r'rl-clarity\[ocatari\]"\. It needs numpy < 2'):
@@ -156,7 +156,7 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     assert world_types(spec) is None
 
 
-def test_a_run_without_the_package_warns_that_effects_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_without_ocatari_warns_that_effects_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ocatari", None)
     source = SimpleNamespace(spec=EnvironmentSpec("atari", "seaquest"), plan=SimpleNamespace(world_states=True))
     world: Any = CheckpointSource.world
@@ -164,7 +164,7 @@ def test_a_run_without_the_package_warns_that_effects_are_not_measured(monkeypat
         assert world.func(source) is None
 
 
-def test_games_whose_objects_are_not_known_are_refused() -> None:
+def test_games_without_known_objects_are_refused() -> None:
     with pytest.raises(
         WorldError, match=r"removed from breakout, pong, and painted over, with the extra `ocatari`, in a"
     ):
@@ -173,7 +173,7 @@ def test_games_whose_objects_are_not_known_are_refused() -> None:
 
 @pytest.mark.skipif(MISSING, reason="ocatari is not installed")
 @pytest.mark.parametrize("game", KNOWN)
-def test_boxes_of_the_package_contain_what_they_name(game: str) -> None:
+def test_ocatari_boxes_contain_the_pixels_of_their_objects(game: str) -> None:
     world, states, observations = play(game, 240, preprocessing="none")
     np.testing.assert_array_equal(world.draw(states), observations)
     changed = []

@@ -20,7 +20,7 @@ def make_game(name: str, num_envs: int = 2, seed: int = 0, *, full_resolution: b
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_every_game_plays(game: str) -> None:
+def test_every_procgen_game_can_be_played(game: str) -> None:
     environment = make_game(game)
     assert environment.observation_shape == (64, 64, 3)
     assert environment.num_actions == len(environment.action_combos) == 15
@@ -45,7 +45,7 @@ def test_same_seed_same_trajectories_for_any_number_of_threads() -> None:
     assert any((a.observations != b.observations).any() for a, b in zip(original, other, strict=True))
 
 
-def test_snapshots_restore_environments() -> None:
+def test_snapshots_restore_procgen_environments() -> None:
     environment = make_game("starpilot", 3, 7)
     environment.reset()
     for _ in range(50):
@@ -78,7 +78,7 @@ def test_gym_ids_are_accepted_as_names() -> None:
     environment.close()
 
 
-def test_names_ignore_case_and_combos_are_those_of_procgen() -> None:
+def test_names_of_games_ignore_case_and_actions_have_procgens_buttons() -> None:
     environment = make_game("CoinRun")
     assert environment.action_combos[7] == ("RIGHT",)
     assert environment.action_combos[4] == ()
@@ -86,7 +86,7 @@ def test_names_ignore_case_and_combos_are_those_of_procgen() -> None:
 
 
 @pytest.mark.parametrize(("game", "mode"), [("maze", "easy"), ("leaper", "hard"), ("coinrun", "hard")])
-def test_timeouts_are_truncations(game: str, mode: Any) -> None:
+def test_timeouts_count_as_truncation(game: str, mode: Any) -> None:
     environment = make_game(game, 4, distribution_mode=mode)
     environment.reset()
     limit = timeout(game, mode)
@@ -131,14 +131,14 @@ def test_episodes_are_truncated_at_their_timeout_unless_the_level_was_completed(
     assert np.flatnonzero([step.truncated[0] for step in steps]).tolist() == [3598]
 
 
-def test_games_that_end_before_the_timeout_are_not_truncated() -> None:
+def test_episodes_that_end_before_the_timeout_are_not_truncated() -> None:
     steps = play(make_game("starpilot", 8), 300)
     ended = np.array([step.firsts for step in steps[1:]])
     assert ended.any()
     assert not np.array([step.truncated for step in steps]).any()
 
 
-def test_options_reach_the_game() -> None:
+def test_options_reach_the_procgen_game() -> None:
     one_level = next(step.observations for step in play(make_game("maze", 3, num_levels=1, start_level=5), 0))
     assert (one_level == one_level[:1]).all()
     many_levels = next(step.observations for step in play(make_game("maze", 3), 0))
@@ -164,7 +164,7 @@ def test_options_change_the_observations(options: dict[str, Any]) -> None:
     np.testing.assert_array_equal(debug, changed)
 
 
-def test_sequential_levels_share_an_episode_but_have_their_own_timeouts() -> None:
+def test_sequential_levels_share_an_episode_but_have_separate_timeouts() -> None:
     environment = make_game("coinrun", 8, 1, distribution_mode="easy", use_sequential_levels=True, num_levels=0)
     raw = procgen.ProcgenGym3Env(
         8, "coinrun", rand_seed=1, distribution_mode="easy", use_sequential_levels=True, num_threads=0
@@ -226,12 +226,14 @@ def test_a_second_reset_starts_new_episodes() -> None:
         ("maze", {"distribution_mode": "exploration", "num_levels": 4}, "exploration"),
     ],
 )
-def test_errors_for_options_that_would_abort_the_process(name: str, options: dict[str, Any], message: str) -> None:
+def test_options_that_would_abort_procgen_are_refused_with_an_error(
+    name: str, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(EnvironmentSetupError, match=message):
         make_game(name, **options)
 
 
-def test_exploration_mode_has_one_level() -> None:
+def test_exploration_mode_plays_a_single_level() -> None:
     observations = play(make_game("maze", 3, distribution_mode="exploration"), 0)[0].observations
     assert (observations == observations[:1]).all()
 

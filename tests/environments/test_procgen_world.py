@@ -69,16 +69,16 @@ def pixel_mask(item: WorldObject, margin: float) -> np.ndarray:
     return rows[:, None] & columns
 
 
-def test_states_are_written_as_they_were_read(played: Played) -> None:
+def test_procgen_states_are_written_back_byte_for_byte(played: Played) -> None:
     for state in played.states:
         assert read_state(state).to_bytes() == state
 
 
-def test_unedited_states_are_drawn_as_they_were_observed(played: Played) -> None:
+def test_unedited_states_render_as_the_original_observations(played: Played) -> None:
     np.testing.assert_array_equal(played.world.draw(played.states), played.observations)
 
 
-def test_removed_objects_change_the_image_only_where_they_were(played: Played) -> None:
+def test_removing_objects_changes_the_image_only_where_they_were(played: Played) -> None:
     changed_types: dict[str, int] = defaultdict(int)
     for index in range(0, len(played.states), 3):
         items = [item for item in visible(played, index) if item.type != "explosion"]
@@ -103,7 +103,7 @@ HARDLY_SEEN = {"explosion", "trail", "exhaust", "key on ring", "shield", "bullet
 """Types that can be transparent, or drawn only at times."""
 
 
-def test_every_type_of_a_game_has_a_name(played: Played) -> None:
+def test_every_object_type_of_a_game_has_a_name(played: Played) -> None:
     names = {item.type for state in played.states for item in played.world.objects(state)}
     assert names
     assert not {name for name in names if "type " in name}
@@ -142,7 +142,7 @@ def test_moved_objects_appear_where_they_were_moved(coinrun: Played) -> None:
     np.testing.assert_array_equal(coinrun.world.draw([back])[0], coinrun.observations[index])
 
 
-def test_an_object_that_is_inserted_is_seen_and_can_be_removed(played: Played) -> None:
+def test_an_inserted_object_is_visible_and_can_be_removed(played: Played) -> None:
     index = len(played.states) - 1
     state = played.states[index]
     view = read_state(state)
@@ -158,7 +158,7 @@ def test_an_object_that_is_inserted_is_seen_and_can_be_removed(played: Played) -
         )
 
 
-def test_cells_are_inserted_and_replaced(coinrun: Played) -> None:
+def test_objects_of_the_grid_can_be_inserted_and_replaced(coinrun: Played) -> None:
     state = coinrun.states[0]
     view = read_state(state)
     inserted = coinrun.world.inserted(state, "coin", (view.center[0] + 2, view.center[1] + 1))
@@ -179,7 +179,7 @@ def test_a_lava_pool_is_one_object(coinrun: Played) -> None:
     assert (20.0, 30.0, 22.0, 32.0) in [item.box for item in pools]
 
 
-def test_states_are_drawn_without_the_background(played: Played) -> None:
+def test_states_can_be_rendered_without_the_background(played: Played) -> None:
     world: Any = played.world
     environment: Any = make(EnvironmentSpec(name=world.game, options={"use_backgrounds": False}), GAMES_AT_ONCE, 3)
     expected = environment.reset().observations.copy()
@@ -189,14 +189,14 @@ def test_states_are_drawn_without_the_background(played: Played) -> None:
     assert [world.without_background(state) for state in states] == states
 
 
-def test_full_resolution_shows_the_same_scene(coinrun: Played) -> None:
+def test_full_resolution_images_show_the_same_scene(coinrun: Played) -> None:
     images = coinrun.world.draw_full(coinrun.states[:9])
     assert images.shape == (9, 512, 512, 3)
     small = images.reshape(9, 64, 8, 64, 8, 3).mean(axis=(2, 4))
     assert np.corrcoef(small.ravel(), coinrun.observations[:9].ravel())[0, 1] > 0.9
 
 
-def test_objects_are_followed_from_step_to_step(coinrun: Played) -> None:
+def test_objects_keep_their_numbers_across_steps(coinrun: Played) -> None:
     environment: Any = make(EnvironmentSpec(name="coinrun"), 1, 5)
     environment.reset()
     (state,) = coinrun.world.states(environment)
@@ -222,7 +222,7 @@ def test_objects_of_other_states_are_refused(coinrun: Played) -> None:
         coinrun.world.objects(state[:100])
 
 
-def test_kinds_without_worlds_say_which_have_one() -> None:
+def test_errors_for_uneditable_environments_list_editable_ones() -> None:
     with pytest.raises(WorldError, match="cannot be edited, only those of procgen, atari, gymnasium"):
         make_world(EnvironmentSpec("light_switch"))
     with pytest.raises(WorldError, match="generated assets"):
@@ -245,7 +245,7 @@ def test_terrain_is_listed_only_on_request(coinrun: Played) -> None:
     assert any(item.terrain for item in listed)
 
 
-def test_new_numbers_start_where_they_are_told(coinrun: Played) -> None:
+def test_numbers_of_new_objects_start_at_the_requested_number(coinrun: Played) -> None:
     items = coinrun.world.objects(coinrun.states[0], terrain=False)
     assert [item.number for item in follow([], items, fresh=7)] == [*range(7, 7 + len(items))]
     assert [item.number for item in follow(items, items, fresh=70)] == [item.number for item in items]

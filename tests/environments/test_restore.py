@@ -41,17 +41,17 @@ def is_replayed(spec: EnvironmentSpec, count: int = 2, before: int = BEFORE, aft
 
 
 @pytest.mark.parametrize("game", GAMES)
-def test_procgen(game: str) -> None:
+def test_procgen_continues_from_a_restored_state(game: str) -> None:
     pytest.importorskip("procgen")
     is_replayed(EnvironmentSpec(name=game))
 
 
-def test_procgen_with_stacked_frames() -> None:
+def test_procgen_with_stacked_frames_continues_from_a_restored_state() -> None:
     pytest.importorskip("procgen")
     is_replayed(EnvironmentSpec(name="coinrun", options={"frame_stack": 3}), before=1)
 
 
-def test_procgen_knows_the_time_limit_of_a_restored_state() -> None:
+def test_procgen_keeps_the_time_limit_of_a_restored_state() -> None:
     pytest.importorskip("procgen")
     is_replayed(EnvironmentSpec(name="maze"), before=492, after=12)
 
@@ -59,23 +59,23 @@ def test_procgen_knows_the_time_limit_of_a_restored_state() -> None:
 @pytest.mark.parametrize(
     "game", ["DoorKey-6x6", "LavaGapS5", "Fetch-6x6-N2", "KeyCorridorS3R1", "Dynamic-Obstacles-6x6", "PutNear-6x6-N2"]
 )
-def test_minigrid(game: str) -> None:
+def test_minigrid_continues_from_a_restored_state(game: str) -> None:
     pytest.importorskip("minigrid")
     is_replayed(specification(game, "whole"), before=8)
 
 
 @pytest.mark.parametrize("options", [{}, {"use_sticky_actions": True}, {"frame_stack": 4}, {"episodic_life": True}])
-def test_atari(options: dict[str, Any]) -> None:
+def test_atari_continues_from_a_restored_state(options: dict[str, Any]) -> None:
     pytest.importorskip("ale_py")
     is_replayed(EnvironmentSpec("atari", "breakout", {"noop_max": 5, **options}))
 
 
-def test_painted_worlds() -> None:
+def test_ocatari_games_continue_from_a_restored_state() -> None:
     pytest.importorskip("ocatari")
     is_replayed(EnvironmentSpec("atari", "freeway", {"noop_max": 5}))
 
 
-def test_edited_states_of_atari_are_refused() -> None:
+def test_edited_states_of_atari_games_cannot_be_restored() -> None:
     pytest.importorskip("ale_py")
     spec = EnvironmentSpec("atari", "breakout", {"noop_max": 5})
     environment, world = make(spec, 1, 3), make_world(spec)
@@ -87,7 +87,7 @@ def test_edited_states_of_atari_are_refused() -> None:
         restore(world, environment, [world.without(state, world.objects(state)[:1])])
 
 
-def test_another_number_of_states_is_refused() -> None:
+def test_a_wrong_number_of_states_to_restore_is_refused() -> None:
     pytest.importorskip("procgen")
     spec = EnvironmentSpec(name="coinrun")
     environment, world = make(spec, 2, 3), make_world(spec)
@@ -100,7 +100,7 @@ def test_another_number_of_states_is_refused() -> None:
         restore(world, environment, states)
 
 
-def test_worlds_without_restore_are_refused() -> None:
+def test_state_editors_without_a_restore_method_are_refused() -> None:
     class Plain:
         pass
 

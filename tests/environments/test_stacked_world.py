@@ -38,7 +38,7 @@ def play(
 
 
 @pytest.mark.parametrize("padding", ["zeros", "first"])
-def test_unedited_states_are_drawn_as_they_were_observed(padding: str) -> None:
+def test_unedited_stacked_states_render_as_the_original_observations(padding: str) -> None:
     world, states, observations, firsts = play("bossfight", padding, 60)
     assert firsts.sum() > 2  # an episode ended
     np.testing.assert_array_equal(world.draw(states), observations)
@@ -46,7 +46,7 @@ def test_unedited_states_are_drawn_as_they_were_observed(padding: str) -> None:
     world.close()
 
 
-def test_objects_are_removed_from_each_frame() -> None:
+def test_objects_are_removed_from_each_frame_of_a_stack() -> None:
     world, states, observations, _ = play("starpilot", "zeros", 40)
     removed = 0
     for state, observation in zip(states[6::8], observations[6::8], strict=True):
@@ -65,7 +65,7 @@ def test_objects_are_removed_from_each_frame() -> None:
     world.close()
 
 
-def test_frames_that_states_share_are_listed_once() -> None:
+def test_objects_of_frames_shared_by_stacked_states_are_read_once() -> None:
     class Counting:
         exact, types = True, ()
 
@@ -85,7 +85,7 @@ def test_frames_that_states_share_are_listed_once() -> None:
     played.close()
 
 
-def test_objects_are_moved_replaced_and_inserted_in_each_frame() -> None:
+def test_objects_are_moved_and_inserted_in_each_frame_of_a_stack() -> None:
     world, states, observations, _ = play("coinrun", "zeros", 8)
     state = states[-1]
     coin = next(item for item in world.objects(state) if item.type == "coin")
@@ -104,7 +104,7 @@ def test_objects_are_moved_replaced_and_inserted_in_each_frame() -> None:
     world.close()
 
 
-def test_states_that_were_not_asked_for_in_each_step_are_refused() -> None:
+def test_stacked_states_must_be_saved_in_every_step() -> None:
     spec = EnvironmentSpec(name="coinrun", options={"frame_stack": COUNT})
     environment: Any = make(spec, 2, 1)
     world = make_world(spec)

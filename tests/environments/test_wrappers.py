@@ -103,14 +103,14 @@ def test_epsilon_greedy_is_seeded() -> None:
     assert (actions_taken(1) != actions_taken(2)).any()
 
 
-def test_reward_scale() -> None:
+def test_the_reward_scale_wrapper_multiplies_rewards() -> None:
     environment = RewardScale(Recorder(), 0.1)
     step = environment.step(np.zeros(3, int))
     np.testing.assert_allclose(step.rewards, 0.2)
     assert step.rewards.dtype == np.float32
 
 
-def test_wrappers_forward_everything_else() -> None:
+def test_wrappers_forward_other_attributes_and_methods() -> None:
     recorder = Recorder()
     environment = RewardScale(FrameStack(EpsilonGreedy(recorder, 0.1, 0), 2), 2)
     environment.reset()
@@ -131,7 +131,7 @@ def test_wrappers_forward_everything_else() -> None:
         (EnvironmentSpec(name="coinrun", options={"frame_stack_padding": "black"}), 1, "known|zeros"),
     ],
 )
-def test_invalid_arguments_of_make(spec: EnvironmentSpec, num_envs: int, message: str) -> None:
+def test_make_refuses_invalid_arguments(spec: EnvironmentSpec, num_envs: int, message: str) -> None:
     pytest.importorskip("procgen")
     if "frame_stack_padding" in spec.options:
         spec = EnvironmentSpec(name="coinrun", options={"frame_stack": 2, "frame_stack_padding": "black"})
@@ -140,7 +140,7 @@ def test_invalid_arguments_of_make(spec: EnvironmentSpec, num_envs: int, message
 
 
 @pytest.mark.parametrize(("kind", "module", "extra"), [("procgen", "procgen", "procgen"), ("atari", "ale_py", "atari")])
-def test_errors_for_missing_packages_give_the_command_that_installs_them(
+def test_errors_for_missing_packages_name_the_install_command(
     monkeypatch: pytest.MonkeyPatch, kind: str, module: Any, extra: str
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
@@ -149,7 +149,7 @@ def test_errors_for_missing_packages_give_the_command_that_installs_them(
         make(EnvironmentSpec(kind=kind, name=name), 1, 0)
 
 
-def test_import_does_not_import_environments() -> None:
+def test_importing_rl_clarity_does_not_import_environment_libraries() -> None:
     program = (
         "import sys, rl_clarity.environments; "
         "print([m for m in ('procgen', 'gym', 'ale_py', 'gymnasium', 'tensorflow') if m in sys.modules])"
@@ -162,7 +162,7 @@ def wrap(environment: VectorEnvironment) -> EpsilonGreedy:
     return EpsilonGreedy(RewardScale(FrameStack(environment, 3), 0.5), 0.5, seed=3)
 
 
-def test_snapshots_restore_wrappers() -> None:
+def test_snapshots_restore_the_state_of_wrappers() -> None:
     environment, other = (wrap(Resumable(length=7)) for _ in range(2))
     environment.reset()
     other.reset()

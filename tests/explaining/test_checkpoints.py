@@ -81,7 +81,7 @@ def test_each_step_is_explained_with_the_network_that_acted(tmp_path: Path) -> N
         assert totals[step] == pytest.approx(np.abs(values).sum(), rel=1e-4)
 
 
-def test_other_steps_are_explained_with_the_last_one_stored_and_the_difference_is_said(tmp_path: Path) -> None:
+def test_steps_between_checkpoints_use_the_last_one_with_a_note(tmp_path: Path) -> None:
     location = tmp_path / "recording"
     record(location, [0, 20, 30, 64], checkpoint_every=2)
     episode = open_recording(location)[0]
@@ -97,7 +97,7 @@ def test_other_steps_are_explained_with_the_last_one_stored_and_the_difference_i
     assert f"at most {differences.max():.1g} of their range" in str(read(location).agreement([0]))
 
 
-def test_a_layers_map_is_of_the_networks_that_acted(tmp_path: Path) -> None:
+def test_state_maps_of_a_layer_use_the_network_that_acted_at_each_step(tmp_path: Path) -> None:
     """Each step is placed by the activations of its own network."""
     location, single = tmp_path / "several", tmp_path / "single"
     acting = record(location, [0, 35], checkpoint_every=1)
@@ -118,7 +118,7 @@ def test_a_layers_map_is_of_the_networks_that_acted(tmp_path: Path) -> None:
     assert not np.allclose(points[location][35:], points[single][35:])
 
 
-def test_changed_checkpoints_are_explained_again(tmp_path: Path) -> None:
+def test_episodes_with_changed_checkpoints_are_explained_again(tmp_path: Path) -> None:
     keys = []
     for update in (20, 21):
         record(tmp_path / f"{update}", [0, update], checkpoint_every=1)
@@ -128,7 +128,7 @@ def test_changed_checkpoints_are_explained_again(tmp_path: Path) -> None:
     assert keys[0] != keys[1]
 
 
-def test_what_a_recorded_checkpoint_does_not_say_about_its_environment_is_no_warning(tmp_path: Path) -> None:
+def test_recorded_checkpoints_without_an_environment_cause_no_warning(tmp_path: Path) -> None:
     pytest.importorskip("keras")
     with Recorder(tmp_path, name=None, on_error="raise") as recorder:
         recorder.agent(lambda path: Path(f"{path}.zip").write_bytes(sb3_zip(state_dicts.sb3())))
@@ -140,7 +140,7 @@ def test_what_a_recorded_checkpoint_does_not_say_about_its_environment_is_no_war
     assert agent.num_actions == 4
 
 
-def test_a_function_that_the_command_line_names_loads_the_agents(
+def test_explain_loads_agents_with_a_function_named_on_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A recording only suggests it."""

@@ -50,14 +50,14 @@ def start(location: Path, *launcher: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([*launcher, sys.executable, "-c", PROGRAM, str(location)], env=environment)
 
 
-def test_two_ranks_write_the_same_bytes(tmp_path: Path, alone: dict[str, bytes]) -> None:
+def test_explain_with_two_mpi_ranks_writes_the_same_bytes(tmp_path: Path, alone: dict[str, bytes]) -> None:
     location = tmp_path / "recording"
     record(location, LENGTHS)
     assert start(location, find_mpiexec(), "-n", "2").wait(300) == 0
     assert chunks(location) == alone
 
 
-def test_a_killed_process_is_resumed(tmp_path: Path, alone: dict[str, bytes]) -> None:
+def test_a_killed_explain_process_is_resumed(tmp_path: Path, alone: dict[str, bytes]) -> None:
     location = tmp_path / "recording"
     record(location, LENGTHS)
     for number in range(1, 4):

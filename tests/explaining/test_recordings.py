@@ -48,7 +48,7 @@ def positions(location: Path, method: str = "tsne") -> dict[tuple[int, int], tup
     return dict(zip(places, zip(arrays["x"].tolist(), arrays["y"].tolist(), strict=True), strict=True))
 
 
-def test_maps_are_those_of_each_episodes_checkpoint(explained: Path) -> None:
+def test_saliency_maps_use_the_checkpoint_of_each_episode(explained: Path) -> None:
     explanations = read(explained)
     section = explanations.saliency([0, 1, 2])
     assert section is not None
@@ -76,7 +76,7 @@ def test_maps_are_those_of_each_episodes_checkpoint(explained: Path) -> None:
         assert method.percentile[output] == pytest.approx(np.percentile(largest, 99))
 
 
-def test_all_episodes_share_a_map_of_their_recurrent_states(explained: Path) -> None:
+def test_all_episodes_share_a_state_map_of_recurrent_states(explained: Path) -> None:
     maps = read(explained).state_map
     assert maps is not None
     steps = [(episode, step) for episode, length in enumerate(LENGTHS) for step in range(0, length, 2)]
@@ -103,7 +103,7 @@ def test_all_episodes_share_a_map_of_their_recurrent_states(explained: Path) -> 
     ]
 
 
-def test_a_second_call_computes_only_what_is_new(explained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_explain_call_computes_nothing_again(explained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = read_files(explained / EXPLAINED)
     with record_tasks(monkeypatch) as tasks:
         report = explain(explained)
@@ -112,7 +112,9 @@ def test_a_second_call_computes_only_what_is_new(explained: Path, monkeypatch: p
     assert read_files(explained / EXPLAINED) == before
 
 
-def test_new_episodes_are_placed_among_points_that_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_episodes_are_added_to_the_state_map_without_moving_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     location = tmp_path / "recording"
     record(location)
     explain(location)
@@ -129,7 +131,7 @@ def test_new_episodes_are_placed_among_points_that_stay(tmp_path: Path, monkeypa
     assert {place: positions(location)[place] for place in before} != before
 
 
-def test_newest_episodes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_episodes_are_explained_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     record(tmp_path / "recording")
     with record_tasks(monkeypatch) as tasks:
         explain(tmp_path / "recording")
@@ -137,7 +139,7 @@ def test_newest_episodes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert names == [f"sections/0000{i}/saliency-jacobian" for i in (2, 1, 0)]
 
 
-def test_an_interrupted_call_is_resumed_with_the_same_bytes(
+def test_an_interrupted_explain_call_resumes_with_the_same_bytes(
     explained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     location = tmp_path / "recording"
@@ -165,7 +167,7 @@ def test_an_interrupted_call_is_resumed_with_the_same_bytes(
     assert all(files[0][name] == files[1][name] for name in names)
 
 
-def test_episodes_without_a_checkpoint_are_named(tmp_path: Path) -> None:
+def test_episodes_without_a_checkpoint_are_reported_as_unexplained(tmp_path: Path) -> None:
     make_recording(tmp_path, (9, 5))
     (report,) = rl_clarity.explain_recording(tmp_path, embeddings=[])
     assert (report.explained, report.episodes) == (0, 2)
@@ -176,7 +178,7 @@ def test_episodes_without_a_checkpoint_are_named(tmp_path: Path) -> None:
     assert (report.explained, report.skipped) == (2, {})
 
 
-def test_states_are_mapped_without_an_agent(tmp_path: Path) -> None:
+def test_recorded_states_are_mapped_without_an_agent(tmp_path: Path) -> None:
     make_recording(tmp_path, (9, 5))
     (report,) = rl_clarity.explain_recording(tmp_path, every=1, perplexity=3)
     assert (report.explained, sorted(report.only_states), report.skipped) == (0, [0, 1], {})
@@ -186,7 +188,7 @@ def test_states_are_mapped_without_an_agent(tmp_path: Path) -> None:
     assert read(tmp_path).saliency([0, 1]) is None
 
 
-def test_a_map_says_how_many_points_it_waits_for(
+def test_the_report_says_how_many_points_a_state_map_still_needs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_recording(tmp_path, (9, 5))
@@ -202,7 +204,7 @@ def test_a_map_says_how_many_points_it_waits_for(
     assert "the state map waits for 1000 points; there are 14" in capsys.readouterr().err
 
 
-def test_a_layer_is_mapped(explained: Path, tmp_path: Path) -> None:
+def test_the_state_map_can_show_activations_of_a_layer(explained: Path, tmp_path: Path) -> None:
     location = tmp_path / "recording"
     record(location)
     explain(location, methods=[], layer="2a", embeddings=["pca"])
@@ -217,7 +219,7 @@ def test_a_layer_is_mapped(explained: Path, tmp_path: Path) -> None:
     assert np.corrcoef(*distances)[0, 1] > 0.5
 
 
-def test_a_failure_skips_an_episode_until_the_next_call(tmp_path: Path) -> None:
+def test_an_episode_that_fails_is_skipped_until_the_next_call(tmp_path: Path) -> None:
     location = tmp_path / "recording"
     record(location)
     checkpoint = open_recording(location).checkpoint(open_recording(location)[1])
@@ -248,7 +250,7 @@ def test_explanations_of_removed_episodes_are_removed(tmp_path: Path) -> None:
     assert sorted(folders) == [f"{index:05}" for index in kept]
 
 
-def test_all_recordings_below_a_log_directory(tmp_path: Path) -> None:
+def test_all_recordings_below_a_log_directory_are_explained(tmp_path: Path) -> None:
     for run in ("runs/a", "runs/b/c"):
         (tmp_path / run).mkdir(parents=True)
         make_recording(tmp_path / run, (4,), name="training")
@@ -257,7 +259,7 @@ def test_all_recordings_below_a_log_directory(tmp_path: Path) -> None:
     assert names == ["a/plugins/rl_clarity/training", "b/c/plugins/rl_clarity/training"]
 
 
-def test_watching_explains_episodes_as_they_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_with_watch_explains_episodes_as_they_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     location = tmp_path / "recording"
     niceness: list[int] = []
     monkeypatch.setattr(os, "nice", niceness.append)
@@ -281,7 +283,7 @@ def test_watching_explains_episodes_as_they_end(tmp_path: Path, monkeypatch: pyt
     assert {index for index, _ in positions(location)} == {0, 1}
 
 
-def test_a_recording_is_explained_by_one_process(explained: Path) -> None:
+def test_a_recording_is_explained_by_only_one_process_at_a_time(explained: Path) -> None:
     with locked(f"{explained}/{EXPLAINED}"), pytest.raises(OutputError, match="is in use by process"):
         explain(explained)
 
@@ -305,12 +307,12 @@ def test_invalid_options(explained: Path, options: dict[str, Any], message: str 
         explain(explained, **options)
 
 
-def test_no_recording(tmp_path: Path) -> None:
+def test_a_directory_without_a_recording_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="there is no recording there"):
         rl_clarity.explain_recording(tmp_path)
 
 
-def test_reading_needs_no_framework(explained: Path) -> None:
+def test_reading_explanations_imports_no_framework(explained: Path) -> None:
     program = (
         f"import sys, rl_clarity; assert rl_clarity.read_explanations({str(explained)!r}).episodes; "
         "print(*[name for name in ('tensorflow', 'torch', 'keras', 'sklearn', 'mpi4py') if name in sys.modules])"
@@ -319,7 +321,7 @@ def test_reading_needs_no_framework(explained: Path) -> None:
     assert result.stdout.split() == []
 
 
-def test_large_maps_are_thinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_state_maps_are_subsampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_recording(tmp_path, (40, 20))
     monkeypatch.setattr(state_maps, "MOST_POINTS", 20)
     rl_clarity.explain_recording(tmp_path, methods=[], every=1, embeddings=["pca"])
@@ -339,7 +341,7 @@ def random_network(path: str) -> TinyAgent:
 
 
 @pytest.mark.parametrize("options", [{}, {"methods": (), "layer": "2a", "embeddings": ("pca",)}], ids=["maps", "layer"])
-def test_episodes_are_refused_that_another_network_played(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_episodes_played_by_another_network_are_not_explained(tmp_path: Path, options: dict[str, Any]) -> None:
     location = tmp_path / "recording"
     record(location)
     report = explain(location, agent=random_network, **options)
@@ -355,7 +357,7 @@ def test_episodes_are_refused_that_another_network_played(tmp_path: Path, option
     assert explain(location, **options).explained == 3
 
 
-def test_equal_reasons_are_grouped_also_if_their_numbers_differ() -> None:
+def test_reasons_that_differ_only_in_numbers_are_grouped() -> None:
     other = "the agent is not the one that played episode {}: its value is {} instead of {}"
     skipped = {
         4: other.format(4, "-1.2e-05", 0.25),
@@ -373,7 +375,7 @@ def test_equal_reasons_are_grouped_also_if_their_numbers_differ() -> None:
     ]
 
 
-def test_equal_reasons_of_several_recordings_are_printed_once() -> None:
+def test_equal_reasons_in_several_recordings_are_printed_once() -> None:
     other = "runs/{}: the agent of episode {} is not the one that played"
     reports = [
         ExplainedRecording("runs/a", 3, 1, skipped={0: other.format("a", 0), 1: other.format("a", 1)}),
@@ -403,7 +405,7 @@ def test_equal_reasons_of_several_recordings_are_printed_once() -> None:
     ]
 
 
-def test_a_map_of_a_layer_is_fitted_without_episodes_of_another_network(tmp_path: Path) -> None:
+def test_state_maps_of_a_layer_exclude_episodes_of_another_network(tmp_path: Path) -> None:
     location = tmp_path / "recording"
     record(location)
 
@@ -415,7 +417,7 @@ def test_a_map_of_a_layer_is_fitted_without_episodes_of_another_network(tmp_path
     assert {index for index, _ in positions(location, "pca")} == {1, 2}
 
 
-def test_later_differences_are_stored_with_the_maps(tmp_path: Path) -> None:
+def test_output_differences_in_later_steps_are_stored_with_the_maps(tmp_path: Path) -> None:
     location = tmp_path / "recording"
     checkpoint = tmp_path / "0.txt"
     checkpoint.write_text("0")
@@ -441,7 +443,7 @@ def test_later_differences_are_stored_with_the_maps(tmp_path: Path) -> None:
     assert entry.agreement.largest == pytest.approx(differences.max())
 
 
-def test_a_recording_without_outputs_is_explained_unchecked(tmp_path: Path) -> None:
+def test_a_recording_without_outputs_is_explained_without_a_check(tmp_path: Path) -> None:
     location = tmp_path / "recording"
     with rl_clarity.Recorder(location, name=None, on_error="raise") as recorder:
         add_played_episode(recorder, seeded(0), 0, 12, logits=None, value=None)

@@ -76,7 +76,7 @@ def check_states(recording: Recording) -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["PPO", "DQN", "RecurrentPPO"])
-def test_stable_baselines3(algorithm: str, tmp_path: Path) -> None:
+def test_episodes_recorded_by_stable_baselines3_are_explained(algorithm: str, tmp_path: Path) -> None:
     stable_baselines3 = pytest.importorskip("stable_baselines3")
     sb3_contrib = pytest.importorskip("sb3_contrib")
     from rl_clarity.integrations import sb3
@@ -173,7 +173,7 @@ def test_every_step_is_explained_with_the_network_that_acted(
     assert 0 < sizes["rounded"] < 0.8 * sizes["exact"]
 
 
-def test_what_each_update_of_ppo_changed(tmp_path: Path) -> None:
+def test_policy_changes_of_each_ppo_update_equal_those_of_the_models(tmp_path: Path) -> None:
     """Divergences are those of the stored models on the fixed observations."""
     stable_baselines3 = pytest.importorskip("stable_baselines3")
     from rl_clarity.integrations import sb3
@@ -206,7 +206,7 @@ def test_what_each_update_of_ppo_changed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("recurrent", [{}, {"gru_units": 8}], ids=["none", "gru"])
-def test_train(recurrent: dict[str, Any], tmp_path: Path) -> None:
+def test_episodes_recorded_by_rl_clarity_train_are_explained(recurrent: dict[str, Any], tmp_path: Path) -> None:
     pytest.importorskip("tensorflow")
     rl_clarity.train(tmp_path, **tiny(5, **recurrent, record_every=2))
     recording, explanations = explain(tmp_path)

@@ -50,7 +50,7 @@ def section(location: Path) -> dict[str, Any]:
     return updates
 
 
-def test_each_checkpoint_is_compared_with_the_one_before(tmp_path: Path) -> None:
+def test_each_checkpoint_is_compared_with_the_previous_one(tmp_path: Path) -> None:
     """The numbers are recomputed from the networks."""
     location = tmp_path / "recording"
     record(location)
@@ -81,7 +81,7 @@ def test_each_checkpoint_is_compared_with_the_one_before(tmp_path: Path) -> None
     np.testing.assert_array_equal(read_frame(*second, 5), probed()[69])
 
 
-def test_checkpoints_of_each_update_have_the_steps_at_which_they_began_to_act(tmp_path: Path) -> None:
+def test_checkpoints_are_labeled_with_the_step_at_which_they_first_acted(tmp_path: Path) -> None:
     location = tmp_path / "recording"
     with Recorder(location, name=None, on_error="raise", checkpoint_every=1) as recorder:
         recorder.probe(probed())
@@ -99,7 +99,7 @@ def test_checkpoints_of_each_update_have_the_steps_at_which_they_began_to_act(tm
     assert [one["step"] for one in section(location)["checkpoints"]] == [500, 620, 740]
 
 
-def test_only_new_checkpoints_are_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_changes_of_new_checkpoints_are_computed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     location = tmp_path / "recording"
     record(location)
     explain(location)
@@ -110,7 +110,9 @@ def test_only_new_checkpoints_are_computed(tmp_path: Path, monkeypatch: pytest.M
     assert {path: path.stat().st_mtime_ns for path in files} == files
 
 
-def test_watching_compares_checkpoints_as_they_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_explain_with_watch_compares_checkpoints_as_they_are_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     location = tmp_path / "recording"
     record(location, SEEDS[:2])
     counts = []
@@ -128,7 +130,7 @@ def test_watching_compares_checkpoints_as_they_are_stored(tmp_path: Path, monkey
     assert counts == [2, 3, 4]
 
 
-def test_without_observations_or_checkpoints_nothing_is_compared(tmp_path: Path) -> None:
+def test_no_changes_are_computed_without_probe_or_checkpoints(tmp_path: Path) -> None:
     location = tmp_path / "recording"
     record(location)
     explain(location, agent=agent(0), other_agent=True)
@@ -146,7 +148,7 @@ def test_a_checkpoint_that_cannot_be_loaded_is_left_out(tmp_path: Path) -> None:
     assert [one["name"] for one in section(location)["checkpoints"]] == ["checkpoint 0", "checkpoint 2", "checkpoint 3"]
 
 
-def test_observations_stay_those_of_the_first_program(tmp_path: Path) -> None:
+def test_a_continued_recording_keeps_its_first_probe_observations(tmp_path: Path) -> None:
     location = tmp_path / "recording"
     record(location)
     with Recorder(location, name=None, on_error="raise") as recorder:
@@ -170,12 +172,12 @@ def test_probe_observations_are_stored_channels_last_as_uint8(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("count", "states"), [(0, None), (257, None), (4, np.zeros((3, 2)))])
-def test_a_number_of_observations_that_cannot_be_compared_is_refused(tmp_path: Path, count: int, states: Any) -> None:
+def test_too_few_or_too_many_probe_observations_are_refused(tmp_path: Path, count: int, states: Any) -> None:
     with Recorder(tmp_path) as recorder, pytest.raises(OptionError, match="has shape"):
         recorder.probe(probed(count), states)
 
 
-def test_damaged_observations_are_named(tmp_path: Path) -> None:
+def test_damaged_probe_observations_are_named_in_the_error(tmp_path: Path) -> None:
     location = tmp_path / "recording"
     record(location)
     path = location / "probe.bin"

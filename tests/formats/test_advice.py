@@ -51,7 +51,7 @@ FILES: dict[str, tuple[Callable[[Path], None], str, str]] = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_of_another_program_is_refused_with_a_script_that_wraps_its_network(tmp_path: Path, name: str) -> None:
+def test_checkpoints_of_other_libraries_are_refused_with_a_wrapper_script(tmp_path: Path, name: str) -> None:
     write, message, words = FILES[name]
     write(tmp_path / name)
     with pytest.raises(CheckpointError, match=message) as refused:
@@ -63,7 +63,7 @@ def test_a_file_of_another_program_is_refused_with_a_script_that_wraps_its_netwo
     assert GUIDE in script
 
 
-def test_numbers_of_numpy_beside_the_tensors_are_refused_with_the_script(tmp_path: Path) -> None:
+def test_pickled_numpy_numbers_are_refused_with_a_wrapper_script(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     path = tmp_path / "agent.pth"
     torch.save({"model": {"a2c_network.value.weight": torch.ones(3)}, "mean": np.float64(3.0)}, path)
@@ -72,7 +72,9 @@ def test_numbers_of_numpy_beside_the_tensors_are_refused_with_the_script(tmp_pat
     assert GUIDE in refused.value.script
 
 
-def test_the_suggested_script_for_parameters_of_flax_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_suggested_wrapper_script_for_flax_parameters_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Run the suggested script unchanged, where the module can be imported."""
     linen = pytest.importorskip("flax.linen")
     import jax

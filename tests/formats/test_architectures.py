@@ -24,13 +24,13 @@ def is_close(actual: np.ndarray | None, expected: np.ndarray) -> bool:
     return actual is not None and bool(np.abs(actual - expected).max() <= 1e-4 * np.abs(expected).max())
 
 
-def test_golden_forward_pass(golden: Golden) -> None:
+def test_outputs_of_baselines_networks_equal_the_original(golden: Golden) -> None:
     outputs = formats.load_agent(golden.checkpoint).forward(golden.expected["observations"])
     assert is_close(outputs.policy_logits, golden.expected["policy_logits"])
     assert is_close(outputs.values, golden.expected["values"])
 
 
-def test_golden_layers(golden: Golden) -> None:
+def test_layer_names_and_activations_equal_the_original(golden: Golden) -> None:
     agent = formats.load_agent(golden.checkpoint)
     relus = {layer.name: layer for layer in choose_layers(agent, op_is_one_of=["relu"], bottleneck_only=False)}
     assert list(relus) == [str(name) for name in golden.expected["all_layer_keys"]]
@@ -41,7 +41,7 @@ def test_golden_layers(golden: Golden) -> None:
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES.names())
-def test_same_seed_same_network(name: str) -> None:
+def test_the_same_seed_gives_the_same_network(name: str) -> None:
     shape = (44, 44, 4)
     first, same, other = (build(name, shape, 5, seed=seed).parameters() for seed in (3, 3, 4))
     assert all(np.array_equal(first[key], same[key]) for key in first)
@@ -49,7 +49,7 @@ def test_same_seed_same_network(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ARCHITECTURES.names())
-def test_parameters_survive_a_round_trip(name: str) -> None:
+def test_a_network_rebuilt_from_its_parameters_has_equal_outputs(name: str) -> None:
     shape = (44, 44, 4)
     network = build(name, shape, 5, seed=1)
     copy = build(name, shape, 5, parameters=network.parameters())
@@ -59,7 +59,7 @@ def test_parameters_survive_a_round_trip(name: str) -> None:
     )
 
 
-def test_options_of_impala() -> None:
+def test_impala_options_set_channels_and_embedding_size() -> None:
     network = build("impala", (64, 64, 3), 5, {"stack_channels": "8_12", "emb_size": "32", "gamma": 0.9})
     agent = KerasAgent(network)
     assert agent.layers == {"block1": (32, 32, 8), "block2": (16, 16, 12)}
@@ -95,19 +95,19 @@ class TestMismatchedParameters:
         parameters = {**build("nature", self.SHAPE, 5).parameters(), **changed}
         return build("nature", self.SHAPE, 5, parameters={k: v for k, v in parameters.items() if v is not None})
 
-    def test_wrong_shape(self) -> None:
+    def test_a_parameter_of_the_wrong_shape_is_refused(self) -> None:
         with pytest.raises(CheckpointError, match=rf"{self.NAME}.*\(4, 4, 32, 63\).*needs \(4, 4, 32, 64\)"):
             self.load(**{self.NAME: np.zeros((4, 4, 32, 63), np.float32)})
 
-    def test_missing(self) -> None:
+    def test_a_missing_parameter_is_refused(self) -> None:
         with pytest.raises(CheckpointError, match=rf"{self.NAME}.*\(4, 4, 32, 64\) is missing.*ppo2_model/pi/c1/w:0"):
             self.load(**{self.NAME: None})
 
-    def test_extra(self) -> None:
+    def test_an_unexpected_parameter_is_refused(self) -> None:
         with pytest.raises(CheckpointError, match=r"does not have.*'ppo2_model/pi/c4/w:0' \(7,\)"):
             self.load(**{"ppo2_model/pi/c4/w:0": np.zeros(7, np.float32)})
 
     @pytest.mark.parametrize("value", [np.nan, np.inf])
-    def test_not_finite(self, value: float) -> None:
+    def test_parameters_with_nan_or_infinity_are_refused(self, value: float) -> None:
         with pytest.raises(CheckpointError, match=rf"{self.NAME}.*32768 values that are NaN or infinite"):
             self.load(**{self.NAME: np.full((4, 4, 32, 64), value, np.float32)})

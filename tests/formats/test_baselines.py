@@ -23,7 +23,7 @@ def read_joblib(path: Path) -> Any:
     return safe_joblib.load(path, Budget.for_file(path.stat().st_size))
 
 
-def test_reads_the_same_contents_as_joblib(golden: Golden) -> None:
+def test_read_joblib_reads_the_same_contents_as_joblib(golden: Golden) -> None:
     ours, theirs = read_joblib(golden.checkpoint), joblib.load(golden.checkpoint)
     assert list(ours) == list(theirs)
     assert ours["args"] == theirs["args"]
@@ -49,7 +49,7 @@ CONTENT: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("protocol", [3, 4, 5])
 @pytest.mark.parametrize("compress", [0, ("zlib", 3), ("gzip", 3), ("bz2", 3), ("xz", 3), ("lzma", 3)])
-def test_reads_every_compression_and_protocol(tmp_path: Path, protocol: int, compress: Any) -> None:
+def test_read_joblib_reads_every_compression_and_pickle_protocol(tmp_path: Path, protocol: int, compress: Any) -> None:
     path = tmp_path / "file"
     joblib.dump(CONTENT, path, compress=compress, protocol=protocol)
     loaded = read_joblib(path)
@@ -59,7 +59,7 @@ def test_reads_every_compression_and_protocol(tmp_path: Path, protocol: int, com
         assert np.asarray(loaded["params"][name]).dtype.kind == np.asarray(array).dtype.kind
 
 
-def test_reads_pickles_of_numpy(tmp_path: Path) -> None:
+def test_read_joblib_reads_arrays_pickled_by_numpy(tmp_path: Path) -> None:
     """Arrays pickled by NumPy, as inside objects that joblib does not look into."""
     path = tmp_path / "file"
     path.write_bytes(
@@ -70,7 +70,7 @@ def test_reads_pickles_of_numpy(tmp_path: Path) -> None:
     assert loaded["args"] == {"n": 3}
 
 
-def test_joblib_reads_written_files(tmp_path: Path) -> None:
+def test_joblib_reads_files_written_by_rl_clarity(tmp_path: Path) -> None:
     parameters = build("nature", (44, 44, 4), 5).parameters()
     args = {"cnn": "nature", "env_name": "pong", "observation_shape": [44, 44, 4]}
     path = tmp_path / "new" / "model.jd"
@@ -97,7 +97,7 @@ def test_metadata_must_match_the_tensors(tmp_path: Path, args: dict[str, Any], w
         formats.load_agent(path)
 
 
-def test_arguments_override_metadata_of_the_file(tmp_path: Path) -> None:
+def test_arguments_of_load_agent_override_metadata_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "model.jd"
     baselines.write(path, build("nature", (84, 84, 4), 5).parameters(), {"cnn": "claer", "gamma": 0.9})
     agent = formats.load_agent(path, cnn="nature", env_kind="atari", frame_stack=4)
@@ -106,7 +106,7 @@ def test_arguments_override_metadata_of_the_file(tmp_path: Path) -> None:
     assert agent.metadata["gamma"] == 0.9
 
 
-def test_policy_head_is_required(tmp_path: Path) -> None:
+def test_a_checkpoint_without_a_valid_policy_head_is_refused(tmp_path: Path) -> None:
     for head in (None, np.zeros(5, np.float32), np.zeros((5, 0), np.float32)):
         buffer = io.BytesIO()
         joblib.dump({"params": {} if head is None else {baselines.POLICY_HEAD: head}, "args": {}}, buffer)

@@ -37,7 +37,7 @@ def distribution(actions: int, count: int) -> dict[str, np.ndarray]:
         (distribution(6, 51), "atoms of C51, 51 for each of 6", {"num_actions": 306}, "(len(x), 6, 51)"),
     ],
 )
-def test_tensors_with_another_meaning_are_refused_unless_metadata_override_it(
+def test_ambiguous_cleanrl_tensors_are_refused_unless_overridden(
     tmp_path: Path, arrays: dict[str, np.ndarray], message: str, metadata: dict[str, Any], line: str
 ) -> None:
     path = tmp_path / "agent.pt"

@@ -159,7 +159,7 @@ SCRIPTS: dict[str, tuple[Callable[[], Any], str, int]] = {
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_state_dict_is_recognized_and_its_agent_computes_what_the_script_does(tmp_path: Path, name: str) -> None:
+def test_agents_from_cleanrl_state_dicts_compute_the_scripts_outputs(tmp_path: Path, name: str) -> None:
     make, network, side = SCRIPTS[name]
     torch.manual_seed(0)
     module, path = make(), tmp_path / "agent.cleanrl_model"
@@ -180,7 +180,7 @@ def test_a_state_dict_is_recognized_and_its_agent_computes_what_the_script_does(
     assert agent.layers
 
 
-def test_an_agent_of_distributions_has_attribution_and_converts(tmp_path: Path) -> None:
+def test_a_c51_agent_can_be_attributed_and_converted(tmp_path: Path) -> None:
     torch.manual_seed(0)
     torch.save(C51().state_dict(), tmp_path / "agent.pt")
     options: dict[str, Any] = {"observation_shape": (SIDE, SIDE, 4)}

@@ -77,7 +77,7 @@ def difference(outputs: Any, expected: Any, at: Any = slice(None)) -> float:
     return max(float(np.abs(getattr(outputs, name) - expected[name][at]).max()) for name in names)
 
 
-def test_formats_are_recognized_by_content(case: Loaded, tmp_path: Path) -> None:
+def test_checkpoint_formats_are_recognized_by_content(case: Loaded, tmp_path: Path) -> None:
     name, path, _, _ = case
     nameless = tmp_path / "file"
     nameless.write_bytes(path.read_bytes())
@@ -87,7 +87,7 @@ def test_formats_are_recognized_by_content(case: Loaded, tmp_path: Path) -> None
     assert checkpoint.metadata["env_name"] == "x"
 
 
-def test_outputs(case: Loaded) -> None:
+def test_outputs_equal_those_of_the_original_program(case: Loaded) -> None:
     name, _, expected, agent = case
     observations = expected["observations"]
     if "firsts" in expected:
@@ -112,7 +112,7 @@ def _activation(name: str, conv: str) -> str:
     return f"{sequential}.{int(position) + 1}"
 
 
-def test_activations(case: Loaded) -> None:
+def test_activations_equal_those_of_the_original_program(case: Loaded) -> None:
     name, _, expected, agent = case
     observations = expected["observations"]
     frames = observations[0] if "firsts" in expected else observations[:2]
@@ -123,7 +123,7 @@ def test_activations(case: Loaded) -> None:
         assert np.abs(agent.activations(frames, layer) - reference).max() < TOLERANCE
 
 
-def test_native_copies_are_the_same_agent(case: Loaded, tmp_path: Path) -> None:
+def test_converted_checkpoints_compute_the_same_outputs(case: Loaded, tmp_path: Path) -> None:
     _, path, expected, agent = case
     written = formats.read(path, env_name="somewhere")
     assert main(["convert", str(path), str(tmp_path / "copy.safetensors"), "--metadata", "env_name", "somewhere"]) == 0
@@ -173,14 +173,14 @@ def agent(folder: Path) -> Any:
 
 
 class TestBabyA3C:
-    def test_preprocessing_is_exact(self, agent: Any, expected: Any) -> None:
+    def test_preprocessing_equals_that_of_baby_a3c(self, agent: Any, expected: Any) -> None:
         for part in ("", "start."):
             observations = agent.preprocess(expected[f"{part}observations"])
             assert observations.dtype == np.float32
             assert np.array_equal(observations, expected[f"{part}preprocessed"])
 
     @pytest.mark.parametrize("part", ["", "start."])
-    def test_outputs(self, agent: Any, expected: Any, part: str) -> None:
+    def test_outputs_equal_those_of_the_original_program(self, agent: Any, expected: Any, part: str) -> None:
         observations = agent.preprocess(expected[f"{part}observations"])
         state = agent.initial_state(1) if part else (expected["initial_hidden"][None],)
         for t, observation in enumerate(observations):
@@ -189,7 +189,7 @@ class TestBabyA3C:
             assert np.abs(outputs.values[0] - expected[f"{part}values"][t]) < TOLERANCE
             assert np.abs(state[0][0] - expected[f"{part}hidden"][t]).max() < TOLERANCE
 
-    def test_activations(self, agent: Any, expected: Any) -> None:
+    def test_activations_equal_those_of_the_original_program(self, agent: Any, expected: Any) -> None:
         observations = expected["preprocessed"][:2]
         assert list(agent.layers) == ["conv1", "conv2", "conv3", "conv4"]
         for layer in agent.layers:
@@ -197,7 +197,9 @@ class TestBabyA3C:
             assert np.abs(agent.activations(observations, f"{layer}.elu") - reference).max() < TOLERANCE
             assert np.abs(agent.activations(observations, layer) - reference).max() > 0.01  # before the ELU
 
-    def test_native_copies_are_the_same_agent(self, folder: Path, agent: Any, expected: Any, tmp_path: Path) -> None:
+    def test_converted_checkpoints_compute_the_same_outputs(
+        self, folder: Path, agent: Any, expected: Any, tmp_path: Path
+    ) -> None:
         source = str(folder / "breakout-v4" / "model.80.tar")
         assert main(["convert", source, str(tmp_path / "copy.safetensors"), "--metadata", "env_name", "breakout"]) == 0
         copy = load_agent(tmp_path / "copy.safetensors")
@@ -206,7 +208,7 @@ class TestBabyA3C:
         assert np.array_equal(frames, expected["preprocessed"][:4])
         assert np.array_equal(copy.forward(frames).policy_logits, agent.forward(frames).policy_logits)
 
-    def test_uint8_observations_give_the_same_outputs(self, agent: Any, expected: Any) -> None:
+    def test_uint8_observations_give_the_same_outputs_as_floats(self, agent: Any, expected: Any) -> None:
         floats = expected["preprocessed"][:3]
         integers = np.rint(floats * 255).astype(np.uint8)
         assert np.array_equal(agent.forward(integers).policy_logits, agent.forward(floats).policy_logits)
@@ -235,7 +237,7 @@ def test_observations_may_have_channels_first_or_last(shared_formats: Path) -> N
     assert np.array_equal(gradients, others.transpose(0, 1, 4, 2, 3))
 
 
-def test_the_target_network_is_not_used(shared_formats: Path) -> None:
+def test_dqn_checkpoints_do_not_use_the_target_network(shared_formats: Path) -> None:
     path = shared_formats / "sb3-dqn" / "dqn-BreakoutNoFrameskip-v4.zip"
     checkpoint = formats.read(path)
     online, target = (checkpoint.parameters[f"{name}.q_net.0.weight"] for name in ("q_net", "q_net_target"))

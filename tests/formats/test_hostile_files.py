@@ -34,7 +34,7 @@ def build(path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", FORMATS)
-def test_hostile_files_are_rejected(kind: str, tmp_path: Path) -> None:
+def test_hostile_checkpoint_files_are_rejected_without_running_code(kind: str, tmp_path: Path) -> None:
     pytest.importorskip("keras")  # before memory is measured
     marker = tmp_path / "it ran"
     path = tmp_path / "checkpoint"
@@ -58,7 +58,7 @@ def test_hostile_files_are_rejected(kind: str, tmp_path: Path) -> None:
     assert not large
 
 
-def test_pickle_runs_the_hostile_files(tmp_path: Path) -> None:
+def test_pickle_would_run_the_code_in_the_hostile_files(tmp_path: Path) -> None:
     """Python's own loader runs the code of many of them."""
     ran = 0
     for data in hostile_pickles.running(tmp_path / "marker").values():
@@ -69,7 +69,7 @@ def test_pickle_runs_the_hostile_files(tmp_path: Path) -> None:
     assert ran >= 8
 
 
-def test_pickles_in_the_data_of_sb3_are_not_read_except_for_the_policy(tmp_path: Path) -> None:
+def test_pickled_data_of_sb3_zips_are_ignored_except_for_the_policy(tmp_path: Path) -> None:
     path = tmp_path / "model.zip"
     hostile = {":type:": "<class 'function'>", ":serialized:": "not base64 \u2603"}
     path.write_bytes(sb3_zip(state_dicts.sb3(), data=sb3_data(lr_schedule=hostile)))
@@ -88,7 +88,7 @@ def test_pickles_in_the_data_of_sb3_are_not_read_except_for_the_policy(tmp_path:
         ("a tensor beyond its storage", ["beyond its storage"]),
     ],
 )
-def test_errors_name_the_problem_and_the_fix(tmp_path: Path, what: str, words: str) -> None:
+def test_errors_of_unreadable_checkpoints_name_the_problem_and_the_fix(tmp_path: Path, what: str, words: str) -> None:
     path = tmp_path / "checkpoint.pt"
     path.write_bytes(hostile_files.torch_files(tmp_path / "marker")[what])
     with pytest.raises(CheckpointError) as raised:
@@ -114,7 +114,9 @@ def test_errors_name_the_problem_and_the_fix(tmp_path: Path, what: str, words: s
         ),
     ],
 )
-def test_suggested_script_for_objects_of_other_programs(tmp_path: Path, file: str, content: bytes, words: str) -> None:
+def test_checkpoints_with_custom_objects_are_refused_with_a_script(
+    tmp_path: Path, file: str, content: bytes, words: str
+) -> None:
     path = tmp_path / file
     path.write_bytes(content)
     with pytest.raises(CheckpointError) as raised:
@@ -128,7 +130,7 @@ def test_suggested_script_for_objects_of_other_programs(tmp_path: Path, file: st
 
 
 @pytest.mark.slow
-def test_suggested_script_for_pickled_modules_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_suggested_script_for_pickled_modules_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the suggested script unchanged where the module's class can be imported."""
     torch = pytest.importorskip("torch")
     (tmp_path / "my_agent.py").write_text(
@@ -157,7 +159,7 @@ def test_suggested_script_for_pickled_modules_works(tmp_path: Path, monkeypatch:
     assert (tmp_path / "state_dict.pt").is_file()
 
 
-def test_error_for_rllib_checkpoints_explains_the_conversion(tmp_path: Path) -> None:
+def test_the_error_for_rllib_checkpoints_explains_the_conversion(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint_000100"
     folder.mkdir()
     (folder / "rllib_checkpoint.json").write_text("{}")
@@ -176,14 +178,14 @@ def test_error_for_rllib_checkpoints_explains_the_conversion(tmp_path: Path) -> 
         (torch_writer.save({"w": np.zeros((2, 3), np.float32)}), r"unsupported program.*w \(2, 3\).*TorchAgent"),
     ],
 )
-def test_errors_for_unknown_files(tmp_path: Path, content: bytes, words: str) -> None:
+def test_files_of_an_unknown_format_are_refused_with_an_explanation(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "file"
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match=f"(?s){words}"):
         formats.read(path)
 
 
-def test_missing_files_and_folders(tmp_path: Path) -> None:
+def test_missing_checkpoint_files_and_folders_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="No such file"):
         formats.read(tmp_path / "missing.jd")
     (tmp_path / "model.jd").touch()
@@ -206,7 +208,7 @@ def valid_files() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("kind", valid_files())
-def test_flipped_bits_and_truncation_raise_only_checkpoint_errors(kind: str, tmp_path: Path) -> None:
+def test_corrupted_or_truncated_files_raise_only_checkpoint_errors(kind: str, tmp_path: Path) -> None:
     """Data without a checksum may change unnoticed."""
     valid = valid_files()[kind]
     path = tmp_path / "checkpoint"

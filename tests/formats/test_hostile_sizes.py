@@ -45,14 +45,14 @@ QUICK = {
 
 
 @pytest.mark.parametrize("what", QUICK)
-def test_large_content_is_refused(what: str, tmp_path: Path) -> None:
+def test_small_files_that_expand_to_large_content_are_refused(what: str, tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
     path.write_bytes(FILES[what]())
     with pytest.raises(CheckpointError, match=QUICK[what]):
         formats.build_agent(formats.read(path))
 
 
-def test_inputs_of_layers_count_as_layers(tmp_path: Path) -> None:
+def test_inputs_of_keras_layers_count_toward_the_limit_of_layers(tmp_path: Path) -> None:
     path = tmp_path / "wide.keras"
     path.write_bytes(keras_file(agent([layer("Add", "sum", ["in"] * 2000)], "sum")))
     with pytest.raises(CheckpointError, match="more than 1024 layers"):
@@ -63,7 +63,7 @@ def unpickle(data: bytes, budget: Budget) -> object:
     return safe_pickle.load(BoundedReader(io.BytesIO(data), len(data), budget), NAMES)
 
 
-def test_operations_arguments_and_text_count_as_items() -> None:
+def test_pickle_operations_arguments_and_text_count_toward_the_limit() -> None:
     def items(data: bytes) -> int:
         budget = Budget.for_file(0)
         unpickle(data, budget)
@@ -75,7 +75,7 @@ def test_operations_arguments_and_text_count_as_items() -> None:
     assert items(constant("x" * 6400)[:0] + pickle.dumps("x" * 6400, protocol=2)) >= 100
 
 
-def test_inner_archives_and_their_tensors_share_the_budget() -> None:
+def test_inner_archives_and_tensors_share_the_memory_budget_of_the_file() -> None:
     data = torch_writer.save({"w": np.zeros(1000, np.float32)})
     budget = Budget.for_file(len(data))
     content = torch_file.read(io.BytesIO(data), budget)
@@ -84,7 +84,7 @@ def test_inner_archives_and_their_tensors_share_the_budget() -> None:
     assert before - budget.bytes == 4 * 4000  # the storage, and three tensors in it
 
 
-def test_json_counts_against_the_budget_and_has_limited_depth() -> None:
+def test_json_counts_toward_the_budget_and_has_a_limited_depth() -> None:
     budget = Budget.for_file(0)
     parse_json(json.dumps([[0] * 10] * 10).encode(), "data", budget)
     assert MAX_ITEMS - budget.items >= 100

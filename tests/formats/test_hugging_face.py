@@ -60,21 +60,23 @@ def inspect(address: str, hub: str, cache: Path) -> subprocess.CompletedProcess[
 
 
 @pytest.mark.slow
-def test_a_checkpoint_on_the_hub_is_read(hub: str, tmp_path: Path) -> None:
+def test_a_checkpoint_on_the_hugging_face_hub_is_read(hub: str, tmp_path: Path) -> None:
     result = inspect("hf://lab/agents/runs/coinrun.jd", hub, tmp_path)
     assert result.returncode == 0, result.stderr
     assert f"sha256 {hashlib.sha256(path_of('coinrun').read_bytes()).hexdigest()}" in result.stdout
 
 
 @pytest.mark.parametrize("address", ["hf://lab/agents/runs/other.jd", "hf://nobody/agents/runs/coinrun.jd"])
-def test_missing_files_and_repositories_are_errors(address: str, hub: str, tmp_path: Path) -> None:
+def test_missing_files_and_repositories_on_the_hub_are_errors(address: str, hub: str, tmp_path: Path) -> None:
     result = inspect(address, hub, tmp_path)
     assert result.returncode == 1
     assert f"cannot read the checkpoint {address}: " in result.stderr
 
 
 @pytest.mark.parametrize(("scheme", "extra"), [("hf", "hub"), ("s3", "remote")])
-def test_a_missing_library_is_named_with_its_extra(scheme: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_missing_library_names_the_extra_to_install(
+    scheme: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(address: str) -> Never:
         raise ImportError("a library is missing")
 
@@ -88,6 +90,6 @@ def test_a_missing_library_is_named_with_its_extra(scheme: str, extra: str, monk
         RecordingFiles(f"{scheme}://lab/agents/episodes")
 
 
-def test_an_unknown_kind_of_address_does_not_name_an_extra() -> None:
+def test_the_error_for_an_unknown_url_scheme_names_no_extra() -> None:
     with pytest.raises(OutputError, match=r"^cannot open nowhere://page: Protocol not known: nowhere$"):
         RemoteDirectory("nowhere://page")

@@ -21,7 +21,7 @@ PROJECT_FILES = ("setup.py", "pyproject.toml", "MANIFEST.in", "README.md", "LICE
 MAX_BYTES, SIMULATOR_BYTES = 4_000_000, 12_000_000
 
 
-def test_shipped_agents_are_listed_and_loaded_by_name() -> None:
+def test_included_agents_are_listed_and_loaded_by_name() -> None:
     names = models.names()
     assert "coinrun" in names
     assert names == sorted(path.stem for path in (REPOSITORY / "models").glob("*.jd"))
@@ -32,7 +32,7 @@ def test_shipped_agents_are_listed_and_loaded_by_name() -> None:
         assert agent.num_actions == 15
 
 
-def test_every_agent_has_a_model_card_and_an_index_entry() -> None:
+def test_every_included_agent_has_a_model_card_and_an_index_entry() -> None:
     index = (REPOSITORY / "models" / "README.md").read_text()
     for name in models.names():
         card = (REPOSITORY / "models" / f"{name}.md").read_text()
@@ -41,34 +41,34 @@ def test_every_agent_has_a_model_card_and_an_index_entry() -> None:
         assert f"[{name}]({name}.md)" in index
 
 
-def test_shipped_files_are_small() -> None:
+def test_included_model_files_are_small() -> None:
     for path in (REPOSITORY / "models").iterdir():
         if path.is_file():
             limit = SIMULATOR_BYTES if path.name.endswith("-simulator.safetensors") else MAX_BYTES
             assert path.stat().st_size <= limit, path.name
 
 
-def test_included_simulators_have_a_measured_quality() -> None:
+def test_included_simulators_beat_a_copy_of_the_last_frame() -> None:
     simulator = rl_clarity.load_simulator("models:coinrun-gru", rl_clarity.load_agent("models:coinrun-gru"))
     errors = {kind: rows[0] for kind, rows in simulator.metadata["quality"]["errors"]["frame"].items()}
     assert all(errors["prior"][h - 1] < errors["last_frame"][h - 1] for h in range(2, 11))
     assert simulator.metadata["quality"]["deletion"]["interval"][0] > 0
 
 
-def test_models_are_available_after_import() -> None:
+def test_importing_rl_clarity_makes_rl_clarity_models_available() -> None:
     code = "import rl_clarity; print(*rl_clarity.models.names())"
     done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True, capture_output=True, text=True)
     assert done.stdout.split() == models.names()
 
 
-def test_shipped_agents_are_converted_by_name(tmp_path: Path) -> None:
+def test_included_agents_can_be_converted_by_name(tmp_path: Path) -> None:
     target = tmp_path / "agent.safetensors"
     checkpoint = rl_clarity.convert("models:coinrun", target, gamma=0.5)
     assert checkpoint.network == "clear"
     assert rl_clarity.load_agent(target).metadata["gamma"] == 0.5
 
 
-def test_unknown_names_suggest_the_nearest() -> None:
+def test_unknown_names_of_included_agents_suggest_the_nearest() -> None:
     with pytest.raises(CheckpointError, match="did you mean models:coinrun"):
         models.path_of("coinrum")
     with pytest.raises(CheckpointError, match=r"available: .*coinrun"):
@@ -86,7 +86,7 @@ for name in models.names():
 
 
 @pytest.mark.slow
-def test_installed_wheels_contain_the_models(tmp_path: Path) -> None:
+def test_an_installed_wheel_contains_the_models(tmp_path: Path) -> None:
     """The wheel uses the installed dependencies; nothing is downloaded."""
     pytest.importorskip("setuptools", minversion="77")
     source, installed = tmp_path / "source", tmp_path / "installed"

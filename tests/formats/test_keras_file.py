@@ -94,7 +94,7 @@ def randomize(model: Any, seed: int = 0) -> Any:
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_outputs_equal_those_of_the_model(kind: str, tmp_path: Path) -> None:
+def test_outputs_of_a_keras_file_equal_those_of_the_model(kind: str, tmp_path: Path) -> None:
     model = randomize(MODELS[kind]())
     path = tmp_path / "file"
     path.write_bytes(keras_bytes(model, tmp_path))
@@ -114,7 +114,7 @@ def test_outputs_equal_those_of_the_model(kind: str, tmp_path: Path) -> None:
     assert np.array_equal(converted.forward(OBSERVATIONS).values, outputs.values)
 
 
-def test_layers_of_nested_models_are_prefixed(tmp_path: Path) -> None:
+def test_layers_of_nested_models_are_prefixed_with_the_models_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(keras_bytes(nested(), tmp_path))
     agent = formats.load_agent(tmp_path / "file")
     assert [o.name for o in feature_maps(agent.sites) if o.kind == "relu"] == [
@@ -249,18 +249,18 @@ def assert_rejected(tmp_path: Path, data: bytes, words: str) -> None:
 
 
 @pytest.mark.parametrize("what", CONFIGS)
-def test_invalid_configurations_are_rejected(valid_file: bytes, what: str, tmp_path: Path) -> None:
+def test_invalid_keras_configurations_are_rejected(valid_file: bytes, what: str, tmp_path: Path) -> None:
     edit, words = CONFIGS[what]
     assert_rejected(tmp_path, edited(valid_file, edit), words)
 
 
 @pytest.mark.parametrize("what", WEIGHTS)
-def test_invalid_weights_are_rejected(valid_file: bytes, what: str, tmp_path: Path) -> None:
+def test_invalid_keras_weights_are_rejected(valid_file: bytes, what: str, tmp_path: Path) -> None:
     edit, words = WEIGHTS[what]
     assert_rejected(tmp_path, with_weights(valid_file, edit), words)
 
 
-def test_damaged_members_are_rejected(valid_file: bytes, tmp_path: Path) -> None:
+def test_keras_files_with_damaged_archive_members_are_rejected(valid_file: bytes, tmp_path: Path) -> None:
     assert_rejected(tmp_path, with_members(valid_file, {"config.json": b"{"}), "not valid JSON")
     assert_rejected(tmp_path, with_members(valid_file, {"config.json": b'{"a":' * 100_000}), "not valid JSON")
     assert_rejected(tmp_path, with_members(valid_file, {"model.weights.h5": b"\x89HDF"}), "damaged")
@@ -268,7 +268,7 @@ def test_damaged_members_are_rejected(valid_file: bytes, tmp_path: Path) -> None
     assert_rejected(tmp_path, valid_file[: len(valid_file) // 2], "damaged")
 
 
-def test_flipped_bits_are_detected(valid_file: bytes, tmp_path: Path) -> None:
+def test_flipped_bits_in_keras_files_are_detected(valid_file: bytes, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     path = tmp_path / "file.keras"
     path.write_bytes(valid_file)
@@ -286,7 +286,7 @@ def test_flipped_bits_are_detected(valid_file: bytes, tmp_path: Path) -> None:
         assert all(np.array_equal(damaged.parameters[name], array) for name, array in original.parameters.items())
 
 
-def test_ambiguous_outputs_can_be_named(tmp_path: Path) -> None:
+def test_ambiguous_outputs_can_be_named_with_the_heads_metadata(tmp_path: Path) -> None:
     inputs = keras.Input(SHAPE)
     x = L.Flatten()(L.Conv2D(2, 3, activation="relu")(inputs))
     model = keras.Model(inputs, [L.Dense(1, name="a")(x), L.Dense(1, name="b")(x)])
@@ -297,7 +297,7 @@ def test_ambiguous_outputs_can_be_named(tmp_path: Path) -> None:
     assert np.abs(agent.forward(OBSERVATIONS).values - expected[0][:, 0]).max() < 1e-5
 
 
-def test_probabilities_are_rejected(tmp_path: Path) -> None:
+def test_models_that_output_action_probabilities_are_rejected(tmp_path: Path) -> None:
     inputs = keras.Input(SHAPE)
     x = L.Flatten()(L.Conv2D(2, 3, activation="relu")(inputs))
     model = keras.Model(inputs, [L.Dense(4, activation="softmax", name="policy")(x), L.Dense(1, name="value")(x)])

@@ -16,7 +16,7 @@ from rl_clarity.formats.included import path_of
 from tests.formats.hostile_files import policy_file
 
 
-def test_options_of_all_kinds_are_metadata() -> None:
+def test_options_of_all_environment_types_are_known_metadata() -> None:
     names = {field.name for kind in KINDS for field in dataclasses.fields(KINDS.get(kind).options)}
     assert names - option_names({}) == {"num_threads", "factory"}  # only set by callers
 
@@ -24,12 +24,12 @@ def test_options_of_all_kinds_are_metadata() -> None:
 @pytest.mark.parametrize(
     ("name", "suggestion"), [("env_nam", "env_name"), ("num_level", "num_levels"), ("gama", "gamma")]
 )
-def test_a_similar_name_is_suggested(name: str, suggestion: str) -> None:
+def test_a_similar_metadata_name_is_suggested(name: str, suggestion: str) -> None:
     with pytest.raises(OptionError, match=rf"unknown metadata {name!r}; did you mean {suggestion!r}\?"):
         formats.read(path_of("coinrun"), **{name: 1})
 
 
-def test_custom_names_are_kept() -> None:
+def test_custom_metadata_names_are_kept() -> None:
     checkpoint = formats.read(Path(path_of("coinrun")), wind=3)
     assert checkpoint.metadata["wind"] == 3
 
@@ -61,7 +61,7 @@ INVALID: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("name", "value"), INVALID)
-def test_invalid_values_are_refused_by_name_and_can_be_overridden(name: str, value: Any, tmp_path: Path) -> None:
+def test_invalid_metadata_values_are_refused_and_can_be_overridden(name: str, value: Any, tmp_path: Path) -> None:
     path = tmp_path / "policy.jd"
     path.write_bytes(policy_file({name: value}))
     with pytest.raises(CheckpointError, match=rf"policy\.jd: its metadata {name}=.* must be .*--metadata {name} VALUE"):
@@ -71,7 +71,7 @@ def test_invalid_values_are_refused_by_name_and_can_be_overridden(name: str, val
         formats.read(path_of("coinrun"), **{name: value})
 
 
-def test_too_many_fields_are_refused(tmp_path: Path) -> None:
+def test_too_many_metadata_fields_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "policy.jd"
     path.write_bytes(policy_file({f"k{i}": i for i in range(2000)}))
     with pytest.raises(CheckpointError, match="2003 fields"):

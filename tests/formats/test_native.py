@@ -26,7 +26,7 @@ def checkpoint(tmp_path: Path) -> Checkpoint:
     return formats.read(path, env_name="breakout", gamma=0.9)
 
 
-def test_round_trip(checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_native_checkpoints_survive_a_round_trip(checkpoint: Checkpoint, tmp_path: Path) -> None:
     path = tmp_path / "out" / "converted.safetensors"
     native.write(path, checkpoint)
     copy = formats.read(path)
@@ -37,13 +37,13 @@ def test_round_trip(checkpoint: Checkpoint, tmp_path: Path) -> None:
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_the_same_checkpoint_gives_the_same_bytes(checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_writing_the_same_checkpoint_gives_the_same_bytes(checkpoint: Checkpoint, tmp_path: Path) -> None:
     for name in "ab":
         native.write(tmp_path / name, checkpoint)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
-def test_conversion_of_baselines_checkpoints(tmp_path: Path) -> None:
+def test_converted_baselines_checkpoints_compute_the_same_outputs(tmp_path: Path) -> None:
     path = tmp_path / "model.jd"
     baselines.write(
         path, build("nature", (44, 44, 4), 5).parameters(), {"cnn": "nature", "observation_shape": [44, 44, 4]}
@@ -67,7 +67,7 @@ def test_invalid_checkpoints_are_not_converted(tmp_path: Path) -> None:
     assert not (tmp_path / "out.safetensors").exists()
 
 
-def test_safetensors_reads_the_tensors(checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_the_safetensors_library_reads_native_checkpoints(checkpoint: Checkpoint, tmp_path: Path) -> None:
     native.write(tmp_path / "a", checkpoint)
     tensors = safetensors_numpy.load((tmp_path / "a").read_bytes())
     assert all(np.array_equal(tensors[name], array) for name, array in checkpoint.parameters.items())
@@ -77,7 +77,7 @@ def make_checkpoint(arrays: dict[str, Any]) -> Checkpoint:
     return Checkpoint(Path("agent"), "cleanrl", "ppo_atari", arrays, {})
 
 
-def test_tensors_of_all_types(tmp_path: Path) -> None:
+def test_tensors_of_all_supported_data_types_are_stored(tmp_path: Path) -> None:
     codes = ("<f8", "<f4", "<f2", "<i8", "<i4", "<i2", "|i1", "<u8", "<u4", "<u2", "|u1", "|b1")
     arrays: dict[str, Any] = {code: np.arange(6).reshape(2, 3).astype(code) for code in codes}
     arrays |= {
@@ -94,19 +94,19 @@ def test_tensors_of_all_types(tmp_path: Path) -> None:
         assert parameters[name].dtype == np.asarray(array).dtype.newbyteorder("=")
 
 
-def test_safetensors_of_other_programs_are_rejected(tmp_path: Path) -> None:
+def test_safetensors_files_of_other_programs_are_rejected(tmp_path: Path) -> None:
     safetensors_numpy.save_file({"w": np.zeros(3, np.float32)}, tmp_path / "a", {"format": "pt"})
     with pytest.raises(CheckpointError, match="unknown format"):
         formats.read(tmp_path / "a")
 
 
-def test_unsupported_types_are_rejected(tmp_path: Path) -> None:
+def test_tensors_of_unsupported_data_types_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="complex"):
         native.write(tmp_path / "a", make_checkpoint({"w": np.zeros(3, "complex128")}))
     assert not list(tmp_path.iterdir())
 
 
-def test_header_is_json(checkpoint: Checkpoint, tmp_path: Path) -> None:
+def test_the_header_of_a_native_checkpoint_is_json(checkpoint: Checkpoint, tmp_path: Path) -> None:
     native.write(tmp_path / "a", checkpoint)
     data = (tmp_path / "a").read_bytes()
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])

@@ -77,7 +77,7 @@ def inputs(agent: Any, count: int) -> tuple[np.ndarray, Any]:
     )
 
 
-def test_a_network_in_memory_is_exported() -> None:
+def test_an_exported_onnx_network_computes_the_agents_outputs() -> None:
     agent = recurrent_agent()
     content = export_onnx(agent)
     for count in (1, 5):
@@ -95,7 +95,7 @@ def test_a_network_in_memory_is_exported() -> None:
     assert facts["observation_shape"] == list(SHAPE)
 
 
-def test_a_replaced_layer_is_that_of_forward() -> None:
+def test_replacing_a_layer_in_onnx_equals_writing_it_in_forward() -> None:
     agent = recurrent_agent()
     (observations, state), layer = inputs(agent, 3), next(iter(agent.layers))
     values = np.random.default_rng(1).random((3, *agent.layers[layer])).astype(np.float32)
@@ -106,7 +106,7 @@ def test_a_replaced_layer_is_that_of_forward() -> None:
     assert np.abs(outputs["policy_logits"] - agent.forward(observations, state).policy_logits).max() > 1e-3
 
 
-def test_what_cannot_be_exported_is_refused() -> None:
+def test_agents_that_cannot_be_exported_to_onnx_are_refused() -> None:
     agent = recurrent_agent()
     with pytest.raises(OptionError, match="without edits"):
         export_onnx(rl_clarity.edit(agent, Ablate(next(iter(agent.layers)), unit=0)))
@@ -117,7 +117,7 @@ def test_what_cannot_be_exported_is_refused() -> None:
 
 
 @pytest.mark.slow
-def test_an_included_agent_is_converted(tmp_path: Path) -> None:
+def test_an_included_agent_is_converted_to_onnx(tmp_path: Path) -> None:
     path = tmp_path / "network.onnx"
     rl_clarity.convert("models:starpilot-lstm", path)
     agent: Any = rl_clarity.load_agent("models:starpilot-lstm")

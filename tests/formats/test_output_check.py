@@ -45,7 +45,9 @@ def network(activation: Any = ref.relu, divisor: float = 255) -> Arrays:
     [({}, network()), ({"activation": "elu"}, network(ref.elu)), ({"input_divisor": 1}, network(divisor=1))],
     ids=["as in the script", "ELU", "divided by 1"],
 )
-def test_metadata_override_assumptions(checkpoint: Path, metadata: dict[str, Any], computed: Arrays) -> None:
+def test_metadata_override_assumptions_about_a_state_dict(
+    checkpoint: Path, metadata: dict[str, Any], computed: Arrays
+) -> None:
     outputs = load_agent(checkpoint, **SHAPE, **metadata).forward(OBSERVATIONS)
     scale = np.abs(computed["values"]).max()
     assert np.abs(outputs.values - computed["values"]).max() < 1e-5 * scale
@@ -61,7 +63,9 @@ def test_an_unknown_activation_is_refused(checkpoint: Path) -> None:
 
 @pytest.mark.parametrize("outputs", [["logits"], ["values"], ["logits", "values"]])
 @pytest.mark.parametrize("computed", [network(ref.elu), network(divisor=255**2)], ids=["ELU", "divided twice"])
-def test_other_outputs_are_refused_with_the_deviation(checkpoint: Path, computed: Arrays, outputs: list[str]) -> None:
+def test_outputs_that_deviate_from_the_check_are_refused(
+    checkpoint: Path, computed: Arrays, outputs: list[str]
+) -> None:
     check = {name: computed[name] for name in ("observations", *outputs)}
     actual, expected = network()[outputs[0]], computed[outputs[0]]
     if outputs[0] == "logits":
@@ -73,7 +77,7 @@ def test_other_outputs_are_refused_with_the_deviation(checkpoint: Path, computed
         load_agent(checkpoint, check=check, **SHAPE)
 
 
-def test_outputs_of_the_network_are_accepted(checkpoint: Path, tmp_path: Path) -> None:
+def test_correct_outputs_pass_the_check_in_every_layout(checkpoint: Path, tmp_path: Path) -> None:
     computed = network()
     load_agent(checkpoint, check=computed, **SHAPE)
     first = {**computed, "observations": OBSERVATIONS.transpose(0, 3, 1, 2), "values": computed["values"][:, None]}
@@ -98,7 +102,7 @@ def test_outputs_of_the_network_are_accepted(checkpoint: Path, tmp_path: Path) -
         (__file__, "cannot be read"),
     ],
 )
-def test_unsuitable_arrays_are_refused(checkpoint: Path, check: Any, message: str) -> None:
+def test_invalid_arrays_for_the_output_check_are_refused(checkpoint: Path, check: Any, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         load_agent(checkpoint, check=check, **SHAPE)
 
@@ -122,13 +126,13 @@ def test_inspect_reports_assumptions_and_checks_them(
 
 @pytest.mark.parametrize("root", ["agent", "model", "network", "weights"])
 @pytest.mark.parametrize("prefix", ["", "module.", "_orig_mod."])
-def test_state_dicts_in_wrappers_are_read(tmp_path: Path, root: str, prefix: str) -> None:
+def test_state_dicts_nested_under_common_keys_and_prefixes_are_read(tmp_path: Path, root: str, prefix: str) -> None:
     path = tmp_path / "agent.pt"
     path.write_bytes(torch_writer.save({prefix + name: array for name, array in PARAMETERS.items()}, root))
     assert set(formats.read(path).parameters) == set(PARAMETERS)
 
 
-def test_several_state_dicts_are_refused_with_the_way_out(tmp_path: Path) -> None:
+def test_files_with_several_state_dicts_are_refused_with_advice(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     path = tmp_path / "agent.pt"
     torch.save({name: {"weight": torch.ones(2)} for name in ("actor", "critic")}, path)

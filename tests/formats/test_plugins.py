@@ -74,7 +74,7 @@ def install_format(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, sou
     install(folder / name, monkeypatch, f"rl_clarity.formats: {name} = {name}_format:entry", source)
 
 
-def test_files_of_built_in_formats_are_read_without_importing_plugins(
+def test_built_in_formats_are_read_without_importing_plugins(
     own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_format(tmp_path, monkeypatch, "broken", EXIT)
@@ -95,7 +95,7 @@ def test_files_of_built_in_formats_are_read_without_importing_plugins(
         ("entry = 5", "unexpected error: AttributeError: 'int' object has no attribute 'recognize'"),
     ],
 )
-def test_a_broken_format_is_reported_and_the_next_format_is_tried(
+def test_a_broken_format_plugin_is_reported_and_the_next_one_tried(
     source: str, reason: str, foreign: Path, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_format(tmp_path, monkeypatch, "working", WORKING)
@@ -107,7 +107,7 @@ def test_a_broken_format_is_reported_and_the_next_format_is_tried(
     assert formats.read(own).format == "baselines"
 
 
-def test_an_unknown_file_is_refused_with_the_formats_that_work(
+def test_the_error_for_an_unknown_file_lists_working_formats(
     own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install_format(tmp_path, monkeypatch, "broken", EXIT)
@@ -120,7 +120,7 @@ def test_an_unknown_file_is_refused_with_the_formats_that_work(
     assert "working (.out)" in printed
 
 
-def test_a_plugin_that_ends_the_program_is_an_error_of_the_command(
+def test_a_plugin_that_calls_sys_exit_is_reported_as_an_error(
     foreign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     install_format(tmp_path, monkeypatch, "broken", READER_ENDS)
@@ -128,7 +128,7 @@ def test_a_plugin_that_ends_the_program_is_an_error_of_the_command(
     assert "an environment, plug-in or library ended the program (SystemExit: 3)" in capsys.readouterr().err
 
 
-def test_a_checkpoint_that_names_a_broken_kind_of_environment_is_read(
+def test_a_checkpoint_that_names_a_broken_environment_plugin_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     entry = "rl_clarity.environments: broken = broken_environment:KIND"
@@ -142,7 +142,7 @@ def test_a_checkpoint_that_names_a_broken_kind_of_environment_is_read(
         KINDS.get("broken")
 
 
-def test_a_format_that_is_requested_by_name_raises_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requesting_a_broken_format_by_name_raises_its_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install_format(tmp_path, monkeypatch, "broken", EXIT)
     with pytest.raises(CheckpointError, match=r"'broken' \(broken_format:entry\) cannot be loaded: SystemExit: 3"):
         FORMATS.get("broken")

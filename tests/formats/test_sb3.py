@@ -61,7 +61,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_outputs_are_the_models_own(name: str, tmp_path: Path) -> None:
+def test_outputs_of_an_sb3_zip_equal_those_of_the_model(name: str, tmp_path: Path) -> None:
     model = MODELS[name]()
     space = model.observation_space
     frames = sb3_models.random_frames(space.shape[0])
@@ -95,7 +95,7 @@ CUSTOM = {
 
 
 @pytest.mark.parametrize("cause", CUSTOM)
-def test_models_that_a_zip_does_not_determine_are_refused_with_a_recipe_that_works(cause: str, tmp_path: Path) -> None:
+def test_custom_sb3_models_are_refused_with_a_working_alternative(cause: str, tmp_path: Path) -> None:
     model = CUSTOM[cause]()
     with pytest.raises(CheckpointError, match=cause) as error:
         formats.read(save(model, tmp_path))
@@ -110,7 +110,7 @@ def test_models_that_a_zip_does_not_determine_are_refused_with_a_recipe_that_wor
         assert sb3_models.deviation(agent, frames, expected) < 10 * TOLERANCE
 
 
-def test_the_name_of_an_extractor_is_compared_in_full(tmp_path: Path) -> None:
+def test_a_custom_extractor_named_like_a_built_in_one_is_refused(tmp_path: Path) -> None:
     own = type("NatureCNN", (NatureCNN,), {"__module__": "__main__"})
     with pytest.raises(CheckpointError, match=rf"__main__\.NatureCNN.*only {EXTRACTORS[0]}"):
         formats.read(save(make_model(PPO, features_extractor_class=own), tmp_path))
@@ -126,14 +126,14 @@ def test_observations_without_bounds_need_a_value_range(tmp_path: Path) -> None:
     assert sb3_models.deviation(load_agent(path, value_range=[0, 1]), frames, expected) < TOLERANCE
 
 
-def test_normalized_observations_are_refused(tmp_path: Path) -> None:
+def test_zips_with_observations_normalized_by_vecnormalize_are_refused(tmp_path: Path) -> None:
     """VecNormalize clips at 10 by default; its mean and variance are in another file."""
     path = save(with_range(-10, 10), tmp_path)
     with pytest.raises(CheckpointError, match="range from -10 to 10, as those of VecNormalize"):
         load_agent(path)
 
 
-def test_gray_images_of_a_maskable_policy_are_not_taken_for_those_of_atari(tmp_path: Path) -> None:
+def test_gray_images_of_a_maskable_policy_do_not_imply_atari(tmp_path: Path) -> None:
     policy = sb3_class("sb3_contrib.common.maskable.policies", "MaskableActorCriticCnnPolicy")
     (tmp_path / "plain.zip").write_bytes(sb3_zip(state_dicts.sb3()))
     (tmp_path / "maskable.zip").write_bytes(sb3_zip(state_dicts.sb3(), sb3_data(policy_class=policy)))

@@ -208,7 +208,7 @@ def as_images(array: np.ndarray, space: Any) -> np.ndarray:
     )
 
 
-def test_a_zip_computes_what_the_library_does(pair: tuple[Any, Path]) -> None:
+def test_an_sb3_zip_computes_the_outputs_of_the_library(pair: tuple[Any, Path]) -> None:
     model, path = pair
     agent: Any = load_agent(path)
     observations, images, state = given(agent, model)
@@ -227,7 +227,7 @@ def test_a_zip_computes_what_the_library_does(pair: tuple[Any, Path]) -> None:
     assert np.ptp(ours[0], axis=0).max() > 1e-4
 
 
-def test_a_zip_is_the_agent_that_the_model_is_in_memory(pair: tuple[Any, Path]) -> None:
+def test_an_sb3_zip_gives_the_same_agent_as_the_model_in_memory(pair: tuple[Any, Path]) -> None:
     model, path = pair
     agent: Any = load_agent(path)
     memory: Any = sb3.agent(model)
@@ -254,7 +254,7 @@ def test_a_zip_is_the_agent_that_the_model_is_in_memory(pair: tuple[Any, Path]) 
         )
 
 
-def test_a_converted_zip_is_the_same_agent(pair: tuple[Any, Path], tmp_path: Path) -> None:
+def test_a_converted_sb3_zip_computes_the_same_outputs(pair: tuple[Any, Path], tmp_path: Path) -> None:
     model, path = pair
     formats.convert(path, tmp_path / "copy.safetensors")
     agent, copy = load_agent(path), load_agent(tmp_path / "copy.safetensors")
@@ -266,7 +266,7 @@ def test_a_converted_zip_is_the_same_agent(pair: tuple[Any, Path], tmp_path: Pat
 
 
 @pytest.mark.parametrize("kind", MASKED)
-def test_actions_of_a_zip_are_those_that_the_library_predicts_with_masks(kind: str, tmp_path: Path) -> None:
+def test_masked_actions_of_an_sb3_zip_equal_those_of_the_library(kind: str, tmp_path: Path) -> None:
     model = masked(kind)
     agent: Any = load_agent(save(model, tmp_path))
     observations, images, _ = given(agent, model)
@@ -293,7 +293,7 @@ def test_actions_of_a_zip_are_those_that_the_library_predicts_with_masks(kind: s
 
 
 @pytest.mark.parametrize("kind", MASKED)
-def test_masks_reach_collect_and_evaluate(kind: str, tmp_path: Path) -> None:
+def test_action_masks_are_respected_by_collect_and_evaluate(kind: str, tmp_path: Path) -> None:
     """The environment raises an error for actions that it does not allow."""
     model = masked(kind)
     agent: Any = load_agent(save(model, tmp_path))
@@ -308,7 +308,7 @@ def test_masks_reach_collect_and_evaluate(kind: str, tmp_path: Path) -> None:
     rl_clarity.evaluate(agent.checkpoint.path, episodes=2, metadata={"env_name": f"ClarityMasked{kind}-v0"})
 
 
-def test_an_environment_without_masks_is_refused(tmp_path: Path) -> None:
+def test_an_environment_without_action_masks_is_refused(tmp_path: Path) -> None:
     agent: Any = load_agent(save(masked("discrete"), tmp_path))
     unmasked = PointWorld("discrete")
     for env in (unmasked, SyncVectorEnv([lambda: unmasked])):
@@ -330,7 +330,7 @@ def test_an_environment_without_masks_is_refused(tmp_path: Path) -> None:
         (Box(0, 1, (2,)), [True, True], "two for each switch"),
     ],
 )
-def test_masks_that_do_not_fit_the_actions_are_refused(space: Any, mask: list[bool], message: str) -> None:
+def test_invalid_action_masks_are_refused(space: Any, mask: list[bool], message: str) -> None:
     with pytest.raises(SamplesError, match=message):
         ActionSpace(space).masks([np.array(mask)])
 
@@ -359,7 +359,7 @@ for name, make in {
         ("masks, multibinary", "ClarityZipsSwitches-v0", 3, []),
     ],
 )
-def test_a_zip_gets_a_page(name: str, env: str, factors: int, inputs: list[str], tmp_path: Path) -> None:
+def test_run_writes_a_page_for_an_sb3_zip(name: str, env: str, factors: int, inputs: list[str], tmp_path: Path) -> None:
     model = MODELS[name]()
     results = rl_clarity.run(
         save(model, tmp_path), tmp_path / "page", env_name=env, features={"count": 2}, **SIZES
@@ -371,7 +371,7 @@ def test_a_zip_gets_a_page(name: str, env: str, factors: int, inputs: list[str],
     assert np.isfinite(results.attribution(layer, 0, results.outputs[0]).channels).all()
 
 
-def test_other_commands_take_zips(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_record_and_evaluate_accept_sb3_zips(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = save(learned(PPO, "MlpPolicy", cart_pole(), net_arch=[12]), tmp_path)
     assert main(["inspect", str(path)]) == 0
     printed = capsys.readouterr().out
@@ -381,7 +381,7 @@ def test_other_commands_take_zips(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert (returns > 1).all()
 
 
-def test_spaces_are_read_from_their_text() -> None:
+def test_gymnasium_spaces_are_parsed_from_their_text() -> None:
     def written(space: Any) -> dict[str, Any]:
         text = {name: str(getattr(space, name)) for name in ("low", "high", "nvec") if hasattr(space, name)}
         return {":type:": str(type(space)), "_shape": list(space.shape), **text}
@@ -416,7 +416,7 @@ REFUSED: Mapping[str, tuple[Callable[[], Any], str]] = {
 
 
 @pytest.mark.parametrize(("env", "policy"), [(pendulum, "LinearPolicy"), (cart_pole, "MlpPolicy")])
-def test_the_way_out_for_ars_works(env: Any, policy: str, tmp_path: Path) -> None:
+def test_the_documented_workaround_for_ars_models_works(env: Any, policy: str, tmp_path: Path) -> None:
     """The example of the guide."""
     model = ARS(policy, env(), device="cpu", seed=0)
     with torch.no_grad():
@@ -448,16 +448,16 @@ def test_the_way_out_for_ars_works(env: Any, policy: str, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("cause", REFUSED)
-def test_other_zips_are_refused(cause: str, tmp_path: Path) -> None:
+def test_unsupported_sb3_zips_are_refused(cause: str, tmp_path: Path) -> None:
     make, message = REFUSED[cause]
     with pytest.raises(CheckpointError, match=re.escape(message)) as error:
         formats.read(save(make(), tmp_path))
     assert "\n" not in str(error.value)
 
 
-def test_spaces_that_do_not_fit_the_tensors_are_refused(tmp_path: Path) -> None:
+def test_action_spaces_that_do_not_match_the_tensors_are_refused(tmp_path: Path) -> None:
     checkpoint = formats.read(save(MODELS["images, choices"](), tmp_path))
     for actions in ([["choice", 3]], [["switch"]] * 4, [["number", -1, 1]] * 3):
         changed = dataclasses.replace(checkpoint, architecture={**checkpoint.architecture, "actions": actions})
-        with pytest.raises(CheckpointError, match=r"its action_space has \d parts, which"):
+        with pytest.raises(CheckpointError, match=r"its action_space has \d factors, which"):
             formats.build_agent(changed)

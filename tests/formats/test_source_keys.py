@@ -36,7 +36,7 @@ def test_built_in_code_has_no_source_key(checkpoint: formats.Checkpoint) -> None
     assert formats.source_key(checkpoint) == ""
 
 
-def test_redefined_networks_change_the_key(checkpoint: formats.Checkpoint) -> None:
+def test_redefining_a_network_changes_its_source_key(checkpoint: formats.Checkpoint) -> None:
     before = sample_keys()
     clear = ARCHITECTURES.get("clear")
 
@@ -50,7 +50,7 @@ def test_redefined_networks_change_the_key(checkpoint: formats.Checkpoint) -> No
     assert sample_keys() == before
 
 
-def test_metadata_that_change_the_network_change_the_key(checkpoint: formats.Checkpoint) -> None:
+def test_metadata_that_change_the_network_change_the_source_key(checkpoint: formats.Checkpoint) -> None:
     keys = [
         formats.source_key(replace(checkpoint, metadata={**checkpoint.metadata, **metadata}))
         for metadata in ({}, {"gamma": 0.5}, {"activation": "elu"}, {"activation": "tanh"}, {"input_divisor": 1})
@@ -59,13 +59,13 @@ def test_metadata_that_change_the_network_change_the_key(checkpoint: formats.Che
     assert len(set(keys)) == 4
 
 
-def test_redefined_networks_do_not_change_keys_of_others(checkpoint: formats.Checkpoint) -> None:
+def test_redefining_a_network_does_not_change_keys_of_others(checkpoint: formats.Checkpoint) -> None:
     nature = replace(checkpoint, metadata={**checkpoint.metadata, "cnn": "nature"})
     ARCHITECTURES.register("clear", ARCHITECTURES.get("nature"))
     assert formats.source_key(nature) == ""
 
 
-def test_redefined_formats_change_the_key(checkpoint: formats.Checkpoint) -> None:
+def test_redefining_a_format_changes_the_source_key(checkpoint: formats.Checkpoint) -> None:
     before = sample_keys()
     built_in = formats.FORMATS.get("baselines")
     formats.FORMATS.register("baselines", replace(built_in, read=lambda file: built_in.read(file)))

@@ -46,7 +46,7 @@ def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return request.param, formats.read(path, env_name="coinrun")
 
 
-def test_formats_are_recognized_and_read(loaded: tuple[str, Checkpoint]) -> None:
+def test_state_dicts_of_known_programs_are_recognized_and_read(loaded: tuple[str, Checkpoint]) -> None:
     name, checkpoint = loaded
     assert checkpoint.network == name
     if name in PARAMETERS:
@@ -70,14 +70,14 @@ def test_metadata_describe_the_environment(loaded: tuple[str, Checkpoint]) -> No
     assert 0 < agent.metadata["gamma"] < 1
 
 
-def test_environments_need_a_name(tmp_path: Path) -> None:
+def test_checkpoints_without_an_environment_name_cannot_be_played(tmp_path: Path) -> None:
     path = tmp_path / "agent.pt"
     path.write_bytes(FILES["ppo_procgen"]())
     with pytest.raises(EnvironmentSetupError, match="env_name"):
         spec_from_metadata(load_agent(path).metadata)
 
 
-def test_parameters_of_other_types_are_converted(tmp_path: Path) -> None:
+def test_float64_parameters_are_converted_to_float32(tmp_path: Path) -> None:
     """Counters are integers, and some programs save float64; networks use float32."""
     arrays = {name: array.astype(np.float64) for name, array in state_dicts.ppo_atari().items()}
     path = tmp_path / "agent.pt"
@@ -89,7 +89,7 @@ def test_parameters_of_other_types_are_converted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_reads_files_of_torch_save(tmp_path: Path, stream: bool) -> None:
+def test_files_written_by_torch_save_are_read(tmp_path: Path, stream: bool) -> None:
     torch = pytest.importorskip("torch")
     values = torch.arange(24, dtype=torch.float32).reshape(2, 3, 4)
     content: dict[str, Any] = {
@@ -121,26 +121,26 @@ class TestSb3:
         path.write_bytes(sb3_zip(state_dicts.sb3() if arrays is None else arrays, data=sb3_data(**data)))
         return formats.read(path)
 
-    def test_metadata_are_read_from_the_file(self, tmp_path: Path) -> None:
+    def test_hyperparameters_are_read_from_an_sb3_zip(self, tmp_path: Path) -> None:
         metadata = self.read(tmp_path).metadata
         assert metadata["gamma"] == 0.97
         assert metadata["lambda"] == 0.9
         assert metadata["frame_stack"] == 4
 
-    def test_observations_other_than_atari(self, tmp_path: Path) -> None:
+    def test_other_image_shapes_are_not_treated_as_atari(self, tmp_path: Path) -> None:
         checkpoint = self.read(tmp_path, state_dicts.sb3(channels=3, side=44), shape=(3, 44, 44))
         assert checkpoint.metadata["env_kind"] == "gymnasium"
         assert build_agent(checkpoint).observation_shape == (44, 44, 3)
 
     @pytest.mark.parametrize(("channels", "kind"), [(4, "atari"), (1, "atari"), (3, "gymnasium")])
-    def test_gray_observations_of_84_x_84_are_taken_for_an_atari_games(
+    def test_gray_84x84_observations_are_assumed_to_be_atari_frames(
         self, tmp_path: Path, channels: int, kind: str
     ) -> None:
         checkpoint = self.read(tmp_path, state_dicts.sb3(channels=channels), shape=(channels, 84, 84))
         assert checkpoint.metadata["env_kind"] == kind
         assert any("env_kind=gymnasium" in note for note in checkpoint.notes) == (kind == "atari")
 
-    def test_unscaled_observations(self, tmp_path: Path) -> None:
+    def test_normalize_images_false_disables_observation_scaling(self, tmp_path: Path) -> None:
         observations = np.random.default_rng(0).integers(0, 256, (2, 84, 84, 4), np.uint8)
         plain, raw = (
             build_agent(self.read(tmp_path, policy_kwargs={"normalize_images": scaled})) for scaled in (True, False)
@@ -152,7 +152,7 @@ class TestSb3:
             > 10 * plain.gradients(observations, "input", ["value"]).std()
         )
 
-    def test_activation_function_of_dense_layers(self, tmp_path: Path) -> None:
+    def test_the_activation_function_of_dense_layers_is_read_from_an_sb3_zip(self, tmp_path: Path) -> None:
         arrays = state_dicts.sb3(net_arch=(6,))
         observations = np.random.default_rng(0).integers(0, 256, (2, 84, 84, 4), np.uint8)
         values = []

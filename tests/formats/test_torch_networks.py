@@ -34,7 +34,7 @@ def is_close(actual: np.ndarray, expected: np.ndarray) -> bool:
     return bool(np.abs(actual - expected.reshape(actual.shape)).max() < TOLERANCE * max(1, np.abs(expected).max()))
 
 
-def test_ppo_atari() -> None:
+def test_cleanrl_ppo_atari_equals_the_numpy_reference() -> None:
     p = state_dicts.ppo_atari()
     o = random_observations((3, 84, 84, 4))
     outputs = KerasAgent(cleanrl.ppo_atari(p, (84, 84, 4))).forward(o)
@@ -43,7 +43,7 @@ def test_ppo_atari() -> None:
     assert is_close(outputs.values, ref.dense(x, p, "critic"))
 
 
-def test_ppo_atari_lstm_across_episodes() -> None:
+def test_cleanrl_ppo_atari_lstm_equals_the_reference_across_episodes() -> None:
     p = state_dicts.ppo_atari(lstm=True, channels=1)
     agent = KerasAgent(cleanrl.ppo_atari(p, (84, 84, 1)))
     state = agent.initial_state(2)
@@ -60,7 +60,7 @@ def test_ppo_atari_lstm_across_episodes() -> None:
         assert is_close(state[1], c)
 
 
-def test_dqn_atari_has_action_values() -> None:
+def test_cleanrl_dqn_atari_has_the_action_values_of_the_reference() -> None:
     p = state_dicts.dqn_atari()
     o = random_observations((2, 84, 84, 4))
     outputs = KerasAgent(cleanrl.dqn_atari(p, (84, 84, 4))).forward(o)
@@ -70,7 +70,7 @@ def test_dqn_atari_has_action_values() -> None:
     assert is_close(outputs.q_values, ref.dense(x, p, "network.9"))
 
 
-def test_ppo_procgen() -> None:
+def test_cleanrl_ppo_procgen_equals_the_numpy_reference() -> None:
     p = state_dicts.ppo_procgen()
     o = random_observations((2, 64, 64, 3))
     outputs = KerasAgent(cleanrl.ppo_procgen(p, (64, 64, 3))).forward(o)
@@ -81,7 +81,7 @@ def test_ppo_procgen() -> None:
 
 
 @pytest.mark.parametrize("initial", [False, True])
-def test_procgen_pytorch_with_a_gru(initial: bool) -> None:
+def test_train_procgen_pytorch_with_a_gru_equals_the_reference(initial: bool) -> None:
     p = state_dicts.procgen_pytorch(gru=True, initial=initial)
     agent = KerasAgent(procgen_pytorch.build_network(p, (64, 64, 3)))
     state = agent.initial_state(2)
@@ -98,7 +98,7 @@ def test_procgen_pytorch_with_a_gru(initial: bool) -> None:
         assert is_close(state[0], h)
 
 
-def test_procgen_pytorch_without_a_gru() -> None:
+def test_train_procgen_pytorch_without_a_gru_equals_the_reference() -> None:
     p = state_dicts.procgen_pytorch()
     o = random_observations((2, 64, 64, 3))
     agent = KerasAgent(procgen_pytorch.build_network(p, (64, 64, 3)))
@@ -107,7 +107,7 @@ def test_procgen_pytorch_without_a_gru() -> None:
     assert is_close(agent.forward(o).values, ref.dense(ref.relu(ref.dense(x, p, "embedder.fc")), p, "fc_value"))
 
 
-def test_baby_a3c_pads_both_sides() -> None:
+def test_baby_a3c_with_padding_on_both_sides_equals_the_reference() -> None:
     p = state_dicts.baby_a3c()
     o = random_observations((2, 80, 80, 1))
     agent = KerasAgent(baby_a3c.build_network(p, (80, 80, 1)))
@@ -123,7 +123,7 @@ def test_baby_a3c_pads_both_sides() -> None:
 
 @pytest.mark.parametrize("net_arch", [(), (12, 6)])
 @pytest.mark.parametrize("shared", [True, False])
-def test_sb3(shared: bool, net_arch: tuple[int, ...]) -> None:
+def test_sb3_actor_critic_networks_equal_the_numpy_reference(shared: bool, net_arch: tuple[int, ...]) -> None:
     p = state_dicts.sb3(shared=shared, net_arch=net_arch)
     o = random_observations((2, 84, 84, 4))
     agent = KerasAgent(sb3.actor_critic(p, (84, 84, 4)))
@@ -139,7 +139,7 @@ def test_sb3(shared: bool, net_arch: tuple[int, ...]) -> None:
     assert len(agent.layers) == (3 if shared else 6)
 
 
-def test_sb3_recurrent() -> None:
+def test_sb3_recurrent_networks_equal_the_numpy_reference() -> None:
     p = state_dicts.sb3(lstm=True)
     o = random_observations((2, 84, 84, 4))
     agent = KerasAgent(sb3.actor_critic(p, (84, 84, 4)))
@@ -189,7 +189,7 @@ BUILDERS: dict[str, tuple[Callable[[], Arrays], Callable[..., Network], tuple[in
 
 @pytest.mark.parametrize("kind", BUILDERS)
 class TestMismatchedParameters:
-    def test_wrong_shape(self, kind: str) -> None:
+    def test_a_parameter_of_the_wrong_shape_is_refused(self, kind: str) -> None:
         make, build, shape, name = BUILDERS[kind]
         p = make()
         p[name] = np.zeros((*p[name].shape[:-1], p[name].shape[-1] + 1), np.float32)
@@ -197,32 +197,32 @@ class TestMismatchedParameters:
             build(p, shape)
         assert "needs" in str(error.value)
 
-    def test_missing(self, kind: str) -> None:
+    def test_a_missing_parameter_is_refused(self, kind: str) -> None:
         make, build, shape, name = BUILDERS[kind]
         p = make()
         del p[name]
         with pytest.raises(CheckpointError, match="is missing"):
             build(p, shape)
 
-    def test_extra(self, kind: str) -> None:
+    def test_an_unexpected_parameter_is_refused(self, kind: str) -> None:
         make, build, shape, _ = BUILDERS[kind]
         with pytest.raises(CheckpointError, match=r"does not have.*'surplus' \(2, 3\)"):
             build({**make(), "surplus": np.zeros((2, 3), np.float32)}, shape)
 
-    def test_not_finite(self, kind: str) -> None:
+    def test_parameters_with_nan_or_infinity_are_refused(self, kind: str) -> None:
         make, build, shape, name = BUILDERS[kind]
         p = make()
         p[name].flat[0] = np.nan
         with pytest.raises(CheckpointError, match=f"'{name}'.*1 values that are NaN"):
             build(p, shape)
 
-    def test_another_observation_size(self, kind: str) -> None:
+    def test_parameters_for_another_observation_size_are_refused(self, kind: str) -> None:
         make, build, shape, _ = BUILDERS[kind]
         with pytest.raises(CheckpointError, match="needs"):
             build(make(), (shape[0] + 16, *shape[1:]))
 
 
-def test_parameters_survive_a_round_trip() -> None:
+def test_a_network_returns_the_parameters_it_was_built_from() -> None:
     """A network returns the names, shapes and values it was built from."""
     p = state_dicts.procgen_pytorch(gru=True)
     out = procgen_pytorch.build_network(p, (64, 64, 3)).parameters()

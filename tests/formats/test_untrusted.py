@@ -51,7 +51,7 @@ def checkpoint(folder: Path, **metadata: Any) -> Path:
 
 
 @pytest.mark.parametrize("key", ["env_name", "env_id"])
-def test_names_with_a_module_are_not_taken_from_a_file(folder: Path, key: str) -> None:
+def test_environment_names_with_a_module_in_a_checkpoint_are_refused(folder: Path, key: str) -> None:
     path = checkpoint(folder, **{key: NAME})
     metadata = formats.read(path).metadata
     with pytest.raises(EnvironmentSetupError, match=f"{key}='{NAME}' can run code.*--metadata {key} VALUE"):
@@ -62,7 +62,7 @@ def test_names_with_a_module_are_not_taken_from_a_file(folder: Path, key: str) -
     assert (folder / "imported").exists()
 
 
-def test_environments_from_a_file_are_checked_by_the_kind_that_is_played(folder: Path) -> None:
+def test_untrusted_environments_are_checked_for_the_type_that_is_played(folder: Path) -> None:
     path = checkpoint(folder, env_name=NAME)
     formats.convert(path, folder / "procgen.safetensors", env_kind="procgen", env_name=NAME)
     metadata = formats.read(folder / "procgen.safetensors", env_kind="gymnasium").metadata
@@ -71,7 +71,7 @@ def test_environments_from_a_file_are_checked_by_the_kind_that_is_played(folder:
     assert spec_from_metadata({"env_kind": "procgen", "env_name": "procgen:procgen-coinrun-v0"}).name
 
 
-def test_make_kwargs_are_not_taken_from_a_file(folder: Path) -> None:
+def test_make_kwargs_in_a_checkpoint_are_refused(folder: Path) -> None:
     path = checkpoint(folder, env_name=NAME, make_kwargs={"actions": 4})
     with pytest.raises(EnvironmentSetupError, match=r"make_kwargs=\{'actions': 4\} can run code"):
         spec_from_metadata(formats.read(path, env_name=NAME).metadata)
@@ -80,14 +80,16 @@ def test_make_kwargs_are_not_taken_from_a_file(folder: Path) -> None:
     assert spec_from_metadata(formats.read(path, env_kind="atari", env_name="pong").metadata).kind == "atari"
 
 
-def test_untrusted_metadata_stay_untrusted_in_a_converted_file(folder: Path) -> None:
+def test_untrusted_metadata_stay_untrusted_after_conversion(folder: Path) -> None:
     path = checkpoint(folder, env_name=NAME)
     formats.convert(path, folder / "again.safetensors")
     with pytest.raises(EnvironmentSetupError, match="can run code"):
         spec_from_metadata(formats.read(folder / "again.safetensors").metadata)
 
 
-def test_the_error_of_evaluation_names_the_missing_option(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_evaluate_names_the_option_that_allows_an_untrusted_name(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = checkpoint(folder, env_name=NAME)
     assert main(["evaluate", str(path), "--episodes", "1"]) == 1
     assert "--metadata env_name VALUE" in capsys.readouterr().err
@@ -95,7 +97,7 @@ def test_the_error_of_evaluation_names_the_missing_option(folder: Path, capsys: 
 
 
 @pytest.mark.slow
-def test_the_module_in_the_current_folder_is_not_imported(folder: Path) -> None:
+def test_a_checkpoint_cannot_import_a_module_of_the_current_folder(folder: Path) -> None:
     path = checkpoint(folder, env_name=NAME)
     command = [sys.executable, "-m", "rl_clarity", "run", str(path), "out", "--dry-run"]
     root = Path(formats.__file__).parents[2]

@@ -170,7 +170,7 @@ def first_outputs(model: Any, episode: Episode) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_ppo(tmp_path: Path) -> None:
+def test_recorded_ppo_training_can_be_replayed(tmp_path: Path) -> None:
     recorder = {"every": 3, "frames": True}
     options = {"n_steps": 128, "batch_size": 128, "n_epochs": 1, "learning_rate": 3e-3}
     model, venv, parameters, recording = train(PPO, "CnnPolicy", tmp_path, 2, recorder, **options)
@@ -190,7 +190,7 @@ def test_ppo(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_dqn(tmp_path: Path) -> None:
+def test_recorded_dqn_training_can_be_replayed(tmp_path: Path) -> None:
     options = {"buffer_size": 256, "learning_starts": 256, "train_freq": 256, "gradient_steps": 2, "batch_size": 16}
     model, venv, parameters, recording = train(DQN, "CnnPolicy", tmp_path, 1, {"every": 1}, **options)
     check_episodes(recording)
@@ -204,7 +204,7 @@ def test_dqn(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_recurrent_ppo(tmp_path: Path) -> None:
+def test_recorded_recurrent_ppo_training_has_reset_states(tmp_path: Path) -> None:
     recorder = {"envs": None}
     options = {"n_steps": 256, "batch_size": 512, "n_epochs": 1, "policy_kwargs": {"lstm_hidden_size": 6}}
     model, venv, parameters, recording = train(RecurrentPPO, "CnnLstmPolicy", tmp_path, 2, recorder, **options)
@@ -232,7 +232,7 @@ def test_continuous_actions_are_recorded_without_outputs(tmp_path: Path) -> None
     assert recording.checkpoint(recording[0]) is None
 
 
-def test_an_error_does_not_end_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_recorder_does_not_end_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kwargs = {"features_extractor_class": Small}
     model = PPO("CnnPolicy", Dot(), n_steps=32, batch_size=32, n_epochs=1, policy_kwargs=kwargs)
     monkeypatch.setattr(RecorderCallback, "_recorded", no_screen)
@@ -258,7 +258,7 @@ def record_with_frames(loop: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("loop", ["sb3", "wrapper"])
 @pytest.mark.parametrize("working", [0, 3])
-def test_without_a_renderer_only_frames_are_missing(
+def test_a_failing_renderer_leaves_out_only_the_frames(
     loop: str, working: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The episode in which it fails has the same fields at all steps."""
@@ -287,7 +287,7 @@ def no_screen(*arguments: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_a_loop_with_a_gymnasium_wrapper(tmp_path: Path) -> None:
+def test_training_recorded_by_the_gymnasium_wrapper_can_be_replayed(tmp_path: Path) -> None:
     monitored = gymnasium.wrappers.RecordEpisodeStatistics(Dot())
     env = rl_clarity.RecordEpisodes(monitored, tmp_path, every=2, on_error="raise")
     torch.manual_seed(0)
@@ -333,7 +333,7 @@ def test_a_loop_with_a_gymnasium_wrapper(tmp_path: Path) -> None:
         np.testing.assert_allclose(episode.values, replayed[:, 3], atol=TOLERANCE)
 
 
-def test_a_reset_before_the_end_stops_the_episode(tmp_path: Path) -> None:
+def test_a_reset_before_the_episode_end_records_it_as_stopped(tmp_path: Path) -> None:
     env = rl_clarity.RecordEpisodes(Dot(), tmp_path, on_error="raise")
     for seed in range(2):
         env.reset(seed=seed)
@@ -352,7 +352,7 @@ class Told(Dot):
         return *super().step(action)[:4], {"place": self.position, "age": self.age}
 
 
-def test_info_is_recorded_with_the_observation_that_it_came_with(tmp_path: Path) -> None:
+def test_info_values_are_recorded_with_their_own_observation(tmp_path: Path) -> None:
     venv = make_vec_env(Told, n_envs=2, seed=0)
     model = PPO("MlpPolicy", venv, n_steps=64, batch_size=32, n_epochs=1, seed=0, device="cpu")
     model.learn(200, callback=sb3.RecorderCallback(tmp_path, info=["age", "place"], envs=None, on_error="raise"))

@@ -78,7 +78,7 @@ SEPARATE: dict[str, Any] = {"share_features_extractor": False}
     ("algorithm", "options"),
     [(PPO, {}), (PPO, SEPARATE), (A2C, {}), (MaskablePPO, {}), (MaskablePPO, SEPARATE), (DQN, {}), (QRDQN, {})],
 )
-def test_outputs_are_those_of_the_model(algorithm: Any, options: dict[str, Any]) -> None:
+def test_outputs_of_an_sb3_agent_equal_those_of_the_model(algorithm: Any, options: dict[str, Any]) -> None:
     model = make_model(algorithm, **options)
     images = random_images()
     agent = make_agent(model)
@@ -101,7 +101,9 @@ def test_outputs_are_those_of_the_model(algorithm: Any, options: dict[str, Any])
     ],
     ids=str,
 )
-def test_any_features_extractor_and_image(extractor: Any, space: Box, normalize: bool) -> None:
+def test_models_with_any_features_extractor_and_image_are_supported(
+    extractor: Any, space: Box, normalize: bool
+) -> None:
     kwargs = {"features_extractor_class": extractor, "normalize_images": normalize}
     model = make_model(PPO, space=space, features_extractor_kwargs={"features_dim": 8}, **kwargs)
     agent = make_agent(model)
@@ -119,7 +121,7 @@ def test_any_features_extractor_and_image(extractor: Any, space: Box, normalize:
     [{}, {"n_lstm_layers": 2, "enable_critic_lstm": False}, {"shared_lstm": True, "enable_critic_lstm": False}],
     ids=str,
 )
-def test_recurrent_states_are_those_of_the_model(options: dict[str, Any]) -> None:
+def test_recurrent_states_of_an_sb3_agent_equal_those_of_the_model(options: dict[str, Any]) -> None:
     model = make_model(RecurrentPPO, "CnnLstmPolicy", lstm_hidden_size=7, **options)
     agent = make_agent(model)
     state, own_state = agent.initial_state(5), None
@@ -137,7 +139,7 @@ def test_recurrent_states_are_those_of_the_model(options: dict[str, Any]) -> Non
     assert np.abs(value).max() > 0, "also where the library stops gradients, with shared_lstm"
 
 
-def test_the_features_extractor_runs_once() -> None:
+def test_a_shared_features_extractor_runs_once_per_forward_pass() -> None:
     model = make_model(A2C, features_extractor_class=Extractor)
     agent = make_agent(model)
     extractor = model.policy.features_extractor
@@ -164,7 +166,7 @@ def test_gradients_reach_the_first_layer(algorithm: Any, scores: list[Any]) -> N
     assert np.abs(slopes).min() > 5e-4
 
 
-def test_metadata_of_the_model_can_be_overridden() -> None:
+def test_metadata_of_an_sb3_model_can_be_overridden() -> None:
     model = make_model(PPO)
     metadata = make_agent(model, {"env_name": "Game", "gamma": 0.5}).metadata
     assert metadata == {
@@ -193,13 +195,13 @@ class Halved(ActorCriticCnnPolicy):
         (lambda: nn.Linear(2, 2), "a Linear is not a model of Stable-Baselines3"),
     ],
 )
-def test_other_models_are_refused(make: Any, message: str) -> None:
+def test_unsupported_sb3_models_are_refused(make: Any, message: str) -> None:
     with pytest.raises(ClarityError) as raised:
         sb3.agent(make())
     assert message in str(raised.value)
 
 
-def test_a_network_that_flattens_images_says_so() -> None:
+def test_the_error_for_networks_that_flatten_images_says_so() -> None:
     agent = make_agent(make_model(PPO, "MlpPolicy"))
     with pytest.raises(ClarityError, match=r"reads all pixels at once, as those of MlpPolicy do.*policy_net\.0"):
         rl_clarity.select_layers(agent)
@@ -207,7 +209,7 @@ def test_a_network_that_flattens_images_says_so() -> None:
     assert rl_clarity.integrated_gradients(agent, images, "input", baseline="zero-input").shape == images.shape
 
 
-def test_an_unbounded_space_needs_the_range_of_its_values() -> None:
+def test_an_unbounded_observation_space_needs_a_value_range() -> None:
     space: Space[Any] = Box(-np.inf, np.inf, (SIDE, SIDE, 3), np.float32)
     model = make_model(PPO, space=space, features_extractor_class=Extractor, normalize_images=False)
     with pytest.raises(ClarityError, match=r"value_range=\(low, high\)"):

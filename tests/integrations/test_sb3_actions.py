@@ -47,7 +47,7 @@ def images(count: int = 5) -> np.ndarray:
     ("algorithm", "kind"),
     [(PPO, "box"), (A2C, "multibinary"), (PPO, "multidiscrete"), (SAC, "box"), (TD3, "box")],
 )
-def test_greedy_play_takes_the_actions_that_the_library_predicts(algorithm: Any, kind: str) -> None:
+def test_greedy_actions_equal_the_predictions_of_the_library(algorithm: Any, kind: str) -> None:
     from rl_clarity.agents.actions import sample_factors
 
     model = make_model(algorithm, kind)
@@ -59,7 +59,7 @@ def test_greedy_play_takes_the_actions_that_the_library_predicts(algorithm: Any,
     np.testing.assert_allclose(ActionSpace(model.action_space).convert(greedy), expected, rtol=1e-4, atol=1e-4)
 
 
-def test_sac_and_td3_have_means_before_the_tangent() -> None:
+def test_outputs_of_sac_and_td3_are_means_before_the_tanh() -> None:
     x = torch.as_tensor(np.moveaxis(images(), -1, 1).copy())
     for algorithm, columns in ((SAC, 4), (TD3, 2)):
         model = make_model(algorithm, "box")
@@ -77,7 +77,7 @@ def test_sac_and_td3_have_means_before_the_tangent() -> None:
     np.testing.assert_allclose(np.asarray(sb3.agent(sac).forward(images()).policy_logits)[:, 1::2], log_stds, atol=1e-5)
 
 
-def test_the_standard_deviations_of_ppo_are_those_of_the_policy() -> None:
+def test_standard_deviations_of_ppo_are_read_from_the_policy() -> None:
     model = make_model(PPO, "box")
     with torch.no_grad():
         model.policy.log_std.copy_(torch.tensor([-1.0, 0.5]))
@@ -106,7 +106,7 @@ def test_standard_deviations_of_gsde_depend_on_the_observation(algorithm: Any, u
 
 
 @pytest.mark.parametrize(("algorithm", "kind"), [(SAC, "box"), (PPO, "multidiscrete")])
-def test_a_model_gets_a_page(algorithm: Any, kind: str, tmp_path: Path) -> None:
+def test_sb3_explain_writes_a_page_for_continuous_actions(algorithm: Any, kind: str, tmp_path: Path) -> None:
     page = sb3.explain(make_model(algorithm, kind), tmp_path, num_steps=16, num_obs=8, features={"count": 3})
     manifest = page.results().manifest
     info = manifest["agents"][0]
@@ -115,12 +115,12 @@ def test_a_model_gets_a_page(algorithm: Any, kind: str, tmp_path: Path) -> None:
     assert {"trajectories", "features", "attribution"} <= {section["kind"] for section in manifest["sections"]}
 
 
-def test_evaluation_plays_episodes() -> None:
+def test_evaluate_plays_episodes_of_a_continuous_action_model() -> None:
     model = make_model(SAC, "box")
     returns = rl_clarity.evaluate(sb3.agent(model), sb3.environment(model), episodes=2)["agent"].returns
     assert returns.shape == (2,)
 
 
-def test_what_is_not_explained_names_the_way_out() -> None:
+def test_the_error_for_unsupported_action_spaces_suggests_a_wrapper() -> None:
     with pytest.raises(EnvironmentSetupError, match="Wrap the environment so that its actions are one of these"):
         ActionSpace(spaces.Tuple([spaces.Discrete(2)]))

@@ -96,7 +96,7 @@ def evaluate(model: Any, episodes: int, **options: Any) -> Evaluation:
 
 
 @pytest.mark.parametrize(("name", "given"), [(None, None), ("names", ["a", "b", "c", "d"])])
-def test_a_model_of_vectors_is_explained_in_one_line(name: Any, given: Any, tmp_path: Path) -> None:
+def test_sb3_explain_explains_a_vector_model_in_one_call(name: Any, given: Any, tmp_path: Path) -> None:
     model = PPO("MlpPolicy", gymnasium.make("CartPole-v1"), n_steps=8, batch_size=8, device="cpu")
     size: dict[str, Any] = {"num_steps": 12, "num_obs": 6, "features": {"count": 2}}
     results = sb3.explain(model, tmp_path / "page", observation_names=given, **size).results()
@@ -109,7 +109,7 @@ def test_a_model_of_vectors_is_explained_in_one_line(name: Any, given: Any, tmp_
     assert results.agent["observation"]["stack"] == 1
 
 
-def test_a_model_of_an_image_and_numbers_is_explained_in_one_line(tmp_path: Path) -> None:
+def test_sb3_explain_explains_an_image_and_vector_model_in_one_call(tmp_path: Path) -> None:
     sizes: dict[str, Any] = {"features_extractor_kwargs": {"cnn_output_dim": 8}}
     model = PPO("MultiInputPolicy", Dictionary(), n_steps=8, batch_size=8, device="cpu", policy_kwargs=sizes)
     agent: Any = sb3.agent(model)
@@ -124,7 +124,7 @@ def test_a_model_of_an_image_and_numbers_is_explained_in_one_line(tmp_path: Path
     assert page.results().section("trajectories")["inputs"] == ["direction", "speed 1", "speed 2"]
 
 
-def test_a_model_is_explained_in_one_line(tmp_path: Path) -> None:
+def test_sb3_explain_explains_an_image_model_in_one_call(tmp_path: Path) -> None:
     model = make_model()
     sizes: dict[str, Any] = {"num_steps": 8, "num_obs": 4, "seed": 3}
     page: dict[str, Any] = {"layers": {"name_contains_one_of": ["cnn.5"]}, "title": "A model"}
@@ -137,7 +137,7 @@ def test_a_model_is_explained_in_one_line(tmp_path: Path) -> None:
     np.testing.assert_array_equal(ours.series(0)["values"], theirs.series(0)["values"])
 
 
-def test_it_plays_as_in_training() -> None:
+def test_play_uses_the_wrappers_of_training() -> None:
     model = make_model()
     trajectories, observations = rl_clarity.collect(sb3.agent(model), sb3.environment(model), 80, 3, obs_every=2)
     assert trajectories.observations.shape == (2, 80, SIDE, SIDE, 4)
@@ -152,7 +152,7 @@ def test_it_plays_as_in_training() -> None:
 
 
 @pytest.mark.parametrize("algorithm", [PPO, DQN])
-def test_returns_are_those_of_evaluate_policy(algorithm: Any) -> None:
+def test_returns_equal_those_of_sb3_evaluate_policy(algorithm: Any) -> None:
     """With the same seed, episode by episode: unclipped, and of games of three lives."""
     model = make_model(algorithm)
     model.get_env().seed(5)
@@ -163,14 +163,14 @@ def test_returns_are_those_of_evaluate_policy(algorithm: Any) -> None:
     assert not evaluation.cut
 
 
-def test_without_a_monitor_returns_are_sums_of_rewards() -> None:
+def test_returns_without_a_monitor_are_sums_of_rewards() -> None:
     model = make_model(env=VecFrameStack(DummyVecEnv([Game, Game]), 4))
     evaluation = evaluate(model, 4)
     assert evaluation.returns.max() > 5
     assert (evaluation.returns % 5 == 0).all()
 
 
-def test_a_reset_starts_a_new_game() -> None:
+def test_a_reset_starts_a_new_game_with_all_lives() -> None:
     model = make_model()
     environment = sb3.environment(model)
     environment.reset()
@@ -195,7 +195,7 @@ def test_truncated_episodes_have_a_final_observation() -> None:
             assert not step.observations[i][..., :3].any()
 
 
-def test_seeds_of_resets() -> None:
+def test_a_seed_makes_the_first_observation_reproducible() -> None:
     model = make_model()
 
     def first(seed: int) -> np.ndarray:
@@ -205,7 +205,7 @@ def test_seeds_of_resets() -> None:
     assert (first(1) != first(2)).any()
 
 
-def test_actions_that_are_masked_are_not_chosen() -> None:
+def test_masked_actions_are_never_sampled() -> None:
     model = make_model(MaskablePPO)
     agent, environment = sb3.agent(model), sb3.environment(model)
     trajectories, _ = rl_clarity.collect(agent, environment, 50, 1, obs_every=1)
@@ -217,7 +217,7 @@ def test_actions_that_are_masked_are_not_chosen() -> None:
     assert sb3.environment(make_model()).reset().action_masks is None, "PPO ignores masks"
 
 
-def test_frames_are_rendered() -> None:
+def test_frames_of_an_sb3_environment_are_rendered() -> None:
     model = make_model(env=make_training_env(make=lambda: Game("rgb_array")))
     trajectories, _ = rl_clarity.collect(
         sb3.agent(model), sb3.environment(model), 5, 1, obs_every=1, full_resolution=True
@@ -231,7 +231,7 @@ def test_frames_are_rendered() -> None:
         sb3.environment(make_model()).render()
 
 
-def test_environments_of_an_id_have_the_frames_of_the_model() -> None:
+def test_environments_made_from_an_id_stack_frames_like_the_model() -> None:
     gymnasium.register("rl_clarity/TestGame-v0", lambda **arguments: Game(**arguments))
     environment = sb3.environment(make_model(), "rl_clarity/TestGame-v0", num_envs=3)
     assert environment.reset().observations.shape == (3, SIDE, SIDE, 4)
@@ -240,12 +240,12 @@ def test_environments_of_an_id_have_the_frames_of_the_model() -> None:
     assert evaluation.returns.any()
 
 
-def test_a_single_environment() -> None:
+def test_a_single_gymnasium_environment_is_accepted() -> None:
     model = make_model(env=Game())
     assert sb3.environment(model, Game()).reset().observations.shape == (1, SIDE, SIDE, 1)
 
 
-def test_models_and_environments_are_not_agents_by_themselves() -> None:
+def test_unwrapped_sb3_models_and_environments_are_refused_with_advice() -> None:
     model = make_model()
     with pytest.raises(ClarityError, match=r"a PPO is .* wrap it with rl_clarity\.integrations\.sb3\.agent\(model\)"):
         rl_clarity.collect(model, sb3.environment(model))
@@ -282,7 +282,7 @@ def make_loaded() -> Any:
         (lambda: "model.zip", None, {}, "a str is not a model of Stable-Baselines3"),
     ],
 )
-def test_other_environments_are_refused(make: Any, env: Any, options: dict[str, Any], message: str) -> None:
+def test_unsuitable_environments_are_refused(make: Any, env: Any, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ClarityError) as raised:
         sb3.environment(make(), env and env(), **options)
     assert message in str(raised.value)
@@ -296,7 +296,7 @@ def check_agreement(evaluation: Evaluation, own: list[float]) -> None:
 
 
 @pytest.mark.slow
-def test_breakout_is_evaluated_as_by_the_library(tmp_path: Path) -> None:
+def test_returns_in_breakout_equal_those_of_sb3(tmp_path: Path) -> None:
     """In its own environment episode by episode; from its zip, in this package's environment, within the error."""
     pytest.importorskip("ale_py")
     model = make_model(env=VecFrameStack(make_atari_env("BreakoutNoFrameskip-v4", n_envs=8), 4))
@@ -313,7 +313,7 @@ def test_breakout_is_evaluated_as_by_the_library(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_minigrid_is_evaluated_as_by_the_library() -> None:
+def test_returns_in_minigrid_equal_those_of_sb3() -> None:
     """In its own environment, and in this package's, within the error."""
     pytest.importorskip("minigrid")
     from minigrid.wrappers import ImgObsWrapper

@@ -42,7 +42,7 @@ def expected_values(model: Any, normalizer: VecNormalize, observations: Any) -> 
         return np.asarray(model.policy.predict_values(tensors)[:, 0])
 
 
-def test_vectors_are_normalized_in_the_agent() -> None:
+def test_the_agent_normalizes_vectors_as_vecnormalize_does() -> None:
     model = PPO("MlpPolicy", normalized(clip_obs=1.0), **SIZES).learn(64)
     normalizer: Any = model.get_vec_normalize_env()
     agent: Any = sb3.agent(model)
@@ -57,7 +57,7 @@ def test_vectors_are_normalized_in_the_agent() -> None:
     assert gradients[~clipped].all()
 
 
-def test_play_records_observations_of_the_environment_and_normalized_rewards() -> None:
+def test_play_records_raw_observations_and_normalized_rewards() -> None:
     model = PPO("MlpPolicy", VecMonitor(normalized()), **SIZES).learn(64)
     normalizer: Any = model.get_vec_normalize_env()
     before = normalizer.obs_rms.count, normalizer.ret_rms.var.copy()
@@ -77,7 +77,7 @@ def test_play_records_observations_of_the_environment_and_normalized_rewards() -
     assert (normalizer.obs_rms.count, normalizer.ret_rms.var) == before, "playing does not change the statistics"
 
 
-def test_numbers_of_a_dictionary_are_normalized() -> None:
+def test_the_agent_normalizes_vectors_of_dictionary_observations() -> None:
     kwargs = {"features_extractor_kwargs": {"cnn_output_dim": 8}}
     venv = normalized(Dictionary, norm_obs_keys=["speed"])
     model = PPO("MultiInputPolicy", venv, policy_kwargs=kwargs, **SIZES).learn(32)
@@ -89,7 +89,7 @@ def test_numbers_of_a_dictionary_are_normalized() -> None:
     assert sb3.environment(model).reset().held_inputs["speed"].tolist() == [[0, 0], [0, 0]]
 
 
-def test_images_are_normalized() -> None:
+def test_the_agent_normalizes_images_as_vecnormalize_does() -> None:
     model = PPO("MlpPolicy", normalized(lambda: PointWorld("discrete")), **SIZES).learn(32)
     images = np.random.default_rng(0).integers(0, 256, (5, 36, 36, 3), np.uint8)
     expected = expected_values(model, model.get_vec_normalize_env(), images)
@@ -100,7 +100,7 @@ def test_images_are_normalized() -> None:
     assert observed.max() == 255
 
 
-def test_a_model_that_was_loaded_is_explained_with_its_statistics(tmp_path: Path) -> None:
+def test_a_loaded_model_is_explained_with_its_vecnormalize_statistics(tmp_path: Path) -> None:
     sizes: dict[str, Any] = {"buffer_size": 100, "learning_starts": 30, "policy_kwargs": {"net_arch": [12]}}
     venv = normalized()
     SAC("MlpPolicy", venv, seed=0, device="cpu", **sizes).learn(40).save(tmp_path / "model.zip")

@@ -18,19 +18,19 @@ def task(scores: int = 1) -> Task:
     return Task("attribution/1a/1", lambda work: TaskResult(), None, frame_bytes=frame_bytes, memory_hint=MEMORY_HINT)
 
 
-def test_ample_memory_allows_full_batches() -> None:
+def test_ample_memory_allows_batches_of_maximal_size() -> None:
     assert task().batch(AMPLE) == MAX_FRAMES
     assert Task("small", lambda work: TaskResult(), None).batch(1) == MAX_FRAMES
 
 
-def test_batches_do_not_grow_beyond_a_limit() -> None:
+def test_batch_size_does_not_grow_beyond_a_limit() -> None:
     """Machines with enough memory compute the same bytes."""
     batches = {task(40).batch(memory) for memory in (3 * 10**9, 10**10, AMPLE)}
     assert len(batches) == 1
     assert batches.pop() < MAX_FRAMES
 
 
-def test_less_memory_means_smaller_batches_that_fit() -> None:
+def test_less_memory_gives_smaller_batches_that_fit() -> None:
     batches = []
     for megabytes in (400, 200, 100, 50, 10):
         memory = megabytes * 10**6
@@ -41,7 +41,7 @@ def test_less_memory_means_smaller_batches_that_fit() -> None:
     assert batches[-1] < batches[0]
 
 
-def test_more_scores_need_more_memory() -> None:
+def test_gradients_of_more_outputs_need_more_memory() -> None:
     assert gradient_bytes(TinyAgent(), LAYER.shape, 15) > 10 * gradient_bytes(TinyAgent(), LAYER.shape, 1)
 
 
@@ -52,6 +52,6 @@ def test_too_little_memory_for_one_frame_is_an_error_with_a_hint() -> None:
         task().batch(10**6)
 
 
-def test_slices() -> None:
+def test_slices_divide_a_range_into_batches() -> None:
     assert list(slices(5, 2)) == [slice(0, 2), slice(2, 4), slice(4, 5)]
     assert list(slices(0, 2)) == []

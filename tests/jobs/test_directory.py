@@ -13,7 +13,7 @@ def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Directory:
     return open_directory(tmp_path / "page" if request.param == "local" else f"memory://{uuid.uuid4()}/page")
 
 
-def test_written_files_can_be_read(directory: Directory) -> None:
+def test_written_files_can_be_read_replaced_and_removed(directory: Directory) -> None:
     assert directory.names() == set()
     directory.write("a/b/c.js", b"one")
     directory.write("d.png", [b"t", b"wo"])
@@ -27,13 +27,13 @@ def test_written_files_can_be_read(directory: Directory) -> None:
     assert directory.names() == {"a/b/c.js"}
 
 
-def test_reading_a_missing_file(directory: Directory) -> None:
+def test_reading_a_missing_file_raises_file_not_found(directory: Directory) -> None:
     with pytest.raises(FileNotFoundError):
         directory.read("none.js")
 
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "a//b", "", "a b"])
-def test_invalid_file_names(directory: Directory, name: str) -> None:
+def test_invalid_file_names_are_refused(directory: Directory, name: str) -> None:
     with pytest.raises(OutputError, match="invalid file name"):
         directory.write(name, b"")
 
@@ -52,7 +52,7 @@ def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
     assert directory.read("x.js") == b"old"
 
 
-def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
+def test_a_file_appears_only_when_it_is_complete(tmp_path: Path) -> None:
     directory = LocalDirectory(tmp_path)
     names: list[str] = []
 
@@ -67,6 +67,6 @@ def test_a_file_appears_when_it_is_complete(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["x.js"]
 
 
-def test_unknown_protocol() -> None:
+def test_a_directory_with_an_unknown_protocol_is_refused() -> None:
     with pytest.raises(OutputError, match="nosuch://bucket"):
         open_directory("nosuch://bucket/page")

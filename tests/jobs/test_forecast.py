@@ -75,7 +75,7 @@ def estimate(
     return forecast(tasks, store, counter, counter, ranks=ranks, memory=2**33, **options)
 
 
-def test_tasks_of_a_group_are_measured_once_and_scaled(
+def test_the_forecast_measures_one_task_of_a_group_and_scales_it(
     store: WorkStore, counter: CountingDirectory, clock: Clock
 ) -> None:
     measured: list[str] = []
@@ -87,14 +87,14 @@ def test_tasks_of_a_group_are_measured_once_and_scaled(
     assert (result.tasks, result.tasks_done) == (2, 0)
 
 
-def test_progress_is_reported(store: WorkStore, counter: CountingDirectory) -> None:
+def test_the_forecast_reports_its_progress(store: WorkStore, counter: CountingDirectory) -> None:
     shares: list[float] = []
     tasks = [task(f"a/{i}", 1, group=group) for i, group in enumerate("xxyz")]
     estimate(tasks, store, counter, report=shares.append)
     assert shares == pytest.approx([1 / 3, 2 / 3, 1])
 
 
-def test_pieces_of_the_same_name_are_measured_once(store: WorkStore, counter: CountingDirectory) -> None:
+def test_measurements_with_the_same_name_are_made_once(store: WorkStore, counter: CountingDirectory) -> None:
     done: list[str] = []
 
     def shared(name: str) -> Task:
@@ -107,7 +107,7 @@ def test_pieces_of_the_same_name_are_measured_once(store: WorkStore, counter: Co
 
 
 @pytest.mark.parametrize(("ranks", "tasks_of_a_rank"), [(1, 4), (2, 2), (8, 1)])
-def test_ranks_work_in_parallel(
+def test_the_forecast_divides_tasks_among_mpi_ranks(
     store: WorkStore, counter: CountingDirectory, clock: Clock, ranks: int, tasks_of_a_rank: int
 ) -> None:
     tasks = [task(f"a/{i}", 100, clock) for i in range(4)]
@@ -115,7 +115,7 @@ def test_ranks_work_in_parallel(
     assert seconds == pytest.approx(SECONDS_OF_DOCUMENT + tasks_of_a_rank * (1 + SECONDS_PER_TASK))
 
 
-def test_finished_tasks_are_not_counted(store: WorkStore, counter: CountingDirectory) -> None:
+def test_the_forecast_does_not_count_finished_tasks(store: WorkStore, counter: CountingDirectory) -> None:
     tasks = [task("a/1", 100), task("a/2", 100)]
     store.enter("a/1", tasks[0].key, {}, [])
     store.refresh()
@@ -125,26 +125,26 @@ def test_finished_tasks_are_not_counted(store: WorkStore, counter: CountingDirec
     assert "(1 of 2 tasks are done)" in str(result)
 
 
-def test_a_task_without_pieces_is_named(store: WorkStore, counter: CountingDirectory) -> None:
+def test_a_task_that_cannot_be_measured_is_named_in_the_forecast(store: WorkStore, counter: CountingDirectory) -> None:
     result = estimate([Task("mystery/1", lambda work: TaskResult(), None)], store, counter)
     assert result.notes == ("Not included: mystery, which cannot be measured beforehand.",)
 
 
-def test_the_cost_of_collecting_samples_is_added(store: WorkStore, counter: CountingDirectory) -> None:
+def test_the_forecast_adds_the_cost_of_collecting_samples(store: WorkStore, counter: CountingDirectory) -> None:
     result = estimate([], store, counter, playing=Cost(100, 1000))
     assert result.stages["playing"] == 100
     assert result.seconds > 100
     assert result.samples == 1000
 
 
-def test_memory_that_the_process_no_longer_holds_is_not_counted(store: WorkStore, counter: CountingDirectory) -> None:
+def test_the_memory_forecast_ignores_memory_that_was_freed(store: WorkStore, counter: CountingDirectory) -> None:
     held = b"x" * 600_000_000
     before = estimate([], store, counter).memory
     del held
     assert estimate([], store, counter).memory < before - 400_000_000
 
 
-def test_memory_that_a_piece_needs_for_a_moment_is_counted(store: WorkStore, counter: CountingDirectory) -> None:
+def test_the_memory_forecast_includes_short_peaks(store: WorkStore, counter: CountingDirectory) -> None:
     before = estimate([], store, counter).memory
     size = 300_000_000 + peak_memory() - before  # above all that the process had before
     pieces = [Piece(lambda: bytearray(b"x") * size, 1)]

@@ -33,7 +33,7 @@ EIGHT_CORES = tuple(range(8))
         ("", False),
     ],
 )
-def test_processors_that_compute_in_bfloat16(tmp_path: Path, cpuinfo: str, expected: bool) -> None:
+def test_bfloat16_support_is_detected_from_the_processor_flags(tmp_path: Path, cpuinfo: str, expected: bool) -> None:
     assert not computes_in_bfloat16(tmp_path)
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/cpuinfo").write_text(cpuinfo)
@@ -41,7 +41,7 @@ def test_processors_that_compute_in_bfloat16(tmp_path: Path, cpuinfo: str, expec
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a process inherits the peak of the one that starts it")
-def test_peak_memory_is_not_that_of_the_process_that_started_this_one() -> None:
+def test_peak_memory_excludes_the_peak_of_the_parent_process() -> None:
     program = "from rl_clarity.jobs.machine import peak_memory; print(peak_memory())"
     parent = (
         f"held = bytes(10**9); import subprocess, sys; subprocess.run([sys.executable, '-c', {program!r}], check=True)"
@@ -51,23 +51,23 @@ def test_peak_memory_is_not_that_of_the_process_that_started_this_one() -> None:
     assert peak_memory() > 10**7
 
 
-def test_ranks_share_the_cores_and_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mpi_ranks_share_cores_and_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rl_clarity.jobs.machine.available_memory", lambda: 1000)
     share = compute_share(1, [EIGHT_CORES] * 4, 0, {})
     assert (share.threads, share.memory()) == (2, 250)
     assert share.variables == dict.fromkeys(THREADS, "2")
 
 
-def test_each_rank_has_at_least_one_thread() -> None:
+def test_each_mpi_rank_has_at_least_one_thread() -> None:
     assert compute_share(4, [(0, 1)] * 5, 0, {}).threads == 1
 
 
-def test_ranks_keep_the_cores_that_the_launcher_assigned() -> None:
+def test_mpi_ranks_keep_the_cores_assigned_by_the_launcher() -> None:
     cores = [(0, 1, 2, 3), (4, 5, 6, 7)]
     assert compute_share(1, cores, 0, {}).threads == 4
 
 
-def test_variables_of_the_user_are_kept() -> None:
+def test_thread_variables_set_by_the_user_are_kept() -> None:
     variables = compute_share(0, [EIGHT_CORES] * 2, 0, {"OMP_NUM_THREADS": "3"}).variables
     assert "OMP_NUM_THREADS" not in variables
     assert variables["TF_NUM_INTRAOP_THREADS"] == "4"
@@ -96,7 +96,7 @@ def test_a_single_process_uses_the_whole_machine(monkeypatch: pytest.MonkeyPatch
         (0, 1, None, 4, None),  # a single process: the backend chooses
     ],
 )
-def test_ranks_are_assigned_to_gpus(
+def test_mpi_ranks_are_assigned_to_gpus(
     index: int, count: int, visible: str | None, gpus: int, expected: str | None
 ) -> None:
     environment = {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
@@ -104,16 +104,16 @@ def test_ranks_are_assigned_to_gpus(
     assert share.variables.get("CUDA_VISIBLE_DEVICES") == expected
 
 
-def test_ranks_on_the_same_gpu_allocate_memory_on_demand() -> None:
+def test_mpi_ranks_on_a_shared_gpu_allocate_memory_on_demand() -> None:
     assert compute_share(0, [EIGHT_CORES] * 4, 2, {}).variables["TF_FORCE_GPU_ALLOW_GROWTH"] == "true"
     assert "TF_FORCE_GPU_ALLOW_GROWTH" not in compute_share(0, [EIGHT_CORES] * 2, 2, {}).variables
 
 
-def test_devices_are_assigned_in_turn() -> None:
+def test_devices_are_assigned_to_ranks_in_turn() -> None:
     assert [choose_device(rank, 4, ["a", "b"]) for rank in range(4)] == ["a", "b", "a", "b"]
 
 
-def test_gpus_are_counted_from_the_drivers_files(tmp_path: Path) -> None:
+def test_gpus_are_counted_from_files_of_the_nvidia_driver(tmp_path: Path) -> None:
     assert gpu_count(tmp_path) == 0
     for name in ("0000:01:00.0", "0000:02:00.0"):
         (tmp_path / "proc/driver/nvidia/gpus" / name).mkdir(parents=True)

@@ -58,7 +58,7 @@ def store(tmp_path: Path) -> WorkStore:
     return WorkStore(open_directory(tmp_path))
 
 
-def test_parallel_tasks_run_in_parallel_and_others_alone(store: WorkStore) -> None:
+def test_tasks_marked_as_parallel_run_together_and_others_alone(store: WorkStore) -> None:
     running, shares, finished = Running(), list[float](), list[str]()
     listed = [running.task("alone/1", 9, parallel=1), *(running.task(f"both/{i}") for i in range(4))]
     listed.append(running.task("alone/2", parallel=1))
@@ -72,7 +72,7 @@ def test_parallel_tasks_run_in_parallel_and_others_alone(store: WorkStore) -> No
     assert shares[-1] == 1
 
 
-def test_several_ranks_run_one_task_each(store: WorkStore) -> None:
+def test_with_several_mpi_ranks_each_runs_one_task_at_a_time(store: WorkStore) -> None:
     class Ranks(SingleProcess):
         size = 2
 
@@ -87,7 +87,7 @@ def test_several_ranks_run_one_task_each(store: WorkStore) -> None:
     assert threads == [4, 4, 4]
 
 
-def test_an_error_stops_the_others_and_keeps_finished_tasks(store: WorkStore) -> None:
+def test_an_error_stops_other_tasks_and_keeps_finished_ones(store: WorkStore) -> None:
     runs, failing = list[str](), threading.Event()
 
     def fail(work: Work) -> TaskResult:
@@ -121,7 +121,7 @@ def test_an_error_stops_the_others_and_keeps_finished_tasks(store: WorkStore) ->
 
 
 @pytest.mark.parametrize("interrupt", [False, True])
-def test_tasks_that_never_report_are_not_waited_for(
+def test_stopping_does_not_wait_for_tasks_that_never_report_progress(
     store: WorkStore, monkeypatch: pytest.MonkeyPatch, interrupt: bool
 ) -> None:
     monkeypatch.setattr(parallel, "STOP_SECONDS", 0.1)
@@ -152,7 +152,7 @@ def test_tasks_that_never_report_are_not_waited_for(
         released.set()
 
 
-def test_the_process_ends_while_a_task_runs() -> None:
+def test_the_process_can_exit_while_a_task_is_running() -> None:
     program = """
         import threading
         from rl_clarity.base import parallel
@@ -172,7 +172,7 @@ def test_the_process_ends_while_a_task_runs() -> None:
     assert subprocess.run([sys.executable, "-c", textwrap.dedent(program)], timeout=SECONDS).returncode == 3
 
 
-def test_an_interrupt_stops_all(store: WorkStore) -> None:
+def test_an_interrupt_stops_all_parallel_tasks(store: WorkStore) -> None:
     def endless(work: Work) -> TaskResult:
         _thread.interrupt_main()  # as Ctrl-C does
         for _ in range(10**6):

@@ -76,7 +76,7 @@ def standing(mpiexec: str, folder: Path, behavior: str) -> Iterator[subprocess.P
 
 @pytest.mark.slow
 @pytest.mark.parametrize("behavior", ["stopped", "sleeping"])
-def test_a_rank_that_hangs_is_reported_with_its_task(mpiexec: str, behavior: str, tmp_path: Path) -> None:
+def test_an_mpi_rank_that_hangs_is_reported_with_its_task(mpiexec: str, behavior: str, tmp_path: Path) -> None:
     with standing(mpiexec, tmp_path, behavior) as job:
         assert job.stderr is not None
         message = job.stderr.readline()
@@ -96,7 +96,7 @@ def test_a_rank_that_hangs_is_reported_with_its_task(mpiexec: str, behavior: str
 @pytest.mark.parametrize(
     ("number", "code", "verb"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
 )
-def test_signals_end_all_ranks_and_tell_how_to_resume(
+def test_a_signal_ends_all_mpi_ranks_and_prints_how_to_resume(
     mpiexec: str, number: signal.Signals, code: int, verb: str, tmp_path: Path
 ) -> None:
     with standing(mpiexec, tmp_path, "sleeping") as job:

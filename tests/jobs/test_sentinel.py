@@ -32,17 +32,17 @@ def run_rank(mark: Path, ending: str) -> str:
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False).stderr
 
 
-def test_a_killed_rank_is_named_with_its_task(tmp_path: Path) -> None:
+def test_a_killed_mpi_rank_is_reported_with_its_task(tmp_path: Path) -> None:
     message = run_rank(tmp_path / "mark", "kill")
     assert message == "rl-clarity: rank 1 of 3 was killed at attribution/2b/3; run the same command again to resume\n"
 
 
-def test_only_the_first_killed_rank_is_named(tmp_path: Path) -> None:
+def test_only_the_first_killed_rank_is_reported(tmp_path: Path) -> None:
     assert run_rank(tmp_path / "mark", "kill")
     assert run_rank(tmp_path / "mark", "kill") == ""
 
 
-def test_a_rank_that_exits_is_not_reported(tmp_path: Path) -> None:
+def test_an_mpi_rank_that_exits_normally_is_not_reported(tmp_path: Path) -> None:
     assert run_rank(tmp_path / "mark", "end") == ""
     assert not (tmp_path / "mark").exists()
 
@@ -51,7 +51,7 @@ def test_a_rank_with_a_reported_error_is_not_reported_again(tmp_path: Path) -> N
     assert run_rank(tmp_path / "mark", "error") == ""
 
 
-def test_the_mark_is_deleted(tmp_path: Path) -> None:
+def test_the_marker_file_of_a_killed_rank_is_deleted(tmp_path: Path) -> None:
     run_rank(tmp_path / "mark", "kill")
     deadline = time.monotonic() + 30
     while (tmp_path / "mark").exists() and time.monotonic() < deadline:

@@ -12,7 +12,7 @@ from rl_clarity.jobs.spool import Spool
 
 
 @pytest.mark.parametrize("memory", [1, 2**27])
-def test_rows_in_any_order(monkeypatch: pytest.MonkeyPatch, memory: int) -> None:
+def test_spooled_rows_can_be_written_and_read_in_any_order(monkeypatch: pytest.MonkeyPatch, memory: int) -> None:
     monkeypatch.setattr(spool, "HELD_BYTES", memory)
     values = np.random.default_rng(0).random((3, 10, 4, 2), np.float32)
     rows = Spool(10, (4, 2))
@@ -24,7 +24,7 @@ def test_rows_in_any_order(monkeypatch: pytest.MonkeyPatch, memory: int) -> None
         np.testing.assert_array_equal(rows.get(row, 3, 7), values[row, 3:7])
 
 
-def test_a_full_disk_is_reported_with_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_with_the_temporary_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spool, "HELD_BYTES", 1)
     monkeypatch.setattr("tempfile.tempdir", "/scratch")
     rows = Spool(10, (4, 2))

@@ -31,7 +31,7 @@ def store(tmp_path: Path) -> WorkStore:
     return WorkStore(open_directory(tmp_path))
 
 
-def test_largest_tasks_run_first(tmp_path: Path, store: WorkStore) -> None:
+def test_the_largest_tasks_run_first(tmp_path: Path, store: WorkStore) -> None:
     calls: list[str] = []
     shares: list[float] = []
     facts = run_tasks(make_tasks(tmp_path, calls), store, SingleProcess(), shares.append)
@@ -97,7 +97,7 @@ def test_an_interrupted_task_does_not_count_as_finished(tmp_path: Path, store: W
     assert (tmp_path / "a.txt").read_text() == "a"
 
 
-def test_written_files_are_listed(tmp_path: Path, store: WorkStore) -> None:
+def test_the_store_lists_the_files_that_tasks_wrote(tmp_path: Path, store: WorkStore) -> None:
     run_tasks(make_tasks(tmp_path, []), store, SingleProcess())
     (tmp_path / ".rl-clarity" / "notes.json").write_text("[1]")
     files = {path.relative_to(tmp_path).as_posix() for path in (tmp_path / ".rl-clarity").glob("*-*.json")}
@@ -108,13 +108,13 @@ def test_written_files_are_listed(tmp_path: Path, store: WorkStore) -> None:
     assert {name for name in store.written(["bb"]) if name.endswith(".txt")} == {"bb.txt"}
 
 
-def test_a_lock_leaves_no_files(tmp_path: Path) -> None:
+def test_a_released_lock_leaves_no_files(tmp_path: Path) -> None:
     with locked(str(tmp_path / "new" / "page")):
         pass
     assert not (tmp_path / "new").exists()
 
 
-def test_a_second_run_names_the_process_of_the_first(tmp_path: Path) -> None:
+def test_a_second_run_is_refused_with_the_id_of_the_first_process(tmp_path: Path) -> None:
     refused = pytest.raises(OutputError, match=r"is in use by process \d+ on ")
     with locked(str(tmp_path)), refused, locked(str(tmp_path)):
         pass
@@ -126,19 +126,19 @@ def named(name: str, after: tuple[str, ...] = ()) -> Task:
     return Task(name, lambda work: TaskResult(), None, after=after)
 
 
-def test_tasks_wait_for_those_they_depend_on() -> None:
+def test_tasks_wait_for_their_dependencies() -> None:
     tasks = [named("grids/2b", ("features/", "attribution/2b/")), named("attribution/2b/1", ("features/2b",))]
     tasks += [named("features/2b"), named("trajectories/1")]
     ordered = [[task.name for task in wave] for wave in waves(tasks)]
     assert ordered == [["features/2b", "trajectories/1"], ["attribution/2b/1"], ["grids/2b"]]
 
 
-def test_a_cycle_of_tasks_is_an_error() -> None:
+def test_a_cycle_of_task_dependencies_is_an_error() -> None:
     with pytest.raises(ValueError, match="wait for one another: a, b"):
         waves([named("a", ("b",)), named("b", ("a",))])
 
 
-def test_results_of_earlier_tasks_are_passed(tmp_path: Path, store: WorkStore) -> None:
+def test_tasks_receive_the_results_of_earlier_tasks(tmp_path: Path, store: WorkStore) -> None:
     received: list[dict[str, Any]] = []
 
     def run(work: Work) -> TaskResult:

@@ -63,14 +63,14 @@ def painted(image: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", ["network", "recurrent"])
-def test_stored_outputs_are_recomputed(kind: str, request: pytest.FixtureRequest) -> None:
+def test_the_live_network_reproduces_the_stored_outputs(kind: str, request: pytest.FixtureRequest) -> None:
     """Those of a recurrent agent too, although its trajectory begins within an episode."""
     answer = ask(request.getfixturevalue(kind), "check", trajectory=0)
     assert answer["agrees"]
     assert answer["difference"] < 1e-5
 
 
-def test_another_agent_does_not_agree(page: Path) -> None:
+def test_the_check_detects_an_agent_other_than_that_of_the_page(page: Path) -> None:
     from dataclasses import replace
 
     known = open_network(page)
@@ -78,7 +78,7 @@ def test_another_agent_does_not_agree(page: Path) -> None:
 
 
 @pytest.mark.parametrize("feature", [1, 2, 3])
-def test_a_feature_at_the_baseline_changes_the_value_as_the_page_says(network: LiveNetwork, feature: int) -> None:
+def test_setting_a_feature_to_the_baseline_gives_the_stored_ablation(network: LiveNetwork, feature: int) -> None:
     change = {"features": [{"layer": LAYER, "baseline": [feature]}]}
     answer = ask(network, "outputs", trajectory=0, first=0, last=STEPS - 1, change=change)
     ablation = network.results.section("ablation")["layers"][network.results.layer(LAYER)["slug"]]
@@ -88,7 +88,7 @@ def test_a_feature_at_the_baseline_changes_the_value_as_the_page_says(network: L
     assert np.abs(changes).max() > 0.01
 
 
-def test_a_factor_of_0_removes_a_feature(network: LiveNetwork) -> None:
+def test_multiplying_a_feature_by_0_equals_ablating_it(network: LiveNetwork) -> None:
     change = {"features": [{"layer": LAYER, "factors": {"2": 0}}]}
     answer = ask(network, "outputs", trajectory=0, first=3, last=6, change=change)
     component = network.results.reduction(LAYER).components[1]
@@ -97,12 +97,12 @@ def test_a_factor_of_0_removes_a_feature(network: LiveNetwork) -> None:
     np.testing.assert_allclose(values_of(answer, "after"), expected, atol=1e-5)
 
 
-def test_a_baseline_of_other_observations_is_refused(network: LiveNetwork) -> None:
+def test_baselines_that_need_other_observations_are_refused(network: LiveNetwork) -> None:
     with pytest.raises(OptionError, match="baseline='mean' depends on observations that the page does not have"):
         ask(network, "attribution", trajectory=0, step=7, layer=LAYER, baseline="mean")
 
 
-def test_a_factor_interpolates_between_removal_and_no_change(network: LiveNetwork) -> None:
+def test_feature_factors_interpolate_linearly_between_0_and_1(network: LiveNetwork) -> None:
     """Twice the feature changes the layer by as much as its removal, in the other direction."""
     (edit,) = network.edits([_request({"layer": LAYER, "factors": {"2": 2}}).change.features[0]])
     (removal,) = network.edits([_request({"layer": LAYER, "factors": {"2": 0}}).change.features[0]])
@@ -118,7 +118,7 @@ def _request(features: dict[str, Any], **values: Any) -> Any:
     return parse_request("outputs", json.dumps(body).encode())
 
 
-def test_only_a_feature_is_what_ablate_with_everything_but_keeps(network: LiveNetwork) -> None:
+def test_keeping_only_a_feature_equals_ablate_with_everything_but(network: LiveNetwork) -> None:
     change = {"features": [{"layer": LAYER, "only": [2]}]}
     answer = ask(network, "outputs", trajectory=0, first=3, last=6, change=change)
     components = network.results.reduction(LAYER).components
@@ -127,7 +127,7 @@ def test_only_a_feature_is_what_ablate_with_everything_but_keeps(network: LiveNe
     np.testing.assert_allclose(values_of(answer, "after"), expected.values, atol=1e-5)
 
 
-def test_features_change_at_the_chosen_positions_alone(network: LiveNetwork) -> None:
+def test_features_change_only_at_the_selected_positions(network: LiveNetwork) -> None:
     change = {"features": [{"layer": LAYER, "added": {"1": 3.0}, "positions": [[1, 2]]}]}
     answer = ask(network, "outputs", trajectory=0, first=3, last=6, change=change)
     component = network.results.reduction(LAYER).components[0]
@@ -137,7 +137,7 @@ def test_features_change_at_the_chosen_positions_alone(network: LiveNetwork) -> 
 
 
 @pytest.mark.parametrize("fill", ["surroundings", "color", "frame"])
-def test_a_painted_box_is_what_the_agent_computes_for_those_pixels(network: LiveNetwork, fill: str) -> None:
+def test_outputs_for_a_painted_box_are_those_for_the_painted_image(network: LiveNetwork, fill: str) -> None:
     image, other = network.played.observations(0, 5, 5)[0], network.played.observations(0, 66, 66)[0]
     left, top, right, bottom = BOX
     expected = {"surroundings": painted(image), "color": image.copy(), "frame": image.copy()}[fill]
@@ -159,14 +159,14 @@ def test_edited_pixels_replace_an_observation(network: LiveNetwork) -> None:
     np.testing.assert_allclose(values_of(answer, "after"), agent_of(network).forward(pixels[None]).values, atol=1e-5)
 
 
-def test_each_step_begins_in_the_state_in_which_it_was_played(recurrent: LiveNetwork) -> None:
+def test_each_edited_step_starts_from_its_recorded_state(recurrent: LiveNetwork) -> None:
     answer = ask(recurrent, "outputs", trajectory=0, first=38, last=44, change={"boxes": [{"box": BOX}]})
     images = np.stack([painted(image) for image in recurrent.played.observations(0, 38, 44)])
     expected = agent_of(recurrent).forward(images, recurrent.played.states(0, 38, 44))
     np.testing.assert_allclose(values_of(answer, "after"), expected.values, atol=1e-5)
 
 
-def test_with_memory_the_state_follows_from_the_changed_steps_and_episodes_reset_it(recurrent: LiveNetwork) -> None:
+def test_with_memory_edited_steps_pass_their_state_on_within_an_episode(recurrent: LiveNetwork) -> None:
     answer = ask(recurrent, "outputs", trajectory=0, first=36, last=44, memory=True, change={"boxes": [{"box": BOX}]})
     state, expected = recurrent.played.states(0, 36, 36), list[np.ndarray]()
     for step, image in zip(range(36, 45), recurrent.played.observations(0, 36, 44), strict=True):
@@ -176,7 +176,7 @@ def test_with_memory_the_state_follows_from_the_changed_steps_and_episodes_reset
 
 
 @pytest.mark.parametrize("baseline", [None, "zero-layer", "zero-input"])
-def test_attribution_is_that_of_integrated_gradients(network: LiveNetwork, baseline: str | None) -> None:
+def test_live_attribution_equals_integrated_gradients(network: LiveNetwork, baseline: str | None) -> None:
     chosen: dict[str, Any] = {} if baseline is None else {"baseline": baseline}
     answer = ask(network, "attribution", trajectory=0, step=7, layer=LAYER, output="action-2", points=9, **chosen)
     expected = rl_clarity.integrated_gradients(
@@ -193,7 +193,7 @@ def test_attribution_is_that_of_integrated_gradients(network: LiveNetwork, basel
         np.testing.assert_allclose(shown, values, atol=1e-5)
 
 
-def test_an_answer_that_is_no_longer_wanted_is_not_computed(recurrent: LiveNetwork) -> None:
+def test_a_superseded_request_is_not_computed_to_the_end(recurrent: LiveNetwork) -> None:
     asked = iter([True, True, False])
     with pytest.raises(Superseded):
         recurrent.answer(_request({"layer": LAYER}, last=STEPS - 1, memory=True), lambda: next(asked))
@@ -201,7 +201,7 @@ def test_an_answer_that_is_no_longer_wanted_is_not_computed(recurrent: LiveNetwo
 
 
 @pytest.mark.parametrize("removed", [[1], [2], [1, 2]])
-def test_an_object_is_removed_as_its_effect_was_measured(network: LiveNetwork, removed: list[int]) -> None:
+def test_removing_an_object_gives_its_measured_effect(network: LiveNetwork, removed: list[int]) -> None:
     step = 4 * EVERY
     change = {"objects": removed}
     answer = ask(network, "outputs", trajectory=0, first=step, last=step, change=change)
@@ -227,9 +227,7 @@ def _without(network: LiveNetwork, step: int, removed: list[int]) -> bytes:
     return WORLD.state(image, (0, 0))
 
 
-def test_without_an_object_that_is_not_in_view_nothing_changes(
-    network: LiveNetwork, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_removing_an_object_out_of_view_changes_nothing(network: LiveNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
     chunk = network.objects._chunk(0)
     assert chunk is not None
     track, step = chunk.arrays["track"].copy(), EVERY
@@ -248,7 +246,9 @@ def test_without_an_object_that_is_not_in_view_nothing_changes(
         (EVERY, [1, 1], "object 1 covers another one"),
     ],
 )
-def test_objects_that_cannot_be_removed(network: LiveNetwork, step: int, objects: list[int], message: str) -> None:
+def test_objects_that_cannot_be_removed_are_refused(
+    network: LiveNetwork, step: int, objects: list[int], message: str
+) -> None:
     with pytest.raises(OptionError, match=message):
         ask(network, "outputs", trajectory=0, first=step, last=step, change={"objects": objects})
     if step % EVERY:

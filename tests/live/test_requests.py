@@ -42,12 +42,12 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> LiveNetwork:
         (b" " * (MAX_BYTES + 1), "too large"),
     ],
 )
-def test_what_is_no_request_is_refused(body: bytes, message: str) -> None:
+def test_malformed_requests_are_refused(body: bytes, message: str) -> None:
     with pytest.raises(ClarityError, match=message.replace("^", r"\^")):
         parse_request("outputs", body)
 
 
-def test_an_unknown_kind_is_refused() -> None:
+def test_an_unknown_request_type_is_refused() -> None:
     with pytest.raises(ClarityError, match="'delete'; known: outputs"):
         parse_request("delete", b"{}")
 
@@ -73,7 +73,9 @@ def test_an_unknown_kind_is_refused() -> None:
         ({"change": {"features": [{"layer": LAYER, "added": {"1": 1}, "positions": [[9, 9]]}]}}, "positions"),
     ],
 )
-def test_what_the_page_does_not_have_is_refused(network: LiveNetwork, values: dict[str, Any], message: str) -> None:
+def test_requests_for_data_that_the_page_does_not_have_are_refused(
+    network: LiveNetwork, values: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ClarityError, match=message):
         ask(network, "outputs", **{**RANGE, **values})
 
@@ -95,14 +97,14 @@ def test_attribution_that_cannot_be_computed_is_refused(
         ask(network, "attribution", **{"trajectory": 0, "step": 0, "layer": LAYER, **values})
 
 
-def test_a_page_without_the_observations_is_refused(network: LiveNetwork) -> None:
+def test_a_page_without_stored_observations_has_no_live_network(network: LiveNetwork) -> None:
     results = open_results(network.results.location)
     results.manifest["agents"][0]["observation"]["frame_height"] = 512
     with pytest.raises(SamplesError, match="drawn at another resolution"):
         LiveNetwork(results, tiny_agent())
 
 
-def test_a_page_that_names_no_checkpoint_has_no_network(network: LiveNetwork, tmp_path: Path) -> None:
+def test_a_page_that_names_no_checkpoint_has_no_live_network(network: LiveNetwork, tmp_path: Path) -> None:
     from rl_clarity.live import open_page_agent
 
     with pytest.raises(ClarityError, match="does not name the checkpoint"):

@@ -41,7 +41,7 @@ def arrays_of(answer: dict[str, Any]) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_window_is_the_one_that_the_page_stores(network: LiveNetwork, number: int) -> None:
+def test_a_window_computed_live_equals_the_stored_window(network: LiveNetwork, number: int) -> None:
     section = network.results.section("windows")
     entry = section["windows"][number]
     answer = ask(network, "window", trajectory=entry["trajectory"], step=entry["frame"])
@@ -54,7 +54,7 @@ def test_a_window_is_the_one_that_the_page_stores(network: LiveNetwork, number: 
         np.testing.assert_allclose(computed[name], array, atol=1 if name == "memory" else 1e-4, err_msg=name)
 
 
-def test_any_other_step_is_explained(network: LiveNetwork) -> None:
+def test_steps_without_a_stored_window_are_explained_live(network: LiveNetwork) -> None:
     answer = ask(network, "window", trajectory=0, step=9)
     window = answer["window"]
     assert (window["trajectory"], window["frame"], window["why"]) == (0, 9, [{"kind": "asked"}])
@@ -66,12 +66,12 @@ def test_any_other_step_is_explained(network: LiveNetwork) -> None:
 
 
 @pytest.mark.parametrize(("trajectory", "step"), [(0, 0), (0, 1000), (-1, 3), (5, 3)])
-def test_steps_without_a_past_are_refused(network: LiveNetwork, trajectory: int, step: int) -> None:
+def test_first_steps_and_steps_out_of_range_are_refused(network: LiveNetwork, trajectory: int, step: int) -> None:
     with pytest.raises(OptionError, match="out of range"):
         ask(network, "window", trajectory=trajectory, step=step)
 
 
-def test_pages_of_other_kinds_and_agents_without_gradients_are_refused(network: LiveNetwork, tmp_path: Path) -> None:
+def test_live_windows_need_a_memory_page_and_an_agent_with_gradients(network: LiveNetwork, tmp_path: Path) -> None:
     other = open_network(write_page(tmp_path, tiny_agent("recurrent")), "recurrent")
     with pytest.raises(OptionError, match="is not about memory"):
         ask(other, "window", trajectory=0, step=3)
@@ -81,7 +81,7 @@ def test_pages_of_other_kinds_and_agents_without_gradients_are_refused(network: 
         ask(LiveNetwork(network.results, without_gradients), "window", trajectory=0, step=3)
 
 
-def test_states_that_differ_from_the_page_are_not_explained(network: LiveNetwork, tmp_path: Path) -> None:
+def test_windows_are_refused_if_states_differ_from_the_page(network: LiveNetwork, tmp_path: Path) -> None:
     results = rl_clarity.explain_memory(checkpoint("memory"), tmp_path, **OPTIONS).results()
     file = tmp_path / "states" / ARRAYS
     with np.load(file) as stored:

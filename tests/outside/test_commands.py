@@ -71,26 +71,28 @@ def page(folder: Path) -> Results:
 
 
 class TestRun:
-    def test_has_the_analysis_and_the_saliency_method(self, page: Results) -> None:
+    def test_run_writes_sections_of_plugin_analyses_and_saliency_methods(self, page: Results) -> None:
         check_analysis(page)
         check_saliency(page)
 
-    def test_reduces_channels_by_the_reduction(self, page: Results) -> None:
+    def test_run_reduces_channels_with_a_plugin_reduction(self, page: Results) -> None:
         components = page.reduction("2a").components
         assert components.shape == (8, 10)
         np.testing.assert_array_equal(components[0], np.arange(10) % 8 == 0)
 
-    def test_reads_the_format_and_plays_the_environment(self, page: Results) -> None:
+    def test_run_reads_a_plugin_format_and_plays_a_plugin_environment(self, page: Results) -> None:
         groups = {group["group"]: json.dumps(group) for group in page.manifest["provenance"]}
         assert '"seeds"' in groups["Checkpoint"]
         assert '"line"' in groups["Environment"]
 
-    def test_measures_the_effects_of_the_environments_objects(self, page: Results) -> None:
+    def test_run_measures_effects_of_objects_in_a_plugin_environment(self, page: Results) -> None:
         (effect,) = page.section("objects")["types"]
         assert effect["name"] == "coin"
         assert effect["count"] > 10
 
-    def test_writes_a_page_of_the_kind(self, folder: Path, packages: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_run_writes_a_page_of_a_plugin_page_type(
+        self, folder: Path, packages: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         output = folder / "scores"
         results = execute(output, "run", folder / "agent.seed", output, *RUN, "--page-kind", "scores")
         assert results.manifest["title"] == "Scores in line"
@@ -108,7 +110,7 @@ class TestRun:
             ("rewards", "float(sum", "2 * float(sum", "rewards"),
         ],
     )
-    def test_computes_what_changed_code_decides(
+    def test_run_recomputes_only_what_changed_plugin_code_affects(
         self, page: Results, folder: Path, packages: Path, monkeypatch: pytest.MonkeyPatch, name: str, before: str,
         after: str, stage: str,
     ) -> None:  # fmt: skip
@@ -133,7 +135,7 @@ class TestRun:
             assert not any(task.startswith("behavior") for task in tasks)
 
 
-def test_compare(folder: Path) -> None:
+def test_compare_uses_plugin_analyses_and_saliency_methods(folder: Path) -> None:
     games = ["--episodes", "1", "--max-steps", "12", "--return-episodes", "1"]
     output = folder / "compared"
     results = execute(output, "compare", folder / "series", output, *games, *ANALYSIS, *SALIENCY)
@@ -143,7 +145,7 @@ def test_compare(folder: Path) -> None:
     assert all("codes.policy" in results.chunk(name) for name in shown)
 
 
-def test_memory(folder: Path) -> None:
+def test_memory_uses_plugin_analyses_and_reductions(folder: Path) -> None:
     few = ["--episodes", "3", "--count", "2", "--clusters", "3", "--lags", "1", "--maps", "pca", "--stretches", "0"]
     few += ["--replay-steps", "0", "--influence-samples", "0", "--intervention-episodes", "0"]
     words = ["memory", folder / "recurrent.seed", folder / "remembered", *few, *ANALYSIS, "--method", "strides"]
@@ -152,7 +154,7 @@ def test_memory(folder: Path) -> None:
     assert results.section("states")["method"] == "strides"
 
 
-def test_check_with_a_method_and_an_analysis_from_outside(folder: Path) -> None:
+def test_check_uses_plugin_analyses_and_saliency_methods(folder: Path) -> None:
     words = ["check", folder / "agent.seed", folder / "checked", *PLAY, "--frames", "4", "--methods", "contrast"]
     results = execute(folder / "checked", *words, *ANALYSIS)
     check_analysis(results)
@@ -160,7 +162,7 @@ def test_check_with_a_method_and_an_analysis_from_outside(folder: Path) -> None:
     assert row["method"] == "contrast"
 
 
-def test_explain_and_publish(folder: Path) -> None:
+def test_explain_and_publish_use_plugin_analyses_and_saliency_methods(folder: Path) -> None:
     recording = folder / "logdir/plugins/rl_clarity/line"
     assert main(["record", str(folder / "agent.seed"), str(recording), "--episodes", "2", "--seed", "1"]) == 0
     agent = ["--agent", str(folder / "agent.seed")]

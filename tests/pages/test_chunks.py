@@ -23,7 +23,7 @@ any_array = st.sampled_from(DTYPES).flatmap(
 @given(
     st.dictionaries(st.sampled_from(["codes", "scales", "totals.value", "png"]), any_array, min_size=1), st.booleans()
 )
-def test_arrays_round_trip(data: dict[str, np.ndarray], quick: bool) -> None:
+def test_arrays_survive_encoding_as_a_chunk(data: dict[str, np.ndarray], quick: bool) -> None:
     chunk = parse_script(encode_chunk(NAME, data, quick=quick).script())
     assert chunk.name == NAME
     decoded = decode_chunk(chunk)
@@ -51,7 +51,7 @@ def test_chunks_follow_the_documented_format() -> None:
     assert stream[4:] == np.array([1.5, 2], "<f4").tobytes()
 
 
-def test_slowly_changing_arrays_are_stored_as_differences() -> None:
+def test_slowly_changing_arrays_are_stored_as_differences_of_steps() -> None:
     rng = np.random.default_rng(0)
     constant = np.broadcast_to(rng.integers(-127, 128, (16, 16, 9)), (64, 16, 16, 9)).astype(np.int8)
     noise = rng.integers(-127, 128, constant.shape).astype(np.int8)
@@ -72,33 +72,33 @@ def test_arrays_of_earlier_pages_without_planes_are_read() -> None:
         np.testing.assert_array_equal(decode_chunk(chunk)["codes"], codes)
 
 
-def test_an_unknown_filter_is_refused() -> None:
+def test_an_unknown_chunk_filter_is_refused() -> None:
     header = '{"arrays": {"codes": {"dtype": "int8", "shape": [2], "filter": "delta x"}}}'
     with pytest.raises(ClarityError, match="unknown filter 'delta x'"):
         decode_chunk(Chunk(NAME, header, zlib.compress(b"ab")))
 
 
-def test_the_same_arrays_give_the_same_bytes() -> None:
+def test_encoding_the_same_arrays_gives_the_same_bytes() -> None:
     codes = np.random.default_rng(0).integers(-5, 5, (9, 4, 4, 3)).astype(np.int8)
     assert encode_chunk(NAME, {"codes": codes}).script() == encode_chunk(NAME, {"codes": codes.copy()}).script()
     strided = np.asfortranarray(codes)
     assert encode_chunk(NAME, {"codes": codes}).script() == encode_chunk(NAME, {"codes": strided}).script()
 
 
-def test_quick_chunks_compress_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_encoded_with_quick_are_compressed_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
     compressed = record_calls(monkeypatch, chunks, "_compress")
     frames = np.random.default_rng(0).integers(0, 9, (9, 4, 4, 3), np.uint8)
     encode_chunk(NAME, {"pixels": frames}, quick=True)
     assert len(compressed) == 1
 
 
-def test_bytes_and_metadata_round_trip() -> None:
+def test_bytes_and_metadata_survive_encoding_as_a_chunk() -> None:
     chunk = parse_script(encode_chunk(NAME, {"png": b"\x89PNG"}, {"subdiv_mults": [0.25, 1]}).script())
     assert decode_chunk(chunk)["png"].tobytes() == b"\x89PNG"
     assert json.loads(chunk.header)["meta"] == {"subdiv_mults": [0.25, 1]}
 
 
-def test_embedded_chunks_round_trip() -> None:
+def test_chunks_survive_embedding_in_html() -> None:
     chunk = encode_chunk(NAME, {"codes": np.arange(4, dtype=np.uint8)}, {"text": "</script><!--"})
     element = chunk.embedded()
     assert element.count("<") == 2  # those of the element's tags
@@ -107,12 +107,12 @@ def test_embedded_chunks_round_trip() -> None:
 
 
 @pytest.mark.parametrize("name", ["../x.js", "/x.js", "a//b.js", 'a".js', "ä.js", ""])
-def test_invalid_names(name: str) -> None:
+def test_invalid_chunk_names_are_refused(name: str) -> None:
     with pytest.raises(ClarityError):
         encode_chunk(name, {"a": np.zeros(1, np.uint8)})
 
 
-def test_unsupported_types() -> None:
+def test_unsupported_array_types_are_refused() -> None:
     with pytest.raises(ClarityError, match="float64"):
         encode_chunk(NAME, {"a": np.zeros(1)})
 
@@ -139,7 +139,7 @@ def test_a_damaged_chunk_is_an_error(damage: Callable[[bytes], bytes]) -> None:
         decode_chunk(parse_script(damage(script)))
 
 
-def test_a_file_that_is_no_chunk_is_named() -> None:
+def test_a_file_that_is_not_a_chunk_is_named_in_the_error() -> None:
     with pytest.raises(ClarityError, match=r"^series\.js is not a chunk of a page: it starts with b'alert"):
         parse_script(b"alert(1)", "series.js")
 

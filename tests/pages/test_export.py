@@ -44,7 +44,7 @@ def table(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_an_image_shows_observation_and_attribution(results: Results, tmp_path: Path) -> None:
+def test_an_exported_image_shows_observation_and_attribution(results: Results, tmp_path: Path) -> None:
     path = export(results, tmp_path / "frame.png", trajectory=0, frames=[5], layer="2b")
     shown = np.asarray(Image.open(path))
     zoom = 256 // max(FRAME)
@@ -58,7 +58,7 @@ def test_an_image_shows_observation_and_attribution(results: Results, tmp_path: 
 
 
 @pytest.mark.parametrize("suffix", [".gif", ".png", ".apng", ".GIF"])
-def test_a_range_is_an_animation(results: Results, tmp_path: Path, suffix: str) -> None:
+def test_a_range_of_frames_is_exported_as_an_animation(results: Results, tmp_path: Path, suffix: str) -> None:
     path = export(results, tmp_path / f"range{suffix}", frames=range(60, 68), directions=["abs"], fps=5)
     with Image.open(path) as image:
         assert getattr(image, "n_frames", 1) == 8
@@ -66,7 +66,7 @@ def test_a_range_is_an_animation(results: Results, tmp_path: Path, suffix: str) 
         assert image.size[0] == 2 * FRAME[1] * (256 // max(FRAME))
 
 
-def test_a_table_has_a_row_for_each_frame_and_the_columns_of_the_page(results: Results, tmp_path: Path) -> None:
+def test_an_exported_table_has_a_row_for_each_frame(results: Results, tmp_path: Path) -> None:
     path = export(results, tmp_path / "frames.csv", trajectory=1, frames=range(2, 6), layer="2b")
     rows = table(path)
     assert list(rows[0]) == HEADER
@@ -94,7 +94,7 @@ def test_a_table_has_a_row_for_each_frame_and_the_columns_of_the_page(results: R
     assert path.read_bytes().count(b"\r\n") == 5
 
 
-def test_columns_of_a_table_have_the_labels_of_outputs_and_actions(tmp_path: Path) -> None:
+def test_columns_of_an_exported_table_are_labeled_by_outputs_and_actions(tmp_path: Path) -> None:
     outputs = [
         {"id": "value", "kind": "value", "label": "value function"},
         {"id": "action-3", "kind": "action", "action": 3, "label": "→, A"},
@@ -128,7 +128,7 @@ def test_columns_of_a_table_have_the_labels_of_outputs_and_actions(tmp_path: Pat
         assert float(row["best action"]) == pytest.approx(series.logits[step].max(), rel=1e-5)
 
 
-def test_arrays_of_frames(results: Results, tmp_path: Path) -> None:
+def test_arrays_of_selected_frames_are_exported(results: Results, tmp_path: Path) -> None:
     path = export(results, tmp_path / "frames.npz", frames=range(3), layer="input")
     with np.load(path) as arrays:
         np.testing.assert_array_equal(arrays["frames"], ARRAYS.frames[0][:3])
@@ -137,7 +137,9 @@ def test_arrays_of_frames(results: Results, tmp_path: Path) -> None:
         np.testing.assert_array_equal(arrays["steps"], [0, 1, 2])
 
 
-def test_pages_as_results_paths_and_page_objects(directory: LocalDirectory, results: Results, tmp_path: Path) -> None:
+def test_export_accepts_results_paths_and_page_objects(
+    directory: LocalDirectory, results: Results, tmp_path: Path
+) -> None:
     file = directory.path / "interface.html"
     pages: list[Page | Results | str | Path] = [results, directory.path, str(directory.path), file, Page(file)]
     contents = [export(page, tmp_path / f"{index}.npz", frames=[0]).read_bytes() for index, page in enumerate(pages)]
@@ -149,13 +151,13 @@ def test_images_without_directions_show_only_the_observation(results: Results, t
         assert image.size == (FRAME[1] * (256 // max(FRAME)), FRAME[0] * (256 // max(FRAME)))
 
 
-def test_exports_are_reproducible(results: Results, tmp_path: Path) -> None:
+def test_exporting_twice_gives_the_same_bytes(results: Results, tmp_path: Path) -> None:
     for suffix in SUFFIXES:
         first, second = (export(results, tmp_path / f"{name}{suffix}", frames=range(2)) for name in "ab")
         assert first.read_bytes() == second.read_bytes()
 
 
-def test_unknown_suffix(results: Results, tmp_path: Path) -> None:
+def test_export_refuses_an_unknown_suffix(results: Results, tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"'out\.mp4'; supported: \.png"):
         export(results, tmp_path / "out.mp4")
 
@@ -182,19 +184,21 @@ def test_unknown_suffix(results: Results, tmp_path: Path) -> None:
         ({"fps": float("nan")}, "fps=nan must be"),
     ],
 )
-def test_invalid_options(suffix: str, options: dict[str, Any], message: str, results: Results, tmp_path: Path) -> None:
+def test_export_refuses_invalid_options(
+    suffix: str, options: dict[str, Any], message: str, results: Results, tmp_path: Path
+) -> None:
     with pytest.raises(OptionError) as raised:
         export(results, tmp_path / f"out{suffix}", **options)
     assert message in str(raised.value)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_missing_directory(results: Results, tmp_path: Path) -> None:
+def test_export_refuses_a_target_in_a_missing_directory(results: Results, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="nowhere"):
         export(results, tmp_path / "nowhere" / "out.csv")
 
 
-def test_a_file_with_another_content_is_replaced_only_with_overwrite(results: Results, tmp_path: Path) -> None:
+def test_export_replaces_a_different_file_only_with_overwrite(results: Results, tmp_path: Path) -> None:
     path = tmp_path / "frames.csv"
     path.write_text("mine")
     with pytest.raises(OutputError, match=r"frames\.csv exists: choose another name.*\(--force\)"):

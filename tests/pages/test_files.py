@@ -16,7 +16,7 @@ from tests.pages.pages import PAGE_LAYER
 SUBDIRECTORIES = [name for name in HIDDEN if name.endswith("_subdir")]
 
 
-def test_slugs_are_valid_and_unique() -> None:
+def test_file_name_slugs_are_valid_and_unique() -> None:
     names = ["1a", "conv/relu", "conv relu", "CONV/relu", "../..", "…", ""]
     unique = slugs(names)
     assert unique[:2] == ["1a", "conv-relu"]
@@ -42,14 +42,14 @@ def all_names(options: InterfaceOptions) -> list[str]:
     ]
 
 
-def test_options_set_subdirectories() -> None:
+def test_options_set_the_subdirectories_of_page_files() -> None:
     names = all_names(page_options(**{field: f"my-{field}/deep" for field in SUBDIRECTORIES}))
     for field in SUBDIRECTORIES:
         assert any(name.startswith(f"my-{field}/deep/") for name in names), field
 
 
 @pytest.mark.parametrize("subdir", ["", "data/", "data", "/data/"])
-def test_names_are_unique_in_one_subdirectory(subdir: str) -> None:
+def test_file_names_stay_unique_if_all_share_one_subdirectory(subdir: str) -> None:
     names = all_names(page_options(**dict.fromkeys(SUBDIRECTORIES, subdir)))
     assert len(set(names)) == len(names)
     assert all(is_name(name) for name in names)
@@ -61,17 +61,17 @@ def test_a_subdirectory_outside_the_page_is_refused(field: str) -> None:
         page_options(**{field: "../x"})
 
 
-def test_file_names_count_from_one() -> None:
+def test_numbers_in_file_names_count_from_one() -> None:
     options = InterfaceOptions()
     assert chunk_name(options.attribution, PAGE_LAYER, "value", 0, 1) == "attribution/2b/1/value-2.js"
     assert trajectory_entry(options.filmstrip, 0, 65).frames[1] == "trajectories/1/frames-2.js"
     assert thumbnail_name(options.features, PAGE_LAYER, 7) == "thumbnails/2b/thumbnail-8.png"
 
 
-def test_the_last_segment_is_shorter() -> None:
+def test_the_last_segment_of_a_trajectory_may_be_shorter() -> None:
     assert segments(130) == [range(64), range(64, 128), range(128, 130)]
     assert segments(512, 512) == [range(512)]
 
 
-def test_numbers_in_names() -> None:
+def test_whole_numbers_in_file_names_have_no_decimal_point() -> None:
     assert [number_text(number) for number in (0.25, 1, 2.0, 8)] == ["0.25", "1", "2", "8"]

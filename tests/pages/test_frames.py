@@ -19,12 +19,12 @@ def test_the_newest_frame_of_a_stack_is_the_last(stacked: np.ndarray) -> None:
     np.testing.assert_array_equal(newest_frames(colored, 2), stacked[..., 1:])
 
 
-def test_frames_of_other_numbers_of_channels(stacked: np.ndarray) -> None:
+def test_frames_of_unusual_channel_counts_are_reduced_to_gray_or_rgb(stacked: np.ndarray) -> None:
     assert newest_frames(stacked).shape[-1] == 3
     assert newest_frames(stacked[..., :2]).shape[-1] == 1
 
 
-def test_a_stack_must_fit(stacked: np.ndarray) -> None:
+def test_a_frame_stack_must_divide_the_number_of_channels(stacked: np.ndarray) -> None:
     with pytest.raises(OptionError, match="4 channels cannot be split into 3"):
         newest_frames(stacked, 3)
 
@@ -36,13 +36,13 @@ def test_filmstrips_show_the_same_columns_of_each_frame() -> None:
     np.testing.assert_array_equal(strip[:, 6:8], frames[3, :, 42:44])
 
 
-def test_sizes_of_film_strips() -> None:
+def test_filmstrips_have_the_expected_size() -> None:
     assert filmstrips(np.zeros((3, 7, 7, 4), np.uint8), (42 / 64, 44 / 64)).shape == (7, 3, 4)
     assert filmstrips(np.zeros((3, 512, 512, 3), np.uint8), (42 / 64, 44 / 64)).shape == (128, 12, 3)
 
 
 @pytest.mark.parametrize("scrub_range", [(0.5, 0.4), (0.5, 0.5), (-0.1, 0.5), (0.9, 1.1)])
-def test_invalid_ranges(scrub_range: tuple[float, float]) -> None:
+def test_invalid_filmstrip_ranges_are_refused(scrub_range: tuple[float, float]) -> None:
     with pytest.raises(OptionError, match="scrub_range="):
         filmstrips(np.zeros((1, 8, 8, 3), np.uint8), scrub_range)
 
@@ -51,7 +51,7 @@ def test_invalid_ranges(scrub_range: tuple[float, float]) -> None:
     ("size", "names"),
     [(64, {"pixels", "stack_offsets", "stack_png"}), (105, {"offsets", "png", "stack_offsets", "stack_png"})],
 )
-def test_frames_are_stored_exactly_as_pixels_or_images(size: int, names: set[str]) -> None:
+def test_frames_are_stored_losslessly_as_pixels_or_png(size: int, names: set[str]) -> None:
     frames = np.random.default_rng(0).integers(0, 256, (5, size, size, 3), np.uint8)
     stacks = np.concatenate([frames, frames[:, :, ::-1], frames], axis=2)
     chunk = encode_chunk("1.js", frame_arrays(frames, stacks))
@@ -65,7 +65,7 @@ def test_frames_are_stored_exactly_as_pixels_or_images(size: int, names: set[str
 
 
 @pytest.mark.parametrize("period", [1, 6])
-def test_small_frames_take_the_space_of_what_is_new_in_them(period: int) -> None:
+def test_small_frames_are_compressed_to_what_changes_between_them(period: int) -> None:
     """Two frames with a background of noise are within deflate's window, and seven of each of their channels."""
     backgrounds = np.random.default_rng(0).integers(0, 256, (period, 64, 64, 3), np.uint8)
     frames = backgrounds[np.arange(64) % period]

@@ -28,7 +28,7 @@ def entries(root: Path) -> list[dict[str, object]]:
     return pages
 
 
-def test_the_same_pages_give_the_same_index(tmp_path: Path, page: Path) -> None:
+def test_the_gallery_of_the_same_pages_has_the_same_bytes(tmp_path: Path, page: Path) -> None:
     (page / "run-log.json").write_text(json.dumps({"runs": [{"ended": "2026-02-03T04:05:06+01:00"}]}))
     result = rl_clarity.gallery(tmp_path)
     first = (tmp_path / "index.html").read_bytes()
@@ -41,19 +41,19 @@ def test_the_same_pages_give_the_same_index(tmp_path: Path, page: Path) -> None:
 
 
 @pytest.mark.parametrize("log", ["", "{}", '{"runs": []}', '{"runs": [{"ended": 7}]}'])
-def test_without_a_readable_log_the_date_is_that_of_the_file(tmp_path: Path, page: Path, log: str) -> None:
+def test_a_page_without_a_readable_run_log_has_the_date_of_its_file(tmp_path: Path, page: Path, log: str) -> None:
     (page / "run-log.json").write_text(log)
     rl_clarity.gallery(tmp_path)
     assert entries(tmp_path)[0]["date_from"] == "file"
 
 
-def test_a_single_file_page_is_listed(tmp_path: Path) -> None:
+def test_the_gallery_lists_a_single_file_page(tmp_path: Path) -> None:
     write_small_page(LocalDirectory(tmp_path / "one"), single_file=True, data=LocalDirectory(tmp_path / "data"))
     assert not rl_clarity.gallery(tmp_path).problems
     assert str(entries(tmp_path)[0]["image"]).startswith("data:image/png;base64,")
 
 
-def test_an_unfinished_page_is_listed_with_the_reason(tmp_path: Path) -> None:
+def test_the_gallery_lists_an_unfinished_page_with_the_reason(tmp_path: Path) -> None:
     directory = LocalDirectory(tmp_path / "one")
     manifest = write_small_page(directory)
     (tmp_path / "one" / manifest["sections"][0]["data"]["trajectories"][0]["series"]).unlink()
@@ -70,7 +70,7 @@ def test_an_unfinished_page_is_listed_with_the_reason(tmp_path: Path) -> None:
         (lambda text: "", "manifest"),
     ],
 )
-def test_a_page_that_cannot_be_read_is_listed_with_the_reason(tmp_path: Path, page: Path, change, problem) -> None:  # type: ignore[no-untyped-def]
+def test_the_gallery_lists_an_unreadable_page_with_the_reason(tmp_path: Path, page: Path, change, problem) -> None:  # type: ignore[no-untyped-def]
     document = page / "interface.html"
     document.write_text(change(document.read_text()))
     result = rl_clarity.gallery(tmp_path)
@@ -78,13 +78,13 @@ def test_a_page_that_cannot_be_read_is_listed_with_the_reason(tmp_path: Path, pa
     assert str(tmp_path) not in (tmp_path / "index.html").read_text()
 
 
-def test_missing_data_is_named_without_the_path(tmp_path: Path, page: Path) -> None:
+def test_the_gallery_names_missing_data_without_the_local_path(tmp_path: Path, page: Path) -> None:
     for name in page.rglob("series*.js"):
         name.unlink()
     assert "series.js is missing in one" in rl_clarity.gallery(tmp_path).problems["one"]
 
 
-def test_another_index_is_not_replaced(tmp_path: Path, page: Path) -> None:
+def test_the_gallery_does_not_replace_another_index_html(tmp_path: Path, page: Path) -> None:
     (tmp_path / "index.html").write_text("mine")
     with pytest.raises(OutputError, match="that is not a gallery"):
         rl_clarity.gallery(tmp_path)
@@ -93,7 +93,7 @@ def test_another_index_is_not_replaced(tmp_path: Path, page: Path) -> None:
     assert len(entries(tmp_path)) == 1
 
 
-def test_features_of_pages_of_one_recording_are_matched(tmp_path: Path) -> None:
+def test_the_gallery_matches_features_of_pages_of_the_same_recording(tmp_path: Path) -> None:
     data = LocalDirectory(tmp_path / "data")
     manifest = write_small_page(LocalDirectory(tmp_path / "one"), single_file=True, data=data)
     arrays = rl_clarity.open_results(tmp_path / "one").features("2b")
@@ -108,7 +108,7 @@ def test_features_of_pages_of_one_recording_are_matched(tmp_path: Path) -> None:
     assert two == {"one": {"2b": [None, {"number": 2, "similarity": 1}, {"number": 1, "similarity": 1}]}}
 
 
-def test_a_directory_without_pages_is_refused(tmp_path: Path) -> None:
+def test_the_gallery_refuses_a_directory_without_pages(tmp_path: Path) -> None:
     with pytest.raises(ClarityError, match="contains no pages"):
         rl_clarity.gallery(tmp_path)
     assert not (tmp_path / "index.html").exists()
@@ -119,7 +119,7 @@ def test_the_gallery_lists_a_page_in_its_own_directory(page: Path) -> None:
     assert [entry["href"] for entry in entries(page)] == ["./interface.html"]
 
 
-def test_a_gallery_of_a_remote_directory() -> None:
+def test_a_gallery_of_a_remote_directory_is_written() -> None:
     address = f"memory://{uuid.uuid4().hex}"
     write_small_page(open_directory(f"{address}/deep/one"))
     result = rl_clarity.gallery(address)
@@ -128,7 +128,7 @@ def test_a_gallery_of_a_remote_directory() -> None:
     assert (entry["href"], "date" in entry) == ("./deep/one/interface.html", False)
 
 
-def test_the_command_prints_problems_and_the_path(
+def test_the_gallery_command_prints_problems_and_the_path(
     tmp_path: Path, page: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (page / "interface.html").write_text("")

@@ -13,7 +13,7 @@ from rl_clarity.pages.results import open_results
 from tests.browser.synthetic import Size, write_synthetic_page
 
 
-def test_pages_of_another_implementation_can_be_read(tmp_path: Path) -> None:
+def test_open_results_reads_a_page_of_an_independent_implementation(tmp_path: Path) -> None:
     layers = (("2b", 32, 32), ("4a", 8, 32))
     size = Size(trajectories=1, steps=70, observations=8, policy=True, layers=layers, input_layer=False)
     manifest = write_synthetic_page(tmp_path, size)
@@ -32,11 +32,11 @@ def test_pages_of_another_implementation_can_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", SCRIPTS)
-def test_the_package_includes_a_small_script_for_each_kind_of_page(kind: str) -> None:
+def test_the_package_includes_a_small_script_for_each_page_type(kind: str) -> None:
     script = compiled_bundle(kind).script
     assert "Interface" in script
     assert len(script) <= (560_000 if kind == "agent" else 450_000)
 
 
-def test_other_kinds_of_page_are_drawn_by_the_script_of_agents() -> None:
+def test_other_page_types_use_the_script_of_agent_pages() -> None:
     assert compiled_bundle("check") == compiled_bundle("of-a-package") == compiled_bundle("agent")

@@ -13,11 +13,11 @@ from rl_clarity.base.resources import svelte_source_directory
 from rl_clarity.pages.kinds import PAGE_KINDS, RESERVED, PageField, PageKind
 
 
-def test_built_in_kinds_are_drawn_by_the_script() -> None:
+def test_only_the_debug_page_type_describes_its_own_layout() -> None:
     assert [name for name in PAGE_KINDS if PAGE_KINDS.get(name).page() is not None] == ["debug"]  # described by itself
 
 
-def test_a_kind_describes_itself_as_json() -> None:
+def test_a_page_type_describes_its_layout_as_json() -> None:
     fields = (
         PageField("method", "choice", "Method", options=("a", "b")),
         PageField("sure", "number", default=0.5, most=1),
@@ -53,20 +53,20 @@ def test_a_kind_describes_itself_as_json() -> None:
         (("x", "index"), "needs count"),
     ],
 )
-def test_a_field_that_cannot_be_drawn_is_refused(arguments: tuple[Any, ...], message: str) -> None:
+def test_invalid_page_controls_are_refused(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         PageField(*arguments)
 
 
-def test_unknown_slots_and_keys_are_refused() -> None:
+def test_unknown_layout_slots_and_key_bindings_are_refused() -> None:
     slots: Any = {"middle": ()}
     with pytest.raises(OptionError, match=r"slots has 'middle'.*main"):
         PageKind((), slots=slots)
-    with pytest.raises(OptionError, match=r"keys\['x'\] is 'size'.*none of the fields: method"):
+    with pytest.raises(OptionError, match=r"keys\['x'\] is 'size'.*not one of the fields: method"):
         PageKind((), slots={}, fields=(PageField("method", "flag"),), keys={"x": "size"})
 
 
-def test_the_names_of_fields_that_all_pages_have_are_reserved() -> None:
+def test_names_of_controls_that_all_pages_have_are_reserved() -> None:
     sources = svelte_source_directory()
     text = (sources / "pages" / "agent" / "fields.js").read_text() + (
         sources / "kit" / "page" / "fields.js"

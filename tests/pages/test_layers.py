@@ -20,7 +20,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return open_results(directory.path)
 
 
-def test_each_output_has_the_documented_number_of_images() -> None:
+def test_each_output_has_the_documented_number_of_attribution_images() -> None:
     names = [name for name, _, _ in selections(8, residual=True)]
     assert len(set(names)) == 33
     assert {"abs-prin", "pos-all", "neg-res", "pos-1", "pos-8"} <= set(names)
@@ -28,7 +28,7 @@ def test_each_output_has_the_documented_number_of_images() -> None:
 
 
 @pytest.mark.parametrize("name", ["pos-prin", "neg-all", "abs-2", "pos-res"])
-def test_images_equal_render_attribution(results: Results, name: str) -> None:
+def test_stored_attribution_images_equal_render_attribution(results: Results, name: str) -> None:
     images = results.layer("2b")["images"]["value"]
     assert len(images) == 3 * (CHANNELS + 3)
     direction, channel = name.split("-")
@@ -48,7 +48,7 @@ def test_images_equal_render_attribution(results: Results, name: str) -> None:
     np.testing.assert_array_equal(strip, rendered[64:, :, column].swapaxes(0, 1))
 
 
-def test_images_of_features_show_their_grids(results: Results) -> None:
+def test_stored_feature_images_show_the_grids_of_dataset_examples(results: Results) -> None:
     features = results.layer("2b")["features"]
     images = features["images"]
     assert sorted(images) == ["0.5 x 1", "0.5 x 2", "1 x 1", "1 x 2"]
@@ -58,6 +58,6 @@ def test_images_of_features_show_their_grids(results: Results) -> None:
     assert (results.image(features["optimized"][0]) == 128).all()
 
 
-def test_sheets_contain_the_frames(results: Results) -> None:
+def test_image_sheets_contain_the_frames_of_a_trajectory(results: Results) -> None:
     film = [results.image(name) for name in results.trajectory(0)["images"]]
     np.testing.assert_array_equal(film[1], sheet(ARRAYS.frames[0][64 : STEPS[0]], 8))

@@ -69,7 +69,7 @@ MUTATIONS: list[tuple[Callable[[Manifest], Any], str]] = [
 
 
 @pytest.mark.parametrize(("mutate", "message"), MUTATIONS, ids=[message for _, message in MUTATIONS])
-def test_damaged_manifests(
+def test_damaged_manifests_are_refused_with_a_one_line_error(
     mutate: Callable[[Manifest], Any], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = LocalDirectory(tmp_path / "page")
@@ -94,7 +94,7 @@ def write_page_with(directory: LocalDirectory, mutate: Callable[[Manifest], Any]
     directory.write("interface.html", document[:start] + json.dumps(manifest).encode() + document[end:])
 
 
-def test_a_page_without_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exporting_a_page_without_layers_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     directory = LocalDirectory(tmp_path / "page")
     write_small_page(directory, edit=lambda m: attribution(m).update(layers=[]))
     assert main(["export", str(tmp_path / "page"), str(tmp_path / "x.png")]) == 1
@@ -102,7 +102,9 @@ def test_a_page_without_layers(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("name", ["trajectories/1/frames-1.js", "attribution/2b/1/value-1.js"])
-def test_chunks_of_another_kind_are_named(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_chunk_with_the_wrong_contents_is_named_in_the_error(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     directory = LocalDirectory(tmp_path / "page")
     write_small_page(directory)
     assert name in directory.names()

@@ -91,7 +91,7 @@ SAMPLING = {"observations_kwargs", "trajectories.discard_first"}
 """Options of `run` about what the agent plays, which are not options of its page."""
 
 
-def test_original_settings() -> None:
+def test_original_settings_select_the_defaults_of_the_original() -> None:
     options = page_options(**{name: value for name, value in ORIGINAL.items() if name not in SAMPLING})
     assert {name: value_of(options, name) for name in ORIGINAL_DEFAULTS} == ORIGINAL_DEFAULTS
     assert options.features.fit_steps == 10
@@ -143,19 +143,19 @@ def test_options_are_immutable_copies() -> None:
         ({"nmf_fit_observations": None}, None),
     ],
 )
-def test_conversion_of_values(options: dict[str, Any], expected: Any) -> None:
+def test_option_values_are_converted_to_python_types(options: dict[str, Any], expected: Any) -> None:
     (name,) = options
     value = value_of(page_options(**options), name)
     assert value == expected
     assert type(value) is type(expected)
 
 
-def test_paths() -> None:
+def test_path_options_are_converted_to_path_objects() -> None:
     options = parse(LoadOptions, {"model_path": "a/b.jd", "observations_path": Path("c")})
     assert (options.model_path, options.observations_path, options.metadata_path) == (Path("a/b.jd"), Path("c"), None)
 
 
-def test_parsed_options_are_accepted() -> None:
+def test_parse_accepts_options_that_are_already_parsed() -> None:
     options = InterfaceOptions(seed=3)
     assert parse(InterfaceOptions, options) is options
     assert parse(InterfaceOptions, None) == InterfaceOptions()
@@ -174,24 +174,24 @@ def test_parsed_options_are_accepted() -> None:
         ("singlefile", "single_file"),
     ],
 )
-def test_unknown_names_suggest_the_nearest(name: str, nearest: str) -> None:
+def test_unknown_option_names_suggest_the_nearest(name: str, nearest: str) -> None:
     with pytest.raises(OptionError, match=f"unknown option '{name}'; did you mean '{nearest}'"):
         page_options(**{name: 1})
 
 
 @pytest.mark.parametrize("name", ["librry", "zebra", "quixotic"])
-def test_unknown_names_without_a_similar_one_list_all(name: str) -> None:
+def test_unknown_option_names_without_a_similar_one_list_all(name: str) -> None:
     with pytest.raises(OptionError, match=f"unknown option '{name}'; available options:"):
         page_options(**{name: 1})
 
 
 @pytest.mark.parametrize("name", ["model_bytes", "policy_logits_name", "value_function_name"])
-def test_parameters_of_the_original_that_an_agent_replaces(name: str) -> None:
+def test_options_of_the_original_replaced_by_an_agent_are_refused(name: str) -> None:
     with pytest.raises(OptionError, match=rf"unknown option '{name}': .*an agent.*load_agent\(checkpoint\)"):
         page_options(**{name: b""})
 
 
-def test_unknown_names_list_the_available_options() -> None:
+def test_errors_for_unknown_option_names_list_the_available_options() -> None:
     with pytest.raises(OptionError, match=r"unknown option 'zzz'; available options: num_envs, num_steps"):
         parse(TrajectoriesOptions, {"zzz": 1}, "")
 
@@ -247,44 +247,44 @@ def test_unknown_names_list_the_available_options() -> None:
         (ObservationsOptions, {"obs_every": 0}, "obs_every=0 must be at least 1"),
     ],
 )
-def test_invalid_values(kind: type, options: dict[str, Any], message: str) -> None:
+def test_invalid_option_values_are_refused(kind: type, options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         parse(kind, translate(options, kind) if kind is InterfaceOptions else options)
 
 
-def test_parts_and_original_names_are_combined() -> None:
+def test_nested_options_and_original_names_can_be_combined() -> None:
     both = page_options(attribution={"steps": 3}, attr_policy=True, **{"saliency": ["jacobian"], "saliency_every": 2})
     assert (both.attribution.steps, both.attribution.policy) == (3, True)
     assert both.saliency == page_options(saliency={"methods": ["jacobian"], "every": 2}).saliency
     assert page_options(attribution=AttributionOptions(steps=3)).attribution.steps == 3
 
 
-def test_two_names_of_an_option_are_refused() -> None:
+def test_setting_an_option_by_two_of_its_names_is_refused() -> None:
     with pytest.raises(OptionError, match=r"attribution and attr_policy both give attribution\.policy: leave one"):
         page_options(attribution={"policy": True}, attr_policy=False)
 
 
 @pytest.mark.parametrize(("part", "name"), [("view", "video_height"), ("features", "thumbnails_subdir")])
-def test_sizes_and_directories_have_only_their_original_names(part: str, name: str) -> None:
+def test_size_and_directory_options_have_only_their_original_names(part: str, name: str) -> None:
     with pytest.raises(OptionError, match=f"unknown option '{part}.{name}'"):
         parse(InterfaceOptions, {part: {name: "3em"}})
     assert value_of(page_options(**{name: "3em"}), name) == "3em"
 
 
-def test_errors_of_a_part_name_it() -> None:
+def test_errors_of_nested_options_give_their_full_name() -> None:
     with pytest.raises(OptionError, match=r"^attribution\.steps=0 must be at least 1"):
         parse(InterfaceOptions, {"attribution": {"steps": 0}})
     with pytest.raises(OptionError, match=r"unknown option 'attribution\.step'; did you mean 'attribution\.steps'"):
         parse(InterfaceOptions, {"attribution": {"step": 1}})
 
 
-def test_all_names_of_the_original_lead_to_an_option() -> None:
+def test_every_option_name_of_the_original_maps_to_an_option() -> None:
     places = {name for kind in (InterfaceOptions, CompareOptions, MemoryOptions) for name in option_names(kind)}
     assert {*RENAMED.values()} <= places
     assert {*ORIGINAL_DEFAULTS} <= {*RENAMED, *HIDDEN} | places
 
 
-def test_the_documentation_lists_all_names() -> None:
+def test_the_documentation_lists_all_option_names() -> None:
     text = (Path(__file__).parents[2] / "docs" / "migration.md").read_text(encoding="utf-8")
     section = text.partition("## Names of options")[2].partition("\n## ")[0]
     rows = dict(re.findall(r"^\| `(\w+)` \| `([\w.]+)` \|$", section, re.MULTILINE))
@@ -292,7 +292,7 @@ def test_the_documentation_lists_all_names() -> None:
     assert all(f"`{name}`" in section for name in HIDDEN)
 
 
-def test_earlier_names_of_exchanged_directions_count_from_0() -> None:
+def test_deprecated_swap_options_count_components_from_0() -> None:
     earlier = translate({"swap_directions_from": (0, 2), "swap_directions_to": (1, None)}, MemoryOptions)
     assert earlier == {"interventions": {"swap_from": (1, 3), "swap_to": (2, None)}}
     options = parse(MemoryOptions, earlier).interventions

@@ -13,7 +13,7 @@ def check(path: Path, **options: Any) -> None:
     check_output_directory(LocalDirectory(path), **options)
 
 
-def test_new_and_empty_directories_are_accepted(tmp_path: Path) -> None:
+def test_new_and_empty_output_directories_are_accepted(tmp_path: Path) -> None:
     check(tmp_path / "new" / "page")
     check(tmp_path)
     assert not (tmp_path / "new").exists()
@@ -33,7 +33,7 @@ def test_the_same_page_can_be_resumed(tmp_path: Path) -> None:
     assert (tmp_path / "interface.html").exists()
 
 
-def test_checking_changes_nothing(tmp_path: Path) -> None:
+def test_checking_an_output_directory_changes_nothing(tmp_path: Path) -> None:
     directory = LocalDirectory(tmp_path)
     write_small_page(directory)
     before = directory.names()
@@ -47,7 +47,7 @@ def test_an_unreadable_page_is_not_overwritten(tmp_path: Path) -> None:
         check(tmp_path)
 
 
-def test_a_file_is_not_a_directory(tmp_path: Path) -> None:
+def test_a_file_is_refused_as_output_directory(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="is a file"):
         check(tmp_path / "file")

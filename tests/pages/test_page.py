@@ -56,7 +56,7 @@ def test_the_manifest_names_every_file(directory: LocalDirectory) -> None:
     assert [name for name in directory.names() if name != "interface.html" and f'"{name}"' not in text] == []
 
 
-def test_absent_fields_are_left_out(directory: LocalDirectory) -> None:
+def test_absent_fields_are_left_out_of_the_manifest(directory: LocalDirectory) -> None:
     write_small_page(directory)
     manifest = read_manifest(directory.read("interface.html"))
     assert list(section_data(manifest, "features")["layers"]) == ["2b"]
@@ -65,13 +65,13 @@ def test_absent_fields_are_left_out(directory: LocalDirectory) -> None:
     assert not {"notes", "module", "panel"} & set(manifest["sections"][0])
 
 
-def test_precision_of_numbers(directory: LocalDirectory) -> None:
+def test_numpy_precision_rounds_numbers_in_the_manifest(directory: LocalDirectory) -> None:
     write_small_page(directory, changes={"numpy_precision": 3})
     manifest = read_manifest(directory.read("interface.html"))
     assert section_data(manifest, "trajectories")["bookmarks"]["high"][0]["advantage"] == 0.123
 
 
-def test_hostile_text_is_escaped(directory: LocalDirectory) -> None:
+def test_hostile_text_is_escaped_in_the_html(directory: LocalDirectory) -> None:
     changes: dict[str, Any] = {"title": HOSTILE, "kind": HOSTILE, "id": '"><script>'}
     write_small_page(directory, changes=changes)
     text = document(directory)
@@ -103,13 +103,13 @@ def test_the_security_policy_allows_only_the_scripts_of_the_page(directory: Loca
     assert "'\\x3c/script>\\x3c!--'" in text
 
 
-def test_a_style_cannot_end_its_element(directory: LocalDirectory) -> None:
+def test_css_cannot_close_its_style_element(directory: LocalDirectory) -> None:
     manifest = write_small_page(directory)
     write_page(directory, manifest, bundle=Bundle("", "a::after { content: '</style>' }"))
     assert document(directory).count("</style>") == 1
 
 
-def test_script_in_a_separate_file(directory: LocalDirectory) -> None:
+def test_the_script_can_be_written_to_a_separate_file(directory: LocalDirectory) -> None:
     write_small_page(directory, inline_js=False)
     assert '<script src="interface.js"></script>' in document(directory)
     script = directory.read("interface.js").decode()
@@ -117,7 +117,7 @@ def test_script_in_a_separate_file(directory: LocalDirectory) -> None:
     assert script.endswith('new Interface({ target: document.getElementById("app") });\n')
 
 
-def test_page_in_a_single_file(tmp_path: Path, directory: LocalDirectory) -> None:
+def test_a_page_can_be_written_as_a_single_file(tmp_path: Path, directory: LocalDirectory) -> None:
     manifest = write_small_page(directory, data=LocalDirectory(tmp_path / "work"), single_file=True, images=True)
     assert directory.names() == {"interface.html"}
     text = document(directory)
@@ -133,7 +133,7 @@ def test_page_in_a_single_file(tmp_path: Path, directory: LocalDirectory) -> Non
         assert f'data-image="{name}"' in text
 
 
-def test_a_section_with_a_custom_panel(directory: LocalDirectory) -> None:
+def test_the_script_of_a_custom_panel_is_embedded_with_its_hash(directory: LocalDirectory) -> None:
     module = "rlClarity.panel('custom', (element) => { element.textContent = '</script>'; });"
 
     @dataclass(frozen=True)
@@ -156,7 +156,7 @@ def test_a_section_with_a_custom_panel(directory: LocalDirectory) -> None:
     assert "module" not in read_manifest(text.encode())["sections"][-1]
 
 
-def test_the_same_numbers_give_the_same_bytes(tmp_path: Path) -> None:
+def test_writing_the_same_page_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     first, second = LocalDirectory(tmp_path / "first"), LocalDirectory(tmp_path / "second")
     for directory in (first, second):
         write_small_page(directory, random_arrays(3), images=True)
@@ -164,7 +164,7 @@ def test_the_same_numbers_give_the_same_bytes(tmp_path: Path) -> None:
     assert all(first.read(name) == second.read(name) for name in first.names())
 
 
-def test_the_error_of_a_missing_bundle_names_the_command_that_compiles_it(
+def test_the_error_for_a_missing_bundle_names_the_build_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(document_module, "COMPILED", tmp_path)
@@ -181,7 +181,7 @@ def test_the_manifest_is_json_with_sorted_keys(directory: LocalDirectory) -> Non
     assert list(manifest["sections"][0]) == sorted(manifest["sections"][0])
 
 
-def test_sections_of_earlier_pages_have_their_present_names() -> None:
+def test_sections_of_earlier_pages_are_read_under_their_present_names() -> None:
     def read(section: object) -> Any:
         manifest = {"format": FORMAT, "version": VERSION, "sections": section}
         return read_manifest(f'<script type="application/json" id="manifest">{json.dumps(manifest)}</script>'.encode())

@@ -118,7 +118,9 @@ def test_the_script_loads_manifest_chunks_and_images(directory: LocalDirectory, 
     assert loaded["size"] == [width, height]
 
 
-def test_requests_and_other_scripts_are_blocked(directory: LocalDirectory, tab: Page, messages: list[str]) -> None:
+def test_the_page_blocks_network_requests_and_foreign_scripts(
+    directory: LocalDirectory, tab: Page, messages: list[str]
+) -> None:
     tab.goto((directory.path / "interface.html").as_uri())
     tab.wait_for_function("() => window.loaded", timeout=60_000)
     outcome = tab.evaluate("fetch('https://example.org').then(() => 'sent', () => 'refused')")

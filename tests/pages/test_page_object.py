@@ -7,13 +7,13 @@ from rl_clarity.pages.results import Page
 from tests.pages.pages import write_small_page
 
 
-def test_display_in_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_object_is_displayed_in_notebooks_as_an_iframe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     page = Page(tmp_path / 'an "odd" folder' / "interface.html")
     assert '<iframe src="an &quot;odd&quot; folder/interface.html"' in page._repr_html_()
 
 
-def test_open_in_a_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_object_opens_in_the_web_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
     Page(tmp_path / "interface.html").open()

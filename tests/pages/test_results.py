@@ -30,14 +30,16 @@ def arrays() -> Arrays:
     return ARRAYS
 
 
-def test_a_page_lists_its_contents(results: Results) -> None:
+def test_results_list_layers_outputs_and_title(results: Results) -> None:
     assert results.layers == ["2b", "input"]
     assert results.outputs == ["value"]
     assert results.manifest["title"] == "A page"
 
 
 @pytest.mark.parametrize("trajectory", [0, 1])
-def test_attribution_is_precise_to_one_code(results: Results, arrays: Arrays, trajectory: int) -> None:
+def test_decoded_attribution_is_precise_to_one_quantization_step(
+    results: Results, arrays: Arrays, trajectory: int
+) -> None:
     found = results.attribution("2b", trajectory)
     assert found.channels.shape == (STEPS[trajectory], *LAYER, CHANNELS)
     exact = np.concatenate([arrays.channels[trajectory], arrays.residual[trajectory]], axis=-1)
@@ -47,13 +49,13 @@ def test_attribution_is_precise_to_one_code(results: Results, arrays: Arrays, tr
     assert found.hues.shape == (CHANNELS, 3)
 
 
-def test_selected_steps_of_a_trajectory(results: Results) -> None:
+def test_selected_steps_of_a_trajectory_can_be_read(results: Results) -> None:
     every, some = results.attribution("2b", 0), results.attribution("2b", 0, steps=[69, 3, 64])
     np.testing.assert_array_equal(some.channels, every.channels[[69, 3, 64]])
     np.testing.assert_array_equal(results.frames(0, range(62, 66)), ARRAYS.frames[0][62:66])
 
 
-def test_the_input_has_no_residual(results: Results, arrays: Arrays) -> None:
+def test_attribution_of_the_input_has_no_residual(results: Results, arrays: Arrays) -> None:
     found = results.attribution("input", 1)
     assert found.residual is None
     assert found.channels.shape == (STEPS[1], *FRAME, 3)
@@ -73,7 +75,7 @@ def test_frames_and_series_are_exact(results: Results, arrays: Arrays) -> None:
         np.testing.assert_allclose(series["probabilities"], expected.probabilities, rtol=1e-6)
 
 
-def test_totals_are_sums_of_the_attribution(results: Results, arrays: Arrays) -> None:
+def test_stored_totals_are_sums_of_the_attribution(results: Results, arrays: Arrays) -> None:
     totals = results.totals("2b", 0)["value"]
     assert totals.completeness is not None
     assert totals.completeness.shape == (STEPS[0], 3)
@@ -82,7 +84,7 @@ def test_totals_are_sums_of_the_attribution(results: Results, arrays: Arrays) ->
     )
 
 
-def test_dataset_examples_refer_to_the_atlas(results: Results, arrays: Arrays) -> None:
+def test_dataset_examples_refer_to_observations_in_the_atlas(results: Results, arrays: Arrays) -> None:
     features = results.features("2b")
     meta = results.features_meta("2b")
     assert meta["subdiv_mults"] == list(DENSITIES)
@@ -111,7 +113,7 @@ def test_atlas_images_contain_the_observations(results: Results, arrays: Arrays)
     np.testing.assert_array_equal(shown, arrays.observations[atlas["indices"][cell]])
 
 
-def test_filmstrips_are_columns_in_time(results: Results, arrays: Arrays) -> None:
+def test_filmstrips_consist_of_one_column_per_frame(results: Results, arrays: Arrays) -> None:
     scrub = results.section("trajectories")["scrub"]
     (image,) = [results.image(name) for name in results.trajectory(0)["scrub"]]
     assert image.shape[1] == STEPS[0] * scrub["step_width"]
@@ -133,12 +135,14 @@ def test_filmstrips_are_columns_in_time(results: Results, arrays: Arrays) -> Non
         (lambda results: results.frames(1, []), "steps is empty"),
     ],
 )
-def test_invalid_arguments(results: Results, call: Callable[[Results], object], message: str) -> None:
+def test_invalid_arguments_of_results_are_refused(
+    results: Results, call: Callable[[Results], object], message: str
+) -> None:
     with pytest.raises(OptionError, match=message):
         call(results)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_data_file_is_named_in_the_error(tmp_path: Path) -> None:
     directory = LocalDirectory(tmp_path)
     write_small_page(directory)
     directory.remove("trajectories/1/series.js")
@@ -158,13 +162,13 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_invalid_documents(tmp_path: Path, content: bytes, message: str) -> None:
+def test_open_results_refuses_invalid_html_files(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / "interface.html").write_bytes(content)
     with pytest.raises(ClarityError, match=message):
         open_results(tmp_path)
 
 
-def test_a_directory_without_a_page_is_named(tmp_path: Path) -> None:
+def test_open_results_refuses_a_directory_without_a_page(tmp_path: Path) -> None:
     with pytest.raises(ClarityError, match=str(tmp_path)):
         open_results(tmp_path)
 
@@ -195,7 +199,7 @@ def test_decompositions_of_unknown_outputs_are_refused(
         results.decomposition(*arguments)
 
 
-def test_facts_of_a_layer(tmp_path: Path) -> None:
+def test_layer_facts_returns_coverage_and_feature_statistics(tmp_path: Path) -> None:
     def edit(manifest: dict[str, Any]) -> None:
         _, features, attribution = manifest["sections"]
         attribution["data"]["layers"][0]["variance_share"] = {"value": 0.75}
@@ -223,14 +227,14 @@ def test_facts_of_a_layer(tmp_path: Path) -> None:
         results.layer_facts("input")
 
 
-def test_facts_that_an_older_page_lacks_are_none(results: Results) -> None:
+def test_layer_facts_that_an_older_page_lacks_are_none(results: Results) -> None:
     facts = results.layer_facts("2b")
     assert facts["error_held_out"] is None
     assert facts["next_feature"] is None
     assert facts["variance_share"] == facts["coverage"] == facts["ablation"] == {}
 
 
-def test_the_names_of_version_0_1_give_the_same_arrays(results: Results) -> None:
+def test_deprecated_names_of_version_0_1_give_the_same_arrays(results: Results) -> None:
     terms = results.decomposition(1, "2b")
     with pytest.warns(DeprecationWarning, match="Results.decomposition"):
         account = results.account(1, "2b")

@@ -38,7 +38,7 @@ ITEM = {"return": 1, "sign": "both", "note": None}
 SHELF: dict[str, Any] = {"items": [ITEM], "files": {"a": ["a/1.js"]}, "place": [3, None]}
 
 
-def test_json_is_read_as_dataclasses_with_marked_names_of_files() -> None:
+def test_json_is_read_as_dataclasses_with_typed_file_names() -> None:
     shelf = read(Shelf, SHELF, "shelf")
     assert shelf == Shelf([Item(1, "both", None)], {"a": [ChunkName("a/1.js")]}, (3, None))
     assert isinstance(shelf.files["a"][0], ChunkName)
@@ -48,7 +48,7 @@ def test_null_is_written_unless_it_is_the_default() -> None:
     assert as_dicts(read(Shelf, SHELF, "shelf")) == SHELF
 
 
-def test_a_key_that_may_be_null_or_has_a_default_may_be_missing() -> None:
+def test_keys_that_are_nullable_or_have_a_default_may_be_missing() -> None:
     assert read(Shelf, {"items": [{"return": 1, "sign": "both"}], "files": {}}, "shelf").items[0].note is None
 
 
@@ -66,12 +66,12 @@ def test_a_key_that_may_be_null_or_has_a_default_may_be_missing() -> None:
         ({"place": [1, 2, 3]}, r"shelf\.place must be a list of 2"),
     ],
 )
-def test_values_that_do_not_fit_are_named(change: dict[str, Any], message: str) -> None:
+def test_values_of_the_wrong_type_are_named_in_the_error(change: dict[str, Any], message: str) -> None:
     with pytest.raises(SectionError, match=message):
         read(Shelf, {**SHELF, **change}, "shelf")
 
 
-def test_dataclasses_are_checked_too() -> None:
+def test_values_of_dataclass_instances_are_checked_too() -> None:
     wrong: Any = "two"
     with pytest.raises(SectionError, match=r"shelf\.items\[0\]\.return_ must be a number"):
         read(Shelf, Shelf([Item(wrong, "both", None)], {}), "shelf")
@@ -79,7 +79,7 @@ def test_dataclasses_are_checked_too() -> None:
         read(Shelf, Shelf([Shelf([], {})], {}), "shelf")  # type: ignore[list-item]
 
 
-def test_numbers_of_numpy_fit() -> None:
+def test_numpy_numbers_are_accepted() -> None:
     assert read(Item, {**ITEM, "return": np.float32(2)}, "item").return_ == 2
 
 
@@ -89,7 +89,7 @@ def test_typed_dicts_are_checked() -> None:
         read(Read, {"name": "a", "size": "b"}, "value")
 
 
-def test_types_without_a_form_in_json_are_refused() -> None:
+def test_types_that_json_cannot_represent_are_refused() -> None:
     @dataclass(frozen=True)
     class Inner:
         values: np.ndarray

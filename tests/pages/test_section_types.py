@@ -8,12 +8,12 @@ from scripts.make_sections import REPOSITORY, described_classes, documents, sect
 
 
 @pytest.mark.parametrize("path", documents(), ids=lambda path: path.name)
-def test_generated_files_are_current(path: object) -> None:
+def test_files_generated_from_section_classes_are_current(path: object) -> None:
     (text,) = (text for other, text in documents().items() if other == path)
     assert (REPOSITORY / str(path)).read_text(encoding="utf-8") == text, "run: make js"
 
 
-def test_the_reference_describes_all_sections() -> None:
+def test_the_page_format_reference_describes_all_sections() -> None:
     reference = (REPOSITORY / "docs" / "page-format.md").read_text(encoding="utf-8")
     missing = [name for name in described_classes() if f"<!-- keys of {name} -->" not in reference]
     generic = ["ChecksSection", "CheckEffects", "CheckMaps", "CheckDeletion", "CheckInsertion"]

@@ -35,14 +35,14 @@ def problems(result: Verification) -> list[tuple[str, str]]:
     return list(result.problems())
 
 
-def test_a_page_as_it_was_written(directory: Directory) -> None:
+def test_an_unchanged_page_passes_verification(directory: Directory) -> None:
     directory.write("run-log.json", b"{}")
     result = verify(directory.location)
     assert problems(result) == []
     assert result.files == len(directory.names()) - 2  # the log, and the checksums
 
 
-def test_each_kind_of_problem(directory: Directory) -> None:
+def test_verify_reports_each_kind_of_problem(directory: Directory) -> None:
     directory.remove(CHUNK)
     content = directory.read(IMAGE)
     directory.write(IMAGE, content[:-20])
@@ -63,7 +63,7 @@ def test_each_kind_of_problem(directory: Directory) -> None:
 
 
 @pytest.mark.parametrize("name", [CHUNK, IMAGE])
-def test_any_wrong_bit_is_found(name: str, tmp_path: Path) -> None:
+def test_verify_finds_any_flipped_bit(name: str, tmp_path: Path) -> None:
     write_page_with_checksums(LocalDirectory(tmp_path))
     path = tmp_path / name
     content = path.read_bytes()
@@ -72,7 +72,7 @@ def test_any_wrong_bit_is_found(name: str, tmp_path: Path) -> None:
         assert [found for _, found in verify(tmp_path).problems()] == [name]
 
 
-def test_a_document_that_is_cut_off(tmp_path: Path) -> None:
+def test_verify_finds_a_truncated_html_file(tmp_path: Path) -> None:
     write_page_with_checksums(LocalDirectory(tmp_path))
     document = (tmp_path / "interface.html").read_bytes()
     assert is_intact(document)
@@ -83,7 +83,7 @@ def test_a_document_that_is_cut_off(tmp_path: Path) -> None:
         verify(tmp_path)
 
 
-def test_missing_and_damaged_data_of_a_single_file_page_are_reported(tmp_path: Path) -> None:
+def test_verify_reports_missing_and_damaged_data_of_a_single_file_page(tmp_path: Path) -> None:
     data = LocalDirectory(tmp_path / "data")
     write_small_page(LocalDirectory(tmp_path / "page"), data=data, single_file=True)
     page = tmp_path / "page" / "interface.html"
@@ -105,7 +105,9 @@ def test_missing_and_damaged_data_of_a_single_file_page_are_reported(tmp_path: P
         ('"complete":true', '"complete":false', "is not finished"),
     ],
 )
-def test_pages_that_cannot_be_verified(replaced: str, by: str, message: str, tmp_path: Path) -> None:
+def test_unfinished_and_unsupported_pages_cannot_be_verified(
+    replaced: str, by: str, message: str, tmp_path: Path
+) -> None:
     write_page_with_checksums(LocalDirectory(tmp_path))
     document = (tmp_path / "interface.html").read_text()
     assert replaced in document
@@ -114,12 +116,12 @@ def test_pages_that_cannot_be_verified(replaced: str, by: str, message: str, tmp
         verify(tmp_path)
 
 
-def test_a_page_without_checksums_is_named(tmp_path: Path) -> None:
+def test_verify_refuses_a_page_without_checksums(tmp_path: Path) -> None:
     write_small_page(LocalDirectory(tmp_path))
     with pytest.raises(ClarityError, match=rf"{re.escape(FILES)}, which lists its files, is missing"):
         verify(tmp_path)
 
 
-def test_a_directory_without_a_page(tmp_path: Path) -> None:
+def test_verify_refuses_a_directory_without_a_page(tmp_path: Path) -> None:
     with pytest.raises(ClarityError, match="contains no page"):
         verify(tmp_path)

@@ -46,7 +46,7 @@ def tiny(tmp_path: Path) -> Callable[..., Results]:
     return make_page
 
 
-def test_arrays_with_dones(tiny: Callable[..., Results]) -> None:
+def test_trajectories_can_be_passed_as_arrays_with_dones(tiny: Callable[..., Results]) -> None:
     series = tiny().series(0)
     assert np.flatnonzero(series["firsts"]).tolist() == [0, 4, 8]
     arrays = make_arrays()
@@ -59,14 +59,14 @@ def test_arrays_with_dones(tiny: Callable[..., Results]) -> None:
     np.testing.assert_allclose(series["advantages"], advantages[0], rtol=1e-4, atol=1e-5)
 
 
-def test_arrays_with_firsts(tiny: Callable[..., Results]) -> None:
+def test_arrays_with_firsts_give_the_same_page_as_with_dones(tiny: Callable[..., Results]) -> None:
     dones = make_arrays()["dones"]
     firsts = np.concatenate([np.ones((2, 1), bool), dones[:, :-1]], axis=1)
     with_dones, with_firsts = tiny("a"), tiny("b", dones=None, firsts=firsts)
     assert with_dones.manifest | {"id": ""} == with_firsts.manifest | {"id": ""}
 
 
-def test_truncated_episodes_are_bootstrapped(tiny: Callable[..., Results]) -> None:
+def test_truncated_episodes_are_bootstrapped_from_their_final_values(tiny: Callable[..., Results]) -> None:
     truncated = np.zeros((2, 12), bool)
     truncated[0, 5] = True
     final_values = np.where(truncated, 9, 0)
@@ -78,14 +78,14 @@ def test_truncated_episodes_are_bootstrapped(tiny: Callable[..., Results]) -> No
     np.testing.assert_allclose(series["advantages"][6:], plain["advantages"][6:], rtol=1e-5)
 
 
-def test_invalid_truncation(tiny: Callable[..., Results]) -> None:
+def test_invalid_truncation_arrays_are_refused(tiny: Callable[..., Results]) -> None:
     with pytest.raises(SamplesError, match="final_values need truncated"):
         tiny(final_values=np.ones((2, 12)))
     with pytest.raises(SamplesError, match=r"truncated has shape \(2, 3\)"):
         tiny(truncated=np.zeros((2, 3), bool), dones=None, firsts=make_arrays()["dones"])
 
 
-def test_custom_agent(tiny: Callable[..., Results]) -> None:
+def test_generate_explains_a_custom_agent(tiny: Callable[..., Results]) -> None:
     results = tiny(attr_policy=True)
     assert results.layers == ["1a", "2a"]
     attribution = rl_clarity.integrated_gradients(
@@ -101,7 +101,9 @@ def test_custom_agent(tiny: Callable[..., Results]) -> None:
     np.testing.assert_allclose(gap[:, 0], attribution.sum(axis=(1, 2, 3)), rtol=1e-3, atol=1e-5)
 
 
-def test_run_accepts_arrays(small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_accepts_trajectories_and_observations_as_arrays(
+    small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls = record_environments(monkeypatch)
     arrays, varied = make_arrays(), small_run.observations.observations
     options: dict[str, Any] = {"layer_kwargs": LAST_LAYER, "nmf_features": 2}
@@ -137,7 +139,7 @@ def test_metadata_override_those_of_a_loaded_agent(small_run: SmallRun, tmp_path
     np.testing.assert_array_equal(by_agent.series(0)["advantages"], by_path.series(0)["advantages"])
 
 
-def test_recurrent_agents_compute_states_and_outputs(tiny: Callable[..., Results]) -> None:
+def test_states_and_outputs_of_recurrent_agents_are_computed(tiny: Callable[..., Results]) -> None:
     agent = TinyAgent("recurrent")
     results = tiny(agent=agent)
     assert results.agent["recurrent"]
@@ -152,7 +154,7 @@ def test_recurrent_agents_compute_states_and_outputs(tiny: Callable[..., Results
     np.testing.assert_allclose(completeness(results, "1a", 0, "value")[:, 2], values, rtol=1e-3, atol=1e-5)
 
 
-def test_agents_with_action_values(tiny: Callable[..., Results]) -> None:
+def test_generate_explains_agents_with_action_values(tiny: Callable[..., Results]) -> None:
     agent = TinyAgent("q")
     results = tiny(agent=agent)
     assert results.outputs == ["greedy"]
@@ -163,7 +165,7 @@ def test_agents_with_action_values(tiny: Callable[..., Results]) -> None:
     )
 
 
-def test_rendered_frames_are_shown(tiny: Callable[..., Results]) -> None:
+def test_the_page_shows_rendered_frames_passed_as_arrays(tiny: Callable[..., Results]) -> None:
     rng = np.random.default_rng(2)
     shown = rng.integers(0, 256, (2, 12, 96, 80, 3), np.uint8)
     atlas = rng.integers(0, 256, (9, 96, 80, 3), np.uint8)
@@ -212,7 +214,7 @@ def test_invalid_arrays_write_nothing(
     assert not (tmp_path / "page").exists()
 
 
-def test_collected_samples(explain: Explain, small_run: SmallRun) -> None:
+def test_generate_explains_samples_returned_by_collect(explain: Explain, small_run: SmallRun) -> None:
     results = explain(trajectories=small_run.trajectories, observations=small_run.observations)
     assert results.section("trajectories")["trajectories"][0]["steps"] == 72
     assert small_run.trajectories.values is not None
@@ -220,7 +222,7 @@ def test_collected_samples(explain: Explain, small_run: SmallRun) -> None:
 
 
 @pytest.mark.parametrize("kind", ["policy", "recurrent"])
-def test_outputs_in_samples_of_another_agent_are_replaced(kind: str, tmp_path: Path) -> None:
+def test_recorded_outputs_of_another_agent_are_recomputed(kind: str, tmp_path: Path) -> None:
     """Two agents on the same trajectories: the second page shows the second agent."""
     first, second = TinyAgent(kind), TinyAgent(kind, seed=1)
     recorded = as_trajectories(first, make_arrays())
@@ -234,7 +236,7 @@ def test_outputs_in_samples_of_another_agent_are_replaced(kind: str, tmp_path: P
     assert as_trajectories(first, recorded) is recorded
 
 
-def test_other_metadata_makes_another_page(explain: Explain, small_run: SmallRun, tmp_path: Path) -> None:
+def test_different_metadata_give_a_different_page_id(explain: Explain, small_run: SmallRun, tmp_path: Path) -> None:
     agent: Any = copy.copy(small_run.agent)
     agent.metadata = {**agent.metadata, "gamma": 0.5}
     samples = {name: getattr(small_run.trajectories, name)[:, :8] for name in ("observations", "actions", "rewards")}

@@ -41,7 +41,7 @@ def test_assumptions_about_a_state_dict_are_printed_and_on_the_page(
     assert "those of the program are assumed" in groups["Checkpoint"]["notes"]
 
 
-def test_outputs_are_checked_although_the_page_is_finished(small_run: SmallRun) -> None:
+def test_run_checks_outputs_even_if_the_page_is_finished(small_run: SmallRun) -> None:
     observations = np.asarray(small_run.observations.observations[:4])
     check = {"observations": observations, "values": np.arange(len(observations))}
     with pytest.raises(CheckpointError, match="values deviate"):

@@ -61,7 +61,7 @@ def test_changed_options_repeat_only_dependent_tasks(
 
 
 @pytest.mark.slow
-def test_more_observations_do_not_collect_trajectories_again(
+def test_changing_observations_does_not_collect_trajectories_again(
     run_short: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from rl_clarity.sources import checkpoint as source
@@ -74,7 +74,7 @@ def test_more_observations_do_not_collect_trajectories_again(
     assert len(calls) == 2
 
 
-def test_other_action_groups_make_another_page(explain: Explain, tmp_path: Path) -> None:
+def test_different_action_groups_give_a_different_page(explain: Explain, tmp_path: Path) -> None:
     explain(action_group_fns=(lambda combo: "UP" in combo,))
     explain(action_group_fns=(lambda combo: "UP" in list(combo),))  # equivalent, with the same groups
     with pytest.raises(OutputError, match="already holds a page"):

@@ -1,7 +1,7 @@
 """Every option that decides what is computed has the effect that docs/options.md describes.
 
 Each case has options and, as the function under it, a check of their effect on a page of part of the small run.
-`test_every_option_has_a_case` finds options without a case.
+`test_every_view_option_has_a_test_case` finds options without a case.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def case(**options: Any) -> Callable[[Check], Check]:
 
 
 @pytest.mark.parametrize(("options", "check"), CASES)
-def test_option(
+def test_each_option_has_its_documented_effect(
     options: dict[str, Any], check: Check, explain: Explain, small_run: SmallRun, default_page: Path, tmp_path: Path
 ) -> None:
     check(explain(**options), small_run)
@@ -461,7 +461,7 @@ def scrub_range(results: Results, small_run: SmallRun) -> None:
 # --- computation ---------------------------------------------------------------------------------------------------
 
 
-def test_batch_size_does_not_change_the_numbers(explain: Explain, tmp_path: Path) -> None:
+def test_the_batch_size_does_not_change_the_numbers_of_a_page(explain: Explain, tmp_path: Path) -> None:
     pages = [explain(tmp_path / str(size), batch_size=size) for size in (3, 512)]
     features = [page.features(LAYER) for page in pages]
     for name, values in features[0].items():
@@ -472,7 +472,7 @@ def test_batch_size_does_not_change_the_numbers(explain: Explain, tmp_path: Path
     )
 
 
-def test_the_seed_decides_the_paths(explain: Explain, tmp_path: Path) -> None:
+def test_the_seed_decides_the_random_integration_paths(explain: Explain, tmp_path: Path) -> None:
     pages = {
         name: explain(tmp_path / name, seed=seed, attr_max_paths=2, attr_integrate_steps=2, nmf_features=4)
         for name, seed in (("a", 0), ("repeated", 0), ("b", 1))
@@ -483,7 +483,7 @@ def test_the_seed_decides_the_paths(explain: Explain, tmp_path: Path) -> None:
     assert pages["a"].manifest["id"] == pages["repeated"].manifest["id"] != pages["b"].manifest["id"]
 
 
-def test_settings_of_the_original(explain: Explain, small_run: SmallRun) -> None:
+def test_settings_of_the_original_give_its_attribution(explain: Explain, small_run: SmallRun) -> None:
     results = explain(**rl_clarity.ORIGINAL)
     attribution = rl_clarity.integrated_gradients(small_run.agent, page_frames(small_run), LAYER, **ORIGINAL_PATH)
     assert_shows(results, attribution, fit_reduction(small_run, path=ORIGINAL_PATH, nmf_held_out=0))

@@ -61,7 +61,9 @@ def assert_files_are_complete(directory: Path) -> None:
             assert path.read_bytes().endswith(b"IEND\xaeB`\x82")
 
 
-def test_full_disk(agent_file: Path, uninterrupted: dict[str, bytes], small_disk: Path, capsys: Any) -> None:
+def test_a_run_that_fills_the_disk_is_reported_and_can_be_resumed(
+    agent_file: Path, uninterrupted: dict[str, bytes], small_disk: Path, capsys: Any
+) -> None:
     command = ["run", str(agent_file), str(small_disk / "page"), *OPTIONS]
     assert main(command) == 1
     printed = capsys.readouterr()
@@ -78,7 +80,7 @@ def test_full_disk(agent_file: Path, uninterrupted: dict[str, bytes], small_disk
 
 @pytest.mark.usefixtures("one_task_at_a_time")  # another one could not remove its temporary file
 @pytest.mark.parametrize("after", [0, 3, 12])
-def test_lost_permissions(
+def test_a_run_that_loses_write_permission_can_be_resumed(
     after: int,
     agent_file: Path,
     uninterrupted: dict[str, bytes],

@@ -55,7 +55,7 @@ class Light(gymnasium.Env[np.ndarray, Any]):
 gymnasium.register("rl-clarity-tests/Light-v0", lambda **options: Light(**options))
 
 
-def test_gymnasium(tmp_path: Path) -> None:
+def test_run_explains_an_agent_in_a_gymnasium_environment(tmp_path: Path) -> None:
     args = {
         "env_kind": "gymnasium",
         "env_name": "rl-clarity-tests/Light-v0",
@@ -84,7 +84,7 @@ def test_gymnasium(tmp_path: Path) -> None:
     assert results.attribution("Relu_2", 0).channels.shape == (10, 2, 1, 8)
 
 
-def test_atari(tmp_path: Path) -> None:
+def test_run_explains_an_agent_in_atari(tmp_path: Path) -> None:
     pytest.importorskip("ale_py", reason="the agent plays Pong")
     args = {"env_kind": "atari", "env_name": "pong", "cnn": "nature", "frame_stack": 4, "use_sticky_actions": 1}
     checkpoint = write_checkpoint(tmp_path / "agents" / "pong.jd", args, (84, 84, 4), 6)
@@ -106,7 +106,7 @@ def test_atari(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_atari_at_human_scale(tmp_path: Path) -> None:
+def test_run_explains_an_atari_agent_with_full_resolution_frames(tmp_path: Path) -> None:
     pytest.importorskip("ale_py", reason="the agent plays Pong")
     golden = load_golden("nature")
     checkpoint = Path(shutil.copyfile(golden.checkpoint, tmp_path / "nature.jd"))
@@ -120,7 +120,7 @@ def test_atari_at_human_scale(tmp_path: Path) -> None:
     assert results.agent["observation"]["stack"] == 4
 
 
-def test_environments_without_images(tmp_path: Path) -> None:
+def test_run_refuses_environments_without_images(tmp_path: Path) -> None:
     args = {"env_kind": "gymnasium", "env_name": "CartPole-v1", "cnn": "nature", "observation_shape": [48, 40, 3]}
     checkpoint = write_checkpoint(tmp_path / "agents" / "cart.jd", args, (48, 40, 3), 2)
     with pytest.raises(ClarityError, match="image"):
@@ -132,7 +132,7 @@ def test_environments_without_images(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("network", "layers"), [("clear", ["1a", "2a", "2b", "3a", "4a"]), ("impala", ["block1", "block2", "block3"])]
 )
-def test_larger_networks(network: str, layers: list[str], tmp_path: Path) -> None:
+def test_run_explains_clear_and_impala_networks(network: str, layers: list[str], tmp_path: Path) -> None:
     pytest.importorskip("procgen", reason="the agent plays a Procgen game")
     checkpoint = Path(shutil.copyfile(load_golden(network).checkpoint, tmp_path / f"{network}.jd"))
     page = rl_clarity.run(checkpoint, tmp_path / "page", **SMALL)
@@ -147,7 +147,7 @@ def test_larger_networks(network: str, layers: list[str], tmp_path: Path) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("game", ["bigfish", "maze", "starpilot"])
-def test_options_of_other_games(game: str, tmp_path: Path) -> None:
+def test_run_passes_environment_options_to_other_procgen_games(game: str, tmp_path: Path) -> None:
     pytest.importorskip("procgen", reason="the agent plays a Procgen game")
     args = {
         "env_kind": "procgen",

@@ -73,7 +73,9 @@ def broken_checkpoint(request: pytest.FixtureRequest, checkpoint: Path, tmp_path
     return path, message
 
 
-def test_broken_checkpoints(broken_checkpoint: tuple[Path, str], tmp_path: Path, capsys: Any) -> None:
+def test_broken_checkpoints_raise_one_clear_error(
+    broken_checkpoint: tuple[Path, str], tmp_path: Path, capsys: Any
+) -> None:
     path, message = broken_checkpoint
     with pytest.raises(ClarityError, match=message):
         rl_clarity.run(path, tmp_path / "page")
@@ -87,7 +89,7 @@ def test_broken_checkpoints(broken_checkpoint: tuple[Path, str], tmp_path: Path,
 
 
 @pytest.mark.parametrize("checkpoint", ["nowhere.jd", "models:coinrum"])
-def test_missing_checkpoints(checkpoint: str, tmp_path: Path) -> None:
+def test_missing_checkpoints_raise_one_clear_error(checkpoint: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"nowhere\.jd|unknown agent models:coinrum"):
         rl_clarity.run(checkpoint, tmp_path / "page")
     assert not (tmp_path / "page").exists()
@@ -116,7 +118,7 @@ def test_invalid_options_are_refused_before_any_work(
     assert not (tmp_path / "page").exists()
 
 
-def test_unknown_games(checkpoint: Path, tmp_path: Path) -> None:
+def test_unknown_games_raise_an_error_with_a_suggestion(checkpoint: Path, tmp_path: Path) -> None:
     path = tmp_path / "checkpoints" / "agent.jd"
     path.parent.mkdir()
     changed(lambda content: content["args"].update(env_name="coinrunn"))(checkpoint, path)
@@ -125,7 +127,7 @@ def test_unknown_games(checkpoint: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "page").exists()
 
 
-def test_an_agent_that_does_not_fit_its_environment(checkpoint: Path, tmp_path: Path) -> None:
+def test_an_agent_with_the_wrong_observation_shape_is_refused(checkpoint: Path, tmp_path: Path) -> None:
     pytest.importorskip("ale_py", reason="the environment is an Atari game")
     path = tmp_path / "checkpoints" / "agent.jd"
     path.parent.mkdir()
@@ -136,7 +138,7 @@ def test_an_agent_that_does_not_fit_its_environment(checkpoint: Path, tmp_path: 
     assert not (tmp_path / "page").exists()
 
 
-def test_output_directory_is_a_file(small_run: SmallRun, tmp_path: Path) -> None:
+def test_a_file_as_output_directory_is_refused(small_run: SmallRun, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     with pytest.raises(ClarityError, match="is a file; choose a directory"):
         rl_clarity.run(small_run.checkpoint, tmp_path / "file")
@@ -159,7 +161,7 @@ def fill_disk(monkeypatch: pytest.MonkeyPatch, after: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [0, 1, 20])
-def test_a_full_disk(
+def test_a_full_disk_ends_a_run_that_can_be_resumed(
     after: int, small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     path = tmp_path / "checkpoints" / "agent.jd"
@@ -179,7 +181,7 @@ def test_a_full_disk(
 
 
 @pytest.mark.slow
-def test_the_systems_limit_of_file_sizes(small_run: SmallRun, tmp_path: Path) -> None:
+def test_a_file_size_limit_ends_a_run_with_one_clear_error(small_run: SmallRun, tmp_path: Path) -> None:
     """The copy of the checkpoint exceeds the limit."""
     command = f"ulimit -f 100; {sys.executable} -m rl_clarity run {small_run.checkpoint} {tmp_path / 'page'}"
     command += f" --load.trajectories-path {tmp_path / 't'} --trajectories.num-envs 1 --trajectories.num-steps 99"
@@ -214,7 +216,7 @@ def test_an_interrupted_run_prints_how_to_resume(
     assert read_files(tmp_path / "page")
 
 
-def test_attribution_that_is_not_finite(small_run: SmallRun, tmp_path: Path) -> None:
+def test_attribution_with_nan_raises_an_error(small_run: SmallRun, tmp_path: Path) -> None:
     from tests.fakes import TinyAgent
 
     class Broken(TinyAgent):
@@ -227,7 +229,7 @@ def test_attribution_that_is_not_finite(small_run: SmallRun, tmp_path: Path) -> 
         rl_clarity.generate(Broken(), arrays, small_run.observations.observations[:4], tmp_path / "page")
 
 
-def test_a_page_of_one_observation_and_one_step(small_run: SmallRun, tmp_path: Path) -> None:
+def test_a_page_of_one_observation_and_one_step_can_be_made(small_run: SmallRun, tmp_path: Path) -> None:
     page = rl_clarity.run(
         small_run.checkpoint,
         tmp_path / "page",

@@ -75,7 +75,7 @@ def job(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.mark.slow
 @pytest.mark.parametrize("job", [*COMMANDS, "overwrite"], indirect=True)
-def test_a_command_completes_after_failures(job: Job, tmp_path: Path) -> None:
+def test_a_repeated_command_completes_after_any_failed_file_operation(job: Job, tmp_path: Path) -> None:
     count = OF_DEBUG if job.command is COMMANDS["debug"] else FAILURES
     for number in np.unique(np.linspace(0, len(job.failures) - 1, count).astype(int)):
         job.check_failure(job.failures[number], tmp_path / "failed")

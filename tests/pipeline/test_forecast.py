@@ -64,7 +64,7 @@ def forecast(checkpoint: Path, output: Path, **options: Any) -> Forecast:
 # --- estimates -------------------------------------------------------------------------------------------------------
 
 
-def test_a_dry_run_writes_nothing(small_run: SmallRun, tmp_path: Path, capsys: Any) -> None:
+def test_a_dry_run_of_run_writes_nothing(small_run: SmallRun, tmp_path: Path, capsys: Any) -> None:
     checkpoint = copy_checkpoint(small_run, tmp_path / "agent")
     before = set(tmp_path.rglob("*"))
     estimate = forecast(checkpoint, tmp_path / "page")
@@ -96,7 +96,7 @@ def test_a_run_prints_its_forecast_in_one_line_and_logs_it(small_run: SmallRun, 
     assert written / 3 < logged["forecast"]["output"] < 3 * written
 
 
-def test_progress_is_shown_from_the_first_step_that_is_played(
+def test_the_forecast_shows_progress_from_the_first_played_step(
     small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events: list[str] = []
@@ -116,7 +116,7 @@ def test_progress_is_shown_from_the_first_step_that_is_played(
     assert events[:3] == ["Measuring", "play", "share"]
 
 
-def test_dry_run_on_the_command_line(small_run: SmallRun, tmp_path: Path, capsys: Any) -> None:
+def test_the_dry_run_option_prints_a_forecast(small_run: SmallRun, tmp_path: Path, capsys: Any) -> None:
     command = ["run", str(small_run.checkpoint), str(tmp_path / "page"), *ARGUMENTS, "--dry-run"]
     assert main(command) == 0
     text = capsys.readouterr().out
@@ -128,7 +128,7 @@ def test_dry_run_on_the_command_line(small_run: SmallRun, tmp_path: Path, capsys
 
 
 @pytest.mark.usefixtures("even_clock")
-def test_more_work_takes_longer(small_run: SmallRun, tmp_path: Path) -> None:
+def test_the_forecast_grows_with_the_amount_of_work(small_run: SmallRun, tmp_path: Path) -> None:
     checkpoint = copy_checkpoint(small_run, tmp_path / "agent")
     short, long = (forecast(checkpoint, tmp_path / "page", num_steps=n) for n in (64, 1280))
     assert short.stages["attribution"] < long.stages["attribution"]
@@ -139,7 +139,7 @@ def test_more_work_takes_longer(small_run: SmallRun, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("even_clock")
-def test_images_of_features_are_included(small_run: SmallRun, tmp_path: Path) -> None:
+def test_the_forecast_includes_feature_images(small_run: SmallRun, tmp_path: Path) -> None:
     checkpoint = copy_checkpoint(small_run, tmp_path / "agent")
     plain, images, optimized = (
         forecast(checkpoint, tmp_path / "page", **options)
@@ -153,7 +153,7 @@ def test_images_of_features_are_included(small_run: SmallRun, tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("even_clock")
-def test_fits_to_few_observations_of_numbers_are_short(tmp_path: Path) -> None:
+def test_the_forecast_of_features_is_short_for_a_few_vectors(tmp_path: Path) -> None:
     """The fits that judge the stability have no more rows than the first one, and inputs are features without a fit."""
     torch = pytest.importorskip("torch")
     module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
@@ -165,7 +165,7 @@ def test_fits_to_few_observations_of_numbers_are_short(tmp_path: Path) -> None:
     assert expected.stages["features"] < 60
 
 
-def test_finished_tasks_are_not_included(explain: Explain, small_run: SmallRun, tmp_path: Path) -> None:
+def test_the_forecast_excludes_finished_tasks(explain: Explain, small_run: SmallRun, tmp_path: Path) -> None:
     explain()
     arrays = {name: getattr(small_run.trajectories, name)[:, :24] for name in ("observations", "actions", "rewards")}
     arrays["firsts"] = small_run.trajectories.firsts[:, :24]
@@ -188,7 +188,9 @@ def test_finished_tasks_are_not_included(explain: Explain, small_run: SmallRun, 
 # --- finished pages ------------------------------------------------------------------------------------------------
 
 
-def test_a_finished_page_needs_no_agent(small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeating_run_for_a_finished_page_does_not_load_the_agent(
+    small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     checkpoint = copy_checkpoint(small_run, tmp_path / "agent")
     page = rl_clarity.run(checkpoint, tmp_path / "page", layer_kwargs=LAST_LAYER, **SIZES)
 
@@ -203,7 +205,7 @@ def test_a_finished_page_needs_no_agent(small_run: SmallRun, tmp_path: Path, mon
 
 
 @pytest.mark.slow
-def test_repeating_a_command_imports_no_framework(small_run: SmallRun, tmp_path: Path) -> None:
+def test_repeating_run_for_a_finished_page_imports_no_framework(small_run: SmallRun, tmp_path: Path) -> None:
     program = """
 import sys
 from rl_clarity.cli import main
@@ -238,7 +240,7 @@ def limit_memory(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 
 @pytest.mark.slow
-def test_less_memory_makes_the_same_page(
+def test_less_memory_gives_the_same_page(
     explain: Explain,
     small_run: SmallRun,
     tmp_path: Path,
@@ -267,7 +269,7 @@ def test_less_memory_makes_the_same_page(
             np.testing.assert_allclose(values, decompositions[1][name], rtol=1e-4, atol=1e-5)
 
 
-def test_less_memory_makes_the_same_page_of_several_paths(
+def test_less_memory_gives_the_same_multi_path_attribution(
     explain: Explain, small_run: SmallRun, tmp_path: Path, limit_memory: Callable[[int], None]
 ) -> None:
     options: dict[str, Any] = {"attr_max_paths": 2}
@@ -279,7 +281,9 @@ def test_less_memory_makes_the_same_page_of_several_paths(
     assert read_files(tmp_path / "small") == read_files(tmp_path / "ample")
 
 
-def test_too_little_memory_for_one_frame(explain: Explain, tmp_path: Path, limit_memory: Callable[[int], None]) -> None:
+def test_too_little_memory_for_one_frame_is_an_error(
+    explain: Explain, tmp_path: Path, limit_memory: Callable[[int], None]
+) -> None:
     limit_memory(1000)
     with pytest.raises(ClarityError, match=r"one frame of (features|attribution)/Relu_2"):
         explain()

@@ -52,7 +52,7 @@ def write(path: Path, text: str = "mine") -> Path:
 
 @pytest.mark.usefixtures("_no_work")
 @pytest.mark.parametrize("command", PAGES)
-def test_foreign_files_are_refused_before_anything_is_computed(command: str, folder: Path) -> None:
+def test_files_not_written_by_rl_clarity_are_refused_before_any_work(command: str, folder: Path) -> None:
     files = sorted([FILES[command], "run-log.json"])
     for name in files:
         write(folder / "output" / name)
@@ -63,9 +63,7 @@ def test_foreign_files_are_refused_before_anything_is_computed(command: str, fol
 
 
 @pytest.mark.parametrize("command", PAGES)
-def test_foreign_files_are_replaced_with_overwrite_only_where_they_have_the_name_of_a_file(
-    command: str, folder: Path
-) -> None:
+def test_overwrite_replaces_only_files_that_the_command_writes(command: str, folder: Path) -> None:
     own = write(folder / "output" / FILES[command])
     others = [write(own.with_name("notes.txt")), write(folder / "output/notes.txt")]
     PAGES[command](folder, overwrite=True)
@@ -77,7 +75,9 @@ def test_foreign_files_are_replaced_with_overwrite_only_where_they_have_the_name
 @pytest.mark.usefixtures("_no_work")
 @pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize("command", PAGES)
-def test_nothing_is_written_through_links(command: str, overwrite: bool, folder: Path, tmp_path: Path) -> None:
+def test_commands_write_nothing_through_symbolic_links(
+    command: str, overwrite: bool, folder: Path, tmp_path: Path
+) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     for name in (FILES[command].split("/")[0], ".rl-clarity", "run-log.json"):
@@ -90,14 +90,14 @@ def test_nothing_is_written_through_links(command: str, overwrite: bool, folder:
     assert not list(elsewhere.iterdir())
 
 
-def test_the_directory_itself_may_be_a_link(folder: Path, tmp_path: Path) -> None:
+def test_the_output_directory_itself_may_be_a_symbolic_link(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "scratch").mkdir()
     (folder / "output").symlink_to(tmp_path / "scratch")
     run(folder)
     assert (tmp_path / "scratch/interface.html").exists()
 
 
-def test_a_file_of_the_user_in_a_finished_page_is_refused_where_it_would_be_replaced(folder: Path) -> None:
+def test_a_users_file_in_a_finished_page_is_never_replaced(folder: Path) -> None:
     run(folder)
     name = "observations/observations-9.png"
     write(folder / "output" / name)
@@ -107,7 +107,7 @@ def test_a_file_of_the_user_in_a_finished_page_is_refused_where_it_would_be_repl
         run(folder)
 
 
-def test_files_of_a_killed_command_are_not_foreign(
+def test_files_left_by_a_killed_command_are_recognized(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task's files are there, and nothing says yet that it is finished."""
@@ -142,7 +142,7 @@ def test_a_page_of_an_earlier_version_is_resumed(folder: Path) -> None:
     assert written(folder) == before
 
 
-def test_files_beside_recordings(folder: Path, tmp_path: Path) -> None:
+def test_explain_does_not_replace_a_users_file_beside_a_recording(folder: Path, tmp_path: Path) -> None:
     explained = folder / LOGDIR / "explained"
     path = write(explained / "00000/jacobian-1.js")
     write(explained / "notes.txt")
@@ -157,7 +157,7 @@ def test_files_beside_recordings(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["explained", "explained/.rl-clarity", "explained/00000", "explained/maps"])
-def test_no_explanations_are_written_through_links(name: str, folder: Path, tmp_path: Path) -> None:
+def test_explain_writes_nothing_through_symbolic_links(name: str, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     link = folder / LOGDIR / name
     link.parent.mkdir(exist_ok=True)
@@ -167,7 +167,7 @@ def test_no_explanations_are_written_through_links(name: str, folder: Path, tmp_
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
-def test_an_index_of_pages_is_not_written_through_a_link(folder: Path, tmp_path: Path) -> None:
+def test_the_gallery_index_is_not_written_through_a_symbolic_link(folder: Path, tmp_path: Path) -> None:
     publish_episodes(folder)
     index = write(tmp_path / "index.html")
     (folder / "output/index.html").symlink_to(index)
@@ -176,7 +176,7 @@ def test_an_index_of_pages_is_not_written_through_a_link(folder: Path, tmp_path:
     assert index.read_text() == "mine"
 
 
-def test_an_analysis_writes_only_into_its_folders(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_analysis_may_write_only_into_its_declared_folders(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from rl_clarity.analyses.trajectories import TrajectoriesAnalysis
 
     monkeypatch.setattr(TrajectoriesAnalysis, "folders", lambda self, options: ["elsewhere"])

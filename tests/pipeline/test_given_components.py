@@ -25,9 +25,7 @@ def width(small_run: SmallRun) -> int:
     return int(small_run.agent.layers[LAYER][-1])
 
 
-def test_features_of_a_file_come_first_and_are_computed_again_when_it_changes(
-    explain: Explain, tmp_path: Path, width: int
-) -> None:
+def test_features_from_a_file_come_first_and_follow_its_changes(explain: Explain, tmp_path: Path, width: int) -> None:
     components = np.random.default_rng(0).random((2, width)).astype(np.float32)
     path = write(tmp_path / "given.npz", **{LAYER: components, "Relu_1": components})
     results = explain(features={"components": path, "count": 4})
@@ -43,7 +41,7 @@ def test_features_of_a_file_come_first_and_are_computed_again_when_it_changes(
     np.testing.assert_array_equal(again.reduction(LAYER).components[:2], components[::-1])
 
 
-def test_wrong_files_are_refused_before_any_work(explain: Explain, tmp_path: Path, width: int) -> None:
+def test_invalid_feature_files_are_refused_before_any_work(explain: Explain, tmp_path: Path, width: int) -> None:
     good = np.ones((2, width), np.float32)
     cases: list[tuple[dict[str, Any], str]] = [
         ({"elsewhere": good}, "has features of elsewhere; the layers of the page are Relu_2"),
@@ -66,7 +64,7 @@ def test_wrong_files_are_refused_before_any_work(explain: Explain, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_features_keep_the_numbers_and_names_of_an_earlier_page(
+def test_matched_features_keep_numbers_and_names_of_an_earlier_page(
     explain: Explain, tmp_path: Path, small_run: SmallRun, width: int
 ) -> None:
     fitted = explain(features={"count": 4}).reduction(LAYER).components
@@ -89,7 +87,7 @@ def test_features_keep_the_numbers_and_names_of_an_earlier_page(
     assert explain(tmp_path / "own", features={**own, "count": 4}).feature_names(LAYER)[1] == "new"
 
 
-def test_a_page_to_match_must_have_features_of_the_layers(explain: Explain, tmp_path: Path) -> None:
+def test_features_match_needs_a_page_with_features(explain: Explain, tmp_path: Path) -> None:
     with pytest.raises(ClarityError, match="missing contains no page"):
         explain(features={"match": str(tmp_path / "missing")})
     with pytest.raises(OptionError, match=r"features\.match.* is an alternative to features\.components"):

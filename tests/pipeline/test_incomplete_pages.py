@@ -57,7 +57,7 @@ def load_manifest(directory: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("options", [{}, {"single_file": True}, {"inline_js": False}], ids=str)
-def test_missing_files_are_listed(stop_at: Callable[..., Path], options: dict[str, Any]) -> None:
+def test_an_unfinished_page_lists_its_missing_files(stop_at: Callable[..., Path], options: dict[str, Any]) -> None:
     directory = stop_at("attribution/Relu_2/2", **options)
     manifest = load_manifest(directory)
     assert not manifest["complete"]
@@ -72,7 +72,7 @@ def test_missing_files_are_listed(stop_at: Callable[..., Path], options: dict[st
         results.attribution("Relu_2", 1)
 
 
-def test_all_files_are_missing_at_first(stop_at: Callable[..., Path]) -> None:
+def test_a_page_lists_all_files_as_missing_at_first(stop_at: Callable[..., Path]) -> None:
     manifest = load_manifest(stop_at("features"))
     trajectory = section_data(manifest, "trajectories")["trajectories"][1]
     names = [trajectory["series"], *trajectory["scrub"], *trajectory["frames"], *trajectory["images"]]
@@ -83,7 +83,9 @@ def test_all_files_are_missing_at_first(stop_at: Callable[..., Path]) -> None:
     assert any(section_data(manifest, "trajectories")["bookmarks"].values())
 
 
-def test_files_of_another_page_count_as_missing(explain: Explain, stop_at: Callable[..., Path], tmp_path: Path) -> None:
+def test_files_left_by_another_page_count_as_missing(
+    explain: Explain, stop_at: Callable[..., Path], tmp_path: Path
+) -> None:
     explain()
     manifest = load_manifest(stop_at("attribution", attr_integrate_steps=2, overwrite=True))
     layer = section_data(manifest, "attribution")["layers"][0]
@@ -92,7 +94,7 @@ def test_files_of_another_page_count_as_missing(explain: Explain, stop_at: Calla
 
 
 @pytest.mark.parametrize("options", [{}, {"single_file": True}, {"inline_js": False}], ids=str)
-def test_the_finished_page_replaces_the_incomplete_page(
+def test_the_finished_page_replaces_the_unfinished_page(
     explain: Explain, stop_at: Callable[..., Path], tmp_path: Path, options: dict[str, Any]
 ) -> None:
     explain(tmp_path / "uninterrupted", **options)
@@ -101,7 +103,7 @@ def test_the_finished_page_replaces_the_incomplete_page(
     assert read_files(directory) == read_files(tmp_path / "uninterrupted")
 
 
-def test_other_options_replace_it_without_overwrite(explain: Explain, stop_at: Callable[..., Path]) -> None:
+def test_an_unfinished_page_is_replaced_without_overwrite(explain: Explain, stop_at: Callable[..., Path]) -> None:
     stop_at("attribution")
     assert explain(title="B").manifest["complete"]
 
@@ -117,7 +119,7 @@ NOTES = {
 
 @pytest.mark.browser
 @pytest.mark.parametrize("task", NOTES)
-def test_it_opens_without_an_error(
+def test_an_unfinished_page_opens_in_the_browser_without_an_error(
     task: str, stop_at: Callable[..., Path], open_page: Callable[..., Visitor], tmp_path: Path
 ) -> None:
     directory = stop_at(task)

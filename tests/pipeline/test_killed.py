@@ -74,13 +74,13 @@ def is_killed_and_repeated(job: Job, folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [memory, ablate, check])
-def test_a_page_is_completed(command: Callable[..., None], tmp_path: Path) -> None:
+def test_a_killed_page_command_is_completed_with_the_same_bytes(command: Callable[..., None], tmp_path: Path) -> None:
     is_killed_and_repeated(Job(command, prepare, written), tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_eager")
-def test_training_is_completed(tmp_path: Path) -> None:
+def test_a_killed_training_is_completed_with_the_same_result(tmp_path: Path) -> None:
     options = {**tiny(4), **STATEFUL, "use_lstm": False, "save_interval": 1}
 
     def read_training(folder: Path) -> Any:
@@ -96,7 +96,9 @@ def test_training_is_completed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_eager")
-def test_a_simulator_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_simulator_fit_is_completed_with_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     agent = dot_agent()
     recording = record_dots(tmp_path / "recording", agent)
     monkeypatch.setattr(fitting, "SIZES", {"tiny": SMALLEST})

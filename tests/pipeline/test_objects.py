@@ -21,7 +21,7 @@ from rl_clarity.recordings.storage import load_trajectories
 from tests.pipeline.small import STEPS, SmallRun, read_files, record_environments, record_tasks
 
 
-def test_effects_of_the_page_are_those_of_the_saved_states(small_run: SmallRun) -> None:
+def test_object_effects_on_the_page_equal_recomputed_ones(small_run: SmallRun) -> None:
     """Remove objects again by the world alone, and compare single passes."""
     results, spec = small_run.results, EnvironmentSpec(name="coinrun")
     section = results.section("objects")
@@ -64,7 +64,7 @@ def test_effects_of_the_page_are_those_of_the_saved_states(small_run: SmallRun) 
     assert {one["name"] for one in section["types"]} <= {"coin", "crate", "saw", "enemy", "lava"}
 
 
-def test_pages_without_effects_differ_in_nothing_else(
+def test_switching_off_object_effects_changes_no_other_files(
     run_short: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fixed = {"baseline": "blur"}  # which effects would choose otherwise
@@ -81,7 +81,7 @@ def test_pages_without_effects_differ_in_nothing_else(
 
 
 @pytest.mark.usefixtures("one_task_at_a_time")
-def test_a_killed_run_measures_only_what_is_missing(
+def test_a_resumed_run_measures_only_missing_object_effects(
     run_short: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = read_files(run_short("uninterrupted"))
@@ -102,7 +102,7 @@ def test_a_killed_run_measures_only_what_is_missing(
 
 
 @pytest.mark.slow
-def test_states_are_collected_again_only_if_they_are_missing(
+def test_samples_are_collected_again_only_if_saved_states_are_missing(
     small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(directory: str, **options: Any) -> Any:
@@ -134,5 +134,5 @@ def test_states_are_collected_again_only_if_they_are_missing(
     assert saved.section("objects")["frames"] > 0
 
 
-def test_original_settings_measure_no_effects() -> None:
+def test_settings_of_the_original_measure_no_object_effects() -> None:
     assert ORIGINAL["objects"]["every"] is None

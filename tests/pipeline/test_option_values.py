@@ -32,7 +32,7 @@ def test_residual_blocks_are_labeled_as_blocks(impala: Callable[..., Any]) -> No
     assert [layer.name for layer in impala(name_contains_one_of=["Relu_4"], op_is_one_of=["relu"])] == ["Relu_4"]
 
 
-def test_layers_inside_of_residual_blocks_are_counted_in_their_block(impala: Callable[..., Any]) -> None:
+def test_layers_inside_residual_blocks_are_numbered_within_their_block(impala: Callable[..., Any]) -> None:
     layers = impala(op_is_one_of=["conv2d"], bottleneck_only=False)
     assert [layer.label for layer in layers] == [
         f"block {block}, conv {number}" for block in (1, 2, 3) for number in (1, 2, 3, 4, 5)
@@ -57,7 +57,7 @@ def impala() -> Callable[..., Any]:
     return layers
 
 
-def test_options_are_not_modified(explain: Explain, tmp_path: Path) -> None:
+def test_run_does_not_modify_the_options_passed_to_it(explain: Explain, tmp_path: Path) -> None:
     options: dict[str, Any] = {
         "layer_kwargs": dict(LAST_LAYER),
         "nmf_attr_opts": {"integrate_steps": 2},

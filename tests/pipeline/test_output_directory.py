@@ -25,7 +25,9 @@ def test_another_page_is_not_replaced_without_overwrite(explain: Explain, tmp_pa
     assert read_files(tmp_path / "page") == before
 
 
-def test_an_early_error_keeps_the_old_page(run_short: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_before_any_work_keeps_the_old_page(
+    run_short: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     directory = run_short("page")
     before = read_files(directory)
 
@@ -38,7 +40,7 @@ def test_an_early_error_keeps_the_old_page(run_short: Callable[..., Path], monke
     assert read_files(directory) == before
 
 
-def test_overwriting_replaces_an_unreadable_page_only(explain: Explain, tmp_path: Path) -> None:
+def test_overwrite_replaces_an_unreadable_page_but_no_other_files(explain: Explain, tmp_path: Path) -> None:
     (tmp_path / "page").mkdir()
     (tmp_path / "page" / "interface.html").write_text("notes")
     (tmp_path / "page" / "other.html").write_text("notes")
@@ -47,7 +49,7 @@ def test_overwriting_replaces_an_unreadable_page_only(explain: Explain, tmp_path
     assert (tmp_path / "page" / "interface.html").read_text() != "notes"
 
 
-def test_overwriting_deletes_no_files_outside_the_directory(explain: Explain, tmp_path: Path) -> None:
+def test_overwrite_deletes_no_files_outside_the_output_directory(explain: Explain, tmp_path: Path) -> None:
     victim = tmp_path / "victim.txt"
     victim.write_text("mine")
     explain()
@@ -57,7 +59,9 @@ def test_overwriting_deletes_no_files_outside_the_directory(explain: Explain, tm
     assert victim.read_text() == "mine"
 
 
-def test_remote_pages(explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_can_be_written_to_remote_storage(
+    explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     local = explain()
     address = "memory://bucket/page"
     remote = explain(address)
@@ -73,7 +77,7 @@ def test_remote_pages(explain: Explain, tmp_path: Path, monkeypatch: pytest.Monk
     assert files == {"interface.html", "run-log.json"}
 
 
-def test_a_second_run_names_the_process_of_the_first(explain: Explain, tmp_path: Path) -> None:
+def test_a_second_run_is_refused_with_the_id_of_the_first_process(explain: Explain, tmp_path: Path) -> None:
     holder = (
         "import sys, time; from rl_clarity.jobs import locked\n"
         "with locked(sys.argv[1]):\n    print('held', flush=True); time.sleep(600)"
@@ -113,6 +117,6 @@ def test_an_empty_output_directory_is_refused(
     explain_in: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(OutputError, match="the output directory is empty"):
+    with pytest.raises(OutputError, match="the name of the output directory is empty"):
         explain_in("")
     assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,7 @@ from rl_clarity.analyses.objects.agreement import box_sums, compare
 from tests.pipeline.small import SmallRun
 
 
-def test_agreement_is_that_of_the_stored_attribution_and_effects(small_run: SmallRun) -> None:
+def test_agreement_on_the_page_equals_that_of_stored_numbers(small_run: SmallRun) -> None:
     results = small_run.results
     section = results.section("agreement")
     choice = results.section("baseline")

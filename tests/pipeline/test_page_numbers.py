@@ -73,7 +73,7 @@ def test_every_logit_and_group_is_attributed(results: Results) -> None:
 
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("which", [0, 3, 15, 16, 20])  # the value, two logits, two groups
-def test_attribution(
+def test_stored_attribution_equals_integrated_gradients(
     small_run: SmallRun, results: Results, reductions: dict[str, rl_clarity.ChannelReduction], layer: str, which: int
 ) -> None:
     output = results.section("attribution")["outputs"][which]
@@ -99,7 +99,7 @@ def test_attribution(
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_activations_of_features_are_the_strongest_of_each_step(
+def test_stored_feature_activations_are_the_maxima_of_each_step(
     small_run: SmallRun, results: Results, reductions: dict[str, rl_clarity.ChannelReduction], layer: str
 ) -> None:
     activations = small_run.agent.activations(small_run.trajectories.observations[1], layer)
@@ -112,7 +112,9 @@ def test_activations_of_features_are_the_strongest_of_each_step(
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_completeness(small_run: SmallRun, results: Results, layer: str) -> None:
+def test_stored_completeness_errors_are_output_differences_minus_sums(
+    small_run: SmallRun, results: Results, layer: str
+) -> None:
     frames = small_run.trajectories.observations[0]
     outputs = small_run.agent.forward(frames)
     right = [index for index, combo in enumerate(COMBOS) if "RIGHT" in combo]
@@ -139,7 +141,7 @@ def test_completeness(small_run: SmallRun, results: Results, layer: str) -> None
 
 
 @pytest.mark.parametrize("output", ["value", "action-2", "group-1"])
-def test_gradients_of_the_input(small_run: SmallRun, results: Results, output: str) -> None:
+def test_stored_input_attribution_equals_input_gradients(small_run: SmallRun, results: Results, output: str) -> None:
     frames = small_run.trajectories.observations[0]
     (entry,) = (entry for entry in results.section("attribution")["outputs"] if entry["id"] == output)
     scores = output_indices(entry)
@@ -162,7 +164,7 @@ def test_the_page_opens_with_its_finest_layer(results: Results) -> None:
     assert results.section("attribution")["opening"] == LAYERS[0]
 
 
-def test_mean_effects(results: Results) -> None:
+def test_stored_mean_effects_equal_those_of_the_totals(results: Results) -> None:
     for layer in results.layers:
         for output, effects in results.layer(layer)["effects"].items():
             totals = np.concatenate([results.totals(layer, t)[output].totals for t in range(2)])
@@ -173,7 +175,7 @@ def test_mean_effects(results: Results) -> None:
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_reconstruction_errors(
+def test_stored_reconstruction_errors_equal_those_of_the_reduction(
     small_run: SmallRun, results: Results, reductions: dict[str, rl_clarity.ChannelReduction], layer: str
 ) -> None:
     observations = small_run.observations.observations
@@ -191,7 +193,9 @@ def test_reconstruction_errors(
 
 
 @pytest.mark.parametrize("trajectory", [0, 1])
-def test_series(small_run: SmallRun, results: Results, trajectory: int) -> None:
+def test_stored_values_and_logits_equal_the_outputs_of_the_agent(
+    small_run: SmallRun, results: Results, trajectory: int
+) -> None:
     recorded, series = small_run.trajectories, results.series(trajectory)
     outputs = small_run.agent.forward(recorded.observations[trajectory])
     logits = outputs.policy_logits
@@ -207,7 +211,7 @@ def test_series(small_run: SmallRun, results: Results, trajectory: int) -> None:
     np.testing.assert_allclose(series["groups"], groups.T, rtol=1e-4, atol=1e-3)
 
 
-def test_advantages_and_bookmarks(small_run: SmallRun, results: Results) -> None:
+def test_stored_advantages_and_bookmarks_equal_the_public_functions(small_run: SmallRun, results: Results) -> None:
     recorded = small_run.trajectories
     assert recorded.values is not None
     advantages = rl_clarity.generalized_advantage_estimation(
@@ -236,7 +240,7 @@ def test_advantages_and_bookmarks(small_run: SmallRun, results: Results) -> None
         assert advantages_shown == pytest.approx([-direction * a for a, _, _ in expected], rel=1e-5)
 
 
-def test_frames_and_strips(small_run: SmallRun, results: Results) -> None:
+def test_stored_frames_and_filmstrips_show_the_observations(small_run: SmallRun, results: Results) -> None:
     for trajectory, frames in enumerate(small_run.trajectories.observations):
         np.testing.assert_array_equal(results.frames(trajectory), frames)
         (strip,) = results.trajectory(trajectory)["scrub"]
@@ -245,7 +249,7 @@ def test_frames_and_strips(small_run: SmallRun, results: Results) -> None:
         assert results.trajectory(trajectory)["images"] == []
 
 
-def test_atlas_and_dataset_examples(
+def test_atlas_and_dataset_examples_show_the_strongest_observations(
     small_run: SmallRun, results: Results, reductions: dict[str, rl_clarity.ChannelReduction]
 ) -> None:
     atlas = results.section("features")["observations"]
@@ -272,14 +276,14 @@ def test_atlas_and_dataset_examples(
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_thumbnails(results: Results, layer: str) -> None:
+def test_each_feature_has_a_thumbnail_that_is_partly_opaque(results: Results, layer: str) -> None:
     images = [results.image(name) for name in results.layer(layer)["features"]["thumbnails"]]
     assert len(images) == 8
     assert all(image.shape[-1] == 4 and image[..., 3].max() == 255 for image in images)
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-def test_frames_by_effect(small_run: SmallRun, results: Results, layer: str) -> None:
+def test_stored_frames_by_effect_are_those_of_largest_effect(small_run: SmallRun, results: Results, layer: str) -> None:
     features = results.features(layer)
     shape = results.layer(layer)["height"], results.layer(layer)["width"]
     net = [results.totals(layer, t)["value"].totals[:, :8].sum(axis=-1) for t in range(2)]  # (T, K)

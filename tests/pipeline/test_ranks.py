@@ -112,7 +112,7 @@ def finished_tasks(folder: Path, name: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.slow
-def test_any_number_of_ranks_makes_the_same_page(mpiexec: str, folder: Path) -> None:
+def test_the_page_does_not_depend_on_the_number_of_mpi_ranks(mpiexec: str, folder: Path) -> None:
     single = start([], folder, "single")
     assert single.returncode == 0, single.stderr
     for ranks in (1, 2, 5):
@@ -129,7 +129,7 @@ def test_any_number_of_ranks_makes_the_same_page(mpiexec: str, folder: Path) -> 
 
 
 @pytest.mark.slow
-def test_ranks_that_run_keras_make_the_same_page(mpiexec: str, folder: Path) -> None:
+def test_mpi_ranks_with_keras_make_the_same_page(mpiexec: str, folder: Path) -> None:
     pytest.importorskip("procgen", reason="the agent plays CoinRun")
     checkpoint = write_checkpoint(folder / "agent.jd")
     for name, launcher in (("keras", ()), ("keras-ranks", (mpiexec, "-n", "2"))):
@@ -142,7 +142,7 @@ def test_ranks_that_run_keras_make_the_same_page(mpiexec: str, folder: Path) -> 
 
 
 @pytest.mark.slow
-def test_any_number_of_ranks_makes_the_same_checks(tmp_path: Path) -> None:
+def test_sanity_checks_do_not_depend_on_the_number_of_mpi_ranks(tmp_path: Path) -> None:
     options = ["--trajectories.num-envs", "2", "--trajectories.num-steps", "4", "--frames", "4"]
     options += ["--methods", "perturbation"]
     for ranks in (1, 2, 3):
@@ -160,7 +160,7 @@ def test_any_number_of_ranks_makes_the_same_checks(tmp_path: Path) -> None:
         ("disk", r"rank \d of 2 failed at attribution/\da/\d: \[Errno 28\] No space left on device\n"),
     ],
 )
-def test_a_failing_rank_stops_the_job(mpiexec: str, folder: Path, failure: str, message: str) -> None:
+def test_a_failing_mpi_rank_stops_the_job(mpiexec: str, folder: Path, failure: str, message: str) -> None:
     result = start([mpiexec, "-n", "2"], folder, failure, BROKEN=failure)
     seconds = time.time() - float((folder / "done" / f"{failure}-broken").read_text().split()[0])
     assert result.returncode != 0
@@ -183,7 +183,7 @@ def test_a_failing_rank_stops_the_job(mpiexec: str, folder: Path, failure: str, 
 
 
 @pytest.mark.slow
-def test_ranks_print_one_error_for_a_missing_checkpoint(mpiexec: str, folder: Path, tmp_path: Path) -> None:
+def test_mpi_ranks_print_one_error_for_a_missing_checkpoint(mpiexec: str, folder: Path, tmp_path: Path) -> None:
     command = [mpiexec, "-n", "2", sys.executable, "-m", "rl_clarity", "run", "nowhere.jd", str(tmp_path / "page")]
     result = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
     assert result.returncode != 0
@@ -207,7 +207,7 @@ def test_the_error_without_mpi4py_names_the_package(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_any_number_of_ranks_makes_the_same_findings(tmp_path: Path) -> None:
+def test_findings_do_not_depend_on_the_number_of_mpi_ranks(tmp_path: Path) -> None:
     program = "import sys; from pathlib import Path; from tests.small_commands import debug; debug(Path(sys.argv[1]))"
     for ranks in (1, 2, 3):
         folder = tmp_path / f"{ranks}"

@@ -45,7 +45,7 @@ def remote_files(address: str) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_from_a_remote_checkpoint_to_a_remote_page(
+def test_run_reads_a_remote_checkpoint_and_writes_a_remote_page(
     address: str, bucket: str, small_run: SmallRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = rl_clarity.run(address, f"{bucket}/page", **SHORT)
@@ -83,14 +83,16 @@ def test_a_remote_run_is_resumed(explain: Explain, bucket: str, monkeypatch: pyt
     assert remote_files(f"{bucket}/stopped") == remote_files(f"{bucket}/uninterrupted")
 
 
-def test_file_urls_are_local(explain: Explain, small_run: SmallRun, tmp_path: Path) -> None:
+def test_file_urls_are_treated_as_local_paths(explain: Explain, small_run: SmallRun, tmp_path: Path) -> None:
     explain(tmp_path / "page")
     explain(f"file://{tmp_path}/by-url")
     assert read_files(tmp_path / "by-url") == read_files(tmp_path / "page")
     assert rl_clarity.load_agent(f"file://{small_run.checkpoint}").layers == small_run.agent.layers
 
 
-def test_other_commands_accept_urls(explain: Explain, address: str, bucket: str, tmp_path: Path, capsys: Any) -> None:
+def test_inspect_export_and_load_agent_accept_urls(
+    explain: Explain, address: str, bucket: str, tmp_path: Path, capsys: Any
+) -> None:
     explain(f"{bucket}/page")
     assert main(["inspect", address]) == 0
     assert main(["export", f"{bucket}/page", str(tmp_path / "numbers.npz"), "--frames", "1:4"]) == 0
@@ -105,7 +107,7 @@ def test_other_commands_accept_urls(explain: Explain, address: str, bucket: str,
         ("nosuch://bucket/agent.jd", "nosuch://bucket/agent.jd: .*nosuch"),
     ],
 )
-def test_missing_checkpoints(url: str, message: str, tmp_path: Path) -> None:
+def test_missing_remote_checkpoints_raise_one_clear_error(url: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=message):
         rl_clarity.run(url, tmp_path / "page")
     assert not (tmp_path / "page").exists()
@@ -156,12 +158,14 @@ def write_options(monkeypatch: pytest.MonkeyPatch) -> WriteOptions:
     ("protocol", "keyword"),
     [("s3", "ContentType"), ("s3a", "ContentType"), ("gs", "content_type"), ("gcs", "content_type")],
 )
-def test_files_have_content_types(protocol: str, keyword: str, write_options: WriteOptions) -> None:
+def test_files_in_s3_and_google_storage_have_content_types(
+    protocol: str, keyword: str, write_options: WriteOptions
+) -> None:
     assert write_options(f"{protocol}://bucket/page") == {name: {keyword: kind} for name, kind in TYPES.items()}
 
 
 @pytest.mark.parametrize("protocol", ["az", "abfs", "abfss", "adl"])
-def test_azure_receives_content_settings(
+def test_files_in_azure_storage_have_content_types(
     protocol: str, write_options: WriteOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class ContentSettings:
@@ -175,7 +179,7 @@ def test_azure_receives_content_settings(
     assert {name: file["content_settings"].content_type for name, file in options.items()} == TYPES
 
 
-def test_other_file_systems_receive_no_options(write_options: WriteOptions) -> None:
+def test_other_file_systems_receive_no_content_types(write_options: WriteOptions) -> None:
     assert set(map(str, write_options("memory://bucket/page").values())) == {"{}"}
 
 
@@ -199,7 +203,9 @@ class StoreWithoutCredentials(fsspec.AbstractFileSystem):
         ("verify locked://b/page", "cannot read locked://b/page/interface.html"),
     ],
 )
-def test_a_store_without_credentials(call: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_missing_storage_credentials_are_reported_in_one_line(
+    call: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     fsspec.register_implementation("locked", StoreWithoutCredentials, clobber=True)
     assert main(call.split()) == 1
     assert capsys.readouterr() == ("", f"rl-clarity: {message}: Unable to locate credentials\n")

@@ -27,14 +27,14 @@ from tests.tiny_series import write_checkpoint
 # --- reproducibility -----------------------------------------------------------------------------------------------
 
 
-def test_the_same_run_writes_the_same_bytes(run_short: Callable[..., Path]) -> None:
+def test_repeating_a_run_writes_the_same_bytes(run_short: Callable[..., Path]) -> None:
     first, second = run_short("a", "first"), run_short("b", "second", batch_size=512)
     assert read_files(first) == read_files(second)
     document = (first / "interface.html").read_text()
     assert str(first.parent) not in document
 
 
-def test_another_seed_makes_another_page(run_short: Callable[..., Path]) -> None:
+def test_another_seed_gives_a_different_page(run_short: Callable[..., Path]) -> None:
     first, second = run_short("a"), run_short("b", seed=1)
     same = {name for name in read_files(first) if read_files(first)[name] == read_files(second).get(name)}
     assert not {name for name in same if name.endswith(".js")}
@@ -49,7 +49,7 @@ def test_a_finished_page_is_not_rewritten(run_short: Callable[..., Path], monkey
     assert {path: path.stat().st_mtime_ns for path in directory.rglob("*")} == times
 
 
-def test_deleted_files_are_written_again(run_short: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleted_page_files_are_written_again(run_short: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     directory = run_short("page")
     before = read_files(directory)
     (directory / "attribution/Relu_2/2/value-1.js").unlink()
@@ -61,7 +61,7 @@ def test_deleted_files_are_written_again(run_short: Callable[..., Path], monkeyp
     assert list(verify(directory).problems()) == []
 
 
-def test_files_of_the_same_size_are_repaired_with_overwrite(
+def test_damaged_files_of_the_same_size_are_repaired_with_overwrite(
     run_short: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory = run_short("page")
@@ -78,7 +78,7 @@ def test_files_of_the_same_size_are_repaired_with_overwrite(
 
 
 @pytest.mark.parametrize("single_file", [False, True])
-def test_a_document_that_was_cut_off_is_written_again(
+def test_a_truncated_html_file_is_written_again(
     run_short: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, single_file: bool
 ) -> None:
     page = run_short("page", single_file=single_file) / "interface.html"
@@ -100,7 +100,7 @@ class Stop(BaseException):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"single_file": True}, {"inline_js": False}], ids=str)
-def test_resuming_after_an_interruption_at_any_write(
+def test_a_run_interrupted_at_any_write_resumes_to_the_same_bytes(
     explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
     options["nmf_features"] = 3
@@ -138,7 +138,9 @@ def test_temporary_files_of_a_killed_process_are_deleted(explain: Explain, tmp_p
 
 
 @pytest.mark.usefixtures("one_task_at_a_time")
-def test_finished_tasks_are_not_done_again(explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resuming_does_not_repeat_finished_tasks(
+    explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with monkeypatch.context() as patch, record_tasks(monkeypatch) as done:
         patch.setattr("rl_clarity.analyses.trajectories.write_trajectory", failing_write_trajectory(Stop))
         with pytest.raises(Stop):
@@ -161,7 +163,7 @@ KILLS = 10
 
 
 @pytest.mark.slow
-def test_killed_many_times(tmp_path: Path) -> None:
+def test_a_run_killed_many_times_gives_the_same_bytes(tmp_path: Path) -> None:
     """After SIGKILL at random moments, the page has the same bytes as an uninterrupted run."""
     options = (
         *("--trajectories.num-envs", "3", "--trajectories.num-steps", "16", "--json"),
@@ -203,7 +205,7 @@ def test_killed_many_times(tmp_path: Path) -> None:
     assert "running" in outcomes  # killed runs
 
 
-def test_returning_to_the_old_options_after_an_interruption(
+def test_files_replaced_by_an_interrupted_run_are_written_again(
     explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Files that an interrupted run with other options has replaced are written again."""
@@ -223,14 +225,14 @@ def test_returning_to_the_old_options_after_an_interruption(
     assert read_files(tmp_path / "page") == before
 
 
-def test_pages_contain_no_paths_and_host_names(explain: Explain, tmp_path: Path) -> None:
+def test_pages_contain_no_local_paths_or_host_names(explain: Explain, tmp_path: Path) -> None:
     explain()
     words = [str(tmp_path).encode(), os.uname().nodename.encode(), str(Path.home()).encode() + b"/"]
     for name, content in read_files(tmp_path / "page").items():
         assert not [word for word in words if len(word) > 3 and word in content], name
 
 
-def test_work_entries_are_json(explain: Explain, tmp_path: Path) -> None:
+def test_records_of_finished_tasks_are_json(explain: Explain, tmp_path: Path) -> None:
     explain()
     entries = [json.loads(path.read_text()) for path in (tmp_path / "page" / DIRECTORY).glob("*-*.json")]
     assert len(entries) == 9

@@ -24,7 +24,7 @@ class Stop(BaseException):
     """An interruption that no code catches."""
 
 
-def test_a_run_is_logged(explain: Explain, tmp_path: Path) -> None:
+def test_a_finished_run_is_logged(explain: Explain, tmp_path: Path) -> None:
     explain()
     (run,) = runs(tmp_path / "page")
     assert run["outcome"] == "finished"
@@ -45,7 +45,9 @@ def test_a_run_is_logged(explain: Explain, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("one_task_at_a_time")
-def test_resumed_runs_are_appended(explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resumed_runs_are_appended_to_the_log(
+    explain: Explain, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*arguments: Any) -> None:
         raise Stop("simulated")
 
@@ -77,7 +79,7 @@ def test_tasks_of_a_killed_run_are_logged(explain: Explain, tmp_path: Path, monk
     assert [task["task"] for task in run["tasks"]] == ["features/Relu_2"]
 
 
-def test_the_page_contains_nothing_of_the_log(explain: Explain, tmp_path: Path) -> None:
+def test_the_page_contains_nothing_of_the_run_log(explain: Explain, tmp_path: Path) -> None:
     explain()
     document = (tmp_path / "page" / "interface.html").read_text()
     assert "run-log" not in document
@@ -85,7 +87,7 @@ def test_the_page_contains_nothing_of_the_log(explain: Explain, tmp_path: Path) 
     assert runs(tmp_path / "page")[0]["started"][:10] not in document
 
 
-def test_an_invalid_log_is_replaced_with_overwrite(explain: Explain, tmp_path: Path) -> None:
+def test_an_invalid_run_log_is_replaced_only_with_overwrite(explain: Explain, tmp_path: Path) -> None:
     (tmp_path / "page").mkdir()
     (tmp_path / "page" / "run-log.json").write_text("[1, 2]")
     with pytest.raises(OutputError, match=r"did not write.*run-log\.json"):

@@ -75,7 +75,7 @@ def record_threads(monkeypatch: pytest.MonkeyPatch, calls: int) -> list[int]:
     return used
 
 
-def test_samples_that_are_collected_at_once_are_the_same(
+def test_samples_collected_in_parallel_threads_are_the_same(
     run: Run, checkpoint_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, samples = checkpoint_copy.parent / "rl-clarity", []
@@ -91,7 +91,7 @@ def test_samples_that_are_collected_at_once_are_the_same(
     assert samples[0] == samples[1]
 
 
-def test_an_error_ends_both_collections_and_leaves_nothing(
+def test_an_error_ends_both_collections_and_leaves_no_samples(
     run: Run, checkpoint_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = threading.Event()
@@ -122,7 +122,7 @@ def test_an_error_ends_both_collections_and_leaves_nothing(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("left", [None, {"environment": {"name": "another"}}], ids=["none", "of earlier samples"])
-def test_a_run_that_was_killed_before_it_wrote_metadata_is_resumed(
+def test_a_run_killed_before_writing_metadata_reuses_saved_samples(
     run: Run, checkpoint_copy: Path, monkeypatch: pytest.MonkeyPatch, left: dict[str, Any] | None
 ) -> None:
     run()
@@ -150,7 +150,7 @@ def test_samples_are_saved_beside_the_checkpoint(run: Run, checkpoint_copy: Path
     assert len(metadata["action_combos"]) == 15
 
 
-def test_extra_observations_are_played_in_bfloat16_where_the_processor_computes_in_it(
+def test_extra_observations_are_collected_in_bfloat16_where_supported(
     run: Run, checkpoint_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played: dict[bool, list[Any]] = {}
@@ -173,7 +173,7 @@ def test_extra_observations_are_played_in_bfloat16_where_the_processor_computes_
     assert trajectories[True] == trajectories[False]
 
 
-def test_an_edited_agent_also_plays_the_extra_observations(
+def test_extra_observations_of_an_edited_agent_keep_its_edits(
     run: Run, checkpoint_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rl_clarity.recordings.options.computes_in_bfloat16", lambda: True)
@@ -192,7 +192,7 @@ def test_an_edited_agent_also_plays_the_extra_observations(
     assert player.edits == edited.edits
 
 
-def test_env_name_changes_the_environment(run: Run, checkpoint_copy: Path, tmp_path: Path) -> None:
+def test_env_name_overrides_the_environment_of_the_checkpoint(run: Run, checkpoint_copy: Path, tmp_path: Path) -> None:
     manifest = run(env_name="fruitbot").manifest
     assert manifest["title"] == "fruitbot, nature"
     metadata = json.loads((checkpoint_copy.parent / "rl-clarity" / "agent.metadata.json").read_text())
@@ -205,12 +205,12 @@ def test_env_name_changes_the_environment(run: Run, checkpoint_copy: Path, tmp_p
     assert not (tmp_path / "other").exists()
 
 
-def test_environment_names_that_contradict_each_other(run: Run) -> None:
+def test_contradictory_environment_names_are_refused(run: Run) -> None:
     with pytest.raises(OptionError, match="env_name='fruitbot' and env_id='procgen-coinrun-v0' in metadata contradict"):
         run(env_name="fruitbot", metadata={"env_id": "procgen-coinrun-v0"})
 
 
-def test_custom_paths(run: Run, checkpoint_copy: Path, tmp_path: Path) -> None:
+def test_samples_are_saved_at_custom_paths(run: Run, checkpoint_copy: Path, tmp_path: Path) -> None:
     paths = {
         name: str(tmp_path / "saved" / name)
         for name in ("model_path", "metadata_path", "trajectories_path", "observations_path")
@@ -222,7 +222,9 @@ def test_custom_paths(run: Run, checkpoint_copy: Path, tmp_path: Path) -> None:
     assert second.manifest == first.manifest
 
 
-def test_temporary_paths(run: Run, checkpoint_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temp_files_stores_samples_only_temporarily(
+    run: Run, checkpoint_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     monkeypatch.setattr("tempfile.tempdir", None)
     (tmp_path / "temporary").mkdir()
@@ -237,7 +239,7 @@ def test_temporary_paths(run: Run, checkpoint_copy: Path, tmp_path: Path, monkey
     assert not (checkpoint_copy.parent / "rl-clarity").exists()
 
 
-def test_checkpoint_in_a_read_only_folder(
+def test_samples_of_a_read_only_checkpoint_folder_are_saved_in_the_cache(
     run: Run, checkpoint_copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     access = os.access
@@ -250,7 +252,9 @@ def test_checkpoint_in_a_read_only_folder(
     assert run("second", resample=False).manifest == first.manifest
 
 
-def test_full_resolution(checkpoint_copy: Path, small_run: SmallRun, tmp_path: Path) -> None:
+def test_full_resolution_frames_are_collected_and_shown(
+    checkpoint_copy: Path, small_run: SmallRun, tmp_path: Path
+) -> None:
     page = rl_clarity.run(
         checkpoint_copy,
         tmp_path / "page",
@@ -278,7 +282,7 @@ def test_full_resolution(checkpoint_copy: Path, small_run: SmallRun, tmp_path: P
 # --- reuse --------------------------------------------------------------------------------------------------------
 
 
-def test_samples_are_reused(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saved_samples_are_reused_without_resampling(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run()
     calls = record_environments(monkeypatch)
     run("second", resample=False)
@@ -295,18 +299,20 @@ def test_samples_are_reused(run: Run, tmp_path: Path, monkeypatch: pytest.Monkey
     assert calls == []
 
 
-def test_missing_samples(run: Run) -> None:
+def test_missing_samples_are_an_error_without_resampling(run: Run) -> None:
     with pytest.raises(SamplesError, match=r"no saved samples in .*; collect new samples with resample=True"):
         run(resample=False)
 
 
-def test_saved_samples_include_their_agent(run: Run, checkpoint_copy: Path) -> None:
+def test_saved_samples_are_explained_with_the_agent_saved_beside_them(run: Run, checkpoint_copy: Path) -> None:
     first = run()
     checkpoint_copy.write_bytes(b"another agent")
     assert run("second", resample=False).manifest == first.manifest
 
 
-def test_samples_of_another_agent(run: Run, checkpoint_copy: Path, small_run: SmallRun) -> None:
+def test_saved_samples_of_another_observation_shape_are_refused(
+    run: Run, checkpoint_copy: Path, small_run: SmallRun
+) -> None:
     run()
     wrong = replace(small_run.observations, observations=np.zeros((4, 32, 32, 3), np.uint8))
     save_samples(checkpoint_copy.parent / "rl-clarity" / "agent.observations", wrong)
@@ -323,7 +329,7 @@ def test_samples_of_another_agent(run: Run, checkpoint_copy: Path, small_run: Sm
         ({"values": np.full((2, 5), np.inf, np.float32)}, r"values\[0, 0\] is inf"),
     ],
 )
-def test_saved_samples_are_checked(
+def test_invalid_saved_samples_are_refused(
     changes: dict[str, Any], message: str, run: Run, checkpoint_copy: Path, small_run: SmallRun, tmp_path: Path
 ) -> None:
     folder = checkpoint_copy.parent / "rl-clarity"
@@ -336,7 +342,7 @@ def test_saved_samples_are_checked(
     assert not (tmp_path / "page").exists()
 
 
-def test_other_samples_make_another_page(run: Run, checkpoint_copy: Path, small_run: SmallRun) -> None:
+def test_different_samples_give_a_different_page_id(run: Run, checkpoint_copy: Path, small_run: SmallRun) -> None:
     folder = checkpoint_copy.parent / "rl-clarity" / "agent.observations"
     ids = set()
     for index in (0, 1):
@@ -348,7 +354,9 @@ def test_other_samples_make_another_page(run: Run, checkpoint_copy: Path, small_
     assert len(ids) == 2
 
 
-def test_samples_that_another_run_has_replaced(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_replaced_by_another_run_are_an_error(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     collect = source._collect_observations
 
     def collect_others(this: source.CheckpointSource, *arguments: Any) -> None:
@@ -360,7 +368,7 @@ def test_samples_that_another_run_has_replaced(run: Run, tmp_path: Path, monkeyp
     assert not (tmp_path / "page").exists()
 
 
-def test_the_checkpoint_changes_during_the_run(
+def test_a_run_uses_the_checkpoint_as_first_read(
     run: Run, checkpoint_copy: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Training may replace it at any time: the run uses and saves the agent that it has read."""
@@ -420,7 +428,7 @@ def test_a_checkpoint_that_vanishes_while_it_is_read_is_reported_as_missing(
         run()
 
 
-def test_metadata_can_be_overridden(run: Run, tmp_path: Path) -> None:
+def test_metadata_of_the_checkpoint_can_be_overridden(run: Run, tmp_path: Path) -> None:
     first = run()
     with pytest.raises(ClarityError, match="already holds a page"):
         run(metadata={"gamma": 0.1})

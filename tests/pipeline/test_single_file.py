@@ -13,7 +13,7 @@ from tests.pipeline.small import LAST_LAYER, OBSERVATIONS, SmallRun
 
 
 @pytest.mark.slow
-def test_the_forecast_includes_the_size_of_the_file(small_run: SmallRun, tmp_path: Path) -> None:
+def test_the_forecast_includes_the_size_of_a_single_file_page(small_run: SmallRun, tmp_path: Path) -> None:
     options: dict[str, Any] = {
         "trajectories_kwargs": {"num_envs": 2, "num_steps": 64},
         "observations_kwargs": OBSERVATIONS,

@@ -69,7 +69,7 @@ TESTED_ELSEWHERE = {
 """Options with other tests."""
 
 
-def test_every_option_has_a_case() -> None:
+def test_every_view_option_has_a_test_case() -> None:
     cases = {name for case in test_computing_options.CASES for name in present_names(case.values[0])}
     here = {"env_name", "title", "numpy_precision", "inline_js", "single_file"}
     hidden = {f"{part}.{name}".strip(".") for name, part in HIDDEN.items()}
@@ -93,18 +93,18 @@ def test_view_options_reach_the_page(explain: Explain) -> None:
     assert results.manifest["title"] == "A <title>"
 
 
-def test_default_names_come_from_the_checkpoint(explain: Explain) -> None:
+def test_default_titles_come_from_the_checkpoint(explain: Explain) -> None:
     manifest = explain(title=None).manifest
     assert manifest["recordings"][0]["env_name"] == "coinrun"
     assert manifest["title"] == "coinrun, nature"
 
 
-def test_other_graph_colors_keep_their_defaults(explain: Explain) -> None:
+def test_graph_colors_that_are_not_set_keep_their_defaults(explain: Explain) -> None:
     colors = explain(graph_colors={"v": "teal"}).manifest["view"]["graph_colors"]
     assert colors == {"v": "teal", "action": "red", "action_group": "orange", "advantage": "blue"}
 
 
-def test_directories(explain: Explain, tmp_path: Path) -> None:
+def test_directory_options_set_the_paths_of_page_files(explain: Explain, tmp_path: Path) -> None:
     results = explain(**DIRECTORIES, attr_images=True, feature_images=True, ablation_every=None)
     files = page_files(tmp_path / "page") - {"interface.html"}
     used = {name for name in DIRECTORIES.values() if any(file.startswith(name.strip("/") + "/") for file in files)}
@@ -114,14 +114,14 @@ def test_directories(explain: Explain, tmp_path: Path) -> None:
     assert results.attribution("Relu_2", 1).channels.shape == (24, 4, 4, 8)
 
 
-def test_all_files_in_one_directory(explain: Explain, tmp_path: Path) -> None:
+def test_all_page_files_can_be_written_to_one_directory(explain: Explain, tmp_path: Path) -> None:
     separate = explain(tmp_path / "separate")
     single = explain(tmp_path / "single", **dict.fromkeys(DIRECTORIES, ""))
     assert len(page_files(tmp_path / "separate")) == len(page_files(tmp_path / "single"))
     assert (separate.frames(0) == single.frames(0)).all()
 
 
-def test_precision_of_numbers(explain: Explain, tmp_path: Path) -> None:
+def test_numpy_precision_rounds_numbers_of_the_page(explain: Explain, tmp_path: Path) -> None:
     explain(numpy_precision=3)
     numbers = re.findall(r"-?\d+\.\d+(?:e-?\d+)?", json.dumps(manifest_numbers(tmp_path / "page")))
     assert len(numbers) > 10
@@ -136,7 +136,7 @@ def manifest_numbers(directory: Path) -> Any:
     return [marks, [layer["scales"] for layer in layers], layers[0]["hues"]]
 
 
-def test_script_in_a_separate_file(explain: Explain, tmp_path: Path) -> None:
+def test_the_script_can_be_written_to_a_separate_file(explain: Explain, tmp_path: Path) -> None:
     explain(tmp_path / "inside")
     explain(tmp_path / "beside", inline_js=False)
     inside, beside = (page_files(tmp_path / name) for name in ("inside", "beside"))
@@ -147,7 +147,7 @@ def test_script_in_a_separate_file(explain: Explain, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["single_file", "inline_large_json"])
-def test_page_in_a_single_file(explain: Explain, tmp_path: Path, name: str) -> None:
+def test_the_page_can_be_written_as_a_single_file(explain: Explain, tmp_path: Path, name: str) -> None:
     one: Results = explain(tmp_path / "one", **{name: True}, attr_images=True)
     many: Results = explain(tmp_path / "many", attr_images=True)
     assert {path.name for path in (tmp_path / "one").rglob("*") if path.is_file()} == {"interface.html", "run-log.json"}

@@ -25,7 +25,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
     return rl_clarity.open_results(directory)
 
 
-def test_the_page_has_neither_values_nor_advantages(results: Results) -> None:
+def test_the_page_of_a_policy_alone_has_no_values_or_advantages(results: Results) -> None:
     assert (results.agent["kind"], results.agent["has_value"]) == ("policy", False)
     assert "bookmarks" not in results.section("trajectories")
     series = results.series(0)
@@ -33,7 +33,7 @@ def test_the_page_has_neither_values_nor_advantages(results: Results) -> None:
     np.testing.assert_allclose(series["probabilities"].sum(axis=1), 1, rtol=1e-5)
 
 
-def test_the_largest_logit_is_explained_in_place_of_the_value(results: Results) -> None:
+def test_the_largest_logit_is_explained_instead_of_the_value(results: Results) -> None:
     assert results.outputs == ["greedy", "action-0", "action-1"]
     largest = results.series(0)["logits"].max(axis=1)
     np.testing.assert_allclose(completeness(results, "features", 0, "greedy")[:, 2], largest, rtol=1e-3, atol=1e-5)
@@ -44,7 +44,7 @@ def test_the_largest_logit_is_explained_in_place_of_the_value(results: Results) 
     assert not {"value", "advantage"} & {*colors_of_map}
 
 
-def test_the_table_has_no_column_of_advantages(results: Results, tmp_path: Path) -> None:
+def test_the_exported_table_has_no_column_of_advantages(results: Results, tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     rl_clarity.export(results._directory.location, path)
     header = path.read_text().splitlines()[0]

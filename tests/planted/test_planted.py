@@ -10,11 +10,11 @@ from tests.planted.measure import debug, first_key, suspicious
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["blind to a type", "ignores the upper half", "left-right bias"])
-def test_planted_causes_of_players_come_first(name: str) -> None:
+def test_the_first_finding_is_the_planted_defect_of_a_scripted_player(name: str) -> None:
     planted = PLANTED[name]
     assert first_key(debug(planted.player, planted.world, 1), planted.family) == planted.key
 
 
 @pytest.mark.slow
-def test_a_clean_player_has_no_suspicious_findings() -> None:
+def test_a_scripted_player_without_defects_has_no_suspicious_findings() -> None:
     assert suspicious(debug(*CLEAN["careful"], seed=1)) == []

@@ -18,7 +18,7 @@ SEED = 21
 
 
 @pytest.mark.parametrize("memory", ["none", "count", "gru"])
-def test_networks_are_small_and_return_their_next_state(memory: str) -> None:
+def test_trained_networks_are_small_and_return_their_next_state(memory: str) -> None:
     network = Network(5, memory=memory)  # type: ignore[arg-type]
     assert sum(parameter.numel() for parameter in network.parameters()) < 60_000
     state = torch.zeros(2, network.state_size) if network.state_size else None
@@ -27,7 +27,7 @@ def test_networks_are_small_and_return_their_next_state(memory: str) -> None:
     assert [part.shape for part in after] == [(2, size) for size in (network.state_size,) if size]
 
 
-def test_demonstrations_are_the_players_policy_in_what_is_drawn() -> None:
+def test_demonstrations_follow_the_players_policy_on_drawn_frames() -> None:
     player, world = CLEAN["careful"]
     shown = demonstrate(player, world, 4, seed=3)
     logits = player.forward(shown.images.reshape(-1, 36, 36, 3)).policy_logits
@@ -39,21 +39,21 @@ def test_demonstrations_are_the_players_policy_in_what_is_drawn() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["afraid of a harmless look-alike", "forgets a cue"])
-def test_planted_causes_of_networks_come_first(name: str) -> None:
+def test_the_first_finding_is_the_planted_defect_of_a_trained_network(name: str) -> None:
     result = measure(name, SEED)
     assert result["agreement"] > 0.95
     assert result["first"] == PLANTED[name].key
 
 
 @pytest.mark.slow
-def test_a_clean_network_has_no_suspicious_findings() -> None:
+def test_a_network_without_defects_has_no_suspicious_findings() -> None:
     result = measure("careful", SEED)
     assert result["agreement"] > 0.95
     assert result["suspicious"] == []
 
 
 @pytest.mark.slow
-def test_the_same_seed_trains_the_same_network(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_is_reproducible_with_the_same_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training, "SEQUENCES", 400)
     player, world = CLEAN["alone"]
     first, second = (train(player, world, seed=2).module.state_dict() for _ in range(2))

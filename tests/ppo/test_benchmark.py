@@ -9,7 +9,7 @@ FIRST_LAYER = 64 * 64 * 7 * 7 * 3 * 16
 
 
 @pytest.mark.parametrize("epochs", [0, 1, 3])
-def test_a_step_of_clear_is_57_million_multiply_adds(epochs: int) -> None:
+def test_a_forward_pass_of_clear_takes_57_million_multiply_adds(epochs: int) -> None:
     forward = operations_per_step(build("clear", (64, 64, 3), 15).model, 0)
     assert forward == pytest.approx(2 * 57.3e6, rel=0.01)
     # Learning: forward, kernels' gradients, and inputs' gradients but for the first layer's.

@@ -18,7 +18,7 @@ LOGS = {
 
 
 @pytest.mark.parametrize("name", LOGS)
-def test_columns_are_recognized_and_rows_sorted(tmp_path: Path, name: str) -> None:
+def test_columns_of_training_logs_are_recognized_and_rows_sorted(tmp_path: Path, name: str) -> None:
     text, unit = LOGS[name]
     (tmp_path / "log").write_text(text)
     curve = read_curve(tmp_path / "log")
@@ -27,7 +27,7 @@ def test_columns_are_recognized_and_rows_sorted(tmp_path: Path, name: str) -> No
     assert curve.unit == unit
 
 
-def test_text_of_several_processes(tmp_path: Path) -> None:
+def test_text_logs_of_several_processes_are_merged(tmp_path: Path) -> None:
     lines = ["time 00h, episodes 6, frames 0.2M, mean epr 1.39, run loss 0.31", "junk", "frames 0.1M, mean epr -1.24,"]
     (tmp_path / "log.txt").write_text("\n".join(lines))
     curve = read_curve(tmp_path / "log.txt")
@@ -35,7 +35,7 @@ def test_text_of_several_processes(tmp_path: Path) -> None:
     assert curve.returns.tolist() == [-1.24, 1.39]
 
 
-def test_monitor_is_a_mean_over_episodes(tmp_path: Path) -> None:
+def test_curves_of_monitor_files_are_means_over_100_episodes(tmp_path: Path) -> None:
     rows = [f"{i},{10},{i / 10}" for i in range(150)]
     (tmp_path / "monitor.csv").write_text("\n".join(['#{"t_start": 1}', "r,l,t", *rows]))
     curve = read_curve(tmp_path / "monitor.csv")
@@ -43,20 +43,20 @@ def test_monitor_is_a_mean_over_episodes(tmp_path: Path) -> None:
     assert curve.returns[[0, 9, 149]].tolist() == [0, 4.5, np.arange(50, 150).mean()]
 
 
-def test_the_last_of_equal_steps_counts_and_incomplete_rows_do_not(tmp_path: Path) -> None:
+def test_repeated_steps_keep_the_last_row_and_incomplete_rows_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("timesteps,mean_return\n100,1\n200,nan\n100,2\n300,x\n400")
     curve = read_curve(tmp_path / "log")
     assert (curve.steps.tolist(), curve.returns.tolist()) == ([100], [2])
 
 
-def test_named_columns(tmp_path: Path) -> None:
+def test_columns_of_the_log_can_be_named(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("a,b\n1,2\n")
     assert read_curve(tmp_path / "log", ("b", "a")).steps.tolist() == [2]
     with pytest.raises(OptionError, match=r"log_columns=\('c', 'a'\)"):
         read_curve(tmp_path / "log", ("c", "a"))
 
 
-def test_event_files(tmp_path: Path) -> None:
+def test_tensorboard_event_files_are_read_as_curves(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     pytest.importorskip("tensorflow")
     from rl_clarity.ppo.logs import EventLog
@@ -72,7 +72,7 @@ def test_event_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "timesteps,mean_return\n", "\x00\x01", "#{}\nx,y\n1,2\n"])
-def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
+def test_files_that_are_not_training_logs_are_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "log").write_text(text)
     with pytest.raises(ClarityError):
         read_curve(tmp_path / "log")
@@ -85,19 +85,19 @@ def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
         ('#{"t_start": 1}\nr,l,t\n1,10,0.1\n1,-5,0.2\n', "log, line 4: -5 steps"),
     ],
 )
-def test_negative_steps_are_refused_with_their_line(tmp_path: Path, text: str, message: str) -> None:
+def test_negative_steps_are_refused_with_their_line_number(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "log").write_text(text)
     with pytest.raises(ClarityError, match=message):
         read_curve(tmp_path / "log")
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_missing_log_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(ClarityError, match=r"absent\.csv"):
         read_curve(tmp_path / "absent.csv")
 
 
 @pytest.mark.parametrize("name", ["breakout-v4/log.txt", "models_model7-02-17-20-41/log-model7-02-17-20-41.txt"])
-def test_published_logs(shared_formats: Path, name: str) -> None:
+def test_published_logs_of_baby_a3c_are_read(shared_formats: Path, name: str) -> None:
     curve = read_curve(shared_formats / "baby-a3c" / name)
     assert np.all(np.diff(curve.steps) > 0)
     assert curve.steps[-1] >= 5e7

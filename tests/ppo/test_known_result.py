@@ -23,7 +23,7 @@ def play(environment: Catch, policy: Callable[[Catch], Any]) -> float:
             return reward
 
 
-def test_best_and_random_return() -> None:
+def test_catch_has_the_expected_best_and_random_return() -> None:
     environment = Catch()
     environment.reset(seed=0)
     rng = np.random.default_rng(0)
@@ -34,7 +34,7 @@ def test_best_and_random_return() -> None:
 
 
 @pytest.mark.slow
-def test_catch_is_learned_as_fast_as_by_stable_baselines3() -> None:
+def test_ppo_learns_catch_as_fast_as_stable_baselines3() -> None:
     curves = [learning_curve(seed) for seed in SEEDS]
     assert np.mean([curve[0] for curve in curves]) == pytest.approx(RANDOM_RETURN, abs=0.2)
     for (mean, spread), (known, known_spread) in zip(quarters(curves), KNOWN, strict=True):

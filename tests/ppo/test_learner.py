@@ -80,7 +80,7 @@ def expected_step(
 
 
 @pytest.mark.parametrize("clip_vf", [True, False])
-def test_two_steps_equal_the_formulas(clip_vf: bool) -> None:
+def test_two_ppo_updates_equal_the_formulas(clip_vf: bool) -> None:
     learner = make_learner(clip_vf=clip_vf)
     parameters = {name: array.astype(np.float64) for name, array in learner.network.parameters().items()}
     batch = minibatch(50)
@@ -112,7 +112,7 @@ def test_small_gradients_are_not_clipped() -> None:
     np.testing.assert_allclose(learner.optimizer.state()["mean"][:12], 0.1 * gradient["pi/w:0"].ravel(), rtol=1e-4)
 
 
-def test_minibatches_in_chunks_equal_the_formulas() -> None:
+def test_ppo_updates_on_chunked_minibatches_equal_the_formulas() -> None:
     size = 2 * CHUNK + 17
     batch = minibatch(size)
     parameters = {name: array.astype(np.float64) for name, array in make_learner().network.parameters().items()}
@@ -122,14 +122,14 @@ def test_minibatches_in_chunks_equal_the_formulas() -> None:
     assert dict(zip(STATISTICS, actual, strict=True)) == pytest.approx(statistics, rel=1e-4, abs=1e-6)
 
 
-def test_functions_are_compiled_once() -> None:
+def test_gradient_functions_are_compiled_once_for_all_batch_sizes() -> None:
     learner = make_learner()
     for size in (50, CHUNK, 3 * CHUNK - 1):
         learner.learn(minibatch(size))
     assert learner._add_gradient.experimental_get_tracing_count() == 1
 
 
-def test_state_includes_parameters_and_moments() -> None:
+def test_the_learner_state_includes_parameters_and_adam_moments() -> None:
     first, second = make_learner(), make_learner()
     first.learn(minibatch(50))
     second.restore(first.state())

@@ -16,7 +16,7 @@ from tests.ppo.small import tiny
 
 
 @pytest.mark.slow
-def test_a_series_has_checkpoints_in_half_precision_a_log_and_a_card(
+def test_the_script_writes_a_series_in_half_precision_with_log_and_card(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train(tmp_path / "run", **tiny(8, save_interval=1, save_all=True))

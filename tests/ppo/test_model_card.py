@@ -38,7 +38,7 @@ def trained(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_an_agent_has_a_card_a_curve_and_a_line_in_the_index(trained: Path) -> None:
+def test_the_script_writes_a_model_card_a_curve_and_an_index_entry(trained: Path) -> None:
     models = trained / "models"
     arguments = [str(trained / "run"), "columns", "--models", str(models), "--episodes", "6"]
     main([*arguments, "--checkpoint", "checkpoint-2.jd", "--machine", "one core", "--note", "A note."])
@@ -65,7 +65,7 @@ def test_an_agent_has_a_card_a_curve_and_a_line_in_the_index(trained: Path) -> N
     assert (models / "columns.md").read_text() == card
 
 
-def test_a_card_lists_findings_and_the_command_that_repeats_them(
+def test_a_model_card_lists_findings_and_their_command(
     trained: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     models, output = trained / "models", tmp_path / "page"
@@ -89,7 +89,7 @@ def test_a_card_lists_findings_and_the_command_that_repeats_them(
 
 
 @pytest.mark.parametrize("name", ["coinrun", "coinrun-early", "fruitbot"])
-def test_cards_of_included_agents_are_those_of_their_facts(name: str, tmp_path: Path) -> None:
+def test_model_cards_of_included_agents_match_their_stored_facts(name: str, tmp_path: Path) -> None:
     """Writing the card again keeps the line about measured effects."""
     for path in (*models_directory().glob(f"{name}.*"), models_directory() / "README.md"):
         shutil.copyfile(path, tmp_path / path.name)
@@ -100,7 +100,7 @@ def test_cards_of_included_agents_are_those_of_their_facts(name: str, tmp_path: 
     assert (tmp_path / f"{name}.md").read_text() == (models_directory() / f"{name}.md").read_text()
 
 
-def test_cards_list_all_stages_of_training(trained: Path) -> None:
+def test_a_model_card_lists_all_stages_of_training(trained: Path) -> None:
     models = trained / "models"
     train(trained / "run", **tiny(5, save_interval=1, save_all=True, learning_rate=1e-4))
     main([str(trained / "run"), "columns", "--models", str(models), "--episodes", "2"])
@@ -111,7 +111,7 @@ def test_cards_list_all_stages_of_training(trained: Path) -> None:
     assert card.index("timesteps_per_proc=96") < card.index("learning_rate=0.0001") < card.index("=160")
 
 
-def test_the_card_of_an_agent_that_a_script_trained_says_how(trained: Path, tmp_path: Path) -> None:
+def test_a_model_card_describes_training_by_a_custom_script(trained: Path, tmp_path: Path) -> None:
     models, text = trained / "models", tmp_path / "training.md"
     text.write_text("A script trained it.\n")
     main([str(trained / "run"), "scripted", "--models", str(models), "--episodes", "2", "--training", str(text)])
@@ -140,7 +140,7 @@ def test_large_agents_are_stored_in_half_precision(trained: Path, monkeypatch: p
         ship(source, target)
 
 
-def test_the_command_of_a_card_reproduces_its_numbers(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_on_a_model_card_reproduces_its_numbers(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
     models = trained / "models"
     main([str(trained / "run"), "columns", "--models", str(models), "--episodes", "6"])
     (line,) = [line for line in (models / "columns.md").read_text().splitlines() if line.startswith("rl-clarity")]
@@ -152,7 +152,7 @@ def test_the_command_of_a_card_reproduces_its_numbers(trained: Path, capsys: pyt
     assert returns[RANDOM]["mean"] == pytest.approx(evaluated["random policy"]["mean_return"], abs=1e-3)
 
 
-def test_the_call_of_a_card_has_the_same_options() -> None:
+def test_the_training_call_on_a_model_card_has_the_same_options() -> None:
     options = {"env_name": "coinrun", "lambda": 0.9, "num_levels": 10, "timesteps_per_proc": 64_000, "use_lstm": True}
     args = train_options(options).checkpoint_args()
     (call,) = ast.parse(command(args, "agent", 64_000)).body
@@ -179,17 +179,17 @@ def test_included_agents_are_small_and_better_than_random() -> None:
     ("low", "high", "expected"),
     [(0, 10, [0, 2, 4, 6, 8, 10]), (-1, 1, [-1, -0.5, 0, 0.5, 1]), (0, 0.7, [0, 0.2, 0.4, 0.6])],
 )
-def test_ticks_are_round(low: float, high: float, expected: list[float]) -> None:
+def test_axis_ticks_of_the_curve_are_round_numbers(low: float, high: float, expected: list[float]) -> None:
     assert ticks(low, high) == expected
 
 
-def test_curves_without_episodes_at_first() -> None:
+def test_a_curve_leaves_out_updates_before_the_first_episode_ends() -> None:
     image = ET.fromstring(curve([100, 200, 300], [float("nan"), 1.0, 2.0], reference=0.5, shipped=200))
     (line,) = image.iter("{http://www.w3.org/2000/svg}polyline")
     assert len(line.attrib["points"].split()) == 2
 
 
-def test_a_card_reports_the_play_with_a_feature_ablated(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_card_reports_returns_with_a_feature_ablated(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     models = trained / "models"
     arguments = ["-", "columns", "--models", str(models), "--only-write"]
     main([str(trained / "run"), "columns", "--models", str(models), "--episodes", "6"])
@@ -235,7 +235,7 @@ def test_a_card_reports_the_play_with_a_feature_ablated(trained: Path, monkeypat
     assert (models / "columns.md").read_text() == card
 
 
-def test_a_card_lists_the_saliency_methods_that_fail_the_checks() -> None:
+def test_a_model_card_lists_saliency_methods_that_fail_sanity_checks() -> None:
     def report(
         method: str, correlation: float, low: float, gap: float | None, signed: float | None = None
     ) -> MethodReport:
@@ -263,7 +263,7 @@ def test_a_card_lists_the_saliency_methods_that_fail_the_checks() -> None:
     assert check_lines("coinrun", None) == []
 
 
-def test_a_card_lists_the_checks_that_a_simulator_fails() -> None:
+def test_a_model_card_lists_quality_checks_that_a_simulator_fails() -> None:
     def errors(first: float, slope: float) -> list[list[float]]:
         return [[first + slope * h for h in range(12)]] * 3
 

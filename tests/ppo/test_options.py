@@ -37,12 +37,12 @@ ORIGINAL_DEFAULTS = {
 }
 
 
-def test_defaults_of_the_original() -> None:
+def test_training_defaults_are_those_of_the_original() -> None:
     args = train_options({"env_name": "coinrun"}).checkpoint_args()
     assert {name: args[name] for name in ORIGINAL_DEFAULTS} == ORIGINAL_DEFAULTS
 
 
-def test_unknown_options_suggest_the_nearest_name() -> None:
+def test_unknown_training_options_suggest_the_nearest_name() -> None:
     with pytest.raises(OptionError, match=r"'learning_rat'.*'learning_rate'"):
         train_options({"env_name": "coinrun", "learning_rat": 1})
 
@@ -57,7 +57,7 @@ def test_aliases_of_lambda_cannot_be_combined() -> None:
         train_options({"env_name": "coinrun", "lambda": 0.5, "lam": 0.5})
 
 
-def test_flags_as_0_and_1() -> None:
+def test_flags_can_be_passed_as_0_and_1() -> None:
     options = train_options({"env_name": "coinrun", "clip_vf": 0, "use_lstm": 0, "use_backgrounds": 1})
     assert (options.clip_vf, options.use_lstm, options.use_backgrounds) == (False, False, True)
 
@@ -87,7 +87,7 @@ def test_flags_as_0_and_1() -> None:
         ({"env_name": "coinrun", "env_kind": "coinrun_old", "center_agent": False}, "center_agent=False"),
     ],
 )
-def test_invalid_values(options: dict[str, Any], message: str) -> None:
+def test_invalid_training_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         train_options(options)
 
@@ -101,7 +101,7 @@ def test_invalid_values(options: dict[str, Any], message: str) -> None:
         {"env_name": "coinrun", "use_sticky_actions": False},
     ],
 )
-def test_options_of_the_environments_kind_and_defaults_of_others(options: dict[str, Any]) -> None:
+def test_options_of_other_environment_types_are_accepted_at_their_default(options: dict[str, Any]) -> None:
     train_options(options)
 
 
@@ -114,7 +114,7 @@ def test_options_of_the_environments_kind_and_defaults_of_others(options: dict[s
         ({"env_id": "my_module:Mine-v0", "env_kind": "gymnasium"}, "my_module:Mine-v0"),
     ],
 )
-def test_ids_and_names_of_environments(options: dict[str, Any], name: str) -> None:
+def test_environment_ids_and_names_are_equivalent(options: dict[str, Any], name: str) -> None:
     assert train_options(options).environment().name == name
 
 
@@ -126,7 +126,7 @@ def test_training_scales_rewards_instead_of_the_environment() -> None:
     assert spec.reward_scale == 1
 
 
-def test_metadata_of_a_checkpoint_describe_its_environment() -> None:
+def test_metadata_of_a_trained_checkpoint_describe_its_environment() -> None:
     for keywords in (
         {"env_id": "procgen:procgen-coinrun-v0", "num_levels": 50, "distribution_mode": "easy"},
         {"env_id": "BreakoutNoFrameskip-v4", "env_kind": "atari", "frame_stack": 4},
@@ -135,7 +135,7 @@ def test_metadata_of_a_checkpoint_describe_its_environment() -> None:
         assert spec_from_metadata(options.checkpoint_args()) == options.environment()
 
 
-def test_help() -> None:
+def test_the_help_text_describes_the_training_options() -> None:
     import tyro
 
     with pytest.raises(SystemExit) as exited:
@@ -143,7 +143,7 @@ def test_help() -> None:
     assert exited.value.code == 0
 
 
-def test_options_import_no_framework() -> None:
+def test_importing_training_options_imports_no_framework() -> None:
     code = (
         "import sys, rl_clarity.ppo, rl_clarity.ppo.options\n"
         "assert not {'tensorflow', 'keras', 'mpi4py', 'procgen'} & set(sys.modules)"
@@ -151,7 +151,7 @@ def test_options_import_no_framework() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_train_is_a_function_after_training_is_imported() -> None:
+def test_rl_clarity_train_remains_a_function_after_importing_submodules() -> None:
     code = (
         "import rl_clarity, rl_clarity.ppo.session\n"
         "assert callable(rl_clarity.ppo.train) and callable(rl_clarity.train)"

@@ -58,7 +58,7 @@ def log_probabilities(logits: np.ndarray, actions: np.ndarray) -> np.ndarray:
     return log_policy[np.arange(len(actions)), actions]
 
 
-def test_replaying_rollouts_reproduces_their_states(kind: dict[str, Any]) -> None:
+def test_replaying_a_rollout_reproduces_its_recurrent_states(kind: dict[str, Any]) -> None:
     trainer = make_trainer(**kind)
     first = trainer.runner.play(trainer.learner, 10)
     second = trainer.runner.play(trainer.learner, 10)
@@ -78,7 +78,7 @@ def test_replaying_rollouts_reproduces_their_states(kind: dict[str, Any]) -> Non
     assert values[i] == pytest.approx(second.values[t + 1, i], abs=1e-6)
 
 
-def test_learning_uses_the_states_of_acting(kind: dict[str, Any]) -> None:
+def test_learning_uses_the_same_recurrent_states_as_acting(kind: dict[str, Any]) -> None:
     trainer = make_trainer(**kind)
     trainer.runner.play(trainer.learner, 7)  # the next rollout starts in the middle of episodes
     rollout = trainer.runner.play(trainer.learner, 10)
@@ -94,7 +94,9 @@ def test_learning_uses_the_states_of_acting(kind: dict[str, Any]) -> None:
             np.testing.assert_allclose(log_probs, batch.log_probs, atol=1e-5)
 
 
-def test_padding_does_not_change_the_result(monkeypatch: pytest.MonkeyPatch, kind: dict[str, Any]) -> None:
+def test_padding_of_sequences_does_not_change_the_gradient(
+    monkeypatch: pytest.MonkeyPatch, kind: dict[str, Any]
+) -> None:
     trainer = make_trainer(num_minibatches=1, **kind)
     rollout = trainer.runner.play(trainer.learner, 10)
     (batch,) = minibatches(rollout, rollout.rewards, trainer.options, np.random.default_rng(0))
@@ -161,6 +163,6 @@ def test_the_initial_state_of_a_gru_is_learned(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded, trainer.learner.initial_state(1)[0])
 
 
-def test_minibatches_must_consist_of_whole_environments() -> None:
+def test_recurrent_minibatches_must_consist_of_whole_environments() -> None:
     with pytest.raises(OptionError, match="whole environments"):
         train_options({"env_name": "coinrun", "use_lstm": 1, "num_envs": 6, "num_steps": 256, "num_minibatches": 4})

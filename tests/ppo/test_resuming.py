@@ -44,7 +44,7 @@ def test_resumed_training_equals_uninterrupted_training(tmp_path: Path) -> None:
         np.testing.assert_array_equal(array, parameters(resumed)[name], err_msg=name)
 
 
-def test_rows_of_lost_updates_are_dropped(tmp_path: Path) -> None:
+def test_log_rows_of_updates_lost_in_a_crash_are_dropped(tmp_path: Path) -> None:
     train(tmp_path, **tiny(2))
     with (tmp_path / "progress.csv").open("a") as file:
         file.write("3,96,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1\n4,12")  # killed while writing, before a save
@@ -53,7 +53,7 @@ def test_rows_of_lost_updates_are_dropped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [(Trainer, "_write"), (TrainingState, "save")], ids=["checkpoint", "state"])
-def test_training_that_stopped_in_its_first_save_is_resumed(
+def test_training_killed_during_its_first_save_is_resumed(
     place: tuple[type, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*arguments: Any) -> None:
@@ -67,7 +67,7 @@ def test_training_that_stopped_in_its_first_save_is_resumed(
     load_agent(tmp_path / "checkpoint.jd")
 
 
-def test_another_network_cannot_be_resumed(tmp_path: Path) -> None:
+def test_training_cannot_be_resumed_with_another_network(tmp_path: Path) -> None:
     train(tmp_path, **tiny(1))
     with pytest.raises(OptionError, match=r"cnn='impala'.*'clear'"):
         train(tmp_path, **tiny(2, cnn="impala"))
@@ -90,7 +90,7 @@ def test_unfinished_files_of_a_killed_training_are_deleted(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("damage", ["removed", "truncated", "empty"])
-def test_an_agent_that_cannot_be_resumed_is_not_replaced(damage: str, tmp_path: Path) -> None:
+def test_a_checkpoint_that_cannot_be_resumed_is_not_replaced(damage: str, tmp_path: Path) -> None:
     train(tmp_path, **tiny(1))
     agent, state = (tmp_path / "checkpoint.jd").read_bytes(), tmp_path / "training-state.npz"
     content = {"removed": None, "truncated": state.read_bytes()[:1000], "empty": b""}[damage]
@@ -113,7 +113,7 @@ def test_a_log_of_another_program_is_not_replaced(tmp_path: Path) -> None:
     assert [row["update"] for row in read_csv(tmp_path / "progress.csv")] == ["1"]
 
 
-def test_overwriting_resumes_training_where_possible(tmp_path: Path) -> None:
+def test_overwrite_resumes_training_where_possible(tmp_path: Path) -> None:
     train(tmp_path, **tiny(1))
     before = TrainingState.load(tmp_path / "training-state.npz").values["seconds"]
     assert train(tmp_path, overwrite=True, **tiny(2)).seconds > before
@@ -200,7 +200,7 @@ def terminate() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stop", [press_ctrl_c, terminate])
-def test_an_interruption_saves_the_last_complete_update(
+def test_interrupting_training_saves_the_last_complete_update(
     stop: Callable[[], None], stateful: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     uninterrupted, interrupted = tmp_path / "uninterrupted", tmp_path / "interrupted"
@@ -229,9 +229,7 @@ def test_the_first_update_is_saved_at_once(tmp_path: Path, monkeypatch: pytest.M
     assert TrainingState.load(tmp_path / "training-state.npz").values["updates"] == 1
 
 
-def test_logs_are_kept_until_there_is_a_state_that_replaces_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_old_logs_are_kept_until_the_first_state_is_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "progress.csv"
     log.write_text("update,timesteps,seconds\n1,32,1\n2,64,2\n")
     with monkeypatch.context() as patch:
@@ -265,7 +263,7 @@ def test_environments_that_cannot_be_restored_start_new_episodes(tmp_path: Path)
         np.testing.assert_array_equal(array, parameters(second)[name])
 
 
-def test_changeable_options_exist() -> None:
+def test_options_that_may_change_when_resuming_exist() -> None:
     from rl_clarity.ppo.session import CHANGEABLE
 
     assert {field.name for field in dataclasses.fields(TrainOptions)} >= CHANGEABLE
@@ -281,7 +279,7 @@ def test_changeable_options_exist() -> None:
         ("recent", [[1, 2, 3]], "argument"),
     ],
 )
-def test_a_state_that_does_not_fit_is_reported_with_its_file(
+def test_an_incompatible_training_state_is_reported_with_its_file(
     name: str, value: Any, message: str, tmp_path: Path
 ) -> None:
     train(tmp_path, **tiny(1))

@@ -67,7 +67,7 @@ def random_rollout(steps: int, n: int) -> Rollout:
     return Rollout(zeros, zeros, values, values, rewards, dones, dones, truncated, final_values, last, (), [])
 
 
-def test_advantages_are_sums_of_discounted_errors() -> None:
+def test_advantages_are_discounted_sums_of_td_errors() -> None:
     gamma, lam = 0.9, 0.8
     rollout = random_rollout(15, 4)
     result = advantages(rollout, gamma, lam)
@@ -100,7 +100,7 @@ def test_truncated_episodes_are_bootstrapped_from_their_last_observation() -> No
     np.testing.assert_array_equal(rollout.final_values[:, 1], np.full(8, 200, np.float32))
 
 
-def test_returns_of_games_with_several_lives() -> None:
+def test_returns_of_games_with_several_lives_cover_the_whole_game() -> None:
     class Lives(Columns):
         def step(self, actions: np.ndarray) -> Step:
             step = super().step(actions)

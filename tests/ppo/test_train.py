@@ -70,14 +70,14 @@ def test_progress_csv_has_one_row_per_update(tmp_path: Path) -> None:
     assert not list((tmp_path).glob(".*")), "temporary files remain"
 
 
-def test_save_all_keeps_every_checkpoint(tmp_path: Path) -> None:
+def test_the_save_all_option_keeps_every_checkpoint(tmp_path: Path) -> None:
     train(tmp_path, **tiny(3, save_interval=1, save_all=True))
     weights = [read(tmp_path / f"checkpoint-{update}.jd").parameters["ppo2_model/pi/w:0"] for update in (1, 2, 3)]
     assert not np.array_equal(weights[0], weights[2])
     np.testing.assert_array_equal(weights[2], read(tmp_path / "checkpoint.jd").parameters["ppo2_model/pi/w:0"])
 
 
-def test_event_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tensorboard_event_files_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import tensorflow as tf
 
     monkeypatch.setitem(sys.modules, "tensorboard", None)  # training does not need it
@@ -129,18 +129,18 @@ def test_recording_does_not_change_training(tmp_path: Path) -> None:
         np.testing.assert_array_equal(array, b[name])
 
 
-def test_an_empty_directory_name_is_refused() -> None:
+def test_train_refuses_an_empty_directory_name() -> None:
     with pytest.raises(OutputError, match="save_dir is empty"):
         train("", **tiny(1))
 
 
-def test_nothing_is_written_without_a_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_without_a_directory_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert train(**tiny(1)).checkpoint is None
     assert not list(tmp_path.iterdir())
 
 
-def test_nan_stops_training_and_keeps_the_last_checkpoint(tmp_path: Path) -> None:
+def test_a_nan_loss_stops_training_and_keeps_the_last_checkpoint(tmp_path: Path) -> None:
     options = tiny(10, save_interval=1, env_id="tests.ppo.toys:RlClarityColumnsNan-v0")
     with pytest.raises(DivergenceError, match="update 6"):  # 8 steps an update, NaN after 40
         train(tmp_path, **options)
@@ -150,7 +150,9 @@ def test_nan_stops_training_and_keeps_the_last_checkpoint(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("backend", ["torch", "jax"])
-def test_other_keras_backends_are_refused(backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_refuses_keras_backends_other_than_tensorflow(
+    backend: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("keras.backend.backend", lambda: backend)
     with pytest.raises(OptionError, match=f"KERAS_BACKEND={backend}.*KERAS_BACKEND=tensorflow"):
         train(tmp_path / "run", **tiny(1))
@@ -172,7 +174,7 @@ def test_progress_without_a_terminal_is_a_line_per_minute(capfd: pytest.CaptureF
     assert second.endswith(" left")
 
 
-def test_the_time_left_follows_from_the_measured_speed(
+def test_the_remaining_time_is_estimated_from_the_measured_speed(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     clock = 1000.0
@@ -188,14 +190,14 @@ def test_the_time_left_follows_from_the_measured_speed(
     assert lines[-1].endswith("10 steps/s  return 1.00  length 9  1.9 h left")  # 67,000 at 10
 
 
-def test_an_update_in_which_no_episode_has_ended_has_no_return(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_update_without_a_finished_episode_shows_no_return(capfd: pytest.CaptureFixture[str]) -> None:
     row = {"mean_return": np.nan, "mean_length": np.nan, "update": 1, "timesteps": 64}
     ProgressLog(total=128, completed=0).write(row)
     assert capfd.readouterr().err == "update 1  64 of 128 steps  no episode has ended\n"
 
 
 @pytest.mark.parametrize("network", ["impala", "nature"])
-def test_other_networks_train(network: str) -> None:
+def test_impala_and_nature_networks_can_be_trained(network: str) -> None:
     class LargeColumns(Columns):
         observation_shape = (48, 48, 3)
 
@@ -210,7 +212,7 @@ def test_other_networks_train(network: str) -> None:
         assert not np.array_equal(array, before[name]), f"{name} did not change"
 
 
-def test_bfloat16_is_close_to_float32(tmp_path: Path) -> None:
+def test_training_in_bfloat16_is_close_to_float32(tmp_path: Path) -> None:
     for precision in ("float32", "bfloat16"):
         train(tmp_path / precision, **tiny(1, precision=precision))
     before, after = (read(tmp_path / name / "checkpoint.jd").parameters for name in ("float32", "bfloat16"))
@@ -219,7 +221,7 @@ def test_bfloat16_is_close_to_float32(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_atari_trains(tmp_path: Path) -> None:
+def test_an_atari_agent_can_be_trained(tmp_path: Path) -> None:
     pytest.importorskip("ale_py")
     options: dict[str, Any] = {"env_kind": "atari", "env_id": "PongNoFrameskip-v4", "frame_stack": 4, "cnn": "nature"}
     options |= {"num_envs": 2, "num_steps": 8, "num_minibatches": 2, "timesteps_per_proc": 32, "tensorboard": False}
@@ -254,7 +256,7 @@ np.savez(f"{sys.argv[2]}/rank-{rank}.npz", images=trainers[0].runner._observatio
 
 
 @pytest.mark.slow
-def test_ranks_share_parameters_but_not_environments(tmp_path: Path) -> None:
+def test_mpi_ranks_share_parameters_but_play_different_environments(tmp_path: Path) -> None:
     repository = Path(__file__).resolve().parents[2]
     command = [find_mpiexec(), "-n", "2", sys.executable, "-c", RANKS, str(repository), str(tmp_path)]
     subprocess.run(command, check=True, timeout=300)

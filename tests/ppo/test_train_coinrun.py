@@ -62,13 +62,13 @@ def one_shard(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_searcher_completes_unseen_levels() -> None:
+def test_the_search_expert_completes_unseen_coinrun_levels() -> None:
     searcher = Searcher(seed=0)
     assert plays(searcher, range(LEVELS, LEVELS + 2)) == [True, True]
     searcher.close()
 
 
-def test_a_step_is_critical_where_the_other_of_running_and_jumping_does_not_go_well() -> None:
+def test_a_step_is_critical_if_only_one_of_running_and_jumping_succeeds() -> None:
     searcher = Searcher(seed=0)
     game = SavedGames(open_games(1, 0, start_level=LEVELS, num_levels=1))
     seen = {True: 0, False: 0}
@@ -87,7 +87,7 @@ def test_a_step_is_critical_where_the_other_of_running_and_jumping_does_not_go_w
     game.games.close()
 
 
-def test_braked_jumps_run_jump_brake_and_stand_still() -> None:
+def test_planned_jumps_run_jump_brake_and_stand_still() -> None:
     for (brake, wait), rows in zip(BRAKES, braked_jumps(), strict=True):
         for step, row in enumerate(rows):
             jump = [RIGHT_UP, *[RIGHT] * (wait - 1), *[brake] * (AIR - wait)]
@@ -98,11 +98,11 @@ def test_braked_jumps_run_jump_brake_and_stand_still() -> None:
     ("possible", "window"),
     [("x..........", (0, 0)), ("x.xx....", (2, 3)), ("..xxx...xxxxx", (2, 4)), (".x..xxxx", (4, 7)), ("xxxx", (0, 3))],
 )
-def test_a_jump_is_in_the_first_window_that_is_long_enough(possible: str, window: tuple[int, int]) -> None:
+def test_a_jump_is_planned_in_the_first_long_enough_window(possible: str, window: tuple[int, int]) -> None:
     assert jump_window(np.array([letter == "x" for letter in possible])) == window
 
 
-def test_the_network_computes_what_the_package_computes() -> None:
+def test_the_training_script_network_computes_the_packages_outputs() -> None:
     observations = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3), np.uint8)
     network = initialized(seed=3)
     with torch.no_grad():
@@ -114,7 +114,7 @@ def test_the_network_computes_what_the_package_computes() -> None:
     np.testing.assert_allclose(values.numpy(), expected[1][:, 0], atol=1e-6)
 
 
-def test_frames_are_read_once_and_keep_their_labels(one_shard: Path) -> None:
+def test_demonstration_frames_are_read_once_and_keep_their_labels(one_shard: Path) -> None:
     frames = Frames()
     frames.refresh([one_shard])
     frames.refresh([one_shard])
@@ -127,7 +127,7 @@ def test_frames_are_read_once_and_keep_their_labels(one_shard: Path) -> None:
             assert action == stored["actions"][row]
 
 
-def test_interrupted_imitation_continues_where_it_was_saved(one_shard: Path, tmp_path: Path) -> None:
+def test_interrupted_imitation_learning_resumes_from_its_saved_state(one_shard: Path, tmp_path: Path) -> None:
     frames = Frames()
     frames.refresh([one_shard])
     training = imitate.Imitation(tmp_path)
@@ -149,7 +149,7 @@ def test_interrupted_imitation_continues_where_it_was_saved(one_shard: Path, tmp
 
 
 @pytest.mark.slow
-def test_the_searcher_shows_what_to_do_before_the_network_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_expert_labels_steps_before_failures_of_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collect, "SHARD", 100)
     monkeypatch.setattr(collect, "STUCK", 20)
     opened = []
@@ -168,7 +168,7 @@ def test_the_searcher_shows_what_to_do_before_the_network_fails(monkeypatch: pyt
 
 
 @pytest.mark.slow
-def test_ppo_begins_with_the_network_and_values_in_units_of_the_reward(
+def test_ppo_starts_from_the_imitation_network_and_scaled_values(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = {**reinforce.OPTIONS, "num_envs": 2, "num_steps": 4, "num_minibatches": 2, "learning_rate": 1e-9}
@@ -187,12 +187,12 @@ def test_ppo_begins_with_the_network_and_values_in_units_of_the_reward(
 
 
 @pytest.mark.slow
-def test_unseen_levels_are_played_once_each() -> None:
+def test_each_unseen_level_is_played_once() -> None:
     played = play_unseen(Clear(), 3, discount=0.98, limit=5)
     assert (played.completed, played.steps) == (0, 5)
 
 
-def test_the_value_is_fitted_to_discounted_returns() -> None:
+def test_the_value_head_is_fitted_to_discounted_returns() -> None:
     rng = np.random.default_rng(0)
     won, lengths = np.array([True, False, True, True]), (200, 300, 250, 150)
     features = [rng.normal(size=(length, 512)).astype(np.float32) for length in lengths]
@@ -208,7 +208,7 @@ def test_the_value_is_fitted_to_discounted_returns() -> None:
 
 
 @pytest.mark.slow
-def test_the_agent_is_written_with_the_fitted_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_saved_agent_has_the_fitted_value_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options = {**reinforce.OPTIONS, "num_envs": 2, "num_steps": 4, "num_minibatches": 2}
     monkeypatch.setattr(reinforce, "OPTIONS", options)
     monkeypatch.setattr(value, "EPISODES", 2)
@@ -223,7 +223,7 @@ def test_the_agent_is_written_with_the_fitted_value(tmp_path: Path, monkeypatch:
     assert changed == ["ppo2_model/vf/w:0", "ppo2_model/vf/b:0"]
 
 
-def test_episodes_begin_before_failures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_about_half_of_all_episodes_begin_before_earlier_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scripts.coinrun.restarts.FEWEST", 4)
     options = train_options({**reinforce.OPTIONS, "num_envs": 8, "timesteps_per_proc": 1})
     with closing(make(options.environment(), options.num_envs, 1)) as environment:

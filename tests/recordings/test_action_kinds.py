@@ -61,7 +61,7 @@ def make_agent(kind: str, *, has_value: bool = True) -> rl_clarity.TorchAgent:
 
 
 @pytest.mark.parametrize("kind", FACTORS)
-def test_actions_are_those_of_the_space(kind: str) -> None:
+def test_recorded_actions_are_those_passed_to_the_environment(kind: str) -> None:
     agent, environment = make_agent(kind), PointWorld(kind)
     played, _ = rl_clarity.collect(agent, environment, 30, 1)
     assert played.actions.shape == (1, 30, len(FACTORS[kind]))
@@ -71,7 +71,7 @@ def test_actions_are_those_of_the_space(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", FACTORS)
-def test_vector_environments_play_as_single_ones(kind: str) -> None:
+def test_vector_environments_receive_multi_factor_actions(kind: str) -> None:
     agent = make_agent(kind)
     environments = [PointWorld(kind), PointWorld(kind)]
     vector = SyncVectorEnv([lambda: environments[0], lambda: environments[1]])
@@ -81,7 +81,7 @@ def test_vector_environments_play_as_single_ones(kind: str) -> None:
         np.testing.assert_array_equal(played.actions[i], np.stack(environment.taken[:6]))
 
 
-def test_a_page_shows_each_output_of_the_factors(tmp_path: Path) -> None:
+def test_a_page_shows_every_output_of_the_action_factors(tmp_path: Path) -> None:
     for kind in ("multidiscrete", "box"):
         agent = make_agent(kind)
         played, observations = rl_clarity.collect(agent, PointWorld(kind), 16, 8)
@@ -104,7 +104,7 @@ def test_a_page_shows_each_output_of_the_factors(tmp_path: Path) -> None:
         assert {"trajectories", "features", "attribution", "saliency", "ablation"} <= kinds
 
 
-def test_series_have_a_number_for_each_factor(tmp_path: Path) -> None:
+def test_stored_series_have_a_number_for_each_action_factor(tmp_path: Path) -> None:
     from rl_clarity.analyses.trajectories import compute_series, factor_series
 
     played, _ = rl_clarity.collect(make_agent("box"), PointWorld("box"), 5, 1)
@@ -116,7 +116,7 @@ def test_series_have_a_number_for_each_factor(tmp_path: Path) -> None:
     np.testing.assert_array_equal(factor_series(played.actions[0])["action.1"], played.actions[0, :, 1])
 
 
-def test_an_actor_alone_gets_a_page_of_its_outputs(tmp_path: Path) -> None:
+def test_an_actor_without_a_value_gets_a_page_of_its_outputs(tmp_path: Path) -> None:
     agent = make_agent("box", has_value=False)
     samples = rl_clarity.collect(agent, PointWorld("box"), 12, 6)
     page = rl_clarity.generate(agent, *samples, tmp_path, features={"count": 3})
@@ -124,7 +124,7 @@ def test_an_actor_alone_gets_a_page_of_its_outputs(tmp_path: Path) -> None:
     assert [output["id"] for output in section["data"]["outputs"]] == ["action-0", "action-1", "action-2"]
 
 
-def test_a_value_alone_gets_a_page_of_recorded_play(tmp_path: Path) -> None:
+def test_a_critic_without_a_policy_gets_a_page_of_recorded_play(tmp_path: Path) -> None:
     played, extra = rl_clarity.collect(make_agent("box"), PointWorld("box"), 12, 6)
     arrays = {name: getattr(played, name) for name in ("observations", "rewards", "firsts")}
     critic = rl_clarity.TorchAgent(Critic(1), (SIDE, SIDE, 3), heads=("q_values",))
@@ -134,7 +134,7 @@ def test_a_value_alone_gets_a_page_of_recorded_play(tmp_path: Path) -> None:
     np.testing.assert_allclose(page.results().series(0)["logits"], values, rtol=1e-5)
 
 
-def test_an_environment_with_other_actions_is_refused() -> None:
+def test_an_environment_with_incompatible_actions_is_refused() -> None:
     with pytest.raises(
         SamplesError,
         match=r"the agent has actions of a choice of 3, a choice of 2, the environment takes a number from -1 to 1, a "
@@ -143,7 +143,7 @@ def test_an_environment_with_other_actions_is_refused() -> None:
         rl_clarity.collect(make_agent("multidiscrete"), PointWorld("box"), 4, 1)
 
 
-def test_recorded_actions_must_be_those_of_the_agent(tmp_path: Path) -> None:
+def test_recorded_actions_must_be_valid_for_the_agent(tmp_path: Path) -> None:
     agent = make_agent("multidiscrete")
     played, _ = rl_clarity.collect(agent, PointWorld("multidiscrete"), 4, 1)
     arrays = {name: getattr(played, name) for name in ("observations", "rewards", "firsts")}
@@ -156,7 +156,7 @@ def test_recorded_actions_must_be_those_of_the_agent(tmp_path: Path) -> None:
         rl_clarity.generate(agent, {**arrays, "actions": np.full((1, 4, 2), 2)}, extra, tmp_path)
 
 
-def test_pages_about_one_choice_are_refused() -> None:
+def test_compare_and_memory_pages_refuse_continuous_actions() -> None:
     options: Any = None
     for analysis in (TrainingAnalysis(), StatesAnalysis()):
         with pytest.raises(
@@ -165,7 +165,7 @@ def test_pages_about_one_choice_are_refused() -> None:
             analysis.check(make_agent("box"), options, options)
 
 
-def test_options_for_one_choice_are_refused(tmp_path: Path) -> None:
+def test_options_for_discrete_actions_are_refused_for_continuous_ones(tmp_path: Path) -> None:
     agent = make_agent("box")
     samples = rl_clarity.collect(agent, PointWorld("box"), 4, 1)
     with pytest.raises(OptionError, match="action_combos and equivalent_actions are for actions that are one choice"):

@@ -18,7 +18,7 @@ from rl_clarity.recordings.samples import Trajectories
 from tests.golden_data import Golden
 
 
-def test_advantages_equal_the_original_implementation(golden: Golden) -> None:
+def test_gae_advantages_equal_the_original_implementation(golden: Golden) -> None:
     expected = golden.expected
     dones = dones_from_firsts(expected["gae.firsts"])
     np.testing.assert_array_equal(dones, expected["gae.dones"])
@@ -42,7 +42,7 @@ def estimate(rewards: Any, values: Any, dones: Any, **arguments: Any) -> list[fl
     return advantages
 
 
-def test_advantages_computed_by_hand() -> None:
+def test_gae_advantages_equal_a_calculation_by_hand() -> None:
     # deltas: 1 + 0.5 x 4 - 2 = 1, 0 + 0.5 x 8 - 4 = 0, 1 - 8 = -7 (ended), and the last is 0
     assert estimate([1, 0, 1, 5], [2, 4, 8, 1], [0, 0, 1, 0]) == [1 + 0.25 * (0.25 * -7), 0.25 * -7, -7, 0]
 
@@ -59,7 +59,7 @@ def test_truncated_episodes_are_bootstrapped_from_their_final_values() -> None:
     assert estimate(rewards, values, [0] * 5, truncated=truncated) == ended
 
 
-def test_shapes_must_agree() -> None:
+def test_arrays_of_gae_must_have_the_same_shape() -> None:
     with pytest.raises(SamplesError, match=r"values have shape \(2, 4\), but rewards have \(2, 3\)"):
         generalized_advantage_estimation(np.zeros((2, 3)), np.zeros((2, 4)), np.zeros((2, 3)), gamma=1, lam=1)
 
@@ -78,13 +78,13 @@ def make_trajectories(**arrays: Any) -> Trajectories:
 @pytest.mark.parametrize(
     "arguments", [{"gamma": 5}, {"gamma": -0.1}, {"gamma": float("nan")}, {"lam": 1.1}, {"lam": "1"}]
 )
-def test_discounts_outside_0_to_1_are_rejected(arguments: dict[str, Any]) -> None:
+def test_gamma_and_lambda_outside_0_to_1_are_rejected(arguments: dict[str, Any]) -> None:
     ((name, value),) = arguments.items()
     with pytest.raises(OptionError, match=rf"{name}={value!r} must be a number from 0 to 1"):
         generalized_advantage_estimation(*np.zeros((3, 1, 4)), **{"gamma": 0.9, "lam": 0.9, **arguments})
 
 
-def test_final_values_need_truncated() -> None:
+def test_final_values_require_the_truncated_array() -> None:
     with pytest.raises(SamplesError, match="final_values need truncated"):
         generalized_advantage_estimation(*np.zeros((3, 1, 4)), gamma=1, lam=1, final_values=np.zeros((1, 4)))
 
@@ -103,7 +103,7 @@ def test_advantages_are_bootstrapped_at_truncation() -> None:
     np.testing.assert_array_equal(bootstrapped[1], plain[1])
 
 
-def test_advantages_of_action_values() -> None:
+def test_advantages_of_q_value_agents_are_relative_to_the_best_action() -> None:
     q_values = np.random.default_rng(0).normal(size=(2, 4, 3)).astype(np.float32)
     trajectories = make_trajectories(q_values=q_values)
     advantages = compute_advantages(trajectories, 0.9, 0.8)
@@ -112,7 +112,7 @@ def test_advantages_of_action_values() -> None:
     assert (advantages <= 0).all()
 
 
-def test_without_values_there_are_no_advantages() -> None:
+def test_trajectories_without_values_have_no_advantages() -> None:
     assert compute_advantages(make_trajectories(), 0.9, 0.8) is None
 
 

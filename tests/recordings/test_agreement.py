@@ -44,7 +44,7 @@ def differences(player: TinyAgent, episode: Episode) -> np.ndarray | None:
 
 @pytest.mark.parametrize("kind", ["policy", "recurrent", "q"])
 @pytest.mark.parametrize("states", [True, False], ids=["recorded states", "replayed states"])
-def test_the_agent_that_played_agrees_at_every_step(kind: str, states: bool) -> None:
+def test_outputs_of_the_agent_that_played_agree_at_every_step(kind: str, states: bool) -> None:
     episode = played(agent(kind=kind), **({} if states else {"states.0": None}))
     same, other = differences(agent(kind=kind), episode), differences(agent(1, kind), episode)
     assert same is not None
@@ -63,7 +63,7 @@ def test_log_probabilities_and_masked_logits_agree_with_logits() -> None:
     assert found.max() < 1e-5
 
 
-def test_constant_outputs_may_be_rounded() -> None:
+def test_rounding_errors_of_constant_outputs_are_tolerated() -> None:
     constant = TinyAgent("policy", SHAPE, 5, patch=4, sharpness=0)
     values = np.full(STEPS, 2.0)
     episode = played(constant, values=values + 1e-6 * np.arange(STEPS), policy_logits=np.zeros((STEPS, 5)))
@@ -79,7 +79,7 @@ def test_constant_outputs_may_be_rounded() -> None:
 
 
 @pytest.mark.parametrize(("share", "is_refused"), [(5e-4, False), (2e-3, True)])
-def test_the_first_step_may_differ_by_a_thousandth_of_the_range(share: float, is_refused: bool) -> None:
+def test_the_first_step_may_differ_by_a_thousandth_of_the_output_range(share: float, is_refused: bool) -> None:
     values = np.array(played(agent()).values)
     values[0] += share * np.ptp(values[1:])
     found = differences(agent(), played(agent(), values=values))
@@ -87,19 +87,19 @@ def test_the_first_step_may_differ_by_a_thousandth_of_the_range(share: float, is
         check_first_step(played(agent()), found)
 
 
-def test_another_number_of_actions_is_another_agent() -> None:
+def test_an_agent_with_another_number_of_actions_does_not_agree() -> None:
     found = differences(TinyAgent("policy", SHAPE, 4, patch=4), played(agent()))
     assert found is not None
     assert np.isinf(found).all()
 
 
-def test_without_recorded_outputs_nothing_is_compared() -> None:
+def test_recordings_without_outputs_are_not_compared() -> None:
     episode = played(agent(), policy_logits=None, values=None)
     assert differences(agent(), episode) is None
     assert str(Agreement(0)) == "not checked: the recording has no outputs"
 
 
-def test_a_recording_of_another_agent_is_refused_unless_that_is_intended(tmp_path: Path) -> None:
+def test_a_recording_of_another_agent_is_refused_unless_allowed(tmp_path: Path) -> None:
     with rl_clarity.Recorder(tmp_path, name=None, on_error="raise") as recorder:
         for number in range(3):
             for step in range(STEPS):

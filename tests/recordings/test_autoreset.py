@@ -74,7 +74,9 @@ def check_episodes(recording: Recording, envs: int, finals: bool = True) -> None
 
 
 @pytest.mark.parametrize("mode", ["same_step", "next_step", "disabled"])
-def test_gymnasium(tmp_path: Path, mode: Literal["same_step", "next_step", "disabled"]) -> None:
+def test_gymnasium_autoreset_modes_give_complete_episodes(
+    tmp_path: Path, mode: Literal["same_step", "next_step", "disabled"]
+) -> None:
     makers: list[Callable[[], Counter]] = [lambda env=env: Counter(env) for env in range(2)]  # type: ignore[misc]
     autoreset = gymnasium.vector.AutoresetMode[mode.upper()]
     envs = gymnasium.vector.SyncVectorEnv(makers, autoreset_mode=autoreset)
@@ -97,7 +99,7 @@ def test_gymnasium(tmp_path: Path, mode: Literal["same_step", "next_step", "disa
     check_episodes(open_recording(tmp_path), 2)
 
 
-def test_the_first_episode_may_be_recorded_alone(tmp_path: Path) -> None:
+def test_reset_steps_after_unrecorded_episodes_are_left_out(tmp_path: Path) -> None:
     """The step that only resets is also left out after episodes that are not recorded."""
     envs = gymnasium.vector.SyncVectorEnv([Counter], autoreset_mode=gymnasium.vector.AutoresetMode.NEXT_STEP)
     observations, _ = envs.reset(seed=0)
@@ -118,7 +120,7 @@ def test_the_first_episode_may_be_recorded_alone(tmp_path: Path) -> None:
         np.testing.assert_array_equal(episode.observations, expected)
 
 
-def test_stable_baselines3(tmp_path: Path) -> None:
+def test_stable_baselines3_vector_environments_give_complete_episodes(tmp_path: Path) -> None:
     vec_env = pytest.importorskip("stable_baselines3.common.vec_env")
     envs = vec_env.DummyVecEnv([lambda env=env: Counter(env) for env in range(2)])
     observations = envs.reset()
@@ -139,7 +141,7 @@ def test_stable_baselines3(tmp_path: Path) -> None:
     check_episodes(open_recording(tmp_path), 2)
 
 
-def test_procgen_which_does_not_show_last_observations(tmp_path: Path) -> None:
+def test_procgen_episodes_have_no_final_observation(tmp_path: Path) -> None:
     procgen = pytest.importorskip("procgen")
     env = procgen.ProcgenGym3Env(num=2, env_name="starpilot", rand_seed=0)
     rng = np.random.default_rng(0)

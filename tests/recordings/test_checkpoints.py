@@ -52,13 +52,13 @@ def read(recording: StoredRecording, position: int, step: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("sizes", [(1000, 1000), (1001, 1000), (1000, 1003), (3, 0), (0, 5)])
-def test_differences_are_exact(sizes: tuple[int, int]) -> None:
+def test_checkpoint_differences_are_decoded_exactly(sizes: tuple[int, int]) -> None:
     rng = np.random.default_rng(1)
     data, base = (rng.integers(0, 256, size, np.uint8).tobytes() for size in sizes)
     assert decode_difference(encode_difference(data, base), base, "x") == data
 
 
-def test_the_acting_checkpoint_of_each_step_is_rebuilt(tmp_path: Path) -> None:
+def test_the_checkpoint_that_acted_at_each_step_is_restored(tmp_path: Path) -> None:
     updates = record(tmp_path, (40, 200))
     recording = StoredRecording(tmp_path)
     assert updates == 48 > FULL_EVERY
@@ -74,7 +74,7 @@ def test_the_acting_checkpoint_of_each_step_is_rebuilt(tmp_path: Path) -> None:
     assert sum(sizes) < 0.65 * updates * PARAMETERS * 4
 
 
-def test_checkpoints_between_episodes_end_with_the_budget(tmp_path: Path) -> None:
+def test_checkpoints_within_episodes_stop_when_the_byte_budget_is_used(tmp_path: Path) -> None:
     with pytest.warns(RuntimeWarning, match=r"only those with which recorded .*checkpoint_every=2") as warned:
         record(tmp_path, (60, 60), checkpoint_bytes=3 * 4 * PARAMETERS)
     assert len(warned) == 1
@@ -89,7 +89,7 @@ def test_checkpoints_between_episodes_end_with_the_budget(tmp_path: Path) -> Non
     assert sum(path.stat().st_size for path in (tmp_path / "agents").iterdir()) < 5 * 4 * PARAMETERS
 
 
-def test_checkpoints_of_removed_episodes_go_unless_others_build_on_them(tmp_path: Path) -> None:
+def test_checkpoints_of_removed_episodes_are_deleted_unless_needed(tmp_path: Path) -> None:
     record(tmp_path, (40,) * 8, max_episodes=2)
     record(tmp_path, (40,) * 2, max_episodes=2)  # continued
     recording = StoredRecording(tmp_path)
@@ -104,7 +104,7 @@ def test_checkpoints_of_removed_episodes_go_unless_others_build_on_them(tmp_path
 
 
 @pytest.mark.parametrize("damage", ["cut", "base", "foreign"])
-def test_damaged_differences_are_named(tmp_path: Path, damage: str) -> None:
+def test_damaged_checkpoint_differences_are_named_in_the_error(tmp_path: Path, damage: str) -> None:
     record(tmp_path, (20,))
     file = tmp_path / "agents/00002.npy.diff"
     if damage == "cut":
@@ -118,7 +118,7 @@ def test_damaged_differences_are_named(tmp_path: Path, damage: str) -> None:
         recording.checkpoint(recording[0], 12)
 
 
-def test_rebuilt_files_do_not_pile_up(tmp_path: Path) -> None:
+def test_restored_checkpoint_files_are_deleted_after_use(tmp_path: Path) -> None:
     record(tmp_path, (60,))
     recording = StoredRecording(tmp_path)
     paths = [recording.checkpoint(recording[0], step) for step in range(5, 60, 5)]
@@ -128,6 +128,6 @@ def test_rebuilt_files_do_not_pile_up(tmp_path: Path) -> None:
     assert not folder.exists()
 
 
-def test_the_interval_must_be_positive(tmp_path: Path) -> None:
+def test_the_checkpoint_interval_must_be_positive(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="checkpoint_every=0 must be at least 1"):
         Recorder(tmp_path, checkpoint_every=0)

@@ -84,7 +84,7 @@ def collect_in(mode: AutoresetMode, kind: str = "recurrent", make: Any = SyncVec
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", ["recurrent", "q"])
-def test_steps_equal_those_of_a_single_environment(mode: AutoresetMode, kind: str) -> None:
+def test_collected_steps_equal_those_of_a_single_environment(mode: AutoresetMode, kind: str) -> None:
     """In every autoreset mode no step is lost, and none is added."""
     trajectories, _ = collect_in(mode, kind)
     seeds = np.random.SeedSequence(3).generate_state(2)
@@ -127,7 +127,7 @@ def test_asynchronous_environments_give_the_same_samples() -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_observations_come_from_later_episodes(mode: AutoresetMode) -> None:
+def test_extra_observations_come_from_later_episodes(mode: AutoresetMode) -> None:
     trajectories, observations = collect_in(mode)
     assert observations.observations.shape == (10, *SHAPE)
     assert observations.states[0].shape == (10, 6)
@@ -137,7 +137,7 @@ def test_observations_come_from_later_episodes(mode: AutoresetMode) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_rendered_frames_belong_to_their_steps(mode: AutoresetMode) -> None:
+def test_rendered_frames_match_their_steps(mode: AutoresetMode) -> None:
     trajectories, observations = collect_in(mode, full_resolution=True)
     assert trajectories.observations_full.shape == (2, 40, 20, 30, 3)
     ages = trajectories.observations_full[..., 0, 0, 0].astype(int)
@@ -158,7 +158,9 @@ def test_rendered_frames_belong_to_their_steps(mode: AutoresetMode) -> None:
         ((4, 16, 12, 3), (16, 12, 12)),
     ],
 )
-def test_image_layouts(kind: str, shape: tuple[int, ...], expected: tuple[int, int, int]) -> None:
+def test_images_of_any_layout_are_converted_to_uint8_channels_last(
+    kind: str, shape: tuple[int, ...], expected: tuple[int, int, int]
+) -> None:
     agent = make_agent("policy", observation_shape=expected)
     env = Ticks(shape=shape, kind=kind)
     trajectories, _ = rl_clarity.collect(agent, env, 8, 1, obs_every=1, seed=1)
@@ -173,14 +175,14 @@ def test_image_layouts(kind: str, shape: tuple[int, ...], expected: tuple[int, i
     np.testing.assert_array_equal(trajectories.observations[0, 0], pixels.reshape(expected))
 
 
-def test_environments_that_reuse_their_arrays() -> None:
+def test_environments_that_reuse_their_observation_array_are_supported() -> None:
     original, _ = collect_in(AutoresetMode.NEXT_STEP)
     env = SyncVectorEnv([Ticks, Tocks], copy=False)
     repeated, _ = rl_clarity.collect(make_agent(), env, 40, 5, obs_every=7, seed=3)
     np.testing.assert_array_equal(original.observations, repeated.observations)
 
 
-def test_same_seed_same_samples() -> None:
+def test_the_same_seed_gives_the_same_samples() -> None:
     agent = make_agent("policy", sharpness=1.0)
     original, repeated, other = (
         rl_clarity.collect(agent, Ticks(), 30, 3, obs_every=2, seed=seed) for seed in (5, 5, 6)
@@ -191,14 +193,14 @@ def test_same_seed_same_samples() -> None:
     assert (original[0].observations != other[0].observations).any()
 
 
-def test_environments_of_the_protocol() -> None:
+def test_environments_of_the_packages_own_protocol_are_accepted() -> None:
     agent = TinyAgent(observation_shape=(16, 16, 1), num_actions=3, patch=4)
     trajectories, observations = rl_clarity.collect(agent, TinyEnvironment((5, 7)), 12, 2, obs_every=3)
     assert trajectories.observations.shape == (2, 12, 16, 16, 1)
     assert observations.observations.shape == (4, 16, 16, 1)
 
 
-def test_action_meanings_are_recorded() -> None:
+def test_action_meanings_of_the_environment_are_recorded() -> None:
     for env in (Ticks(), SyncVectorEnv([Ticks])):
         trajectories, _ = rl_clarity.collect(make_agent(), env, 3, 1, obs_every=1)
         assert trajectories.action_combos == ((), ("LEFT",), ("JUMP",))
@@ -249,7 +251,7 @@ def test_rewards_must_be_real_numbers(vector: bool, reward: Any) -> None:
         ({"truncated": np.ones(3)}, r"truncated of step 0 are \[1. 1. 1.\], of type float64; they must be bool"),
     ],
 )
-def test_steps_of_other_environments_are_checked(changes: dict[str, Any], message: str) -> None:
+def test_invalid_steps_of_custom_environments_are_refused(changes: dict[str, Any], message: str) -> None:
     class Strange(TinyEnvironment):
         def step(self, actions: np.ndarray) -> Any:
             return dataclasses.replace(super().step(actions), **changes)

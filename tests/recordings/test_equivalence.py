@@ -39,7 +39,7 @@ class Walk(TinyEnvironment):
         self.time, self.places = snapshot["time"].copy(), snapshot["places"].copy()
 
 
-def test_actions_that_never_differ_are_a_group() -> None:
+def test_actions_that_never_differ_in_effect_form_a_group() -> None:
     environment: Any = Walk()
     assert find_equivalent_actions(RandomPolicyAgent(6), environment, np.random.default_rng(0)) == [[0, 3], [1, 4]]
 
@@ -50,7 +50,7 @@ def test_no_equivalent_actions_are_found_without_snapshots() -> None:
 
 
 @pytest.mark.slow
-def test_buttons_without_effect_in_coinrun() -> None:
+def test_buttons_without_effect_in_coinrun_are_found() -> None:
     pytest.importorskip("procgen")
     environment = make(EnvironmentSpec(name="coinrun"), 8, 0)
     try:

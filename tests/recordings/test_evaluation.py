@@ -18,7 +18,7 @@ from rl_clarity.recordings.rollouts import RandomPolicyAgent
 from tests.fakes import TinyAgent, TinyEnvironment
 
 
-def test_every_environment_plays_its_share_of_episodes() -> None:
+def test_each_environment_plays_its_share_of_episodes() -> None:
     environment = TinyEnvironment((2, 3, 50))
     rng = np.random.default_rng(0)
     evaluation = play_episodes(RandomPolicyAgent(3), environment, 7, rng)
@@ -30,11 +30,11 @@ def test_every_environment_plays_its_share_of_episodes() -> None:
     ("episodes", "environments"),
     [(1, 1), (50, 50), (64, 64), (67, 64), (100, 50), (101, 64), (127, 64), (384, 64), (499, 64), (500, 50)],
 )
-def test_number_of_environments(episodes: int, environments: int) -> None:
+def test_the_number_of_environments_follows_from_the_number_of_episodes(episodes: int, environments: int) -> None:
     assert choose_num_envs(episodes) == environments
 
 
-def test_returns_are_sums_of_rewards() -> None:
+def test_episode_returns_are_sums_of_rewards() -> None:
     environment = TinyEnvironment((4, 6), truncates=[False, True])
     agent = TinyAgent("q", observation_shape=(16, 16, 1), num_actions=3, patch=4)
     evaluation = play_episodes(agent, environment, 4, np.random.default_rng(0))
@@ -43,7 +43,7 @@ def test_returns_are_sums_of_rewards() -> None:
     assert evaluation.truncated.tolist() == [False, False, True, True]
 
 
-def test_mean_standard_error_and_bootstrap_interval() -> None:
+def test_evaluation_reports_mean_standard_error_and_bootstrap_interval() -> None:
     evaluation = Evaluation(np.array([0.0, 10.0, 10.0, 0.0]), np.ones(4, int), np.zeros(4, int), np.zeros(4, bool))
     assert evaluation.mean == 5
     assert evaluation.standard_error == pytest.approx(np.sqrt(100 / 3) / 2)
@@ -67,7 +67,7 @@ def test_progress_counts_episodes() -> None:
     assert calls == [(0, 2), (1, 2), (2, 2)]
 
 
-def test_long_episodes_are_cut() -> None:
+def test_episodes_longer_than_max_steps_are_cut() -> None:
     environment = TinyEnvironment((4, 10**9))
     evaluation = play_episodes(RandomPolicyAgent(3), environment, 4, np.random.default_rng(0), max_steps=6)
     assert evaluation.lengths.tolist() == [4, 4, 6, 6]
@@ -129,7 +129,7 @@ class Lives(TinyEnvironment):
         return dataclasses.replace(step, new_games=new_games, game_returns=returns)
 
 
-def test_returns_are_of_games_that_have_several_lives() -> None:
+def test_returns_are_those_of_whole_games_with_several_lives() -> None:
     agent = TinyAgent("q", observation_shape=(16, 16, 1), num_actions=3, patch=4)
     environment = Lives((3, 5))
     evaluation = play_episodes(agent, environment, 4, np.random.default_rng(0))
@@ -139,7 +139,7 @@ def test_returns_are_of_games_that_have_several_lives() -> None:
     assert not evaluation.cut
 
 
-def test_returns_that_the_environment_knows_replace_sums_of_rewards() -> None:
+def test_returns_reported_by_the_environment_replace_sums_of_rewards() -> None:
     environment = Lives((3, 500), own_returns=True)
     evaluation = play_episodes(RandomPolicyAgent(3), environment, 3, np.random.default_rng(0), max_steps=20)
     assert evaluation.returns[:2].tolist() == [600, 600]
@@ -165,7 +165,7 @@ def test_deterministic_actions_are_the_most_likely() -> None:
     assert actions(deterministic=False).tolist() != best
 
 
-def test_steps_that_only_reset_are_not_counted() -> None:
+def test_autoreset_steps_are_not_counted() -> None:
     class Counting(gymnasium.Env[np.ndarray, Any]):
         observation_space = gymnasium.spaces.Box(0, 255, (16, 16, 1), np.uint8)
         action_space = gymnasium.spaces.Discrete(3)

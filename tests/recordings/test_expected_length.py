@@ -22,14 +22,14 @@ LENGTHS = (LONGEST, 43)
 
 
 @pytest.mark.parametrize(("most", "expected"), [(1000, sum(LENGTHS) / 2), (60, 60), (20, 20)])
-def test_it_is_the_mean_length_of_episodes_and_at_most_the_largest(tmp_path: Path, most: int, expected: float) -> None:
+def test_the_expected_length_is_the_mean_length_up_to_the_maximum(tmp_path: Path, most: int, expected: float) -> None:
     length = _expected_length(tmp_path, most)
     assert length == pytest.approx(expected, rel=0.2)
     assert length <= most
 
 
 @pytest.mark.parametrize(("seconds_per_step", "expected"), [(0.1, sum(LENGTHS) / 2), (1.0, 1000)])
-def test_episodes_that_end_within_some_seconds_of_play_are_not_taken_for_the_longest(
+def test_the_expected_length_is_the_maximum_if_play_is_too_slow_to_measure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds_per_step: float, expected: float
 ) -> None:
     clock = SimpleNamespace(perf_counter=itertools.count(0, seconds_per_step).__next__)

@@ -57,7 +57,7 @@ def read_lengths(directory: Path, before: int = 0) -> list[int]:
     return lengths
 
 
-def test_a_recording_has_several_data_files(tmp_path: Path) -> None:
+def test_a_long_recording_is_divided_into_several_data_files(tmp_path: Path) -> None:
     assert not record(tmp_path)
     assert len(list(tmp_path.glob("data-*.bin"))) > 1
     assert read_lengths(tmp_path) == list(LENGTHS)
@@ -65,7 +65,7 @@ def test_a_recording_has_several_data_files(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lasting", [False, True])
-def test_the_same_program_completes_a_recording_after_any_failure(tmp_path: Path, lasting: bool) -> None:
+def test_repeating_a_program_completes_a_recording_after_any_failure(tmp_path: Path, lasting: bool) -> None:
     with failing_files(tmp_path / "counted") as operations:
         record(tmp_path / "counted")
     assert len(operations) > 20
@@ -101,7 +101,7 @@ class HalfWritten:
         return getattr(self._file, name)
 
 
-def test_a_half_written_record_is_undone_before_the_next_one(tmp_path: Path) -> None:
+def test_a_partly_written_record_is_removed_before_the_next_one(tmp_path: Path) -> None:
     with Recorder(tmp_path, name=None, on_error="raise") as recorder:
         add_episode(recorder, 0, LENGTHS[0])
         writer, path = recorder._writer, tmp_path / "blocks.bin"
@@ -126,7 +126,7 @@ def torn(path: Path, size: int) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("is_going", [False, True])
-def test_a_crash_loses_at_most_one_block(tmp_path: Path, is_going: bool) -> None:
+def test_a_crash_loses_at_most_one_block_of_steps(tmp_path: Path, is_going: bool) -> None:
     recorder = Recorder(tmp_path / "running", name=None)
     for episode in range(2):
         add_episode(recorder, episode, LENGTHS[episode], **({"terminated": False} if is_going and episode else {}))
@@ -175,7 +175,7 @@ def test_only_the_blocks_of_a_lost_data_file_are_lost(tmp_path: Path) -> None:
     )
 
 
-def test_nothing_is_added_after_an_incomplete_write(tmp_path: Path) -> None:
+def test_a_recording_accepts_no_steps_after_an_incomplete_write(tmp_path: Path) -> None:
     with failing_files(tmp_path / "a") as operations, Recorder(tmp_path / "a", name=None) as recorder:
         add_episode(recorder, 0, 70)
     last = max(number for number, name in enumerate(operations, 1) if name.startswith("write") and "blocks" in name)

@@ -46,7 +46,7 @@ def walk(environment: gymnasium.Env[Any, Any], episodes: int = 2) -> None:
     environment.close()
 
 
-def test_recorded_info_is_that_of_the_observation(tmp_path: Path) -> None:
+def test_info_values_are_recorded_with_their_observation(tmp_path: Path) -> None:
     walk(rl_clarity.RecordEpisodes(Walk(), tmp_path, info=["place", "at"], on_error="raise"))
     for episode in open_recording(tmp_path):
         seen = np.asarray(episode.observations)[:, 0, 0, 0].astype(float)
@@ -56,7 +56,7 @@ def test_recorded_info_is_that_of_the_observation(tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.asarray(episode.info["at"])[:, 0], seen)
 
 
-def test_a_recording_without_info_is_continued_with_it(tmp_path: Path) -> None:
+def test_a_recording_without_info_can_be_continued_with_info(tmp_path: Path) -> None:
     walk(rl_clarity.RecordEpisodes(Walk(), tmp_path, on_error="raise"), 1)
     walk(rl_clarity.RecordEpisodes(Walk(), tmp_path, info=["at"], on_error="raise"), 1)
     assert [list(episode.info) for episode in open_recording(tmp_path)] == [[], ["at"]]
@@ -69,12 +69,14 @@ def test_a_recording_without_info_is_continued_with_it(tmp_path: Path) -> None:
         (["plaec"], "'plaec' was in no info .* at, name, place"),
     ],
 )
-def test_what_cannot_be_recorded_is_named(tmp_path: Path, names: list[str], message: str) -> None:
+def test_info_entries_that_cannot_be_recorded_are_named_in_the_error(
+    tmp_path: Path, names: list[str], message: str
+) -> None:
     with pytest.raises(SamplesError, match=message):
         walk(rl_clarity.RecordEpisodes(Walk(), tmp_path, info=names, on_error="raise"))
 
 
-def test_texts_in_info_of_a_recorder_are_refused(tmp_path: Path) -> None:
+def test_info_entries_that_are_text_are_refused(tmp_path: Path) -> None:
     step: dict[str, Any] = {
         "observation": np.zeros((4, 4, 3), np.uint8),
         "action": 0,
@@ -87,12 +89,12 @@ def test_texts_in_info_of_a_recorder_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("names", ["cue", ["a name"]])
-def test_names_are_checked(names: Any) -> None:
+def test_invalid_names_of_info_entries_are_refused(names: Any) -> None:
     with pytest.raises(OptionError, match="info="):
         InfoNumbers(names)
 
 
-def test_record_stores_what_the_environment_reports(tmp_path: Path) -> None:
+def test_record_stores_requested_info_of_the_environment(tmp_path: Path) -> None:
     recording = rl_clarity.record(checkpoint("memory"), tmp_path / "play", episodes=8, info=["cue"])
     rewarded = 0
     for episode in recording:
@@ -109,7 +111,7 @@ def test_record_stores_what_the_environment_reports(tmp_path: Path) -> None:
     assert not (tmp_path / "objects").exists()
 
 
-def test_objects_become_numbers_of_the_nearest() -> None:
+def test_objects_are_recorded_as_position_of_the_nearest_of_each_type() -> None:
     def item(type: str, dx: float, dy: float, left: float) -> WorldObject:
         return WorldObject(type, 0, (0, 0, 1, 1), (dx, dy), (left, 0, left + 0.1, 0.1))
 

@@ -69,7 +69,7 @@ def check_episodes(recording: Recording, last: tuple[int, int]) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_writer_loses_at_most_64_steps(tmp_path: Path) -> None:
+def test_a_killed_recorder_loses_at_most_64_steps(tmp_path: Path) -> None:
     rng = random.Random(0)
     for moment in range(MOMENTS):
         directory = tmp_path / str(moment)
@@ -87,7 +87,7 @@ def test_a_killed_writer_loses_at_most_64_steps(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_concurrent_reader_sees_complete_episodes_only(tmp_path: Path) -> None:
+def test_a_concurrent_reader_sees_only_complete_episodes(tmp_path: Path) -> None:
     process = start(tmp_path)
     assert process.stdout is not None
     process.stdout.readline()

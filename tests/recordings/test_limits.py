@@ -24,7 +24,7 @@ def check_numbers(recording: StoredRecording) -> list[int]:
     return numbers
 
 
-def test_the_newest_episodes_and_a_thin_past_are_kept(tmp_path: Path) -> None:
+def test_limited_recordings_keep_new_episodes_and_a_few_old_ones(tmp_path: Path) -> None:
     make_recording(tmp_path, (3,) * 60, max_episodes=10)
     numbers = check_numbers(StoredRecording(tmp_path))
     assert len(numbers) == 10
@@ -33,7 +33,7 @@ def test_the_newest_episodes_and_a_thin_past_are_kept(tmp_path: Path) -> None:
     assert max(np.diff(numbers)) < 25
 
 
-def test_bytes_are_limited(tmp_path: Path) -> None:
+def test_max_bytes_limits_the_size_of_a_recording(tmp_path: Path) -> None:
     limit = 200_000
     recorder = Recorder(tmp_path, name=None, max_bytes=limit, on_error="raise")
     sizes = []
@@ -51,7 +51,7 @@ def test_bytes_are_limited(tmp_path: Path) -> None:
     assert len(list((tmp_path / "agents").iterdir())) == len(numbers)
 
 
-def test_limits_hold_for_a_recording_that_is_continued(tmp_path: Path) -> None:
+def test_limits_hold_for_a_continued_recording(tmp_path: Path) -> None:
     make_recording(tmp_path, (3,) * 8)
     with Recorder(tmp_path, max_episodes=4) as recorder:
         add_episode(recorder, 0, 3)
@@ -61,7 +61,7 @@ def test_limits_hold_for_a_recording_that_is_continued(tmp_path: Path) -> None:
     assert [row["episode"] for row in recording.table()] == [episode.index for episode in recording]
 
 
-def test_a_reader_finds_episodes_that_were_moved_to_another_file(tmp_path: Path) -> None:
+def test_an_open_reader_finds_episodes_moved_to_another_file(tmp_path: Path) -> None:
     make_recording(tmp_path, (40,) * 4)
     before = StoredRecording(tmp_path)
     make_recording(tmp_path, (3,), max_episodes=2)
@@ -74,29 +74,29 @@ def test_a_reader_finds_episodes_that_were_moved_to_another_file(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("name", "value"), [("max_episodes", 0), ("max_bytes", -1)])
-def test_limits_must_be_positive(tmp_path: Path, name: str, value: int) -> None:
+def test_limits_of_recordings_must_be_positive(tmp_path: Path, name: str, value: int) -> None:
     with pytest.raises(OptionError, match=f"{name}={value} must be at least 1"):
         Recorder(tmp_path, **{name: value})  # type: ignore[arg-type]
 
 
-def test_a_recording_at_an_address_cannot_be_limited() -> None:
+def test_a_recording_in_remote_storage_cannot_be_limited() -> None:
     with pytest.raises(OptionError, match="cannot be limited"):
         Recorder("memory://limits/test", max_episodes=3)
 
 
-def test_the_newest_episode_is_kept_even_where_it_is_too_large() -> None:
+def test_the_newest_episode_is_kept_even_if_it_exceeds_the_limit() -> None:
     episodes = {index: StoredEpisode(100) for index in range(3)}
     assert choose_removed(episodes, {}, 300, Limits(bytes=10)) == [0, 1]
     assert choose_removed(episodes, {}, 300, Limits(episodes=1)) == [0, 1]
     assert choose_removed(episodes, {}, 300, Limits(bytes=300)) == []
 
 
-def test_a_shared_checkpoint_is_counted_once() -> None:
+def test_a_checkpoint_shared_by_episodes_counts_once_toward_the_limit() -> None:
     episodes = {index: StoredEpisode(0, range(1)) for index in range(4)}
     assert choose_removed(episodes, {0: 100}, 100, Limits(bytes=100)) == []
 
 
-def test_episodes_have_the_checkpoint_that_they_began_with(tmp_path: Path) -> None:
+def test_episodes_store_the_checkpoint_with_which_they_began(tmp_path: Path) -> None:
     saved = []
     file = tmp_path / "agent.pt"
     with Recorder(tmp_path, every=2, on_error="raise") as recorder:
@@ -129,7 +129,7 @@ def test_checkpoints_of_several_programs_have_different_numbers(tmp_path: Path) 
     assert [row["agent"] for row in open_recording(tmp_path).table()] == [0, 1]
 
 
-def test_checkpoints_are_stored_at_an_address() -> None:
+def test_checkpoints_are_stored_in_remote_storage() -> None:
     address = "memory://recordings/agents"
     for _ in range(2):
         with Recorder(address, name=None, on_error="raise") as recorder:
@@ -155,7 +155,7 @@ def test_a_checkpoint_that_cannot_be_saved_ends_the_recording(tmp_path: Path) ->
             add_episode(recorder, 0, 2)
 
 
-def test_episodes_without_a_checkpoint(tmp_path: Path) -> None:
+def test_episodes_may_have_no_checkpoint(tmp_path: Path) -> None:
     make_recording(tmp_path, (2,))
     recording = open_recording(tmp_path)
     assert recording.checkpoint(recording[0]) is None

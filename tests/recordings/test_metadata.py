@@ -65,7 +65,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("metadata", "message"), INVALID)
-def test_invalid_metadata_are_refused_at_both_ends(recording: Path, metadata: Any, message: str) -> None:
+def test_invalid_metadata_are_refused_when_writing_and_reading(recording: Path, metadata: Any, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         Recorder(recording / "new", name=None, metadata=metadata)
     assert not (recording / "new").exists()
@@ -79,7 +79,7 @@ def test_invalid_metadata_are_refused_at_both_ends(recording: Path, metadata: An
     assert "recording.json" in run.error
 
 
-def test_objects_that_json_does_not_have_are_refused(tmp_path: Path) -> None:
+def test_metadata_that_json_cannot_represent_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"metadata=.*object.* cannot be recorded"):
         Recorder(tmp_path, metadata={"mine": object()})
     nested: list[Any] = []
@@ -89,7 +89,7 @@ def test_objects_that_json_does_not_have_are_refused(tmp_path: Path) -> None:
         Recorder(tmp_path, metadata={"mine": nested})
 
 
-def test_numbers_of_numpy_are_metadata(tmp_path: Path) -> None:
+def test_numpy_numbers_are_accepted_as_metadata(tmp_path: Path) -> None:
     with Recorder(tmp_path, name=None, metadata={"gamma": np.float32(0.5), "mine": np.arange(2), "lambda": None}):
         pass
     metadata = open_recording(tmp_path).metadata
@@ -111,7 +111,7 @@ def test_actions_that_contradict_the_metadata_are_refused(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["observation", "action", "reward"])
-def test_a_step_without_its_main_values_is_refused(tmp_path: Path, name: str) -> None:
+def test_a_step_without_observation_action_or_reward_is_refused(tmp_path: Path, name: str) -> None:
     values: dict[str, Any] = dict(step_values(0, 0), terminated=True)
     with (
         Recorder(tmp_path, on_error="raise") as recorder,
@@ -142,7 +142,7 @@ METADATA = strategies.dictionaries(strategies.sampled_from(NAMES), JSON, max_siz
 @pytest.mark.slow
 @hypothesis.given(metadata=METADATA)
 @hypothesis.settings(max_examples=150)
-def test_any_json_is_refused_at_both_ends_or_works_at_both(
+def test_metadata_accepted_by_the_recorder_can_always_be_read(
     tmp_path_factory: pytest.TempPathFactory, recording: Path, metadata: dict[str, Any]
 ) -> None:
     directory = tmp_path_factory.mktemp("logs") / "run"

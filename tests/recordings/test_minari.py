@@ -19,7 +19,7 @@ from tests.recordings.episodes import make_recording
 minari = pytest.importorskip("minari")
 
 
-def test_round_trip(tmp_path: Path) -> None:
+def test_a_recording_survives_conversion_to_a_minari_dataset(tmp_path: Path) -> None:
     make_recording(tmp_path / "recording", (3, 40), metadata={"name": "test"})
     recording = open_recording(tmp_path / "recording")
     path = rl_clarity.write_minari(recording, tmp_path / "dataset")
@@ -39,7 +39,7 @@ def test_round_trip(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", [(16, 16, 1), (40, 40, 3), (40, 40, 4)])
-def test_observations_are_exact(tmp_path: Path, shape: tuple[int, ...]) -> None:
+def test_observations_exported_to_minari_are_exact(tmp_path: Path, shape: tuple[int, ...]) -> None:
     observations = np.random.default_rng(0).integers(0, 256, (4, *shape), np.uint8)
     with Recorder(tmp_path / "recording") as recorder:
         for step in range(3):
@@ -59,13 +59,13 @@ def test_observations_are_exact(tmp_path: Path, shape: tuple[int, ...]) -> None:
     assert episode.end == "time limit"
 
 
-def test_an_existing_directory_is_not_overwritten(tmp_path: Path) -> None:
+def test_minari_conversion_does_not_overwrite_an_existing_directory(tmp_path: Path) -> None:
     make_recording(tmp_path / "recording", (3,))
     with pytest.raises(OptionError, match="exists: use another directory"):
         rl_clarity.write_minari(open_recording(tmp_path / "recording"), tmp_path)
 
 
-def test_environments_of_a_dataset_are_not_made(tmp_path: Path) -> None:
+def test_reading_a_minari_dataset_does_not_create_its_environment(tmp_path: Path) -> None:
     make_recording(tmp_path / "recording", (3,))
     path = rl_clarity.write_minari(open_recording(tmp_path / "recording"), tmp_path / "dataset")
     metadata = json.loads((path / "data" / "metadata.json").read_text())
@@ -76,7 +76,7 @@ def test_environments_of_a_dataset_are_not_made(tmp_path: Path) -> None:
         open_recording(path)
 
 
-def test_a_damaged_dataset_is_named(tmp_path: Path) -> None:
+def test_a_damaged_minari_dataset_is_named_in_the_error(tmp_path: Path) -> None:
     make_recording(tmp_path / "recording", (3,))
     path = rl_clarity.write_minari(open_recording(tmp_path / "recording"), tmp_path / "dataset")
     file = path / "data" / "main_data.hdf5"
@@ -86,7 +86,7 @@ def test_a_damaged_dataset_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_dataset_of_minigrid_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_minari_dataset_of_minigrid_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("minigrid")
     pytest.importorskip("jax", reason="Minari's collector needs it")
     import gymnasium

@@ -37,7 +37,7 @@ def measured() -> ObjectEffects:
     return object_effects(SawCounter(), **SMALL)
 
 
-def test_effects_are_differences_of_outputs(measured: ObjectEffects) -> None:
+def test_object_effects_are_differences_of_outputs(measured: ObjectEffects) -> None:
     with_object = measured.with_object.mean(axis=(1, 2, 3))
     without = measured.without_object.mean(axis=(1, 2, 3))
     np.testing.assert_allclose(measured.value_change, with_object - without, atol=1e-4)
@@ -47,7 +47,7 @@ def test_effects_are_differences_of_outputs(measured: ObjectEffects) -> None:
     np.testing.assert_allclose(measured.policy_change, np.abs(before - after), atol=1e-5)
 
 
-def test_effects_are_of_objects_that_were_seen(measured: ObjectEffects) -> None:
+def test_effects_are_measured_only_for_visible_objects(measured: ObjectEffects) -> None:
     assert len(measured) > 10
     assert measured.mask.any(axis=(1, 2)).all()
     assert measured.exact.all()
@@ -61,13 +61,13 @@ def test_effects_are_of_objects_that_were_seen(measured: ObjectEffects) -> None:
             assert not measured.mask[index][~inside].any()
 
 
-def test_the_same_arguments_give_the_same_effects(measured: ObjectEffects) -> None:
+def test_object_effects_are_reproducible_with_the_same_arguments(measured: ObjectEffects) -> None:
     again = object_effects(SawCounter(), **SMALL)
     np.testing.assert_array_equal(again.value_change, measured.value_change)
     np.testing.assert_array_equal(again.with_object, measured.with_object)
 
 
-def test_types_are_chosen_and_last_steps_added(measured: ObjectEffects) -> None:
+def test_object_types_can_be_selected_and_last_steps_added(measured: ObjectEffects) -> None:
     walls = object_effects(SawCounter(), types=["wall"], episodes=1, steps=1, seed=1)
     assert set(walls.type) == {"wall"}
     more = object_effects(SawCounter(), last_steps=4, **SMALL)
@@ -75,7 +75,7 @@ def test_types_are_chosen_and_last_steps_added(measured: ObjectEffects) -> None:
     assert set(zip(measured.episode, measured.step, strict=True)) <= set(zip(more.episode, more.step, strict=True))
 
 
-def test_intervals_are_clustered_by_episode(measured: ObjectEffects) -> None:
+def test_intervals_of_object_effects_are_clustered_by_episode(measured: ObjectEffects) -> None:
     rng = np.random.default_rng(0)
     # Five episodes of 100 equal values each: five independent numbers, not 500.
     values, episodes = np.repeat([0.0, 1, 2, 3, 4], 100), np.repeat(range(5), 100)
@@ -143,13 +143,13 @@ def check_by_another_path(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_effects_on_coinrun_by_another_path() -> None:
+def test_effects_on_the_coinrun_agent_equal_an_independent_calculation() -> None:
     check_by_another_path("coinrun")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", INCLUDED)
-def test_effects_by_another_path(name: str) -> None:
+def test_effects_on_included_agents_equal_an_independent_calculation(name: str) -> None:
     check_by_another_path(name)
 
 
@@ -168,7 +168,7 @@ def test_effects_in_minigrid_are_differences_of_outputs() -> None:
     np.testing.assert_allclose(effects.value_change, means[0] - means[1], atol=1e-4)
 
 
-def test_effects_on_stacked_frames_are_of_removals_from_each_frame() -> None:
+def test_effects_on_stacked_frames_remove_the_object_from_each_frame() -> None:
     agent = SawCounter(observation_shape=(64, 64, 6))
     spec = EnvironmentSpec(name="coinrun", options={"frame_stack": 2})
     effects = object_effects(agent, spec, episodes=1, steps=4, seed=1)

@@ -59,7 +59,7 @@ def test_an_edit_of_strength_0_changes_no_episode(kind: str) -> None:
     assert ablated.causes != unedited.causes or not np.array_equal(ablated.returns, unedited.returns)
 
 
-def test_levels_do_not_depend_on_how_an_agent_plays() -> None:
+def test_levels_of_paired_episodes_do_not_depend_on_the_agents_play() -> None:
     agents = [small_agent("policy"), ColorTinyAgent("policy", (4, 4, 3), num_actions=2, patch=2, seed=5)]
     block = Block(environment_of(agents[0]), 1, 6, 0)
     starts = [[block.replay(agent, episode, 100)[0][0] for episode in range(6)] for agent in agents]
@@ -67,7 +67,7 @@ def test_levels_do_not_depend_on_how_an_agent_plays() -> None:
     assert len({start.tobytes() for start in starts[0]}) == 6
 
 
-def test_blocks_play_different_levels() -> None:
+def test_blocks_of_paired_episodes_play_different_levels() -> None:
     agent = small_agent("policy")
     parts = blocks(environment_of(agent), 70, 50, 3)
     assert [(part.number, part.episodes) for part in parts] == [(0, 50), (1, 20)]
@@ -75,7 +75,7 @@ def test_blocks_play_different_levels() -> None:
     assert not np.array_equal(first, second)
 
 
-def test_a_replay_is_the_episode() -> None:
+def test_a_replay_of_a_paired_episode_is_identical() -> None:
     agent = small_agent("recurrent")
     block = Block(environment_of(agent), 0, 12, 0)
     played = block.play(agent, 100, known_cause)
@@ -86,7 +86,7 @@ def test_a_replay_is_the_episode() -> None:
         np.testing.assert_array_equal(np.bincount(actions, minlength=2), played.actions[episode])
 
 
-def test_ends_have_causes() -> None:
+def test_paired_episodes_report_the_cause_of_their_end() -> None:
     pytest.importorskip("torch")
     agent = colors.torch_agent()
     assert set(play(agent).causes) == {"goal"}
@@ -97,7 +97,7 @@ def test_ends_have_causes() -> None:
     np.testing.assert_array_equal(np.array(played.causes) == "goal", played.returns == colors.STEPS)
 
 
-def test_a_function_can_name_causes() -> None:
+def test_a_user_function_can_name_causes_of_episode_ends() -> None:
     agent = small_agent("policy")
     calls = []
 
@@ -111,7 +111,7 @@ def test_a_function_can_name_causes() -> None:
     assert {call[2] for call in calls} == {False}
 
 
-def test_episodes_that_are_cut_end_by_the_time_limit() -> None:
+def test_episodes_cut_at_max_steps_end_by_the_time_limit() -> None:
     pytest.importorskip("torch")
     agent = colors.torch_agent()
     played = Block(environment_of(agent), 0, 4, 0).play(agent, 3, known_cause)
@@ -119,7 +119,7 @@ def test_episodes_that_are_cut_end_by_the_time_limit() -> None:
     assert played.cut == 4
 
 
-def test_whole_games_with_their_own_rewards() -> None:
+def test_paired_play_ignores_the_reward_scale_of_training() -> None:
     agent = ColorTinyAgent()
     object.__setattr__(agent, "metadata", {**colors.METADATA, "reward_scale": 0.5})
     assert environment_of(agent) == EnvironmentSpec("colors", "colors", {})

@@ -31,7 +31,7 @@ def record_vector(directory: Path, **options: Any) -> None:
             recorder.add(**vector_values(step, 2), terminated=ends, truncated=np.zeros(2, bool))
 
 
-def test_every_counts_the_recorded_environments_together(tmp_path: Path) -> None:
+def test_the_option_every_counts_episodes_of_all_recorded_environments(tmp_path: Path) -> None:
     """Both begin at once, then environment 1 at steps 3, 6 and 9, and environment 0 at 4 and 8."""
     record_vector(tmp_path / "both", envs=None, every=2)
     rows = open_recording(tmp_path / "both").table()
@@ -42,7 +42,7 @@ def test_every_counts_the_recorded_environments_together(tmp_path: Path) -> None
     assert [(row["number"], row["start_step"] // 2) for row in rows] == [(0, 0), (2, 6)]
 
 
-def test_functions_with_a_parameter_are_called_for_recorded_environments_only(tmp_path: Path) -> None:
+def test_output_functions_are_called_only_for_recorded_environments(tmp_path: Path) -> None:
     calls = []
 
     def logits(env: int) -> np.ndarray:
@@ -60,7 +60,7 @@ def test_functions_with_a_parameter_are_called_for_recorded_environments_only(tm
         assert np.asarray(episode.values).tolist() == [env] * 3
 
 
-def test_parallel_environments(tmp_path: Path) -> None:
+def test_episodes_of_parallel_environments_are_recorded_separately(tmp_path: Path) -> None:
     record_vector(tmp_path, envs=None)
     recording = open_recording(tmp_path)
     assert sorted((row["environment"], row["start_step"], row["steps"]) for row in recording.table()) == [
@@ -71,17 +71,17 @@ def test_parallel_environments(tmp_path: Path) -> None:
     np.testing.assert_array_equal(second.observations[0], step_values(1, 3)["observation"])
 
 
-def test_first_environment_is_recorded_by_default(tmp_path: Path) -> None:
+def test_only_the_first_environment_is_recorded_by_default(tmp_path: Path) -> None:
     record_vector(tmp_path)
     assert {row["environment"] for row in open_recording(tmp_path).table()} == {0}
 
 
-def test_unknown_environment_is_refused(tmp_path: Path) -> None:
+def test_an_environment_index_out_of_range_is_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match=r"envs=\(2,\) must be from 0 to 1"):
         record_vector(tmp_path, envs=(2,))
 
 
-def test_idle_environments_are_not_recorded(tmp_path: Path) -> None:
+def test_steps_of_idle_environments_are_not_recorded(tmp_path: Path) -> None:
     with Recorder(tmp_path, envs=None) as recorder:
         for step in range(4):
             idle = np.array([False, step == 1])
@@ -89,7 +89,7 @@ def test_idle_environments_are_not_recorded(tmp_path: Path) -> None:
     assert sorted(row["steps"] for row in open_recording(tmp_path).table()) == [3, 4]
 
 
-def test_final_observation_and_state_are_of_the_episode_that_ended(tmp_path: Path) -> None:
+def test_final_observations_belong_to_the_environment_that_ended(tmp_path: Path) -> None:
     with Recorder(tmp_path, envs=None) as recorder:
         for step in range(2):
             recorder.add(

@@ -15,7 +15,7 @@ LOGGED = (150, 205)
 
 
 @pytest.mark.slow
-def test_baby_a3c_reaches_the_returns_of_its_log(shared_formats: Path) -> None:
+def test_the_published_baby_a3c_agent_reaches_the_returns_of_its_log(shared_formats: Path) -> None:
     """Within two standard errors. The most likely action instead of a sampled one would reach 330."""
     pytest.importorskip("ale_py", reason="the agent plays Breakout")
     path = shared_formats / "baby-a3c" / "breakout-v4" / "model.80.tar"

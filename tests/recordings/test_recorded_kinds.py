@@ -52,7 +52,7 @@ def _vectors() -> Any:
 
 
 @pytest.mark.parametrize("kind", FACTORS)
-def test_a_recording_describes_actions_of_several_factors(tmp_path: Path, kind: str) -> None:
+def test_recordings_describe_actions_with_several_factors(tmp_path: Path, kind: str) -> None:
     factors = FACTORS[kind]
     agent = rl_clarity.TorchAgent(
         Network(count_outputs(factors)), (SIDE, SIDE, 3), _metadata(f"Point{kind}-v0"), actions=factors
@@ -67,14 +67,14 @@ def test_a_recording_describes_actions_of_several_factors(tmp_path: Path, kind: 
         assert report.explained == 2
 
 
-def test_factors_are_written_as_json() -> None:
+def test_action_factors_survive_conversion_to_json() -> None:
     factors = (Categorical(2, "gear", ("low", "high")), Binary("brake"), Gaussian(-1, np.inf, std=0.5, name="gas"))
     assert factors_from_json(factors_to_json(factors)) == factors
-    with pytest.raises(OptionError, match="are no factors of actions"):
+    with pytest.raises(OptionError, match="are not factors of an action"):
         factors_from_json([{"kind": "Dial"}])
 
 
-def test_inputs_beside_the_image_are_recorded_and_are_no_memory(tmp_path: Path) -> None:
+def test_numeric_inputs_are_recorded_without_being_treated_as_memory(tmp_path: Path) -> None:
     agent = rl_clarity.TorchAgent(make_network(), SHAPES, _metadata("Dictionary-v0"))
     recording = _record(agent, tmp_path)
     info = describe_recorded_agent(recording.metadata, recording[0], "agent-1")
@@ -89,7 +89,7 @@ def test_inputs_beside_the_image_are_recorded_and_are_no_memory(tmp_path: Path) 
     assert explanations.state_map["maps"][0]["label"] != "recurrent state"
 
 
-def test_vectors_are_recorded_and_explained_without_maps(tmp_path: Path) -> None:
+def test_vector_agents_are_recorded_and_explained_without_saliency(tmp_path: Path) -> None:
     agent = _vectors()
     recording = _record(agent, tmp_path)
     episode = recording[0]
@@ -115,7 +115,7 @@ def _checkpoints(folder: Path, policy: str, env: str) -> Path:
 PLAY = {"episodes": 1, "max_steps": 12, "candidates": 1}
 
 
-def test_checkpoints_of_dictionaries_are_compared_with_the_recorded_inputs(tmp_path: Path) -> None:
+def test_compare_uses_recorded_inputs_of_dictionary_agents(tmp_path: Path) -> None:
     folder = _checkpoints(tmp_path / "dictionary", "MultiInputPolicy", "Dictionary-v0")
     page = rl_clarity.compare(
         folder, tmp_path / "page", metadata=_metadata("Dictionary-v0"), play=PLAY, saliency={"methods": ()}
@@ -128,7 +128,7 @@ def test_checkpoints_of_dictionaries_are_compared_with_the_recorded_inputs(tmp_p
     assert np.ptp(values) > 0
 
 
-def test_checkpoints_of_vectors_are_compared_without_maps(tmp_path: Path) -> None:
+def test_compare_supports_vector_agents_without_saliency(tmp_path: Path) -> None:
     folder = _checkpoints(tmp_path / "vectors", "MlpPolicy", "CartPole-v1")
     page = rl_clarity.compare(
         folder, tmp_path / "page", metadata=_metadata("CartPole-v1"), play=PLAY, saliency={"methods": ()}

@@ -21,7 +21,7 @@ from tests.recordings.episodes import SHAPE, add_episode, make_recording, step_v
 from tests.test_structure import HEAVY
 
 
-def test_round_trip_of_all_fields(tmp_path: Path) -> None:
+def test_all_recorded_fields_survive_a_round_trip(tmp_path: Path) -> None:
     make_recording(tmp_path, (3, 70))
     episode = open_recording(tmp_path)[1]
     rows = [step_values(1, step) for step in range(70)]
@@ -42,7 +42,7 @@ def test_round_trip_of_all_fields(tmp_path: Path) -> None:
     assert not episode.truncated.any()
 
 
-def test_why_episodes_ended(tmp_path: Path) -> None:
+def test_recordings_store_whether_episodes_ended_truncated_or_stopped(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     add_episode(recorder, 0, 2)
     add_episode(recorder, 1, 2, terminated=False, truncated=True)
@@ -53,7 +53,7 @@ def test_why_episodes_ended(tmp_path: Path) -> None:
     assert recording[1].truncated.tolist() == [False, True]
 
 
-def test_what_ended_episodes_is_kept_in_trajectories(tmp_path: Path) -> None:
+def test_causes_of_episode_ends_are_kept_in_trajectories(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder:
         for number, cause in enumerate(("saw", None, "\u00a0" + "x" * 300)):
             add_episode(recorder, number, 2, cause=cause)
@@ -65,7 +65,7 @@ def test_what_ended_episodes_is_kept_in_trajectories(tmp_path: Path) -> None:
     assert recorded_episodes(recording).select(2).causes == ((0, 1, long),)
 
 
-def test_table_has_a_row_for_each_episode(tmp_path: Path) -> None:
+def test_the_table_has_a_row_for_each_episode(tmp_path: Path) -> None:
     with Recorder(tmp_path, seed=7, metadata={"name": "test"}) as recorder:
         for episode in range(2):
             for step in range(4):
@@ -95,7 +95,7 @@ def test_every_nth_episode_is_recorded(tmp_path: Path) -> None:
     assert [episode.number for episode in open_recording(tmp_path)] == [0, 3, 6]
 
 
-def test_a_function_chooses_episodes(tmp_path: Path) -> None:
+def test_a_function_can_select_episodes_to_record(tmp_path: Path) -> None:
     make_recording(tmp_path, (2,) * 5, every=lambda number: number in (1, 4))
     assert [row["number"] for row in open_recording(tmp_path).table()] == [1, 4]
 
@@ -105,7 +105,7 @@ def test_the_option_every_must_be_positive(tmp_path: Path) -> None:
         Recorder(tmp_path, every=0)
 
 
-def test_frames_are_rendered_for_recorded_steps_only(tmp_path: Path) -> None:
+def test_frames_are_rendered_only_for_recorded_steps(tmp_path: Path) -> None:
     calls = []
 
     def render() -> np.ndarray:
@@ -143,7 +143,7 @@ def test_stacked_frames_are_stored_once(tmp_path: Path, channels: int, broken: i
     assert size < whole * (0.33 if broken is None else 0.66)
 
 
-def test_an_earlier_version_is_continued(tmp_path: Path) -> None:
+def test_a_recording_of_an_earlier_format_version_can_be_continued(tmp_path: Path) -> None:
     """Its readers would not know how stacked frames are stored now."""
     make_recording(tmp_path, (3,))
     path = tmp_path / "recording.json"
@@ -155,7 +155,7 @@ def test_an_earlier_version_is_continued(tmp_path: Path) -> None:
     assert [len(episode) for episode in open_recording(tmp_path)] == [3, 4]
 
 
-def test_values_are_copied(tmp_path: Path) -> None:
+def test_the_recorder_copies_the_values_passed_to_it(tmp_path: Path) -> None:
     observation = np.zeros(SHAPE, np.uint8)
     with Recorder(tmp_path) as recorder:
         for step in range(3):
@@ -164,7 +164,7 @@ def test_values_are_copied(tmp_path: Path) -> None:
     assert open_recording(tmp_path)[0].observations[:, 0, 0, 0].tolist() == [0, 1, 2]
 
 
-def test_episodes_are_appended(tmp_path: Path) -> None:
+def test_a_new_recorder_appends_episodes(tmp_path: Path) -> None:
     make_recording(tmp_path, (3, 40), metadata={"name": "test"})
     make_recording(tmp_path, (5,), metadata={"name": "test"})
     recording = open_recording(tmp_path)
@@ -172,7 +172,7 @@ def test_episodes_are_appended(tmp_path: Path) -> None:
     np.testing.assert_array_equal(recording[2].observations[4], step_values(0, 4)["observation"])
 
 
-def test_numbers_of_episodes_go_on_where_a_recording_is_continued(tmp_path: Path) -> None:
+def test_a_continued_recording_continues_its_episode_numbers(tmp_path: Path) -> None:
     for _ in range(2):
         with Recorder(tmp_path, every=2, on_error="raise") as recorder:
             for number in range(5):
@@ -180,13 +180,13 @@ def test_numbers_of_episodes_go_on_where_a_recording_is_continued(tmp_path: Path
     assert [row["number"] for row in open_recording(tmp_path).table()] == [0, 2, 4, 6, 8]
 
 
-def test_other_metadata_are_refused(tmp_path: Path) -> None:
+def test_a_continued_recording_refuses_different_metadata(tmp_path: Path) -> None:
     make_recording(tmp_path, (3,), metadata={"name": "test"})
     with pytest.raises(SamplesError, match="other metadata \\(name\\): use another directory"):
         Recorder(tmp_path, metadata={"name": "other"})
 
 
-def test_two_writers_are_refused(tmp_path: Path) -> None:
+def test_a_recording_refuses_a_second_writer(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder:
         add_episode(recorder, 0, 2)
         with pytest.raises(SamplesError, match="another process is writing"):
@@ -207,12 +207,12 @@ def test_fields_must_be_the_same_at_all_steps(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["text", object(), 1j])
-def test_objects_are_refused(tmp_path: Path, value: Any) -> None:
+def test_values_that_are_not_numbers_are_refused(tmp_path: Path, value: Any) -> None:
     with Recorder(tmp_path, on_error="raise") as recorder, pytest.raises(SamplesError, match=r"info\.x has type"):
         recorder.add(**{**step_values(0, 0), "info": {"x": value}}, terminated=True)
 
 
-def test_names_that_could_leave_the_recording_are_refused(tmp_path: Path) -> None:
+def test_field_names_that_could_escape_the_directory_are_refused(tmp_path: Path) -> None:
     with Recorder(tmp_path, on_error="raise") as recorder, pytest.raises(SamplesError, match="invalid field name"):
         recorder.add(**{**step_values(0, 0), "info": {"../x": 1}}, terminated=True)
 
@@ -245,14 +245,14 @@ def test_a_full_disk_keeps_the_written_episodes(tmp_path: Path) -> None:
         assert (np.asarray(read.observations) > 0).any()
 
 
-def test_same_steps_give_the_same_data(tmp_path: Path) -> None:
+def test_recording_the_same_steps_writes_the_same_bytes(tmp_path: Path) -> None:
     for name in "ab":
         make_recording(tmp_path / name)
     for file in ("data-00000.bin", "blocks.bin"):
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
 
 
-def test_recordings_are_where_tensorboard_expects_data_of_plugins(tmp_path: Path) -> None:
+def test_recordings_are_stored_in_the_tensorboard_plugin_directory(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     with recorder:
         add_episode(recorder, 0, 2)
@@ -269,7 +269,7 @@ def test_recordings_are_where_tensorboard_expects_data_of_plugins(tmp_path: Path
         Recorder(tmp_path, name="../x")
 
 
-def test_an_error_ends_the_recording_with_one_warning(tmp_path: Path) -> None:
+def test_an_error_stops_recording_with_one_warning(tmp_path: Path) -> None:
     with pytest.warns(RuntimeWarning, match="stopped recording to .*: observations has shape") as warnings:  # noqa: PT031, SIM117
         with Recorder(tmp_path) as recorder:
             add_episode(recorder, 0, 2)
@@ -281,13 +281,13 @@ def test_an_error_ends_the_recording_with_one_warning(tmp_path: Path) -> None:
     assert open_recording(tmp_path)[0].end == "done"
 
 
-def test_a_full_disk_ends_the_recording_with_one_warning(tmp_path: Path) -> None:
+def test_a_full_disk_stops_recording_with_one_warning(tmp_path: Path) -> None:
     with pytest.warns(RuntimeWarning, match="stopped recording") as warnings:
         record_on_a_full_disk(tmp_path)
     assert len(warnings) == 1
 
 
-def test_functions_are_called_for_recorded_steps_only(tmp_path: Path) -> None:
+def test_output_functions_are_called_only_for_recorded_steps(tmp_path: Path) -> None:
     calls = []
     with Recorder(tmp_path, every=2) as recorder:
         for episode in range(4):
@@ -302,7 +302,7 @@ def test_functions_are_called_for_recorded_steps_only(tmp_path: Path) -> None:
     assert calls == [(0, 0), (0, 1), (0, 2), (2, 0), (2, 1), (2, 2)]
 
 
-def test_recording_imports_no_framework(tmp_path: Path) -> None:
+def test_the_recorder_imports_no_framework(tmp_path: Path) -> None:
     program = f"""
 import sys
 import rl_clarity
@@ -320,7 +320,7 @@ print(*[name for name in heavy if name in sys.modules])
 
 @pytest.mark.slow  # importing them
 @pytest.mark.parametrize("library", ["torch", "jax", "tensorflow"])
-def test_tensors_are_accepted(tmp_path: Path, library: str) -> None:
+def test_the_recorder_accepts_tensors(tmp_path: Path, library: str) -> None:
     module = pytest.importorskip("jax.numpy" if library == "jax" else library)
     make = {"torch": "as_tensor", "jax": "asarray", "tensorflow": "convert_to_tensor"}[library]
     tensor = getattr(module, make)
@@ -343,7 +343,7 @@ def test_tensors_are_accepted(tmp_path: Path, library: str) -> None:
     assert np.asarray(episode.policy_logits).dtype == np.float32
 
 
-def test_channels_come_last(tmp_path: Path) -> None:
+def test_channels_first_observations_are_stored_channels_last(tmp_path: Path) -> None:
     observation = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
     with Recorder(tmp_path, channels_first=True, on_error="raise") as recorder:
         recorder.add(observation=observation, action=0, reward=0, terminated=True, final_observation=observation + 1)
@@ -354,7 +354,7 @@ def test_channels_come_last(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x\0y", "a\nb", "", "a/b", ".hidden", 5])
-def test_a_name_that_no_folder_has_is_refused(tmp_path: Path, name: Any) -> None:
+def test_recording_names_that_are_not_folder_names_are_refused(tmp_path: Path, name: Any) -> None:
     with pytest.raises(OptionError, match=r"name=.* must be the name of a folder"):
         Recorder(tmp_path, name=name)
     with pytest.raises(OptionError, match=r"directory='x\\x00y' must be a path"):
@@ -387,7 +387,7 @@ with Recorder({str(tmp_path)!r}) as recorder:
     assert [len(episode) for episode in open_recording(tmp_path / "plugins/rl_clarity/training")] == [40, 50, 3]
 
 
-def test_the_lock_ends_with_the_recorder_although_a_forked_process_lives(tmp_path: Path) -> None:
+def test_closing_a_recorder_releases_the_lock_despite_forked_processes(tmp_path: Path) -> None:
     program = f"""
 import os, time
 from rl_clarity.recordings.recorder import Recorder
@@ -415,7 +415,7 @@ def record_with_agent(directory: Path, checkpoint: Path) -> str:
 
 
 @pytest.mark.parametrize("name", ["blocks.bin", "episodes.bin", "data-00000.bin", "agents"])
-def test_nothing_is_written_through_links(tmp_path: Path, name: str) -> None:
+def test_the_recorder_writes_nothing_through_symbolic_links(tmp_path: Path, name: str) -> None:
     foreign = tmp_path / "foreign"
     if name == "agents":
         foreign.mkdir()
@@ -430,14 +430,14 @@ def test_nothing_is_written_through_links(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["blocks.bin", "episodes.bin", "data-00000.bin"])
-def test_files_of_others_are_not_taken_for_those_of_a_recording(tmp_path: Path, name: str) -> None:
+def test_foreign_files_are_not_treated_as_a_recording(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"mine" * 99)
     with pytest.raises(SamplesError, match=rf"contains {name}, but no recording\.json"):
         Recorder(tmp_path, name=None)
     assert (tmp_path / name).read_bytes() == b"mine" * 99
 
 
-def test_a_link_to_nothing_creates_no_file(tmp_path: Path) -> None:
+def test_a_dangling_symbolic_link_creates_no_file(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "episodes.bin").symlink_to(tmp_path / "new")
     with pytest.raises(SamplesError, match=r"episodes\.bin is a link"):
@@ -467,7 +467,7 @@ def test_images_of_0_and_1_are_refused_unless_their_range_is_given(tmp_path: Pat
     np.testing.assert_array_equal(record_images(tmp_path / "image", images * 255), images * 255)
 
 
-def test_floats_are_stored_as_images_of_their_range(tmp_path: Path) -> None:
+def test_float_observations_are_stored_as_images_scaled_to_their_range(tmp_path: Path) -> None:
     images = np.random.default_rng(0).uniform(-1, 1, (4, 8, 8, 3)).astype(np.float32)
     stored = record_images(tmp_path / "images", images, value_range=(-1, 1))
     assert stored.dtype == np.uint8

@@ -63,14 +63,14 @@ def read_all(recording: Recording) -> None:
         ...,
     ],
 )
-def test_indexing_is_that_of_an_array(directory: Path, key: Any) -> None:
+def test_indexing_recorded_observations_works_like_numpy(directory: Path, key: Any) -> None:
     observations = open_recording(directory)[1].observations
     expected = np.stack([step_values(1, step)["observation"] for step in range(70)])
     np.testing.assert_array_equal(observations[key], expected[key])
     assert observations.shape == expected.shape
 
 
-def test_indices_out_of_range_are_errors(directory: Path) -> None:
+def test_recording_indices_out_of_range_are_errors(directory: Path) -> None:
     recording = open_recording(directory)
     with pytest.raises(IndexError):
         recording[3]
@@ -93,7 +93,7 @@ def test_one_step_is_read_without_the_rest_of_its_episode(directory: Path, monke
     assert decoded == [(blocks.MAX_STEPS, 16, 12, 3)]
 
 
-def test_large_frames_are_in_small_blocks(tmp_path: Path) -> None:
+def test_large_frames_are_stored_in_blocks_of_few_steps(tmp_path: Path) -> None:
     with Recorder(tmp_path, name=None) as recorder:
         for step in range(12):
             frame = np.full((512, 512, 3), step, np.uint8)
@@ -105,7 +105,7 @@ def test_large_frames_are_in_small_blocks(tmp_path: Path) -> None:
     assert steps.max() * 512 * 512 * 3 <= blocks.MAX_BYTES
 
 
-def test_short_episodes_share_files(tmp_path: Path) -> None:
+def test_many_short_episodes_share_few_files(tmp_path: Path) -> None:
     make_recording(tmp_path, (2,) * 500)
     assert len(open_recording(tmp_path)) == 500
     assert len(list(tmp_path.iterdir())) <= 5
@@ -126,7 +126,7 @@ def test_images_are_not_much_larger_than_as_png(tmp_path: Path, noise: int) -> N
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 1.2 * png
 
 
-def test_recording_is_read_while_it_is_written(tmp_path: Path) -> None:
+def test_a_recording_can_be_read_while_it_is_written(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path, name=None)
     add_episode(recorder, 0, 3)
     recording = StoredRecording(tmp_path)
@@ -145,7 +145,7 @@ def test_recording_is_read_while_it_is_written(tmp_path: Path) -> None:
     assert going.end == "still going"
 
 
-def test_recording_at_an_address() -> None:
+def test_a_recording_can_be_written_to_remote_storage() -> None:
     address = "memory://recordings/test"
     make_recording(address)
     make_recording(address, (4,))
@@ -171,14 +171,14 @@ def test_the_mean_entropy_of_each_episode_is_stored(tmp_path: Path) -> None:
     assert [row["entropy"] for row in open_recording(tmp_path).table()] == [None] * 4
 
 
-def test_no_entropy_without_a_policy_or_with_one_that_is_not_finite(tmp_path: Path) -> None:
+def test_entropy_is_none_without_finite_logits(tmp_path: Path) -> None:
     for name, logits in {"none": None, "nan": np.full(5, np.nan, np.float32)}.items():
         with Recorder(tmp_path / name, on_error="raise") as recorder:
             recorder.add(**{**step_values(0, 0), "logits": logits}, terminated=True)
         assert open_recording(tmp_path / name).table()[0]["entropy"] is None
 
 
-def test_data_that_are_still_written_stay_when_they_are_uploaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uploads_keep_data_that_are_still_being_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording_writer, "UPLOAD_SECONDS", 0)
     with Recorder("memory://recordings/probe", name=None, on_error="raise") as recorder:
         recorder.probe(np.zeros((2, *SHAPE), np.uint8))
@@ -200,7 +200,7 @@ def test_an_unknown_protocol_is_an_error() -> None:
 
 
 @pytest.mark.parametrize("newest", [0, 4, -1, True, "1"])
-def test_a_number_of_channels_that_no_stack_has_is_damage(newest: Any) -> None:
+def test_an_impossible_number_of_stacked_channels_is_an_error(newest: Any) -> None:
     array = np.zeros((2, 3, 3, 4), np.uint8)
     header = json.dumps({"arrays": [["observations", "|u1", array.shape, 9, False, newest]], "episode": 0, "start": 0})
     data = blocks.PREFIX.pack(blocks.MAGIC, len(header), zlib.crc32(header.encode())) + header.encode()
@@ -209,7 +209,7 @@ def test_a_number_of_channels_that_no_stack_has_is_damage(newest: Any) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 4, None, "2"])
-def test_another_version_is_an_error(copy: Path, version: Any) -> None:
+def test_an_unsupported_recording_version_is_an_error(copy: Path, version: Any) -> None:
     metadata = json.loads((copy / "recording.json").read_text())
     (copy / "recording.json").write_text(json.dumps({**metadata, "version": version}))
     with pytest.raises(SamplesError, match=f"recording.json has version {version!r}"):
@@ -223,14 +223,14 @@ def test_damaged_metadata_are_an_error(copy: Path, text: str) -> None:
         open_recording(copy)
 
 
-def test_a_pipe_is_refused(copy: Path) -> None:
+def test_a_named_pipe_instead_of_the_block_list_is_refused(copy: Path) -> None:
     (copy / "blocks.bin").unlink()
     os.mkfifo(copy / "blocks.bin")
     with pytest.raises(SamplesError, match=r"blocks\.bin is not a file"):
         open_recording(copy)
 
 
-def test_a_pipe_in_place_of_data_is_refused_at_once(copy: Path) -> None:
+def test_a_named_pipe_instead_of_data_is_refused_without_waiting(copy: Path) -> None:
     (copy / "data-00000.bin").unlink()
     os.mkfifo(copy / "data-00000.bin")
     with pytest.raises(SamplesError, match=r"data-00000\.bin is not a"):
@@ -262,7 +262,7 @@ def test_incomplete_last_records_are_ignored(copy: Path, file: str) -> None:
     assert [len(episode) for episode in open_recording(copy)] == [3, 70, 32, 4]
 
 
-def test_a_damaged_episode_is_named_and_others_are_read(copy: Path) -> None:
+def test_a_damaged_episode_is_named_and_other_episodes_are_read(copy: Path) -> None:
     records = np.frombuffer((copy / "blocks.bin").read_bytes(), BLOCK)
     data = bytearray((copy / "data-00000.bin").read_bytes())
     block = records[1]  # the first of episode 1
@@ -283,7 +283,7 @@ def test_a_missing_data_file_is_named(copy: Path) -> None:
         read_all(recording)
 
 
-def test_missing_blocks_are_an_error(copy: Path) -> None:
+def test_missing_data_blocks_are_an_error(copy: Path) -> None:
     data = (copy / "blocks.bin").read_bytes()
     (copy / "blocks.bin").write_bytes(data[: BLOCK.itemsize * 2])
     recording = open_recording(copy)
@@ -298,7 +298,7 @@ def test_missing_blocks_are_an_error(copy: Path) -> None:
     removed=strategies.integers(0, 12),
 )
 @hypothesis.settings(max_examples=150)
-def test_damaged_files_give_errors_only(
+def test_damaged_recording_files_raise_only_samples_errors(
     tmp_path_factory: pytest.TempPathFactory,
     directory: Path,
     file: str,
@@ -352,13 +352,13 @@ HOSTILE: dict[str, Callable[[Path], Path]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_blocks_are_refused(tmp_path: Path, name: str) -> None:
+def test_hostile_data_blocks_are_refused(tmp_path: Path, name: str) -> None:
     recording = open_recording(HOSTILE[name](tmp_path))
     with pytest.raises(SamplesError, match=r"data-00000\.bin is damaged at byte"):
         read_all(recording)
 
 
-def test_rewards_with_several_axes_are_refused(tmp_path: Path) -> None:
+def test_stored_rewards_with_several_axes_are_refused(tmp_path: Path) -> None:
     make_recording(tmp_path, ())
     with Recorder(tmp_path, name=None) as recorder:
         recorder.add(**step_values(0, 0), terminated=True)
@@ -372,13 +372,13 @@ def test_rewards_with_several_axes_are_refused(tmp_path: Path) -> None:
         open_recording(tmp_path).table()
 
 
-def test_large_metadata_are_refused(copy: Path) -> None:
+def test_oversized_metadata_are_refused(copy: Path) -> None:
     (copy / "recording.json").write_text("[" * 2**20 + " ")
     with pytest.raises(SamplesError, match=r"recording\.json is damaged: it has 1048577 bytes"):
         open_recording(copy)
 
 
-def test_trajectories_and_observations(directory: Path) -> None:
+def test_a_recording_is_converted_to_trajectories_and_observations(directory: Path) -> None:
     recording = open_recording(directory)
     trajectories = recording.to_trajectories(count=2)
     assert trajectories.observations.shape == (2, 52, 16, 12, 3)
@@ -397,7 +397,7 @@ def test_trajectories_and_observations(directory: Path) -> None:
     assert len(recording.to_observations().observations) == 105
 
 
-def test_trajectories_begin_with_an_episode_where_possible(directory: Path) -> None:
+def test_trajectories_begin_with_an_episode_start_where_possible(directory: Path) -> None:
     trajectories = open_recording(directory).to_trajectories(count=1, max_steps=32)
     assert trajectories.firsts[0, 0]
     trajectories = open_recording(directory).to_trajectories(count=2, max_steps=20)

@@ -55,7 +55,7 @@ def test_trajectories_begin_with_the_first_step_of_an_episode(kind: str) -> None
     np.testing.assert_array_equal(discarded.actions, trajectories.actions[:, 1:])
 
 
-def test_trajectories_are_consecutive_steps_after_the_first() -> None:
+def test_trajectories_consist_of_consecutive_steps() -> None:
     environment = TinyEnvironment(LENGTHS)
     trajectories = collect(environment=environment, discard_first=True)
     number, time = trajectories.observations[..., 0, 0, 0], trajectories.observations[..., 0, 1, 0]
@@ -68,7 +68,7 @@ def test_trajectories_are_consecutive_steps_after_the_first() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_outputs_belong_to_their_observations(kind: str) -> None:
+def test_recorded_outputs_match_their_observations(kind: str) -> None:
     agent, trajectories = make_agent(kind), collect(kind)
     state = None if kind != "recurrent" else tuple(part[:, 9] for part in trajectories.states)
     outputs, _ = agent.step(trajectories.observations[:, 9], state, np.zeros(3, bool))
@@ -81,7 +81,7 @@ def test_outputs_belong_to_their_observations(kind: str) -> None:
         np.testing.assert_array_equal(trajectories.actions, trajectories.q_values.argmax(-1))
 
 
-def test_states_are_before_the_step_and_reset_with_an_episode() -> None:
+def test_recorded_states_precede_the_step_and_reset_with_each_episode() -> None:
     agent: Any = make_agent("recurrent")
     trajectories = collect("recurrent")
     (states,) = trajectories.states
@@ -93,7 +93,7 @@ def test_states_are_before_the_step_and_reset_with_an_episode() -> None:
         np.testing.assert_array_equal(after[continuing], states[continuing, t + 1])
 
 
-def test_agents_with_a_custom_reset() -> None:
+def test_a_custom_state_reset_of_the_agent_is_used() -> None:
     @dataclasses.dataclass(frozen=True)
     class LearnedInitialState(TinyAgent):
         def reset(self, state: Any, firsts: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -105,7 +105,7 @@ def test_agents_with_a_custom_reset() -> None:
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "q"])
-def test_truncated_episodes_have_final_values(kind: str) -> None:
+def test_truncated_episodes_have_a_final_value(kind: str) -> None:
     environment = TinyEnvironment(LENGTHS, truncates=[True, False, False])
     trajectories = collect(kind, environment=environment)
     np.testing.assert_array_equal(np.flatnonzero(trajectories.truncated[0]), [4, 9, 14, 19])
@@ -123,7 +123,7 @@ def test_truncated_episodes_have_final_values(kind: str) -> None:
     assert expected != 0
 
 
-def test_same_seed_same_trajectories() -> None:
+def test_the_same_seed_gives_the_same_trajectories() -> None:
     original, repeated, other = collect(seed=1), collect(seed=1), collect(seed=2)
     for name, array in to_arrays(original).items():
         np.testing.assert_array_equal(array, to_arrays(repeated)[name])
@@ -138,7 +138,7 @@ def test_actions_are_sampled_from_the_policy() -> None:
     assert choose_actions(Outputs(policy_logits=certain), np.random.default_rng(0)).tolist() == [0, 2]
 
 
-def test_masked_actions_are_not_chosen() -> None:
+def test_masked_actions_are_never_sampled() -> None:
     scores = np.tile(np.array([0.0, 9.0, 1.0], np.float32), (100, 1))
     masks = np.array([[True, False, True]] * 50 + [[True, True, False]] * 50)
     rng = np.random.default_rng(0)
@@ -171,7 +171,7 @@ def test_rendered_frames_show_the_observations() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_nth_observation_is_recorded(kind: str) -> None:
+def test_every_nth_extra_observation_is_collected(kind: str) -> None:
     environment = TinyEnvironment((1000, 1000))
     rng = np.random.default_rng(0)
     observations: Any = collect_observations(make_agent(kind), environment, 3, 4, rng, full_resolution=True)
@@ -186,7 +186,7 @@ def test_every_nth_observation_is_recorded(kind: str) -> None:
         assert observations.states[0].any()
 
 
-def test_ages_of_observations() -> None:
+def test_observations_store_their_step_within_the_episode() -> None:
     rng = np.random.default_rng(0)
     observations: Any = collect_observations(make_agent(), TinyEnvironment(LENGTHS), 5, 6, rng)
     np.testing.assert_array_equal(observations.ages, observations.observations[:, 0, 1, 0])
@@ -196,19 +196,19 @@ def test_ages_of_observations() -> None:
     assert len(set(episodes[0])) == episodes.shape[1], "episodes of two environments have different numbers"
 
 
-def test_burn_in_precedes_the_first_observation() -> None:
+def test_burn_in_steps_precede_the_first_observation() -> None:
     rng = np.random.default_rng(0)
     observations: Any = collect_observations(make_agent(), TinyEnvironment((1000,)), 2, 4, rng, burn_in=10)
     assert observations.observations[:, 0, 1, 0].tolist() == [13, 17]
 
 
-def test_progress_counts_environment_steps() -> None:
+def test_reported_progress_counts_environment_steps() -> None:
     calls: list[tuple[int, int]] = []
     collect(num_steps=4, progress=lambda done, total: calls.append((done, total)))
     assert calls == [(3, 12), (6, 12), (9, 12), (12, 12)]
 
 
-def test_frames_are_preprocessed_by_the_agent() -> None:
+def test_environment_frames_are_preprocessed_by_the_agent() -> None:
     @dataclasses.dataclass(frozen=True)
     class Inverting(TinyAgent):
         def preprocess(self, frames: np.ndarray) -> np.ndarray:
@@ -219,7 +219,7 @@ def test_frames_are_preprocessed_by_the_agent() -> None:
     assert trajectories.observations[0, :, 0, 1, 0].tolist() == [255, 254, 253, 252]
 
 
-def test_procgen_is_deterministic() -> None:
+def test_rollouts_in_procgen_are_deterministic() -> None:
     pytest.importorskip("procgen")
 
     def samples(seed: int) -> dict[str, np.ndarray]:
@@ -250,7 +250,7 @@ class RunRight(RandomPolicyAgent):
     ("game", "agent", "mean_age"),
     [("coinrun", RunRight(15), 30), ("bigfish", RandomPolicyAgent(15), 75)],
 )
-def test_observations_are_as_late_in_episodes_as_in_the_original(game: str, agent: Any, mean_age: float) -> None:
+def test_observations_have_the_episode_ages_of_the_original(game: str, agent: Any, mean_age: float) -> None:
     pytest.importorskip("procgen")
 
     def collect_ages(plan: dict[str, Any], seed: int) -> np.ndarray:
@@ -267,7 +267,7 @@ def test_observations_are_as_late_in_episodes_as_in_the_original(game: str, agen
     assert scipy.stats.ks_2samp(original, fewer).statistic <= 0.05
 
 
-def test_agent_and_environment_must_match() -> None:
+def test_agent_and_environment_must_match_in_actions_and_observations() -> None:
     rng = np.random.default_rng(0)
     with pytest.raises(SamplesError, match="the agent has 15 actions, the environment 3"):
         collect_trajectories(TinyAgent(), TinyEnvironment((5,)), 3, rng)
@@ -288,7 +288,7 @@ def test_preprocessed_floats_are_stored_as_uint8() -> None:
     np.testing.assert_array_equal(floats.observations[:, 0], plain.observations[:, 0] // 2)
 
 
-def test_causes_of_ends_belong_to_the_last_step_of_their_episode() -> None:
+def test_causes_of_episode_ends_are_stored_with_the_last_step() -> None:
     environment = make(EnvironmentSpec("light_switch", "memory"), 2, 0)
     agent = RandomPolicyAgent(environment.num_actions)
     trajectories = collect_trajectories(agent, environment, 60, np.random.default_rng(0))

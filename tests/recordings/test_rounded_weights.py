@@ -98,7 +98,7 @@ def scale(array: np.ndarray) -> float:
     return float(np.sqrt(np.mean(np.square(array, dtype=np.float64))))
 
 
-def test_errors_of_weights_do_not_grow_over_updates_and_other_tensors_are_exact(tmp_path: Path) -> None:
+def test_rounding_errors_of_weights_do_not_accumulate_over_updates(tmp_path: Path) -> None:
     updates = FULL_EVERY + 4
     recording = record(tmp_path, updates, checkpoint_tolerance=TOLERANCE)
     errors = []
@@ -118,7 +118,7 @@ def test_errors_of_weights_do_not_grow_over_updates_and_other_tensors_are_exact(
     assert recording.metadata["checkpoint_tolerance"] == TOLERANCE
 
 
-def test_rounded_differences_are_smaller(tmp_path: Path) -> None:
+def test_rounded_checkpoint_differences_are_smaller(tmp_path: Path) -> None:
     sizes = {}
     for name, tolerance in (("exact", None), ("rounded", TOLERANCE)):
         recording = record(tmp_path / name, 3, checkpoint_tolerance=tolerance)
@@ -128,7 +128,7 @@ def test_rounded_differences_are_smaller(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_files_of_each_format_stay_valid(name: str) -> None:
+def test_checkpoints_of_each_format_stay_valid_after_rounding(name: str) -> None:
     write, read = FORMATS[name]
     data, base = write(arrays(1)), write(arrays(0))
     rounded, weights = round_weights(data, TOLERANCE)
@@ -145,7 +145,7 @@ def test_files_of_each_format_stay_valid(name: str) -> None:
     assert len(difference) < len(encode_difference(data, base)) - 0.75 * SMALLEST
 
 
-def test_torch_reads_rounded_files(tmp_path: Path) -> None:
+def test_torch_load_reads_rounded_checkpoints(tmp_path: Path) -> None:
     """Its archives have checksums after the data, and tensors that share a storage."""
     torch = pytest.importorskip("torch")
     weight = torch.as_tensor(arrays()["body.weight"])
@@ -160,7 +160,7 @@ def test_torch_reads_rounded_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_tensors_with_numbers_that_are_not_finite_are_exact(value: float) -> None:
+def test_tensors_with_nan_or_infinity_are_stored_exactly(value: float) -> None:
     weight = arrays()["body.weight"]
     weight[3, 4] = value
     data = save_safetensors({"weight": weight, "zero.weight": np.zeros(SHAPE, np.float32)})
@@ -172,19 +172,19 @@ def test_tensors_with_numbers_that_are_not_finite_are_exact(value: float) -> Non
 
 
 @pytest.mark.parametrize("tolerance", [1e-9, 1e-12, 1e-44])
-def test_numbers_are_exact_where_a_tolerance_is_below_their_own_precision(tolerance: float) -> None:
+def test_tolerances_below_float_precision_keep_weights_exact(tolerance: float) -> None:
     data = torch_writer.save({"weight": np.abs(arrays()["body.weight"]) + 1})
     assert round_weights(data, tolerance)[0] == data
 
 
 @pytest.mark.parametrize("base", [b"", b"\xff" * 1000, b"\xff" * 2**20])
-def test_any_file_may_be_the_one_before(base: bytes) -> None:
+def test_differences_to_any_previous_file_are_decoded_exactly(base: bytes) -> None:
     rounded, weights = round_weights(torch_writer.save(arrays()), TOLERANCE)
     assert decode_difference(encode_difference(rounded, base, weights), base, "x") == rounded
 
 
 @pytest.mark.parametrize("data", [b"", b"PK\x03\x04 no zip", b"text", b"\x80\x02N."])
-def test_other_files_are_not_rounded(data: bytes) -> None:
+def test_files_that_are_not_checkpoints_are_not_rounded(data: bytes) -> None:
     assert round_weights(data, TOLERANCE) == (data, [])
 
 
@@ -197,7 +197,7 @@ def test_other_files_are_not_rounded(data: bytes) -> None:
         [RoundedWeights(0, 10, 5000)],
     ],
 )
-def test_damaged_lists_of_weights_are_refused(weights: list[RoundedWeights]) -> None:
+def test_damaged_lists_of_rounded_weights_are_refused(weights: list[RoundedWeights]) -> None:
     from rl_clarity.recordings import checkpoints
 
     data = bytes(400)
@@ -210,7 +210,7 @@ def test_damaged_lists_of_weights_are_refused(weights: list[RoundedWeights]) -> 
         decode_difference(header + checkpoints._COUNT.pack(2**32 - 1) + body, data, "x")
 
 
-def test_a_continued_recording_keeps_saying_that_checkpoints_are_rounded(tmp_path: Path) -> None:
+def test_a_continued_recording_still_declares_rounded_checkpoints(tmp_path: Path) -> None:
     record(tmp_path / "rounded", 2, checkpoint_tolerance=TOLERANCE)
     assert record(tmp_path / "rounded", 2).metadata["checkpoint_tolerance"] == TOLERANCE
     record(tmp_path / "exact", 2)
@@ -228,13 +228,13 @@ def test_a_continued_recording_keeps_saying_that_checkpoints_are_rounded(tmp_pat
         ({"metadata": {"checkpoint_tolerance": 1e-5}}, "is what the recorder itself sets"),
     ],
 )
-def test_invalid_options_are_named(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+def test_invalid_rounding_options_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=re.escape(message)):
         Recorder(tmp_path, **options)
     assert not any(tmp_path.iterdir())
 
 
-def test_metadata_are_read_with_a_tolerance_within_its_limits(tmp_path: Path) -> None:
+def test_invalid_tolerances_in_metadata_are_refused(tmp_path: Path) -> None:
     record(tmp_path, 1, checkpoint_tolerance=TOLERANCE)
     path = tmp_path / "recording.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "checkpoint_tolerance": 1}))

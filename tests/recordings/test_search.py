@@ -32,7 +32,7 @@ def problems(runs: Path, *, follow_links: bool = False) -> dict[str, str | None]
     return {Path(one.location).relative_to(runs).as_posix(): one.problem for one in found}
 
 
-def test_a_linked_run_is_followed_only_on_request(runs: Path, scratch: Path) -> None:
+def test_a_symbolic_link_to_a_run_is_followed_only_on_request(runs: Path, scratch: Path) -> None:
     (runs / "linked").symlink_to(scratch)
     expected = f"a link to {scratch}, not followed: --follow-links (follow_links=True) shows what is there"
     assert problems(runs) == {"linked": expected, f"own/{TRAINING}": None}
@@ -41,7 +41,7 @@ def test_a_linked_run_is_followed_only_on_request(runs: Path, scratch: Path) -> 
 
 
 @pytest.mark.parametrize("link", ["exp/plugins", "exp/plugins/rl_clarity", f"exp/{TRAINING}", "group"])
-def test_links_at_every_level_are_followed_on_request(runs: Path, scratch: Path, link: str) -> None:
+def test_symbolic_links_at_every_level_are_followed_on_request(runs: Path, scratch: Path, link: str) -> None:
     (runs / link).parent.mkdir(parents=True, exist_ok=True)
     (runs / link).symlink_to(scratch.parent / link if link != "group" else scratch.parent)
     assert "a link to " in str(problems(runs)[link])
@@ -49,7 +49,9 @@ def test_links_at_every_level_are_followed_on_request(runs: Path, scratch: Path,
     assert problems(runs, follow_links=True) == {location: None, f"own/{TRAINING}": None}
 
 
-def test_links_of_other_owners_are_never_followed(runs: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_symbolic_links_of_other_owners_are_never_followed(
+    runs: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (runs / "linked").symlink_to(scratch)
     if os.geteuid() == 0:
         os.chown(runs / "linked", 12345, -1, follow_symlinks=False)
@@ -61,7 +63,7 @@ def test_links_of_other_owners_are_never_followed(runs: Path, scratch: Path, mon
     assert problems(runs, follow_links=True)["linked"] == expected
 
 
-def test_links_in_circles_end(runs: Path, scratch: Path) -> None:
+def test_circular_symbolic_links_do_not_loop_forever(runs: Path, scratch: Path) -> None:
     (runs / "up").symlink_to(runs.parent)
     (runs / "circle").symlink_to(runs / "circle")
     (scratch / "back").symlink_to(runs)
@@ -73,15 +75,15 @@ def test_links_in_circles_end(runs: Path, scratch: Path) -> None:
     assert len(found) < 20
 
 
-def test_a_second_link_to_the_same_place_is_named(runs: Path, scratch: Path) -> None:
+def test_a_second_link_to_the_same_folder_is_reported(runs: Path, scratch: Path) -> None:
     for name in ("a", "b"):
         (runs / name).symlink_to(scratch)
     found = problems(runs, follow_links=True)
     assert sorted(map(str, found.values())).count("None") == 2
-    assert any(f"a link to {scratch}, as {runs}/" in str(problem) for problem in found.values())
+    assert any(f"a link to {scratch}, to which {runs}/" in str(problem) for problem in found.values())
 
 
-def test_links_to_searched_folders_and_to_files_are_not_listed(runs: Path, tmp_path: Path) -> None:
+def test_links_to_searched_folders_or_files_are_not_reported(runs: Path, tmp_path: Path) -> None:
     (runs / "latest").symlink_to(runs / "own")
     (tmp_path / "notes.txt").touch()
     (runs / "notes").symlink_to(tmp_path / "notes.txt")
@@ -89,14 +91,14 @@ def test_links_to_searched_folders_and_to_files_are_not_listed(runs: Path, tmp_p
     assert problems(runs) == {f"own/{TRAINING}": None}
 
 
-def test_a_link_whose_target_is_gone_is_listed(runs: Path, tmp_path: Path) -> None:
+def test_a_dangling_symbolic_link_is_reported(runs: Path, tmp_path: Path) -> None:
     (runs / "purged").symlink_to(tmp_path / "gone")
     expected = f"a link to {tmp_path}/gone, which does not exist or cannot be read"
     for follow_links in (False, True):
         assert problems(runs, follow_links=follow_links)["purged"] == expected
 
 
-def test_a_folder_that_cannot_be_read_is_listed(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_folder_is_reported(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (runs / "secret").mkdir()
     scandir = os.scandir
 

@@ -52,7 +52,7 @@ def assert_equal(actual: Any, expected: Any) -> None:
         assert arrays[name].dtype == others[name].dtype
 
 
-def test_round_trip(tmp_path: Path) -> None:
+def test_saved_samples_survive_a_round_trip(tmp_path: Path) -> None:
     trajectories, observations = make_trajectories(), make_observations()
     save_samples(tmp_path / "t", trajectories, {"seed": np.int64(3), "args": {"gamma": np.float32(0.5)}})
     save_samples(tmp_path / "o", observations)
@@ -70,14 +70,14 @@ def test_samples_are_written_while_they_are_collected(tmp_path: Path) -> None:
     assert_equal(trajectories, make_trajectories())
 
 
-def test_new_samples_replace_old_ones(tmp_path: Path) -> None:
+def test_saving_samples_replaces_old_ones(tmp_path: Path) -> None:
     save_samples(tmp_path, make_trajectories())
     save_samples(tmp_path, make_trajectories(num_steps=9))
     assert load_trajectories(tmp_path).rewards.shape == (2, 9)
     assert len(list(tmp_path.glob("arrays-*"))) == 1
 
 
-def test_errors_keep_the_old_samples(tmp_path: Path) -> None:
+def test_an_error_while_saving_keeps_the_old_samples(tmp_path: Path) -> None:
     old = make_trajectories()
     save_samples(tmp_path, old)
 
@@ -92,7 +92,7 @@ def test_errors_keep_the_old_samples(tmp_path: Path) -> None:
     assert len(list(tmp_path.glob("arrays-*"))) == 1
 
 
-def test_killed_writers_keep_the_old_samples_and_the_next_one_cleans_up(tmp_path: Path) -> None:
+def test_a_killed_writer_keeps_old_samples_and_the_next_one_cleans_up(tmp_path: Path) -> None:
     old = make_trajectories()
     save_samples(tmp_path, old)
     program = (
@@ -197,7 +197,7 @@ def test_damaged_samples_are_rejected(tmp_path: Path, damage: Callable[[Path], N
         load_trajectories(tmp_path)
 
 
-def test_missing_samples_and_samples_of_another_kind(tmp_path: Path) -> None:
+def test_missing_samples_and_samples_of_another_type_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SamplesError, match=r"no saved samples in .*; collect new samples with resample=True"):
         load_trajectories(tmp_path / "nothing")
     save_samples(tmp_path, make_observations())
@@ -205,7 +205,7 @@ def test_missing_samples_and_samples_of_another_kind(tmp_path: Path) -> None:
         load_trajectories(tmp_path)
 
 
-def test_unwritable_paths_are_rejected(tmp_path: Path) -> None:
+def test_unwritable_sample_paths_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(SamplesError, match="cannot write samples"):
         save_samples(tmp_path / "file" / "t", make_trajectories())
@@ -213,7 +213,7 @@ def test_unwritable_paths_are_rejected(tmp_path: Path) -> None:
         save_metadata(tmp_path / "file" / "m.json", {})
 
 
-def test_no_files_are_left_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saving_samples_on_a_full_disk_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -224,7 +224,7 @@ def test_no_files_are_left_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.Mo
     assert not (tmp_path / INDEX).exists()
 
 
-def test_metadata(tmp_path: Path) -> None:
+def test_metadata_are_saved_as_json_and_checked_when_loaded(tmp_path: Path) -> None:
     path = tmp_path / "a" / "m.json"
     save_metadata(path, {"env_name": "coinrun", "gamma": np.float64(0.999), "levels": np.arange(2)})
     assert load_metadata(path) == {"env_name": "coinrun", "gamma": 0.999, "levels": [0, 1]}
@@ -234,20 +234,20 @@ def test_metadata(tmp_path: Path) -> None:
         load_metadata(path)
 
 
-def test_wrong_array_names_are_rejected() -> None:
+def test_missing_and_unknown_arrays_are_rejected() -> None:
     with pytest.raises(SamplesError, match="lack actions, firsts, rewards"):
         from_arrays(Trajectories, {"observations": np.zeros(1)})
     with pytest.raises(SamplesError, match="unknown seeds"):
         from_arrays(Observations, {"observations": np.zeros(1), "seeds": np.zeros(1)})
 
 
-def test_states_keep_their_order() -> None:
+def test_recurrent_state_arrays_keep_their_order() -> None:
     arrays = {f"states.{i}": np.array(i) for i in range(12)}
     samples: Any = from_arrays(Observations, {"observations": np.zeros(1), **dict(sorted(arrays.items()))})
     assert [int(part) for part in samples.states] == list(range(12))
 
 
-def test_paths_are_next_to_the_checkpoint(tmp_path: Path) -> None:
+def test_sample_paths_are_next_to_the_checkpoint(tmp_path: Path) -> None:
     paths = sample_paths(tmp_path / "best.model.jd", LoadOptions(trajectories_path=Path("my/t")))
     assert paths.model == tmp_path / "rl-clarity" / "best.model.model.jd"
     assert paths.metadata == tmp_path / "rl-clarity" / "best.model.metadata.json"
@@ -256,7 +256,7 @@ def test_paths_are_next_to_the_checkpoint(tmp_path: Path) -> None:
     assert not (tmp_path / "rl-clarity").exists()
 
 
-def test_paths_are_in_the_cache_if_the_folder_is_read_only_or_remote(
+def test_sample_paths_of_read_only_or_remote_folders_are_in_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / "cache" / name)
@@ -267,7 +267,7 @@ def test_paths_are_in_the_cache_if_the_folder_is_read_only_or_remote(
     assert tmp_path / "cache" in sample_paths(tmp_path / "c.jd", LoadOptions()).metadata.parents
 
 
-def test_temporary_paths_are_unique(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temporary_sample_paths_are_unique(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     paths, others = (sample_paths("c.jd", LoadOptions(temp_files=True)) for _ in range(2))
     assert paths.trajectories != others.trajectories
@@ -295,7 +295,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 """
 
 
-def test_memory_does_not_grow_with_the_number_of_steps(tmp_path: Path) -> None:
+def test_memory_use_does_not_grow_with_the_number_of_steps(tmp_path: Path) -> None:
     def peak(num_steps: int) -> float:
         arguments = [sys.executable, "-c", MEASURE, str(tmp_path / str(num_steps)), str(num_steps)]
         return float(subprocess.run(arguments, capture_output=True, text=True, check=True).stdout)
@@ -304,7 +304,7 @@ def test_memory_does_not_grow_with_the_number_of_steps(tmp_path: Path) -> None:
     assert long - short < 60, f"{short:.0f} MiB became {long:.0f}"
 
 
-def test_release_keeps_array_contents(tmp_path: Path) -> None:
+def test_releasing_memory_maps_keeps_array_contents(tmp_path: Path) -> None:
     save_samples(tmp_path, make_trajectories())
     observations = load_trajectories(tmp_path).observations
     before = observations.copy()

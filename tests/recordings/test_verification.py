@@ -83,7 +83,7 @@ def flip(data: bytes, position: int) -> bytes:
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_lists_are_rebuilt_from_the_blocks(copy: Path, name: str) -> None:
+def test_repair_rebuilds_episode_lists_from_the_data_blocks(copy: Path, name: str) -> None:
     damage, expected = DAMAGE[name]
     damage(copy)
     before = {path.name: path.read_bytes() for path in copy.glob("*.bin")}
@@ -100,7 +100,7 @@ def test_lists_are_rebuilt_from_the_blocks(copy: Path, name: str) -> None:
     assert read(copy) == expected | {3: (1, "done")}
 
 
-def test_an_intact_recording_is_not_changed(copy: Path) -> None:
+def test_repair_does_not_change_an_intact_recording(copy: Path) -> None:
     before = {path.name: path.read_bytes() for path in copy.iterdir()}
     assert verify_recording(copy).is_intact
     assert repair_recording(copy).replaced is None
@@ -115,7 +115,7 @@ def test_a_recording_that_is_being_written_is_not_repaired(copy: Path) -> None:
         repair_recording("memory://recording")
 
 
-def test_removed_episodes_stay_removed(tmp_path: Path) -> None:
+def test_repair_does_not_restore_removed_episodes(tmp_path: Path) -> None:
     make_recording(tmp_path, (20,) * 12, max_episodes=4)
     rows = read(tmp_path)
     change(tmp_path / "blocks.bin", lambda data: b"x" + data)
@@ -130,7 +130,7 @@ def test_removed_episodes_stay_removed(tmp_path: Path) -> None:
     removed=strategies.integers(0, 200),
 )
 @hypothesis.settings(max_examples=60)
-def test_any_damage_can_be_repaired(
+def test_any_damaged_recording_can_be_repaired(
     tmp_path_factory: pytest.TempPathFactory,
     intact: Path,
     file: str,
@@ -148,7 +148,7 @@ def test_any_damage_can_be_repaired(
         assert {index: steps for index, (steps, _) in episodes.items()} == dict(enumerate(LENGTHS))
 
 
-def test_the_command_names_damage_and_repairs_it(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verify_command_reports_and_repairs_damage(copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(copy)]) == 0
     assert "all of 3 episodes can be read" in capsys.readouterr().out
     change(copy / "episodes.bin", lambda data: flip(data, 100))

@@ -53,7 +53,7 @@ def saved(states: list[list[bytes]]) -> WorldStates:
     return writer.finish()
 
 
-def test_states_are_read_as_they_were_saved(states: list[list[bytes]], saved: WorldStates) -> None:
+def test_environment_states_are_read_as_they_were_saved(states: list[list[bytes]], saved: WorldStates) -> None:
     for trajectory in range(3):
         assert saved.read(trajectory, range(STEPS)) == [step[trajectory] for step in states]
     assert saved.read(1, [3, BLOCK - 1, BLOCK, STEPS - 1]) == [states[t][1] for t in (3, BLOCK - 1, BLOCK, STEPS - 1)]
@@ -62,18 +62,20 @@ def test_states_are_read_as_they_were_saved(states: list[list[bytes]], saved: Wo
     assert joined.read(0, range(90)) == [states[t][trajectory] for trajectory in range(3) for t in range(30)]
 
 
-def test_what_does_not_change_takes_no_space(states: list[list[bytes]], saved: WorldStates) -> None:
+def test_parts_of_environment_states_that_do_not_change_take_no_space(
+    states: list[list[bytes]], saved: WorldStates
+) -> None:
     whole = sum(len(state) for step in states for state in step)
     assert saved.data.nbytes < whole / 10
 
 
-def test_damaged_states_are_refused(saved: WorldStates) -> None:
+def test_damaged_environment_states_are_refused(saved: WorldStates) -> None:
     for data in (np.roll(saved.data, 1), saved.data[: len(saved.data) // 4]):
         with pytest.raises(SamplesError, match="damaged"):
             replace(saved, data=data).read(2, range(STEPS))
 
 
-def test_saving_states_changes_nothing_else_and_they_are_stored_beside_the_samples(tmp_path: Path) -> None:
+def test_saving_environment_states_does_not_change_the_samples(tmp_path: Path) -> None:
     pytest.importorskip("procgen")
     spec = EnvironmentSpec(name="coinrun", reward_scale=2.0)
     played = []

@@ -38,7 +38,7 @@ def fit(states: np.ndarray, method: str, count: int = 4) -> Directions:
 
 
 @pytest.mark.parametrize("method", [*REDUCTIONS, CLASSIFIER])
-def test_gradients_in_coordinates_are_finite_differences(states: np.ndarray, method: str) -> None:
+def test_gradients_in_component_coordinates_equal_finite_differences(states: np.ndarray, method: str) -> None:
     directions = fit(states, method)
     weights = np.random.default_rng(3).normal(size=(DIMENSIONS, 5))
 
@@ -53,14 +53,14 @@ def test_gradients_in_coordinates_are_finite_differences(states: np.ndarray, met
 
 
 @pytest.mark.parametrize("method", [*REDUCTIONS, CLASSIFIER])
-def test_coordinates_are_exact_in_the_span_of_the_directions(states: np.ndarray, method: str) -> None:
+def test_coordinates_are_exact_in_the_span_of_the_components(states: np.ndarray, method: str) -> None:
     directions = fit(states, method)
     coordinates = np.random.default_rng(4).normal(size=(3, 2, len(directions)))
     np.testing.assert_allclose(directions.to(directions.back(coordinates)), coordinates, atol=1e-8)
     np.testing.assert_allclose(directions.readout.T @ directions.vectors.T, np.eye(len(directions)), atol=1e-8)
 
 
-def test_principal_components(states: np.ndarray) -> None:
+def test_pca_components_explain_the_largest_variances(states: np.ndarray) -> None:
     directions = fit_directions(states, "pca", 4)
     standardized = (states - states.mean(axis=0)) / states.std(axis=0)
     expected = np.linalg.eigvalsh(np.cov(standardized.T, ddof=0))[::-1]
@@ -70,7 +70,7 @@ def test_principal_components(states: np.ndarray) -> None:
     np.testing.assert_allclose(directions.basis @ directions.basis.T, np.eye(4), atol=1e-9)
 
 
-def test_a_share_of_the_variance_is_reached(states: np.ndarray) -> None:
+def test_pca_keeps_enough_components_for_a_share_of_the_variance(states: np.ndarray) -> None:
     explained = fit_directions(states, "pca", DIMENSIONS).explained
     assert explained is not None
     for share in (0.5, 0.9, 0.95):
@@ -79,7 +79,7 @@ def test_a_share_of_the_variance_is_reached(states: np.ndarray) -> None:
         assert explained[: number - 1].sum() < share
 
 
-def test_independent_components_are_the_sources(states: np.ndarray, sources: np.ndarray, mixing: np.ndarray) -> None:
+def test_ica_recovers_the_independent_sources(states: np.ndarray, sources: np.ndarray, mixing: np.ndarray) -> None:
     directions = fit_directions(states, "ica", 4)
     assert (matched_similarity(mixing, directions.vectors, absolute=True) > 0.99).all()
     coordinates = directions.to(states)
@@ -89,19 +89,19 @@ def test_independent_components_are_the_sources(states: np.ndarray, sources: np.
     assert (directions.stability > 0.98).all()
 
 
-def test_unstable_components_are_recognized() -> None:
+def test_ica_components_of_noise_have_low_stability() -> None:
     noise = np.random.default_rng(0).normal(size=(2000, DIMENSIONS))  # any rotation is as good as another
     assert np.median(fit_directions(noise, "ica", 6).stability) < 0.8
 
 
-def test_units_are_those_that_vary(states: np.ndarray) -> None:
+def test_the_units_method_selects_the_units_that_vary_most(states: np.ndarray) -> None:
     changed = states * np.array([1, 5, 0, 1, 1, 9, 1, 1])
     directions = fit_directions(changed, "units", 2)
     assert sorted(directions.names) == ["unit 1", "unit 5"]
     assert len(fit_directions(changed, "units", 99)) == DIMENSIONS - 1  # one is constant
 
 
-def test_classifiers_are_tested_on_held_out_states(states: np.ndarray) -> None:
+def test_classifier_components_are_tested_on_held_out_states(states: np.ndarray) -> None:
     rng = np.random.default_rng(5)
     labels = {"above": states[:, 0] > np.median(states[:, 0]), "random": rng.random(len(states)) < 0.5}
     directions = fit_directions(states, "classifier", labels=labels)
@@ -111,18 +111,18 @@ def test_classifiers_are_tested_on_held_out_states(states: np.ndarray) -> None:
     assert abs(directions.auc[1] - 0.5) < 0.08
 
 
-def test_the_same_seed_gives_the_same_directions(states: np.ndarray) -> None:
+def test_the_same_seed_gives_the_same_components(states: np.ndarray) -> None:
     one, other = (fit_directions(states, "ica", 4, seed=3) for _ in range(2))
     np.testing.assert_array_equal(one.basis, other.basis)
 
 
-def test_outliers_are_counted(states: np.ndarray) -> None:
+def test_outliers_among_the_states_are_counted(states: np.ndarray) -> None:
     far = np.concatenate([states, 1e6 * np.eye(DIMENSIONS)[:3]])
     assert fit_directions(far, "pca", 2, outliers=5000).dropped == 3
     assert fit_directions(far, "pca", 2).dropped == 0
 
 
-def test_halves_are_of_different_episodes() -> None:
+def test_stability_compares_fits_to_halves_with_different_episodes() -> None:
     rng = np.random.default_rng(0)
     first, second = rng.normal(size=(30, 3)) * [3, 1, 0.1], rng.normal(size=(70, 3)) * [0.1, 1, 3]
     states, episodes = np.concatenate([first, second]), np.repeat([4, 7], [30, 70])
@@ -142,7 +142,7 @@ def test_halves_are_of_different_episodes() -> None:
         fit_directions(states, "pca", episodes=episodes[:3])
 
 
-def test_pairs_are_found_among_rows_that_should_not_change() -> None:
+def test_the_pairs_method_finds_directions_specific_to_an_object() -> None:
     """Objects add axis 0, and as much of axis 1; other rows contain axis 1, and a lot of axis 2."""
     rng = np.random.default_rng(0)
     without = rng.normal(size=(400, DIMENSIONS)) * [0.1, 0.1, 5, 0.1, 0.1, 0.1, 0.1, 0.1]
@@ -162,7 +162,7 @@ def test_pairs_are_found_among_rows_that_should_not_change() -> None:
     assert found.stability.min() > 0.98
 
 
-def test_arrays_describe_directions(states: np.ndarray) -> None:
+def test_components_survive_conversion_to_arrays(states: np.ndarray) -> None:
     directions = fit(states, "classifier")
     again = Directions.from_arrays(directions.arrays())
     np.testing.assert_array_equal(again.to(states), directions.to(states))
@@ -184,12 +184,14 @@ def test_arrays_describe_directions(states: np.ndarray) -> None:
         ({"outliers": 0.1}, "outliers=0.1 must be at least 1"),
     ],
 )
-def test_options_are_checked(states: np.ndarray, options: dict[str, object], message: str) -> None:
+def test_invalid_options_of_fit_directions_are_refused(
+    states: np.ndarray, options: dict[str, object], message: str
+) -> None:
     with pytest.raises(OptionError, match=message):
         fit_directions(states, **options)  # type: ignore[arg-type]
 
 
-def test_states_are_checked(states: np.ndarray) -> None:
+def test_invalid_states_of_fit_directions_are_refused(states: np.ndarray) -> None:
     with pytest.raises(OptionError, match="the states are all the same"):
         fit_directions(np.ones((10, 3)), "pca")
     with pytest.raises(OptionError, match="must be finite"):
@@ -201,7 +203,9 @@ def test_states_are_checked(states: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("count", [4, 0.97])
-def test_components_of_many_units_are_those_of_few(count: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pca_of_many_units_uses_the_same_components_as_a_full_pca(
+    count: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The states vary most along four axes of 600; their square of covariances is not computed."""
     rng = np.random.default_rng(5)
     axes = np.linalg.qr(rng.normal(size=(600, 4)))[0].T
@@ -216,7 +220,7 @@ def test_components_of_many_units_are_those_of_few(count: float, monkeypatch: py
     np.testing.assert_allclose(many.to(states)[:, :4], few.to(states)[:, :4], atol=1e-3)
 
 
-def test_independent_components_of_many_units(sources: np.ndarray) -> None:
+def test_ica_recovers_sources_mixed_into_many_units(sources: np.ndarray) -> None:
     rng = np.random.default_rng(5)
     states = sources @ rng.normal(size=(4, 2000)) + rng.normal(0, 0.1, (len(sources), 2000))
     found = fit_directions(states.astype(np.float32), "ica", 4).to(states)

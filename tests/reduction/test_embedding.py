@@ -30,14 +30,14 @@ def are_separated(positions: np.ndarray) -> bool:
 
 
 @pytest.mark.parametrize("method", ["tsne", "pca"])
-def test_three_gaussians_are_three_groups(groups: np.ndarray, method: Any) -> None:
+def test_embeddings_separate_three_gaussian_clusters(groups: np.ndarray, method: Any) -> None:
     positions, _ = embed(groups, method, perplexity=15)
     assert positions.shape == (3 * PER_GROUP, 2)
     assert positions.dtype == np.float32
     assert are_separated(positions)
 
 
-def test_other_points_are_placed_with_their_group(groups: np.ndarray) -> None:
+def test_new_points_are_embedded_near_their_cluster(groups: np.ndarray) -> None:
     positions, place = embed(groups[::2], perplexity=10)
     np.testing.assert_array_equal(place(groups[::2]), positions)
     everything = place(groups)
@@ -45,19 +45,19 @@ def test_other_points_are_placed_with_their_group(groups: np.ndarray) -> None:
     assert are_separated(everything)
 
 
-def test_many_points_are_fitted_on_a_subset(groups: np.ndarray) -> None:
+def test_embeddings_of_many_points_are_fitted_on_a_subset(groups: np.ndarray) -> None:
     positions, _ = embed(groups, perplexity=10, fitted_on=60)
     assert are_separated(positions)
     other, _ = embed(groups, perplexity=10, fitted_on=60, seed=1)
     assert not np.array_equal(positions, other)
 
 
-def test_the_same_seed_gives_the_same_bytes(groups: np.ndarray) -> None:
+def test_embeddings_are_reproducible_with_the_same_seed(groups: np.ndarray) -> None:
     first, second = (embed(groups, perplexity=10, fitted_on=60, seed=3)[0].tobytes() for _ in range(2))
     assert first == second
 
 
-def test_principal_components(groups: np.ndarray) -> None:
+def test_pca_embeddings_have_the_scales_of_the_principal_components(groups: np.ndarray) -> None:
     positions, place = embed(groups, "pca")
     centered = groups - groups.mean(axis=0)
     _, scales, _ = np.linalg.svd(centered, full_matrices=False)
@@ -67,7 +67,7 @@ def test_principal_components(groups: np.ndarray) -> None:
 
 @pytest.mark.parametrize("method", ["tsne", "pca"])
 @pytest.mark.parametrize("shape", [(12, 1), (12, 3, 2)])
-def test_points_that_are_equal_have_finite_positions(method: Any, shape: tuple[int, ...]) -> None:
+def test_identical_points_have_finite_positions(method: Any, shape: tuple[int, ...]) -> None:
     positions, place = embed(np.ones(shape), method, perplexity=3)
     assert positions.shape == (12, 2)
     assert np.isfinite(positions).all()
@@ -89,7 +89,7 @@ def test_invalid_inputs_of_embed_are_refused(points: np.ndarray, options: dict[s
         embed(points, **options)
 
 
-def test_umap(groups: np.ndarray) -> None:
+def test_umap_embeddings_are_reproducible_and_separate_clusters(groups: np.ndarray) -> None:
     pytest.importorskip("umap")
     first, place = embed(groups[::2], "umap", perplexity=10)
     second, _ = embed(groups[::2], "umap", perplexity=10)
@@ -99,7 +99,7 @@ def test_umap(groups: np.ndarray) -> None:
     assert are_separated(everything)
 
 
-def test_without_umap_the_error_says_what_to_install(groups: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_without_umap_names_the_install_command(groups: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "umap", None)
     with pytest.raises(DependencyError, match=r'pip install "rl-clarity\[umap\]"'):
         embed(groups, "umap", perplexity=10)

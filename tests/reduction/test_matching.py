@@ -10,7 +10,7 @@ RNG = np.random.default_rng(0)
 COMPONENTS = np.eye(5, 8) + 0.1 * RNG.random((5, 8))
 
 
-def test_an_id_depends_on_the_layer_and_the_direction_alone() -> None:
+def test_feature_ids_depend_only_on_layer_and_direction() -> None:
     ids = feature_ids("2b", COMPONENTS)
     assert len(set(ids)) == 5
     assert all(len(one) == 12 and int(one, 16) >= 0 for one in ids)
@@ -20,7 +20,7 @@ def test_an_id_depends_on_the_layer_and_the_direction_alone() -> None:
     assert feature_ids("2b", np.array([[0.0, 1.0]])) == feature_ids("2b", np.array([[-0.0, 1.0]]))
 
 
-def test_components_are_matched_one_to_one_from_a_similarity_of_08() -> None:
+def test_components_are_matched_one_to_one_above_a_similarity_of_0_8() -> None:
     others = np.concatenate([COMPONENTS[[4, 2]] + 0.05 * RNG.random((2, 8)), np.eye(8)[[7]]])
     found = match_components(COMPONENTS, others)
     assert [one and one.number for one in found] == [None, None, 2, None, 1]
@@ -29,7 +29,7 @@ def test_components_are_matched_one_to_one_from_a_similarity_of_08() -> None:
     assert match_components(np.array([[1.0, 0.0]]), threshold) == [None]
 
 
-def test_matched_components_have_their_earlier_numbers_and_new_ones_the_others() -> None:
+def test_matched_components_keep_their_numbers_and_new_ones_fill_the_rest() -> None:
     earlier = np.concatenate([COMPONENTS[[2, 0]], np.eye(8)[[7]], COMPONENTS[[3]]])
     order = matched_order(match_components(COMPONENTS, earlier))
     assert order == [2, 0, 1, 3, 4]

@@ -37,7 +37,7 @@ def relative_error(actual: np.ndarray, expected: np.ndarray) -> float:
     return float(np.abs(actual - expected).max() / np.abs(expected).max())
 
 
-def test_transform_is_at_least_as_accurate_as_the_original(
+def test_nmf_transform_is_at_least_as_accurate_as_the_original(
     golden: Golden, attribution: np.ndarray, reduction: ChannelReduction
 ) -> None:
     for sign, name in ((1, "pos"), (-1, "neg")):
@@ -50,14 +50,14 @@ def test_transform_is_at_least_as_accurate_as_the_original(
         assert relative_error(actual, expected) < 1e-3
 
 
-def test_reconstruction_error_equals_the_original(
+def test_nmf_reconstruction_error_equals_the_original(
     golden: Golden, attribution: np.ndarray, reduction: ChannelReduction
 ) -> None:
     expected = float(golden.expected["nmf.reconstruction_error"])
     assert reduction.reconstruction_error(attribution) == pytest.approx(expected, rel=1e-5)
 
 
-def test_signed_transform_is_in_units_of_attribution(
+def test_signed_transform_preserves_the_sum_of_attribution(
     golden: Golden, attribution: np.ndarray, reduction: ChannelReduction
 ) -> None:
     channels, residual = reduction.signed_transform(attribution)
@@ -66,19 +66,19 @@ def test_signed_transform_is_in_units_of_attribution(
     assert np.allclose(channels.sum(-1) + residual[..., 0], attribution.sum(-1), atol=1e-5 * np.abs(attribution).max())
 
 
-def test_fit_is_as_accurate_as_the_original(golden: Golden, attribution: np.ndarray) -> None:
+def test_nmf_fit_is_as_accurate_as_the_original(golden: Golden, attribution: np.ndarray) -> None:
     fitted = ChannelReduction.fit(attribution, 8)
     assert fitted.reconstruction_error(attribution) <= float(golden.expected["nmf.reconstruction_error"]) * 1.001
 
 
-def test_fit_on_sampled_rows_is_within_a_percent(attribution: np.ndarray) -> None:
+def test_nmf_fit_on_sampled_rows_is_within_a_percent_of_a_full_fit(attribution: np.ndarray) -> None:
     sampled = ChannelReduction.fit(attribution, 8, max_rows=1000)
     assert sampled.reconstruction_error(attribution) <= 1.01 * ChannelReduction.fit(
         attribution, 8, max_rows=None
     ).reconstruction_error(attribution)
 
 
-def test_same_seed_same_components(attribution: np.ndarray) -> None:
+def test_the_same_seed_gives_the_same_components(attribution: np.ndarray) -> None:
     first, second = (ChannelReduction.fit(attribution, 8, 3, max_rows=500).components for _ in range(2))
     assert np.array_equal(first, second)
 
@@ -93,7 +93,7 @@ def test_components_are_ordered_by_total_attribution(attribution: np.ndarray) ->
 
 
 @given(st.integers(0, 10_000), st.integers(1, 8), st.integers(1, 12))
-def test_transform_meets_the_optimality_conditions(seed: int, features: int, channels: int) -> None:
+def test_nmf_transform_meets_the_optimality_conditions(seed: int, features: int, channels: int) -> None:
     rng = np.random.default_rng(seed)
     components = rng.random((features, channels)).astype(np.float32) * (rng.random((features, channels)) < 0.6)
     x = rng.random((5, channels)).astype(np.float32) * 10.0 ** rng.integers(-3, 4)
@@ -115,7 +115,7 @@ def test_a_layer_without_attribution_has_empty_channels() -> None:
     assert np.allclose(residual, 5)
 
 
-def test_features_are_limited_by_channels() -> None:
+def test_the_number_of_features_is_limited_by_the_channels() -> None:
     attribution = np.random.default_rng(0).normal(size=(4, 3, 3, 2)).astype(np.float32)
     reduction = ChannelReduction.fit(attribution, 8)
     assert reduction.components.shape == (2, 2)
@@ -158,7 +158,7 @@ def test_attribution_may_be_a_list() -> None:
     assert reduction.transform([[1.0, 0.0]]).shape == (1, 2)
 
 
-def test_errors_by_feature() -> None:
+def test_reconstruction_errors_are_reported_by_feature() -> None:
     reduction = ChannelReduction(np.eye(3, 4))
     exact, inexact = np.array([2.0, 0, 0, 0]), np.array([0, 3.0, 0, 4.0])
     total, errors = reduction.reconstruction_errors(np.stack([exact, -inexact, exact]))

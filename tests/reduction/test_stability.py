@@ -16,7 +16,7 @@ def test_separable_features_are_stable() -> None:
     np.testing.assert_allclose(stability(reduction, rows), 1, atol=1e-3)
 
 
-def test_features_of_noise_are_not() -> None:
+def test_features_of_noise_are_unstable() -> None:
     rows = np.random.default_rng(0).random((400, 30))
     reduction = ChannelReduction.fit(rows, 6)
     found = stability(reduction, rows, seed=3)
@@ -25,6 +25,6 @@ def test_features_of_noise_are_not() -> None:
     np.testing.assert_array_equal(found, stability(reduction, rows, seed=3))
 
 
-def test_a_layer_without_attribution() -> None:
+def test_features_of_a_layer_without_attribution_have_stability_zero() -> None:
     rows = np.zeros((10, 4))
     np.testing.assert_array_equal(stability(ChannelReduction.fit(rows, 2), rows), 0)

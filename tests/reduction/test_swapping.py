@@ -33,7 +33,7 @@ def swapped(
     return np.asarray(edit.apply_to_state(states if before is None else before, states))
 
 
-def test_coordinates_are_exchanged_and_others_do_not_change(directions: Directions) -> None:
+def test_swapping_components_exchanges_only_their_coordinates(directions: Directions) -> None:
     states = np.random.default_rng(1).normal(size=(5, UNITS))
     after = swapped(directions, {1: 3, 0: None}, states)
     old, new = directions.to(states), directions.to(after)
@@ -46,7 +46,7 @@ def test_coordinates_are_exchanged_and_others_do_not_change(directions: Directio
 
 
 @pytest.mark.parametrize("on", ["state", "increment"])
-def test_swapping_twice_is_nothing_and_collapsing_twice_is_once(directions: Directions, on: str) -> None:
+def test_swapping_twice_restores_and_collapsing_is_idempotent(directions: Directions, on: str) -> None:
     states, before = np.random.default_rng(2).normal(size=(2, 5, UNITS))
     start = None if on == "state" else before
     exchanged = swapped(directions, {0: 2}, states, start)
@@ -56,14 +56,14 @@ def test_swapping_twice_is_nothing_and_collapsing_twice_is_once(directions: Dire
     assert not np.allclose(once, states)
 
 
-def test_the_increment_is_what_a_step_adds(directions: Directions) -> None:
+def test_swapping_increments_exchanges_only_what_a_step_adds(directions: Directions) -> None:
     states, before = np.random.default_rng(3).normal(size=(2, 5, UNITS))
     after = swapped(directions, {0: 1}, states, before)
     old, new = (one - directions.to(before) for one in (directions.to(states), directions.to(after)))
     np.testing.assert_allclose(new[:, [1, 0]], old[:, [0, 1]], atol=1e-5)
 
 
-def test_every_kind_of_agent_is_edited(directions: Directions) -> None:
+def test_swap_directions_edits_the_state_of_any_agent(directions: Directions) -> None:
     agent: Any = TinyAgent("recurrent", sharpness=1.0)
     edit = SwapDirections({0: 1, 2: None}, directions=directions)
     edited = rl_clarity.edit(agent, edit)
@@ -75,7 +75,7 @@ def test_every_kind_of_agent_is_edited(directions: Directions) -> None:
 
 
 @pytest.mark.parametrize("on", ["state", "increment"])
-def test_play_is_edited_step_by_step(on: Any) -> None:
+def test_swap_directions_edits_the_state_at_every_step_of_play(on: Any) -> None:
     agent: Any = rl_clarity.load_agent(checkpoint("memory"))
     rng = np.random.default_rng(5)
     directions = fit_directions(rng.normal(size=(200, 16)), "pca", 8)
@@ -102,7 +102,7 @@ def test_play_is_edited_step_by_step(on: Any) -> None:
     assert edited.parameters()["edits/0/after/0/left"].any()
 
 
-def test_an_exchange_with_itself_changes_nothing(directions: Directions) -> None:
+def test_swapping_a_component_with_itself_changes_nothing(directions: Directions) -> None:
     agent: Any = TinyAgent("recurrent")
     edited: Any = rl_clarity.edit(agent, SwapDirections({1: 1}, directions=directions))
     assert edited.edits == ()
@@ -119,17 +119,17 @@ def test_an_exchange_with_itself_changes_nothing(directions: Directions) -> None
         ({}, "each direction takes part in one"),
     ],
 )
-def test_swaps_are_checked(directions: Directions, swaps: dict[int, int | None], message: str) -> None:
+def test_invalid_swaps_are_refused(directions: Directions, swaps: dict[int, int | None], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         SwapDirections(swaps, directions=directions)
 
 
-def test_an_exchange_can_be_written_in_both_orders(directions: Directions) -> None:
+def test_a_swap_may_be_written_in_both_orders(directions: Directions) -> None:
     states = np.random.default_rng(6).normal(size=(2, UNITS))
     np.testing.assert_allclose(swapped(directions, {0: 1, 1: 0}, states), swapped(directions, {0: 1}, states))
 
 
-def test_directions_must_be_those_of_the_state(directions: Directions) -> None:
+def test_components_must_match_the_shape_of_the_state(directions: Directions) -> None:
     agent = rl_clarity.load_agent(checkpoint("memory"))
     with pytest.raises(
         OptionError, match=r"directions are those of a state of shape \(6,\); state/0 has the shape \(16,\)"
@@ -140,7 +140,7 @@ def test_directions_must_be_those_of_the_state(directions: Directions) -> None:
 
 
 @pytest.mark.parametrize("on", ["state", "increment"])
-def test_parts_of_a_state_are_edited_side_by_side(on: Any) -> None:
+def test_arrays_of_a_recurrent_state_are_edited_jointly(on: Any) -> None:
     torch = pytest.importorskip("torch")
 
     class Lstm(torch.nn.Module):  # type: ignore[name-defined]
@@ -168,7 +168,7 @@ def test_parts_of_a_state_are_edited_side_by_side(on: Any) -> None:
         rl_clarity.edit(agent, SwapDirections({0: 1}, directions=directions, layer="state/1"))
 
 
-def test_units_stay_within_the_width_of_their_range_of_it() -> None:
+def test_swapped_states_stay_near_the_recorded_range_of_each_unit() -> None:
     directions = Directions(
         np.zeros(2), np.ones(2), np.array([[1.0, 0.0], [3.0, 0.5]]), range=np.array([[-1, 0], [1, 2.0]])
     )
@@ -182,7 +182,7 @@ def test_units_stay_within_the_width_of_their_range_of_it() -> None:
     np.testing.assert_allclose(bounded[3], [3, 0], atol=1e-6)
 
 
-def test_directions_that_almost_depend_on_each_other_are_refused() -> None:
+def test_nearly_linearly_dependent_components_are_refused() -> None:
     """A state between two such directions has large coordinates of opposite signs; without one, the other is left."""
     basis = np.eye(3)[[0, 0, 2]] + 0.004 * np.eye(3)[[1, 2, 1]]
     near = Directions(np.zeros(3), np.ones(3), basis)
@@ -194,7 +194,7 @@ def test_directions_that_almost_depend_on_each_other_are_refused() -> None:
     SwapDirections({0: None}, directions=Directions(np.zeros(3), np.ones(3), basis + 0.02 * np.eye(3)[[1, 2, 1]]))
 
 
-def test_states_that_are_grids_are_exchanged_as_their_values_side_by_side() -> None:
+def test_states_that_are_feature_maps_are_swapped_as_flat_vectors() -> None:
     from tests.memory_systems import make_agent
 
     def step(observations: Any, state: Any) -> tuple[Any, Any]:

@@ -26,13 +26,13 @@ def folder(tmp_path: Path) -> Path:
     return write_series(tmp_path / "series", 3)
 
 
-def test_checkpoints_are_in_the_order_of_their_training_steps(folder: Path) -> None:
+def test_checkpoints_are_sorted_by_their_training_step(folder: Path) -> None:
     files = [folder / f"agent-{number}.pt" for number in (3, 1, 2)]
     series = read(files)
     assert [(one.name, one.step) for one in series] == [("agent-1", 1000), ("agent-2", 2000), ("agent-3", 3000)]
 
 
-def test_a_folder_and_a_pattern_are_all_their_checkpoints_by_number(tmp_path: Path) -> None:
+def test_a_folder_or_glob_pattern_lists_checkpoints_by_number(tmp_path: Path) -> None:
     for number in (10, 9, 1):
         write_checkpoint(tmp_path / f"agent-{number}.pt", number)
     (tmp_path / "progress.csv").write_text("timesteps,mean_return\n1,2\n")
@@ -42,7 +42,7 @@ def test_a_folder_and_a_pattern_are_all_their_checkpoints_by_number(tmp_path: Pa
         ]  # fmt: skip
 
 
-def test_a_copy_in_a_folder_is_ignored_but_a_path_that_is_passed_twice_is_refused(folder: Path) -> None:
+def test_copies_in_a_folder_are_ignored_but_explicit_ones_are_refused(folder: Path) -> None:
     copy = folder / "agent.pt"
     copy.write_bytes((folder / "agent-3.pt").read_bytes())
     assert [one.name for one in read(folder)] == ["agent-1", "agent-2", "agent-3"]
@@ -50,7 +50,7 @@ def test_a_copy_in_a_folder_is_ignored_but_a_path_that_is_passed_twice_is_refuse
         read([folder / "agent-1.pt", folder / "agent-3.pt", copy])
 
 
-def test_steps_come_from_the_name_or_from_a_factor(tmp_path: Path) -> None:
+def test_training_steps_come_from_file_names_and_a_factor(tmp_path: Path) -> None:
     names = ("rl_model_200_steps.pt", "rl_model_30_steps.pt")
     for seed, name in enumerate(names):
         write_checkpoint(tmp_path / name, seed)
@@ -60,7 +60,7 @@ def test_steps_come_from_the_name_or_from_a_factor(tmp_path: Path) -> None:
     assert [one.step for one in read(tmp_path, 500)] == [15_000, 100_000]
 
 
-def test_files_of_the_same_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+def test_checkpoints_with_equal_names_are_distinguished_by_folder(tmp_path: Path) -> None:
     for seed, name in enumerate(("early", "late")):
         (tmp_path / name).mkdir()
         write_checkpoint(tmp_path / name / "agent.pt", seed)
@@ -94,7 +94,7 @@ def test_checkpoints_of_different_environments_are_refused(folder: Path) -> None
         read(folder)
 
 
-def test_a_log_is_found_beside_the_checkpoints(folder: Path, tmp_path: Path) -> None:
+def test_a_training_log_is_found_beside_the_checkpoints(folder: Path, tmp_path: Path) -> None:
     series = read(folder)
     assert find_curve(series, None, None) is None
     (folder / "log.txt").write_text("no log of training")
@@ -111,7 +111,7 @@ def test_a_log_is_found_beside_the_checkpoints(folder: Path, tmp_path: Path) -> 
         find_curve(series, tmp_path / "own.csv", None)
 
 
-def test_a_folder_of_the_included_agents_is_a_series(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_included_series_of_checkpoints_can_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "tiny-series").mkdir()
     for number in (1, 2):
         write_checkpoint(tmp_path / "tiny-series" / f"agent-{number}.jd", number)

@@ -53,7 +53,7 @@ def analysis(agent: Any, recording: Recording) -> StateAnalysis:
     return analyze_states(agent, recording, **OPTIONS)
 
 
-def test_recorded_states_are_those_of_a_replay(agent: Any, recording: Recording, data: StateData) -> None:
+def test_recorded_states_equal_those_of_a_replay(agent: Any, recording: Recording, data: StateData) -> None:
     for number in (0, 5):
         episode = recording[number]
         state = agent.initial_state(1)
@@ -64,7 +64,7 @@ def test_recorded_states_are_those_of_a_replay(agent: Any, recording: Recording,
             state = agent.forward(np.asarray(episode.observations[t])[None], state).state
 
 
-def test_each_part_of_the_state_of_an_lstm_is_that_of_a_replay(tmp_path: Path) -> None:
+def test_both_lstm_state_arrays_equal_those_of_a_replay(tmp_path: Path) -> None:
     options = {"stack_channels": "2", "emb_size": 4, "use_lstm": True}
     metadata = {**EnvironmentSpec("light_switch", "memory").metadata(), "observation_shape": [16, 16, 3], **options}
     network = architectures.build("impala", (16, 16, 3), 3, options)
@@ -85,12 +85,12 @@ def test_each_part_of_the_state_of_an_lstm_is_that_of_a_replay(tmp_path: Path) -
         assert "influence" not in analysis.arrays  # gradients need both parts
 
 
-def test_rows_are_read_in_any_order(data: StateData) -> None:
+def test_observations_can_be_read_in_any_row_order(data: StateData) -> None:
     rows = np.array([55, 3, 130, 4, 54])
     np.testing.assert_array_equal(data.observations(rows)[[1, 3]], data.observations(np.array([3, 4])))
 
 
-def test_sequences_are_episodes_or_parts_of_them(data: StateData) -> None:
+def test_state_sequences_are_episodes_or_segments_of_them(data: StateData) -> None:
     whole = data.sequences(data.time[:, None].astype(float))
     assert whole.shape == (48, 10, 1)
     np.testing.assert_array_equal(whole[7, :, 0], np.arange(10))
@@ -99,7 +99,7 @@ def test_sequences_are_episodes_or_parts_of_them(data: StateData) -> None:
     np.testing.assert_array_equal(parts[2, :, 0], [8, 9, np.nan, np.nan])
 
 
-def test_analysis_is_complete_and_repeatable(analysis: StateAnalysis, agent: Any, recording: Recording) -> None:
+def test_analyze_states_is_complete_and_reproducible(analysis: StateAnalysis, agent: Any, recording: Recording) -> None:
     again = analyze_states(agent, recording, **OPTIONS)
     assert set(again.arrays) == set(analysis.arrays)
     for name, array in analysis.arrays.items():
@@ -112,7 +112,7 @@ def test_analysis_is_complete_and_repeatable(analysis: StateAnalysis, agent: Any
     assert len(analysis.table("directions")) == 3
 
 
-def test_analysis_is_saved_and_loaded(analysis: StateAnalysis, tmp_path: Path) -> None:
+def test_the_result_of_analyze_states_can_be_saved_and_loaded(analysis: StateAnalysis, tmp_path: Path) -> None:
     analysis.save(tmp_path / "states")
     loaded = load_states(tmp_path / "states")
     for name in ("directions", "clusters", "behaviors", "causes", "memory"):
@@ -128,7 +128,7 @@ def test_analysis_is_saved_and_loaded(analysis: StateAnalysis, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["states.npz", "states.json"])
-def test_files_of_others_are_not_replaced(analysis: StateAnalysis, tmp_path: Path, name: str) -> None:
+def test_saving_an_analysis_does_not_replace_foreign_files(analysis: StateAnalysis, tmp_path: Path, name: str) -> None:
     analysis.save(tmp_path)
     analysis.save(tmp_path)
     content = (tmp_path / name).read_bytes()
@@ -141,7 +141,7 @@ def test_files_of_others_are_not_replaced(analysis: StateAnalysis, tmp_path: Pat
     assert (tmp_path / name).read_bytes() == content
 
 
-def test_examples_of_a_direction_are_extreme_and_of_different_episodes(
+def test_examples_of_a_component_are_extreme_and_from_different_episodes(
     analysis: StateAnalysis, data: StateData
 ) -> None:
     coordinates = analysis.arrays["coordinates"]
@@ -154,7 +154,9 @@ def test_examples_of_a_direction_are_extreme_and_of_different_episodes(
             assert len(set(data.episode[rows[rows >= 0]])) == (rows >= 0).sum() > 1
 
 
-def test_readout_is_the_slope_of_the_outputs(analysis: StateAnalysis, agent: Any, data: StateData) -> None:
+def test_the_readout_of_a_component_is_the_slope_of_the_outputs(
+    analysis: StateAnalysis, agent: Any, data: StateData
+) -> None:
     directions = analysis.directions
     readout = direction_cards(agent, data, directions, analysis.arrays["coordinates"])["readout"]
     rows = np.sort(np.random.default_rng(0).choice(len(data), 128, replace=False))  # the frames of the card
@@ -165,7 +167,7 @@ def test_readout_is_the_slope_of_the_outputs(analysis: StateAnalysis, agent: Any
     np.testing.assert_allclose(readout[1, 3], (higher.values - lower.values).mean() / 2e-2, atol=2e-3)
 
 
-def test_cards_contain_correlations_with_facts_of_a_step(agent: Any, data: StateData) -> None:
+def test_component_cards_contain_correlations_with_step_statistics(agent: Any, data: StateData) -> None:
     directions = rl_clarity.fit_directions(data.states, "pca", 3)
     coordinates = directions.to(data.states)
     cards = direction_cards(None, data, directions, coordinates)
@@ -177,7 +179,7 @@ def test_cards_contain_correlations_with_facts_of_a_step(agent: Any, data: State
     assert "readout" not in cards
 
 
-def test_behaviors_are_statistics_of_their_steps(data: StateData) -> None:
+def test_behavior_clusters_have_the_statistics_of_their_steps(data: StateData) -> None:
     coordinates = rl_clarity.fit_directions(data.states, "pca", 2).to(data.states)
     rows, clusters, cards = find_behaviors(data, coordinates, 3)
     assert (data.time[rows] < 4).all()  # 6 steps come after
@@ -190,7 +192,7 @@ def test_behaviors_are_statistics_of_their_steps(data: StateData) -> None:
     assert not np.allclose(coordinates[rows[permuted == 0]].mean(axis=0), cards["components"][0], atol=1e-2)
 
 
-def test_memory_reaches_back_to_the_cue(agent: Any, data: StateData) -> None:
+def test_replays_show_that_memory_reaches_back_to_the_cue(agent: Any, data: StateData) -> None:
     curves = replay(agent, data, steps=9, samples=48)  # of 10 steps: states are changed right after the cue
     same = dict(zip(curves.changes, curves.same_action, strict=True))
     assert (same["reset"][:-1] > 0.9).all()
@@ -202,7 +204,7 @@ def test_memory_reaches_back_to_the_cue(agent: Any, data: StateData) -> None:
     assert ((low <= curves.policy + 1e-12) & (curves.policy <= high + 1e-12)).all()
 
 
-def test_an_unchanged_state_has_the_same_outputs(agent: Any, data: StateData) -> None:
+def test_replays_from_an_unchanged_state_give_the_same_outputs(agent: Any, data: StateData) -> None:
     directions = rl_clarity.fit_directions(data.states, "units", 2)
     far = rl_clarity.Directions(data.states.mean(axis=0), np.ones(16), 1e-12 * np.eye(16)[:1], names=("nothing",))
     curves = replay(agent, data, far, kinds=[], steps=4, samples=8)
@@ -210,7 +212,9 @@ def test_an_unchanged_state_has_the_same_outputs(agent: Any, data: StateData) ->
     assert replay(agent, data, directions, kinds=["frozen"], steps=4, samples=8).policy.shape == (3, 4)
 
 
-def test_what_does_not_fit_is_refused(agent: Any, recording: Recording, tmp_path: Path) -> None:
+def test_invalid_options_and_agents_without_a_state_are_refused(
+    agent: Any, recording: Recording, tmp_path: Path
+) -> None:
     with pytest.raises(OptionError, match="method='tsne' must be one of pca, ica"):
         analyze_states(agent, recording, method="tsne")
     with pytest.raises(OptionError, match="unknown option"):

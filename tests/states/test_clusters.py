@@ -22,7 +22,7 @@ def groups() -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_groups_are_found(groups: tuple[np.ndarray, np.ndarray], method: Method) -> None:
+def test_clustering_methods_find_well_separated_groups(groups: tuple[np.ndarray, np.ndarray], method: Method) -> None:
     points, expected = groups
     clusters = find_clusters(points, method, 3)
     assert clusters.count == 3
@@ -32,12 +32,12 @@ def test_groups_are_found(groups: tuple[np.ndarray, np.ndarray], method: Method)
     assert clusters.agreement > 0.9
 
 
-def test_arbitrary_clusters_disagree_between_seeds() -> None:
+def test_clusters_of_noise_disagree_between_seeds() -> None:
     points = np.random.default_rng(1).normal(size=(1000, 10))
     assert find_clusters(points, "kmeans", 8).agreement < 0.7
 
 
-def test_many_points_are_placed_with_their_nearest() -> None:
+def test_points_beyond_the_fitted_subset_join_the_nearest_cluster() -> None:
     rng = np.random.default_rng(2)
     labels = rng.integers(2, size=6000)
     points = 10 * np.eye(2)[labels] + rng.normal(size=(6000, 2))
@@ -45,14 +45,14 @@ def test_many_points_are_placed_with_their_nearest() -> None:
     assert len(np.unique(labels * 2 + clusters.labels)) == 2
 
 
-def test_principal_coordinates_keep_the_variance() -> None:
+def test_principal_coordinates_keep_the_variance_of_the_data() -> None:
     rng = np.random.default_rng(3)
     values = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 40))
     assert principal_coordinates(values).shape == (500, 3)
     assert principal_coordinates(rng.normal(size=(500, 40))).shape == (500, 16)
 
 
-def test_many_units_need_no_more_components_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clustering_many_units_computes_no_more_components_than_it_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
     """One factorization of 16 components, not five of as many as have 95 % of the variance."""
     from sklearn.utils import extmath
 
@@ -73,7 +73,7 @@ def test_many_units_need_no_more_components_than_are_kept(monkeypatch: pytest.Mo
     assert max(shape for shape, _ in sizes[1:]) == (400, 1000)
 
 
-def test_options_are_checked() -> None:
+def test_invalid_clustering_options_are_refused() -> None:
     points = np.zeros((5, 2))
     with pytest.raises(OptionError, match="method='tsne' must be one of kmeans"):
         find_clusters(points, "tsne")  # type: ignore[arg-type]

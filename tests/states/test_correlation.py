@@ -36,7 +36,7 @@ def jacobians(transition: np.ndarray) -> np.ndarray:
     return np.stack([np.linalg.matrix_power(transition, lag).T for lag in LAGS])
 
 
-def test_linear_system(sequences: np.ndarray, jacobians: np.ndarray) -> None:
+def test_correlation_in_a_linear_system_equals_its_jacobians(sequences: np.ndarray, jacobians: np.ndarray) -> None:
     correlation = lagged_correlation(sequences, LAGS)
     np.testing.assert_allclose(correlation, jacobians, atol=0.05)
     result = consistency(jacobians, correlation)
@@ -46,7 +46,7 @@ def test_linear_system(sequences: np.ndarray, jacobians: np.ndarray) -> None:
     assert (result.p < 0.01).all()
 
 
-def test_independent_matrices_agree_by_chance(jacobians: np.ndarray) -> None:
+def test_independent_matrices_agree_in_sign_only_by_chance(jacobians: np.ndarray) -> None:
     others = np.random.default_rng(2).normal(size=(40, *jacobians.shape[1:]))
     result = consistency(np.repeat(jacobians[:1], 40, axis=0), others)
     assert abs(result.share.mean() - 0.5) < 0.03
@@ -54,7 +54,7 @@ def test_independent_matrices_agree_by_chance(jacobians: np.ndarray) -> None:
     assert within.mean() > 0.85
 
 
-def test_entries_of_zero_have_no_sign() -> None:
+def test_matrix_entries_of_zero_have_no_sign() -> None:
     influence, correlation = np.zeros((2, 1, 4, 4))
     influence[0, 0] = correlation[0, 0] = 5, -1, 0, 1  # the first entry is on the diagonal, which is not counted
     influence[0, 1, 0] = correlation[0, 1, 0] = 1
@@ -65,7 +65,7 @@ def test_entries_of_zero_have_no_sign() -> None:
     assert np.isnan(consistency(np.zeros((1, 2, 2)), np.ones((1, 2, 2))).share).all()
 
 
-def test_only_large_entries_are_counted(jacobians: np.ndarray) -> None:
+def test_a_threshold_restricts_agreement_to_large_entries(jacobians: np.ndarray) -> None:
     rng = np.random.default_rng(3)
     noisy = jacobians + rng.normal(0, 0.1, jacobians.shape)
     everything, large = consistency(jacobians, noisy), consistency(jacobians, noisy, threshold=0.5)
@@ -73,7 +73,7 @@ def test_only_large_entries_are_counted(jacobians: np.ndarray) -> None:
     assert (large.share == 1).all()
 
 
-def test_correlation_is_centered_and_scaled(sequences: np.ndarray) -> None:
+def test_lagged_correlation_is_invariant_to_offset_and_scale(sequences: np.ndarray) -> None:
     changed = 1000 + sequences * np.geomspace(1e-3, 1e3, DIMENSIONS)
     np.testing.assert_allclose(lagged_correlation(changed, LAGS), lagged_correlation(sequences, LAGS), atol=1e-6)
     constant = sequences.copy()
@@ -82,7 +82,7 @@ def test_correlation_is_centered_and_scaled(sequences: np.ndarray) -> None:
     np.testing.assert_allclose(np.diag(lagged_correlation(sequences, [0])[0]), 1)
 
 
-def test_entry_i_j_relates_the_earlier_i_to_the_later_j() -> None:
+def test_entry_i_j_correlates_earlier_unit_i_with_later_unit_j() -> None:
     noise = np.random.default_rng(4).normal(size=(5, 300))
     sequences = np.stack([noise, np.roll(noise, 2, axis=1)], axis=-1)  # 1 is what 0 was two steps ago
     correlation = lagged_correlation(sequences, [1, 2])
@@ -91,7 +91,7 @@ def test_entry_i_j_relates_the_earlier_i_to_the_later_j() -> None:
     assert np.abs(correlation[0]).max() < 0.15
 
 
-def test_clusters_are_compared_within_themselves() -> None:
+def test_correlation_can_be_computed_separately_by_cluster() -> None:
     rng = np.random.default_rng(5)
     noise = rng.normal(size=(40, 60, 1))
     later = np.roll(noise, 1, axis=1)
@@ -106,12 +106,12 @@ def test_clusters_are_compared_within_themselves() -> None:
     np.testing.assert_allclose(by_step, correlation)
 
 
-def test_steps_after_the_end_of_an_episode_do_not_count(sequences: np.ndarray) -> None:
+def test_padding_after_the_episode_end_does_not_affect_correlation(sequences: np.ndarray) -> None:
     padded = np.concatenate([sequences[:, :90], np.full((50, 20, DIMENSIONS), np.nan)], axis=1)
     np.testing.assert_allclose(lagged_correlation(padded, LAGS), lagged_correlation(sequences[:, :90], LAGS))
 
 
-def test_intervals_contain_the_truth(sequences: np.ndarray, jacobians: np.ndarray) -> None:
+def test_correlation_intervals_contain_the_true_values(sequences: np.ndarray, jacobians: np.ndarray) -> None:
     intervals = correlation_intervals(sequences, LAGS)
     assert intervals.shape == (3, DIMENSIONS, DIMENSIONS, 2)
     inside = (intervals[..., 0] <= jacobians) & (jacobians <= intervals[..., 1])
@@ -121,7 +121,7 @@ def test_intervals_contain_the_truth(sequences: np.ndarray, jacobians: np.ndarra
     )
 
 
-def test_arguments_are_checked(sequences: np.ndarray) -> None:
+def test_invalid_arguments_of_correlation_functions_are_refused(sequences: np.ndarray) -> None:
     with pytest.raises(OptionError, match=r"lags=\[400\] must be from 0 to 399"):
         lagged_correlation(sequences, [400])
     with pytest.raises(OptionError, match=r"\(N, T, D\) is needed"):
@@ -166,6 +166,6 @@ def test_related_units_agree_beyond_chance() -> None:
     assert found.share[0] > found.null[0, 1]
 
 
-def test_sequences_need_their_lags() -> None:
+def test_consistency_with_sequences_requires_their_lags() -> None:
     with pytest.raises(OptionError, match="as many lags as matrices"):
         consistency(np.zeros((1, 2, 2)), np.zeros((1, 2, 2)), sequences=np.zeros((3, 4, 2)))

@@ -63,7 +63,7 @@ def recorded(agent: Any, folder: Path, lengths: tuple[int, ...] = (12, 5, 9)) ->
     return rl_clarity.open_recording(folder)
 
 
-def test_linear_cell(tmp_path: Path) -> None:
+def test_influence_of_a_linear_cell_equals_powers_of_its_matrix(tmp_path: Path) -> None:
     transition = np.random.default_rng(1).normal(0, 0.4, (UNITS, UNITS))
     agent = linear_agent(transition)
     data = read_states(recorded(agent, tmp_path))
@@ -79,7 +79,7 @@ def test_linear_cell(tmp_path: Path) -> None:
     assert set(data.episode[ends]) == {0, 1, 2}
 
 
-def test_influence_by_cluster_is_that_of_its_steps(tmp_path: Path) -> None:
+def test_influence_by_cluster_uses_only_the_steps_of_the_cluster(tmp_path: Path) -> None:
     agent = rl_clarity.load_agent(checkpoint("memory"))
     recording = rl_clarity.record(checkpoint("memory"), tmp_path / "memory", episodes=4)
     data = read_states(recording)
@@ -94,7 +94,7 @@ def test_influence_by_cluster_is_that_of_its_steps(tmp_path: Path) -> None:
         influence(agent, data, directions, [2], by=np.zeros(3))
 
 
-def test_the_cue_of_the_light_switch_is_in_memory_where_nothing_else_keeps_it(
+def test_influence_finds_the_cue_in_memory_only_if_the_world_hides_it(
     light_switch_recordings: dict[Game, Recording],
 ) -> None:
     effects = {}
@@ -115,7 +115,7 @@ def test_the_cue_of_the_light_switch_is_in_memory_where_nothing_else_keeps_it(
     assert effects["memory"] > 10 * effects["world"]
 
 
-def test_agents_and_lags_are_checked(light_switch_recordings: dict[Game, Recording]) -> None:
+def test_invalid_agents_and_lags_are_refused(light_switch_recordings: dict[Game, Recording]) -> None:
     agent = rl_clarity.load_agent(checkpoint("memory"))
     data = read_states(light_switch_recordings["memory"])
     directions = fit_directions(data.states, "pca", 3)

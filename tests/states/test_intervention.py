@@ -31,7 +31,9 @@ def cut_cue(recording: Recording) -> rl_clarity.SwapDirections:
     return rl_clarity.SwapDirections({0: None}, directions=directions)
 
 
-def test_clusters_of_states_are_visited_more_or_less_often(light_switch_recordings: dict[Game, Recording]) -> None:
+def test_interventions_report_changes_in_visits_to_state_clusters(
+    light_switch_recordings: dict[Game, Recording],
+) -> None:
     recording = light_switch_recordings["memory"]
     agent: Any = rl_clarity.load_agent(checkpoint("memory"))
     options: dict[str, Any] = {"count": 16, "clusters": 5, "lags": (1,), "maps": (), "replay_steps": 0}
@@ -50,7 +52,7 @@ def test_clusters_of_states_are_visited_more_or_less_often(light_switch_recordin
     assert len(list(rl_clarity.intervene(agent, collapsed, episodes=2))) == len(list(report)) - 5
 
 
-def test_the_report_has_the_smallest_change_that_would_have_been_found() -> None:
+def test_the_intervention_report_has_the_smallest_detectable_change() -> None:
     before, after = np.random.default_rng(0).normal(size=(2, 100, 2))
     after[:, 1] = before[:, 1]
     compared = compare(before, after)
@@ -67,7 +69,7 @@ def test_the_report_has_the_smallest_change_that_would_have_been_found() -> None
     assert re.search(r"length .*, no two episodes of a pair differed$", report, re.MULTILINE)
 
 
-def test_the_cue_is_cut_out_of_memory_but_not_of_the_world(
+def test_removing_the_cue_from_memory_matters_only_if_memory_holds_it(
     light_switch_recordings: dict[Game, Recording], tmp_path: Path
 ) -> None:
     lost = {}

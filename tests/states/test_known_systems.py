@@ -48,7 +48,7 @@ def by_unit(analysis: rl_clarity.StateAnalysis, matrices: np.ndarray) -> np.ndar
     return matrices[:, order][:, :, order]
 
 
-def test_the_initial_state_is_no_component(tmp_path: Path) -> None:
+def test_the_initial_state_does_not_form_a_component(tmp_path: Path) -> None:
     """It is far from all others: with it, the first component would be the diagonal, and its examples at step 0."""
     agent = last_signals(start=8.0)
     recording = record_frames(agent, systems.noise_frames(12, 60), tmp_path / "recording")
@@ -68,7 +68,7 @@ def test_the_initial_state_is_no_component(tmp_path: Path) -> None:
     np.testing.assert_array_equal(analysis.arrays["map.rows"], np.flatnonzero(time > 0))
 
 
-def test_the_initial_state_is_no_cluster(tmp_path: Path) -> None:
+def test_the_initial_state_does_not_form_a_cluster(tmp_path: Path) -> None:
     """Two values of one signal are two clusters, although the initial state is farther away."""
     signals = np.zeros((12, 30, 3))
     signals[:, :, 0] = np.random.default_rng(0).choice([-1.0, 1.0], (12, 30))
@@ -80,14 +80,14 @@ def test_the_initial_state_is_no_cluster(tmp_path: Path) -> None:
     assert len(set(labels[coordinates > 0])) == len(set(labels[coordinates < 0])) == len(set(labels)) - 1 == 1
 
 
-def test_states_that_have_not_changed_yet_are_the_initial_state(tmp_path: Path) -> None:
+def test_states_that_have_not_changed_yet_count_as_the_initial_state(tmp_path: Path) -> None:
     """The state of the XOR agent stays 0 until the first cue, which is shown at step 1."""
     agent = systems.xor_agent()
     data = read_states(record_frames(agent, systems.xor_frames(4), tmp_path / "recording"))
     np.testing.assert_array_equal(data.changed, data.time > systems.XOR_STEPS["first"])
 
 
-def test_a_state_that_returns_to_the_initial_one_has_changed(tmp_path: Path) -> None:
+def test_a_state_that_returns_to_the_initial_state_counts_as_changed(tmp_path: Path) -> None:
     signals = np.full((2, 6, 3), -1.0)
     signals[:, 1] = 1
     agent = last_signals(start=-1.0)
@@ -95,7 +95,7 @@ def test_a_state_that_returns_to_the_initial_one_has_changed(tmp_path: Path) -> 
     np.testing.assert_array_equal(data.changed, data.time >= 2)
 
 
-def test_a_component_that_varies_in_few_steps_is_last_and_rare(tmp_path: Path) -> None:
+def test_a_component_that_varies_in_few_steps_is_last_and_labeled_rare(tmp_path: Path) -> None:
     """Unit 1 is different in one of 100 steps, and so the least Gaussian."""
     rng = np.random.default_rng(0)
     signals = rng.uniform(-1, 1, (8, 100, 3))
@@ -109,7 +109,7 @@ def test_a_component_that_varies_in_few_steps_is_last_and_rare(tmp_path: Path) -
     assert direction_names(analysis.directions) == ["ICA 1", "ICA 2", "ICA 3 (rare)"]
 
 
-def test_a_shift_register_passes_its_signals_on(tmp_path: Path) -> None:
+def test_influence_and_correlation_of_a_shift_register_are_exact(tmp_path: Path) -> None:
     agent = systems.shift_register()
     recording = record_frames(agent, systems.noise_frames(12, 30), tmp_path / "recording")
     analysis = rl_clarity.analyze_states(agent, recording, **UNITS)
@@ -129,7 +129,7 @@ def test_independent_units_have_no_influence_on_each_other(tmp_path: Path) -> No
     assert not any(row["count"] for row in analysis.table("causes"))
 
 
-def test_a_counter_is_changed_by_a_reset_and_not_by_what_others_saw(tmp_path: Path) -> None:
+def test_a_step_counter_is_changed_by_a_state_reset_but_not_by_a_swap(tmp_path: Path) -> None:
     agent = systems.counter()
     data = read_states(record_frames(agent, systems.noise_frames(6, 12), tmp_path / "recording"))
     curves = replay(agent, data, steps=4)
@@ -138,7 +138,7 @@ def test_a_counter_is_changed_by_a_reset_and_not_by_what_others_saw(tmp_path: Pa
     assert policy["reset"].min() > 0.1
 
 
-def test_directions_are_ordered_by_the_measured_effect_and_not_by_the_mean_gradient(tmp_path: Path) -> None:
+def test_components_are_ordered_by_measured_effect_not_by_mean_gradient(tmp_path: Path) -> None:
     """The gradients of each cue of an exclusive or cancel over episodes, that of a decoy does not."""
     agent = systems.xor_agent()
     signals = np.zeros((8, systems.XOR_LENGTH, 3))
@@ -158,7 +158,7 @@ def test_directions_are_ordered_by_the_measured_effect_and_not_by_the_mean_gradi
     assert [row["effect"] for row in analysis.table()] == pytest.approx(effects[:, 0])
 
 
-def test_rare_directions_are_last_whatever_their_effect(tmp_path: Path) -> None:
+def test_rare_components_come_last_whatever_their_effect(tmp_path: Path) -> None:
     agent = last_signals()
     data = read_states(record_frames(agent, systems.noise_frames(6, 12), tmp_path / "recording"))
     fitted = fit_states(agent, data, parse(StateOptions, {**OPTIONS, "method": "units", "count": 3}))
@@ -169,7 +169,7 @@ def test_rare_directions_are_last_whatever_their_effect(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["ica", "pca"])
-def test_states_stay_bounded_in_play_without_any_direction(method: str, tmp_path: Path) -> None:
+def test_states_stay_bounded_when_any_component_is_removed_in_play(method: str, tmp_path: Path) -> None:
     """The states of a trained GRU vary along few directions, and the episodes are longer than those of its training."""
     agent = systems.cue_agent(12)
     recording = rl_clarity.record(agent, tmp_path / "recording", episodes=24)
@@ -188,7 +188,7 @@ def test_states_stay_bounded_in_play_without_any_direction(method: str, tmp_path
         assert np.abs(state[0]).max() < 3 * np.abs(states).max()
 
 
-def test_the_cause_of_a_saturated_state_is_found_by_integrated_gradients(tmp_path: Path) -> None:
+def test_integrated_gradients_find_the_cause_of_a_saturated_state(tmp_path: Path) -> None:
     """The state keeps the sign of the first signal, which is so clear that a little more of it changes nothing."""
     import torch
 

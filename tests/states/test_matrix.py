@@ -23,7 +23,7 @@ def register(tmp_path_factory: pytest.TempPathFactory) -> rl_clarity.MemoryMatri
     return rl_clarity.memory_matrix(agent, record_frames(agent, REGISTER_FRAMES, folder))
 
 
-def test_a_shift_register_remembers_exactly_its_lag(register: rl_clarity.MemoryMatrix) -> None:
+def test_memory_of_a_shift_register_reaches_exactly_its_length(register: rl_clarity.MemoryMatrix) -> None:
     reach = register.reach()
     assert (reach.steps, reach.longest, reach.episodes) == (5, 13, 12)
     lags = register.largest_by_lag()
@@ -31,7 +31,7 @@ def test_a_shift_register_remembers_exactly_its_lag(register: rl_clarity.MemoryM
     assert reach.effect.low > 0.5
 
 
-def test_entries_are_the_divergence_from_the_policy_with_the_signals_of_the_partners(
+def test_matrix_entries_are_policy_divergences_after_swapping_frames(
     register: rl_clarity.MemoryMatrix,
 ) -> None:
     """The partners that differ most have the opposite signal in the five places, as far as there are such episodes."""
@@ -46,7 +46,7 @@ def test_entries_are_the_divergence_from_the_policy_with_the_signals_of_the_part
     assert np.isfinite(register.policy[:, (u >= t) & (t > 0)]).all()
 
 
-def test_the_change_with_each_partner_is_known_from_its_signal(register: rl_clarity.MemoryMatrix) -> None:
+def test_policy_changes_follow_from_the_signals_of_partner_episodes(register: rl_clarity.MemoryMatrix) -> None:
     """The policy changes where the partner's signal in the place that is read is another one."""
     bright = REGISTER_FRAMES[:, :, 0, 0, 0] > 128
     lag, largest = systems.REGISTER_LAG, np.nanmax(register.policy_changes)
@@ -59,7 +59,7 @@ def test_the_change_with_each_partner_is_known_from_its_signal(register: rl_clar
         np.testing.assert_allclose(register.policy_changes[e, x, p, t:], expected, rtol=1e-3, atol=1e-6)
 
 
-def test_means_and_deviations_are_those_over_the_partners(tmp_path: Path) -> None:
+def test_matrix_means_and_deviations_are_over_partner_episodes(tmp_path: Path) -> None:
     agent = systems.independent_units()
     recording = record_frames(agent, systems.noise_frames(3, 5), tmp_path / "recording")
     found = rl_clarity.memory_matrix(agent, recording)
@@ -74,7 +74,7 @@ def test_means_and_deviations_are_those_over_the_partners(tmp_path: Path) -> Non
             np.testing.assert_allclose(getattr(found, f"{name}_spread")[e, t, t:], changes.std(axis=0), rtol=1e-5)
 
 
-def test_a_decision_begins_with_the_step_that_wrote_what_it_reads(register: rl_clarity.MemoryMatrix) -> None:
+def test_a_decision_begins_at_the_step_that_stored_what_it_reads(register: rl_clarity.MemoryMatrix) -> None:
     read = register.read()
     found = [(e, u) for e, u in np.argwhere(read > 0.5) if u >= 6]
     begins = [register.begins(e, u) for e, u in found]
@@ -83,7 +83,7 @@ def test_a_decision_begins_with_the_step_that_wrote_what_it_reads(register: rl_c
     assert np.mean([begin == u - 5 for (_, u), begin in zip(found, begins, strict=True)]) > 0.5
 
 
-def test_xor_is_written_by_both_cues_and_hardly_by_the_decoy(tmp_path: Path) -> None:
+def test_the_xor_decision_depends_on_both_cues_but_not_on_the_decoy(tmp_path: Path) -> None:
     """Partners with the opposite of both cues would change nothing: there are others."""
     agent = systems.xor_agent()
     found = rl_clarity.memory_matrix(agent, record_frames(agent, systems.xor_frames(24), tmp_path / "recording"))
@@ -95,7 +95,7 @@ def test_xor_is_written_by_both_cues_and_hardly_by_the_decoy(tmp_path: Path) -> 
     assert found.reach().steps == systems.XOR_LENGTH - 1 - systems.XOR_STEPS["first"]
 
 
-def test_a_counter_depends_on_nothing_that_was_seen(tmp_path: Path) -> None:
+def test_decisions_of_a_step_counter_depend_on_no_observation(tmp_path: Path) -> None:
     agent = systems.counter()
     reach = rl_clarity.memory_matrix(agent, record_frames(agent, systems.noise_frames(10, 8), tmp_path / "r")).reach()
     assert (reach.steps, reach.count, reach.longest) == (0, 0, 7)
@@ -103,7 +103,7 @@ def test_a_counter_depends_on_nothing_that_was_seen(tmp_path: Path) -> None:
     assert reach.detectable == pytest.approx(1 - 0.05**0.1)
 
 
-def test_some_steps_are_exchanged_in_long_episodes(tmp_path: Path) -> None:
+def test_only_some_steps_are_swapped_in_long_episodes(tmp_path: Path) -> None:
     agent = systems.shift_register()
     recording = record_frames(agent, systems.noise_frames(6, 30), tmp_path / "recording")
     found = rl_clarity.memory_matrix(agent, recording, exchanges=8, partners=2, episodes=3)
@@ -113,7 +113,9 @@ def test_some_steps_are_exchanged_in_long_episodes(tmp_path: Path) -> None:
     assert 1 <= found.reach().steps <= 5
 
 
-def test_replays_in_small_groups_give_the_same_matrix(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_matrix_does_not_depend_on_the_batching_of_replays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     agent = systems.independent_units()
     recording = record_frames(agent, systems.noise_frames(6, 8), tmp_path / "recording")
     whole = rl_clarity.memory_matrix(agent, recording)
@@ -124,7 +126,7 @@ def test_replays_in_small_groups_give_the_same_matrix(tmp_path: Path, monkeypatc
     np.testing.assert_allclose(parts.value_spread, whole.value_spread, atol=1e-6)
 
 
-def test_recordings_without_partners_are_refused(tmp_path: Path) -> None:
+def test_recordings_without_partner_episodes_are_refused(tmp_path: Path) -> None:
     agent = systems.counter()
     recording = record_frames(agent, systems.noise_frames(1, 8), tmp_path / "recording")
     with pytest.raises(OptionError, match="1 episodes of more than one step; at least 2"):
@@ -135,7 +137,7 @@ def test_recordings_without_partners_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("delay", [5, 12, 20])
-def test_a_trained_cue_is_found_at_the_first_step(delay: int, tmp_path: Path) -> None:
+def test_the_memory_matrix_of_a_trained_agent_finds_the_cue_step(delay: int, tmp_path: Path) -> None:
     agent = systems.cue_agent(delay)
     frames, right = systems.light_switch_frames(32, delay, seed=1)
     recording = record_frames(agent, frames, tmp_path / "recording")

@@ -39,7 +39,7 @@ def outputs_after(agent: Any, frames: list[np.ndarray], state: np.ndarray, actio
 
 
 @pytest.mark.slow
-def test_gradients_equal_finite_differences(agent: Any, data: StateData) -> None:
+def test_gradients_through_memory_equal_finite_differences(agent: Any, data: StateData) -> None:
     rows = np.flatnonzero(data.time == 5)[:2]
     units = np.eye(16, dtype=np.float32)[None, :UNITS].repeat(2, axis=0)
     scores = list(outputs_at(agent, data, rows).values())
@@ -65,7 +65,7 @@ def test_gradients_equal_finite_differences(agent: Any, data: StateData) -> None
     np.testing.assert_allclose(states[:, 1, 0] @ change[0], (ends[0] - ends[1]) / 2, atol=2e-5)
 
 
-def test_gradients_on_the_way_from_a_frame_add_up_to_the_difference(agent: Any, data: StateData) -> None:
+def test_integrated_gradients_through_memory_are_complete(agent: Any, data: StateData) -> None:
     """Integrated gradients of one step: completeness."""
     rows = np.flatnonzero(data.time == 1)[:1]
     baseline = mean_frame(data)

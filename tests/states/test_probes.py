@@ -34,7 +34,7 @@ def cue(tmp_path_factory: pytest.TempPathFactory) -> Probes:
     return rl_clarity.probe(agent, recording, labels, play=20)
 
 
-def test_the_cue_is_found_at_every_step(cue: Probes) -> None:
+def test_a_probe_finds_the_remembered_cue_at_every_step(cue: Probes) -> None:
     probe = cue["cue"]
     assert probe.known
     assert probe.kind == "binary"
@@ -44,7 +44,7 @@ def test_the_cue_is_found_at_every_step(cue: Probes) -> None:
     assert probe.p < 0.01
 
 
-def test_the_exchanged_subspace_of_the_cue_flips_the_action(cue: Probes) -> None:
+def test_swapping_the_cue_subspace_flips_the_action(cue: Probes) -> None:
     use, subspace = cue["cue"].use, cue["cue"].subspace
     assert use is not None
     assert subspace is not None
@@ -57,7 +57,7 @@ def test_the_exchanged_subspace_of_the_cue_flips_the_action(cue: Probes) -> None
     assert doses == sorted(doses)
 
 
-def test_playing_with_the_exchanged_subspace_loses_the_reward(cue: Probes) -> None:
+def test_playing_with_the_swapped_cue_subspace_loses_the_reward(cue: Probes) -> None:
     use = cue["cue"].use
     assert use is not None
     assert use.played is not None
@@ -68,13 +68,13 @@ def test_playing_with_the_exchanged_subspace_loses_the_reward(cue: Probes) -> No
     assert removed.ablated < exchanged.unedited
 
 
-def test_noise_is_not_known(cue: Probes) -> None:
+def test_a_noise_label_is_not_found_in_the_state(cue: Probes) -> None:
     assert not cue["noise"].known
     assert cue["noise"].use is None
     assert "not above the baselines" in str(cue["noise"])
 
 
-def test_a_decoy_is_known_and_not_used(tmp_path: Path) -> None:
+def test_a_decoy_label_is_encoded_but_not_used(tmp_path: Path) -> None:
     frames, agent = memory_systems.xor_frames(96), memory_systems.xor_agent(decoy=0.0)
     recording = memory_systems.record_frames(agent, frames, tmp_path)
     labels = {
@@ -90,7 +90,7 @@ def test_a_decoy_is_known_and_not_used(tmp_path: Path) -> None:
         assert one.by_step[1:step].max(initial=0.5) < 0.75
 
 
-def test_what_is_independent_of_the_state_is_rarely_known(tmp_path: Path) -> None:
+def test_labels_independent_of_the_state_are_rarely_found(tmp_path: Path) -> None:
     rng, known = np.random.default_rng(1), 0
     agent = memory_systems.independent_units()
     recording = memory_systems.record_frames(agent, memory_systems.noise_frames(24, 12), tmp_path)
@@ -101,7 +101,7 @@ def test_what_is_independent_of_the_state_is_rarely_known(tmp_path: Path) -> Non
     assert known <= 1  # of 20; the level is 5 % for each call of 4
 
 
-def test_what_the_step_number_tells_is_not_counted_as_known(tmp_path: Path) -> None:
+def test_labels_that_depend_only_on_the_step_number_are_not_found(tmp_path: Path) -> None:
     agent, steps = memory_systems.counter(), 8
     recording = memory_systems.record_frames(agent, memory_systems.noise_frames(12, steps), tmp_path)
     (probe,) = rl_clarity.probe(agent, recording, {"late": [np.arange(steps) > 3] * 12})
@@ -110,7 +110,7 @@ def test_what_the_step_number_tells_is_not_counted_as_known(tmp_path: Path) -> N
     assert not probe.known
 
 
-def test_positions_of_grids_are_probed_one_by_one(tmp_path: Path) -> None:
+def test_probes_test_each_position_of_a_feature_map_state(tmp_path: Path) -> None:
     import torch
 
     def step(observations: Any, state: Any) -> tuple[Any, Any]:
@@ -137,7 +137,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     return rl_clarity.record(light_switch.checkpoint("memory"), folder / "play", episodes=24, info=["cue"])
 
 
-def test_labels_are_of_now_the_past_and_the_future(played: Recording, capsys: pytest.CaptureFixture[str]) -> None:
+def test_probe_labels_may_refer_to_present_past_and_future_steps(
+    played: Recording, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["cue", "cue@1", "action+1", "cue-2", "reward+3"]
     assert main(["probe", str(light_switch.checkpoint("memory")), played.location, "--json", "--labels", *words]) == 0
     probes = {one["label"]: one for one in json.loads(capsys.readouterr().out)["probes"]}
@@ -151,7 +153,7 @@ def test_labels_are_of_now_the_past_and_the_future(played: Recording, capsys: py
     assert probes["reward+3"]["steps"] == 24 * (length - 3)
 
 
-def test_default_labels_are_what_the_environment_reported(played: Recording) -> None:
+def test_default_probe_labels_are_the_values_the_environment_reported(played: Recording) -> None:
     probes = rl_clarity.probe(light_switch.checkpoint("memory"), played, use=False)
     assert {one.label for one in probes} | set(probes.skipped) == {"cue", "action+1", "reward+1"}
 
@@ -169,7 +171,7 @@ def test_default_labels_are_what_the_environment_reported(played: Recording) -> 
         ([], "labels is empty"),
     ],
 )
-def test_labels_that_cannot_be_probed_are_named(played: Recording, labels: Any, message: str) -> None:
+def test_labels_that_cannot_be_probed_are_named_with_the_reason(played: Recording, labels: Any, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         rl_clarity.probe(light_switch.checkpoint("memory"), played, labels)
 
@@ -184,7 +186,7 @@ def test_labels_of_one_value_or_one_episode_are_refused(played: Recording) -> No
         rl_clarity.probe(agent, played, {"x": once})
 
 
-def test_labels_that_are_unknown_at_some_steps_are_probed_at_the_others(played: Recording) -> None:
+def test_labels_missing_at_some_steps_are_probed_at_the_others(played: Recording) -> None:
     rng = np.random.default_rng(0)
     labels = [np.where(rng.random(len(one)) < 0.5, np.nan, np.asarray(one.info["cue"])) for one in played]
     labels[0][:] = np.nan
@@ -195,14 +197,14 @@ def test_labels_that_are_unknown_at_some_steps_are_probed_at_the_others(played: 
     assert probe.state.score > 0.95
 
 
-def test_a_single_episode_is_refused(tmp_path: Path) -> None:
+def test_probes_refuse_a_recording_of_a_single_episode(tmp_path: Path) -> None:
     agent = memory_systems.counter()
     recording = memory_systems.record_frames(agent, memory_systems.noise_frames(1, 6), tmp_path)
     with pytest.raises(OptionError, match="has 1 episodes of more than one step; at least 2"):
         rl_clarity.probe(agent, recording, ["action+1"])
 
 
-def test_the_forecast_has_as_many_evaluations_of_the_network_as_the_probes(
+def test_the_forecast_of_probes_counts_their_network_evaluations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The clock counts the states for which the network is computed."""
@@ -232,7 +234,7 @@ def test_the_forecast_has_as_many_evaluations_of_the_network_as_the_probes(
     assert forecast.seconds == pytest.approx(computed[0], rel=0.02), "the use of an unknown label is not measured"
 
 
-def test_a_dry_run_of_the_command_only_prints_a_forecast(
+def test_a_dry_run_of_the_probe_command_only_prints_a_forecast(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     agent = str(light_switch.checkpoint("memory"))

@@ -44,7 +44,7 @@ def xor(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, np.ndarray]
     return causes(agent, read_states(record_frames(agent, systems.xor_frames(16), folder)))
 
 
-def test_both_cues_of_xor_come_before_the_decoy(xor: tuple[dict[str, np.ndarray], np.ndarray]) -> None:
+def test_both_xor_cues_have_larger_effects_than_the_decoy(xor: tuple[dict[str, np.ndarray], np.ndarray]) -> None:
     found, sums = xor
     value = found["replaced.frames"][0]
     assert {tuple(sorted(places[:2])) for places in value.tolist()} == {(XOR_STEPS["first"], XOR_STEPS["second"])}
@@ -58,7 +58,7 @@ def test_both_cues_of_xor_come_before_the_decoy(xor: tuple[dict[str, np.ndarray]
     assert (np.abs(sums[0, :, XOR_STEPS["first"]]) < 0.5 * np.abs(found["replaced.change"][0, :, 0])).all()
 
 
-def test_the_policy_changes_by_the_divergence_from_the_opposite_preference(
+def test_replacing_a_cue_changes_the_policy_to_the_opposite_preference(
     xor: tuple[dict[str, np.ndarray], np.ndarray],
 ) -> None:
     p, q = (1 / (1 + np.exp(-sign * 2 - 0.3)) for sign in (1, -1))
@@ -67,7 +67,7 @@ def test_the_policy_changes_by_the_divergence_from_the_opposite_preference(
     assert np.abs(found[..., None] - opposite).min(axis=-1).max() < 0.02
 
 
-def test_a_shift_register_is_changed_by_one_frame_only(tmp_path: Path) -> None:
+def test_only_one_replaced_frame_changes_a_shift_register(tmp_path: Path) -> None:
     agent = systems.shift_register()
     data = read_states(record_frames(agent, systems.noise_frames(8, STEPS), tmp_path / "recording"))
     found, sums = causes(agent, data)
@@ -79,7 +79,7 @@ def test_a_shift_register_is_changed_by_one_frame_only(tmp_path: Path) -> None:
     assert not found["replaced.change.policy"][..., 1:].any()
 
 
-def test_frames_are_compared_with_those_of_another_episode(tmp_path: Path) -> None:
+def test_frames_are_replaced_by_those_of_another_episode(tmp_path: Path) -> None:
     agent = systems.shift_register()
     data = read_states(record_frames(agent, systems.noise_frames(8, STEPS), tmp_path / "recording"))
     rows = data.starts + STEPS - 1
@@ -94,7 +94,7 @@ def test_frames_are_compared_with_those_of_another_episode(tmp_path: Path) -> No
     np.testing.assert_allclose(found["memory.change"][0], difference, atol=1e-4)
 
 
-def test_there_is_no_frame_of_another_episode_in_a_single_one(tmp_path: Path) -> None:
+def test_a_single_episode_has_no_replacement_frames(tmp_path: Path) -> None:
     agent = systems.shift_register()
     data = read_states(record_frames(agent, systems.noise_frames(1, STEPS), tmp_path / "recording"))
     found, _ = causes(agent, data)

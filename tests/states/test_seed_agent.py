@@ -13,7 +13,7 @@ from rl_clarity.states.data import read_states
 
 
 @pytest.mark.slow
-def test_recurrent_agent_of_procgen_is_analyzed(shared_formats: Path, tmp_path: Path) -> None:
+def test_analyze_states_analyzes_a_recurrent_procgen_agent(shared_formats: Path, tmp_path: Path) -> None:
     pytest.importorskip("procgen")
     (path,) = (shared_formats / "procgen-pytorch-recurrent").glob("*.pth")
     metadata: dict[str, Any] = {"env_name": "coinrun", "distribution_mode": "easy", "use_backgrounds": False}

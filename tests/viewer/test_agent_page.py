@@ -58,7 +58,7 @@ def ask(
     return client.post(address, data=data, headers={**JSON, **(headers or {})})
 
 
-def test_the_document_is_the_page_with_the_panel(client: Client, directory: Path) -> None:
+def test_the_served_html_is_the_page_with_the_what_if_panel(client: Client, directory: Path) -> None:
     served, stored = client.get("/").get_data(), (directory / "interface.html").read_bytes()
     assert [one["kind"] for one in read_manifest(served)["sections"]][-1] == "what_if"
     section = rb',\{[^{}]*"data":\{\},"kind":"what_if"[^{}]*\}|,\{"kind":"what_if"[^}]*\}[^}]*\}'
@@ -67,13 +67,13 @@ def test_the_document_is_the_page_with_the_panel(client: Client, directory: Path
     assert b'src="what_if.js"' in served
 
 
-def test_the_script_registers_the_panel(client: Client) -> None:
+def test_the_served_script_registers_the_what_if_panel(client: Client) -> None:
     script = client.get("/what_if.js")
     assert script.mimetype == "text/javascript"
     assert 'rlClarity.panel("what_if"' in script.get_data(as_text=True)
 
 
-def test_the_files_of_the_page_are_served_and_no_others(client: Client, directory: Path) -> None:
+def test_only_files_of_the_page_are_served(client: Client, directory: Path) -> None:
     (directory / "secret.txt").write_text("not to be read")
     name = open_results(directory).trajectory(0)["series"]
     assert client.get(f"/{name}").get_data() == (directory / name).read_bytes()
@@ -88,7 +88,7 @@ def test_the_files_of_the_page_are_served_and_no_others(client: Client, director
         assert client.get(f"/{other}").status_code in (404, 405), other
 
 
-def test_a_question_is_answered(client: Client, network: LiveNetwork) -> None:
+def test_a_valid_request_returns_the_agents_outputs(client: Client, network: LiveNetwork) -> None:
     answer = ask(client).get_json()
     stored = network.results.series(0)["values"][3:5]
     assert answer["before"]["values"] == pytest.approx(stored.tolist(), abs=1e-4)
@@ -108,7 +108,7 @@ def test_a_question_is_answered(client: Client, network: LiveNetwork) -> None:
         ({"Host": "example.org"}, 400),
     ],
 )
-def test_other_sites_cannot_ask(client: Client, headers: dict[str, str], status: int) -> None:
+def test_requests_from_other_origins_are_refused(client: Client, headers: dict[str, str], status: int) -> None:
     assert ask(client, headers=headers).status_code == status
 
 
@@ -125,7 +125,7 @@ def test_other_sites_cannot_ask(client: Client, headers: dict[str, str], status:
         ("/live/outputs?client=a&number=99999999999999999", None, "client=NAME"),
     ],
 )
-def test_bad_questions_are_refused_with_the_reason(
+def test_invalid_requests_are_refused_with_the_reason(
     client: Client, address: str, body: bytes | None, message: str
 ) -> None:
     response = ask(client, address, body)
@@ -133,23 +133,23 @@ def test_bad_questions_are_refused_with_the_reason(
     assert message in response.get_data(as_text=True)
 
 
-def test_large_questions_are_not_read(client: Client) -> None:
+def test_oversized_requests_are_refused_without_reading_them(client: Client) -> None:
     assert ask(client, body=b" " * (MAX_BYTES + 1)).status_code == 413
 
 
-def test_only_questions_are_posted(client: Client) -> None:
+def test_unsupported_http_methods_are_refused(client: Client) -> None:
     assert client.post("/", data=b"", headers=JSON).status_code == 405
     assert client.get(OUTPUTS).status_code == 405
     assert client.delete("/live/outputs").status_code == 405
 
 
-def test_an_older_question_of_the_same_panel_is_dropped(client: Client) -> None:
+def test_an_outdated_request_of_the_same_client_is_refused(client: Client) -> None:
     assert ask(client, "/live/outputs?client=p&number=5").status_code == 200
     assert ask(client, "/live/outputs?client=p&number=4").status_code == 409
     assert ask(client, "/live/outputs?client=q&number=4").status_code == 200
 
 
-def test_an_unfinished_page_is_refused(network: LiveNetwork, directory: Path) -> None:
+def test_an_unfinished_page_cannot_be_served_with_its_agent(network: LiveNetwork, directory: Path) -> None:
     results = open_results(directory)
     results.manifest["complete"] = False
     with pytest.raises(ClarityError, match="not finished"):
@@ -165,7 +165,7 @@ def thread(run: Callable[[], object]) -> Iterator[threading.Thread]:
     assert not running.is_alive()
 
 
-def test_one_question_is_computed_at_a_time_and_a_newer_one_stops_those_before_it() -> None:
+def test_a_newer_request_cancels_older_ones_of_the_same_client() -> None:
     turns, started, go_on = Turns(), threading.Event(), threading.Event()
     outcomes: list[str] = []
 
@@ -189,7 +189,7 @@ def test_one_question_is_computed_at_a_time_and_a_newer_one_stops_those_before_i
     assert outcomes.index("third") > outcomes.index("unwanted")
 
 
-def test_few_questions_wait() -> None:
+def test_further_requests_are_refused_when_too_many_are_waiting() -> None:
     turns, go_on, started = Turns(), threading.Event(), threading.Event()
 
     def compute(wanted: Callable[[], bool]) -> None:
@@ -209,7 +209,7 @@ def test_few_questions_wait() -> None:
         one.join(10)
 
 
-def test_the_printed_address_has_a_token_without_which_nothing_is_answered(network: LiveNetwork) -> None:
+def test_requests_without_the_token_of_the_printed_url_are_refused(network: LiveNetwork) -> None:
     with serving_page(network) as address:
         place = address.partition("?")[0]
         with urlopen(address) as page:
@@ -224,6 +224,6 @@ def test_the_printed_address_has_a_token_without_which_nothing_is_answered(netwo
             assert answer.status == 200
 
 
-def test_the_directory_of_a_page_is_a_page(directory: Path, tmp_path: Path) -> None:
+def test_is_page_recognizes_a_page_directory_and_its_html_file(directory: Path, tmp_path: Path) -> None:
     places = [directory, directory / "interface.html", tmp_path, "s3://bucket/page"]
     assert [is_page(str(place)) for place in places] == [True, True, False, False]

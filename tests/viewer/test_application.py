@@ -106,7 +106,7 @@ def test_the_manifest_lists_runs_and_episodes(client: Client) -> None:
     assert [row["return"] for row in data["episodes"]] == [sum(range(length)) for length in (*LENGTHS, 5)]
 
 
-def test_episodes_are_served_as_they_were_recorded(client: Client) -> None:
+def test_served_episodes_equal_the_recorded_ones(client: Client) -> None:
     entry = read_entry(client, 1)
     assert [entry["steps"], len(entry["frames"]), len(entry["scrub"])] == [70, 2, 1]
     expected = [step_values(1, step) for step in range(70)]
@@ -127,7 +127,7 @@ def test_episodes_are_served_as_they_were_recorded(client: Client) -> None:
     assert strip.shape == (scrub["height"], 70 * scrub["step_width"], 3)
 
 
-def test_an_episode_grows_while_it_is_recorded(tmp_path: Path) -> None:
+def test_a_served_episode_grows_while_it_is_recorded(tmp_path: Path) -> None:
     client = make_client(tmp_path)
     assert listing(client)["episodes"] == []
     with Recorder(tmp_path) as recorder:
@@ -158,7 +158,7 @@ def test_an_episode_grows_while_it_is_recorded(tmp_path: Path) -> None:
         assert [row["length"] for row in listing(client)["episodes"]] == [200, 4]
 
 
-def test_a_page_that_is_open_gets_what_has_changed(tmp_path: Path) -> None:
+def test_an_open_page_receives_only_changes_of_the_manifest(tmp_path: Path) -> None:
     location = tmp_path / "exp1/plugins/rl_clarity/training"
     make_recording(location, (3,) * 40)
     client = make_client(tmp_path)
@@ -176,7 +176,7 @@ def test_a_page_that_is_open_gets_what_has_changed(tmp_path: Path) -> None:
     assert client.get("/data/manifest.json?since=unknown").json == whole.json
 
 
-def test_what_changes_is_compressed(client: Client) -> None:
+def test_changing_files_are_sent_compressed(client: Client) -> None:
     for name in ("data/manifest.json", "page.js"):
         plain = client.get(f"/{name}")
         assert "Content-Encoding" not in plain.headers
@@ -189,7 +189,7 @@ def test_what_changes_is_compressed(client: Client) -> None:
         assert part.data == plain.data[:10]
 
 
-def test_files_with_fixed_content_are_cached_and_others_are_not(client: Client) -> None:
+def test_only_immutable_files_are_cached_by_the_browser(client: Client) -> None:
     entry = read_entry(client, 1)
     for name in (trajectories(client)[1]["entry"], entry["series"], *entry["frames"], *entry["scrub"]):
         response = client.get(f"/data/{name}")
@@ -200,7 +200,7 @@ def test_files_with_fixed_content_are_cached_and_others_are_not(client: Client) 
         assert client.get(f"/{name}").headers["Cache-Control"] == "no-cache"
 
 
-def test_answers_have_type_length_and_headers_of_security(client: Client) -> None:
+def test_responses_have_content_type_length_and_security_headers(client: Client) -> None:
     entry = read_entry(client, 0)
     types = {
         "": "text/html; charset=utf-8",
@@ -223,7 +223,7 @@ def test_answers_have_type_length_and_headers_of_security(client: Client) -> Non
     assert "script-src 'self' 'sha256-" in client.get("/").headers["Content-Security-Policy"]
 
 
-def test_ranges_are_answered(client: Client) -> None:
+def test_byte_range_requests_are_answered(client: Client) -> None:
     name = f"/data/{read_entry(client, 1)['frames'][0]}"
     content = client.get(name).data
     part = client.get(name, headers={"Range": "bytes=10-19"})
@@ -233,7 +233,7 @@ def test_ranges_are_answered(client: Client) -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
-def test_other_methods_are_refused(client: Client, method: str) -> None:
+def test_http_methods_other_than_get_and_head_are_refused(client: Client, method: str) -> None:
     for path in ("/", "/data/manifest.json", f"/data/{trajectories(client)[0]['entry']}"):
         response = client.open(path, method=method)
         assert response.status_code == 405
@@ -267,7 +267,7 @@ def hostile_paths(key: str, recording: Path) -> list[str]:
     return [*targets, *encoded, *twice, *backslashes, *others]
 
 
-def test_paths_that_are_not_listed_are_refused(client: Client, logdir: Path) -> None:
+def test_paths_that_the_manifest_does_not_list_are_not_found(client: Client, logdir: Path) -> None:
     key = trajectories(client)[0]["entry"].split("/")[0]
     paths = hostile_paths(key, logdir / "exp1/plugins/rl_clarity/training")
     assert len({*paths}) >= 60
@@ -282,7 +282,7 @@ def test_paths_that_are_not_listed_are_refused(client: Client, logdir: Path) -> 
             assert raw.status_code == 404, path
 
 
-def test_links_that_lead_out_of_the_log_directory_are_listed_and_not_followed(tmp_path: Path) -> None:
+def test_links_out_of_the_log_directory_are_listed_but_not_followed(tmp_path: Path) -> None:
     make_recording(tmp_path / "outside", (3,), name="training")
     runs = tmp_path / "runs"
     place = runs / "exp1/plugins/rl_clarity"
@@ -309,7 +309,7 @@ def test_links_that_lead_out_of_the_log_directory_are_listed_and_not_followed(tm
     assert listing(make_client(runs))["runs"][2]["error"] is None
 
 
-def test_only_names_of_this_machine_are_accepted_where_no_token_is_needed(logdir: Path) -> None:
+def test_without_a_token_only_local_host_names_are_accepted(logdir: Path) -> None:
     page = RecordingsPage([LogDirectory.at(str(logdir))], "runs")
     client = Client(Application(page, local_only=True))
     names = ("localhost", "LOCALHOST", "localhost.", "127.0.0.1", "127.0.0.2", "[::1]")
@@ -323,7 +323,7 @@ def test_only_names_of_this_machine_are_accepted_where_no_token_is_needed(logdir
         assert response.content_type == "text/plain; charset=utf-8"
 
 
-def test_a_token_is_required_in_the_address_and_kept_in_a_cookie(logdir: Path) -> None:
+def test_a_token_is_required_in_the_url_and_kept_in_a_cookie(logdir: Path) -> None:
     page = RecordingsPage([LogDirectory.at(str(logdir))], "runs")
     client = Client(TokenRequired(Application(page), "correct"))
     for path in ("/", "/data/manifest.json", "/?token=", "/?token=wrong", "/?token=correct2", "/?token=c%C3%B6rrect"):

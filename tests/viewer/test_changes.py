@@ -31,7 +31,7 @@ def applied(before: Any, change: dict[str, Any]) -> Any:
 
 
 @given(VALUES, VALUES)
-def test_changes_lead_from_one_value_to_the_other(before: Any, after: Any) -> None:
+def test_applying_json_changes_gives_the_new_value(before: Any, after: Any) -> None:
     change = changes(before, after)
     if change is None:
         assert before == after
@@ -49,5 +49,5 @@ def test_changes_lead_from_one_value_to_the_other(before: Any, after: Any) -> No
         (1, True, {"value": True}),
     ],
 )
-def test_changes_are_small(before: Any, after: Any, change: dict[str, Any]) -> None:
+def test_json_changes_contain_only_what_differs(before: Any, after: Any, change: dict[str, Any]) -> None:
     assert changes(before, after) == change

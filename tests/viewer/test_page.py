@@ -71,7 +71,7 @@ def corrupt(path: Path, position: int) -> None:
     path.write_bytes(data)
 
 
-def test_explanations_are_served(tmp_path: Path) -> None:
+def test_the_page_of_recordings_serves_explanations(tmp_path: Path) -> None:
     location = tmp_path / "plugins/rl_clarity/training"
     record(location, (30, 12))
     reader = Reader(tmp_path)
@@ -108,7 +108,7 @@ def test_explanations_are_served(tmp_path: Path) -> None:
     assert Reader(tmp_path).page.file(name) is None
 
 
-def test_a_damaged_episode_is_named_and_the_others_are_shown(tmp_path: Path) -> None:
+def test_a_damaged_episode_is_named_and_other_episodes_are_shown(tmp_path: Path) -> None:
     make_recording(tmp_path, (10, 40, 20), name="training")
     folder = tmp_path / "plugins/rl_clarity/training"
     reader = Reader(tmp_path)
@@ -123,7 +123,7 @@ def test_a_damaged_episode_is_named_and_the_others_are_shown(tmp_path: Path) -> 
     assert reader.entry(1)["trajectory"]["steps"] == 40
 
 
-def test_damage_that_shows_when_an_episode_is_read_is_listed_from_then_on(tmp_path: Path) -> None:
+def test_damage_found_while_reading_an_episode_is_listed_afterwards(tmp_path: Path) -> None:
     make_recording(tmp_path, (10, 20), name="training")
     reader = Reader(tmp_path)
     name = reader.section("trajectories")["trajectories"][0]["entry"]
@@ -136,7 +136,7 @@ def test_damage_that_shows_when_an_episode_is_read_is_listed_from_then_on(tmp_pa
     assert reader.entry(1)["trajectory"]["steps"] == 20
 
 
-def test_damaged_recordings_and_those_of_a_newer_format_are_named(tmp_path: Path) -> None:
+def test_damaged_and_newer_recordings_are_named_with_the_reason(tmp_path: Path) -> None:
     for name in ("a", "b", "c"):
         make_recording(tmp_path / name, (3,), name="training")
     metadata = tmp_path / "b/plugins/rl_clarity/training/recording.json"
@@ -151,7 +151,7 @@ def test_damaged_recordings_and_those_of_a_newer_format_are_named(tmp_path: Path
     assert [row["run"] for row in listed["episodes"]] == [0]
 
 
-def test_without_recordings_the_page_is_empty_and_names_the_log_directory(tmp_path: Path) -> None:
+def test_a_page_without_recordings_names_the_log_directory(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "not yet"):
         reader = Reader(place)
         assert not reader.page.exists()
@@ -159,9 +159,7 @@ def test_without_recordings_the_page_is_empty_and_names_the_log_directory(tmp_pa
         assert (listed["runs"], listed["episodes"], listed["logdir"]) == ([], [], str(place))
 
 
-def test_runs_that_appear_are_added_and_those_that_are_deleted_are_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_new_runs_are_added_and_deleted_runs_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runs, "SECONDS_BETWEEN_SCANS", 0)
     monkeypatch.setattr(runs, "SCAN_RATIO", 0)
     reader = Reader(tmp_path)
@@ -177,9 +175,7 @@ def test_runs_that_appear_are_added_and_those_that_are_deleted_are_removed(
     assert [run["name"] for run in reader.section("episodes")["runs"]] == ["exp1", "exp1/evaluation"]
 
 
-def test_an_episode_of_any_run_is_a_short_change_and_only_its_run_is_described_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_episode_updates_only_the_entry_of_its_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("exp1", "exp2", "exp3"):
         record(tmp_path / name, (3, 3, 3), name="training")
     reader = Reader(tmp_path)
@@ -193,7 +189,7 @@ def test_an_episode_of_any_run_is_a_short_change_and_only_its_run_is_described_a
     assert len(text) < 600
 
 
-def test_indices_stay_when_the_recorder_removes_episodes(tmp_path: Path) -> None:
+def test_episode_indices_stay_the_same_when_others_are_removed(tmp_path: Path) -> None:
     with Recorder(tmp_path, max_episodes=4) as recorder:
         for episode in range(12):
             add_episode(recorder, episode, 40)
@@ -207,7 +203,7 @@ def test_indices_stay_when_the_recorder_removes_episodes(tmp_path: Path) -> None
     assert all(listed[index] == {"steps": 0} for index in removed if index < len(listed))
 
 
-def test_an_episode_of_a_writer_that_was_killed_is_not_live_for_ever(tmp_path: Path) -> None:
+def test_an_episode_of_a_killed_recorder_stops_being_shown_as_live(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path)
     for step in range(100):
         recorder.add(observation=np.zeros(SHAPE, np.uint8), action=0, reward=0.0, terminated=step < 0)
@@ -219,7 +215,7 @@ def test_an_episode_of_a_writer_that_was_killed_is_not_live_for_ever(tmp_path: P
     recorder.close()
 
 
-def test_observations_that_are_not_images_and_continuous_actions_are_numbers(tmp_path: Path) -> None:
+def test_vector_observations_and_continuous_actions_become_tracks(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder:
         for step in range(5):
             values: dict[str, Any] = {"observation": np.arange(4.0), "action": np.array([0.5, step]), "reward": 1.0}
@@ -233,7 +229,7 @@ def test_observations_that_are_not_images_and_continuous_actions_are_numbers(tmp
     assert reader.manifest["agents"][0]["num_actions"] == 0
 
 
-def test_stacked_frames_are_shown_one_by_one(tmp_path: Path) -> None:
+def test_served_stacked_frames_include_the_newest_and_the_whole_stack(tmp_path: Path) -> None:
     with Recorder(tmp_path) as recorder:
         for step in range(3):
             observation = np.stack([np.full((8, 8), 10 * step + k, np.uint8) for k in range(4)], -1)
@@ -247,7 +243,7 @@ def test_stacked_frames_are_shown_one_by_one(tmp_path: Path) -> None:
     np.testing.assert_allclose(series["advantages"], -1)
 
 
-def test_a_log_directory_that_cannot_be_written_is_shown(tmp_path: Path) -> None:
+def test_a_read_only_log_directory_is_shown(tmp_path: Path) -> None:
     make_recording(tmp_path, (3,), name="training")
     folders = [tmp_path, *(path for path in tmp_path.rglob("*"))]
     for path in folders:
@@ -270,7 +266,7 @@ def test_a_remote_log_directory_is_shown(tmp_path: Path) -> None:
     fsspec.filesystem("memory").rm("/viewer", recursive=True)
 
 
-def test_the_list_of_episodes_reads_the_data_of_only_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listing_episodes_reads_the_data_of_only_one_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_recording(tmp_path, (5, 4, 3))
     page = RecordingsPage([LogDirectory.at(str(tmp_path))], "")
     read = record_calls(monkeypatch, StoredRecording, "_arrays")
@@ -280,7 +276,7 @@ def test_the_list_of_episodes_reads_the_data_of_only_one(tmp_path: Path, monkeyp
     assert len(json.loads(page.manifest().data)["sections"][0]["data"]["episodes"]) == 3
 
 
-def test_an_entry_reads_no_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_describing_an_episode_reads_none_of_its_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_recording(tmp_path, (5, 40), name="training")
     reader = Reader(tmp_path)
     returns = reader.episodes[1]["return"]
@@ -290,7 +286,7 @@ def test_an_entry_reads_no_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert episodes == [{"frame": 0, "steps": 40, "return": returns, "end": "done"}]
 
 
-def test_a_file_is_read_without_a_look_at_other_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_serving_a_file_does_not_search_other_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("exp1", "exp2", "exp3"):
         make_recording(tmp_path / name, (3,), name="training")
     reader = Reader(tmp_path)
@@ -302,7 +298,7 @@ def test_a_file_is_read_without_a_look_at_other_runs(tmp_path: Path, monkeypatch
     assert reader.page.file("0" * 16 + "/0/entry-000000000000.json") is None
 
 
-def test_no_framework_is_imported() -> None:
+def test_the_viewer_imports_no_framework() -> None:
     pytest.importorskip("tensorboard")
     modules = ("publishing", "server", "tensorboard_plugin")
     program = (

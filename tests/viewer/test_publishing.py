@@ -32,7 +32,7 @@ def logdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return runs
 
 
-def test_chosen_episodes_are_a_complete_page(logdir: Path, tmp_path: Path) -> None:
+def test_selected_episodes_are_published_as_a_complete_page(logdir: Path, tmp_path: Path) -> None:
     results = publish(logdir, tmp_path / "page", ["exp1~1", "0"]).results()
     manifest = results.manifest
     assert (manifest["kind"], manifest["complete"], manifest["missing"]) == ("recordings", True, [])
@@ -77,7 +77,7 @@ def test_a_published_page_works_without_a_server(logdir: Path, tmp_path: Path, c
     assert visitor.messages == []
 
 
-def test_maps_show_no_points_of_other_episodes(logdir: Path, tmp_path: Path) -> None:
+def test_published_state_maps_show_only_points_of_their_episodes(logdir: Path, tmp_path: Path) -> None:
     results = publish(logdir / "exp1", tmp_path / "page", ["2"]).results()
     for one in results.section("state_map")["maps"]:
         points = results.chunk(one["chunk"])
@@ -85,7 +85,7 @@ def test_maps_show_no_points_of_other_episodes(logdir: Path, tmp_path: Path) -> 
         assert points["frame"].max() == 10
 
 
-def test_a_page_can_be_a_single_file(logdir: Path, tmp_path: Path) -> None:
+def test_episodes_can_be_published_as_a_single_file(logdir: Path, tmp_path: Path) -> None:
     page = publish(logdir / "exp2", tmp_path / "page", single_file=True, title="Two episodes")
     assert [path.name for path in (tmp_path / "page").iterdir() if path.suffix == ".html"] == ["interface.html"]
     assert not (tmp_path / "page/run-1").exists()
@@ -95,7 +95,7 @@ def test_a_page_can_be_a_single_file(logdir: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(series["actions"], [step_values(1, step)["action"] for step in range(6)])
 
 
-def test_the_same_episodes_give_the_same_bytes_and_are_not_written_again(logdir: Path, tmp_path: Path) -> None:
+def test_publishing_the_same_episodes_again_writes_nothing(logdir: Path, tmp_path: Path) -> None:
     first, second = (publish(logdir, tmp_path / name, ["0", "1"]).path for name in ("a", "b"))
     assert Path(first).read_bytes() == Path(second).read_bytes()
     changed = Path(first).stat().st_mtime_ns
@@ -107,7 +107,7 @@ def test_the_same_episodes_give_the_same_bytes_and_are_not_written_again(logdir:
     assert not list(verify(tmp_path / "a").problems())
 
 
-def test_a_stopped_call_is_resumed(logdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_publish_is_resumed(logdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finished: list[str] = []
 
     def stop(self: Job, name: str, seconds: float) -> None:
@@ -123,27 +123,27 @@ def test_a_stopped_call_is_resumed(logdir: Path, tmp_path: Path, monkeypatch: py
     assert len(finished) == len({*finished}) == 6
 
 
-def test_episodes_that_do_not_exist_or_have_not_ended_are_refused(logdir: Path, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=r"has no ended episodes 99; episodes by run: exp1: 3, exp2: 2"):
+def test_missing_and_unfinished_episodes_cannot_be_published(logdir: Path, tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"has no finished episodes 99; episodes by run: exp1: 3, exp2: 2"):
         publish(logdir, tmp_path / "page", ["0", "99"])
-    with pytest.raises(OptionError, match=r"has no ended episodes exp2~2"):
+    with pytest.raises(OptionError, match=r"has no finished episodes exp2~2"):
         publish(logdir, tmp_path / "page", ["exp2~2"])
     with Recorder(tmp_path / "going") as recorder:
         recorder.add(**step_values(0, 0), terminated=False)
-        with pytest.raises(OptionError, match="has no ended episodes; episodes by run: "):
+        with pytest.raises(OptionError, match="has no finished episodes; episodes by run: "):
             publish(tmp_path / "going", tmp_path / "page")
     with pytest.raises(OptionError, match="episodes by run: none"):
         publish(tmp_path / "nothing", tmp_path / "page")
     assert not (tmp_path / "page").exists()
 
 
-def test_the_title_is_the_name_of_the_run_or_of_the_recording(tmp_path: Path) -> None:
+def test_the_title_of_a_published_page_is_the_name_of_the_run(tmp_path: Path) -> None:
     make_recording(tmp_path / "runs" / "exp1", (5,), name="training")
     assert publish(tmp_path / "runs", tmp_path / "a").results().manifest["title"] == "exp1"
     assert publish(tmp_path / "runs" / "exp1", tmp_path / "b").results().manifest["title"] == "exp1"
 
 
-def test_a_damaged_episode_is_skipped_or_refused_if_it_was_chosen(
+def test_a_damaged_episode_is_skipped_unless_it_was_requested(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_recording(tmp_path / "runs/exp1", (4, 5), name="training")
@@ -159,7 +159,7 @@ def test_a_damaged_episode_is_skipped_or_refused_if_it_was_chosen(
     assert not list(verify(tmp_path / "page").problems())
 
 
-def test_a_repaired_recording_is_published(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_repaired_recording_can_be_published(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     record(tmp_path / "runs/exp1/plugins/rl_clarity/training", (12, 30), first=0)
     explain(tmp_path / "runs/exp1/plugins/rl_clarity/training", embeddings=["pca"])
     data = tmp_path / "runs/exp1/plugins/rl_clarity/training/data-00000.bin"
@@ -186,7 +186,7 @@ def published(folder: Path) -> list[int]:
     return [row["episode"] for row in rows]
 
 
-def test_the_command_writes_a_page(logdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_publish_command_writes_a_page(logdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["publish", str(logdir / "exp2"), str(tmp_path / "page"), "--episodes", "1"]) == 0
     assert capsys.readouterr().out == f"The page is {tmp_path / 'page/interface.html'}\n"
     rows = open_results(tmp_path / "page").section("episodes")["episodes"]

@@ -28,7 +28,7 @@ def has_ipv6() -> bool:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", "::1"])
-def test_the_printed_address_answers(tmp_path: Path, host: str) -> None:
+def test_the_server_answers_at_the_printed_url(tmp_path: Path, host: str) -> None:
     if ":" in host and not has_ipv6():
         pytest.skip("this machine has no IPv6")
     make_recording(tmp_path, (3,), name="training")
@@ -38,7 +38,7 @@ def test_the_printed_address_answers(tmp_path: Path, host: str) -> None:
             assert (page.status, manifest.status) == (200, 200)
 
 
-def test_other_machines_need_the_token_of_the_printed_address(tmp_path: Path) -> None:
+def test_a_public_server_requires_the_token_of_the_printed_url(tmp_path: Path) -> None:
     with serving(lambda print_: make_server([str(tmp_path)], "0.0.0.0", 0, print_)) as address:
         with urlopen(address) as page:
             assert page.status == 200

@@ -167,7 +167,7 @@ def skip_tour(frame: FrameLocator | Page) -> None:
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_the_tab_shows_episodes_while_they_are_recorded(chromium_browser: Browser, logdir: Path) -> None:
+def test_the_tensorboard_tab_shows_episodes_while_they_are_recorded(chromium_browser: Browser, logdir: Path) -> None:
     loop = Loop(logdir / "going")
     loop.advance(100)
     prefix = "/data/plugin/rl_clarity/"
@@ -292,7 +292,7 @@ def check_theme(page: Page, frame: FrameLocator) -> None:
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_serve_shows_the_same_page(chromium_browser: Browser, logdir: Path) -> None:
+def test_the_serve_command_shows_the_same_page_as_tensorboard(chromium_browser: Browser, logdir: Path) -> None:
     loop = Loop(logdir / "served")
     loop.advance(100)
     with (
@@ -307,7 +307,7 @@ def test_serve_shows_the_same_page(chromium_browser: Browser, logdir: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.browser
-def test_an_empty_log_directory_shows_the_code_to_add_to_the_loop(chromium_browser: Browser, tmp_path: Path) -> None:
+def test_an_empty_log_directory_shows_the_recorder_code_to_add(chromium_browser: Browser, tmp_path: Path) -> None:
     with (
         process("rl_clarity", "serve", str(tmp_path), "--port", "0") as address,
         opened(chromium_browser, address, address) as page,

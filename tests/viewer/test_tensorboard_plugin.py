@@ -32,13 +32,13 @@ def run_names(plugin: RecordingsPlugin, prefix: str = "") -> list[str]:
     return [run["name"] for run in manifest["sections"][0]["data"]["runs"]]
 
 
-def test_the_entry_point_is_the_plugin() -> None:
+def test_the_entry_point_refers_to_the_tensorboard_plugin() -> None:
     project: dict[str, Any] = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
     module, _, name = project["entry-points"]["tensorboard_plugins"]["rl_clarity"].partition(":")
     assert getattr(import_module(module), name) is RecordingsPlugin
 
 
-def test_the_tab_is_active_where_there_are_recordings(tmp_path: Path) -> None:
+def test_the_tensorboard_tab_is_active_if_there_are_recordings(tmp_path: Path) -> None:
     assert not make_plugin(str(tmp_path)).is_active()
     assert not make_plugin().is_active()
     make_recording(tmp_path / "exp1", (3,), name="training")
@@ -55,7 +55,7 @@ def test_runs_are_named_as_tensorboard_names_them(tmp_path: Path, prefix: str) -
     assert run_names(make_plugin(str(tmp_path)), prefix) == [".", "exp1", "group/exp2"]
 
 
-def test_several_directories_have_the_names_of_logdir_spec(tmp_path: Path) -> None:
+def test_several_log_directories_are_named_by_logdir_spec(tmp_path: Path) -> None:
     for run in ("a/exp1", "b", "c/exp2"):
         make_recording(tmp_path / run, (3,), name="training")
     spec = f"first:{tmp_path}/a,second:{tmp_path}/b,{tmp_path}/c"
@@ -67,7 +67,7 @@ def test_logdir_spec_is_read_as_tensorboard_reads_it() -> None:
     assert directories == [("a", "/x"), ("", "/y:z"), ("", "s3://bucket/runs"), ("n", "gs://b/c")]
 
 
-def test_addresses_outside_of_the_plugin_are_not_answered(tmp_path: Path) -> None:
+def test_urls_outside_the_plugin_are_not_answered(tmp_path: Path) -> None:
     make_recording(tmp_path, (3,), name="training")
     client = Client(TensorBoardWSGI([make_plugin(str(tmp_path))]))
     base = "/data/plugin/rl_clarity/"

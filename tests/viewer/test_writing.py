@@ -43,7 +43,7 @@ def read_all(page: RecordingsPage, newest: int = 3) -> dict[int, int]:
 
 
 @pytest.mark.slow
-def test_after_a_kill_all_finished_episodes_are_shown(tmp_path: Path) -> None:
+def test_all_finished_episodes_of_a_killed_recorder_are_shown(tmp_path: Path) -> None:
     rng = random.Random(1)
     for moment in range(MOMENTS):
         directory = tmp_path / str(moment)

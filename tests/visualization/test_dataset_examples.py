@@ -25,7 +25,7 @@ def activations(golden: Golden) -> np.ndarray:
 
 @with_features
 @pytest.mark.parametrize(("density", "zoom"), [(0.5, 2), (1, 4), (2, 1)])
-def test_grids_equal_the_original(golden: Golden, density: float, zoom: int) -> None:
+def test_grids_of_dataset_examples_equal_the_original(golden: Golden, density: float, zoom: int) -> None:
     key = f"vis.feature{FEATURE}_sub{density}_exp{zoom}"
     examples = dataset_grid(activations(golden), density)
     np.testing.assert_array_equal(examples.indices, golden.expected[f"{key}.grid"])
@@ -48,7 +48,7 @@ def strengths() -> np.ndarray:
 
 
 @pytest.mark.parametrize("density", [0.25, 0.5, 1, 1.5, 2])
-def test_cells_are_those_of_the_zoomed_layer(strengths: np.ndarray, density: float) -> None:
+def test_grid_cells_have_the_strengths_of_the_interpolated_layer(strengths: np.ndarray, density: float) -> None:
     padded = np.pad(strengths, ((0, 0), (1, 1), (1, 1)), mode="edge")
     zooms = [density - (density - 1) / size for size in padded.shape[1:]]
     zoomed = ndimage.zoom(padded, (1, *zooms), order=1)[:, 1:-1, 1:-1]
@@ -58,36 +58,36 @@ def test_cells_are_those_of_the_zoomed_layer(strengths: np.ndarray, density: flo
     assert examples.centers.shape == (*zoomed.shape[1:], 2)
 
 
-def test_centers_are_evenly_spaced(strengths: np.ndarray) -> None:
+def test_centers_of_grid_cells_are_evenly_spaced(strengths: np.ndarray) -> None:
     centers = dataset_grid(strengths, 1).centers
     np.testing.assert_allclose(centers[..., 0], np.broadcast_to(np.arange(9)[:, None] + 0.5, (9, 7)))
     np.testing.assert_allclose(centers[..., 1], np.broadcast_to(np.arange(7) + 0.5, (9, 7)))
     np.testing.assert_allclose(dataset_grid(strengths, 2).centers[:, 0, 0], np.arange(19) / 2)
 
 
-def test_no_observation_is_used_too_often(strengths: np.ndarray) -> None:
+def test_no_observation_is_used_too_often_in_a_grid(strengths: np.ndarray) -> None:
     strengths[4] += 100
     examples = dataset_grid(strengths, 2, top_fraction=0.5)
     assert np.bincount(examples.indices.ravel()).max() <= math.ceil(examples.indices.size / 15)
 
 
-def test_several_densities_equal_single_ones(strengths: np.ndarray) -> None:
+def test_grids_of_several_densities_equal_separately_computed_ones(strengths: np.ndarray) -> None:
     for density, examples in zip((0.5, 2), dataset_grids(strengths, [0.5, 2]), strict=True):
         np.testing.assert_array_equal(examples.indices, dataset_grid(strengths, density).indices)
 
 
-def test_inactive_feature() -> None:
+def test_an_inactive_feature_has_a_transparent_thumbnail() -> None:
     dead = np.zeros((5, 4, 4), np.float32)
     examples = dataset_grid(dead)
     assert np.isfinite(grid_opacity(examples)).all()
     assert (thumbnail_opacity(thumbnail(dead)) == 0).all()
 
 
-def test_tiny_layer() -> None:
+def test_a_layer_of_one_position_has_a_grid_of_one_cell() -> None:
     assert dataset_grid(np.ones((3, 1, 1), np.float32), 0.25).indices.shape == (1, 1)
 
 
-def test_thumbnail_of_few_observations(strengths: np.ndarray) -> None:
+def test_a_thumbnail_of_few_observations_has_empty_cells(strengths: np.ndarray) -> None:
     examples = thumbnail(strengths[:3], num_mult=2)
     assert (examples.indices == NONE).sum() == 1
     assert thumbnail_opacity(examples)[examples.indices == NONE] == 0
@@ -103,7 +103,7 @@ def test_thumbnail_rows_are_ordered_by_position(strengths: np.ndarray) -> None:
     assert (np.diff(examples.centers[..., 1], axis=1) >= 0).all()
 
 
-def test_the_strongest_tenth_of_pixels_is_opaque(strengths: np.ndarray) -> None:
+def test_the_strongest_tenth_of_grid_cells_is_opaque(strengths: np.ndarray) -> None:
     opacity = grid_opacity(dataset_grid(strengths, 2))
     assert (opacity == 1).mean() == pytest.approx(0.1, abs=0.02)
     assert opacity.min() >= np.float32(15 / 255)
@@ -118,7 +118,7 @@ def test_patches_of_any_size_tile_the_image(strengths: np.ndarray) -> None:
     np.testing.assert_allclose(image[0, 0, :3], shown, rtol=1e-6)
 
 
-def test_activations_need_three_axes() -> None:
+def test_activations_of_dataset_examples_need_three_axes() -> None:
     with pytest.raises(OptionError, match=r"\(2, 3, 3, 8\)"):
         dataset_grid(np.zeros((2, 3, 3, 8)))
 
@@ -147,14 +147,14 @@ def limit_repeats_slowly(values: np.ndarray, limit: int) -> list[int]:
     ),
     st.integers(1, 5),
 )
-def test_repeats_are_limited_by_the_rule(values: np.ndarray, limit: int) -> None:
+def test_limit_repeats_follows_its_definition(values: np.ndarray, limit: int) -> None:
     best = values.argmax(axis=1)
     choices, strengths = limit_repeats(best, values.max(axis=1), values.__getitem__, values.shape[1], limit)
     assert choices.tolist() == limit_repeats_slowly(values, limit)
     np.testing.assert_array_equal(strengths, np.take_along_axis(values, choices[:, None], axis=1)[:, 0])
 
 
-def test_repeats_are_limited_at_deep_ranks() -> None:
+def test_limit_repeats_works_if_all_cells_prefer_the_same_options() -> None:
     rng = np.random.default_rng(1)
     common = np.sort(rng.random(300))  # all cells prefer the same options
     values = (common + rng.random((600, 300)) * 1e-4).astype(np.float32)
@@ -163,7 +163,7 @@ def test_repeats_are_limited_at_deep_ranks() -> None:
     assert np.bincount(choices).max() <= math.ceil(600 / 300)
 
 
-def test_limiting_repeats_does_not_change_its_arguments() -> None:
+def test_limit_repeats_does_not_change_its_arguments() -> None:
     values = np.ones((6, 3), np.float32)
     best, strengths = values.argmax(axis=1), values.max(axis=1)
     limit_repeats(best, strengths, values.__getitem__, 3, 1)

@@ -33,7 +33,7 @@ def activations() -> np.ndarray:
     return values
 
 
-def test_twins_are_found() -> None:
+def test_features_that_overlap_are_found_as_twins() -> None:
     found = feature_facts(activations().__getitem__, 4, np.arange(OBSERVATIONS))
     assert found.twins == [[1], [0], [], []]
     np.testing.assert_array_equal(found.overlap[:2, :2], 1)
@@ -41,14 +41,14 @@ def test_twins_are_found() -> None:
     np.testing.assert_array_equal(found.overlap[3], 0)
 
 
-def test_twins_of_a_twin_are_not_always_twins() -> None:
+def test_overlap_of_features_is_not_transitive() -> None:
     """Each is one position from the next, and the first two from the last: further than features overlap."""
     values = np.stack([np.roll(activations()[0], shift, axis=2) for shift in range(3)])
     found = feature_facts(values.__getitem__, 3, np.arange(OBSERVATIONS))
     assert found.twins == [[1], [0, 2], [1]]
 
 
-def test_shares_and_histograms() -> None:
+def test_feature_facts_include_shares_and_histograms_of_activation() -> None:
     found = feature_facts(activations().__getitem__, 4, np.arange(OBSERVATIONS))
     np.testing.assert_allclose(found.frames, [0.5, 0.5, 0.25, 0])
     np.testing.assert_allclose(found.positions, np.array([0.5, 0.5, 0.25, 0]) / SIDE**2)
@@ -57,7 +57,7 @@ def test_shares_and_histograms() -> None:
     np.testing.assert_allclose(found.strongest, [1.995, 5.985, 1.985, 0], rtol=1e-6)
 
 
-def test_examples_are_of_different_episodes_with_the_position_of_the_peak() -> None:
+def test_examples_of_a_feature_come_from_different_episodes() -> None:
     values = activations()
     episodes = np.arange(OBSERVATIONS) // 4
     found = feature_facts(values.__getitem__, 4, episodes)
@@ -76,14 +76,14 @@ def test_examples_are_of_different_episodes_with_the_position_of_the_peak() -> N
     assert (found.examples["excites"].places[3] == NONE).all(), "a feature that is never on has no examples"
 
 
-def test_few_episodes_are_shown_more_than_once() -> None:
+def test_episodes_repeat_only_if_there_are_too_few_of_them() -> None:
     order = np.array([4, 3, 2, 1, 0])
     assert from_different_episodes(order, np.array([0, 1, 1, 0, 0]), 2).tolist() == [4, 2]
     assert from_different_episodes(order, np.array([0, 1, 1, 0, 0]), 4).tolist() == [4, 3, 2, 1]
     assert from_different_episodes(order, np.zeros(5, int), 9).tolist() == order.tolist()
 
 
-def test_frames_by_their_effect() -> None:
+def test_frames_are_listed_by_the_effect_of_a_feature() -> None:
     totals = [np.zeros((30, 1, 2)), np.zeros((30, 1, 2))]
     peaks = [np.arange(60).reshape(30, 1, 2), np.arange(60, 120).reshape(30, 1, 2)]
     firsts = [np.zeros(30, bool), np.zeros(30, bool)]
@@ -100,7 +100,7 @@ def test_frames_by_their_effect() -> None:
     assert found["lowers"].strengths[0, 0] == -6
 
 
-def test_shares_and_histogram_of_effects() -> None:
+def test_shares_and_histograms_of_feature_effects_are_computed() -> None:
     totals = [np.array([[[10, 0]], [[0, -5]], [[0, -4]], [[1, -0.5]]], np.float32)]
     np.testing.assert_allclose(sign_shares(totals), [[0.25, 0.5]])
     rare = [np.array([[[0.1, 0]]] * 3 + [[[0, -0.1]], [[0.001, 0]], [[9, 0]]], np.float32)]

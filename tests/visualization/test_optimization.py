@@ -27,7 +27,7 @@ def optimize(seed: int = 0, **options: Any) -> OptimizedImages:
     return optimize_images(colored_stripes, "stripes", np.eye(2), (8, 8, 3), rng, **{"steps": 60, **options})
 
 
-def test_images_maximize_their_direction() -> None:
+def test_optimized_images_maximize_the_activation_of_their_direction() -> None:
     result = optimize(jitter=0)
     assert result.images.shape == (2, 8, 8, 3)
     assert result.images.dtype == np.float32
@@ -38,7 +38,7 @@ def test_images_maximize_their_direction() -> None:
     assert result.images[1, ..., 2].mean() > 0.9 > 0.1 > result.images[1, ..., 1].mean()
 
 
-def test_jitter_suppresses_patterns_that_depend_on_position() -> None:
+def test_jitter_suppresses_position_dependent_patterns() -> None:
     image = optimize(jitter=3).images[0, ..., 0]
     assert abs(image[::2].mean() - image[1::2].mean()) < 0.15
     without_jitter = optimize(jitter=0).images[0, ..., 0]
@@ -50,12 +50,12 @@ def test_l2_penalty_keeps_images_gray() -> None:
     assert ((penalized - 0.5) ** 2).mean() < 0.25 * ((free - 0.5) ** 2).mean()
 
 
-def test_same_seed_same_image() -> None:
+def test_the_same_seed_gives_the_same_optimized_image() -> None:
     np.testing.assert_array_equal(optimize(seed=3).images, optimize(seed=3).images)
     assert not np.array_equal(optimize(seed=3).images, optimize(seed=4).images)
 
 
-def test_gradients_must_be_finite() -> None:
+def test_feature_optimization_refuses_nan_gradients() -> None:
     def broken(images: np.ndarray, layer: str, directions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.zeros(len(images)), np.full_like(images, np.nan)
 

@@ -16,7 +16,7 @@ frames = arrays(np.float32, (3, 2, 2, 4), elements=st.floats(-(2.0**60), 2.0**60
 
 
 @given(frames)
-def test_quantization_error(values: np.ndarray) -> None:
+def test_the_quantization_error_stays_within_its_bound(values: np.ndarray) -> None:
     codes, scales = quantize(values)
     assert codes.dtype == np.int8
     error = np.abs(dequantize(codes, scales) - values)
@@ -25,7 +25,7 @@ def test_quantization_error(values: np.ndarray) -> None:
 
 
 @given(arrays(np.int8, (2, 3, 3, 2), elements=st.integers(-127, 127)))
-def test_round_trip_of_codes(codes: np.ndarray) -> None:
+def test_quantization_codes_survive_a_round_trip(codes: np.ndarray) -> None:
     codes = np.where(np.isin(np.abs(codes), written_codes()), codes, 0).astype(np.int8)
     codes[:, 0, 0, 0] = 127
     values = dequantize(codes, np.array([0.5, 2e-6], np.float32))
@@ -34,7 +34,7 @@ def test_round_trip_of_codes(codes: np.ndarray) -> None:
     np.testing.assert_allclose(scales, [0.5, 2e-6], rtol=1e-6)
 
 
-def test_zeros_are_exact() -> None:
+def test_quantization_keeps_zeros_exactly() -> None:
     codes, scales = quantize(np.zeros((2, 1, 1, 3)))
     assert not codes.any()
     assert not dequantize(codes, scales).any()
@@ -51,14 +51,14 @@ def test_images_of_quantized_attribution_are_almost_equal(golden: Golden) -> Non
 
 
 @pytest.mark.parametrize("largest", [(SMALLEST / 127) ** 2, 0.1])
-def test_small_values_are_rounded_without_bias(largest: float) -> None:
+def test_quantization_rounds_small_values_without_bias(largest: float) -> None:
     values = np.random.default_rng(0).uniform(0, largest, (1, 64, 64, 1))
     values[0, 0, 0] = 1
     sums = dequantize(*quantize(values)).sum(), values.sum()
     assert sums[0] == pytest.approx(sums[1], rel=0.02)
 
 
-def test_values_must_be_finite() -> None:
+def test_quantization_refuses_nan() -> None:
     values = np.zeros((3, 1, 1, 2))
     values[2, 0, 0, 1] = np.nan
     with pytest.raises(ClarityError, match="frame 2"):

@@ -25,18 +25,20 @@ def rng() -> np.random.Generator:
 
 @pytest.mark.parametrize("direction", ["abs", "pos", "neg"])
 @pytest.mark.parametrize(("channel", "name"), [("prin", "prin"), ("all", "all"), (3, "3"), ("res", "res")])
-def test_images_equal_the_original(golden: Golden, direction: Any, channel: Any, name: str) -> None:
+def test_rendered_attribution_images_equal_the_original(
+    golden: Golden, direction: Any, channel: Any, name: str
+) -> None:
     channels, residual = golden.expected["render.channels"], golden.expected["render.residual"]
     images = render_attribution(channels, residual, direction=direction, channel=channel)
     assert images.dtype == np.float32
     np.testing.assert_allclose(images, golden.expected[f"render.{direction}_{name}"], atol=1e-5)
 
 
-def test_scale_equals_the_original(golden: Golden) -> None:
+def test_the_attribution_scale_equals_the_original(golden: Golden) -> None:
     assert attribution_scale(golden.expected["render.channels"]) == pytest.approx(golden.expected["render.scale"])
 
 
-def test_scale_of_attribution_that_is_mostly_zero() -> None:
+def test_the_scale_of_mostly_zero_attribution_is_positive() -> None:
     channels = np.zeros((5, 2, 2, 3), np.float32)
     assert attribution_scale(channels) == 1
     channels[0, 0, 0, 0] = 4
@@ -46,20 +48,20 @@ def test_scale_of_attribution_that_is_mostly_zero() -> None:
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 20), (9, 9), (31, 5)])
-def test_smoothing_equals_convolution(rng: np.random.Generator, size: tuple[int, int]) -> None:
+def test_smoothing_equals_a_convolution_with_the_kernel(rng: np.random.Generator, size: tuple[int, int]) -> None:
     images = rng.random((2, *size, 3))
     expected = ndimage.convolve(images, kernel()[None, :, :, None], mode="constant")
     np.testing.assert_allclose(smooth(images), expected, rtol=1e-5)
 
 
-def test_kernel_ends_at_seven_positions() -> None:
+def test_the_smoothing_kernel_ends_at_seven_positions() -> None:
     assert kernel().shape == (15, 15)
     assert kernel()[7, 7] == 1
     assert kernel()[7, 0] == pytest.approx(np.exp(-7))
     assert kernel()[6, 0] == 0
 
 
-def test_nothing_is_shown_outside_the_kernel() -> None:
+def test_attribution_is_not_drawn_beyond_the_smoothing_kernel() -> None:
     channels = np.zeros((1, 20, 20, 8), np.float32)
     channels[0, 0, 0, 2] = 3
     image = render_attribution(channels)
@@ -77,13 +79,13 @@ def test_colors_exceed_one_where_the_image_is_opaque(rng: np.random.Generator) -
     assert (shown[0, 0] == 0).all()
 
 
-def test_rendering_does_not_depend_on_the_number_of_frames(rng: np.random.Generator) -> None:
+def test_rendering_of_a_frame_does_not_depend_on_the_others(rng: np.random.Generator) -> None:
     channels = rng.standard_normal((70, 4, 4, 5)).astype(np.float32)
     together = render_attribution(channels, scale=1.0)
     np.testing.assert_allclose(together[66:67], render_attribution(channels[66:67], scale=1.0), rtol=1e-5)
 
 
-def test_residual_without_a_channel_axis(rng: np.random.Generator) -> None:
+def test_the_residual_may_lack_a_channel_axis(rng: np.random.Generator) -> None:
     channels, residual = rng.standard_normal((2, 4, 4, 3)), rng.standard_normal((2, 4, 4, 1))
     with_axis = render_attribution(channels, residual, channel="all")
     np.testing.assert_array_equal(with_axis, render_attribution(channels, residual[..., 0], channel="all"))
@@ -113,7 +115,7 @@ def test_invalid_arguments_are_rejected(arguments: dict[str, Any], message: str)
         render_attribution(values.pop("channels"), values.pop("residual"), **values)
 
 
-def test_attribution_over_grayscale_observations() -> None:
+def test_attribution_is_drawn_over_the_grayscale_observation() -> None:
     frames = np.zeros((1, 4, 4, 3), np.uint8)
     frames[..., 1] = 255
     images = np.zeros((1, 2, 2, 4), np.float32)

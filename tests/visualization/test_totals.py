@@ -13,7 +13,7 @@ from rl_clarity.visualization.totals import (
 )
 
 
-def test_totals_are_sums_of_both_signs() -> None:
+def test_channel_totals_sum_positive_and_negative_attribution_separately() -> None:
     channels = np.array([1, -2, 3, 4, -5, 6, 7, -8], np.float32).reshape(1, 2, 2, 2)
     residual = np.full((1, 2, 2), -0.5, np.float32)
     totals = channel_totals(channels, residual)
@@ -21,20 +21,20 @@ def test_totals_are_sums_of_both_signs() -> None:
     np.testing.assert_array_equal(channel_totals(channels), totals[:, :2])
 
 
-def test_effects_are_means_over_all_frames() -> None:
+def test_mean_effects_average_over_all_frames() -> None:
     short = np.array([[[4.0, -1.0]]])
     long = np.array([[[1.0, 0.0]], [[0.0, -1.0]]])
     np.testing.assert_allclose(mean_effects([short, long]), [1.0])
 
 
-def test_the_spread_of_effects_is_where_four_fifths_of_all_frames_lie() -> None:
+def test_the_effect_spread_covers_four_fifths_of_all_frames() -> None:
     totals = np.zeros((11, 2, 2))
     totals[:, 0, 0] = np.arange(11)
     totals[:, 1, 1] = -10
     np.testing.assert_allclose(effect_spread([totals[:4], totals[4:]]), [[1, 9], [-10, -10]])
 
 
-def test_positions_of_peaks() -> None:
+def test_peak_positions_are_those_of_strongest_attribution() -> None:
     channels = np.zeros((2, 3, 4, 2), np.float32)
     channels[0, 1, 2, 0], channels[0, 2, 3, 0] = 5, -7
     channels[1, 0, 1, 1], channels[1, 0, 2, 1] = -1, -2
@@ -58,7 +58,7 @@ def test_features_that_follow_an_output_explain_its_variance() -> None:
     assert found < 0.1, "over all frames, not within each trajectory"
 
 
-def test_shares_of_a_variance_add_up_and_name_memory_and_error_apart() -> None:
+def test_unexplained_variance_is_divided_into_memory_error_and_residual() -> None:
     rng = np.random.default_rng(1)
     names = ("baseline", "memory", "completeness_error", "residual")
     terms = {name: rng.normal(size=40) * scale for name, scale in zip(names, (0.0, 2.0, 0.5, 0.3), strict=True)}

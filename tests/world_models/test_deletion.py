@@ -27,7 +27,7 @@ def corner_agent() -> KerasAgent:
     return KerasAgent(keras.Model([observations, state], [*outputs, after]), initial_state=[np.ones(UNITS, np.float32)])
 
 
-def test_saliency_finds_the_region_that_the_agent_observes() -> None:
+def test_the_deletion_test_confirms_saliency_of_the_region_that_matters() -> None:
     agent = corner_agent()
     simulator = Simulator(agent, new_world(agent, SMALLEST, 1))
     result = deletion_test(simulator, 12, "value", at=3, block=2, fractions=(0.05, 0.1), noise_copies=2)
@@ -37,7 +37,7 @@ def test_saliency_finds_the_region_that_the_agent_observes() -> None:
     assert result.by_saliency[1] == pytest.approx(result.by_saliency[0], rel=0.35)
 
 
-def test_the_agent_can_get_a_replaced_frame(simulator: Simulator) -> None:
+def test_frames_that_the_simulated_agent_sees_can_be_replaced(simulator: Simulator) -> None:
     plain = simulate(simulator, 2, 4)
     same = simulate(simulator, 2, 4, see=lambda step, frame: frame)
     np.testing.assert_array_equal(plain.frames, same.frames)
@@ -47,7 +47,7 @@ def test_the_agent_can_get_a_replaced_frame(simulator: Simulator) -> None:
         assert np.abs(one[:, 3] - other[:, 3]).max() > 1e-3
 
 
-def test_blocks_are_summed_and_masked() -> None:
+def test_deletion_blocks_are_summed_and_masked() -> None:
     values = np.arange(2 * 3 * 5 * 4 * 1, dtype=float).reshape(2, 3, 5, 4, 1)
     sums = _block_sums(values, 2)
     assert sums.shape == (2, 3 * 3 * 2)
@@ -59,6 +59,6 @@ def test_blocks_are_summed_and_masked() -> None:
 
 
 @pytest.mark.parametrize("options", [{"block": 0}, {"fractions": (0.5, 2)}, {"fractions": ()}, {"at": -1}])
-def test_invalid_options(simulator: Simulator, options: dict[str, object]) -> None:
+def test_invalid_options_of_the_deletion_test_are_refused(simulator: Simulator, options: dict[str, object]) -> None:
     with pytest.raises(OptionError, match=next(iter(options))):
         deletion_test(simulator, 2, **options)  # type: ignore[arg-type]

@@ -30,7 +30,7 @@ def with_size(data: bytes, **changed: Any) -> bytes:
     return struct.pack("<Q", len(text)) + text + data[8 + length :]
 
 
-def test_a_pipe_is_refused_at_once(agent: KerasAgent, tmp_path: Path) -> None:
+def test_a_named_pipe_is_refused_as_simulator_file(agent: KerasAgent, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.safetensors")
     with pytest.raises(CheckpointError, match=r"a\.safetensors is not a file"):
         load_simulator(tmp_path / "a.safetensors", agent)
@@ -50,7 +50,7 @@ def test_a_pipe_is_refused_at_once(agent: KerasAgent, tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_sizes_that_differ_from_the_tensors_are_refused_before_allocating(
+def test_simulator_sizes_that_contradict_the_tensors_are_refused_early(
     changed: dict[str, Any], simulator: Simulator, agent: KerasAgent, tmp_path: Path
 ) -> None:
     path = save_simulator(simulator, tmp_path / "a.safetensors")

@@ -62,7 +62,7 @@ def weights(folder: Path) -> dict[str, np.ndarray]:
     return TrainingState.load(folder / STATE).part("world")
 
 
-def test_a_fit_writes_simulator_logs_and_clip(fitted: Path, agent: KerasAgent) -> None:
+def test_fit_simulator_writes_simulator_logs_and_a_clip(fitted: Path, agent: KerasAgent) -> None:
     rows = read_csv(fitted / "progress.csv")
     assert [row["update"] for row in rows] == ["2", "4"]
     assert all(np.isfinite(float(rows[0][name])) for name in (*LOSSES, "loss", "gradient_norm"))
@@ -76,7 +76,7 @@ def test_a_fit_writes_simulator_logs_and_clip(fitted: Path, agent: KerasAgent) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["between steps", "in a step"])
-def test_an_interrupted_fit_is_resumed_as_if_it_had_not_been(
+def test_an_interrupted_simulator_fit_resumes_to_the_same_result(
     when: str, fitted: Path, agent: KerasAgent, recording: Recording, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learn = Fitter.learn
@@ -101,7 +101,7 @@ def test_an_interrupted_fit_is_resumed_as_if_it_had_not_been(
     assert not list(tmp_path.glob(f"*{UNFINISHED}"))
 
 
-def test_files_of_others_are_not_replaced(agent: KerasAgent, recording: Recording, tmp_path: Path) -> None:
+def test_fit_simulator_does_not_replace_foreign_files(agent: KerasAgent, recording: Recording, tmp_path: Path) -> None:
     for name in (SIMULATOR, QUALITY, PROGRESS):
         (tmp_path / name).write_text("mine")
         with pytest.raises(OutputError, match=rf"contains {name}, but no {STATE} .*\(--force\)"):
@@ -113,7 +113,7 @@ def test_files_of_others_are_not_replaced(agent: KerasAgent, recording: Recordin
     assert [row["update"] for row in read_csv(tmp_path / PROGRESS)] == ["2", "4"]
 
 
-def test_a_simulator_that_is_missing_beside_its_state_is_written_again(
+def test_a_deleted_simulator_file_is_written_again_from_its_state(
     fitted: Path, agent: KerasAgent, recording: Recording, tmp_path: Path
 ) -> None:
     (tmp_path / STATE).write_bytes((fitted / STATE).read_bytes())
@@ -121,7 +121,7 @@ def test_a_simulator_that_is_missing_beside_its_state_is_written_again(
     assert (tmp_path / SIMULATOR).read_bytes() == (fitted / SIMULATOR).read_bytes()
 
 
-def test_the_agent_is_frozen(agent: KerasAgent, recording: Recording) -> None:
+def test_fitting_a_simulator_does_not_change_the_agent(agent: KerasAgent, recording: Recording) -> None:
     before = agent.parameters()
     fitter = Fitter(agent, recording, FitOptions(**OPTIONS))
     fitter.step()
@@ -131,14 +131,16 @@ def test_the_agent_is_frozen(agent: KerasAgent, recording: Recording) -> None:
     assert fitter.state().arrays["adam/mean"].shape == (count,), "the optimizer and the norm have the world alone"
 
 
-def test_another_training_is_not_resumed(fitted: Path, agent: KerasAgent, recording: Recording) -> None:
+def test_a_fit_with_other_options_or_agent_is_not_resumed(
+    fitted: Path, agent: KerasAgent, recording: Recording
+) -> None:
     with pytest.raises(OptionError, match=r"kl=1\.0, but the training in this directory has 12\.0"):
         fit_simulator(agent, recording, fitted, **{**OPTIONS, "kl": 1.0})
     with pytest.raises(OptionError, match="another agent"):
         fit_simulator(dot_agent(1), recording, fitted, **OPTIONS)
 
 
-def test_a_damaged_state_is_not_replaced(agent: KerasAgent, recording: Recording, tmp_path: Path) -> None:
+def test_a_damaged_fit_state_is_not_replaced(agent: KerasAgent, recording: Recording, tmp_path: Path) -> None:
     (tmp_path / STATE).write_bytes(b"PK")
     with pytest.raises(CheckpointError, match="cannot be resumed"):
         fit_simulator(agent, recording, tmp_path, **OPTIONS)
@@ -164,7 +166,9 @@ def test_a_simulator_is_saved_in_half_precision(simulator: Simulator, agent: Ker
     assert loaded.metadata == simulator.metadata
 
 
-def test_files_that_do_not_fit_are_refused(simulator: Simulator, agent: KerasAgent, tmp_path: Path) -> None:
+def test_damaged_simulators_and_those_of_another_agent_are_refused(
+    simulator: Simulator, agent: KerasAgent, tmp_path: Path
+) -> None:
     path = save_simulator(simulator, tmp_path / "a.safetensors")
     with pytest.raises(OptionError, match="another agent"):
         load_simulator(path, dot_agent(1))
@@ -178,7 +182,7 @@ def test_files_that_do_not_fit_are_refused(simulator: Simulator, agent: KerasAge
 
 
 @pytest.mark.slow
-def test_quality_compares_with_simple_predictions(simulator: Simulator, recording: Recording) -> None:
+def test_simulator_quality_is_compared_with_simple_predictions(simulator: Simulator, recording: Recording) -> None:
     quality = measure_quality(simulator, recording, windows=20, horizon=4, compass_steps=2)
     assert quality.windows == 20
     copied = quality.errors["frame"]["last_frame"]
@@ -202,7 +206,7 @@ def test_quality_compares_with_simple_predictions(simulator: Simulator, recordin
 
 
 @pytest.mark.slow
-def test_the_error_of_copied_frames_is_that_of_the_definition(simulator: Simulator, recording: Recording) -> None:
+def test_the_error_of_the_copy_last_frame_baseline_is_exact(simulator: Simulator, recording: Recording) -> None:
     quality = measure_quality(simulator, recording, windows=1000, horizon=1, compass_steps=0)
     squares = []
     for episode in recording:
@@ -212,7 +216,7 @@ def test_the_error_of_copied_frames_is_that_of_the_definition(simulator: Simulat
 
 
 @pytest.mark.slow
-def test_two_samples_of_the_same_distribution_cannot_be_told_apart() -> None:
+def test_the_two_sample_auc_of_equal_distributions_is_one_half() -> None:
     rng = np.random.default_rng(0)
     first, second = rng.normal(size=(2, 60, 5, 3))
     mask = np.ones((60, 5), bool)
@@ -224,7 +228,7 @@ def test_two_samples_of_the_same_distribution_cannot_be_told_apart() -> None:
     assert min(area, low) > 0.99
 
 
-def test_coverage_is_that_of_the_sphere() -> None:
+def test_coverage_of_latents_is_high_for_points_on_the_whole_sphere() -> None:
     rng = np.random.default_rng(0)
     points = rng.normal(size=(500, 3))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
@@ -233,7 +237,7 @@ def test_coverage_is_that_of_the_sphere() -> None:
     assert participation_ratio(points) == pytest.approx(3, abs=0.1)
 
 
-def test_coverage_does_not_depend_on_the_number_of_latents() -> None:
+def test_coverage_of_latents_does_not_depend_on_their_number() -> None:
     """Of twice as many latents each is nearer to another one, so that fewer random points were as near."""
     rng = np.random.default_rng(1)
     points = rng.normal(size=(2000, 24)) * np.geomspace(1, 0.05, 24)
@@ -247,13 +251,13 @@ def test_coverage_does_not_depend_on_the_number_of_latents() -> None:
     assert np.isnan(coverage(points[:31], random)).all()
 
 
-def test_displacement_of_a_centered_agent_is_that_of_the_scene() -> None:
+def test_scene_displacement_measures_the_movement_of_the_frames() -> None:
     scene = np.random.default_rng(0).uniform(size=(16, 16, 3))
     frames = np.stack([np.roll(scene, (t, -2 * t), axis=(0, 1)) for t in range(4)])[None]
     np.testing.assert_allclose(scene_displacement(frames), [[6, 3]], atol=0.3)  # the scene moves left and down
 
 
-def test_displacement_of_blurred_frames_with_a_fixed_pattern_is_that_of_the_scene() -> None:
+def test_scene_displacement_ignores_blur_and_a_fixed_pattern() -> None:
     rng = np.random.default_rng(1)
     spectrum = np.fft.fft2(rng.normal(size=(32, 32))) * (np.abs(np.fft.fftfreq(32)) < 0.15)[:, None]
     scene = np.fft.ifft2(spectrum * (np.abs(np.fft.fftfreq(32)) < 0.15)).real[..., None]
@@ -262,7 +266,7 @@ def test_displacement_of_blurred_frames_with_a_fixed_pattern_is_that_of_the_scen
     np.testing.assert_allclose(scene_displacement(frames), [[4, 0]], atol=0.5)
 
 
-def test_the_compass_compares_displacements_with_the_buttons_of_actions(simulator: Simulator) -> None:
+def test_the_action_compass_compares_displacements_with_action_buttons(simulator: Simulator) -> None:
     moves = iter([np.full((2, 2), -1.0), np.zeros((2, 2)), np.array([[1.0, 0], [-1, 0]])])
     compass = action_compass(simulator, 2, 1, displacement=lambda frames: next(moves))
     assert compass.actions == ("LEFT", "none", "RIGHT")

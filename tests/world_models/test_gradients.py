@@ -23,21 +23,21 @@ ONE: dict[str, Any] = {"noise": 0, "noise_copies": 1}
 UNITS = Directions(np.zeros(5), np.ones(5), np.eye(5))
 
 
-def test_saliency_does_not_depend_on_the_number_of_copies(simulator: Simulator) -> None:
+def test_saliency_without_noise_does_not_depend_on_noise_copies(simulator: Simulator) -> None:
     one = saliency_through_time(simulator, 2, ["value"], AT, **ONE)
     four = saliency_through_time(simulator, 2, ["value"], AT, noise=0, noise_copies=4)
     np.testing.assert_allclose(four.frames, one.frames, rtol=1e-5, atol=1e-9)
     np.testing.assert_allclose(four.targets, one.targets, rtol=1e-5)
 
 
-def test_noise_is_averaged_over_copies(simulator: Simulator) -> None:
+def test_noisy_saliency_is_averaged_over_copies(simulator: Simulator) -> None:
     plain = saliency_through_time(simulator, 2, ["value"], AT, **ONE)
     noisy = saliency_through_time(simulator, 2, ["value"], AT, noise_copies=2, noise=0.3)
     assert not np.allclose(noisy.frames, plain.frames, rtol=1e-3)
     assert np.array_equal(noisy.frames, saliency_through_time(simulator, 2, ["value"], AT, 2, 0.3).frames)
 
 
-def test_gradients_without_the_world_equal_those_with_fixed_actions(simulator: Simulator) -> None:
+def test_gradients_through_memory_equal_those_with_fixed_actions(simulator: Simulator) -> None:
     """The Jacobian with the action edge cut is that of a simulation whose actions do not depend on anything."""
     targets: list[Target] = ["value", 0, [1, 2]]
     actions = simulate(simulator, 2, AT + 1).actions
@@ -52,7 +52,7 @@ def test_gradients_without_the_world_equal_those_with_fixed_actions(simulator: S
     np.testing.assert_allclose(whole.frames[:, :, AT], cut.frames[:, :, AT], rtol=1e-4, atol=1e-8)
 
 
-def test_gradients_are_those_of_finite_differences(simulator: Simulator) -> None:
+def test_gradients_through_a_simulation_equal_finite_differences(simulator: Simulator) -> None:
     """With respect to the first state of the agent, through its memory; actions are given."""
     start, actions = simulator.start(1), np.zeros((1, AT + 1), int)
     gradient = saliency_through_time(simulator, start, ["value"], AT, actions=actions, **ONE).states[0][0, 0, 0]
@@ -67,7 +67,7 @@ def test_gradients_are_those_of_finite_differences(simulator: Simulator) -> None
     np.testing.assert_allclose(gradient, differences, rtol=0.02, atol=1e-5)
 
 
-def test_targets_are_independent_of_each_other(simulator: Simulator) -> None:
+def test_saliency_of_a_target_does_not_depend_on_other_targets(simulator: Simulator) -> None:
     weights = np.arange(5, dtype=np.float32)
     together = saliency_through_time(simulator, 2, ["value", 1, weights, "value change"], AT, **ONE)
     assert together.frames.shape == (4, 2, AT + 1, 8, 8, 3)
@@ -76,7 +76,7 @@ def test_targets_are_independent_of_each_other(simulator: Simulator) -> None:
     np.testing.assert_allclose(together.frames[2], alone.frames[0], rtol=1e-5, atol=1e-9)
 
 
-def test_an_action_is_the_difference_of_its_logit_to_the_others(simulator: Simulator) -> None:
+def test_an_action_target_is_its_logit_minus_the_mean_of_the_others(simulator: Simulator) -> None:
     simulation = simulate(simulator, 2, AT + 1)
     logits = simulation.policy_logits
     assert logits is not None
@@ -91,7 +91,7 @@ def test_unknown_targets_are_refused(simulator: Simulator, target: Any) -> None:
         saliency_through_time(simulator, 1, [target], AT)
 
 
-def test_influence_is_the_jacobian_of_later_states(simulator: Simulator, recording: Recording) -> None:
+def test_simulated_influence_is_the_jacobian_of_later_states(simulator: Simulator, recording: Recording) -> None:
     """Without the world it is the product of the cell's Jacobians at the simulated frames."""
     lags = (1, 2)
     result = simulated_influence(simulator, recording, UNITS, lags, world_gradients=False, samples=4, seed=1)
@@ -112,7 +112,9 @@ def test_influence_is_the_jacobian_of_later_states(simulator: Simulator, recordi
     np.testing.assert_allclose(result[1], (jacobians[0] @ jacobians[1]).mean(axis=0), atol=2e-3)
 
 
-def test_influence_by_labels_is_that_of_its_members(simulator: Simulator, recording: Recording) -> None:
+def test_simulated_influence_by_label_uses_only_steps_with_the_label(
+    simulator: Simulator, recording: Recording
+) -> None:
     labels = np.concatenate([np.arange(20) for _ in range(6)])
     by = simulated_influence(simulator, recording, UNITS, (1,), by=(labels > 9).astype(int), samples=8)
     assert by.shape == (2, 1, 5, 5)
@@ -121,7 +123,7 @@ def test_influence_by_labels_is_that_of_its_members(simulator: Simulator, record
         simulated_influence(simulator, recording, UNITS, (1,), by=np.zeros(3))
 
 
-def test_maximize_increases_the_target(simulator: Simulator) -> None:
+def test_maximize_finds_latents_with_a_higher_target_than_the_data(simulator: Simulator) -> None:
     result = maximize(simulator, "value", 3, at=1, iterations=8)
     assert result.values[0] > result.best_of_data
     assert (np.diff(result.values) <= 0).all()
@@ -129,7 +131,7 @@ def test_maximize_increases_the_target(simulator: Simulator) -> None:
     np.testing.assert_allclose(target_value(result.simulation, "value", 1), result.values, rtol=1e-4)
 
 
-def test_latents_between_two_are_on_the_great_circle() -> None:
+def test_interpolated_latents_lie_on_the_great_circle() -> None:
     points = interpolate_latents(np.array([1.0, 0, 0]), np.array([0, 1.0, 0]), 3)
     np.testing.assert_allclose(points, [[1, 0, 0], [0.5**0.5, 0.5**0.5, 0], [0, 1, 0]], atol=1e-6)
     with pytest.raises(OptionError, match="opposite"):

@@ -70,7 +70,7 @@ def test_the_simulated_agent_presses_the_right_switch(played: tuple[Game, Played
 
 
 @pytest.mark.slow
-def test_gradients_find_the_cue_in_memory_or_in_the_world(played: tuple[Game, Played]) -> None:
+def test_gradients_find_whether_memory_or_the_world_stores_the_cue(played: tuple[Game, Played]) -> None:
     """The influence of a state is the gradient of the decision along the difference that the cue makes in it."""
     game, one = played
     saliency = saliency_through_time(one.simulator, one.start, [LEFT, RIGHT], DECISION, noise=0, noise_copies=1)
@@ -88,7 +88,7 @@ def test_gradients_find_the_cue_in_memory_or_in_the_world(played: tuple[Game, Pl
 
 
 @pytest.mark.slow
-def test_exchanged_states_change_the_decision_where_the_cue_is(played: tuple[Game, Played]) -> None:
+def test_swapping_states_changes_the_decision_only_where_the_cue_is_stored(played: tuple[Game, Played]) -> None:
     """Episodes are given the agent's state, or the world's, of an episode with the other cue."""
     game, one = played
     order = np.argsort(one.cues, kind="stable")

@@ -40,20 +40,20 @@ def losses(simulator: Simulator, batch: Batch, **changes: Any) -> dict[str, floa
     return {name: float(value) for name, value in result.items()}
 
 
-def test_uniformity_is_that_of_the_definition() -> None:
+def test_the_uniformity_loss_equals_its_definition() -> None:
     latents = np.array([[1, 0], [0, 1], [-1, 0]], np.float32)
     squares = np.array([2, 2, 4])  # between pairs
     assert float(uniformity(latents)) == pytest.approx(np.log(np.exp(-2 * squares).mean()), rel=1e-5)
 
 
-def test_divergence_is_summed_over_variables() -> None:
+def test_the_kl_divergence_is_summed_over_variables() -> None:
     q, p = np.array([0.5, 0.5]), np.array([0.9, 0.1])
     one = float(np.sum(q * np.log(q / p)))
     logits = [np.log(np.tile(x, (1, 3, 1))).astype(np.float32) for x in (q, p)]
     assert float(divergence(*logits)[0]) == pytest.approx(3 * one, rel=1e-5)
 
 
-def test_samples_are_one_hot_and_follow_the_softmax() -> None:
+def test_latent_samples_are_one_hot_and_follow_the_softmax() -> None:
     logits = np.log(np.array([0.2, 0.5, 0.3], np.float32))
     samples = np.asarray(straight_through(np.tile(logits, (4000, 1)), gumbel(np.random.default_rng(0), (4000, 3))))
     assert set(np.unique(samples)) == {0, 1}
@@ -71,12 +71,12 @@ def test_straight_through_gradients_are_those_of_the_softmax() -> None:
     np.testing.assert_allclose(tape.gradient(chosen, logits)[0], p[1] * (np.array([0, 1, 0]) - p), rtol=1e-5)
 
 
-def test_every_loss_has_a_weight() -> None:
+def test_the_total_loss_weights_every_loss() -> None:
     values = {name: float(i) for i, name in enumerate(LOSSES)}
     assert total_loss(values, dict.fromkeys(LOSSES, 2.0)) == 2 * sum(values.values())
 
 
-def test_steps_after_the_end_of_an_episode_do_not_count(simulator: Simulator, batch: Batch) -> None:
+def test_steps_after_the_episode_end_do_not_affect_the_losses(simulator: Simulator, batch: Batch) -> None:
     assert batch.mask[1].tolist() == [1, 1, 0, 0]
     frames, rewards = batch.frames.copy(), batch.rewards.copy()
     frames[1, 5:], rewards[1, 2:] = 255, 9
@@ -85,7 +85,7 @@ def test_steps_after_the_end_of_an_episode_do_not_count(simulator: Simulator, ba
     assert losses(simulator, batch, frames=frames) != losses(simulator, batch)
 
 
-def test_loss_of_the_agents_state_is_zero_for_true_frames(simulator: Simulator, batch: Batch) -> None:
+def test_the_state_loss_is_zero_for_true_frames(simulator: Simulator, batch: Batch) -> None:
     class Truth(type(simulator.world)):  # type: ignore[misc]
         def decode(self, deterministic: Any, stochastic: Any) -> Any:
             return batch.frames[:, 3:].reshape(-1, *batch.frames.shape[2:]).astype(np.float32) / 255

@@ -35,7 +35,7 @@ def test_the_same_seed_gives_the_same_simulation(simulator: Simulator) -> None:
     assert first.states[0].shape == (3, 5, 5)
 
 
-def test_actions_can_be_passed(simulator: Simulator) -> None:
+def test_a_simulation_can_follow_given_actions(simulator: Simulator) -> None:
     actions = np.random.default_rng(0).integers(ACTIONS, size=(2, 4))
     assert np.array_equal(simulate(simulator, 2, 4, actions).actions, actions)
     assert (simulate(simulator, 2, 4, 1).actions == 1).all()
@@ -43,7 +43,7 @@ def test_actions_can_be_passed(simulator: Simulator) -> None:
     same(own, simulate(simulator, 2, 4, own.actions))
 
 
-def test_a_simulation_continues_where_another_ended(simulator: Simulator) -> None:
+def test_a_simulation_can_continue_where_another_ended(simulator: Simulator) -> None:
     options: dict[str, Any] = {"sample_world": False}
     whole = simulate(simulator, 2, 6, **options)
     first = simulate(simulator, 2, 4, **options)
@@ -64,7 +64,7 @@ def test_a_simulation_starts_from_frames_and_a_recorded_state(simulator: Simulat
     same(simulate(simulator, frames, 3), simulate(simulator, simulator.latents(frames), 3))
 
 
-def test_edits_change_the_agent_in_the_loop(simulator: Simulator) -> None:
+def test_edits_change_the_agent_inside_a_simulation(simulator: Simulator) -> None:
     state = Ablate("state/0")
     plain, edited = simulate(simulator, 2, 3), simulate(simulator, 2, 3, edits=[state])
     assert not np.allclose(plain.policy_logits, edited.policy_logits)  # type: ignore[arg-type]
@@ -73,7 +73,7 @@ def test_edits_change_the_agent_in_the_loop(simulator: Simulator) -> None:
 
 
 @pytest.mark.parametrize("on", ["state", pytest.param("increment", marks=pytest.mark.slow)])
-def test_directions_are_exchanged_in_the_loop(on: Any) -> None:
+def test_components_can_be_swapped_inside_a_simulation(on: Any) -> None:
     agent: Any = rl_clarity.load_agent(checkpoint("memory"))
     simulator = Simulator(agent, new_world(agent, SMALLEST), {"action_combos": [[], ["LEFT"], ["RIGHT"]]})
     states = np.random.default_rng(0).normal(size=(200, 16)).astype(np.float32)
@@ -91,7 +91,7 @@ def test_directions_are_exchanged_in_the_loop(on: Any) -> None:
     same(twice, simulate(simulator, 2, 3, edits=[dataclasses.replace(edit, swaps={2: None})]))
 
 
-def test_the_cut_changes_no_number(simulator: Simulator) -> None:
+def test_cutting_world_gradients_does_not_change_the_simulation(simulator: Simulator) -> None:
     same(simulate(simulator, 2, 4), simulate(simulator, 2, 4, world_gradients=False))
 
 
@@ -105,19 +105,19 @@ def test_the_cut_changes_no_number(simulator: Simulator) -> None:
         (2, {"observations": np.zeros((1, 3, 8, 8, 3), np.uint8)}, r"\(2, 3\) are needed"),
     ],
 )
-def test_arguments_that_do_not_fit_are_refused(
+def test_invalid_arguments_of_simulate_are_refused(
     simulator: Simulator, start: int | np.ndarray, options: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(OptionError, match=message):
         simulate(simulator, start, 3, **options)
 
 
-def test_agents_that_are_not_on_keras_are_refused() -> None:
+def test_simulations_refuse_agents_that_do_not_run_on_keras() -> None:
     with pytest.raises(OptionError, match="not TinyAgent"):
         check_agent(TinyAgent())
 
 
-def test_edits_that_depend_on_exact_pixels_are_refused(simulator: Simulator, agent: KerasAgent) -> None:
+def test_simulations_refuse_edits_that_resample_activations(simulator: Simulator, agent: KerasAgent) -> None:
     data = np.zeros((2, 5), np.float32)
     with pytest.raises(OptionError, match="resample"):
         simulate(simulator, 1, 2, edits=[Ablate("state/0", to="resample", data=data)])

@@ -16,7 +16,7 @@ from tests.world_models.conftest import SMALLEST
 
 
 @pytest.mark.slow
-def test_training_is_resumed_and_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_script_resumes_training_and_publishes_a_simulator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fitting, "SIZES", {"tiny": SMALLEST})
     name, folder = str(checkpoint("memory")), tmp_path / "fit"
     command = ["train", name, str(folder), "--episodes", "4", "--size", "tiny", "--steps", "2"]

@@ -14,7 +14,7 @@ from rl_clarity.world_models.windows import Windows
 from tests.world_models.dots import dot_agent, record_dots
 
 
-def test_windows_are_steps_of_an_episode(recording: Recording, agent: KerasAgent) -> None:
+def test_windows_contain_consecutive_steps_of_an_episode(recording: Recording, agent: KerasAgent) -> None:
     windows = Windows(recording, agent, 3, 8)
     assert len(windows) == 6 * 17
     batch = windows.read([17 + 5])  # the second episode from its sixth step on
@@ -28,7 +28,7 @@ def test_windows_are_steps_of_an_episode(recording: Recording, agent: KerasAgent
     assert not batch.ends.any()
 
 
-def test_windows_end_with_their_episode(recording: Recording, agent: KerasAgent) -> None:
+def test_windows_end_with_the_end_of_their_episode(recording: Recording, agent: KerasAgent) -> None:
     batch = Windows(recording, agent, 3, 8).read([14])
     assert batch.mask[0].tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
     assert batch.ends[0].tolist() == [0, 0, 1, 0, 0, 0, 0, 0]
@@ -39,7 +39,7 @@ def test_windows_end_with_their_episode(recording: Recording, agent: KerasAgent)
     assert not batch.frames[0, 6:].any()
 
 
-def test_recorded_states_are_those_of_the_agent(recording: Recording, agent: KerasAgent) -> None:
+def test_recorded_states_in_windows_equal_those_of_the_agent(recording: Recording, agent: KerasAgent) -> None:
     """The first step of an episode included, whose state is the learned initial one."""
     episode = recording[0]
     assert episode.states is not None
@@ -53,7 +53,7 @@ def test_recorded_states_are_those_of_the_agent(recording: Recording, agent: Ker
         np.testing.assert_allclose(state[0][0], episode.states[0][t + 1], atol=1e-5)
 
 
-def test_recordings_of_another_agent_are_refused(recording: Recording, tmp_path: Path) -> None:
+def test_windows_refuse_recordings_of_another_agent(recording: Recording, tmp_path: Path) -> None:
     with pytest.raises(SamplesError, match="state with the shapes"):
         Windows(recording, dot_agent(recurrent=False), 3, 8)
     short = record_dots(tmp_path / "short", dot_agent(), episodes=1, steps=3)

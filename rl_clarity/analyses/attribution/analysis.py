@@ -1,4 +1,4 @@
-"""The analysis `attribution`: outputs are attributed to layers, in reduced channels, along each trajectory."""
+"""The analysis `attribution`: attributes outputs to the features of each layer, at every step of each trajectory."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ from rl_clarity.visualization.rendering import full_scale, scale_of_peaks
 from rl_clarity.visualization.totals import channel_totals, magnitudes, peak_positions
 
 PATH_SCORES = 3
-"""Memory of the points of paths in reduced channels, in units of the memory of a score."""
+"""Memory for the points of paths in the reduced channels, in units of the memory of one score's gradients."""
 PATH_FRAMES = 16
-"""Maximum number of frames whose paths are followed together."""
+"""Largest number of frames in a batch with paths in the reduced channels."""
 PATH_COST = 1.5
-"""Cost of a point of a path in reduced channels, relative to a point of the straight path."""
+"""Time for a point of a path in the reduced channels, relative to a point of the straight path."""
 MEASURED_IMAGES = 8
-"""Number of frames whose images are rendered to measure the time."""
+"""Number of frames whose images are rendered to measure the time of rendering."""
 
 
 _Encoded: TypeAlias = tuple[list[str], dict[str, np.ndarray], np.ndarray]
@@ -84,17 +84,22 @@ _Encoded: TypeAlias = tuple[list[str], dict[str, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Attributed:
-    """The attribution of an output on n frames."""
+    """The attribution of an output to the K features of a layer, on n frames.
+
+    s(a) is the output at the layer's activations, and s(b) the output at the baseline.
+    """
 
     channels: np.ndarray  # (n, h, w, K), in units of attribution
     residual: np.ndarray | None  # (n, h, w, 1); None for the input
     gap: np.ndarray | None  # (n, 3): sum of the attribution, s(a) - s(b), s(a); None for the input
-    memory: np.ndarray | None = None  # (n,): s(b) less s(b) in the initial state; None for the input and without state
-    refined: np.ndarray | None = None  # (n,): how many times as many points the path has; None for 1
+    memory: np.ndarray | None = None  # (n,): s(b) minus s(b) in the initial state; None for the input or without state
+    refined: np.ndarray | None = None  # (n,): factor by which refinement multiplied the points; None without it
 
     @property
     def sums(self) -> dict[str, np.ndarray]:
-        """Arrays of the chunk of totals: totals (n, K + 1, 2), peak (n, K, 2), gap (`completeness`) and memory."""
+        """Arrays of these frames in the chunk of totals: `totals` (n, K + 1, 2), without a residual (n, K, 2); `peak`
+        (n, K, 2); and `gap` and `memory`, if they are not None.
+        """
         totals, peaks = channel_totals(self.channels, self.residual), peak_positions(self.channels)
         parts = {"totals": totals, "peak": peaks, "gap": self.gap, "memory": self.memory}
         return {name: values for name, values in parts.items() if values is not None}
@@ -154,18 +159,18 @@ class AttributionAnalysis(Analysis[AttributionOptions, AttributionSection]):
 
 
 def held_scores(subject: Subject) -> int:
-    """Return how many scores' gradients are in memory at the same time.
+    """Return the number of scores whose gradients are in memory at the same time.
 
-    The memory of paths in reduced channels is included, as the number of scores whose gradients need as much. The
-    points of these paths are in float64, and so is each score's sum along them, which needs half the memory of its
-    gradients.
+    Paths in the reduced channels (`max_paths`) need more memory, which is added as the number of scores whose gradients
+    need as much. The points of these paths are float64. So is each score's sum along them, which needs half the memory
+    of the score's gradients.
     """
     scores, paths = len(scores_to_compute(subject)), subject.options_of(AttributionOptions).max_paths
     return scores if paths is None else scores + PATH_SCORES + scores // 2
 
 
 def attribution_inputs(subject: Subject) -> list[object]:
-    """Return everything that decides attribution, in addition to agent and samples."""
+    """Return the values that determine attribution, besides the agent and the samples, for the cache keys of tasks."""
     groups = subject.info.action_groups
     outputs = [
         (output.id, None if output.group is None else groups[output.group].actions)
@@ -177,11 +182,11 @@ def attribution_inputs(subject: Subject) -> list[object]:
 
 
 def attribute_trajectory(subject: Subject, layer: PageLayer, trajectory: int, work: Work) -> TaskResult:
-    """Write the attribution of a trajectory to a layer.
+    """Write the attribution of outputs to a layer, along one trajectory.
 
-    The facts are, by output, the scale, the value with full opacity (`limits`), the share of steps whose path has
-    additional points (`refined`), and the sums of magnitudes over all steps and positions, of the features' attribution
-    and of all attribution. For the input there are only scales and limits.
+    The facts are, by output: the value at full brightness (`scales`), the value at full opacity (`limits`), the share
+    of steps whose path has additional points (`refined`), and two sums of magnitudes over all steps and positions
+    (`magnitudes`), first of the attribution to features, then of all attribution. The input has only scales and limits.
     """
     subject = with_chosen_baseline(subject, work.results)
     options, files = subject.options_of(AttributionOptions), subject.files
@@ -254,7 +259,7 @@ def explain(
 ) -> dict[str, Attributed]:
     """Return the attribution of each output on a segment's frames, by the output's id.
 
-    At most `batch` frames are computed at a time.
+    At most `batch` frames are computed at a time. `seed` is the seed of random paths (`max_paths`).
     """
     if subject.options_of(AttributionOptions).max_paths is not None:
         batch = min(batch, PATH_FRAMES)
@@ -291,7 +296,7 @@ def _explain_batch(
         gradients = agent.gradients(observations, "input", scores, state=state)
         return {name: Attributed(sum_rows(gradients, one), None, None) for name, one in score_rows(subject).items()}
     paths = options.max_paths
-    steps = options.steps if paths is None else 1  # otherwise only for the sum that the attribution should have
+    steps = options.steps if paths is None else 1  # with max_paths, only the scores of this result are used
     result = attribute(
         agent,
         observations,
@@ -322,7 +327,7 @@ def _explain_batch(
     gaps = np.stack([result.totals, result.scores - result.scores_at_baseline, result.scores], axis=-1)  # (S, n, 3)
     memory = None
     if is_recurrent(agent):
-        # several beginnings are weighted by their points, of which refined paths have others
+        # an ExpectedBaseline weights observations by their points on the path, which refinement changes
         refined = result.refined if isinstance(baseline, ExpectedBaseline) else None
         factors = np.ones_like(result.scores, int) if refined is None else refined
         memory = result.scores_at_baseline.copy()
@@ -330,7 +335,7 @@ def _explain_batch(
             weights = quadrature(options.quadrature, int(factor) * steps)[1]
             without = scores_without_memory(agent, observations, layer.full_name, scores, state, baseline, weights)
             memory -= np.where(factors == factor, without, 0)
-    # A group's features are the sums of its actions' features; readers of the page also compute them so.
+    # A group's features are the sums of its actions' features. Readers of the page compute them in the same way.
     channels, residuals = zip(*(reduction.signed_transform(values) for values in result.values), strict=True)
     return {
         output: Attributed(
@@ -350,10 +355,10 @@ def _join(arrays: Sequence[np.ndarray | None]) -> np.ndarray | None:
 
 
 def _limits(subject: Subject, attributed: Mapping[str, Attributed]) -> dict[str, float]:
-    """Return, for each output, the value that is shown with full opacity on a segment.
+    """Return, for each output, the value that is shown at full opacity on a segment.
 
-    If actions are attributed and the agent has a policy, there is also a value for each action's attribution less its
-    mean under the policy (`action-0-less-mean`).
+    If actions are attributed to a layer and the agent has a policy, there is also a value for each action's attribution
+    minus the policy's mean attribution over actions (`action-0-less-mean`).
     """
     limits = {output: full_scale(one.channels, one.residual) for output, one in attributed.items()}
     actions = [one for output, one in attributed.items() if output.startswith("action-")]
@@ -378,9 +383,9 @@ def _limits(subject: Subject, attributed: Mapping[str, Attributed]) -> dict[str,
 def _encode(
     subject: Subject, layer: PageLayer, trajectory: int, segment: int, item: tuple[str, Attributed]
 ) -> _Encoded:
-    """Write an output's chunk. Return its name, the output's sums, and the largest value of each frame (n,).
+    """Write an output's chunk. Return the names of written chunks, `sums`, and the largest value in each frame (n,).
 
-    Groups have no chunk, because readers of the page add the attribution of their actions.
+    A group of actions has no chunk, because readers of the page add up the attribution of its actions.
     """
     output, one = item
     names: list[str] = []
@@ -395,7 +400,7 @@ def _encode(
 
 
 def _pieces(layer: PageLayer, steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
-    """Parts of `attribute_trajectory`: gradients, reduction, encoding, images."""
+    """Yield the pieces of `attribute_trajectory` that are measured: gradients, reduction, encoding and images."""
     sample = with_chosen_baseline(sample, {})
     options, agent, scores = sample.options_of(AttributionOptions), sample.agent, scores_to_compute(sample)
     outputs = len(attributed_outputs(sample))

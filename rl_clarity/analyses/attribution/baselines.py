@@ -1,4 +1,4 @@
-"""Baselines: the activations to which a layer's activations are compared in attribution.
+"""Baselines: the activations with which a layer's activations are compared in attribution.
 
 Attribution adds up to the difference between the output at the layer's activations and that at the baseline.
 """
@@ -16,19 +16,19 @@ from rl_clarity.agents.protocol import Agent, State
 from rl_clarity.base.errors import OptionError, SamplesError
 
 BLURS = {"blur": 6 / 64, "narrow-blur": 2 / 64}
-"""Standard deviations of blurred observations, as shares of the observation's height. Wider blurs than `blur` and those
-down to 3/64 predict effects about as well as `blur`."""
+"""Standard deviations of the blurs, as shares of the observation's height. Wider blurs than `blur`, and narrower ones
+down to 3/64, predict the effects of objects about as well as `blur`."""
 BATCH = 64
-"""Observations whose activations are averaged at a time."""
+"""Number of observations per batch when activations are averaged."""
 
 
 @dataclass(frozen=True)
 class ExpectedBaseline:
-    """A layer's activations at K observations, between which the points of a path alternate.
+    """A layer's activations at K observations, among which the points of a path are divided.
 
     Expected gradients (Erion, Janizek, Sturmfels, Lundberg and Lee, 2021; arXiv 1906.10670) are the mean of integrated
-    gradients over such observations. Each point of the path belongs to one of them, so that they cost as much as
-    integrated gradients from a single baseline.
+    gradients over several baselines. Here each point of the path uses only one of the K baselines, so expected
+    gradients cost as much as integrated gradients from a single baseline.
     """
 
     activations: np.ndarray  # (K, *shape)
@@ -36,8 +36,8 @@ class ExpectedBaseline:
     def divide(self, points: np.ndarray, weights: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Yield the activations (1, *shape) at each observation, with its points and their weights.
 
-        Observations without a point are left out. The points go to the observations in alternating order, so that no
-        observation always has earlier points of the path than another.
+        Observations without a point are left out. Points are assigned to the observations in order, then in reverse
+        order, and so on, so that no observation always gets earlier points of the path than another.
         """
         order = np.arange(len(self.activations))
         owners = np.resize(np.concatenate([order, order[::-1]]), len(points))
@@ -47,23 +47,23 @@ class ExpectedBaseline:
 
 Baseline: TypeAlias = str | np.ndarray | ExpectedBaseline
 AUTO = "auto"
-"""On pages, the baseline from which attribution predicts the measured effects of objects best."""
+"""Option of pages that chooses the baseline from which attribution best predicts the measured effects of objects."""
 DEFAULT_BASELINE = "blur"
 """The baseline from which attribution agrees best, over the included agents, with the effects of removing objects from
 the game; docs/migration.md has the numbers. It depends on nothing but the observation."""
 OBSERVED_BASELINES = ("mean", "median", "expected")
-"""Baselines that depend on other observations than the explained one."""
+"""Baselines that depend on observations other than the explained one."""
 BASELINES = ("zero-layer", "zero-input", *BLURS, *OBSERVED_BASELINES)
 
 
 def check_baseline(name: str, baseline: Baseline) -> None:
-    """Raise OptionError for an unknown name."""
+    """Raise OptionError if `baseline` is an unknown name. `name` is the name of the option in the message."""
     if isinstance(baseline, str) and baseline not in BASELINES:
         raise OptionError(f"{name}={baseline!r} must be one of {', '.join(BASELINES)}")
 
 
 def used_baseline(agent: Agent, baseline: str) -> str:
-    """Return "mean" in place of a blur for an agent that observes vectors, which have no neighbors to blur with."""
+    """Return `baseline`, or "mean" in place of a blur if the agent observes vectors, which cannot be blurred."""
     return "mean" if baseline in BLURS and is_vector(agent) else baseline
 
 
@@ -85,10 +85,10 @@ def layer_baseline(
         others: observations (M, H, W, C) from which "mean", "median" and "expected" are computed, in the initial state
             of a recurrent agent; by default `observations` in their states
         count: number of observations that "expected" draws
-        seed: seed with which it draws them
+        seed: seed with which "expected" draws observations
 
-    Raises OptionError for another name, and for activations of another shape; SamplesError if `others` are none, or
-    observations of another shape.
+    Raises OptionError for an unknown name, and for activations that do not fit the layer's shape; SamplesError for
+    observations of the wrong shape, and if `others` is empty.
     """
     check_baseline("baseline", baseline)
     observations = np.asarray(observations)
@@ -133,7 +133,7 @@ def _checked(
 
 
 def rows(state: State | np.ndarray, part: slice | np.ndarray) -> State:
-    """Return the states of some of the observations; a state of a single part may be an array."""
+    """Return the rows `part` of a recurrent state. An array stands for a state that consists of this array."""
     parts = (state,) if isinstance(state, np.ndarray) else state
     return None if parts is None else tuple(np.asarray(values[part]) for values in parts)
 
@@ -161,14 +161,14 @@ def draw(available: int, count: int, seed: int) -> np.ndarray:
 
 
 def median(observations: np.ndarray) -> np.ndarray:
-    """Return the median of each pixel (H, W, C), in the observations' type."""
+    """Return the median of each pixel (H, W, C), with the dtype of the observations."""
     return _as_type(np.median(observations, axis=0), observations)
 
 
 def blurred(observations: np.ndarray, sigma: float) -> np.ndarray:
-    """Return the observations (B, H, W, C) under a Gaussian blur of each channel, in their type.
+    """Return the observations (B, H, W, C) with a Gaussian blur of each channel and their original dtype.
 
-    `sigma` is the standard deviation, as a share of the height.
+    `sigma` is the standard deviation of the blur, as a share of the height.
     """
     count, height, width, channels = observations.shape
     down, across = blur_matrices(height, width, sigma)

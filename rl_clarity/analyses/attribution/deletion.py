@@ -1,4 +1,4 @@
-"""Deletion and insertion: measure how fast an output changes when pixels are removed in the order of a map.
+"""Deletion and insertion: how fast an output changes when pixels are removed or restored in the order of a map.
 
 RISE: Randomized Input Sampling for Explanation of Black-box Models (Petsiuk, Das and Saenko, 2018; arXiv 1806.07421).
 Removed pixels are blurred, as in perturbation saliency. Removing pixels in the order of a good map changes the output
@@ -39,21 +39,23 @@ def deletion_area(
     insertion: bool = False,
     state: State = None,
 ) -> np.ndarray:
-    """Return the area (B,) under the change of an output while pixels are blurred in descending order of a map.
+    """Return the area (B,) under the curve of an output's change while pixels are blurred in descending order of a map.
 
-    The change is |s(I) - s(I')|, for "policy" the Euclidean norm of the change of the logits. At step i of `steps`, a
-    share of i / steps of the pixels is blurred; the area is the mean over the steps, relative to the change when all
-    pixels are blurred (1 where this is 0), so that 0.5 is a change in proportion to the pixels.
+    The change is |s(I) - s(I')| between the observation I and the blurred one I'. For "policy", it is the Euclidean
+    norm of the change of the logits (or action values). At step i of `steps`, a share i / steps of the pixels is
+    blurred. The area is the mean change over the steps, divided by the change when all pixels are blurred (1 where that
+    is 0). It is about 0.5 if the output changes in proportion to the number of blurred pixels.
 
     Args:
         observations: (B, H, W, C) as the agent takes them
         maps: (B, H, W), large where the output depends on the pixel
         output: "policy", "value", or another score
         steps: number of steps
-        insertion: begin with the blurred observation, and restore pixels instead; the change is from the blurred one
+        insertion: start from the blurred observation and restore pixels; the change is relative to this start
         state: the state of a recurrent agent before the observations; its initial state if None
 
-    Raises OptionError for an object that is not an agent and an unknown output, SamplesError for maps of another shape.
+    Raises OptionError for an object that is not an agent, an unknown output, and `steps` below 1; SamplesError for maps
+    of the wrong shape.
     """
     check_count("steps", steps)
     images = network_input(agent, observations, state)
@@ -77,9 +79,7 @@ def deletion_area(
 
 
 def pixel_ranks(maps: np.ndarray) -> np.ndarray:
-    """Return the rank of each pixel (B, H, W), 0 for the largest value. Ties are ranked in the order of rows and
-    columns.
-    """
+    """Return the rank of each pixel (B, H, W), 0 for the largest value. Equal values are ranked row by row."""
     flat = np.reshape(maps, (len(maps), -1))
     order = np.argsort(-flat, axis=1, kind="stable")
     ranks = np.empty_like(order)
@@ -88,7 +88,7 @@ def pixel_ranks(maps: np.ndarray) -> np.ndarray:
 
 
 def random_maps(shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
-    """Return maps (B, H, W) with a random order of pixels."""
+    """Return maps (B, H, W) of random numbers, which give each frame a random order of pixels."""
     return rng.random(tuple(shape), np.float32)
 
 
@@ -111,11 +111,11 @@ def compare_orders(
     state: State = None,
     seed: int = 0,
 ) -> dict[str, Interval]:
-    """Compare the deletion area of `maps` with that of a random order and of the distance from the center, paired by
-    frame.
+    """Compare the deletion area of `maps` with those of a random pixel order and of an order from the center outward.
 
-    Returns intervals of `area`, and of its differences `above_random` and `above_center`; positive differences mean
-    that the map's order changes the output faster. Arguments are those of `deletion_area`.
+    Returns the mean and its interval of `area`, and of the paired differences `above_random` and `above_center` from
+    the areas of the two other orders. Positive differences mean that the map's order changes the output faster. `seed`
+    is that of the random order and the bootstrap; the other arguments are those of `deletion_area`.
     """
     rng = np.random.default_rng(seed)
     shape = np.shape(maps)

@@ -1,4 +1,4 @@
-"""The files of attribution, and the section of the page that describes them."""
+"""The files that attribution writes, and the section of the page that describes them."""
 
 from __future__ import annotations
 
@@ -36,19 +36,20 @@ Name = TypeVar("Name", bound=str)
 
 @dataclass(frozen=True)
 class AttributionOptions(PathOptions):
-    """Attribution to layers."""
+    """Options of attribution to layers."""
 
     steps: int = DEFAULT_STEPS
-    """Points on the path of integrated gradients. `refinement` adds points where the completeness error is large."""
+    """Number of points on the path of integrated gradients; `refinement` adds points where the completeness error is
+    large."""
     refinement: int = DEFAULT_REFINEMENT
-    """How many times as many points a path may have at steps whose completeness error is above 5 % of the output's
-    range: a power of three, 1 to add none. Paths in the reduced channels (`max_paths`), and those of the attribution
-    that features are fitted to, get no further points."""
+    """Largest factor by which the number of points may grow at steps whose completeness error is above 5 % of the
+    output's range: a power of three, or 1 to add no points. Paths in the reduced channels (`max_paths`), and the paths
+    of the attribution that features are fitted to, get no additional points."""
     max_paths: int | None = None
-    """Average over this many paths in the reduced channels; None uses the straight path alone."""
+    """Average over this many random paths in the reduced channels; None uses only the straight path."""
     policy: bool = False
-    """Also attribute every logit and action group. If an action is not a single choice, its outputs are always
-    attributed."""
+    """Also attribute the logit (or action value) of every action, and the sum of each action group. They are always
+    attributed if an action is not a single choice."""
     images: bool = False
     """Also write rendered images, as understanding-rl-vision does."""
     attribution_subdir: str = hidden("attribution/")
@@ -74,31 +75,31 @@ class OutputInfo:
     action: int | None = None
     group: int | None = None
     error_limit: float | None = None
-    """5 % of the output's range over all steps: where the completeness error is above, points are added to the path
-    (`attribution.refinement`). Absent if the output does not vary, and from older pages."""
+    """Completeness error above which points are added to the path (`attribution.refinement`): 5 % of the output's range
+    over all steps. Absent if the output does not vary, and in older pages."""
 
 
 @dataclass(frozen=True)
 class UnexplainedVariance:
-    """Shares of an output's variance that are not due to attribution; with `variance_share`, they add up to 1."""
+    """Shares of an output's variance that attribution does not explain; with `variance_share`, they add up to 1."""
 
     baseline: float
-    """Due to the output at the baseline, which varies if the baseline depends on the observation (`blur`), or if paths
-    avoid the layer."""
+    """Share due to the output at the baseline. This output varies if the baseline depends on the observation (`blur`),
+    or if paths from the observation to the output bypass the layer."""
     memory: float
     completeness_error: float
 
 
 @dataclass(frozen=True)
 class LayerEntry:
-    """A layer, with K features."""
+    """A layer in the section, with K features."""
 
     name: str
     """Short name."""
     slug: str
     """Name in file names and addresses."""
     full_name: str
-    """Name of the site."""
+    """Name of the layer's site in the network."""
     kind: Literal["layer", "input"]
     """A layer of kind `input` has the color channels as features, no residual and no completeness error."""
     height: int
@@ -107,47 +108,50 @@ class LayerEntry:
     channels: int
     """Number of features K."""
     colors: Sequence[str]
-    """`#ff0000` of each feature."""
+    """Color of each feature, such as `#ff0000`."""
     hues: Sequence[Sequence[float]]
-    """Red, green and blue of each feature, of unit L2 norm."""
+    """Red, green and blue of each feature's hue, with unit L2 norm."""
     effects: Mapping[str, Sequence[float]]
-    """By output, K + 1 mean contributions, the residual's last; empty while attribution is missing."""
+    """By output, the mean contribution of each feature over all steps, and last that of the residual; empty until
+    attribution is computed."""
     scales: Mapping[str, Sequence[float]]
     """By output, the value that is shown at full brightness in each trajectory."""
     totals: Sequence[ChunkName]
     """The chunk of totals of each trajectory."""
     attribution: Mapping[str, Sequence[Sequence[ChunkName]]]
-    """By output, for each trajectory and segment; without groups, whose attribution is the sum of that of their actions
-    (pages of earlier versions have chunks of groups)."""
+    """By output, the chunk of each segment of each trajectory. Groups have no chunks, because their attribution is the
+    sum of that of their actions (pages of earlier versions have chunks of groups)."""
     effect_spread: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
-    """By output, 10th and 90th percentile of the contributions (K + 1) over steps; empty while attribution is missing,
-    absent from older pages."""
+    """By output, the 10th and 90th percentiles over all steps of each contribution, in the order of `effects`; empty
+    until attribution is computed, absent in older pages."""
     limits: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """By output, the value with full opacity in each trajectory if each position has the color of its strongest
-    feature; 99.25 % of the positions do not exceed it. Also for each action less the policy's mean
-    (`action-3-less-mean`). Empty while attribution is missing."""
+    """By output, the value that is shown at full opacity in each trajectory if each position has the color of its
+    strongest feature; 99.25 % of the positions do not exceed it. Keys such as `action-3-less-mean` are for an action's
+    attribution minus the policy's mean attribution over actions. Empty until attribution is computed."""
     label: str | None = None
-    """Label of the layer that the page shows instead of `name`, for a residual block (`block 2, 16 x 16 x 32`) and for
-    layers whose names a framework made (`features.4`, `Relu_2`): `conv 3`, in a residual block `block 2, conv 3`."""
+    """Label that the page shows instead of `name`: for a residual block, such as `block 2, 16 x 16 x 32`, and for a
+    layer whose name a framework generated (`features.4`, `Relu_2`), such as `conv 3` or `block 2, conv 3`."""
     variance_share: Mapping[str, float | None] | None = None
-    """By output, 1 - var(s(a) - features - residual) / var(s(a)) over all steps; null for an output that does not vary.
-    Absent for the input, and while attribution is missing."""
+    """By output, the share of its variance over all steps that attribution explains, 1 - var(output - features -
+    residual) / var(output); null for an output that does not vary. Absent for the input, and until attribution is
+    computed."""
     unexplained: Mapping[str, UnexplainedVariance | None] | None = None
-    """By output, what the rest of the variance is due to; absent where `variance_share` is."""
+    """By output, what the rest of the variance is due to; absent where `variance_share` is absent."""
     bypassed: bool | None = None
-    """true if paths from the observation to the output avoid the layer, such as the skip connections around a ReLU
+    """true if paths from the observation to the output bypass the layer, such as the skip connections around a ReLU
     inside a residual block."""
     refined: Mapping[str, float] | None = None
-    """By output, the share of the steps whose path has additional points. Absent for the input, and while attribution
-    is missing."""
+    """By output, the share of the steps whose path has additional points. Absent for the input, and until attribution
+    is computed."""
     incomplete: Mapping[str, float] | None = None
-    """By output that has an `error_limit`, the share of the steps whose completeness error is above it. Absent for the
-    input, and while attribution is missing."""
+    """For each output with an `error_limit`, the share of the steps whose completeness error is above the limit. Absent
+    for the input, and until attribution is computed."""
     images: Mapping[str, Mapping[str, Sequence[Sequence[ExtraImageName]]]] | None = None
-    """With `attribution.images`, by output and selection (`pos-prin`: a sign `abs`, `pos` or `neg`, and `prin`, `all`,
-    `res`, `1`, `2`, ...), for each trajectory and segment."""
+    """With `attribution.images`, by output and selection, the image of each segment of each trajectory. A selection,
+    such as `pos-prin`, has a sign (`abs`, `pos` or `neg`) and names what is drawn: all features (`prin`), features and
+    residual (`all`), the residual (`res`), or one feature (`1`, `2`, ...)."""
     scrubs: Mapping[str, Mapping[str, Sequence[Sequence[ExtraImageName]]]] | None = None
-    """Filmstrips of these images."""
+    """By output and selection, the filmstrip of each of `images`."""
 
 
 @dataclass(frozen=True)
@@ -160,10 +164,11 @@ class AttributionSection(SectionData):
     layers: Sequence[LayerEntry]
     """The layers. The input is first, if it is included."""
     baseline: str | None = None
-    """`zero-input`, `mean`, `blur`, `narrow-blur`, `median` or `expected`, unless attribution is measured against
-    activations of 0. The section `baseline` says why it was chosen, if it was."""
+    """Baseline of attribution: `zero-input`, `mean`, `blur`, `narrow-blur`, `median` or `expected`; absent for
+    activations of 0. If it was chosen by measured effects, the section `baseline` explains the choice."""
     opening: str | None = None
-    """Name of the layer that the page opens with: the finest. Older pages open with the one in the middle."""
+    """Name of the layer that the page opens with: the first, which has the finest resolution. It is absent in older
+    pages, which open with the layer in the middle."""
 
 
 def chunk_name(options: AttributionOptions, layer: PageLayer, output: str, trajectory: int, segment: int) -> ChunkName:
@@ -175,15 +180,19 @@ def totals_name(options: AttributionOptions, layer: PageLayer, trajectory: int) 
 
 
 def attribution_chunk(name: str, channels: np.ndarray, residual: np.ndarray | None = None) -> Chunk:
-    """Return a segment's reduced attribution (n, h, w, K) and residual (n, h, w, 1), in units of attribution, as a
-    chunk.
+    """Return a chunk of a segment's reduced attribution (n, h, w, K) and residual (n, h, w, 1), both in units of
+    attribution.
     """
     codes, scales = quantize(channels if residual is None else np.concatenate([channels, residual], axis=-1))
     return encode_chunk(name, {"codes": codes, "scales": scales})
 
 
 def write_totals(files: PageFiles, name: str, sums: Mapping[str, np.ndarray]) -> None:
-    """Write totals (T, K + 1, 2), peaks (T, K, 2), gaps (T, 3), memory (T,) and activations (T, K) of a trajectory."""
+    """Write the chunk of totals of a trajectory of T steps.
+
+    `sums` has arrays of each output: `totals.OUTPUT` (T, K + 1, 2), `peak.OUTPUT` (T, K, 2), `gap.OUTPUT` (T, 3) and
+    `memory.OUTPUT` (T,). For a layer, it also has `activation` (T, K).
+    """
     types = {"f": np.float32, "i": np.int32}
     files.write_chunk(name, {key: values.astype(types[values.dtype.kind]) for key, values in sums.items()})
 
@@ -191,7 +200,7 @@ def write_totals(files: PageFiles, name: str, sums: Mapping[str, np.ndarray]) ->
 def read_totals(
     subject: Subject, layer: PageLayer, trajectory: int, part: Literal["totals", "peak"] = "totals"
 ) -> dict[str, np.ndarray]:
-    """Return totals (T, K + 1, 2), or positions of peaks (T, K, 2), along a trajectory, by output."""
+    """Return the totals (T, K + 1, 2) along a trajectory by output, or the positions of the peaks (T, K, 2)."""
     arrays = _read_sums(subject, layer, trajectory)
     return {key.partition(".")[2]: values for key, values in arrays.items() if key.startswith(f"{part}.")}
 
@@ -218,13 +227,19 @@ def _incomplete_share(sums: Sequence[Mapping[str, np.ndarray]], output: str, lim
 
 
 def incomplete_steps(gap: np.ndarray, limit: float | None) -> np.ndarray:
-    """Return at which steps (T,) the completeness error is above a limit, from the array `gap` (T, 3) of the totals."""
+    """Return a mask (T,) of the steps whose completeness error is above a limit, of none if the limit is None.
+
+    `gap` (T, 3) is the array of an output in the chunk of totals.
+    """
     attribution, difference, _ = gap.T
     return np.abs(difference - attribution) > (math.inf if limit is None else limit)
 
 
 def layer_entry(subject: Subject, layer: PageLayer, outputs: Sequence[OutputInfo], results: Results) -> LayerEntry:
-    """Return the entry of a layer in the section. Scales that are not known yet are 1, and effects are empty."""
+    """Return the entry of a layer in the section.
+
+    Until attribution is computed for all trajectories, effects are empty, and unknown scales are 1.
+    """
     layer = layer if layer.is_input else finished_layer(layer, results)
     options, trajectories = subject.options_of(AttributionOptions), range(len(subject.trajectories.actions))
     facts = [results.get(f"attribution/{layer.name}/{trajectory + 1}") for trajectory in trajectories]
@@ -297,7 +312,7 @@ def _by_segment(subject: Subject, name: Callable[[int, int], Name]) -> list[list
 
 
 def selections(channels: int, residual: bool) -> Iterator[tuple[str, Direction, str | int]]:
-    """Yield name, direction and channel of each rendered image: 33 for eight channels and a residual."""
+    """Yield the name, sign and channel of each selection that is rendered: 33 for eight channels and a residual."""
     chosen: list[tuple[str, str | int]] = [("prin", "prin")]
     chosen += [("all", "all"), ("res", "res")] if residual else []
     chosen += [(str(channel + 1), channel) for channel in range(channels)]

@@ -1,5 +1,6 @@
-"""Render images of attribution for people who open the folder, as understanding-rl-vision does. The page does not use
-them.
+"""Render attribution to image files, as understanding-rl-vision does.
+
+The images are for people who open the folder; the page does not use them.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ def write_attribution_images(
     scale: float,
     gray: np.ndarray | None = None,
 ) -> list[str]:
-    """Write a segment's images for every direction and selection, and their filmstrips. Return their names.
+    """Write the images and filmstrips of a segment for each of `selections`. Return the names of the files.
 
-    `gray` (n,) bool: images without colors, because their completeness error is too large.
+    `gray` (n,) bool marks frames that are drawn without colors, because their completeness error is too large.
     """
     names: list[str] = []
     for name, direction, channel in selections(channels.shape[-1], residual is not None):
@@ -52,21 +53,24 @@ def write_attribution_images(
 
 
 class RenderedImages:
-    """Rendered images of a trajectory, which need the scale of the complete attribution."""
+    """Stores the attribution of a trajectory until its scale is known, and then renders it to images."""
 
     def __init__(self, subject: Subject, layer: PageLayer, outputs: Sequence[str], steps: int) -> None:
         self._subject, self._layer, self._outputs, self._steps = subject, layer, outputs, steps
         self._values = Spool(steps, (*layer.shape[:2], layer.channels + (not layer.is_input)))
 
     def keep(self, output: str, part: range, channels: np.ndarray, residual: np.ndarray | None) -> None:
-        """Store an output's attribution on some steps."""
+        """Store the attribution of an output at the steps `part`."""
         values = channels if residual is None else np.concatenate([channels, residual], axis=-1)
         self._values.put(self._outputs.index(output), part.start, values)
 
     def draw(
         self, trajectory: int, scales: Mapping[str, float], gray: Mapping[str, np.ndarray], report: Report
     ) -> list[str]:
-        """Write the images, and return their names. `gray` (T,) bool, by output: see `write_attribution_images`."""
+        """Write the images, and return the names of the files.
+
+        `scales` and `gray` have the scale of each output, and its `gray` (T,) as in `write_attribution_images`.
+        """
         names, layer, parts = [], self._layer, segments(self._steps)
         for row, output in enumerate(self._outputs):
             for segment, part in enumerate(parts):

@@ -12,7 +12,7 @@ def input_gradients(agent: Agent, observations: np.ndarray, output: Score = "val
     """Return the gradient (B, H, W, C) of a score with respect to the network's input, `observations / 255`.
 
     `output` and `state` are as for `integrated_gradients`. Raises OptionError for an object that is not an agent, an
-    unknown output or an invalid state; SamplesError for observations of another shape or range.
+    unknown output or an invalid state; SamplesError for observations of the wrong shape or range.
     """
     agent = require(agent, "gradients", for_="input_gradients")
     return agent.gradients(observations, "input", [output], state=state)[0]

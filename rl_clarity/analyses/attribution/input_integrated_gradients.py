@@ -35,8 +35,9 @@ def input_attribution(
     steps: int = 16,
     state: State = None,
 ) -> Attribution:
-    """Return integrated gradients of several outputs with their completeness error; see
-    `input_integrated_gradients`.
+    """Return integrated gradients of several outputs, with their completeness errors.
+
+    See `input_integrated_gradients`.
     """
     agent = require(agent, "forward", "tails", for_="integrated gradients of the input")
     if isinstance(baseline, str) and baseline not in BASELINES:
@@ -74,12 +75,12 @@ def input_integrated_gradients(
         steps: number of points on the path, by the midpoint rule
         state: the state of a recurrent agent before the observations, held fixed; its initial state if None
 
-    Summed over an observation, the result tends to the difference of the output between the observation and the
-    baseline as the steps grow; `input_attribution` also returns the remaining completeness error. Stacked frames are
-    on the last axis: sum over it for a single map, or over a frame's channels for a map of that frame.
+    As `steps` grows, the sum of the result over an observation approaches the output at the observation minus the
+    output at the baseline; `input_attribution` also returns the remaining completeness error. Stacked frames are on the
+    last axis: sum over it for a single map, or over the channels of one frame for a map of that frame.
 
-    Raises OptionError for an object that is not an agent, an unknown output or baseline, an invalid state or number;
-    SamplesError for observations of another shape or range.
+    Raises OptionError for an object that is not an agent, an unknown output or baseline, an invalid state, and `steps`
+    below 1; SamplesError for observations of the wrong shape or range.
     """
     result = input_attribution(agent, observations, as_outputs(output), baseline=baseline, steps=steps, state=state)
     return unlisted(result.values, output)

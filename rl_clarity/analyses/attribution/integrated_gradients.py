@@ -1,9 +1,9 @@
 """Integrated gradients of an output with respect to a layer.
 
-Axiomatic Attribution for Deep Networks (Sundararajan, Taly and Yan, 2017), with a hidden layer in place of the input:
-the activations a, less those of the baseline b, times the mean gradient of the score s on the straight line from b to
-a. Summed over positions and channels it tends to s(a) - s(b) as the steps grow; the remaining difference is the
-completeness error.
+Axiomatic Attribution for Deep Networks (Sundararajan, Taly and Yan, 2017), with a hidden layer in place of the input.
+Attribution is the difference of the activations a from the baseline b, times the mean gradient of the score s on the
+straight line from b to a. As the number of points grows, the sum of attribution over positions and channels approaches
+s(a) - s(b); the remaining difference is the completeness error.
 """
 
 from __future__ import annotations
@@ -43,20 +43,23 @@ from rl_clarity.base.threads import in_threads
 ORIGINAL_PATH: Mapping[str, Any] = types.MappingProxyType(
     {"steps": 10, "quadrature": "riemann", "baseline": "zero-layer", "linear_prefix": False}
 )
-"""Arguments of `integrated_gradients` with which it computes what understanding-rl-vision does."""
+"""Arguments with which `integrated_gradients` computes the same as understanding-rl-vision."""
 PREFIX_COST = 3
 """Approximate cost of computing the network's linear prefix once, in evaluations of the network."""
 
 
 @dataclass(frozen=True)
 class Attribution:
-    """The attribution of S scores to a layer, with the scores that its sums should equal."""
+    """The attribution of S scores to a layer.
+
+    Its sum over positions and channels should equal `scores` - `scores_at_baseline`.
+    """
 
     values: np.ndarray  # (S, B, h, w, c)
     activations: np.ndarray  # (B, h, w, c)
     scores: np.ndarray  # (S, B)
     scores_at_baseline: np.ndarray  # (S, B)
-    refined: np.ndarray | None = None  # (S, B) int: how many times as many points the path has; None for 1
+    refined: np.ndarray | None = None  # (S, B) int: factor by which refinement multiplied the points; None without it
 
     @property
     def totals(self) -> np.ndarray:
@@ -67,7 +70,7 @@ class Attribution:
 
     @property
     def completeness_error(self) -> np.ndarray:
-        """(S, B): sum of the attribution less s(a) - s(b)."""
+        """(S, B): the sum of the attribution, minus the difference of the scores that it should equal."""
         return self.totals - (self.scores - self.scores_at_baseline)
 
     completeness_gap = RenamedAttribute("completeness_error")
@@ -91,14 +94,14 @@ def attribute(
 ) -> Attribution:
     """Return integrated gradients of several scores, which share forward passes and points.
 
-    See `integrated_gradients`. `error_limits` has a limit for each score, or None to add no points for that score. The
-    result for a score does not depend on the other scores.
+    See `integrated_gradients`. `error_limits` has the `error_limit` of each score, or None to add no points for that
+    score. The result for a score does not depend on the other scores.
     """
     agent = require(agent, "tails", for_="integrated gradients")
     points, weights = quadrature_rule(quadrature, steps)
     check_refinement("refinement", refinement)
     tails = iter(agent.tails(observations, layer, list(outputs), state))
-    first = next(tails)  # checks the observations, before a baseline is made of them
+    first = next(tails)  # checks the observations before a baseline is computed from them
     start = layer_baseline(
         agent, baseline, observations, layer, state, others=baseline_observations, count=len(points), seed=seed
     )
@@ -139,7 +142,7 @@ def attribute(
 
 
 def _joined(parts: Sequence[Attribution]) -> Attribution:
-    if len(parts) == 1:  # in place, because a copy takes as long as the product
+    if len(parts) == 1:  # without a copy, which would take as long as the product
         return parts[0]
     refined = [part.refined for part in parts if part.refined is not None]
     return Attribution(
@@ -159,7 +162,10 @@ def _attribute_batch(
     linear_prefix: bool,
     at_baseline: np.ndarray | None = None,
 ) -> Attribution:
-    """Return the attribution of a batch for a baseline (n or 1, *shape). `at_baseline` are its scores, if known."""
+    """Return the attribution of a batch for a baseline (n or 1, *shape).
+
+    `at_baseline` are the scores (S, n) at the baseline, if they are known.
+    """
     if isinstance(baseline, ExpectedBaseline):
         return _attribute_expected(tail, points, weights, baseline, linear_prefix)
     activations = tail.values
@@ -182,7 +188,7 @@ def _attribute_batch(
 def _attribute_expected(
     tail: Tail, points: np.ndarray, weights: np.ndarray, baseline: ExpectedBaseline, linear_prefix: bool
 ) -> Attribution:
-    """Return the sum of the attributions from several baselines, each of which has some points of the path."""
+    """Return the sum of the attributions from several baselines, among which the points of the path are divided."""
     values: np.ndarray | None = None
     at_baseline = np.float64(0)
     for start, mine, shares in baseline.divide(points, weights):
@@ -211,34 +217,36 @@ def integrated_gradients(
 ) -> np.ndarray:
     """Return the attribution (B, h, w, c) of one score to a layer.
 
-    Defaults are those of pages. `ORIGINAL_PATH` are those of understanding-rl-vision.
+    The defaults are those of pages, which can also choose the baseline by measured effects of objects. `ORIGINAL_PATH`
+    has the arguments that reproduce understanding-rl-vision.
 
     Args:
         observations: (B, H, W, C) uint8, or other numbers from 0 to 255
-        layer: a name from `select_layers`, or of any other site of the agent
+        layer: a name from `select_layers`, or the name of any other site of the agent
         output: "value", an action's index (its logit), a sequence of indices (the sum of their logits), or weights by
             "value" or index (a linear combination)
-        steps: number of points on the path; 1 with "riemann" and "zero-layer" is gradient x activation
+        steps: number of points on the path; 1 point with "riemann" and "zero-layer" is gradient x activation
         quadrature: "graded-midpoint", "midpoint", "gauss-legendre", or "riemann", the right Riemann sum of
             understanding-rl-vision
         state: the state of a recurrent agent before the observations, held fixed; its initial state if None
-        baseline: the beginning of the path: "zero-layer", activations of 0; "zero-input", the activations at an image
-            of zeros; "blur", those at the blurred observation, or "mean" for vectors, which have no neighbors to blur
-            with; "narrow-blur", those under a blur of a third of its width; "median", those at the median of each
-            pixel; "mean", the mean activations; "expected", those at random observations, one for each point of the
-            path (expected gradients); or activations (h, w, c) or (B, h, w, c)
+        baseline: the start of the path: "zero-layer", activations of 0; "zero-input", the activations at an image of
+            zeros; "blur", the activations at the blurred observation ("mean" for vectors, which cannot be blurred);
+            "narrow-blur", the same with a blur of a third of the width; "median", the activations at the median of each
+            pixel; "mean", the mean activations; "expected", the activations at random observations, one for each point
+            of the path (expected gradients); or an array of activations (h, w, c) or (B, h, w, c)
         linear_prefix: compute the linear operations that follow the layer once instead of at each point, if the agent
-            knows them; the result is the same up to rounding and the small constant in L2 pooling
-        baseline_observations: (M, H, W, C) that "mean", "median" and "expected" are computed from, in the initial state
-            of a recurrent agent; by default `observations`, which should then be many
+            supports it; the result is the same up to rounding and the small constant in L2 pooling
+        baseline_observations: (M, H, W, C) observations from which "mean", "median" and "expected" are computed, in the
+            initial state of a recurrent agent; by default `observations`, of which there should then be many
         seed: seed with which "expected" draws observations
-        refinement: how many times as many points a path may have if its completeness error is above `error_limit`: a
-            power of three, 1 to add no points
-        error_limit: completeness error above which points are added; by default none are. The limit of a page,
-            `Results.error_limit`, is 5 % of the output's range over all its steps
+        refinement: largest factor by which the number of points of a path may grow while its completeness error is
+            above `error_limit`: a power of three, or 1 to add no points
+        error_limit: completeness error above which points are added; None to add none. Pages use
+            `Results.error_limit`, 5 % of the output's range over all steps of the page
 
-    Raises OptionError for an object that is not an agent, an unknown layer, output, quadrature or baseline, and an
-    invalid state or number; SamplesError for observations of another shape or range.
+    Raises OptionError for an object that is not an agent, an unknown layer, output, quadrature or baseline, an invalid
+    state, and an invalid number of `steps`, `refinement` or `error_limit`; SamplesError for observations of the wrong
+    shape or range.
     """
     if error_limit is not None and not error_limit > 0:
         raise OptionError(f"error_limit={error_limit!r} must be positive")

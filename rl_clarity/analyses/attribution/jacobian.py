@@ -1,7 +1,7 @@
 """Jacobian saliency: the squared gradient of an output with respect to the input.
 
-Dueling Network Architectures for Deep Reinforcement Learning (Wang et al., 2016) showed agents by the Jacobian of their
-outputs; its square for the policy, with the logits as the seed, is that of Greydanus et al. (2018).
+Dueling Network Architectures for Deep Reinforcement Learning (Wang et al., 2016) visualized agents by the Jacobian of
+their outputs. For the policy, the gradient is that of half the sum of squared logits, as in Greydanus et al. (2018).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def jacobian_saliency(
         state: the state of a recurrent agent before the observations, held fixed; its initial state if None
 
     Returns (B, H, W, C) float32. Raises OptionError for an object that is not an agent, an unknown output or an invalid
-    state; SamplesError for observations of another shape or range.
+    state; SamplesError for observations of the wrong shape or range.
     """
     agent = require(agent, "forward", "gradients", for_="Jacobian saliency")
     scores = linear_scores(agent, as_outputs(output), observations, state)

@@ -20,20 +20,22 @@ def select_layers(
 ) -> list[str]:
     """Return the short names of the layers that meet all conditions, in the order of computation.
 
-    By default they are the layers through which every path passes: the ReLUs of a network without skip connections, the
-    outputs of the residual blocks of one that has them (`block1`, `block2`, ...: the last one of each shape).
+    By default they are the layers through which every path from the input to the outputs passes: the ReLUs of a network
+    without skip connections, or the outputs of the residual blocks of a residual network (`block1`, `block2`, ...: of
+    consecutive blocks of the same shape, the last one).
 
     Args:
         name_contains_one_of: only layers whose short or full name contains one of these
-        op_is_one_of: kinds of operation instead, in lower case; `relu` stands for other activations in a network
-            without ReLUs. Skip connections bypass ReLUs inside of residual blocks, whose attribution therefore omits a
-            part of the output that differs between observations
-        bottleneck_only: only operations such that every path from an earlier convolution to them passes through a
-            bottleneck of the network (a node without which no path leads from the input to the outputs). If False, all
-            operations of the kinds, by default all ReLUs
+        op_is_one_of: select operations of these kinds instead, in lower case; `relu` stands for other activations in a
+            network without ReLUs. Skip connections bypass the ReLUs inside residual blocks, so attribution to these
+            ReLUs omits a part of the output that differs between observations
+        bottleneck_only: only operations that every path from an earlier convolution reaches through a bottleneck of the
+            network (a node that all paths from the input to the outputs pass through). If False, all operations of the
+            kinds, by default all ReLUs
         discard_first_n: drop the first n of the remaining layers
 
-    Raises OptionError for an object that is not an agent and, with the available layers, if no layer is left.
+    Raises OptionError for an object that is not an agent, for a string in place of a sequence of strings, and if no
+    layer is left; the message then lists what is available.
     """
     layers = choose_layers(
         agent,
@@ -46,10 +48,10 @@ def select_layers(
 
 
 def default_layer(agent: Agent) -> str:
-    """Return the name of the layer that pages open with: the finest, which is the first of `select_layers`.
+    """Return the name of the layer that pages open with: the first of `select_layers`, with the finest resolution.
 
-    Of the layers of an agent, attribution to the finest predicts best what removing an object from the game changes
-    (`docs/truth.md` has the numbers).
+    Attribution to this layer predicts the effects of removing objects from the game better than attribution to the
+    agent's other layers (`docs/truth.md` has the numbers).
 
     Raises OptionError for an object that is not an agent, and for an agent without such layers.
     """
@@ -102,6 +104,6 @@ def choose_layers(
 
 
 def _kinds(sites: Sequence[Site], words: Sequence[str]) -> Sequence[str]:
-    """Return kinds of operation in lower case. ReLUs stand for other activations in a network that has none."""
+    """Return kinds of operation in lower case, with other activations for `relu` in a network without ReLUs."""
     maps, kinds = feature_maps(sites), [word.lower() for word in words]
     return layer_kinds(maps) if "relu" in kinds and not any(site.kind in kinds for site in maps) else kinds

@@ -1,4 +1,4 @@
-"""Compute the contribution of a recurrent state to an output that does not go through a layer's activations."""
+"""Compute how a recurrent state contributes to an output directly, bypassing a layer's activations."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ def scores_without_memory(
     baseline: Baseline = DEFAULT_BASELINE,
     weights: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Return the scores (S, B) at a layer's baseline if the agent's initial state replaces `state`. Held inputs stay.
+    """Return the scores (S, B) at a layer's baseline, with the agent's initial state in place of `state`.
 
-    The score "greedy" is still that of the best action in `state`. `weights` are the weights of the path's points. An
-    `ExpectedBaseline` divides these points among its observations.
+    Held inputs (see `rl_clarity.agents.held_inputs`) stay the same, and "greedy" is still the score of the action that
+    is best in `state`. `weights` are the weights of the path's points, which an `ExpectedBaseline` divides among its
+    observations.
     """
     weights = np.ones(1) if weights is None else weights
     start = layer_baseline(agent, baseline, observations, layer, state, count=len(weights))

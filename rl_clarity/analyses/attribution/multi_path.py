@@ -1,8 +1,8 @@
 """Attribution averaged over many paths, as in Understanding RL Vision (2020).
 
 A straight path moves all features together, so features that can replace each other share the attribution that either
-would get alone. Here a path moves one half of the reduced channels early and the other half late, and the mean over the
-choices of halves treats all channels alike.
+would get alone. Here each path moves one half of the reduced channels early and the other half late. The mean over the
+possible halves treats all channels alike.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rl_clarity.base.errors import OptionError
 
 @runtime_checkable
 class Reduction(Protocol):
-    """The methods of a channel reduction that paths need."""
+    """The members of a channel reduction that `multi_path_attribution` needs."""
 
     @property
     def components(self) -> np.ndarray: ...
@@ -51,14 +51,16 @@ def multi_path_attribution(
         output: "value", an action's index (its logit), or a sequence of indices (the sum of their logits)
         steps: number of points on each path
         max_paths: number of random paths; None for all paths (70 for 8 channels)
-        rng: draws the paths; numpy's default with seed 0 if None
+        rng: generator that draws the paths; `np.random.default_rng(0)` if None
         state: the state of a recurrent agent before the observations, held fixed; its initial state if None
-        baseline: where the paths begin, as for `integrated_gradients`, but not "expected"
+        baseline: the start of the paths, as for `integrated_gradients`, except "expected"
 
-    The attribution along a path is the sum over its steps of the step's change of the activations times the gradient at
-    the step's end.
-    Raises OptionError for an object that is not an agent, an unknown layer or output, an invalid state or number, and
-    another layer's reduction; SamplesError for observations of another shape or range.
+    The attribution along a path is a sum over its steps: the change of the activations in a step, times the gradient at
+    the end of the step.
+
+    Raises OptionError for an object that is not an agent, an unknown layer or output, an invalid state, `steps`,
+    `max_paths` or `baseline`, and a reduction of another layer; SamplesError for observations of the wrong shape or
+    range.
     """
     return multi_path_attributions(
         agent,
@@ -142,7 +144,7 @@ def _draw_halves(channels: int, count: int | None, rng: np.random.Generator | No
 
 
 def _early_halves(channels: int) -> Iterator[tuple[int, ...]]:
-    """Yield the channels that move early on each path. Each split gives two paths, with the halves exchanged."""
+    """Yield the channels that move early on each path. Each split into halves gives two paths, one for each order."""
     half = channels // 2
     for chosen in combinations(range(channels), half):
         if channels % 2 == 0 and 0 not in chosen:

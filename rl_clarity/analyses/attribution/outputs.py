@@ -1,4 +1,4 @@
-"""The outputs that a page attributes, and what is known of them before they are attributed."""
+"""The outputs that a page attributes, the scores that this takes, and the limits of their completeness errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rl_clarity.analyses.attribution.refinement import error_bound
 
 
 def attributed_outputs(subject: Subject) -> list[OutputInfo]:
-    """Return the attributed outputs, in order."""
+    """Return the outputs that a page attributes, in the order of the page."""
     info = subject.info
     outputs = []
     if info.has_value:
@@ -30,7 +30,7 @@ def attributed_outputs(subject: Subject) -> list[OutputInfo]:
 
 
 def computed_outputs(subject: Subject) -> list[OutputInfo]:
-    """Return the outputs that are differentiated. Groups are sums of them."""
+    """Return the outputs whose gradients are computed: all except groups, which are sums of the outputs of actions."""
     return [output for output in attributed_outputs(subject) if output.kind != "group"]
 
 
@@ -40,10 +40,10 @@ def scores_to_compute(subject: Subject) -> list[Score]:
 
 
 def completeness_limit(subject: Subject, output: OutputInfo) -> float | None:
-    """Return the completeness error above which points are added, or None for an output that does not vary.
+    """Return the completeness error above which points are added, or None if the output is constant or not recorded.
 
-    It depends on the outputs that were recorded while the agent played, and so is the same in every task and on every
-    rank.
+    The limit depends only on the outputs that were recorded while the agent played, so it is the same in every task and
+    on every rank.
     """
     played = subject.trajectories
     logits = played.policy_logits if played.q_values is None else played.q_values  # (N, T, A)
@@ -62,7 +62,7 @@ def completeness_limit(subject: Subject, output: OutputInfo) -> float | None:
 
 
 def score_rows(subject: Subject) -> dict[str, list[int]]:
-    """Return, for each output, the indices of the computed scores that it is the sum of: several only for a group."""
+    """Return, for each output, the indices of the computed scores whose sum it is: several only for a group."""
     outputs = attributed_outputs(subject)
     row = {output.id: i for i, output in enumerate(computed_outputs(subject))}
     groups = subject.info.action_groups
@@ -75,5 +75,5 @@ def score_rows(subject: Subject) -> dict[str, list[int]]:
 
 
 def sum_rows(values: Sequence[np.ndarray] | np.ndarray, rows: Sequence[int]) -> np.ndarray:
-    """Return the sum of some of the `values` of S scores, or the same array for a single score."""
+    """Return the sum of the `rows` of `values` (S, ...). For a single row, this is the same array and not a copy."""
     return functools.reduce(np.add, (values[row] for row in rows))

@@ -32,7 +32,7 @@ MODES = ("occlude", "searchlight")
 REFERENCE_HEIGHT = 80
 """Height in pixels of the observation to which stride and standard deviations refer."""
 BATCH_BYTES = 2**26
-"""Bytes of perturbed observations that are evaluated together."""
+"""Largest size in bytes of a batch of perturbed observations."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +58,9 @@ class PerturbationGrid:
     ) -> PerturbationGrid:
         """Return the grid for observations of H x W pixels.
 
-        Sizes are in pixels of an observation 80 pixels high, and scale with the height. With `pixels` they do not
-        scale. Raises OptionError for sizes that are not above 0.
+        Sizes are in pixels of an observation that is 80 pixels high, and scale with the height. With `pixels` they are
+        in pixels of the observation itself. Raises OptionError for sizes that are not above 0, and with `pixels` for a
+        `stride` that is not an integer.
         """
         for name, size in (("stride", stride), ("mask_sigma", mask_sigma), ("blur_sigma", blur_sigma)):
             if not 0 < size < np.inf:
@@ -80,14 +81,15 @@ class PerturbationGrid:
         return _masks(self)
 
     def blurred(self, images: np.ndarray) -> np.ndarray:
-        """Return images (B, H, W, C) in which each channel, of each stacked frame, is blurred separately."""
+        """Return images (B, H, W, C) with each channel of each stacked frame blurred separately, as float32."""
         from scipy.ndimage import gaussian_filter
 
         return np.asarray(gaussian_filter(images, (0, self.blur_sigma, self.blur_sigma, 0)), np.float32)
 
     def upsample(self, maps: np.ndarray) -> np.ndarray:
-        """Return maps (..., gh, gw) at every pixel (..., H, W) float32, bilinear between centers and constant beyond
-        the outer ones.
+        """Interpolate maps (..., gh, gw) to all pixels (..., H, W) float32.
+
+        Interpolation is bilinear between centers, and constant beyond the outer centers.
         """
         rows, columns = (self._weights(size, count) for size, count in zip(self._size, self.shape, strict=True))
         return np.asarray(np.einsum("hi,...ij,wj->...hw", rows, maps, columns, optimize=True), np.float32)
@@ -97,7 +99,7 @@ class PerturbationGrid:
         return self.height, self.width
 
     def _weights(self, size: int, count: int) -> np.ndarray:
-        """Return the weights (size, count) of the centers for each pixel along an axis."""
+        """Return the interpolation weights (size, count) of the centers at each pixel of an axis."""
         position = np.minimum(np.arange(size) / self.stride, count - 1)
         return np.maximum(0, 1 - np.abs(position[:, None] - np.arange(count)))
 
@@ -119,7 +121,7 @@ def _masks(grid: PerturbationGrid) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def _windows(grid: PerturbationGrid) -> list[tuple[int, np.ndarray]]:
-    """Return the rows (n, W) of each mask that are not 0, with the index of the first."""
+    """Return, for each mask, the index of its first row that is not 0, and the rows (n, W) from it to the last one."""
     lines = [np.flatnonzero(mask.any(axis=1)) for mask in grid.masks]
     return [(int(rows[0]), mask[rows[0] : rows[-1] + 1]) for rows, mask in zip(lines, grid.masks, strict=True)]
 
@@ -139,27 +141,29 @@ def perturbation_saliency(
 ) -> np.ndarray:
     """Return how much outputs change when a part of the observation is blurred, (B, gh, gw) float32.
 
-    Cell (i, j) belongs to the mask around pixel (i * stride, j * stride); `PerturbationGrid` has the grid, and gives
-    the map at every pixel. The observation is perturbed after preprocessing; the state before the step stays the same.
+    Cell (i, j) belongs to the mask around pixel (i * stride, j * stride). `PerturbationGrid.for_shape` returns the
+    grid, whose `upsample` interpolates maps to all pixels. The observation is perturbed after preprocessing; the state
+    before the step stays the same.
 
     Args:
         observations: (B, H, W, C) as the agent takes them
         output: "policy" (1/2 |change of the logits|^2, or of the action values), "value" (1/2 change^2), or another
             score: an action's index, a tuple of indices (the sum of their logits), "greedy", or weights by "value" or
-            index. A list of S outputs gives (S, B, gh, gw), for the cost of one
-        state: of a recurrent agent before the observations; its initial state if None
+            index. A list of S outputs gives (S, B, gh, gw), at the cost of one output
+        state: the state of a recurrent agent before the observations; its initial state if None
         mode: "occlude" blurs the part under the mask; "searchlight" blurs everything else
-        signed: return the change s(I) - s(I'), which is positive where the visible content raises the output. Not for
-            "policy". For a list of outputs it may be a list, too
-        stride: distance of the centers
+        signed: whether to return the signed change s(I) - s(I') from the perturbed observation I', which is positive
+            where the content of the observation raises the output; not for "policy". For a list of outputs, it may be a
+            list with one bool for each
+        stride: distance between neighboring centers
         mask_sigma: standard deviation of the masks
         blur_sigma: standard deviation of the blur
         pixels: whether the three sizes are in pixels of the observation; otherwise they are for a height of 80 and
             scale with it
 
-    Raises OptionError for an object that is not an agent, an unknown output, mode or size, and another number of signs
-    than of outputs; SamplesError for observations of another shape or range. Source: Greydanus et al. (2018), arXiv
-    1711.00138.
+    Raises OptionError for an object that is not an agent, an unknown output or mode, an invalid size, and `signed` for
+    "policy" or of another length than the outputs; SamplesError for observations of the wrong shape or range. Source:
+    Greydanus et al. (2018), arXiv 1711.00138.
     """
     if mode not in MODES:
         raise OptionError(f"mode={mode!r} must be one of {', '.join(MODES)}")
@@ -201,8 +205,8 @@ def _perturbed_results(
 def _blend(grid: PerturbationGrid, change: np.ndarray, start: int, images: np.ndarray) -> None:
     """Add mask * change (B, H, W, C) to images (n, H, W, C), in place, only where masks are not 0.
 
-    Pairs of an observation and a mask are ordered by observation, then by mask. The images are those of the pairs from
-    `start` on.
+    Each image belongs to a pair of an observation and a mask. The pairs are ordered by observation, then by mask. The
+    images are those of n successive pairs, of which `start` is the first.
     """
     windows, channels = _windows(grid), images.shape[-1]
     flat, change = images.reshape(len(images), -1), change.reshape(len(change), -1)
@@ -232,7 +236,7 @@ def memory_saliency(
         strength: from 0 (the state does not change) to 1 (it becomes zero)
 
     Raises OptionError for an object that is not an agent, an agent without a state, an unknown output or a strength out
-    of range; SamplesError for observations of another shape or range.
+    of range; SamplesError for observations of the wrong shape or range.
     """
     if not 0 <= strength <= 1:
         raise OptionError(f"strength={strength!r} must be from 0 to 1")

@@ -1,4 +1,4 @@
-"""Quadrature rules, with points and weights that integrate a path from 0 to 1."""
+"""Quadrature rules: points and weights for integrals along a path from 0 to 1. A rule has n = `steps` points."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ GRADING = 1.75
 
 
 def riemann(steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the points i / n of the right Riemann sum of the original program, each with weight 1 / n.
+    """Return the points i / n of the right Riemann sum of understanding-rl-vision, each with weight 1 / n.
 
     Its error decreases as 1 / n.
     """
@@ -38,7 +38,7 @@ def gauss_legendre(steps: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def graded_midpoint(steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the midpoints of intervals that grow with the distance from 0.
+    """Return the midpoints and the lengths of intervals that grow with the distance from 0.
 
     The gradient of a ReLU network jumps, mostly near 0, where its biases dominate. A rule with more points there is
     more accurate than rules for smooth functions. `python -m benchmarks.accuracy` compares them.
@@ -62,7 +62,10 @@ add rules."""
 
 
 def quadrature(rule: str, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return points (n,) in [0, 1] and weights (n,) that sum to 1."""
+    """Return the points (n,) of a rule in [0, 1], and its weights (n,), which sum to 1.
+
+    Raises OptionError for an unknown rule, and for `steps` that are not a positive integer.
+    """
     function = RULES.get(rule)
     check_count("steps", steps)
     return function(int(steps))

@@ -1,4 +1,4 @@
-"""More points on the paths of integrated gradients whose sum is far from the difference of the outputs.
+"""Add points to the paths of integrated gradients where the attribution does not add up to the output's difference.
 
 The completeness error of most observations is small with few points. Points are added only where it is large, so that
 not all paths need as many points as the worst one.
@@ -16,10 +16,10 @@ from rl_clarity.base.errors import OptionError
 LIMIT = 0.05
 """Completeness error above which points are added, as a share of the output's range."""
 DEFAULT_REFINEMENT = 9
-"""How many times as many points a path may have."""
+"""Largest factor by which the number of points of a path may grow."""
 TIMES = 3
-"""Factor by which each refinement multiplies the number of points. The centers of the thirds of an interval include its
-center, so that a midpoint rule keeps its points."""
+"""Factor by which each refinement multiplies the number of points. The midpoint of an interval is also the midpoint of
+its middle third, so a midpoint rule keeps its points."""
 
 
 class _Attribution(Protocol):
@@ -57,8 +57,8 @@ def added_points(points: np.ndarray, weights: np.ndarray, factor: int) -> tuple[
         points, weights: (n,) of the rule whose intervals are divided into `factor` equal parts
         factor: a power of three above 1
 
-    Returns points and weights (2 n factor / 3,). The sum over them and a third of the sum of the coarser rule are the
-    sum of the finer rule.
+    Returns points and weights (2 n factor / 3,). The weighted sum over them, plus a third of the weighted sum of the
+    coarser rule (n factor / 3 points), is the weighted sum of the finer rule.
     """
     centers = (np.arange(factor) + 0.5) / factor - 0.5
     added = centers[np.arange(factor) % TIMES != 1]  # the middle of three is a point of the coarser rule
@@ -66,7 +66,7 @@ def added_points(points: np.ndarray, weights: np.ndarray, factor: int) -> tuple[
 
 
 def error_bound(outputs: np.ndarray) -> float:
-    """Return the largest accepted completeness error of an output with such values; infinity if it does not vary."""
+    """Return the largest accepted completeness error of an output with these values; infinity if they do not vary."""
     values = np.asarray(outputs, np.float64)
     span = float(np.ptp(values)) if values.size else 0.0
     return LIMIT * span if span > 0 else float("inf")
@@ -78,19 +78,20 @@ def refine(
     most: int,
     compute: Callable[[np.ndarray, np.ndarray, int], AttributionT],
 ) -> np.ndarray:
-    """Replace the attribution of scores whose completeness error is above their limit by one with more points.
+    """Compute attribution again, with more points, where the completeness error is above the limit of the score.
 
-    The number of points is tripled until the error is within the limit, or the path has `most` times as many points.
-    The number for a score of an observation depends on no other observation or score.
+    The number of points is tripled until the error is within the limit, or the path has `most` times the initial number
+    of points. The number for one score and observation does not depend on the other scores and observations.
 
     Args:
-        result: the attribution of S scores of B observations, whose arrays are changed
-        limits: largest completeness error of each score, or None to leave it as it is
-        most: a power of three, how many times as many points a path may have
-        compute: `compute(scores, observations, factor)` returns the attribution of these indices with `factor` times
-            the initial number of points; `result` has their attribution with a third of these
+        result: the attribution of S scores of B observations, whose arrays are changed in place
+        limits: largest accepted completeness error of each score, or None to leave its attribution as it is
+        most: largest factor by which the number of points of a path may grow, a power of three
+        compute: `compute(scores, observations, factor)` returns the attribution of the scores and observations with
+            these indices, for `factor` times the initial number of points. When it is called, `result` has their
+            attribution for a third of that number
 
-    Returns how many times as many points each path has (S, B).
+    Returns the factor (S, B) by which the number of points of each path has grown.
     """
     bounds = np.array([np.inf if limit is None else limit for limit in limits])[:, None]
     excess = np.abs(result.completeness_error) / bounds  # (S, B)

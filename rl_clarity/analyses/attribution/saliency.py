@@ -1,4 +1,4 @@
-"""`SaliencyMethod`, and functions that saliency methods share: outputs, and the input of the network."""
+"""`SaliencyMethod`, and functions that saliency methods share, for their outputs and for the network's input."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ POLICY, GREEDY = "policy", "greedy"
 
 @dataclass(frozen=True)
 class SaliencyMethod:
-    """A saliency method, which pages show and `check` tests."""
+    """A saliency method, which pages show and `sanity_checks` tests."""
 
     label: str
     text: str
-    """What the map shows, with its source."""
+    """What the map shows, with a citation."""
     function: Callable[..., np.ndarray | Attribution]
     """Takes an agent, observations (B, H, W, C), a list of S outputs, `state=` and the parameters.
 
     Returns (S, B, H, W, C): pages show magnitudes, summed over the channels and over the pixels of a cell. A method
-    that integrates along a path returns its `Attribution`, whose completeness error `check` reports. With `is_grid`, it
-    returns (S, B, gh, gw) for the centers of a `PerturbationGrid`.
+    that integrates along a path returns its `Attribution`, whose completeness error `sanity_checks` reports. With
+    `is_grid`, the function returns (S, B, gh, gw) for the centers of a `PerturbationGrid`.
     """
     parameters: Mapping[str, Any] = field(default_factory=dict)
     passes: int = 1
-    """Evaluations of the network for a map, relative to other methods."""
+    """Approximate number of evaluations of the network for a map."""
     is_grid: bool = False
     signed: bool = False
-    """Whether maps have negative values. They are then on a grid, and the map of the policy explains the logit (or
+    """Whether maps have negative values. This requires `is_grid`, and the map of the policy then explains the logit (or
     action value) of the best action."""
     signed_each: bool = False
-    """Whether the function takes `signed` as a list, with a bool for each output: methods that differ in nothing else
-    then share their evaluations of the network."""
+    """Whether the function also takes `signed` as a list, with a bool for each output. Methods that differ only in
+    `signed` then share their evaluations of the network."""
 
     def values(
         self, agent: Agent, observations: np.ndarray, outputs: Sequence[SaliencyOutput], state: State = None
     ) -> np.ndarray | Attribution:
-        """Return what the function returns, with the method's parameters."""
+        """Call `function` with the method's parameters, and return its result."""
         return self.function(agent, observations, self._scores(outputs), state=state, **self.parameters)
 
     def shares_passes(self, other: SaliencyMethod) -> bool:
@@ -72,7 +72,7 @@ def shared_values(
     outputs: Sequence[SaliencyOutput],
     state: State = None,
 ) -> list[np.ndarray | Attribution]:
-    """Return the `values` of methods that share their passes, or of a single method."""
+    """Return the `values` of each method, for methods that share evaluations of the network or for a single method."""
     first, *others = methods
     if not others:
         return [first.values(agent, observations, outputs, state)]
@@ -83,7 +83,7 @@ def shared_values(
 
 
 def as_outputs(output: SaliencyOutputs) -> list[SaliencyOutput]:
-    """Return a list of outputs. Raises OptionError for an empty one."""
+    """Return one or several outputs as a list. Raises OptionError for an empty list."""
     outputs = output if isinstance(output, list) else [output]
     if not outputs:
         raise OptionError("output=[]: at least one output is needed")
@@ -96,7 +96,7 @@ def unlisted(values: np.ndarray, output: SaliencyOutputs) -> np.ndarray:
 
 
 def head_columns(outputs: Outputs) -> tuple[np.ndarray, dict[str, int]]:
-    """Return the heads side by side (B, n), and the number of columns of each head."""
+    """Return the network's heads, concatenated to (B, n), and the number of columns of each head by its name."""
     if outputs.q_values is not None:
         return outputs.q_values, {"q_values": outputs.q_values.shape[1]}
     assert outputs.policy_logits is not None
@@ -110,14 +110,15 @@ def head_columns(outputs: Outputs) -> tuple[np.ndarray, dict[str, int]]:
 def network_input(agent: Agent, observations: np.ndarray, state: State = None) -> np.ndarray:
     """Return the values (B, H, W, C) of the site "input", observations / 255 in float32.
 
-    Raises OptionError for an object that is not such an agent, SamplesError for observations of another shape or range.
+    Raises OptionError for an object that is not an agent with activations; SamplesError for observations of the wrong
+    shape or range.
     """
     agent = require(agent, "activations", "forward", for_="saliency of the input")
     return agent.activations(observations, INPUT, state)
 
 
 def results_at(agent: Agent, observations: np.ndarray, images: np.ndarray, state: State) -> np.ndarray:
-    """Return the heads (B, n) for images (B, H, W, C), which replace the network's input at the observations."""
+    """Return the concatenated heads (B, n), with images (B, H, W, C) in place of the network's input."""
     return head_columns(agent.forward(observations, state, write={INPUT: images}))[0]
 
 
@@ -127,8 +128,10 @@ def logit_score(logits: np.ndarray) -> Score:
 
 
 def best_action_score(results: np.ndarray, columns: dict[str, int], factors: Sequence[Factor]) -> Score:
-    """Return the score that is the logit (or action value) of the best action at each observation, from its heads (B,
-    n); for an action of several factors, the sum of their largest logits and means.
+    """Return the score that is the logit (or action value) of the best action at each observation.
+
+    `results` are the concatenated heads (B, n). For an action of several factors, it is the sum of their largest logits
+    and means.
     """
     best = greedy_columns(results[:, : next(iter(columns.values()))], factors)  # (B, factors)
     return {action: (best == action).any(axis=1).astype(np.float32) for action in np.unique(best).tolist()}
@@ -141,9 +144,10 @@ def linear_scores(
     state: State = None,
     images: np.ndarray | None = None,
 ) -> list[Score]:
-    """Return scores whose gradients can be computed. "policy" is weighted by the logits at the observations.
+    """Return scores whose gradients the agent can compute.
 
-    `images` (B, H, W, C) replace the network's input. The network is only evaluated for "policy" and "greedy".
+    "policy" becomes the sum of the logits, weighted by their values at the observations, and "greedy" the logit of the
+    best action there. The network is evaluated only for these two. `images` (B, H, W, C) replace the network's input.
     """
     if not any(is_policy(output) or is_greedy(output) for output in outputs):
         return list(outputs)
@@ -175,13 +179,13 @@ def output_differences(
 
     Args:
         outputs: S outputs
-        results: heads side by side (B, n) at the observations
+        results: concatenated heads (B, n) at the observations
         columns: number of columns of each head
-        perturbed: the same (B, P, n) for the perturbed observations
-        factors: what an action consists of
-        signed: for each output, whether it is s(I) - s(I') instead of half the squared change; never by default
+        perturbed: concatenated heads (B, P, n) at the perturbed observations
+        factors: the factors of an action (see `rl_clarity.agents.actions`)
+        signed: for each output, whether to return s(I) - s(I') instead of half the squared change; by default False
 
-    Raises OptionError for unknown outputs, and for the sign of "policy", which has none.
+    Raises OptionError for unknown outputs, and if `signed` is True for "policy", whose change has no sign.
     """
     signs = signed or [False] * len(outputs)
     if any(sign and is_policy(output) for output, sign in zip(outputs, signs, strict=True)):

@@ -42,8 +42,8 @@ def smooth_gradients(
         seed: seed of the noise, which does not depend on the other observations of the batch
         state: the state of a recurrent agent before the observations, held fixed; its initial state if None
 
-    Raises OptionError for an object that is not an agent, an unknown output, an invalid state or number; SamplesError
-    for observations of another shape or range.
+    Raises OptionError for an object that is not an agent, an unknown output, and invalid `state`, `samples` or `noise`;
+    SamplesError for observations of the wrong shape or range.
     """
     agent = require(agent, "forward", "gradients", for_="smooth_gradients")
     check_count("samples", samples)

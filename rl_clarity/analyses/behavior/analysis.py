@@ -42,22 +42,25 @@ from rl_clarity.visualization.totals import mean_effects
 COMPARISON, UNEDITED = "comparison", "unedited"
 """The task that compares all episodes, and the first component of the names of tasks for the unedited agent."""
 BLOCK = 50
-"""Number of episodes that a rank plays together."""
+"""Number of episodes that a process plays in parallel."""
 MEASURED_EPISODES = 8
-"""Number of episodes that are played to measure the time."""
+"""Number of episodes that the forecast plays to measure the time."""
 MEASURED_STEPS = 64
-"""Number of steps after which these episodes are cut."""
+"""Number of steps after which the forecast cuts these episodes off."""
 LIKELY_LENGTH = 200
 """Number of steps of an episode that the forecast assumes."""
 CLEAR = 5.0
 """No more episodes are played for a variant once its mean change of the return is more than this many standard errors
-from 0. The change is tested after each block. A bound this far out leaves the probability of errors of the last test as
-it is (Haybittle, 1971; Peto et al., 1976, whose bound is 3 for a single hypothesis)."""
+from 0. The change is tested after each block. With a bound this strict, the repeated tests hardly raise the error rate
+of the final test (Haybittle, 1971; Peto et al., 1976, whose bound is 3 for a single hypothesis)."""
 
 
 @dataclass(frozen=True)
 class FailureOdds:
-    """Number of failures by a cause per failure by any other cause. None if there are no failures by other causes."""
+    """Odds of a cause of failure: the number of failures by this cause, per failure by any other cause.
+
+    None if there are no failures by other causes.
+    """
 
     unedited: float | None
     ablated: float | None
@@ -77,9 +80,10 @@ class BehaviorRow:
     episodes: int
     """Number of pairs of episodes; fewer than planned if the change of the return was clear earlier."""
     attribution: float | None
-    """Mean attribution of the output to the features."""
+    """Mean attribution of the output to the features; null where objects are invisible."""
     ablation: float | None
-    """Mean change of the output on the ablated steps; null without the section `ablation`, and for several features."""
+    """Mean change of the output on the ablated steps; null without the section `ablation`, for several features, and
+    where objects are invisible."""
     return_difference: float
     interval: tuple[float, float]
     adjusted_p: float
@@ -91,7 +95,7 @@ class BehaviorRow:
     actions: Mapping[str, MeasuredDifference]
     """By label of an action, the share of an episode's steps at which it was taken."""
     failures: Mapping[str, FailureOdds] = field(default_factory=dict)
-    """By cause of a failure: an episode whose last step gave no reward, or whose time ran out."""
+    """Odds by cause of failure. An episode fails if its last step gives no reward, or if its time runs out."""
     invisible: str | None = None
     """The type of the objects that the unedited agent did not see; None where features were ablated."""
 
@@ -111,7 +115,7 @@ class BehaviorSection(SectionData):
     causes: Sequence[str]
     """Causes of an episode's end, starting with the most frequent one of the unedited agent."""
     rows: Sequence[BehaviorRow]
-    """A row for each feature, for twins together, and on request for pairs of features and invisible types."""
+    """A row for each feature and each group of twins, and on request for each pair of features and invisible type."""
     clips: Sequence[Clip]
     files: Sequence[str]
     """Names of the report's files, JSON and CSV."""
@@ -205,8 +209,7 @@ def _blocks(subject: Subject) -> list[Block]:
 def _number(number: int) -> str:
     """Return the last component of the names of a block's tasks.
 
-    The number is padded with zeros, so that no name begins with another one: `after` selects tasks by the beginning of
-    their name.
+    The number is padded with zeros, so that no name is a prefix of another: `Task.after` selects tasks by prefix.
     """
     return f"{number:05d}"
 
@@ -257,7 +260,7 @@ def _play(subject: Subject, block: Block, agent: Agent, work: Work) -> TaskResul
 
 @dataclass(frozen=True)
 class Episodes:
-    """All n episodes of an agent."""
+    """The n episodes that an agent played."""
 
     returns: np.ndarray  # (n,)
     lengths: np.ndarray  # (n,)
@@ -267,7 +270,7 @@ class Episodes:
 
     @classmethod
     def joined(cls, results: Results, name: str, count: int) -> Episodes | None:
-        """Return the episodes of an agent in the first `count` blocks that were played; None if none was."""
+        """Return the episodes of an agent in those of the first `count` blocks that were played; None if none was."""
         facts = [results[BehaviorAnalysis.task_name(name, _number(number + 1))] for number in range(count)]
         played = [one for one in facts if one]
         if not played:
@@ -366,10 +369,9 @@ def _compare_task(subject: Subject, work: Work) -> TaskResult:
 
 
 def _compared(before: np.ndarray, after: Sequence[np.ndarray], seed: int, tests: int) -> list[list[MeasuredDifference]]:
-    """Compare the measures `after` of each edited agent with those of the unedited agent, `before` (n, M).
+    """Compare the M measures of each edited agent, `after`, with those of the unedited agent, `before` (n, M).
 
-    Only as many of the first episodes are compared as the edited agent played.
-
+    If an edited agent played fewer episodes, it is compared with as many of the unedited agent's first ones.
     """
     measures = before.shape[1]
     compared: list[list[MeasuredDifference]] = [[] for _ in after]
@@ -384,8 +386,9 @@ def _compared(before: np.ndarray, after: Sequence[np.ndarray], seed: int, tests:
 
 
 def _on_frames(subject: Subject, layer: PageLayer, features: Sequence[int]) -> tuple[float, float | None]:
-    """Return the mean attribution of the first output to features, and the mean change of the output when the
-    feature is ablated. The change is None for several features, and if ablation was not measured.
+    """Return the mean attribution of the first output to some features, and its mean change when they are ablated.
+
+    The change is None for several features, and if ablation on frames was not measured.
     """
     output, trajectories = attributed_outputs(subject)[0].id, range(len(subject.trajectories.actions))
     effects = mean_effects([read_totals(subject, layer, t)[output] for t in trajectories])
@@ -402,7 +405,7 @@ def _unique(labels: Sequence[str]) -> list[str]:
 
 
 def flat_rows(rows: Sequence[BehaviorRow]) -> list[dict[str, object]]:
-    """Return the report as rows with one value per column, a row for each feature and measure."""
+    """Return the report as a table: a row for each variant of play and each measure, with one value per column."""
     flat: list[dict[str, object]] = []
     for row in rows:
         measures = {
@@ -434,7 +437,7 @@ def _csv(rows: Sequence[Mapping[str, object]]) -> str:
 
 
 def _pieces(sample: Subject, frames: int) -> Iterable[Piece]:
-    """Measure some episodes, cut off after a few steps, because the length of episodes is not known beforehand."""
+    """Yield a `Piece` that plays the first steps of a few episodes, because their length is not known beforehand."""
     options = sample.options_of(BehaviorOptions)
 
     def play(episodes: int) -> None:

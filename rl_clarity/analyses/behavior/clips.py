@@ -17,7 +17,7 @@ from rl_clarity.pages.images import newest_frames
 from rl_clarity.recordings.paired_play import Block
 
 CLIPS = 4
-"""Number of clips of a page, for the features whose ablation loses the most return."""
+"""Maximum number of clips, for the features whose ablation costs the most return."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Clip:
     step: int
     image: ImageName
     still: ImageName
-    """The first step at which the actions differ."""
+    """Image of the first step at which the actions differ."""
     lost: float
-    """The return that is lost in this episode."""
+    """Return of the unedited agent in this episode, less that of the agent without the feature."""
 
 
 def write_clips(
@@ -46,10 +46,10 @@ def write_clips(
     blocks: Sequence[Block],
     ablated: Callable[[PageLayer, int], Agent],
 ) -> list[Clip]:
-    """Write clips of the features whose ablation loses the most return, at most `CLIPS`.
+    """Write clips for the features whose ablation costs the most return, at most `CLIPS`.
 
     Each clip shows the episode with the largest loss. `losses` has an array (n,) for each feature, with the return that
-    is lost in each of its pairs of episodes.
+    is lost in each of its n pairs of episodes. `ablated` returns the agent without a feature.
     """
     clips, used, options = [], set[int](), subject.options_of(BehaviorOptions)
     order = np.argsort([-one.mean() for one in losses], kind="stable")

@@ -1,4 +1,4 @@
-"""Variants of play that are compared with the unedited agent's: without features, and without seeing a type."""
+"""Variants of play that are compared with unedited play: features are ablated, or objects of a type are invisible."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class Variant:
 
     @property
     def name(self) -> str:
-        """The first components of the names of its tasks."""
+        """The first components of the names of the variant's tasks."""
         if self.layer is None:
             return f"invisible/{self.invisible}"
         numbers = "-and-".join(str(feature + 1) for feature in self.chosen)
         return f"{self.layer.name}/{numbers}{'-twins' if self.with_twins else ''}"
 
     def features(self, subject: Subject, results: Results) -> list[int] | None:
-        """Return the features that are ablated, once the layer is finished; None if there is no such variant.
+        """Return the ablated features, by index, or None if there is no such variant. The layer must be finished.
 
-        Twins of twins are ablated, too. Only the first feature of such a group has a variant with twins. Two features
-        that are such a group on their own are no variant as a pair, because it would be the same.
+        Twins, and twins of twins, form a group. Only the first feature of a group has a variant with twins. There is no
+        variant for a pair that is a whole group, because it would be the same as the variant with twins.
         """
         if self.layer is None:
             return []
@@ -62,14 +62,14 @@ class Variant:
         return None if group == set(self.chosen) else [*self.chosen]
 
     def agent(self, subject: Subject, features: Sequence[int]) -> Agent:
-        """Return the agent that plays."""
+        """Return the agent that plays, with the features ablated."""
         if self.layer is None:
             return subject.agent
         components = load_features(subject.files, self.layer).reduction.components[[*features]]
         return edit(subject.agent, Ablate(self.layer.full_name, component=components))
 
     def seen(self, block: Block) -> Block:
-        """Return a block of episodes as the agent sees it."""
+        """Return the block of episodes in which the agent does not see the invisible objects."""
         return block if self.invisible is None else dataclasses.replace(block, invisible=(self.invisible,))
 
 
@@ -80,7 +80,7 @@ def behavior_layers(subject: Subject) -> list[PageLayer]:
 
 
 def variants(subject: Subject) -> list[Variant]:
-    """Return all variants that there may be: features and their twins, pairs of a layer, invisible types."""
+    """Return all possible variants: features with and without their twins, pairs of features, and invisible types."""
     options, layers = subject.options_of(BehaviorOptions), behavior_layers(subject)
     features = [
         Variant(layer, (feature,), with_twins)

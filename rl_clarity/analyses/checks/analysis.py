@@ -63,13 +63,13 @@ EXAMPLES = 2
 MEASURED_FRAMES = 8
 """Number of frames that are explained to measure the time. Fewer would take as long, because batches are padded."""
 ORDERS = 6
-"""Number of orders of pixels of each frame: those of the map, at random and from the center, for deletion and for
+"""Number of pixel orders that are tested on each frame: by the map, at random and from the center, for deletion and for
 insertion."""
 FEATURES = (
-    " “features” is attribution to the features of the page {page} at a layer, as its images show it: what is missing "
-    "is the residual, and the completeness error."
+    " “features” is the attribution to the features of the page {page} at a layer, as in its images. It omits the "
+    "residual, which therefore counts as missing, like the completeness error."
 )
-"""Added to the caption of `checks` with the features of a page."""
+"""Text that is added to the caption of `checks` if the features of a page are checked, too."""
 CAPTIONS = {
     "checks": "A map that stays the same when the weights of the network are random does not show what the network "
     "learned (Adebayo et al., 2018). Pixels that matter, blurred first, change the output faster than pixels in a "
@@ -97,15 +97,16 @@ class ChecksOptions:
     frames: int = 64
     """Number of frames, from all trajectories, on which the methods are checked."""
     methods: tuple[str, ...] | None = None
-    """Methods to check: those of saliency (perturbation, jacobian, ..., and those of installed packages), and
-    "integrated_gradients LAYER"; by default all of them, with every layer."""
+    """Names of the methods to check: saliency methods (perturbation, jacobian, ..., and those of installed packages),
+    "integrated_gradients LAYER", and with `page` "features LAYER"; by default all of them, with every layer."""
     output: str = "policy"
     """Explained output: policy (all logits, or all action values), value, or greedy."""
     baseline: str = DEFAULT_BASELINE
-    """What integrated gradients of layers are measured against: `zero-layer`, `zero-input`, `blur`, or the `mean`,
-    `median` or `expected` of the checked frames."""
+    """Baseline of integrated gradients of layers: `zero-layer`, `zero-input`, `blur` or `narrow-blur`; or `mean`,
+    `median` or `expected`, which are computed from the checked frames."""
     page: str | None = None
-    """Page of the agent whose features are checked, too: `features LAYER` is the attribution to those of a layer."""
+    """Directory of a page of the agent whose features are also checked, by the methods `features LAYER`: attribution to
+    the features of a layer."""
 
     registries: ClassVar[OptionRegistries] = {"methods": METHODS}
     input_files: ClassVar[tuple[str, ...]] = ("page",)
@@ -127,7 +128,7 @@ class ChecksSection(TableSection):
 
 @dataclass(frozen=True)
 class CheckEffects(TableSection):
-    """How well methods, and controls, predict the measured effects of objects; without rows if these are not known."""
+    """How well methods and controls predict the measured effects of objects; it has no rows if these are not known."""
 
     kind = "check_effects"
     title = "Explanations and measured effects"
@@ -143,7 +144,7 @@ class CheckMaps(ImagesSection):
 
 @dataclass(frozen=True)
 class CheckDeletion(BarsSection):
-    """How much faster the order of the maps changes the output than other orders of pixels."""
+    """How much faster the output changes when pixels are removed in the order of the maps than in other orders."""
 
     kind = "check_deletion"
     title = "Deletion of pixels"
@@ -151,7 +152,7 @@ class CheckDeletion(BarsSection):
 
 @dataclass(frozen=True)
 class CheckInsertion(BarsSection):
-    """How much faster the order of the maps changes the output when pixels of the blurred frame are restored."""
+    """How much faster the output changes when pixels are restored in the order of the maps than in other orders."""
 
     kind = "check_insertion"
     title = "Insertion of pixels"
@@ -232,7 +233,7 @@ class ChecksAnalysis(Analysis[ChecksOptions, _Sections]):
 
 
 def _bars(measures: Mapping[str, Mapping[str, Interval]]) -> list[Bar]:
-    """Return how much larger the area of each method is than those of the other orders of pixels."""
+    """Return bars for how much the deletion or insertion area of each method exceeds those of other pixel orders."""
     return [
         Bar(f"{label}, {name}", above.mean, above.low, above.high)
         for label, areas in measures.items()
@@ -242,7 +243,10 @@ def _bars(measures: Mapping[str, Mapping[str, Interval]]) -> list[Bar]:
 
 
 def _measure_effects(subject: Subject, options: ChecksOptions, work: Work) -> TaskResult:
-    """Measure effects of objects while the agent plays, if its environment can be edited, and test the controls."""
+    """Measure the effects of objects while the agent plays, and how well the controls predict them.
+
+    If the effects cannot be measured, the fact `unknown` has the reason.
+    """
     seed = subject.options.seed
     try:
         effects = _effects(subject, options)
@@ -264,9 +268,9 @@ def _effects(subject: Subject, options: ChecksOptions, episodes: int | None = No
 
 
 def _check(subject: Subject, options: ChecksOptions, names: Mapping[str, str], work: Work) -> TaskResult:
-    """Check methods that share their passes, and write images of their maps.
+    """Check methods that share their evaluations of the network, and write images of their maps.
 
-    `names` has the name of a directory for each method.
+    `names` has the name of the image directory for each method.
     """
     frames, seed = choose_frames(subject.trajectories, options.frames), subject.options.seed
     methods = find_methods(subject.agent, [*names], options.baseline, frames.observations, options.page)
@@ -288,7 +292,10 @@ def _check(subject: Subject, options: ChecksOptions, names: Mapping[str, str], w
 def _write_images(
     subject: Subject, frames: CheckedFrames, slug: str, report: MethodReport, maps: np.ndarray, stages: np.ndarray
 ) -> list[JsonObject]:
-    """Write examples of a method's maps (S + 1, b, H, W), at some stages of the randomization; return their images."""
+    """Write example images of a method's `maps` (S + 1, b, H, W), and return their entries in the section.
+
+    `stages` are indices of the first axis: 0 for the trained agent, i for the i-th randomized agent.
+    """
     shown = frames[frames.spread]
     layers = [name.replace("/", ".") for name in short_names([stage.layer for stage in report.randomization])]
     correlations = [f"{stage.rank_correlation:.2f}" for stage in report.randomization]
@@ -335,7 +342,7 @@ def _report(options: ChecksOptions, results: Results) -> SanityReport:
 
 
 def _effects_section(report: SanityReport) -> CheckEffects:
-    """Return the table of methods and controls by what they predict; the best method in each column is marked."""
+    """Return the table of how well methods and controls predict effects; the best method in each column is marked."""
     if report.effects_unknown:
         return CheckEffects([Column("method", "method")], [], caption=report.unknown_text)
     rows = {method.label: method.effects for method in report.methods}
@@ -369,7 +376,7 @@ def _row(method: MethodReport) -> dict[str, object]:
 
 
 def _pieces(options: ChecksOptions, names: Sequence[str], sample: Subject, batch: int) -> Iterable[Piece]:
-    """Measure the methods' maps of some frames, and the deletion of their pixels in one random order."""
+    """Yield pieces that compute the methods' maps of some frames, and delete pixels in one random order."""
     frames = choose_frames(sample.trajectories, MEASURED_FRAMES)
     observations, state = frames.observations, frames.state
     agent, count = sample.agent, len(observations)
@@ -383,7 +390,7 @@ def _pieces(options: ChecksOptions, names: Sequence[str], sample: Subject, batch
 
 
 def _effect_pieces(options: ChecksOptions, sample: Subject, batch: int) -> Iterable[Piece]:
-    """Measure the effects in a single episode; yield nothing if effects are not known."""
+    """Yield a piece that measures the effects in a single episode, or nothing if they cannot be measured."""
     try:
         _effects(sample, options, 1)
     except ClarityError:

@@ -1,4 +1,4 @@
-"""Do maps predict the measured effects of objects? The comparison of saliency methods, and of controls, with them."""
+"""Compare the maps of saliency methods, and controls, with the measured effects of objects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class EffectChecks:
 
     @classmethod
     def measured(cls, agent: Agent, effects: ObjectEffects) -> EffectChecks:
-        """Return the checks for measured effects."""
+        """Return the checks for the effects that were measured for an agent."""
         before = None if effects.state is None else tuple(part[:1] for part in effects.state)
         has_value = agent.forward(effects.with_object[:1], before).values is not None
         outputs = tuple(EFFECT_OUTPUTS) if has_value else ("greedy",)
@@ -37,14 +37,18 @@ class EffectChecks:
     def method(self, method: SaliencyMethod, seed: int, agent: Agent | None = None) -> dict[str, Agreement]:
         """Return how well the maps of a method predict the effects, by output.
 
-        Maps of another `agent`, with the same inputs and outputs, are a control. `seed` is that of the bootstrap.
+        With `agent`, the maps are those of another agent with the same inputs and outputs, as a control. `seed` is that
+        of the bootstrap.
         """
         return self.methods([method], seed, agent)[0]
 
     def methods(
         self, methods: Sequence[SaliencyMethod], seed: int, agent: Agent | None = None
     ) -> list[dict[str, Agreement]]:
-        """Return for each method how well its maps predict the effects, by output. The methods share their passes."""
+        """Return, for each method, how well its maps predict the effects, by output.
+
+        The methods must share their evaluations of the network, as for `shared_values`.
+        """
         first = next(iter(self.samples.values()))
         explained = self.agent if agent is None else agent
         values = shared_values(methods, explained, first.observations, list(self.samples), first.state)

@@ -2,12 +2,12 @@
 output?
 
 - Randomized weights (Sanity Checks for Saliency Maps, Adebayo et al., 2018; arXiv 1810.03292): layers are randomized
-  from the outputs down. The maps of a method that explains the network change.
-- Deletion and insertion (Petsiuk et al., 2018; arXiv 1806.07421): pixels are removed in the order of a map, and change
-  the output faster than in a random order.
-- Completeness of methods that integrate along a path.
+  from the outputs down. The maps of a method that explains the network should then change.
+- Deletion and insertion (Petsiuk et al., 2018; arXiv 1806.07421): removing pixels in the order of a good map changes
+  the output faster than removing them in a random order.
+- Completeness: the attribution of methods that integrate along a path should add up to the change of the output.
 - The hint test (Visualizing and Understanding Atari Agents, Greydanus et al., 2018; arXiv 1711.00138), with
-  `rl_clarity.ActionHints`: the maps of an agent that was trained to look at hints lie on them.
+  `rl_clarity.ActionHints`: the maps of an agent that was trained to look at hints should lie on the hints.
 """
 
 from __future__ import annotations
@@ -63,9 +63,7 @@ class CheckedFrames:
 
     @property
     def spread(self) -> slice:
-        """Indices of at most 16 of them, at even distances, whose maps are computed again for every
-        randomized layer.
-        """
+        """Slice of at most 16 evenly spaced frames, whose maps are computed again for every randomized layer."""
         return slice(0, None, -(-len(self.observations) // RANDOMIZED_FRAMES))
 
     def __getitem__(self, part: slice) -> CheckedFrames:
@@ -85,17 +83,17 @@ def sanity_checks(
     """Check saliency methods on frames of an agent's play.
 
     Args:
-        agent: an agent with gradients; weights are randomized for a `KerasAgent`, `TorchAgent` or `JaxAgent`
+        agent: an agent with gradients; only the weights of a `KerasAgent`, `TorchAgent` or `JaxAgent` are randomized
         trajectories: as for `generate`
         methods: names of saliency methods ("perturbation", "jacobian", ...), or "integrated_gradients LAYER"; by
             default all methods, and integrated gradients of every layer
-        frames: number of frames, spread over the trajectories; a quarter of them, at most 16, for randomized weights
-        seed: seed of randomized weights, random orders and intervals
+        frames: number of frames, evenly spaced over the trajectories; at most 16 of them are used with random weights
+        seed: seed of random weights, random pixel orders and bootstrap intervals
         output: "policy", "value", or another score
-        baseline: what integrated gradients of layers are measured against; see `integrated_gradients`
+        baseline: the baseline of integrated gradients of layers; see `integrated_gradients`
 
-    Raises OptionError for an object that is not such an agent, an agent that observes vectors, and an unknown method,
-    output or baseline; SamplesError for samples that do not fit the agent.
+    Raises OptionError for an object that is not an agent with gradients, an agent that observes vectors, an unknown
+    method, output or baseline, and `frames` below 1; SamplesError for samples that do not fit the agent.
     """
     check_baseline("baseline", baseline)
     chosen = chosen_methods(agent, methods, frames)
@@ -109,8 +107,9 @@ def sanity_checks(
 
 
 def chosen_methods(agent: Agent, methods: Sequence[str] | None, frames: int, page: str | None = None) -> list[str]:
-    """Return the names of the methods to check, by default of all. Raises OptionError as `sanity_checks` does, and for
-    a page whose features are not of the agent.
+    """Return the names of the methods to check, by default all of them.
+
+    Raises OptionError as `sanity_checks` does, and for a page of another network.
     """
     agent = require(agent, "forward", "gradients", "tails", for_="sanity_checks")
     check_count("frames", frames)
@@ -129,7 +128,7 @@ def chosen_methods(agent: Agent, methods: Sequence[str] | None, frames: int, pag
 
 
 def shared_passes(methods: Mapping[str, SaliencyMethod]) -> list[dict[str, SaliencyMethod]]:
-    """Return methods by name in groups, which share their evaluations of the network."""
+    """Group methods by name, so that the methods of a group share their evaluations of the network."""
     groups: list[dict[str, SaliencyMethod]] = []
     for name, method in methods.items():
         group = next((one for one in groups if method.shares_passes(next(iter(one.values())))), None)
@@ -148,10 +147,10 @@ def check_methods(
     seed: int,
     report: Report = lambda share: None,
 ) -> list[tuple[MethodReport, np.ndarray]]:
-    """Check a group of `shared_passes`.
+    """Check the methods of a group from `shared_passes`.
 
-    With each report, also return the method's maps (S + 1, b, H, W) of `frames[frames.spread]`, those of the trained
-    agent, then of S randomized ones.
+    Returns a report for each method, with its maps (S + 1, b, H, W) of the b frames `frames[frames.spread]`: first the
+    maps of the trained agent, then those of S agents in which more and more layers are random.
     """
     methods = list(named.values())
     few, observations, state = frames[frames.spread], frames.observations, frames.state
@@ -184,7 +183,7 @@ def find_methods(
     observations: np.ndarray | None = None,
     page: str | None = None,
 ) -> dict[str, SaliencyMethod]:
-    """Return methods by names that `chosen_methods` accepts; see `layer_methods`."""
+    """Return the methods with these names, which `chosen_methods` has checked. See `layer_methods`."""
     layers = layer_methods(agent, baseline, observations, page)
     return {name: layers.get(name) or METHODS.get(name) for name in names}
 
@@ -197,11 +196,11 @@ def layer_methods(
 ) -> dict[str, SaliencyMethod]:
     """Return saliency methods that attribute an output to layers, by name.
 
-    They are integrated gradients of each layer and, with a page, `features LAYER` for each layer of the page: the
-    attribution divided among its features, without the residual. Pages show both as attribution.
+    They are `integrated_gradients LAYER` for each layer of the agent, and with a page `features LAYER` for each layer
+    of the page: the attribution to the page's features, without the residual.
 
-    Baselines that depend on other observations are computed from `observations`. Raises OptionError for a page whose
-    features are not of the agent.
+    Baselines that depend on other observations are computed from `observations`. Raises OptionError for a page of
+    another network.
     """
     parameters: dict[str, Any] = {"steps": PATH_STEPS, "quadrature": "midpoint", "baseline": baseline}
     if baseline in OBSERVED_BASELINES:
@@ -232,7 +231,7 @@ def _attribute(
     outputs: list[SaliencyOutput],
     **options: Any,
 ) -> Attribution:
-    """Return the attribution to channels, or to the features of a reduction, without the residual."""
+    """Return the attribution to the channels of a layer, or to the features of a reduction, without the residual."""
     scores = linear_scores(agent, outputs, observations, options["state"])
     attribution = attribute(agent, observations, layer, scores, **options)
     if reduction is None:
@@ -241,7 +240,7 @@ def _attribute(
 
 
 def choose_frames(trajectories: Trajectories, frames: int) -> CheckedFrames:
-    """Return frames at even distances from all trajectories. Raises SamplesError if there are none."""
+    """Return at most `frames` frames, evenly spaced over all trajectories. Raises SamplesError if there are none."""
     ends = np.cumsum([trajectories.steps(row) for row in range(len(trajectories))], dtype=int)
     total = int(ends[-1]) if len(ends) else 0
     if not total:
@@ -259,7 +258,7 @@ def choose_frames(trajectories: Trajectories, frames: int) -> CheckedFrames:
 
 
 def randomized_layers(agent: Agent) -> dict[str, list[str]]:
-    """Return the names of the parameters of each layer, from the outputs down, or none if parameters cannot be set."""
+    """Return the names of each layer's parameters, from the outputs down; empty if parameters cannot be set."""
     layers: dict[str, list[str]] = {}
     if has(agent, "other_parameters"):
         for name in cast(BatchedAgent, agent).parameters():
@@ -290,7 +289,7 @@ def _randomized(agent: Agent, seed: int) -> Generator[tuple[str, Agent]]:
 
 @contextmanager
 def all_randomized(agent: Agent, seed: int) -> Iterator[Agent]:
-    """Provide the agent with all its parameters random. Raises OptionError if they cannot be set."""
+    """Context manager for the agent with random parameters. Raises OptionError if its parameters cannot be set."""
     count = len(randomized_layers(agent))
     if not count:
         raise OptionError("the parameters of this agent cannot be set")
@@ -302,7 +301,7 @@ def all_randomized(agent: Agent, seed: int) -> Iterator[Agent]:
 
 
 def _agreement(trained: np.ndarray, other: np.ndarray) -> tuple[float, float]:
-    """Return the mean rank correlation and structural similarity of maps (B, H, W)."""
+    """Return the mean rank correlation and the mean structural similarity of pairs of maps (B, H, W)."""
     similarities = [structural_similarity(_scaled(a), _scaled(b)) for a, b in zip(trained, other, strict=True)]
     return float(np.mean(_rank_correlations(trained, other))), float(np.mean(similarities))
 
@@ -310,10 +309,10 @@ def _agreement(trained: np.ndarray, other: np.ndarray) -> tuple[float, float]:
 def _signed_correlation(
     trained: np.ndarray | Attribution, other: np.ndarray | Attribution, spread: slice
 ) -> float | None:
-    """Return the mean absolute rank correlation of attribution with its sign, or None for other methods.
+    """Return the mean absolute rank correlation of signed attribution, or None for methods without `Attribution`.
 
-    `other` is the attribution of another agent for the frames `spread` only. The correlation is absolute, because
-    random heads may change all signs.
+    `trained` is for all frames, and `other`, the attribution of a randomized agent, only for the frames `spread`. The
+    absolute value is used, because random heads may flip all signs.
     """
     if not (isinstance(trained, Attribution) and isinstance(other, Attribution)):
         return None
@@ -322,7 +321,7 @@ def _signed_correlation(
 
 
 def _rank_correlations(first: np.ndarray, second: np.ndarray) -> list[float]:
-    """Return the rank correlations of maps (B, h, w). That of a constant map is 0."""
+    """Return Spearman's rank correlation of each pair of maps (B, h, w), or 0 if one of them is constant."""
     from scipy.stats import spearmanr
 
     return [
@@ -337,7 +336,7 @@ def _scaled(image: np.ndarray) -> np.ndarray:
 
 
 def structural_similarity(a: np.ndarray, b: np.ndarray) -> float:
-    """Return the SSIM of two images (H, W) in 0..1 (Wang, Bovik, Sheikh and Simoncelli, 2004), with Gaussian
+    """Return the SSIM (Wang, Bovik, Sheikh and Simoncelli, 2004) of two images (H, W) from 0 to 1, with Gaussian
     windows.
     """
     from scipy.ndimage import gaussian_filter
@@ -360,15 +359,15 @@ def _relative_error(attribution: Attribution) -> float:
 
 
 def hint_share(maps: np.ndarray, region: np.ndarray) -> np.ndarray:
-    """Return the share (B,) of the mass of maps that lies in a region, such as `ActionHints.region`.
+    """Return the share (B,) of each map's total magnitude that lies in a region, such as `ActionHints.region`.
 
-    Maps that are 0 everywhere have none of their mass there.
+    The share is 0 for a map that is 0 everywhere.
 
     Args:
         maps: (B, H, W) or (B, H, W, C), of any sign; or (B, gh, gw) from `perturbation_saliency` with its default sizes
-        region: (H, W) bool, of the observation
+        region: (H, W) bool, the pixels of the observation that belong to the region
 
-    Raises SamplesError for maps of another shape.
+    Raises SamplesError for maps of the wrong shape.
     """
     region = np.asarray(region, bool)
     grid = PerturbationGrid.for_shape(*region.shape)

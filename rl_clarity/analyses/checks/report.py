@@ -1,4 +1,4 @@
-"""What the checks of saliency methods found, as numbers and in words."""
+"""Reports of the checks of saliency methods, as numbers and as text."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from rl_clarity.base.keys import JsonObject
 from rl_clarity.base.statistics import Interval
 
 CHANGED = 0.5
-"""Rank correlation with the trained agent's maps below which maps count as dependent on the parameters."""
+"""Maps depend on the parameters if their rank correlation with maps of random networks is below this number."""
 COMPLETE = 0.1
-"""Completeness error, as a share of the output's difference from its baseline, above which it is pointed out."""
+"""Completeness error, as a share of the output's difference from its baseline, above which a report warns of it."""
 
 
 EFFECT_OUTPUTS = {"value": "value", "greedy": "best action"}
@@ -27,7 +27,7 @@ CONTROL_LABELS = {**CONTROLS, RANDOM_WEIGHTS: "random weights"}
 
 
 def interval_text(estimate: Estimate) -> str:
-    """Return an estimate with its interval as text; empty if it is not known."""
+    """Return an estimate with its interval as text, or an empty string for an unknown estimate (NaN)."""
     if np.isnan(estimate.value):
         return ""
     bounds = "" if np.isnan(estimate.low) else f" ({estimate.low:.2f} to {estimate.high:.2f})"
@@ -35,7 +35,7 @@ def interval_text(estimate: Estimate) -> str:
 
 
 def effects_text(output: str, agreement: Agreement) -> str:
-    """Return a statement about how well effects on an output are predicted."""
+    """Return a statement on how well a method or a control predicts the effects of objects on an output."""
     signs, correlation = interval_text(agreement.signs), interval_text(agreement.correlation) or "not known"
     return (
         f"{EFFECT_OUTPUTS[output]}: correlation {correlation} with the measured effects of {agreement.count} objects"
@@ -44,7 +44,7 @@ def effects_text(output: str, agreement: Agreement) -> str:
 
 
 def _agreements(values: JsonObject) -> dict[str, Agreement]:
-    """Return agreements by output, in the order of outputs, for JSON values."""
+    """Read agreements from JSON values, by output and in the order of `EFFECT_OUTPUTS`."""
     return {output: Agreement.from_dict(values[output]) for output in EFFECT_OUTPUTS if output in values}
 
 
@@ -58,7 +58,8 @@ class Randomization:
     ssim: float
     """Structural similarity of the maps, each scaled to a maximum of 1, averaged over frames."""
     signed_rank_correlation: float | None = None
-    """Absolute rank correlation of attribution with its sign, averaged over frames; None for other methods."""
+    """Absolute value of the rank correlation of signed attribution, averaged over frames; None for methods without
+    signs."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class MethodReport:
 
     method: str
     randomization: Sequence[Randomization]
-    """Agreements by layer; empty for an agent whose parameters cannot be set."""
+    """Agreement for each layer, from the outputs down; empty for an agent whose parameters cannot be set."""
     deletion: Mapping[str, Interval]
     """`area`, `above_random`, `above_center`; see `compare_orders`."""
     insertion: Mapping[str, Interval]
@@ -75,8 +76,8 @@ class MethodReport:
     """Mean |completeness error| relative to the mean |difference from the baseline|, or None for methods without a
     path."""
     effects: Mapping[str, Agreement] = field(default_factory=dict, kw_only=True)
-    """How well its maps predict the measured effects of objects on the outputs `value` and `greedy` (the best action);
-    empty where effects are not known."""
+    """How well the maps predict the measured effects of objects on the outputs `value` and `greedy` (the best action);
+    empty if effects were not measured."""
 
     @property
     def label(self) -> str:
@@ -91,7 +92,7 @@ class MethodReport:
 
     @property
     def signs_change(self) -> bool:
-        """Whether the signs of attribution change when all layers are randomized; False for other methods."""
+        """Whether the signs of attribution change when all layers are randomized; False for methods without signs."""
         signed = self.randomization[-1].signed_rank_correlation if self.randomization else None
         return signed is not None and signed < CHANGED
 
@@ -104,7 +105,7 @@ class MethodReport:
     def weights_text(self) -> str:
         """Statement on whether the maps depend on the weights."""
         if not self.randomization:
-            return "not tested with random weights, which this agent does not take"
+            return "not tested with random weights, because this agent's parameters cannot be set"
         correlation = f"rank correlation {self.randomization[-1].rank_correlation:.2f}"
         if self.depends_on_parameters:
             return f"its maps change when all weights are random ({correlation})"
@@ -166,14 +167,16 @@ class SanityReport:
     frames: int
     methods: Sequence[MethodReport]
     controls: Mapping[str, Mapping[str, Agreement]] = field(default_factory=dict, kw_only=True)
-    """How well predictions that know nothing of the agent predict the measured effects of objects, by control and by
-    output; empty where effects are not known."""
+    """How well controls, which know nothing of the trained agent, predict the measured effects of objects, by control
+    and by output; empty if effects were not measured."""
     effects_unknown: str = field(default="", kw_only=True)
-    """Why effects of objects are not known for this agent; empty if they are."""
+    """Why the effects of objects could not be measured for this agent; empty if they could, or were not needed."""
 
     @property
     def unknown_text(self) -> str:
-        """Statement that effects are not known, and where those of other agents are; empty if they are known."""
+        """Statement that the effects of objects are not known, with a reference to those of other agents; empty if
+        `effects_unknown` is empty.
+        """
         if not self.effects_unknown:
             return ""
         return (

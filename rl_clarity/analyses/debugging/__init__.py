@@ -1,1 +1,1 @@
-"""The analyses of the debugger: failures, goals, and findings, which are made from what all tests measured."""
+"""The analyses of the debugger: failures, survival without a feature, goals, and findings."""

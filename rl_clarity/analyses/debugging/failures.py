@@ -1,4 +1,4 @@
-"""The analysis `failures`: why episodes ended, and until when that could be avoided."""
+"""The analysis `failures`: why episodes failed, and until which step the end could be avoided."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ from rl_clarity.pages.sections import (
 PARTS = 8
 """Number of tasks among which the failures are divided."""
 CLIPS = 2
-"""Largest number of clips of each part."""
+"""Largest number of clips that each of these tasks writes."""
 SEARCHES = 8
-"""Number of steps of a failure, on average, from which sequences are searched. The forecast assumes it."""
+"""Average number of steps per failure from which sequences of actions are searched, as the forecast assumes."""
 STEPS_OF_A_FAILURE = 512
-"""Number of steps per failed episode. The forecast assumes it, because failures are not known before episodes are
+"""Number of steps per failed episode that the forecast assumes, because failures are not known before episodes are
 played."""
 TRACKS = (
     Line("effect", "reaction"),
@@ -85,7 +85,7 @@ NOTE = Note(
 
 @dataclass(frozen=True)
 class FailuresSection(TableSection):
-    """Failures with their verdicts, those with the lowest return first."""
+    """Failures with their verdicts, in increasing order of the return."""
 
     kind = "failures"
     title = "Failures"
@@ -109,7 +109,7 @@ class FailureClips(ImagesSection):
 
 @dataclass(frozen=True)
 class FailureTracks(LinesSection):
-    """What was measured before each end, along the trajectories."""
+    """Reaction, avoidability and survival before the end of failed episodes, along the trajectories."""
 
     kind = "failure_tracks"
     title = "Before the end of failed episodes"
@@ -191,7 +191,7 @@ class FailuresAnalysis(Analysis[FailureOptions, _Sections]):
 
 
 def failures_of(results: Results) -> list[Failure]:
-    """Return the failures that tasks measured, those with the lowest return first."""
+    """Return the failures that finished tasks examined, in increasing order of the return."""
     failures = [read(Failure, values, "failure") for facts in _parts(results) for values in facts["failures"]]
     return sorted(failures, key=lambda one: (one.total, one.trajectory, one.last))
 
@@ -202,7 +202,7 @@ def episodes_of(results: Results) -> int:
 
 
 def expected_failures(subject: Subject, options: FailureOptions) -> float:
-    """Return how many failures will be examined if episodes fail as often as usual, for forecasts."""
+    """Return the expected number of failures to examine, for forecasts."""
     return min(options.count, subject.trajectories.rewards.size / STEPS_OF_A_FAILURE)
 
 
@@ -268,10 +268,10 @@ def _write_clip(subject: Subject, failure: Failure, escape: np.ndarray) -> JsonO
 def _examined(
     subject: Subject, options: FailureOptions, chosen: Sequence[Ending]
 ) -> Iterable[tuple[Failure, np.ndarray | None]]:
-    """Yield failures, each with what is observed when a sequence of actions that survives is taken.
+    """Yield each failure, with the observations during a sequence of actions that survives.
 
-    The observations are None without such a sequence. If episodes cannot be continued, failures only state how they
-    ended, and why they were not tested.
+    The observations are None without such a sequence. If episodes cannot be continued, the failures only state how the
+    episodes ended, and why they were not tested.
     """
     played, seed = subject.trajectories, subject.options.seed
     if not chosen:
@@ -292,14 +292,14 @@ def _examined(
 
 
 UNKNOWN = (
-    "states of the environment cannot be saved and edited; an environment of your own can offer a state_editor that "
-    "`continues` (docs/extending.md)"
+    "states of the environment cannot be saved and edited; a custom environment can offer a state_editor with "
+    "`continues = True` (docs/extending.md)"
 )
-"""Why episodes cannot be continued."""
+"""Message that says why episodes cannot be continued."""
 
 
 def failure_name(failure: Failure) -> str:
-    """Return what ended an episode, and where it is on the page."""
+    """Return the label of a failure: its cause, and the step and trajectory at which it ended."""
     return f"{failure.cause}, step {failure.last + 1} of trajectory {failure.trajectory + 1}"
 
 
@@ -332,10 +332,10 @@ def _row(failure: Failure, subject: Subject, results: Results) -> dict[str, obje
 
 
 def action_words(info: AgentInfo, actions: Iterable[int]) -> str | None:
-    """Return the labels of actions in order. An action that is held is listed once, with its number of steps.
+    """Return the labels of actions in order. An action that is repeated is listed once, with its number of steps.
 
-    Actions with the same effect have the label of the first of them. None for no actions, and if an action is not a
-    single choice.
+    Actions with the same effect have the label of the first of them. Return None if there are no actions, and if an
+    action is not a single choice.
     """
     if info.factors is not None:
         return None
@@ -346,7 +346,10 @@ def action_words(info: AgentInfo, actions: Iterable[int]) -> str | None:
 
 
 def _without_killer(failure: Failure) -> str:
-    """Return a sentence on survival without what ended the episode, from the last step at which it was avoidable."""
+    """Return a sentence on survival without the object that ended the episode, or an empty text if it is not known.
+
+    Survival is that from the last step at which the end was avoidable.
+    """
     until = failure.avoidable_until
     removed = next((one for one in failure.without_killer if until in (None, one.step)), None)
     if removed is None:
@@ -359,7 +362,10 @@ def _without_killer(failure: Failure) -> str:
 
 
 def _pieces(options: FailureOptions, failures: float, sample: Subject, batch: int) -> Iterable[Piece]:
-    """Measure a search from a step of the sample, and continuations by the policy. A failure takes several of both."""
+    """Yield a `Piece` that searches from a step of the sample, and one that continues it by the policy.
+
+    A failure takes several of both.
+    """
     states, steps = sample.trajectories.world_states, sample.trajectories.steps(0)
     if states is None:
         return
@@ -376,7 +382,7 @@ def _pieces(options: FailureOptions, failures: float, sample: Subject, batch: in
 
 
 def continuations_piece(brancher: Brancher, sample: Subject, count: int, length: int, times: float) -> Piece:
-    """Return a piece for the forecast: `count` continuations by the policy of one episode of the sample."""
+    """Return a `Piece` for the forecast: `count` continuations by the policy of one episode of the sample."""
     (moment,) = episode_moments(sample.trajectories, 0, [sample.trajectories.steps(0) - 1])
     rng = np.random.default_rng(0)
     follow = partial(brancher.continue_policy, [moment] * count, [length] * count, rng)

@@ -1,4 +1,4 @@
-"""The analysis `findings`: sentences that were tested, each with its evidence, as a table and as JSON."""
+"""The analysis `findings`: statements that were tested, each with its evidence, as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from rl_clarity.pages.sections import Note, TableSection, columns_with_values
 
 REPORT = "findings/findings.json"
 TESTING = (FailuresAnalysis, GoalsAnalysis, ObjectsAnalysis)
-"""Analyses whose results findings are made from."""
+"""Analyses from whose results findings are made."""
 TYPES, EPISODES = 8, 16
 """Number of types of objects, and number of episodes with objects of each type, that the forecast assumes."""
 NOTE = Note(
@@ -49,7 +49,7 @@ NOTE = Note(
 
 @dataclass(frozen=True)
 class FindingsSection(TableSection):
-    """What was found, by family; a row opens its evidence."""
+    """The findings, ordered by family of tests. A row opens the frame that shows its evidence."""
 
     kind = "findings"
     title = "Findings"
@@ -57,7 +57,7 @@ class FindingsSection(TableSection):
 
 @dataclass(frozen=True)
 class NotFoundSection(TableSection):
-    """What was not found, and what could not be tested."""
+    """Effects that were neither found nor excluded, or that could not be tested."""
 
     kind = "not_found"
     title = "Neither found nor excluded"
@@ -119,7 +119,7 @@ class FindingsAnalysis(Analysis[NoOptions, _Sections]):
 
 
 def findings_of(facts: Any) -> tuple[list[Finding], list[Untested]]:
-    """Return the findings, and what was not found, from `findings/findings.json`."""
+    """Return the findings, and the effects that were not found, from the contents of `findings/findings.json`."""
     return (
         [read(Finding, one, "finding") for one in facts["findings"]],
         [read(Untested, one, "untested") for one in facts["untested"]],
@@ -127,7 +127,7 @@ def findings_of(facts: Any) -> tuple[list[Finding], list[Untested]]:
 
 
 def _pieces(sample: Subject, batch: int) -> Iterable[Piece]:
-    """Measure the tests of one type that is seen in a few episodes."""
+    """Yield a `Piece` that tests one type of object, as if it were seen in a few episodes."""
     values = Clustered([0.0] * EPISODES, [1] * EPISODES)
     measured = Measured(EPISODES, removed=[RemovedType("", values, values)], value_noise=1.0)
     yield Piece(partial(make_findings, measured), TYPES)
@@ -141,7 +141,7 @@ def _row(one: Finding) -> dict[str, object]:
 
 
 def _measured(subject: Subject, results: Results) -> Measured:
-    """Return what the analyses of the page measured."""
+    """Return the measurements of the page's analyses from which findings are made."""
     goals, failures = goals_of(results), failures_of(results)
     unknown = (
         {"goals": goals.unknown} if goals.unknown else {f"goals, {name}": why for name, why in goals.refused.items()}
@@ -173,7 +173,7 @@ def _measured(subject: Subject, results: Results) -> Measured:
 
 
 def _removes(subject: Subject) -> bool:
-    """Return whether findings about objects come from removing objects, because none are placed."""
+    """Return whether findings about objects come from removing objects, because the page does not place any."""
     return measures_objects(subject) and GoalsAnalysis.kind not in subject.analyses
 
 

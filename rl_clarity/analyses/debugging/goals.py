@@ -53,7 +53,7 @@ from rl_clarity.recordings.rollouts import observe
 PARTS = 8
 """Number of tasks among which the states are divided, and also the episodes with a moved goal."""
 STEPS_OF_AN_EPISODE = 100
-"""Number of steps per episode. The forecast assumes it, because episodes are not known before they are played."""
+"""Number of steps per episode that the forecast assumes, because episodes are not known before they are played."""
 NOISE_SHARE = 0.05
 """Share of the value's range below which changes of the value do not matter."""
 NOTE = Note(
@@ -67,7 +67,7 @@ NOTE = Note(
 
 @dataclass(frozen=True)
 class GoalsSection(TableSection):
-    """What changes when objects are placed, by type and place."""
+    """Changes of the policy and the value when an object is placed, by type of object and place."""
 
     kind = "goals"
     title = "What the agent follows"
@@ -75,7 +75,7 @@ class GoalsSection(TableSection):
 
 @dataclass(frozen=True)
 class GoalImages(ImagesSection):
-    """For each type the frame in which it changes the policy most, without and with an object."""
+    """For each type, the frame in which an object changes the policy most, without and with the object."""
 
     kind = "goal_images"
     title = "Objects that change the policy most"
@@ -147,7 +147,7 @@ class GoalsAnalysis(Analysis[GoalOptions, _Sections]):
 
 @dataclass(frozen=True)
 class Goals:
-    """What all tasks measured."""
+    """The measurements of all tasks together."""
 
     placements: Sequence[Placement]
     roles: Sequence[Role]
@@ -158,14 +158,14 @@ class Goals:
     moved: Sequence[MovedGoal]
     value_noise: float | None
     unknown: str
-    """Why nothing was measured, or empty."""
+    """Reason why nothing was measured; empty if something was."""
     refused: Mapping[str, str]
     """Types that could not be placed, with the reason."""
     images: Sequence[PanelImage]
 
 
 def goals_of(results: Results) -> Goals:
-    """Return what the tasks measured."""
+    """Return the measurements of all tasks together."""
     parts = _facts(results, "part")
     joined = partial(_joined, [*parts, *_facts(results, "moved")])
     placements = joined(Placement, "placements", "type", "place", "far")
@@ -196,7 +196,10 @@ def _facts(results: Results, name: str) -> list[Mapping[str, Any]]:
 
 
 def _joined(parts: Iterable[Mapping[str, Any]], kind: type[Any], key: str, *names: str) -> list[Any]:
-    """Return the results of all parts. Results whose fields `names` are equal are added up."""
+    """Return the results of a type `kind` that all tasks have under `key`.
+
+    Results that agree in the fields `names` are added up.
+    """
     found: dict[tuple[object, ...], Any] = {}
     for facts in parts:
         for values in facts.get(key, ()):
@@ -207,7 +210,7 @@ def _joined(parts: Iterable[Mapping[str, Any]], kind: type[Any], key: str, *name
 
 
 def _open(subject: Subject) -> Brancher:
-    """Open a brancher. Raises ClarityError if episodes cannot be continued from saved states."""
+    """Return a `Brancher`. Raises ClarityError if episodes cannot be continued from saved states."""
     saved = subject.trajectories.world_states
     if saved is None:
         raise ClarityError(UNKNOWN)
@@ -215,7 +218,7 @@ def _open(subject: Subject) -> Brancher:
 
 
 def _measure_part(subject: Subject, options: GoalOptions, part: int, work: Work) -> TaskResult:
-    """Measure all types and their pairs in some of the states."""
+    """Measure the effects of all types, and of pairs of types, in every `PARTS`-th state."""
     played, agent = subject.trajectories, subject.agent
     names = ("types", "placements", "roles", "pairs", "sides", "background", "memory", "values")
     facts: dict[str, Any] = {**{name: [] for name in names}, "unknown": "", "refused": {}}
@@ -252,7 +255,10 @@ def _measure_part(subject: Subject, options: GoalOptions, part: int, work: Work)
 
 
 def _move_goals(subject: Subject, options: GoalOptions, part: int, work: Work) -> TaskResult:
-    """Move objects that are goals in some of the episodes. The roles that all parts measured say what is a goal."""
+    """Move objects that are goals, in every `PARTS`-th episode, and measure whether the agent reaches them.
+
+    The roles that the other tasks measured tell which types are goals.
+    """
     roles = _joined(_facts(work.results, "part"), Role, "roles", "type") if options.episodes else []
     goals = [role.type for role in roles if role.name == "goal"]
     found: list[JsonObject] = []
@@ -291,7 +297,7 @@ def _write_image(subject: Subject, world: World, largest: Placement, options: Go
 
 
 def _combos(subject: Subject, brancher: Brancher) -> Sequence[Combo]:
-    """Return the buttons of the actions, by the page's options or by the environment."""
+    """Return the buttons of the actions from the page's options, or else from the environment."""
     return subject.options.action_combos or brancher.combos
 
 
@@ -316,7 +322,7 @@ def _row(one: Placement, role: str) -> dict[str, object]:
 
 
 def _pieces(options: GoalOptions, expected: int, sample: Subject, batch: int) -> Iterable[Piece]:
-    """Measure a part with some states of the sample and all types in them, whether or not the player sees them.
+    """Yield a `Piece` that measures some states of the sample with all types in them, whether or not they are seen.
 
     `expected` is the number of states of all parts.
     """
@@ -333,12 +339,12 @@ def _pieces(options: GoalOptions, expected: int, sample: Subject, batch: int) ->
 
 
 def expected_episodes(subject: Subject) -> float:
-    """Return how many episodes begin if they are as long as usual, for forecasts."""
+    """Return the expected number of episodes that begin in the trajectories, for forecasts."""
     return len(subject.trajectories) + subject.trajectories.rewards.size / STEPS_OF_AN_EPISODE
 
 
 def _moved_pieces(options: GoalOptions, episodes: float, sample: Subject, batch: int) -> Iterable[Piece]:
-    """Measure a search and a continuation of an episode, if anything can be moved.
+    """Yield a `Piece` that searches for a goal, and one that continues episodes, if any object can be moved.
 
     `episodes` is the number of episodes in which a goal is moved.
     """

@@ -1,4 +1,4 @@
-"""The analysis `survival`: whether failures are survived more or less often without a feature."""
+"""The analysis `survival`: whether the agent survives failures more or less often without a feature."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ NOTE = Note(
 
 @dataclass(frozen=True)
 class SurvivalSection(TableSection):
-    """How often failures are survived with and without each feature of a layer."""
+    """How often the agent survives failures with and without each feature of a layer."""
 
     kind = "survival"
     title = "Survival without a feature"
@@ -75,7 +75,7 @@ class SurvivalSection(TableSection):
 
 @dataclass(frozen=True)
 class FailureSurvivalSection(TableSection):
-    """How often each failure is survived without each feature of a layer."""
+    """How often the agent survives each failure without each feature of a layer."""
 
     kind = "failure_survival"
     title = "Each failure without a feature"
@@ -85,7 +85,7 @@ _Sections: TypeAlias = SurvivalSection | FailureSurvivalSection
 
 
 class SurvivalAnalysis(Analysis[SurvivalOptions, _Sections]):
-    """Continues failures by the agent without each feature of a layer."""
+    """Continues failed episodes with the agent without each feature of a layer, and counts how many survive."""
 
     kind = "survival"
     version = 2
@@ -181,7 +181,8 @@ def _by_failure(
 ) -> FailureSurvivalSection:
     """Return the table of failures with the number of continuations that survive.
 
-    `unedited` (n,) are the shares that survive for n failures, `ablated` (K, n) those without each of K features.
+    `unedited` (n,) are the shares of continuations that survive n failures, `ablated` (K, n) those without each of K
+    features.
     """
     count = options.continuations
     columns = {"failure": "failure", "unedited": "survives", "changes": "differs beyond chance"}
@@ -225,7 +226,7 @@ def _by_failure(
 
 @dataclass(frozen=True)
 class _Tested:
-    """The features that are removed: those of a page or a file, or those of a layer of the page that is made."""
+    """The features that are removed one by one: those of another page or a file, or of a layer of this page."""
 
     layer: str
     count: int
@@ -239,13 +240,13 @@ class _Tested:
         return () if self.own is None else (FeaturesAnalysis.task_name(self.own.name),)
 
     def inputs(self, subject: Subject) -> object:
-        """Return the values that determine the components, for keys of tasks."""
+        """Return the values that determine the components, for the cache keys of tasks."""
         if self.components is not None:
             return [self.layer, self.components.tolist()]
         return [self.layer, *reduction_inputs(subject), subject.decisive(AblationOptions)]
 
     def player(self, subject: Subject, number: int) -> AblatedPlayer:
-        """Return the agent without a feature, whose number is from 1."""
+        """Return a player of the agent without one feature. `number` counts the features from 1."""
         if self.own is None:
             assert self.components is not None
             return AblatedPlayer(subject.agent, self.layer, self.components[number - 1], self.baseline)
@@ -255,7 +256,7 @@ class _Tested:
 
     @property
     def removed(self) -> str:
-        """Return how a feature is removed, as a sentence."""
+        """A sentence that says how a feature is removed."""
         if self.baseline == "zero-layer":
             return "A feature is removed by multiplying it by 0 at each step."
         return (
@@ -280,13 +281,16 @@ def _tested(subject: Subject, options: SurvivalOptions, results: Results) -> _Te
 
 
 def _page_baseline(path: str) -> str:
-    """Return the baseline of another page, if it depends on nothing but the observation."""
+    """Return the baseline of another page, or "zero-layer" for a file.
+
+    A baseline that depends on other observations is also replaced by "zero-layer".
+    """
     name = open_results(path).baseline if Path(path).is_dir() else "zero-layer"
     return "zero-layer" if name in OBSERVED_BASELINES else name
 
 
 def _page_layer(options: SurvivalOptions, layers: Sequence[PageLayer]) -> PageLayer:
-    """Return the layer of the page that is made. Raises OptionError if it is not there, or has no features."""
+    """Return the layer that `survival.layer` names. Raises OptionError if the page has no such layer with features."""
     known = {layer.name: layer for layer in layers if not layer.is_input}
     found = next((one for one in known.values() if options.layer in (one.name, one.slug, one.full_name)), None)
     if found is None:
@@ -298,7 +302,10 @@ def _page_layer(options: SurvivalOptions, layers: Sequence[PageLayer]) -> PageLa
 
 
 def _chosen(options: SurvivalOptions) -> tuple[str, np.ndarray]:
-    """Return the layer and its components (K, c). Raises OptionError if there is no such layer, or more than one."""
+    """Return the name of the layer in `survival.features`, and the components (K, c) of its features.
+
+    Raises OptionError if there is no such layer, or more than one.
+    """
     arrays = read_components(options.features, "survival.features")
     layers = [name for name in arrays if options.layer in (None, name)]
     if len(layers) != 1:
@@ -311,7 +318,7 @@ def _chosen(options: SurvivalOptions) -> tuple[str, np.ndarray]:
 
 
 def _pieces(options: SurvivalOptions, failures: float, sample: Subject, batch: int) -> Iterable[Piece]:
-    """Measure the continuations of one failure. A task continues all failures."""
+    """Yield a `Piece` that continues one episode. A task continues all `failures`."""
     states = sample.trajectories.world_states
     if states is None:
         return
@@ -321,7 +328,7 @@ def _pieces(options: SurvivalOptions, failures: float, sample: Subject, batch: i
 
 
 def _measure(subject: Subject, options: SurvivalOptions, number: int, work: Work) -> TaskResult:
-    """Continue the failures by the agent without a feature, or by the unedited agent if the number is 0."""
+    """Continue the failures with the agent without a feature, or with the unedited agent if the number is 0."""
     played, seed = subject.trajectories, subject.options.seed
     failures = continued_failures(failures_of(work.results))
     if not failures:

@@ -18,7 +18,7 @@ from rl_clarity.world_models.gradients import Target, flat_state, saliency_throu
 from rl_clarity.world_models.simulation import Simulation, simulate
 
 WORLD_POINTS = 4
-"""Points of the path of gradients through the world, each of which takes a simulation."""
+"""Number of points on the path of gradients through the world. Each point takes a simulation."""
 MATERIAL = 0.05
 """Causes count if they have at least this share of the largest cause of their window and target."""
 
@@ -37,21 +37,21 @@ def explain_windows(
     seed: int,
     source: MemorySource | None = None,
 ) -> list[dict[str, np.ndarray]]:
-    """Return the arrays of the chunks of windows of equal length, as docs/page-format.md describes them.
+    """Return the arrays of each of B windows of equal length, for its chunk. docs/page-format.md describes them.
 
     Args:
         fitted: The states of a recording.
-        rows: (B,) the steps at which the windows end.
+        rows: (B,) rows of the states at which the windows end.
         directions: (B, D) int, the directions that are explained in addition to the outputs.
         steps: Length of the windows.
-        compared: (B,) steps of other episodes. Frames are compared with the windows that end there, or if it is -1
-            with the mean frame.
+        compared: (B,) rows of the states in other episodes, or -1. Each window is compared with the window that ends
+            at this row, or for -1 with the mean frame.
         mean: The mean frame (H, W, C) uint8 of the recording.
         points: See `memory_gradients`.
         grid: See `window_arrays`.
         partners: See `measured_causes`.
         seed: See `measured_causes`.
-        source: With a simulator, to explain windows through the world as well.
+        source: If it has a simulator, windows are also explained through the world.
     """
     agent, data = fitted.agent, fitted.data
     weights = fitted.directions.readout.T[directions].astype(np.float32)  # (B, D, H)
@@ -77,11 +77,11 @@ def explain_windows(
 
 
 def cause_agreement(arrays: Mapping[str, np.ndarray]) -> tuple[int, int]:
-    """Return how many causes of a window were measured, and for how many of them the estimate differs.
+    """Return how many causes of a window were measured, and how many of their estimates disagree with the measurement.
 
-    An estimate differs if it is away from the measured effect by more than half of the larger of the two. The effect is
-    measured with the frame that the window is compared with. Causes below a twentieth of the largest one are left out.
-    The page marks the same causes (`replacements` in measured.js).
+    An estimate disagrees if it differs from the measured effect by more than half of the larger of the two. To measure
+    an effect, the frame of the cause is replaced by the one that it is compared with. Causes below a twentieth of the
+    largest cause of their target are left out. The page marks the same causes (`replacements` in measured.js).
     """
     places, sums = arrays["replaced.frames"], arrays["memory.sums"]
     estimated = np.take_along_axis(sums, np.maximum(places, 0), axis=1)
@@ -92,7 +92,7 @@ def cause_agreement(arrays: Mapping[str, np.ndarray]) -> tuple[int, int]:
 
 
 def _compared_frames(data: StateData, compared: np.ndarray, steps: int, mean: np.ndarray) -> np.ndarray:
-    """Return the frames (B, n, H, W, C) uint8 with which the frames of the windows are compared."""
+    """Return the frames (B, n, H, W, C) uint8 with which the n frames of each window are compared."""
     frames = data.windows(np.maximum(compared - steps + 1, 0), steps)
     return np.where((compared < 0)[:, None, None, None, None], mean, frames)
 
@@ -106,10 +106,10 @@ def _simulated(
     steps: int,
     baseline: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return gradients with respect to frames and states in simulations, and changes of the targets.
+    """Return gradients of the targets with respect to frames and states in simulations, and changes of the targets.
 
-    The agent acts in the simulations, which start from the recorded frames before the window. The changes are by how
-    much the targets are larger than when the agent sees the baseline (B, n, H, W, C).
+    The agent acts in the simulations, which start from the recorded frames before the window. A change is how much
+    larger the target is than in a simulation in which the agent sees the baseline (B, n, H, W, C) instead.
     """
     import tensorflow as tf
 
@@ -142,9 +142,11 @@ def _simulated(
 def window_arrays(
     fitted: FittedStates, path: str, row: int, frames: np.ndarray, states: np.ndarray, baseline: np.ndarray, grid: int
 ) -> dict[str, np.ndarray]:
-    """Return the arrays of a chunk for gradients with respect to frames (G, n, h, w, C) and states (G, n, H).
+    """Return the arrays of a window for one path, `memory` or `whole`.
 
-    The gradients are multiplied by frames from 0 to 1, less the baseline (n, h, w, C), and by centered coordinates.
+    `frames` (G, n, h, w, C) and `states` (G, n, H) are gradients of G targets with respect to n frames, and to the
+    states of H units before them. Gradients of frames are multiplied by the frames minus the baseline (n, h, w, C),
+    both from 0 to 1; those of states by the centered coordinates. Maps have at most `grid` rows and columns.
     """
     rows = np.arange(row - frames.shape[1] + 1, row + 1)
     seen = (fitted.data.observations(rows) - baseline.astype(np.float32)) / 255

@@ -1,4 +1,4 @@
-"""The section `interventions`: the same episodes with and without directions of the state exchanged or collapsed."""
+"""The section `interventions`: episodes that are played with and without directions exchanged or collapsed."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ MEASURED_STEPS = 8
 
 @dataclass(frozen=True)
 class InterventionOptions:
-    """Options of paired episodes with and without directions of the state."""
+    """Options of interventions: paired episodes with and without directions of the state exchanged or collapsed."""
 
     count: int = 2
-    """Number of directions that are collapsed one by one, those whose removal changes the policy most."""
+    """Number of directions that are collapsed, one at a time: those whose removal changes the policy most."""
     episodes: int = 20
-    """Number of pairs of episodes for each; 0 for none."""
+    """Number of pairs of episodes for each intervention; 0 for no interventions."""
     swap_from: tuple[int, ...] = ()
-    """Directions that are exchanged, or collapsed, together in a further comparison. They are counted from 1, as on the
-    page, for example 10 5."""
+    """Directions that are exchanged or collapsed together in one further intervention. They are counted from 1, as on
+    the page: for example 10 5."""
     swap_to: tuple[int | None, ...] = ()
-    """The direction with which each is exchanged, or None to collapse it, for example 12 None."""
+    """The direction with which each of `swap_from` is exchanged, or None to collapse it: for example 12 None."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 0, "count", "episodes")
@@ -58,9 +58,9 @@ class InterventionOptions:
         check_option(self, "swap_to", paired, f"must have as many entries as swap_from={sources}")
 
     def swaps(self, count: int | None = None) -> dict[int, int | None]:
-        """Return the exchanged or collapsed directions, of `count`, counted from 0.
+        """Return each direction of `swap_from`, counted from 0, with the one that it is exchanged with or None.
 
-        Raises OptionError for directions that do not exist.
+        Raises OptionError for numbers below 1, and above `count` if it is given.
         """
         return numbered_swaps(self.swap_from, self.swap_to, count)
 
@@ -78,24 +78,24 @@ class InterventionRow:
     adjusted_p: float | None
     effect: float | None
     corrected_interval: tuple[float | None, float | None] | None = None
-    """Interval that is corrected for the number of measures."""
+    """Interval of the difference that is corrected for the number of measures."""
 
 
 @dataclass(frozen=True)
 class InterventionEntry:
-    """Episodes with directions exchanged or collapsed."""
+    """A comparison of episodes with and without some directions exchanged or collapsed."""
 
     label: str
     swap: Sequence[tuple[int, int | None]]
     """Directions, each with the one that it is exchanged with, or null if it is collapsed."""
     rows: Sequence[InterventionRow]
     clip: ImageName
-    """An animated PNG of a pair, without and with the change."""
+    """An animated PNG of a pair of episodes, without and with the change."""
 
 
 @dataclass(frozen=True)
 class InterventionsSection(SectionData):
-    """The same episodes with and without directions of the state exchanged or collapsed."""
+    """Comparisons of episodes with and without directions of the state exchanged or collapsed."""
 
     kind = "interventions"
     title = "Interventions"
@@ -107,7 +107,7 @@ class InterventionsSection(SectionData):
 
 
 class InterventionsAnalysis(Analysis[InterventionOptions, InterventionsSection]):
-    """Compares the agent's play with and without directions of its state."""
+    """Compares the agent's play with and without directions of its state exchanged or collapsed."""
 
     kind = "interventions"
     needs_all = False
@@ -139,7 +139,7 @@ class InterventionsAnalysis(Analysis[InterventionOptions, InterventionsSection])
 
 
 def _intervene(subject: Subject, number: int, work: Work) -> TaskResult:
-    """Play one of the comparisons, or return why it is skipped, for example because there is no environment."""
+    """Play the episodes of one intervention, or return why it is skipped, such as a missing environment."""
     options, agent = subject.options_of(InterventionOptions), subject.agent
     fitted, analysis = fitted_states(subject), read_fit(subject)
     cards = subject.files.read_chunk(work.results[f"{FOLDER}/cards"]["chunk"])
@@ -172,11 +172,12 @@ def _intervene(subject: Subject, number: int, work: Work) -> TaskResult:
 def strongest_directions(
     fitted: FittedStates, readout: np.ndarray | None, effect: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the directions (D,), those on which the actions depend most first, and rare ones last.
+    """Return the indices (D,) of the directions, ordered by how much the actions depend on them, with rare ones last.
 
-    They are ordered by the measured effect (D,) of their removal. If that was not measured, by the largest weight on
-    an action, less the mean over all actions, times the standard deviation of the coordinate; without gradients, by how
-    far a standard deviation of the coordinate moves the state. `readout` is (D, outputs).
+    The order is by `effect` (D,), the measured effect of removing each direction. If that was not measured, it is by
+    the direction's largest weight on an action in `readout` (D, outputs), minus the mean over actions, times the
+    standard deviation of the coordinate. Without `readout`, it is by how far one standard deviation of the coordinate
+    moves the state.
     """
     directions = fitted.directions
     if effect is None:
@@ -190,8 +191,9 @@ def strongest_directions(
 
 
 def _pieces(sample: Subject, batch: int) -> Iterable[Piece]:
-    """Measure a few steps of one block of episodes, scaled up to all episodes of both agents, and to the clip. Episodes
-    may be shorter.
+    """Yield pieces that play a few steps of a block of episodes, scaled up to all episodes of both agents and the clip.
+
+    The resulting time is an upper bound, because episodes may end early.
     """
     options, directions = sample.options_of(InterventionOptions), sample_states(sample).directions
     max_steps, seed = sample.options_of(PlayOptions).max_steps, sample.options.seed

@@ -1,4 +1,4 @@
-"""The section `state_map` of a page about memory: the maps and colors of `analyze_states`."""
+"""The section `state_map` of a page about memory: maps of the states, and the colors of their points."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from rl_clarity.states.parts import PARTS, map_perplexity
 
 
 class MemoryMapAnalysis(Analysis[StateOptions, StateMapSection]):
-    """Maps of the states."""
+    """Shows the states of the recording as points of a map."""
 
     kind = "state_map"
     needs_all = False
@@ -49,7 +49,7 @@ class MemoryMapAnalysis(Analysis[StateOptions, StateMapSection]):
 
 
 def _write_maps(subject: Subject, work: Work) -> TaskResult:
-    """Write a chunk for each method. Return the contents of the section."""
+    """Write a chunk for each method of `options.maps`. Return the contents of the section."""
     fitted = fitted_states(subject)
     options, arrays = fitted.options, PARTS["maps"](fitted).arrays
     rows = arrays["map.rows"]

@@ -27,7 +27,7 @@ from rl_clarity.states.matrix import LANES, NOTICEABLE, MemoryMatrix, Reach, exc
 MATRIX = "memory_matrix/matrix"
 """Name of the task that measures the matrix."""
 STRONG = 0.5
-"""Share of the largest change of the policy from which on a change is strong."""
+"""A change of the policy is strong if it is at least this share of the largest one."""
 MEASURED_STEPS = 2
 """Number of steps that are replayed to measure the time."""
 
@@ -39,7 +39,7 @@ class MatrixOptions:
     episodes: int = 16
     """Largest number of episodes in which states are exchanged; 0 for no matrix."""
     partners: int = 3
-    """Number of other episodes whose states are taken at each step."""
+    """Number of other episodes whose states replace the recorded one at each exchange, in separate replays."""
     exchanges: int = 16
     """Largest number of steps of an episode at which the state is exchanged."""
 
@@ -62,13 +62,13 @@ class ReachEntry:
     count: int
     """Number of episodes with a noticeable change at that lag."""
     episodes: int
-    """Number of episodes with that lag."""
+    """Number of episodes in which that lag was tested; if `steps` is 0, in which any lag was tested."""
     longest: int
     """Largest lag that was tested."""
     detectable: float
-    """Share of episodes with a dependence from which one would have been seen with a probability of 95 %."""
+    """If this share of the episodes had a dependence, at least one would have been found with a probability of 95 %."""
     noticeable: float
-    """Smallest change of the policy, in nats, that counts."""
+    """Smallest change of the policy, in nats, that counts as noticeable."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class DecisionEntry:
     trajectory: int
     frame: int
     begins: int
-    """The first step whose frame the decision depends on. If not all steps were exchanged, the earliest step that may
-    be it."""
+    """The first step whose frame the decision depends on. If states were exchanged at only some of the steps, this is
+    the earliest step that it may be."""
     until: int
     """The latest step that may be the first one whose frame the decision depends on."""
     change: float
@@ -87,7 +87,7 @@ class DecisionEntry:
     policy: float
     """Largest change of the policy when the state is exchanged before any earlier step, in nats; mean over partners."""
     spread: float
-    """Standard deviation of that change over partners."""
+    """Standard deviation over partners of the change `policy`."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class MatrixSection(SectionData):
     reach: ReachEntry | None
     """Null if nothing was exchanged."""
     strongest: DecisionEntry | None
-    """Of decisions with at least half of the largest change, the one that depends on the earliest step; null if none
+    """Of decisions with at least half of the largest change, the one that reaches back farthest; null if no decision
     depends noticeably on what was seen before."""
     episodes: Sequence[MatrixEpisode]
     skipped: str | None
@@ -161,10 +161,10 @@ def _measure(subject: Subject, work: Work) -> TaskResult:
 
 
 def episode_arrays(matrix: MemoryMatrix, episode: int) -> dict[str, np.ndarray]:
-    """Return the arrays of an episode's chunk, which have a row for each of X exchanges.
+    """Return the arrays of the chunk of an episode with X exchanges and T steps.
 
-    `exchanged` (X,) are the steps before which the state was exchanged; `policy`, `policy_spread` and `value` (X, T)
-    the changes at each step, NaN before the exchange.
+    `exchanged` (X,) has the steps before which the state was exchanged. `policy`, `policy_spread` and `value` (X, T)
+    have the changes at each step, NaN before the exchange.
     """
     exchanged, steps = np.flatnonzero(matrix.exchanged[episode]), int(matrix.lengths[episode])
     rows = {
@@ -175,7 +175,7 @@ def episode_arrays(matrix: MemoryMatrix, episode: int) -> dict[str, np.ndarray]:
 
 
 def reach_entry(reach: Reach) -> ReachEntry:
-    """Return the section's entry."""
+    """Return the entry of the section."""
     effect = reach.effect
     return ReachEntry(
         reach.steps, effect.mean, (effect.low, effect.high), reach.count, reach.episodes, reach.longest,
@@ -184,7 +184,7 @@ def reach_entry(reach: Reach) -> ReachEntry:
 
 
 def strongest_decision(matrix: MemoryMatrix, trajectories: np.ndarray) -> DecisionEntry | None:
-    """Return the entry of the first of `decisions`, or None if there are none."""
+    """Return the entry of the first decision of `decisions`, or None if there are none."""
     for e, step in decisions(matrix):
         exchange = int(np.nanargmax(matrix.policy[e, :, step]))
         change, spread = (float(array[e, exchange, step]) for array in (matrix.policy, matrix.policy_spread))
@@ -195,10 +195,10 @@ def strongest_decision(matrix: MemoryMatrix, trajectories: np.ndarray) -> Decisi
 
 
 def decisions(matrix: MemoryMatrix) -> Iterator[tuple[int, int]]:
-    """Yield the episodes and steps of decisions that noticeably depend on what was seen.
+    """Yield the episodes and steps of decisions that noticeably depend on what was seen before.
 
-    First those with at least half of the largest change, and of these the ones that depend on the earliest steps; then
-    the others, the strongest first.
+    Decisions with at least half of the largest change come first, ordered by how far they reach back, the farthest
+    first. The others follow in the order of their changes, the largest first.
     """
     changes = np.nan_to_num(matrix.read())
     noticed = np.argwhere(changes >= NOTICEABLE)
@@ -211,9 +211,10 @@ def decisions(matrix: MemoryMatrix) -> Iterator[tuple[int, int]]:
 
 
 def page_matrix(section: MatrixSection, read_chunk: Callable[[str], Mapping[str, np.ndarray]]) -> MemoryMatrix | None:
-    """Return the matrix of a page, or None if nothing was exchanged. Its `episodes` are trajectories.
+    """Return the matrix of a page, or None if nothing was exchanged.
 
-    A page has only means over partners. The matrix has them as the changes with a single partner.
+    Its `episodes` are numbers of trajectories. A page has only means over partners, which become the changes of a
+    single partner.
     """
     if not section.episodes:
         return None
@@ -241,20 +242,20 @@ def _lengths(subject: Subject, options: MatrixOptions) -> np.ndarray:
 
 
 def _replayed_steps(subject: Subject, options: MatrixOptions) -> float:
-    """Return the number of steps of all replays, if each goes on to the end of its episode."""
+    """Return the number of steps of all replays, if each runs to the end of its episode."""
     lengths = _lengths(subject, options)
     exchanges = np.minimum(options.exchanges, np.maximum(lengths - 1, 0))
     return float(options.partners * (exchanges * lengths / 2).sum())
 
 
 def _stored_bytes(subject: Subject, options: MatrixOptions) -> float:
-    """Return the size of the chunks: about 4 bytes for each entry of three arrays, half of which are NaN."""
+    """Return the estimated size of the chunks: 4 bytes for each entry of three arrays that is not NaN, about half."""
     lengths = _lengths(subject, options)
     return float(3 * 2 * (np.minimum(options.exchanges, lengths) * lengths).sum())
 
 
 def _pieces(replayed: float, sample: Subject, batch: int) -> Iterable[Piece]:
-    """Measure a few steps of as many replays as are computed together."""
+    """Yield a piece that runs a few steps of as many replays as are computed together."""
     data = sample_states(sample).data
     rows = np.arange(LANES) % len(data)
     observations, state = data.observations(rows), initial_state(sample.agent, LANES)

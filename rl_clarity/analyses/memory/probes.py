@@ -1,4 +1,4 @@
-"""The section `probes`: what states tell about labels, against baselines, and whether the agent uses it."""
+"""The section `probes`: how well states predict labels, compared with baselines, and whether the agent uses this."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ PLAYED = (
     ),
     *(Column("return_removed", "return, removed"), Column("removed_p", "p, removed")),
 )
-"""Columns of episodes that were played."""
+"""Further columns, for episodes that were played."""
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,11 @@ class ProbeOptions:
     """Options of probes of the states."""
 
     labels: tuple[str, ...] = ()
-    """Labels to probe: action, reward, return, and names of recorded info; `NAME@1` at the first step, `NAME+4` four
-    steps later, `NAME-4` four steps before. None are probed by default."""
+    """Labels to predict from the states: action, reward, return, and names of recorded info; none by default. `NAME@1`
+    is the label at the first step, `NAME+4` the label four steps later, and `NAME-4` the label four steps earlier."""
     play: int = 0
-    """Number of episodes that are also played with the directions of each known label exchanged, and removed."""
+    """Number of episodes that are also played with the directions of each known label exchanged, and with them removed;
+    0 for none."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 0, "play")
@@ -74,7 +75,7 @@ class ProbeOptions:
 
 @dataclass(frozen=True)
 class ProbesSection(TableSection):
-    """What states tell about labels, compared with baselines, and whether the agent uses it."""
+    """How well states predict labels, compared with baselines, and whether the agent uses this information."""
 
     kind = "probes"
     title = "Probes: what it knows, and what it uses"
@@ -83,7 +84,7 @@ class ProbesSection(TableSection):
 
 
 class ProbesAnalysis(Analysis[ProbeOptions, ProbesSection]):
-    """Measures what the states of a recurrent agent tell about labels, and whether the agent uses it."""
+    """Measures how well a recurrent agent's states predict labels, and whether the agent uses this information."""
 
     kind = "probes"
     needs_all = False
@@ -104,7 +105,7 @@ class ProbesAnalysis(Analysis[ProbeOptions, ProbesSection]):
 
 
 def _measure(subject: Subject, options: ProbeOptions, work: Work) -> TaskResult:
-    """Return the contents of the section."""
+    """Fit the probes. Return the contents of the section."""
     data, seed = read_states(memory_source(subject).required_recording), subject.options.seed
     try:
         probes = probe_states(subject.agent, data, options.labels, play=options.play, seed=seed, report=work.report)
@@ -148,7 +149,7 @@ def _interval(low: float, high: float) -> str:
 
 
 def summary(probes: Iterable[Probe]) -> str:
-    """Return a sentence for each verdict, with its labels."""
+    """Return a text with a sentence for each verdict, which lists the verdict's labels."""
     labels: dict[str, list[str]] = {}
     for probe in probes:
         labels.setdefault(verdict(probe), []).append(probe.label)
@@ -156,7 +157,7 @@ def summary(probes: Iterable[Probe]) -> str:
 
 
 def verdict(probe: Probe) -> str:
-    """Return in words whether a label is known and used."""
+    """Return the verdict on whether a label is known and used, as text."""
     return probe.verdict if probe.use is None else f"{probe.verdict}; {probe.use.verdict}"
 
 
@@ -164,7 +165,7 @@ def _pieces(subject: Subject, options: ProbeOptions, sample: Subject, batch: int
     trajectories = subject.trajectories
     lengths = [trajectories.steps(one) for one in range(len(trajectories))]
     amount = Amount.planned(sample.agent, lengths, options.labels)
-    if amount.episodes > 1 and amount.rows:  # if all labels are known
+    if amount.episodes > 1 and amount.rows:  # measure the time in case that all labels are known
         data = sample_states(sample).data
         yield from probe_pieces(sample.agent, data, amount)
         yield from use_pieces(sample.agent, data, amount, options.play)

@@ -1,5 +1,6 @@
-"""Small recordings on which the tasks of a page are measured, because the agent has not played when a page is
-planned.
+"""Small recordings for measuring how long the tasks of a page take.
+
+They stand in for the recording of the page, which does not exist yet when the page is planned.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ from rl_clarity.states.options import StateOptions
 from rl_clarity.states.parts import FittedStates
 
 EPISODES = 4
-"""Number of episodes: the frames of causes are replaced by those of three others."""
+"""Number of episodes: frames of one are replaced by those of three others."""
 STEPS = 64
-"""Number of steps of each episode, without the frames from which a simulation starts."""
+"""Number of steps of each episode, in addition to the frames from which a simulation starts."""
 MEASURED_STATES = 500
-"""Number of states that directions and clusters are fitted to, to measure the time."""
+"""Number of states to which directions and clusters are fitted to measure the time."""
 
 
 class SampleRecording(Recording):
-    """A recording in which the few steps of a sample are repeated in identical episodes."""
+    """A recording of identical episodes, each of which repeats the few steps of a sample."""
 
     location = "the sample"
 
@@ -51,7 +52,7 @@ class SampleRecording(Recording):
 
 
 def sample_states(sample: Subject) -> FittedStates:
-    """Return the states of a `SampleRecording` with directions and clusters that need no fit."""
+    """Return the states of a `SampleRecording`, with placeholders for fitted directions and clusters."""
     options = sample.options_of(StateOptions)
     data = read_states(SampleRecording(sample))
     units = data.states.shape[1]
@@ -62,10 +63,13 @@ def sample_states(sample: Subject) -> FittedStates:
 
 
 def random_states(sample: Subject, count: int) -> FittedStates:
-    """Return random states of a single episode, in place of a sample's constant ones, for measuring fits."""
+    """Return at least `count` random states of a single episode, for measuring how long fits take.
+
+    The states of a sample are not used, because they may be constant.
+    """
     fitted = sample_states(sample)
     data: StateData = fitted.data
-    count = max(count, fitted.options.clusters + 2, FEWEST_STATES + 1)  # the first one is left out
+    count = max(count, fitted.options.clusters + 2, FEWEST_STATES + 1)  # fits leave the first one out
     rows = np.arange(count) % len(data)
     changes: dict[str, Any] = {name: value[rows] for name, value in vars(data).items() if isinstance(value, np.ndarray)}
     changes |= {"time": np.arange(count), "length": np.full(count, count), "episode": np.zeros(count, np.int64)}

@@ -1,4 +1,4 @@
-"""The section `simulator`: the quality of the simulator, and clips of it beside the recorded frames."""
+"""The section `simulator`: measures of a simulator's quality, and clips that compare it with recorded frames."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ MEASURED_STEPS, MEASURED_WINDOWS = 2, 8
 
 @dataclass(frozen=True)
 class SimulatorPageOptions:
-    """Options of the page about a simulator."""
+    """Options of the section about the simulator."""
 
     windows: int = 64
-    """Number of windows of the recording on which its errors are measured."""
+    """Number of windows of the recording on which the simulator's errors are measured."""
     clips: int = 4
-    """Clips of it beside the truth."""
+    """Number of clips that show simulations beside the recorded frames."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "windows")
@@ -44,7 +44,11 @@ class SimulatorPageOptions:
 
 @dataclass(frozen=True)
 class DeletionEntry:
-    """How much the value changes if blocks of the frames are removed (`rl_clarity.deletion_test`)."""
+    """How much the value changes if blocks of the frames are removed, by saliency or at random
+    (`rl_clarity.deletion_test`).
+
+    `difference` is the mean over fractions of the change by saliency minus the change at random.
+    """
 
     difference: float
     interval: tuple[float, float]
@@ -58,7 +62,10 @@ class DeletionEntry:
 
 @dataclass(frozen=True)
 class ErrorDifference:
-    """By how much the error of a prediction exceeds that of another, as a mean over horizons and windows."""
+    """How much larger the error of the prediction `larger` is than that of `smaller`, on average.
+
+    The average is over horizons and windows.
+    """
 
     smaller: str
     larger: str
@@ -69,36 +76,41 @@ class ErrorDifference:
 
 @dataclass(frozen=True)
 class QualityEntry:
-    """Errors of the simulator on windows of the recording."""
+    """Errors of the simulator on windows of the recording, and comparisons of its states and latents with the data.
+
+    `auc` is the area under the ROC curve of a classifier of simulated and recorded states: 0.5 if they cannot be
+    distinguished.
+    """
 
     windows: int
     auc: float | None
     coverage: float | None
-    """Share of random latents that are near one of 32 latents of the data; null if there are fewer windows."""
+    """Share of random latents that are near one of 32 latents of the data; null for fewer than 32 windows."""
     latent_dimensions: float | None
     deletion: DeletionEntry | None
     errors: Mapping[str, Mapping[str, Sequence[Sequence[float | None]]]]
-    """By kind (`frame`, `state`, `reward`) and prediction (`posterior`, `prior`, `closed_loop`, `last_frame`,
-    `mean_frame`): means by horizon, 10th percentiles, 90th percentiles."""
+    """Mean squared errors, by kind (`frame`, `state`, `reward`) and prediction (`posterior`, `prior`, `closed_loop`,
+    `last_frame`, `mean_frame`): three lists over horizons, with the mean, the 10th and the 90th percentile over
+    windows."""
     coverage_interval: tuple[float | None, float | None] | None = None
-    """Interval of the coverage that contains 95 % of the random choices of 32 latents."""
+    """Interval that contains the coverage for 95 % of the random choices of 32 latents."""
     auc_interval: tuple[float | None, float | None] | None = None
     """95 % bootstrap interval of `auc` over windows."""
     differences: Mapping[str, Sequence[ErrorDifference]] = dataclasses.field(default_factory=dict)
-    """By kind: differences between the errors of two predictions, the first of which should have the smaller error."""
+    """By kind, comparisons of the errors of two predictions, of which `smaller` should have the smaller error."""
 
 
 @dataclass(frozen=True)
 class CompassEntry:
-    """The agent's displacement under each constant action."""
+    """The agent's simulated displacement under each constant action, and `expected`, the direction of its buttons."""
 
     actions: Sequence[str]
     """Labels of the actions."""
     displacements: Sequence[tuple[float, float]]
-    """Displacement under each action, to the right and up."""
+    """Mean displacement under each action, to the right and up, in pixels."""
     expected: Sequence[tuple[float, float]]
     agreement: Sequence[float | None]
-    """For each action, the share of starts from which the agent moves as expected; null for an action without a
+    """For each action, the share of starts from which the agent moves in its direction; null for an action without a
     direction."""
     agreement_interval: Sequence[tuple[float | None, float | None]] = ()
     """95 % intervals of `agreement`."""
@@ -113,10 +125,10 @@ class SimulatorSection(SectionData):
     quality: QualityEntry
     compass: CompassEntry | None
     clips: Sequence[ImageName]
-    """Animated PNGs of, from left to right, recorded frames, posterior, prior with the true actions, agent in
-    the loop."""
+    """Animated PNGs that show, from left to right, the recorded frames, and simulations from the posterior, from the
+    prior with the recorded actions, and with the agent in the loop."""
     context: int
-    """Number of steps from which simulations start."""
+    """Number of recorded frames from which a simulation starts."""
     horizon: int
     fit: Mapping[str, object]
     """Options of the simulator's training."""
@@ -142,7 +154,7 @@ class SimulatorAnalysis(Analysis[SimulatorPageOptions, SimulatorSection]):
 
 
 def _quality(subject: Subject, work: Work) -> TaskResult:
-    """Measure the simulator on the recording. Return the contents of the section."""
+    """Measure the simulator on the recording. Return the contents of the section, except the clips."""
     source, options = memory_source(subject), subject.options_of(SimulatorPageOptions)
     simulator = source.required_simulator
     quality = measure_quality(
@@ -155,7 +167,7 @@ def _quality(subject: Subject, work: Work) -> TaskResult:
 
 
 def _clips(subject: Subject, work: Work) -> TaskResult:
-    """Write clips of windows at even distances in the recording, and return their names."""
+    """Write clips of evenly spaced windows of the recording, and return their names."""
     source, options = memory_source(subject), subject.options_of(SimulatorPageOptions)
     if not options.clips:
         return TaskResult({"clips": []})
@@ -178,7 +190,7 @@ def _clips(subject: Subject, work: Work) -> TaskResult:
 
 
 def _quality_pieces(sample: Subject, batch: int) -> Iterable[Piece]:
-    """A few windows and steps of each part of the quality."""
+    """Yield pieces that measure each part of the quality on a few windows and steps."""
     source, windows = memory_source(sample), sample.options_of(SimulatorPageOptions).windows
     simulator, recording = source.required_simulator, SampleRecording(sample)
     count, steps = min(windows, MEASURED_WINDOWS), MEASURED_STEPS

@@ -1,4 +1,4 @@
-"""Data that the analyses of a page about memory share: the recording, the analysis of its states, the simulator."""
+"""Data that the analyses of a page about memory share: the recording, the analysis of its states, and the simulator."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from rl_clarity.world_models.options import FitOptions
 from rl_clarity.world_models.simulator import Simulator
 
 FOLDER = "states"
-"""Folder of the page that `load_states` can read."""
+"""Folder of the page with the analysis of states, which `load_states` can read."""
 SIMULATOR = "simulator"
 """Key of the simulator (or None) in the subject's metadata."""
 FIT = "states/fit"
-"""Name of the task that writes this folder."""
+"""Name of the task that fits directions and clusters, and writes them to `FOLDER`."""
 
 
 @dataclass(frozen=True)
 class PlayOptions:
-    """Options of the play that the page shows."""
+    """Options of the episodes that are played for the page."""
 
     episodes: int = 60
     """Number of episodes."""
     max_steps: int = 160
-    """Play stops after this many steps for each episode, on average."""
+    """Limit of the average number of steps per episode: play stops after `episodes` times this number of steps."""
     greedy: bool = False
-    """Take the most likely action instead of sampling one, and no random actions."""
+    """Take the most likely action instead of sampling one, and do not take random actions."""
     full_resolution: bool = False
     """Also record frames at the environment's full resolution, and show those."""
     info: tuple[str, ...] = ()
-    """Numbers to record that the environment reports, for labels of probes: names of its info, and `objects`."""
+    """Numbers to record as labels for probes: names in the environment's info, and `objects`."""
 
     def __post_init__(self) -> None:
         check_minimum(self, 1, "episodes", "max_steps")
@@ -58,7 +58,7 @@ class PlayOptions:
 
 @dataclass(frozen=True)
 class MemorySource:
-    """The recording that is explained, and the simulator."""
+    """The recording that a page explains, and the simulator if there is one."""
 
     recording: Recording | None
     """The recording, or None while a page is planned and the agent has not played."""
@@ -66,19 +66,19 @@ class MemorySource:
 
     @property
     def required_recording(self) -> Recording:
-        """The recording, for tasks, which run only after it exists."""
+        """The recording, for use in tasks, which run only after it exists."""
         assert self.recording is not None
         return self.recording
 
     @property
     def required_simulator(self) -> Simulator:
-        """The simulator, for tasks of pages that have one."""
+        """The simulator, for use in tasks of pages that have one."""
         assert self.simulator is not None
         return self.simulator
 
     @property
     def context(self) -> int:
-        """Number of frames from which simulations start."""
+        """Number of recorded frames from which a simulation starts."""
         return int(self._fit.get("context", FitOptions.context))
 
     @property
@@ -92,15 +92,16 @@ class MemorySource:
 
 
 def direction_names(directions: Directions) -> list[str]:
-    """Return the names of directions on the page: `ICA 1`, `ICA 2`, ..., and `ICA 9 (rare)` of rare ones."""
+    """Return the names of directions on the page: `ICA 1`, `ICA 2`, ..., and `ICA 9 (rare)` for a rare one."""
     label = REDUCTIONS.get(directions.method).label
     rare = np.zeros(len(directions), bool) if directions.rare is None else directions.rare
     return [f"{label} {number}{' (rare)' * bool(is_rare)}" for number, is_rare in enumerate(rare, start=1)]
 
 
 def memory_source(subject: Subject) -> MemorySource:
-    """Return the recording and simulator of a page. Raises OptionError for a page that `explain_memory` did
-    not make.
+    """Return the recording and the simulator of a page.
+
+    Raises OptionError for a page that was not made by `explain_memory`.
     """
     if SIMULATOR not in subject.metadata:
         raise OptionError("pages about memory are made by explain_memory (rl-clarity memory)")
@@ -108,18 +109,18 @@ def memory_source(subject: Subject) -> MemorySource:
 
 
 def read_fit(subject: Subject) -> StateAnalysis:
-    """Read the directions, coordinates and clusters of the first task."""
+    """Read the directions, coordinates and clusters that the task `FIT` wrote."""
     return read_analysis(lambda name: subject.files.read_file(path_in(FOLDER, name)), FOLDER)
 
 
 def fitted_states(subject: Subject) -> FittedStates:
-    """Return the states of the recording with the directions and clusters of the first task."""
+    """Return the states of the recording, with the directions and clusters that the task `FIT` wrote."""
     data = read_states(memory_source(subject).required_recording)
     return with_fit(subject.agent, data, read_fit(subject), subject.options_of(StateOptions))
 
 
 def with_fit(agent: Agent, data: StateData, analysis: StateAnalysis, options: StateOptions) -> FittedStates:
-    """Return states with the directions and clusters of an analysis."""
+    """Return states with the directions and clusters of a saved analysis."""
     clusters = {
         one["method"]: Clusters(one["method"], analysis.arrays[f"cluster.{one['method']}"], one["agreement"])
         for one in analysis.facts["clusters"]
@@ -128,9 +129,9 @@ def with_fit(agent: Agent, data: StateData, analysis: StateAnalysis, options: St
 
 
 def places(fitted: FittedStates, rows: np.ndarray) -> np.ndarray:
-    """Return trajectories and frames (..., 2) int32 of rows (...) of the states, with -1 for -1.
+    """Return the trajectory and the frame (..., 2) int32 of each row (...) of the states; both are -1 for a row of -1.
 
-    Trajectories are the episodes that have steps, in order.
+    Trajectories are the recorded episodes that have steps, in order and counted from 0.
     """
     trajectory = np.cumsum(fitted.data.time == 0) - 1
     pairs = np.stack([trajectory[rows], fitted.data.time[rows]], axis=-1)

@@ -42,43 +42,44 @@ from rl_clarity.world_models.gradients import simulated_influence
 
 Arrays = dict[str, np.ndarray]
 Written = tuple[Arrays, dict[str, object]]
-"""The arrays of a chunk, and facts about them."""
+"""The arrays of a chunk, and the facts of its task."""
 MEASURED_STEPS, MEASURED_SAMPLES = 2, 16
-"""Numbers of replayed steps and of samples of influence to measure the time."""
+"""Numbers of replayed steps, and of samples of influence, for measuring the time."""
 SHOWN = ("cards", "behaviours", "causes", "memory")
 """Parts of the analysis that the section shows. The state map has its own section."""
 
 
 @dataclass(frozen=True)
 class DirectionEntry:
-    """A direction of the state."""
+    """A direction in the space of the recurrent state."""
 
     name: str
     """`ICA 1`, ..."""
     scale: float
     """Standard deviation of the coordinate."""
     explained: float | None
-    """Share of the variance; null except for `pca`."""
+    """Share of the variance that the direction explains; null except for `pca`."""
     seed_stability: float | None
-    """Cosine with the matching direction for other seeds; null if it was not measured."""
+    """Mean |cosine| of the angle to the matching direction of fits with other seeds; null if it was not measured."""
     half_stability: float | None
-    """Cosine with the matching direction of each half of the data; null if it was not measured."""
+    """Mean |cosine| of the angle to the matching direction of fits to each half of the data; null if it was not
+    measured."""
     kurtosis: float | None
-    """Excess kurtosis of the coordinate; null if the coordinate is constant, or while it is not measured."""
+    """Excess kurtosis of the coordinate; null if the coordinate is constant, or until it is measured."""
     rare: bool = False
-    """Whether fewer than 2 % of the steps have more than half of the variance."""
+    """Whether fewer than 2 % of the steps account for more than half of the coordinate's variance."""
     fits: Sequence[float] | None = None
-    """The cosines of which the stabilities are means: of two fits with other seeds, and of the two halves."""
+    """The |cosines| whose means are the stabilities: of two fits with other seeds, then of fits to the two halves."""
     effect: float | None = None
-    """How much the policy changes when the coordinate is set to its mean, in nats, as a mean over the steps that are
-    replayed then; null if it was not measured."""
+    """How much the policy changes, in nats, when the coordinate is set to its mean: a mean over the replayed steps that
+    follow; null if it was not measured."""
     effect_interval: tuple[float, float] | None = None
     """95 % bootstrap interval of `effect` over the replays."""
 
 
 @dataclass(frozen=True)
 class ClusterEntry:
-    """Clusters of a method."""
+    """The clusters of states that one method found."""
 
     method: str
     count: int
@@ -89,7 +90,7 @@ class ClusterEntry:
 
 @dataclass(frozen=True)
 class BehaviorsEntry:
-    """Clusters of windows of steps."""
+    """Behaviors, which are clusters of short windows of steps."""
 
     count: int
     agreement: float | None
@@ -98,27 +99,27 @@ class BehaviorsEntry:
 
 @dataclass(frozen=True)
 class CausesEntry:
-    """Influence of coordinates on later ones."""
+    """Correlation and influence between coordinates and later coordinates."""
 
     lags: Sequence[int]
-    """The L lags."""
+    """The L lags, in steps."""
     clusters: Sequence[int]
-    """Labels of the K clusters of arrays `.by`."""
+    """Labels of the K clusters of steps, in the order of the arrays whose names end in `.by`."""
     chunk: ChunkName
 
 
 @dataclass(frozen=True)
 class RememberingEntry:
-    """Changes of outputs when the state is changed."""
+    """How the outputs change after the state is changed."""
 
     changes: Sequence[str]
-    """C changes: `reset`, `frozen`, `swapped`, `removed ICA 1`, ..."""
+    """Names of the C changes of the state: `reset`, `frozen`, `swapped`, `removed ICA 1`, ..."""
     chunk: ChunkName
 
 
 @dataclass(frozen=True)
 class StatesSection(SectionData):
-    """The contents of a recurrent agent's states, with D directions."""
+    """The states of a recurrent agent, analyzed along D directions."""
 
     kind = "states"
     title = "States"
@@ -132,7 +133,7 @@ class StatesSection(SectionData):
     """A chunk for each trajectory."""
     clusters: Sequence[ClusterEntry]
     skipped: Mapping[str, str]
-    """By part (`causes`, ...), the reason why it is skipped."""
+    """By part of the analysis (`causes`, ...), the reason why it was skipped."""
     behaviours: BehaviorsEntry | None
     causes: CausesEntry | None
     memory: RememberingEntry | None
@@ -192,7 +193,10 @@ class StatesAnalysis(Analysis[StateOptions, StatesSection]):
 
 
 def _fit(subject: Subject, work: Work) -> TaskResult:
-    """Write directions, coordinates and clusters as `StateAnalysis.save` does. Return the contents of the section."""
+    """Write directions, coordinates and clusters in the format of `StateAnalysis.save`.
+
+    Returns the section's entries of directions and clusters.
+    """
     fitted = fit_states(
         subject.agent, read_states(memory_source(subject).required_recording), subject.options_of(StateOptions)
     )
@@ -223,7 +227,7 @@ def _fit(subject: Subject, work: Work) -> TaskResult:
 
 
 def _write_coordinates(subject: Subject, work: Work) -> TaskResult:
-    """Write coordinates, clusters and behaviors of the steps of each trajectory."""
+    """Write a chunk for each trajectory, with the coordinates, cluster and behavior of each step."""
     fitted = fitted_states(subject)
     centered = (fitted.coordinates - fitted.center).astype(np.float32)
     behavior = np.full(len(centered), -1, np.int32)
@@ -242,7 +246,10 @@ def _write_coordinates(subject: Subject, work: Work) -> TaskResult:
 
 
 def _write_part(subject: Subject, name: str, work: Work) -> TaskResult:
-    """Write the chunk of a part. Return its name, the part's entry in the section, and what was skipped."""
+    """Write the chunk of a part of the analysis.
+
+    Returns the chunk's name, the entry of the part in the section, and why anything was skipped.
+    """
     fitted = fitted_states(subject)
     part = PARTS[name](fitted)
     arrays, facts = _WRITERS[name](fitted, part)
@@ -257,7 +264,7 @@ def _write_part(subject: Subject, name: str, work: Work) -> TaskResult:
 
 
 def _influence_through_world(source: MemorySource, fitted: FittedStates, lags: Sequence[int]) -> Arrays:
-    """Return influence through memory and world, if there is a simulator and an episode is long enough."""
+    """Return the influence through memory and world, or nothing without a simulator or a long enough episode."""
     options = fitted.options
     if source.simulator is None or fitted.data.length.max() < source.context + max(lags):
         return {}
@@ -346,14 +353,14 @@ def _behaviors_pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece
     vectors = np.zeros((count, (1 + len(BEHAVIOR_LAGS)) * units), np.float32)
     used = fitted_rows(steps, vectors.shape[1])
     yield Piece(partial(PARTS["behaviours"], fitted), used / count)
-    if used < steps:  # the others are only placed
+    if used < steps:  # the others are only projected
         basis = np.eye(MOST_COMPONENTS, vectors.shape[1])
         directions = Directions(np.zeros(vectors.shape[1]), np.ones(vectors.shape[1]), basis)
         yield Piece(partial(directions.to, vectors), (steps - used) / count)
 
 
 def _causes_pieces(steps: int, sample: Subject, batch: int) -> Iterable[Piece]:
-    """Correlations; and Jacobians over a single step of a few samples, through memory and through the world."""
+    """Yield pieces for correlations, and for Jacobians over one step of a few samples, through memory and world."""
     fitted, source = sample_states(sample), memory_source(sample)
     options, samples = fitted.options, min(fitted.options.influence_samples, MEASURED_SAMPLES)
     correlation = dataclasses.replace(fitted, options=dataclasses.replace(options, influence_samples=0))

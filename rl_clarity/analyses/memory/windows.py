@@ -43,36 +43,37 @@ CHOICE = "windows/choice"
 TASK_WINDOWS = 10
 """Number of windows per task."""
 AT_ONCE = 2
-"""Number of windows that are explained at once."""
+"""Number of windows in a batch."""
 APART = 4
-"""Smallest number of steps between explained decisions of an episode."""
+"""Smallest number of steps between two decisions of an episode that windows are chosen for."""
 End = Literal["top", "middle", "bottom"]
 ENDS: tuple[End, ...] = ("top", "middle", "bottom")
 Output = Literal["value", "action"]
 OUTPUTS: tuple[Output, ...] = ("value", "action")
 DIRECTION = "direction-"
-"""Prefix of the ids of directions."""
+"""Prefix of the ids of targets that are directions."""
 MEASURED_STEPS, MEASURED_WINDOWS = 2, 2
-"""Numbers of steps and of windows, of those that are explained to measure the time."""
+"""Numbers of steps per window, and of windows, that are explained to measure the time."""
 
 
 @dataclass(frozen=True)
 class WindowOptions:
-    """Options of windows of steps that are explained through time."""
+    """Options of windows of steps, whose last step is explained by the earlier ones."""
 
     count: int = 100
-    """Largest number of windows; 0 for none. They end at decisions that depend on memory, rewards, high entropies and
-    ends, where directions are high, middle and low, at examples of each behavior, and at steps from all episodes."""
+    """Largest number of windows; 0 for none. Windows end at decisions that depend on memory, at rewards, at high
+    entropies of the policy, at ends of episodes, at high, medium and low coordinates of each direction, at examples of
+    each behavior, and at evenly spaced steps of all episodes."""
     at: tuple[str, ...] = ()
     """Steps that are explained in any case, as EPISODE:STEP, counted from 1 as on the page: 3:57."""
     horizon: int = 16
-    """Number of steps of a window. Windows of decisions that depend on memory also reach back to where the dependence
-    begins."""
+    """Number of steps of a window. Windows that end at decisions that depend on memory, or at steps in `at`, are longer
+    if the dependence on memory begins earlier."""
     longest: int = 64
-    """Largest number of steps of a window that reaches back further."""
+    """Largest number of steps of a window that is longer than `horizon`."""
     directions: int = 2
-    """Number of directions that are explained in each window, those with the largest coordinates there. The direction
-    for which the window was chosen is added."""
+    """Number of directions that are explained in each window: those whose coordinates at its last step differ most from
+    the mean. If the window was chosen for a direction, this direction is added."""
     points: int = 32
     """Number of points on the line from the frames of another episode to those of the window. Gradients through memory
     are averaged over them; gradients through the world always use 4 points."""
@@ -87,19 +88,19 @@ class WindowOptions:
         check_option(self, "at", len(self.at) <= self.count, f"must have at most count={self.count} steps")
 
     def places(self) -> list[tuple[int, int]]:
-        """Return episodes and steps, counted from 0, that are explained in any case."""
+        """Return the steps in `at` as pairs (episode, step), counted from 0."""
         return [(int(episode) - 1, int(step) - 1) for episode, step in (place.split(":") for place in self.at)]
 
 
 @dataclass(frozen=True)
 class WindowTarget:
-    """A target that is explained."""
+    """A quantity that is explained at the last step of a window."""
 
     id: str
     """`value`, `action` or `direction-3`."""
     kind: Literal["value", "action", "direction"]
-    """The value; the logit of the action taken less the mean of the others; or a coordinate of the state before the
-    step."""
+    """The value; the logit of the action taken minus the mean logit of the other actions; or a coordinate of the state
+    before the step."""
     label: str
     direction: int | None = None
 
@@ -109,8 +110,10 @@ class WindowReason:
     """A reason why a window was chosen."""
 
     kind: Literal["asked", "decision", "reward", "entropy", "end", "direction", "behaviour", "episode"]
-    """`asked`: the step is in `windows.at`; `decision`: it depends on memory; `reward`, `entropy`, `end`: it has a
-    reward, has a high entropy, or ends an episode."""
+    """`asked`: the step is in `windows.at`; `decision`: the decision at the step depends on memory; `reward`: it has a
+    reward; `entropy`: the policy has a high entropy; `end`: it ends an episode; `direction`: the coordinate of the
+    direction is high, medium or low; `behaviour`: it is an example of the behavior; `episode`: it is one of the evenly
+    spaced steps."""
     direction: int | None = None
     end: End | None = None
     behaviour: int | None = None
@@ -126,19 +129,19 @@ class WindowChoice:
     first: int
     """The first step of the window."""
     targets: Sequence[str]
-    """Ids of the targets that the chunk has."""
+    """Ids of the targets that are explained."""
     why: Sequence[WindowReason]
     begins: int | None = None
-    """The first step whose frame the decision depends on, by the memory matrix; null if it depends on none, or is not
-    in the matrix. A window that starts later is cut."""
+    """The first step whose frame the decision depends on, according to the memory matrix; null if it depends on none,
+    or is not in the matrix. A window that starts later does not show the whole dependence."""
     partner: int | None = None
-    """The episode whose frames at the same steps the window is compared with. Of 16 episodes whose states differ much,
-    it is the one whose state before the explained step changes the policy most. Null if no other episode has the step:
-    the window is then compared with the recording's mean frame."""
+    """The episode with whose frames, at the same steps, the window is compared. Of 16 episodes whose states differ much
+    from this one's, it is the one whose state changes the policy most, if it replaces the state before the explained
+    step. Null if no other episode has this step: the window is then compared with the recording's mean frame."""
 
     @property
     def directions(self) -> list[int]:
-        """The directions among the targets."""
+        """The numbers of the directions among the targets."""
         return [int(one.removeprefix(DIRECTION)) for one in self.targets if one.startswith(DIRECTION)]
 
 
@@ -157,18 +160,20 @@ class WindowsSection(SectionData):
     title = "Causes of single steps"
     targets: Sequence[WindowTarget]
     paths: Sequence[Literal["memory", "whole"]]
-    """Gradients of `memory` go through memory alone. With a simulator, `whole` minus `memory` goes through
-    the world."""
+    """Paths of the gradients: `memory`, through memory alone, and with a simulator also `whole`, through memory and
+    world. `whole` minus `memory` is the influence through the world."""
     windows: Sequence[WindowEntry]
     measured: int = 0
-    """Number of causes in all windows whose frames were replaced, without those below a twentieth of the largest."""
+    """Number of causes, in all windows, whose effects were measured by replacing their frames. Causes below a twentieth
+    of the largest cause of their window and target are not counted."""
     disagree: int = 0
-    """Number of these whose estimate differs from the measured effect by more than half of the larger one."""
+    """Number of these causes whose estimate differs from the measured effect by more than half of the larger of the
+    two."""
 
 
 @dataclass(frozen=True)
 class WrittenChunk:
-    """The chunk of a window, with the window's number."""
+    """The chunk of a window, with the number of the window and the counts of `cause_agreement`."""
 
     number: int
     name: str
@@ -242,7 +247,7 @@ def window_at(
     why: Sequence[WindowReason],
     context: int = 0,
 ) -> WindowChoice:
-    """Return the window that ends at a row of the states, with the outputs and the largest directions as targets."""
+    """Return the window that ends at a row of the states. Its targets are the outputs and the largest coordinates."""
     trajectory, frame = map(int, places(fitted, np.array([row]))[0])
     begins = _begins(matrix, trajectory, frame)
     first = frame - options.horizon + 1
@@ -266,7 +271,7 @@ def window_targets(fitted: FittedStates, directions: Iterable[int]) -> list[Wind
 
 
 def _begins(matrix: MemoryMatrix | None, trajectory: int, frame: int) -> int | None:
-    """Return the first step whose frame a decision depends on, or None if it depends on none, or is not known."""
+    """Return the first step whose frame a decision depends on; None if it depends on none, or is not measured."""
     if matrix is None or trajectory not in matrix.episodes:
         return None
     return matrix.begins(int(np.searchsorted(matrix.episodes, trajectory)), frame)
@@ -281,14 +286,15 @@ def choose_windows(
     matrix: MemoryMatrix | None = None,
     asked: Sequence[tuple[int, int]] = (),
 ) -> dict[int, list[WindowReason]]:
-    """Choose at most `count` steps whose windows are shown. Return their rows in the states, with the reasons.
+    """Choose at most `count` steps at which windows end. Return their rows in the states, each with its reasons.
 
-    A fifth of the steps are decisions that depend on memory, as `decisions` orders them; a twentieth each have
-    rewards, high entropies and ends of episodes; two fifths have high, middle or low coordinates along a component, an
-    eighth are examples of behaviors (K, n, 2), and the others are evenly spaced in all episodes. The first step of an
-    episode is never chosen, nor are the first `context` steps, from which a simulation starts.
+    Steps (episode, step) that are `asked` for come first. Then up to a fifth of the steps are decisions that depend on
+    memory, in the order of `decisions`; up to a twentieth each are steps with rewards, steps of high entropy, and ends
+    of episodes; up to two fifths have a high, medium or low coordinate of a direction (`cards`); and up to an eighth
+    are examples of behaviors (`clips`, (K, n, 2)). The others are evenly spaced over all episodes.
 
-    Before all others, steps (episode, step) that are `asked` for are chosen. Raises OptionError for those that cannot.
+    The first `context` + 1 steps of an episode are never chosen, because a simulation starts from `context` frames and
+    a window needs an earlier step. Raises OptionError for steps that are asked for but cannot be chosen.
     """
     starts, time = fitted.data.starts, fitted.data.time
     examples: list[tuple[int, WindowReason]] = []
@@ -327,13 +333,13 @@ def choose_windows(
 
 
 def _asked_row(data: StateData, episode: int, step: int, context: int) -> int:
-    """Return the row of a step that can be explained."""
+    """Return the row of a step that is asked for. Raises OptionError if it cannot be explained."""
     length = int(data.length[data.starts[episode]]) if episode < len(data.starts) else 0
     if not context < step < length:
         raise OptionError(
             f"windows.at has {episode + 1}:{step + 1}: "
             + (
-                f"steps {context + 2} to {length} of it can be explained"
+                f"steps {context + 2} to {length} of this episode can be explained"
                 if length
                 else f"{len(data.starts)} episodes were played"
             )
@@ -342,7 +348,7 @@ def _asked_row(data: StateData, episode: int, step: int, context: int) -> int:
 
 
 def _apart(fitted: FittedStates, matrix: MemoryMatrix) -> Iterator[tuple[int, WindowReason]]:
-    """Yield decisions that depend on memory, without those that are near an earlier one of their episode."""
+    """Yield decisions that depend on memory, except those near a decision of their episode that was yielded before."""
     taken: dict[int, list[int]] = {}
     for e, step in decisions(matrix):
         others = taken.setdefault(e, [])
@@ -352,7 +358,7 @@ def _apart(fitted: FittedStates, matrix: MemoryMatrix) -> Iterator[tuple[int, Wi
 
 
 def _events(data: StateData) -> dict[WindowReason, np.ndarray]:
-    """Return rows with rewards, with the highest entropy of each episode, and the last steps of episodes."""
+    """Return, by reason, the rows with rewards, with the highest entropy of each episode, and at ends of episodes."""
     rewarded = np.argsort(-np.abs(data.rewards), kind="stable")
     events = {WindowReason("reward"): rewarded[data.rewards[rewarded] != 0]}
     ends = data.starts + data.length[data.starts] - 1
@@ -421,7 +427,10 @@ def _write_chunks(
 
 
 def window_rows(fitted: FittedStates, windows: Sequence[WindowChoice]) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rows (B,) of the steps that windows explain, and of the same steps of their partners, or -1."""
+    """Return the rows (B,) of the steps that windows explain, and the rows (B,) of the same steps of their partners.
+
+    The latter are -1 for windows without a partner.
+    """
     starts = fitted.data.starts
     rows = [starts[one.trajectory] + one.frame for one in windows]
     compared = [-1 if one.partner is None else starts[one.partner] + one.frame for one in windows]
@@ -429,10 +438,10 @@ def window_rows(fitted: FittedStates, windows: Sequence[WindowChoice]) -> tuple[
 
 
 def _pieces(count: int, sample: Subject, batch: int) -> Iterable[Piece]:
-    """Measure at most `MEASURED_WINDOWS` short windows, scaled up to the `count` full-length windows of a task."""
+    """Yield a piece that explains a few short windows, scaled up to the `count` full-length windows of a task."""
     fitted, options = sample_states(sample), sample.options_of(WindowOptions)
     steps, together = min(options.horizon, MEASURED_STEPS), min(count, MEASURED_WINDOWS)
-    # including the direction for which it is chosen
+    # including the direction for which a window is chosen
     directions = range(min(options.directions + 1, len(fitted.directions)))
     targets = [*outputs_at(sample.agent, fitted.data, np.zeros(1, int)), *(f"direction-{i}" for i in directions)]
     first = memory_source(sample).context

@@ -1,1 +1,1 @@
-"""Objects: what the agent's outputs are without each object that it sees, measured in worlds that can be edited."""
+"""Effects of objects: how the agent's outputs change without each object, measured in worlds that can be edited."""

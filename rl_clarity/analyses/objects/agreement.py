@@ -1,8 +1,8 @@
-"""How well explanations predict the measured effects of objects.
+"""Measure how well explanations predict the measured effects of objects.
 
-A signed map, summed over the place of an object, estimates how much the object changes an output; `ObjectEffects` has
-the true change. Predictions that know nothing of the agent (edges, nearness to the center, the number of pixels) are
-controls, which an explanation has to beat.
+The sum of a signed map over the box of an object predicts how much the object changes an output; `ObjectEffects` has
+the measured change. Predictions that know nothing of the agent (edges, nearness to the center, the number of pixels)
+are controls, which an explanation has to beat.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from rl_clarity.base.statistics import resampled_interval
 from rl_clarity.recordings.object_effects import ObjectEffects
 
 SHARE_OF_RANGE = 0.05
-"""Share of an output's range above which the signs of effects are compared."""
+"""Signs are compared only for effects above this share of the output's range."""
 MARGIN = 1 / 32
 """Margin around an object's box, as a share of the observation. Convolutions spread the attribution of an object beyond
-it: with 2 of 64 pixels around the box, sums predict effects better than those over the box alone, which predict them
-better than those over the pixels that the object changes (CoinRun, layer 2b: correlations .87, .74 and .46)."""
+its box: sums over the box and a margin of 2 of 64 pixels predict effects better than sums over the box alone, or over
+the pixels that the object changes (CoinRun, layer 2b: correlations .87, .74 and .46)."""
 FEWEST = 3
-"""Number of objects below which nothing is estimated."""
+"""Smallest number of objects for an estimate."""
 CONTROLS = {"edges": "edges (Sobel)", "center": "nearness to the center", "pixels": "number of pixels"}
 """Predictions that know nothing of the agent, with their labels."""
 
@@ -42,12 +42,12 @@ class Estimate:
 
 @dataclass(frozen=True)
 class TypeAgreement:
-    """How well predictions agree with the effects of the objects of a type."""
+    """How well predictions agree with the measured effects of the objects of one type."""
 
     count: int
     """Number of objects."""
     large: int
-    """Number of objects whose effect is above the threshold."""
+    """Number of objects whose effect has a magnitude above the threshold."""
     correlation: Estimate
     """Pearson's correlation of the predictions with the changes of the output."""
     signs: Estimate
@@ -66,7 +66,7 @@ class Agreement(TypeAgreement):
     by_type: Mapping[str, TypeAgreement]
 
     def to_dict(self) -> JsonObject:
-        """Return the agreement as JSON values, with None for what is not known."""
+        """Return the agreement as JSON values, with None for NaN."""
         plain: JsonObject = to_plain(self, finite=True)
         return plain
 
@@ -92,9 +92,9 @@ class EffectSample:
     def for_output(cls, agent: Agent, effects: ObjectEffects, output: str | int = "value") -> EffectSample:
         """Return the effects on "value", on an action's logit (its index), or on that of the best action ("greedy").
 
-        Signs are compared among effects above 5 % of the output's range over the M steps. That is also above twice the
-        standard deviation of the effects of removing objects that are not seen: in a world that can be edited exactly,
-        the frame without them is the same, and their effect 0.
+        Signs are compared for effects above 5 % of the output's range over the M steps. The threshold needs no
+        allowance for noise: in a world that can be edited exactly, removing an object that is not seen does not change
+        the frame, and has an effect of 0.
 
         Raises OptionError for an output that the agent does not have.
         """
@@ -121,12 +121,15 @@ class EffectSample:
 
     @property
     def usual_sign(self) -> float:
-        """Return the sign, 1 or -1, of most effects above the threshold. Predictions without a sign get this sign."""
+        """Sign (1 or -1) of most effects above the threshold. Predictions without a sign get this sign."""
         large = self.change[np.abs(self.change) > self.threshold]
         return -1.0 if (large < 0).sum() > len(large) / 2 else 1.0
 
     def predictions(self, maps: np.ndarray) -> np.ndarray:
-        """Return the sums (N,) of maps (M, h, w) over the objects. Maps without negative values get the usual sign."""
+        """Return predictions (N,): the sums of maps (M, h, w) over the boxes of the objects.
+
+        If no map has negative values, the predictions get the `usual_sign`.
+        """
         sums = self.sums(maps)
         return sums if (maps < 0).any() else self.usual_sign * sums
 
@@ -137,7 +140,7 @@ class EffectSample:
     def controls(self) -> dict[str, np.ndarray]:
         """Return predictions (N,) that know nothing of the agent, by the keys of `CONTROLS`.
 
-        They have no sign of their own, and get that of most effects.
+        They are magnitudes without a sign, and get the `usual_sign`.
         """
         height, width = self.observations.shape[1:3]
         left, top, right, bottom = self.effects.box.T
@@ -156,9 +159,9 @@ class EffectSample:
 
 
 def box_sums(maps: np.ndarray, step: np.ndarray, box: np.ndarray, shape: Sequence[int]) -> np.ndarray:
-    """Return the sums (N,) of signed maps in the box of each object and its margin.
+    """Return the sums (N,) of signed maps over the box of each object and a margin around it.
 
-    A cell of a map counts by the share of its area that lies there.
+    Each cell of a map is weighted by the share of its area that lies in the box or its margin.
 
     Args:
         maps: (M, h, w), of any resolution
@@ -180,9 +183,10 @@ def compare(
     threshold: float,
     seed: int = 0,
 ) -> Agreement:
-    """Return how well predictions (N,) agree with changes (N,) of an output, of objects with types and episodes (N,).
+    """Return how well predictions (N,) agree with the changes (N,) of an output that N objects cause.
 
-    `threshold` is the magnitude above which signs are compared, `seed` that of the bootstrap.
+    `types` and `episodes` (N,) are those of the objects. `threshold` is the magnitude of a change above which signs are
+    compared. `seed` is that of the bootstrap.
     """
 
     def agreement(chosen: np.ndarray) -> TypeAgreement:
@@ -213,14 +217,14 @@ def sobel(observations: np.ndarray) -> np.ndarray:
 
 
 def _overlap(low: np.ndarray, high: np.ndarray, cells: int) -> np.ndarray:
-    """Return the share (n, cells) of each cell that lies between `low` and `high` (n,), as shares of an axis."""
+    """Return the share (n, cells) of each cell of an axis from 0 to 1 that lies between `low` and `high` (n,)."""
     edges = np.arange(cells + 1) / cells
     overlap = np.minimum(high[:, None], edges[1:]) - np.maximum(low[:, None], edges[:-1])
     return np.asarray(np.clip(overlap, 0, None) * cells)
 
 
 def _estimates(values: JsonObject) -> JsonObject:
-    """Return the fields with estimates in place of JSON values, and NaN in place of null."""
+    """Return the fields of an agreement, with each estimate read from its JSON values and NaN in place of null."""
     return {
         name: Estimate(**{key: np.nan if number is None else number for key, number in value.items()})
         if name in ("correlation", "signs", "magnitudes")
@@ -236,7 +240,7 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 
 
 def _correlation(x: np.ndarray, y: np.ndarray, episode: np.ndarray, seed: int) -> Estimate:
-    """Return Pearson's correlation. If x and y are ranks, resamples keep the ranks of the sample."""
+    """Return Pearson's correlation. For rank correlation, x and y are ranks, which resamples do not compute again."""
     if len(x) < FEWEST or np.ptp(x) == 0 or np.ptp(y) == 0:
         return Estimate(np.nan, np.nan, np.nan)
     x, y = (x - x.mean()) / x.std(), (y - y.mean()) / y.std()
@@ -263,7 +267,7 @@ def _bootstrap(
 ) -> Estimate:
     """Return a statistic of sums of moments (n, k), with its percentile bootstrap interval over episodes (n,).
 
-    A single episode says nothing about the spread: the interval is then (NaN, NaN).
+    For a single episode, the interval is (NaN, NaN).
     """
     value = float(statistic(moments.sum(axis=0)))
     _, index = np.unique(episode, return_inverse=True)

@@ -122,7 +122,7 @@ def removal_facts(subject: Subject, results: Results) -> list[Mapping[str, Any]]
 
 
 def read_removals(subject: Subject, results: Results) -> tuple[SingleRemovals, Removals]:
-    """Return the effects of objects, each removed on its own, and of all objects of a type at once."""
+    """Return the effects of removing objects one at a time, and of removing all objects of a type at once."""
     named: list[Sequence[str]] = [one["types"] for one in removal_facts(subject, results)]
     chunks = [subject.files.read_chunk(chunk_name(trajectory)) for trajectory in range(len(named))]
     firsts = [np.asarray(subject.trajectories.firsts[trajectory], bool) for trajectory in range(len(named))]
@@ -130,7 +130,10 @@ def read_removals(subject: Subject, results: Results) -> tuple[SingleRemovals, R
 
 
 def _pieces(frames: int, sample: Subject, batch: int) -> Iterable[Piece]:
-    """The objects of a sample's trajectory; `frames` are those of a trajectory of the page."""
+    """Yield a piece that measures the objects of a sample's trajectory.
+
+    `frames` is the number of frames that are examined in a trajectory of the page.
+    """
     if sample.trajectories.world_states is None:
         return
     options = sample.options_of(ObjectsOptions)

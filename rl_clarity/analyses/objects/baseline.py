@@ -1,6 +1,7 @@
-"""The analysis `baseline`: which baseline predicts the measured effects of objects best, for `attribution.baseline`.
+"""The analysis `baseline`: finds the baseline that best predicts the measured effects of objects.
 
-Each candidate is a task, and `choice_from_results` makes the choice from their facts.
+It runs for `attribution.baseline="auto"`. Each candidate has a task, and `choice_from_results` makes the choice from
+the facts of these tasks.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from rl_clarity.jobs.tasks import Piece, Results, Task, TaskResult, Work, slices
 from rl_clarity.pages.sections import Note, SectionData
 
 FRAMES = 96
-"""Number of frames, evenly spread over the episodes for choosing, whose attribution is compared with effects."""
+"""Largest number of frames whose attribution is compared with effects, evenly spaced over the episodes used."""
 NOTE = Note(
     "Choice of the baseline",
     "Integrated gradients from each candidate, at the layer that the page opens with, are summed over the places of "
@@ -55,7 +56,7 @@ NOTE = Note(
 
 @dataclass(frozen=True)
 class BaselineSection(SectionData):
-    """The baseline that was chosen by measured effects; absent where it was not chosen so."""
+    """The baseline that was chosen by measured effects; absent if it was not chosen in this way."""
 
     kind = "baseline"
     title = "Choice of the baseline"
@@ -63,12 +64,12 @@ class BaselineSection(SectionData):
     layer: str
     """Short name of the layer at which candidates were compared."""
     count: int
-    """Number of objects by whose effects it was chosen."""
+    """Number of objects whose effects the choice is based on."""
     large: int
-    """Number of objects whose effect is above the threshold."""
+    """Number of these objects whose effect has a magnitude above the threshold."""
     episodes: int
     candidates: Sequence[CandidateAgreement]
-    """The default first."""
+    """The candidates, of which the default is the first."""
 
 
 class BaselineAnalysis(Analysis[NoOptions, BaselineSection]):
@@ -114,10 +115,10 @@ def opening_layer(subject: Subject) -> PageLayer:
 
 
 def compare_candidate(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
-    """Compare attribution from the subject's baseline with effects in the episodes for choosing.
+    """Compare attribution from the subject's baseline with effects, in the episodes from which the baseline is chosen.
 
-    The facts are sums (E, 8) over the objects of each episode, none if there are no objects, and the numbers of
-    objects, of large effects and of episodes.
+    The facts are the sums (E, 8) that `agreement_sums` returns for E episodes, empty without objects, and the numbers
+    of objects (`count`), of objects with effects above the threshold (`large`), and of episodes.
     """
     effects = PageEffects.read(subject)
     effects = None if effects is None else _for_choice(effects)
@@ -151,7 +152,7 @@ def compare_candidate(subject: Subject, layer: PageLayer, work: Work) -> TaskRes
 
 
 def _for_choice(effects: PageEffects) -> PageEffects | None:
-    """Return the effects in some frames of the episodes for choosing, or None if there are none."""
+    """Return effects (`for_choice`) in at most `FRAMES` evenly spaced frames, or None if there are none."""
     effects = effects.select(effects.for_choice)
     frames, number = np.unique(np.stack([effects.trajectory, effects.frame], axis=1), axis=0, return_inverse=True)
     if not len(frames):
@@ -161,7 +162,7 @@ def _for_choice(effects: PageEffects) -> PageEffects | None:
 
 
 def _at(subject: Subject, places: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
-    """Return the observations at trajectories and frames (n, 2), and the states before them."""
+    """Return the observations at `places` (n, 2), pairs of a trajectory and a frame, and the states before them."""
     states = [subject.states(trajectory, np.array([frame])) for trajectory, frame in places.tolist()]
     observations = np.stack([subject.trajectories.observations[trajectory, frame] for trajectory, frame in places])
     parts = [one for one in states if one is not None]

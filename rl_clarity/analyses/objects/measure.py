@@ -33,7 +33,7 @@ from rl_clarity.recordings.removals import (
 from rl_clarity.recordings.world_states import BLOCK, WorldStates
 
 FOLLOWED = 0.2
-"""Share of the work of a trajectory that lists and follows its objects."""
+"""Share of a trajectory's work that it takes to list and track its objects, for the progress report."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Row:
     frame: int
     objects: tuple[WorldObject, ...]
     whole: bool
-    """Whether these are all objects of their type that are seen."""
+    """Whether these are all objects of their type that are seen in the frame."""
     value: float
     actions: np.ndarray  # (A,)
     best: int
@@ -69,8 +69,9 @@ def expected_frames(options: ObjectsOptions, steps: int) -> int:
 def measure_trajectory(subject: Subject, trajectory: int, work: Work) -> TaskResult:
     """Write the effects of the objects of a trajectory.
 
-    The facts are the names of the types, and which of them move; how many frames were examined, skipped or not drawn
-    as they were observed; and the lowest and highest value in these frames.
+    The facts are the names of the types, and of those that move; how many frames were examined, skipped, or left out
+    because they are not drawn again as they were observed; the lowest and the highest value in the examined frames; and
+    whether removal is exact.
     """
     options, states = subject.options_of(ObjectsOptions), subject.trajectories.world_states
     assert states is not None
@@ -110,7 +111,7 @@ def measure_trajectory(subject: Subject, trajectory: int, work: Work) -> TaskRes
 
 
 def steps_before_ends(firsts: np.ndarray, dones: np.ndarray | None, count: int) -> list[int]:
-    """Return the last steps, at most `count`, of each episode that ends in a trajectory.
+    """Return the last `count` steps, or fewer, of each episode that ends in a trajectory.
 
     `firsts` (T,) bool marks the first steps of episodes, `dones` (T,) the steps after which the environment ended one.
     """
@@ -125,7 +126,7 @@ def steps_before_ends(firsts: np.ndarray, dones: np.ndarray | None, count: int) 
 def _objects_seen(
     world: World, states: WorldStates, subject: Subject, trajectory: int, options: ObjectsOptions
 ) -> dict[int, list[WorldObject]]:
-    """Return the objects to remove at each step that may be examined. They are numbered by their tracks."""
+    """Return the objects to remove at each step that may be examined. The number of an object is that of its track."""
     played, steps = subject.trajectories, subject.trajectories.steps(trajectory)
     firsts = np.asarray(played.firsts[trajectory], bool)
     dones = None if played.dones is None else np.asarray(played.dones[trajectory], bool)
@@ -159,7 +160,7 @@ def tracked_objects(
 
 
 def _within(seen: dict[int, list[WorldObject]], most: int) -> list[int]:
-    """Return all steps, or fewer at even distances if they have more than `most` objects together."""
+    """Return all steps, or fewer, evenly spaced steps if they have more than `most` objects in total."""
     steps, count = sorted(seen), sum(map(len, seen.values()))
     if count <= most:
         return steps
@@ -267,7 +268,10 @@ def _effects(rows: Sequence[Row], subject: Subject) -> dict[str, np.ndarray]:
 
 
 def ending_track(subject: Subject, failure: Failure, types: Sequence[str]) -> int | None:
-    """Return the track of the object that ended a failure, if one of its type was removed at that place."""
+    """Return the track of the object that ended the episode of a failure.
+
+    This is the removed object of the same type at the same position in the last frame; None if there is none.
+    """
     if failure.killer not in types or failure.killer_pixels is None:
         return None
     height, width = subject.trajectories.observations.shape[2:4]

@@ -1,4 +1,4 @@
-"""The analysis `agreement`: whether a page's own attribution predicts the effects of objects that the page measured."""
+"""The analysis `agreement`: how well a page's attribution predicts the effects of objects that were measured for it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class AgreementNumber:
 
 @dataclass(frozen=True)
 class LayerAgreement:
-    """How well the attribution of a layer predicts effects."""
+    """How well attribution to a layer predicts the effects of objects."""
 
     layer: str
     """Short name."""
@@ -46,12 +46,12 @@ class LayerAgreement:
     signs: AgreementNumber
     """Share of right signs among the effects above the threshold."""
     magnitudes: AgreementNumber
-    """Spearman's rank correlation of magnitudes."""
+    """Spearman's rank correlation of the magnitudes of summed attribution and effects."""
 
 
 @dataclass(frozen=True)
 class AgreementSection(SectionData):
-    """How well the page's attribution predicts the effects of objects; absent where these are not known."""
+    """How well the page's attribution predicts the effects of objects; absent if these were not measured."""
 
     kind = "agreement"
     title = "Attribution and measured effects"
@@ -60,10 +60,10 @@ class AgreementSection(SectionData):
     count: int
     """Number of objects."""
     large: int
-    """Number of objects whose effect is above the threshold."""
+    """Number of objects whose effect has a magnitude above the threshold."""
     episodes: int
     threshold: float
-    """5 % of the output's range."""
+    """Magnitude of an effect above which signs are compared: 5 % of the output's range."""
     layers: Sequence[LayerAgreement]
 
 
@@ -120,9 +120,9 @@ def _number(estimate: Estimate) -> AgreementNumber:
 
 
 def _compare(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
-    """Compare sums of the stored attribution over the boxes of objects with their stored effects.
+    """Compare sums of the stored attribution over the boxes of objects with the stored effects of the objects.
 
-    If the baseline was chosen by effects, the effects that chose it are left out.
+    If the baseline was chosen by measured effects, those effects are left out.
     """
     effects = PageEffects.read(subject)
     if effects is not None and chooses_baseline(subject):
@@ -135,7 +135,7 @@ def _compare(subject: Subject, layer: PageLayer, work: Work) -> TaskResult:
         frames, step = np.unique(own.frame, return_inverse=True)
         maps = _maps(subject, layer, subject.output_kind, trajectory, frames)
         predictions.append(box_sums(maps, step, own.box, subject.trajectories.observations.shape[2:4]))
-    types = np.zeros(len(effects.change), int)  # their numbers differ by trajectory
+    types = np.zeros(len(effects.change), int)  # not compared by type, whose numbers differ by trajectory
     predicted, seed = np.concatenate(predictions), subject.options.seed
     agreement = compare(predicted, effects.change, types, effects.episode, effects.threshold, seed)
     return TaskResult({"agreement": agreement.to_dict()})
@@ -153,6 +153,6 @@ def _maps(subject: Subject, layer: PageLayer, output: str, trajectory: int, fram
 
 
 def _pieces(layer: PageLayer, count: int, sample: Subject, batch: int) -> Iterable[Piece]:
-    """The maps of a segment; a page has `count` of them."""
+    """Yield a piece that decodes the maps of a segment, of which the page has `count`."""
     codes = np.zeros((SEGMENT, *layer.shape[:2], layer.channels + 1), np.int8)
     yield Piece(lambda: dequantize(codes, np.ones(SEGMENT)).sum(axis=-1), count)

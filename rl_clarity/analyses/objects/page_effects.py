@@ -1,4 +1,4 @@
-"""The effects of objects that a page has measured, for comparison with its attribution."""
+"""The effects of objects that were measured for a page, for comparison with its attribution."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rl_clarity.analyses.objects.measure import chunk_name
 
 @dataclass(frozen=True)
 class PageEffects:
-    """The effects of N objects on the main output of a page's agent."""
+    """The effects of N objects on the main output of a page's agent: `value`, or `greedy` for an agent without one."""
 
     trajectory: np.ndarray  # (N,), counted from 0
     frame: np.ndarray  # (N,)
@@ -25,7 +25,7 @@ class PageEffects:
 
     @classmethod
     def read(cls, subject: Subject) -> PageEffects | None:
-        """Return the effects that `objects` has stored, or None if it found no object."""
+        """Return the effects that the analysis `objects` stored, or None if it found no objects."""
         played, parts, outputs = subject.trajectories, [], []
         for trajectory in range(len(played)):
             arrays = subject.files.read_chunk(chunk_name(trajectory))
@@ -44,7 +44,10 @@ class PageEffects:
 
     @property
     def for_choice(self) -> np.ndarray:
-        """Return which effects (N,) bool choose the baseline: those in every second episode. The others test it."""
+        """Mask (N,) bool of the effects from which the baseline is chosen: those in every second episode.
+
+        The other effects test the choice.
+        """
         _, number = np.unique(self.episode, return_inverse=True)
         return np.asarray(number % 2 == 1)
 
@@ -55,7 +58,7 @@ class PageEffects:
 
 
 def _outputs(subject: Subject, trajectory: int, frames: np.ndarray) -> np.ndarray:
-    """Return the output (n,) at some frames."""
+    """Return the main output (n,) at some frames of a trajectory."""
     played = subject.trajectories
     if subject.info.has_value and played.values is not None:
         return np.asarray(played.values[trajectory, frames], np.float64)

@@ -28,7 +28,7 @@ class DistanceEffect:
     """Largest distance."""
     count: int
     value: MeanEffect | None
-    """Of the absolute change of the value; null without a value."""
+    """Mean absolute change of the value; null without a value."""
     policy: MeanEffect
 
 
@@ -46,21 +46,22 @@ class TypeEffects:
     frames: int
     episodes: int
     value: MeanEffect | None
-    """Of the value with the object minus the value without it; null without a value. For action values, the value is
-    the largest one."""
+    """Mean of the value with the object minus the value without it; null without a value. For agents with action
+    values, the value is the largest one."""
     value_magnitude: MeanEffect | None
-    """Of the absolute value of this change."""
+    """Mean absolute value of this change."""
     policy: MeanEffect
-    """Of the total variation between the policies with and without the object, from 0 to 1."""
+    """Mean total variation between the policies with and without the object, from 0 to 1. For action values, it is the
+    share of objects without which another action is best."""
     logits: Sequence[float]
     """Mean change of the logit, or action value, of each action."""
     share_above_noise: float | None
-    """Share of the objects that change the value by more than `noise`; null without a value."""
+    """Share of the removed objects that change the value by more than `noise`; null without a value."""
     together_value: MeanEffect | None
-    """As `value`, when all objects of the type that are seen in a frame are removed at once."""
+    """Like `value`, but with all objects of the type that are seen in a frame removed at once."""
     together_policy: MeanEffect
     by_distance: Sequence[DistanceEffect]
-    """From the nearest to the farthest; as many objects in each."""
+    """Effects in groups of about equally many objects, from the nearest to the farthest."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class EndingObject:
     """An object that ended an episode, as the analysis `failures` found."""
 
     track: int
-    """As in the chunk."""
+    """Number of the object's track, as in the chunk."""
     frame: int
     """The episode's last frame."""
 
@@ -96,22 +97,21 @@ class ObjectsSection(SectionData):
     every: int
     """Objects are removed at every n-th step."""
     last_steps: int
-    """Number of steps up to each end of an episode at which objects are also removed."""
+    """Number of steps before the end of each episode at which objects are also removed."""
     frames: int
     """Number of frames whose objects were removed."""
     skipped: int
-    """Number of such frames that were left out, evenly, because there were too many objects."""
+    """Number of frames that were left out, at even distances, because there were too many objects."""
     undrawn: int
-    """Number of frames that were left out, because the world does not draw them as they were observed."""
+    """Number of frames that were left out because the environment does not draw them again as they were observed."""
     exact: bool
-    """Whether removed objects are drawn as if they had never been there; else they are painted over."""
+    """Whether frames are drawn as if the removed objects had never been there. Otherwise, objects are painted over."""
     unit: str
     """Unit of the changes of the value: `value`, `action value`, or `logit` without either."""
     value_range: float | None
     """Range of the value in these frames; null without a value."""
     noise: float | None
-    """Changes of the value up to this size, 0.05 of its range, are not distinguished from 0; null without a value.
-    Removing what is not visible changes nothing."""
+    """Changes of the value up to this size, 5 % of its range, are not distinguished from 0; null without a value."""
     height: int
     """Height of the observation, to which boxes and masks refer."""
     width: int

@@ -13,11 +13,11 @@ from rl_clarity.debugging.measures import Clustered
 from rl_clarity.recordings.object_effects import clustered_mean
 
 TRAJECTORY_BITS = 32
-"""Bits by which the number of a trajectory is shifted, so that no two trajectories share a frame, episode or track."""
+"""Bits by which the number of a trajectory is shifted, to number frames, episodes and tracks across trajectories."""
 NOISE_SHARE = 0.05
 """Share of the value's range up to which changes of the value are not distinguished from 0."""
 DISTANCES, LEAST_AT_DISTANCE = 6, 20
-"""Most groups of objects by distance, and the fewest objects in one."""
+"""Largest number of groups of objects by distance, and smallest number of objects in a group."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Removals:
 
 @dataclass(frozen=True)
 class SingleRemovals(Removals):
-    """Effects of n objects, each removed on its own."""
+    """Effects of n objects that were removed one at a time."""
 
     track: np.ndarray  # (n,) int, different in each trajectory
     distance: np.ndarray  # (n,): from the player, in cells
@@ -114,7 +114,7 @@ def removed_types(single: SingleRemovals) -> list[RemovedType]:
 
 
 def mean_effect(values: np.ndarray, episodes: np.ndarray, rng: np.random.Generator) -> MeanEffect:
-    """Return the mean of values (n,) with its interval over episodes (n,)."""
+    """Return the mean of values (n,) with its bootstrap interval over episodes (n,)."""
     mean, low, high = clustered_mean(values, episodes, rng)
     return MeanEffect(mean, *((None, None) if np.isnan(low) else (low, high)))
 
@@ -130,10 +130,11 @@ def _by_distance(single: SingleRemovals, rows: np.ndarray, rng: np.random.Genera
 
 
 def value_noise(bounds: Sequence[Sequence[float] | None]) -> tuple[float | None, float | None]:
-    """Return the range of values whose lowest and highest are given by trajectory, and the changes that are noise.
+    """Return the range of the values, and the largest change of a value that counts as noise.
 
-    Both are None without values. Removing what is not visible changes nothing in a world that can be edited, because
-    the frame stays the same. So no spread of such changes has to be added.
+    `bounds` has the lowest and the highest value of each trajectory, or None. Both results are None without values.
+    Removing an object that is not visible does not change the frame in a world that can be edited, so the noise needs
+    no allowance for such changes.
     """
     known = [bound for pair in bounds if pair is not None for bound in pair]
     if not known:
@@ -145,9 +146,10 @@ def value_noise(bounds: Sequence[Sequence[float] | None]) -> tuple[float | None,
 def removals_from_chunks(
     chunks: Sequence[Mapping[str, np.ndarray]], types: Sequence[Sequence[str]], firsts: Sequence[np.ndarray]
 ) -> tuple[SingleRemovals, Removals]:
-    """Join the chunks of all trajectories, whose types are named by their number.
+    """Join the chunks of all trajectories. Return the removals of single objects, and of all objects of a type.
 
-    `firsts` (T,) bool of each trajectory are true where an episode begins.
+    `types` has the names of the types by their number in each chunk. `firsts` has a mask (T,) of the steps of each
+    trajectory at which an episode begins.
     """
     single, together = _joined(chunks, types, firsts, ""), _joined(chunks, types, firsts, "together.")
     tracks = [chunk["track"].astype(np.int64) + (i << TRAJECTORY_BITS) for i, chunk in enumerate(chunks)]

@@ -42,7 +42,9 @@ def observations(golden: Golden) -> np.ndarray:
 
 
 @pytest.mark.parametrize("output", ["value", 1, (0, 2)])
-def test_completeness_error_vanishes_as_steps_increase(agent: Any, observations: np.ndarray, output: Any) -> None:
+def test_completeness_error_vanishes_as_integration_steps_increase(
+    agent: Any, observations: np.ndarray, output: Any
+) -> None:
     layer = select_layers(agent, bottleneck_only=False)[-2]
     gaps = [
         np.abs(
@@ -55,14 +57,14 @@ def test_completeness_error_vanishes_as_steps_increase(agent: Any, observations:
     assert gaps[2] <= gaps[1] <= gaps[0]
 
 
-def test_groups_are_sums_of_logits(agent: Any, observations: np.ndarray) -> None:
+def test_attribution_of_an_action_group_is_the_sum_over_its_logits(agent: Any, observations: np.ndarray) -> None:
     layer = select_layers(agent)[-1]
     group = integrated_gradients(agent, observations, layer, (0, 3, 4))
     single = attribute(agent, observations, layer, (0, 3, 4)).values.sum(axis=0)
     assert np.allclose(group, single, atol=1e-5 * np.abs(group).max())
 
 
-def test_several_outputs_equal_single_outputs(agent: Any, observations: np.ndarray) -> None:
+def test_attribution_of_several_outputs_equals_that_of_each_alone(agent: Any, observations: np.ndarray) -> None:
     layer = select_layers(agent)[0]
     together = attribute(agent, observations, layer, ("value", 1), steps=2).values
     outputs: tuple[Score, ...] = ("value", 1)
@@ -89,7 +91,7 @@ def test_input_gradients_predict_small_changes(agent: Any, observations: np.ndar
 
 
 @pytest.mark.parametrize("golden", ["nature"], indirect=True)
-def test_random_paths_depend_on_the_generator(agent: Any, observations: np.ndarray) -> None:
+def test_random_integration_paths_depend_on_the_random_generator(agent: Any, observations: np.ndarray) -> None:
     layer = select_layers(agent)[-1]
     reduction = ChannelReduction.fit(integrated_gradients(agent, observations, layer), features=4)
 
@@ -107,7 +109,7 @@ class TestMultiplePaths:
     def reduction(self, agent: Any, observations: np.ndarray) -> ChannelReduction:
         return ChannelReduction.fit(integrated_gradients(agent, observations, select_layers(agent)[-1]), features=4)
 
-    def test_scores_along_the_same_paths_add_up(
+    def test_attribution_along_shared_paths_adds_up_over_logits(
         self, agent: Any, observations: np.ndarray, reduction: ChannelReduction
     ) -> None:
         layer = select_layers(agent)[-1]
@@ -144,7 +146,7 @@ class TestMultiplePaths:
 
 @pytest.mark.parametrize("golden", ["clear"], indirect=True)
 class TestSelectLayers:
-    def test_layers_are_selected_by_part_of_the_name(self, agent: Any) -> None:
+    def test_layers_are_selected_by_a_substring_of_their_name(self, agent: Any) -> None:
         assert select_layers(agent, name_contains_one_of=["2b", "pi/4"]) == ["2b", "4a"]
 
     def test_the_first_layers_can_be_discarded(self, agent: Any) -> None:
@@ -153,7 +155,7 @@ class TestSelectLayers:
     def test_pages_open_with_the_finest_layer(self, agent: Any) -> None:
         assert default_layer(agent) == "1a"
 
-    def test_layers_are_selected_by_kind(self, agent: Any) -> None:
+    def test_layers_are_selected_by_operation_type(self, agent: Any) -> None:
         assert select_layers(agent, op_is_one_of=["conv2d"])[:2] == ["1a", "2a"]
         mixed = select_layers(agent, op_is_one_of=["relu", "conv2d"])
         assert mixed[:2] == ["1a/conv2d", "1a/Relu"]
@@ -177,7 +179,9 @@ class TestSelectLayers:
             integrated_gradients(agent, observations, "2c")
 
     @pytest.mark.parametrize("steps", [0, -1, 2.5, "a", None, True])
-    def test_invalid_steps_are_rejected(self, agent: Any, observations: np.ndarray, steps: Any) -> None:
+    def test_invalid_numbers_of_integration_steps_are_rejected(
+        self, agent: Any, observations: np.ndarray, steps: Any
+    ) -> None:
         with pytest.raises(OptionError, match=f"steps={steps!r} must be a positive integer"):
             integrated_gradients(agent, observations, "4a", steps=steps)
 
@@ -188,7 +192,7 @@ class TestSelectLayers:
             integrated_gradients(agent, observations, "4a", "greedy")
 
 
-def test_networks_without_relus_offer_other_activations() -> None:
+def test_select_layers_uses_other_activations_in_networks_without_relus() -> None:
     class Elus(TinyAgent):
         @property
         def sites(self) -> list[Site]:
@@ -201,7 +205,7 @@ def test_networks_without_relus_offer_other_activations() -> None:
 
 
 @pytest.mark.parametrize("function", [attribute, integrated_gradients])
-def test_defaults_are_those_of_pages(function: Any) -> None:
+def test_defaults_of_attribution_functions_equal_those_of_pages(function: Any) -> None:
     parameters, options = inspect.signature(function).parameters, page_options()
     for name in ("steps", "quadrature", "linear_prefix", "refinement"):
         assert parameters[name].default == getattr(options.attribution, name)
@@ -218,14 +222,14 @@ def constant_rule(factor: float, steps: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("rule", RULES.names())
 @pytest.mark.parametrize("steps", [1, 5, 32])
-def test_weights_sum_to_one_and_points_lie_on_the_path(rule: str, steps: Any) -> None:
+def test_quadrature_weights_sum_to_one_and_points_lie_on_the_path(rule: str, steps: Any) -> None:
     points, weights = quadrature(rule, steps)
     assert weights.sum() == pytest.approx(1)
     assert points.min() > 0
     assert points.max() <= 1
 
 
-def test_custom_rules_are_used_and_change_cache_keys() -> None:
+def test_custom_quadrature_rules_are_used_and_change_their_cache_key() -> None:
     observations = np.random.default_rng(0).integers(0, 256, (2, 64, 64, 3), np.uint8)
     agent, sources = TinyAgent(), [RULES.source("riemann")]
     expected = integrated_gradients(agent, observations, "1a", steps=1, quadrature="riemann")
@@ -240,12 +244,12 @@ def test_custom_rules_are_used_and_change_cache_keys() -> None:
     assert len(set(sources)) == 3
 
 
-def test_gauss_legendre_is_exact_for_polynomials() -> None:
+def test_gauss_legendre_quadrature_is_exact_for_polynomials() -> None:
     points, weights = quadrature("gauss-legendre", 3)
     assert (weights * points**5).sum() == pytest.approx(1 / 6)
 
 
 @pytest.mark.parametrize(("rule", "steps"), [("simpson", 3), ("riemann", 0), ("riemann", 2.5), ("riemann", "a")])
-def test_invalid_rules_and_steps_are_rejected(rule: str, steps: Any) -> None:
+def test_invalid_quadrature_rules_and_steps_are_rejected(rule: str, steps: Any) -> None:
     with pytest.raises(OptionError):
         quadrature(rule, steps)

@@ -45,7 +45,7 @@ def test_attribution_adds_up_to_the_difference_from_the_baseline(agent: Any, bas
     np.testing.assert_allclose(result.scores - result.scores_at_baseline, difference, atol=1e-6)
 
 
-def test_paths_begin_at_the_baseline(agent: Any) -> None:
+def test_multi_path_attribution_adds_up_from_the_baseline(agent: Any) -> None:
     reduction = ChannelReduction.fit(attribute(agent, OBSERVATIONS, "2a").values[0], 4)
     options: dict[str, Any] = {"steps": 100, "max_paths": 2, "baseline": "mean"}
     values = multi_path_attribution(agent, OBSERVATIONS, "2a", reduction, **options)
@@ -55,7 +55,7 @@ def test_paths_begin_at_the_baseline(agent: Any) -> None:
     )
 
 
-def test_an_array_for_each_layer_position_is_the_same_for_all_observations(agent: Any) -> None:
+def test_a_baseline_array_is_shared_by_all_observations(agent: Any) -> None:
     mean = layer_baseline(agent, "mean", OBSERVATIONS, "1a")
     assert isinstance(mean, np.ndarray)
     for baseline in (mean, mean[0]):
@@ -66,12 +66,12 @@ def test_an_array_for_each_layer_position_is_the_same_for_all_observations(agent
 @pytest.mark.parametrize(
     ("baseline", "words"), [("zero", "baseline='zero'.*zero-input"), (np.zeros((2, 2)), r"\(2, 2\)")]
 )
-def test_other_baselines_are_rejected(agent: Any, baseline: Any, words: str) -> None:
+def test_invalid_baselines_are_rejected(agent: Any, baseline: Any, words: str) -> None:
     with pytest.raises(OptionError, match=words):
         attribute(agent, OBSERVATIONS, "1a", baseline=baseline)
 
 
-def test_attribution_of_expected_gradients_adds_up_to_the_difference_from_the_mean_output(agent: Any) -> None:
+def test_expected_gradients_add_up_to_the_difference_from_the_mean_output(agent: Any) -> None:
     beginnings = ExpectedBaseline(agent.activations(OBSERVATIONS[:2], "1a"))
     result = attribute(agent, OBSERVATIONS, "1a", ["value", 1], steps=200, quadrature="midpoint", baseline=beginnings)
     (tail,) = agent.tails(OBSERVATIONS, "1a", ["value", 1])
@@ -96,14 +96,14 @@ def linear_above_the_first_layer() -> Any:
 
 @pytest.mark.parametrize("rule", ["midpoint", "graded-midpoint"])
 @pytest.mark.parametrize("baseline", BASELINES)
-def test_attribution_to_what_a_network_is_linear_in_adds_up_with_few_points(rule: str, baseline: str) -> None:
+def test_attribution_to_linear_inputs_is_complete_with_few_steps(rule: str, baseline: str) -> None:
     result = attribute(
         linear_above_the_first_layer(), OBSERVATIONS, "1", [0, 3], steps=3, quadrature=rule, baseline=baseline
     )
     np.testing.assert_allclose(result.totals, result.scores - result.scores_at_baseline, atol=1e-5)
 
 
-def test_observations_of_expected_gradients_depend_on_the_seed_and_not_on_the_batch(agent: Any) -> None:
+def test_expected_gradients_depend_on_the_seed_but_not_on_the_batch(agent: Any) -> None:
     others = np.random.default_rng(1).integers(0, 256, (9, 16, 16, 3), np.uint8)
 
     def values(seed: int, count: int = 5) -> np.ndarray:
@@ -116,7 +116,7 @@ def test_observations_of_expected_gradients_depend_on_the_seed_and_not_on_the_ba
 
 
 @pytest.mark.parametrize("baseline", ["mean", "median", "expected"])
-def test_baselines_are_of_other_observations_if_there_are_any(agent: Any, baseline: str) -> None:
+def test_baselines_are_computed_from_baseline_observations_if_passed(agent: Any, baseline: str) -> None:
     others = np.random.default_rng(1).integers(0, 256, (3, 16, 16, 3), np.uint8)
     steps: dict[str, Any] = {"steps": 3, "baseline": baseline}
     given = attribute(agent, OBSERVATIONS[:1], "1a", baseline_observations=others, **steps)
@@ -133,7 +133,7 @@ def test_baselines_are_of_other_observations_if_there_are_any(agent: Any, baseli
     assert not np.allclose(given.values, attribute(agent, OBSERVATIONS, "1a", **steps).values[:, :1])
 
 
-def test_a_blur_keeps_constant_images_and_the_mean_of_others() -> None:
+def test_the_blur_baseline_keeps_constant_images_and_image_means() -> None:
     constant = np.full((1, 16, 24, 3), 77, np.uint8)
     assert np.array_equal(blurred(constant, 6 / 64), constant)
     dot = np.zeros((2, 16, 16, 2))
@@ -147,7 +147,7 @@ def test_a_blur_keeps_constant_images_and_the_mean_of_others() -> None:
 
 @pytest.mark.parametrize("golden", ["clear"], indirect=True)
 @pytest.mark.parametrize("baseline", ["mean", "expected"])
-def test_a_linear_prefix_changes_little(golden: Golden, baseline: str) -> None:
+def test_a_linear_prefix_hardly_changes_attribution(golden: Golden, baseline: str) -> None:
     agent = formats.load_agent(golden.checkpoint)
     observations = golden.expected["observations"][:4]
     plain, faster = (
@@ -157,7 +157,7 @@ def test_a_linear_prefix_changes_little(golden: Golden, baseline: str) -> None:
     assert np.linalg.norm(plain - faster) < 0.01 * np.linalg.norm(plain)
 
 
-def test_observations_with_channels_first_have_the_same_baselines() -> None:
+def test_channels_first_observations_have_the_same_baselines() -> None:
     agent, first = linear_above_the_first_layer(), np.moveaxis(OBSERVATIONS, -1, 1)
     for baseline in BASELINES:
         last = attribute(agent, OBSERVATIONS, "1", [0], baseline=baseline).values
@@ -165,12 +165,12 @@ def test_observations_with_channels_first_have_the_same_baselines() -> None:
 
 
 @pytest.mark.parametrize("others", [np.zeros((0, 16, 16, 3), np.uint8), np.zeros((2, 16, 16, 1), np.uint8)])
-def test_other_observations_of_another_shape_are_rejected(agent: Any, others: np.ndarray) -> None:
+def test_baseline_observations_of_the_wrong_shape_are_rejected(agent: Any, others: np.ndarray) -> None:
     with pytest.raises(SamplesError, match="baseline_observations have the shape"):
         attribute(agent, OBSERVATIONS, "1a", baseline="mean", baseline_observations=others)
 
 
-def test_paths_in_reduced_channels_have_one_beginning(agent: Any) -> None:
+def test_multi_path_attribution_rejects_several_baselines(agent: Any) -> None:
     reduction = ChannelReduction.fit(attribute(agent, OBSERVATIONS, "2a").values[0], 4)
     with pytest.raises(OptionError, match="'expected' has no single beginning"):
         multi_path_attribution(agent, OBSERVATIONS, "2a", reduction, baseline="expected")

@@ -46,7 +46,7 @@ def agent_of_kind(kind: str = "policy") -> TinyAgent:
 @pytest.mark.parametrize("options", [{}, {"attr_max_paths": 2, "attr_integrate_steps": 3}], ids=["straight", "paths"])
 @pytest.mark.parametrize("baseline", ["zero-layer", "zero-input", "mean"])
 @pytest.mark.parametrize("kind", ["policy", "recurrent", "q"])
-def test_decompositions_add_up(kind: str, baseline: str, options: dict[str, Any]) -> None:
+def test_the_terms_of_a_decomposition_add_up_to_the_output(kind: str, baseline: str, options: dict[str, Any]) -> None:
     agent, state = agent_of_kind(kind), STATE if kind == "recurrent" else None
     outputs = agent.forward(FRAMES, state)
     actions = outputs.q_values if kind == "q" else outputs.policy_logits
@@ -62,7 +62,7 @@ def test_decompositions_add_up(kind: str, baseline: str, options: dict[str, Any]
 
 
 @pytest.mark.parametrize("baseline", ["zero-layer", "zero-input"])
-def test_memory_is_the_change_of_the_output_by_the_state_at_the_baseline(baseline: str) -> None:
+def test_the_memory_term_is_the_effect_of_the_state_at_the_baseline(baseline: str) -> None:
     agent = agent_of_kind("recurrent")
     values = np.zeros((5, 4, 4, 10)) if baseline == "zero-layer" else agent.activations(np.zeros_like(FRAMES), "2a")
     with_state, without = (agent.forward(FRAMES, state, write={"2a": values}) for state in (STATE, None))
@@ -75,7 +75,7 @@ def test_memory_is_the_change_of_the_output_by_the_state_at_the_baseline(baselin
     np.testing.assert_allclose(decomposed["action-2"]["memory"], (logits[0] - logits[1])[:, 2], atol=1e-5)  # type: ignore[operator]
 
 
-def test_in_the_initial_state_nothing_is_from_memory() -> None:
+def test_the_memory_term_is_zero_in_the_initial_state() -> None:
     agent = agent_of_kind("recurrent")
     terms = decompositions(agent, agent.initial_state(5))["value"]
     np.testing.assert_allclose(terms["memory"], 0, atol=1e-6)
@@ -83,7 +83,7 @@ def test_in_the_initial_state_nothing_is_from_memory() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["coinrun", "fruitbot", "starpilot-lstm"])
-def test_nothing_bypasses_the_default_layers_of_the_included_agents(name: str) -> None:
+def test_no_connection_bypasses_the_default_layers_of_included_agents(name: str) -> None:
     agent = rl_clarity.load_agent(f"models:{name}")
     frames = np.random.default_rng(0).integers(0, 256, (4, 64, 64, 3), np.uint8)
     for layer, shape in agent.layers.items():

@@ -46,31 +46,31 @@ def square_maps() -> np.ndarray:
 
 @pytest.mark.parametrize("insertion", [False, True])
 @pytest.mark.parametrize("output", ["policy", "value"])
-def test_the_right_map_beats_random_and_center(insertion: bool, output: str) -> None:
+def test_a_correct_saliency_map_beats_random_and_center_pixel_orders(insertion: bool, output: str) -> None:
     intervals = compare_orders(AGENT, OBSERVATIONS, square_maps(), output, insertion=insertion)
     assert intervals["area"].mean > 0.9
     assert intervals["above_random"].above_zero
     assert intervals["above_center"].above_zero
 
 
-def test_a_map_of_the_wrong_place_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_saliency_map_is_worse_than_a_random_pixel_order(monkeypatch: pytest.MonkeyPatch) -> None:
     intervals = compare_orders(AGENT, OBSERVATIONS, -square_maps(), "value")
     assert intervals["above_random"].high < 0
 
 
-def test_a_random_map_is_as_good_as_random() -> None:
+def test_a_random_saliency_map_is_as_good_as_a_random_pixel_order() -> None:
     maps = random_maps((6, 32, 32), np.random.default_rng(5))
     interval = compare_orders(AGENT, OBSERVATIONS, maps, "value")["above_random"]
     assert interval.low < 0 < interval.high
     assert interval == compare_orders(AGENT, OBSERVATIONS, maps, "value")["above_random"]
 
 
-def test_ranks_are_a_permutation_in_descending_order() -> None:
+def test_pixel_ranks_are_a_permutation_in_descending_order_of_saliency() -> None:
     maps = np.array([[[1.0, 3.0], [2.0, 3.0]]])
     assert pixel_ranks(maps).tolist() == [[[3, 0], [2, 1]]]
     assert pixel_ranks(center_maps((1, 3, 3)))[0, 1, 1] == 0
 
 
-def test_maps_of_another_shape_are_refused() -> None:
+def test_deletion_refuses_saliency_maps_of_the_wrong_shape() -> None:
     with pytest.raises(SamplesError, match="maps have the shape"):
         deletion_area(AGENT, OBSERVATIONS, np.zeros((6, 8, 8)))

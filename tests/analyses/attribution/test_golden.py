@@ -25,7 +25,7 @@ def assert_close(actual: np.ndarray, expected: np.ndarray, tolerance: float = 1e
     assert np.abs(actual - expected).max() <= tolerance * np.abs(expected).max()
 
 
-def test_layer_names_equal_the_original(golden: Golden, agent: Any) -> None:
+def test_layer_names_equal_those_of_the_original_implementation(golden: Golden, agent: Any) -> None:
     assert select_layers(agent, **ORIGINAL["layer_kwargs"]) == golden.expected["layer_keys"].tolist()
     assert select_layers(agent, bottleneck_only=False) == golden.expected["all_layer_keys"].tolist()
 
@@ -35,39 +35,41 @@ def golden_layers(golden: Golden) -> list[str]:
 
 
 @pytest.mark.parametrize(("key", "output"), [("ig_value_10", "value"), ("ig_logit2_10", 2)])
-def test_integrated_gradients(golden: Golden, agent: Any, key: str, output: Any) -> None:
+def test_integrated_gradients_equal_the_original_implementation(
+    golden: Golden, agent: Any, key: str, output: Any
+) -> None:
     for layer in golden_layers(golden):
         expected = golden.expected[f"{layer}.{key}"]
         observations = golden.expected["observations"][: len(expected)]
         assert_close(integrated_gradients(agent, observations, layer, output, **ORIGINAL_PATH), expected)
 
 
-def test_one_step_is_gradient_times_activation(golden: Golden, agent: Any) -> None:
+def test_integrated_gradients_of_one_step_equal_gradient_times_activation(golden: Golden, agent: Any) -> None:
     for layer in golden_layers(golden):
         expected = golden.expected[f"{layer}.grad_times_act_value"]
         observations = golden.expected["observations"][: len(expected)]
         assert_close(integrated_gradients(agent, observations, layer, **{**ORIGINAL_PATH, "steps": 1}), expected)
 
 
-def test_activations(golden: Golden, agent: Any) -> None:
+def test_layer_activations_equal_the_original_implementation(golden: Golden, agent: Any) -> None:
     for layer in golden_layers(golden):
         expected = golden.expected[f"{layer}.activations"]
         assert_close(agent.activations(golden.expected["observations"][: len(expected)], layer), expected)
 
 
-def test_input_gradients(golden: Golden, agent: Any) -> None:
+def test_input_gradients_equal_the_original_implementation(golden: Golden, agent: Any) -> None:
     expected = golden.expected["input_gradient_of_value"]
     assert_close(input_gradients(agent, golden.expected["observations"][: len(expected)]), expected)
 
 
-def test_outputs(golden: Golden, agent: Any) -> None:
+def test_policy_logits_and_values_equal_the_original_implementation(golden: Golden, agent: Any) -> None:
     outputs = agent.forward(golden.expected["observations"])
     assert_close(outputs.policy_logits, golden.expected["policy_logits"])
     assert_close(outputs.values, golden.expected["values"])
 
 
 @pytest.mark.slow
-def test_multi_path(golden: Golden, agent: Any) -> None:
+def test_multi_path_attribution_equals_the_original_implementation(golden: Golden, agent: Any) -> None:
     expected = golden.expected["nmf.multi_path_value_10_all"]
     layer = str(golden.expected["nmf.layer"])
     reduction = ChannelReduction(golden.expected["nmf.components"])

@@ -50,7 +50,7 @@ def constant_images() -> np.ndarray:
     return np.broadcast_to(LEVELS[:, None, None, None], (len(LEVELS), 4, 4, 1)).copy()
 
 
-def test_a_bend_that_5_points_miss_is_found_with_more(bent: Any) -> None:
+def test_refinement_finds_a_kink_that_five_path_points_miss(bent: Any) -> None:
     images, mean = constant_images(), LEVELS / 255
     exact = np.maximum(mean - BEND, 0)  # every path rises from the bend on, and all 16 positions have the same part
     limit = LIMIT * exact.max()
@@ -64,7 +64,7 @@ def test_a_bend_that_5_points_miss_is_found_with_more(bent: Any) -> None:
     np.testing.assert_allclose(fine, np.broadcast_to(exact[:, None, None, None] / 16, fine.shape), atol=limit / 16)
 
 
-def test_only_observations_above_the_limit_have_more_points(bent: Any) -> None:
+def test_only_observations_above_the_error_limit_get_more_path_points(bent: Any) -> None:
     images = constant_images()
     limit = LIMIT * (1 - BEND)
     result = attribute(bent, images, "1", [0, 1], error_limits=[limit, 4 * limit], **PATH)
@@ -94,7 +94,7 @@ class Errors:
 
 
 @pytest.mark.parametrize(("most", "expected"), [(9, [1, 3, 3, 9, 9]), (3, [1, 3, 3, 3, 3]), (1, [1] * 5)])
-def test_points_are_tripled_while_the_error_is_large_up_to_a_maximum(most: int, expected: list[int]) -> None:
+def test_path_points_are_tripled_while_the_error_exceeds_its_limit(most: int, expected: list[int]) -> None:
     first = np.array([0.9, -1.5, 2.9, 7.0, 100.0])
     result, computed = Errors.falling(first), list[int]()
 
@@ -109,7 +109,7 @@ def test_points_are_tripled_while_the_error_is_large_up_to_a_maximum(most: int, 
 
 @pytest.mark.parametrize("rule", ["graded-midpoint", "midpoint"])
 @pytest.mark.parametrize("factor", [3, 9])
-def test_a_third_of_the_coarser_sum_and_the_added_points_are_the_sum_of_the_finer_rule(rule: str, factor: int) -> None:
+def test_refined_midpoint_sums_reuse_the_points_of_the_coarser_rule(rule: str, factor: int) -> None:
     points, weights = quadrature(rule, 5)
     assert is_midpoint_rule(points, weights)
     ends = np.concatenate([[0], np.cumsum(weights)])
@@ -127,7 +127,7 @@ def test_a_third_of_the_coarser_sum_and_the_added_points_are_the_sum_of_the_fine
 
 
 @pytest.mark.parametrize("rule", ["gauss-legendre", "riemann"])
-def test_other_rules_have_as_many_points_as_the_factor_says(bent: Any, rule: str) -> None:
+def test_other_quadrature_rules_are_recomputed_with_more_points(bent: Any, rule: str) -> None:
     assert not is_midpoint_rule(*quadrature(rule, 5))
     images, path = constant_images(), {**PATH, "quadrature": rule}
     result = attribute(bent, images, "1", [0], error_limits=[LIMIT * (1 - BEND)], **path)
@@ -181,7 +181,7 @@ def explained(subject: Subject, frames: np.ndarray, baseline: Baseline = "blur",
     return explain(subject, layer, ChannelReduction.fit(values, 4), frames, state, [0, 0, 0], 4, baseline)
 
 
-def test_pages_take_the_limit_from_the_recorded_outputs() -> None:
+def test_pages_set_the_error_limit_from_the_range_of_recorded_outputs() -> None:
     agent = TinyAgent(num_actions=4, observation_shape=(32, 32, 3))
     limits = {
         one.id: completeness_limit(varied_subject(agent), one) for one in attributed_outputs(varied_subject(agent))
@@ -192,7 +192,7 @@ def test_pages_take_the_limit_from_the_recorded_outputs() -> None:
     assert completeness_limit(subject, attributed_outputs(subject)[0]) is None, "outputs that do not vary have none"
 
 
-def test_pages_have_the_attribution_of_the_function() -> None:
+def test_pages_show_the_attribution_that_attribute_computes() -> None:
     subject = varied_subject(TinyAgent(num_actions=4, observation_shape=(32, 32, 3)))
     shown = explained(subject, FRAMES)
     limits = [LIMIT * SPAN] * 5
@@ -210,7 +210,7 @@ def test_pages_have_the_attribution_of_the_function() -> None:
     np.testing.assert_allclose(plain["value"].gap[:, 0], coarse.totals[0], atol=1e-6)
 
 
-def test_memory_at_several_beginnings_follows_the_points_of_each_path() -> None:
+def test_the_memory_term_uses_each_observations_refined_path_points() -> None:
     agent: Any = TinyAgent("recurrent", num_actions=4, observation_shape=(32, 32, 3))
     state = (np.random.default_rng(1).normal(size=(len(FRAMES), 6)).astype(np.float32),)
     beginnings = ExpectedBaseline(agent.activations(FRAMES[:3], "2a"))
@@ -224,13 +224,13 @@ def test_memory_at_several_beginnings_follows_the_points_of_each_path() -> None:
 
 
 @pytest.mark.parametrize("value", [0, 2, 6, 1.5, True, "a"])
-def test_other_factors_than_powers_of_three_are_rejected(bent: Any, value: Any) -> None:
+def test_refinement_factors_other_than_powers_of_three_are_rejected(bent: Any, value: Any) -> None:
     with pytest.raises(OptionError, match=f"refinement={value!r} must be a power of three"):
         integrated_gradients(bent, constant_images(), "1", 0, refinement=value)
     with pytest.raises(OptionError, match=r"attribution\.refinement=2 must be a power of three"):
         make_subject(attribution={"refinement": 2})
 
 
-def test_a_limit_that_is_not_positive_is_rejected(bent: Any) -> None:
+def test_an_error_limit_that_is_not_positive_is_rejected(bent: Any) -> None:
     with pytest.raises(OptionError, match="error_limit=0 must be positive"):
         integrated_gradients(bent, constant_images(), "1", 0, error_limit=0)

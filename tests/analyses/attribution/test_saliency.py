@@ -42,23 +42,23 @@ def half_square(agent: Any, images: np.ndarray, state: Any) -> np.ndarray:
 
 
 class TestGrid:
-    def test_masks_sum_to_those_of_the_original(self) -> None:
+    def test_perturbation_masks_have_the_sums_of_the_original(self) -> None:
         masks = PerturbationGrid.for_shape(80, 80).masks.reshape(16, 16, 80, 80)
         assert masks[8, 8].sum() == pytest.approx(159.6, abs=0.05)
         assert masks[0, 0].sum() == pytest.approx(41.1, abs=0.05)
         assert masks.max(axis=(2, 3)) == pytest.approx(1)
 
-    def test_sizes_scale_with_the_height(self) -> None:
+    def test_perturbation_sizes_scale_with_the_image_height(self) -> None:
         grid = PerturbationGrid.for_shape(64, 64)
         assert [grid.stride, grid.mask_sigma, grid.blur_sigma] == pytest.approx([4, 4, 2.4])
         assert PerturbationGrid.for_shape(64, 64, pixels=True) == PerturbationGrid(64, 64, 5, 5.0, 3.0)
         assert PerturbationGrid.for_shape(8, 8).stride == 1
 
-    def test_shape_covers_the_observation(self) -> None:
+    def test_the_perturbation_grid_covers_the_observation(self) -> None:
         assert PerturbationGrid.for_shape(84, 84, pixels=True).shape == (17, 17)
         assert PerturbationGrid.for_shape(80, 160).shape == (16, 32)
 
-    def test_upsampling_is_bilinear_between_centers_and_constant_beyond(self) -> None:
+    def test_maps_are_upsampled_bilinearly_between_mask_centers(self) -> None:
         grid = PerturbationGrid.for_shape(80, 80)
         ramp = np.add.outer(np.arange(16.0), 10 * np.arange(16.0))
         image = grid.upsample(ramp)
@@ -70,7 +70,7 @@ class TestGrid:
 
 
 class TestPerturbation:
-    def test_equals_the_definition(self, agent: Any, state: Any) -> None:
+    def test_perturbation_saliency_equals_its_definition(self, agent: Any, state: Any) -> None:
         """Each image perturbed and evaluated by itself."""
         grid = PerturbationGrid.for_shape(16, 16, stride=20, blur_sigma=8)
         images = OBSERVATIONS.astype(np.float32) / 255
@@ -88,19 +88,19 @@ class TestPerturbation:
                 np.testing.assert_allclose(actual.reshape(2, 3, -1)[0, :, cell], logits, rtol=1e-3, atol=1e-9)
                 np.testing.assert_allclose(actual.reshape(2, 3, -1)[1, :, cell], values, rtol=1e-3, atol=1e-9)
 
-    def test_signed_change_of_an_output(self, agent: Any, state: Any) -> None:
+    def test_signed_perturbation_saliency_is_the_change_of_the_output(self, agent: Any, state: Any) -> None:
         signed = perturbation_saliency(agent, OBSERVATIONS, OUTPUTS[1:], state=state, signed=True)
         unsigned = perturbation_saliency(agent, OBSERVATIONS, OUTPUTS[1:], state=state)
         np.testing.assert_allclose(0.5 * np.square(signed), unsigned, rtol=1e-4, atol=1e-12)
         assert signed.min() < 0 < signed.max()
 
-    def test_a_list_of_outputs_adds_an_axis(self, agent: Any, state: Any) -> None:
+    def test_perturbation_saliency_of_several_outputs_has_an_output_axis(self, agent: Any, state: Any) -> None:
         together = perturbation_saliency(agent, OBSERVATIONS, OUTPUTS, state=state)
         assert together.shape == (5, 3, 16, 16)
         for output, maps in zip(OUTPUTS, together, strict=True):
             np.testing.assert_array_equal(maps, perturbation_saliency(agent, OBSERVATIONS, output, state=state))
 
-    def test_batches_mix_observations_and_change_no_map(
+    def test_batches_that_mix_observations_do_not_change_the_maps(
         self, agent: Any, state: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The memory holds 50 images, so that batches begin and end between the 36 masks of an observation."""
@@ -122,13 +122,13 @@ class TestPerturbation:
             assert rows == [108, 32, 32, 32, 12]
             rows.clear()
 
-    def test_action_values(self) -> None:
+    def test_perturbation_saliency_explains_action_values(self) -> None:
         agent: Any = TinyAgent("q", observation_shape=(16, 16, 3), num_actions=4)
         maps = perturbation_saliency(agent, OBSERVATIONS, ["policy", "greedy"])
         assert maps.shape == (2, 3, 16, 16)
         assert np.all(maps[0] >= maps[1] - 1e-9)  # one action value is part of all
 
-    def test_the_best_action_of_a_policy(self) -> None:
+    def test_greedy_saliency_is_that_of_the_best_action(self) -> None:
         agent: Any = TinyAgent(observation_shape=(16, 16, 3), num_actions=4)
         best = agent.forward(OBSERVATIONS).policy_logits.argmax(1)
         for method in (partial(perturbation_saliency, signed=True), jacobian_saliency):
@@ -136,7 +136,7 @@ class TestPerturbation:
             for one, action, observation in zip(maps, best, OBSERVATIONS, strict=True):
                 np.testing.assert_allclose(one, method(agent, observation[None], int(action))[0], atol=1e-6)
 
-    def test_equals_the_original(self, shared_formats: Path) -> None:
+    def test_perturbation_saliency_equals_the_original_implementation(self, shared_formats: Path) -> None:
         folder = shared_formats / "baby-a3c" / "breakout-v4"
         expected = np.load(folder / "expected.npz")
         agent = formats.load_agent(folder / "model.80.tar")
@@ -150,7 +150,7 @@ class TestPerturbation:
 
 
 class TestMemory:
-    def test_the_map_grows_with_strength_from_zero(self) -> None:
+    def test_memory_saliency_grows_with_perturbation_strength_from_zero(self) -> None:
         agent: Any = TinyAgent("recurrent", observation_shape=(16, 16, 3), num_actions=4)
         state = (np.full((3, 6), 0.5, np.float32),)
         assert not memory_saliency(agent, OBSERVATIONS, state, strength=0).any()
@@ -163,7 +163,7 @@ class TestMemory:
     @pytest.mark.parametrize(
         ("state", "strength", "message"), [(None, 1.0, "state=None"), ((np.zeros((3, 6)),), 1.5, "strength=1.5")]
     )
-    def test_wrong_calls(self, state: Any, strength: float, message: str) -> None:
+    def test_invalid_arguments_are_refused(self, state: Any, strength: float, message: str) -> None:
         agent: Any = TinyAgent("recurrent", observation_shape=(16, 16, 3))
         with pytest.raises(OptionError, match=message):
             memory_saliency(agent, OBSERVATIONS, state, "value", strength)
@@ -195,7 +195,7 @@ class TestGradients:
         assert not np.array_equal(all_, smooth_gradients(agent, OBSERVATIONS, "value", seed=4, samples=4))
 
     @pytest.mark.parametrize("baseline", ["black", "blurred", np.full((16, 16, 3), 128, np.uint8)])
-    def test_integrated_gradients_are_complete(self, agent: Any, state: Any, baseline: Any) -> None:
+    def test_integrated_gradients_of_the_input_are_complete(self, agent: Any, state: Any, baseline: Any) -> None:
         outputs: list[Any] = ["policy", "value"]
         result = input_attribution(agent, OBSERVATIONS, outputs, baseline=baseline, steps=300, state=state)
         difference = np.abs(result.scores - result.scores_at_baseline).max()
@@ -221,6 +221,6 @@ class TestGradients:
         (lambda a: jacobian_saliency(object(), OBSERVATIONS), "needs an agent"),  # type: ignore[arg-type]
     ],
 )
-def test_wrong_calls(call: Any, message: str) -> None:
+def test_invalid_arguments_are_refused(call: Any, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         call(TinyAgent(observation_shape=(16, 16, 3)))

@@ -54,7 +54,7 @@ def color_of(report: AblationReport, feature: int) -> str:
     return colors.COLORS[int(component.argmax())]
 
 
-def test_only_the_feature_that_the_policy_depends_on_has_an_effect_on_behavior(report: AblationReport) -> None:
+def test_only_ablating_the_feature_that_the_policy_uses_changes_behavior(report: AblationReport) -> None:
     rows = {color_of(report, row["feature"]): row for row in report}
     assert set(rows) == set(colors.COLORS)
     for color in ("green", "blue"):
@@ -77,7 +77,7 @@ def test_attribution_and_ablation_agree_on_a_linear_head(report: AblationReport)
     np.testing.assert_allclose(entry["correlation"], 1, atol=1e-3)
 
 
-def test_all_tests_are_corrected_for(report: AblationReport) -> None:
+def test_p_values_are_corrected_for_the_number_of_tests(report: AblationReport) -> None:
     measures = 2 + len(report.rows[0]["causes"]) + colors.ColorEnvironment.num_actions
     assert report.tests == 3 * measures
     for row in report.rows:
@@ -97,7 +97,7 @@ def test_the_report_is_written_as_json_and_csv(report: AblationReport) -> None:
     assert str(report).startswith("without an edit: return 5.00, 5 steps; goal 100%")
 
 
-def test_clips_show_the_first_different_action(report: AblationReport) -> None:
+def test_clips_show_the_first_action_that_ablation_changed(report: AblationReport) -> None:
     results = report.page.results()
     (clip,) = results.section("behavior")["clips"]
     assert color_of(report, clip["feature"]) == "red"
@@ -123,7 +123,7 @@ def test_the_same_arguments_give_the_same_report_and_episodes_are_reused(
     assert done == ["comparison"]
 
 
-def test_features_of_a_page_keep_their_numbers_and_names(report: AblationReport, tmp_path: Path) -> None:
+def test_ablate_keeps_the_feature_numbers_and_names_of_a_given_page(report: AblationReport, tmp_path: Path) -> None:
     assert report.page.path is not None
     other = {**COMPARED, "seed": 3, "features": {"fit_observations": 20, "names": {colors.LAYER: {1: "first"}}}}
     named = ablate(tmp_path / "page", episodes=2, **other).page
@@ -138,7 +138,7 @@ def test_features_of_a_page_keep_their_numbers_and_names(report: AblationReport,
         ablate(tmp_path / "wrong", episodes=2, page=page, **{**COMPARED, "layer": "elsewhere"})
 
 
-def test_play_stops_where_the_change_is_clear(tmp_path: Path) -> None:
+def test_episodes_stop_early_where_the_effect_of_ablation_is_clear(tmp_path: Path) -> None:
     """After the first block of 50 pairs, whose numbers are those of a report of 50 pairs."""
     early = ablate(tmp_path / "early", episodes=120, **COMPARED)
     short = ablate(tmp_path / "short", episodes=50, **COMPARED)
@@ -155,7 +155,7 @@ def test_play_stops_where_the_change_is_clear(tmp_path: Path) -> None:
     assert {row["episodes"] for row in full} == {120}
 
 
-def test_twins_are_ablated_together_with_twins_of_twins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_similar_features_are_ablated_together_transitively(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     twins = [[1], [0, 2], [1]]  # 1 and 3 are none of each other
     monkeypatch.setattr("rl_clarity.analyses.behavior.variants.load_facts", lambda *_: SimpleNamespace(twins=twins))
     report = ablate(tmp_path, episodes=12, **COMPARED)
@@ -170,13 +170,13 @@ def test_twins_are_ablated_together_with_twins_of_twins(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("kind", ["recurrent", "q"])
-def test_other_kinds_of_agents(kind: str, tmp_path: Path) -> None:
+def test_recurrent_and_q_value_agents_can_be_ablated(kind: str, tmp_path: Path) -> None:
     report = ablate(tmp_path, kind=kind, episodes=12)
     assert report.rows[0]["return"]["unedited"] == colors.STEPS
     assert min(row["return_difference"] for row in report) < 0
 
 
-def test_a_page_without_causal_episodes_plays_nothing_more(tmp_path: Path) -> None:
+def test_a_page_without_behavior_episodes_has_no_behavior_section(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     agent = colors.torch_agent()
     samples = rl_clarity.collect(agent, colors.ColorEnvironment(2, 0), 8, 8, obs_every=1)
@@ -196,7 +196,7 @@ def test_a_page_without_causal_episodes_plays_nothing_more(tmp_path: Path) -> No
         ({"metadata": {"env_name": "colors", "env_kind": "colours"}}, "unknown kind of environment 'colours'"),
     ],
 )
-def test_wrong_calls_get_one_clear_line(options: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_invalid_options_raise_a_one_line_error(options: dict[str, Any], message: str, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     agent = colors.torch_agent()
     agent.metadata = options.pop("metadata", colors.METADATA)

@@ -68,7 +68,7 @@ def unseen(tmp_path_factory: pytest.TempPathFactory) -> AblationReport:
     return rl_clarity.ablate(field_agent(), folder, episodes=60, behavior=behavior, **SIZES)
 
 
-def test_an_agent_that_does_not_see_mines_dies_by_them(unseen: AblationReport) -> None:
+def test_making_mines_invisible_makes_the_agent_die_on_them(unseen: AblationReport) -> None:
     rows = {row["invisible"]: row for row in unseen}
     assert list(rows) == [None, "mine", "flower"]  # the features come first
     row = rows["mine"]
@@ -83,7 +83,7 @@ def test_an_agent_that_does_not_see_mines_dies_by_them(unseen: AblationReport) -
         assert (measure["difference"], measure["adjusted_p"]) == (0, 1), "there are no flowers"
 
 
-def test_invisible_types_are_in_the_text_and_the_table(unseen: AblationReport) -> None:
+def test_invisible_object_types_are_listed_in_the_report_and_its_table(unseen: AblationReport) -> None:
     assert "\n  mine invisible (50 pairs were enough): return -" in str(unseen)
     table = Path(str(unseen.page.path)).parent / "behavior" / "report.csv"
     assert {row["invisible"] for row in csv.DictReader(table.open())} == {"", "mine", "flower"}
@@ -103,7 +103,7 @@ def test_pairs_of_features_are_ablated_together(tmp_path: Path) -> None:
     assert len(report.page.results().section("behavior")["clips"]) == 1  # of single features
 
 
-def test_odds_compare_a_cause_with_all_other_failures() -> None:
+def test_odds_compare_a_cause_of_death_with_all_other_failures() -> None:
     causes = np.array(["saw", "saw", "saw", "lava", "coin", "coin"])
     failed = np.array([True, True, False, True, False, False])
     episodes = Episodes(np.zeros(6), np.ones(6), causes, np.zeros((6, 0)), failed)
@@ -118,7 +118,9 @@ def test_odds_compare_a_cause_with_all_other_failures() -> None:
         (None, "states of the environment kind 'colors' cannot be edited, only those of"),
     ],
 )
-def test_types_and_environments_without_worlds_get_an_error(types: Any, message: str, tmp_path: Path) -> None:
+def test_invisible_objects_need_a_known_type_in_an_editable_environment(
+    types: Any, message: str, tmp_path: Path
+) -> None:
     pytest.importorskip("torch")
     agent = colors.torch_agent() if types is None else field_agent()
     with pytest.raises(ClarityError, match=message):

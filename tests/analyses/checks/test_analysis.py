@@ -33,7 +33,7 @@ def section(page: Page, kind: str) -> Any:
     return page.results().section(kind)
 
 
-def test_the_report_is_that_of_sanity_checks(page: Page) -> None:
+def test_the_page_stores_the_report_of_sanity_checks(page: Page) -> None:
     expected = sanity_checks(
         check_pages.torch_agent(), check_pages.trajectories(), methods=check_pages.METHODS, frames=6
     )
@@ -48,7 +48,7 @@ def test_the_report_is_that_of_sanity_checks(page: Page) -> None:
     )
 
 
-def test_the_table_describes_the_results_in_words(page: Page) -> None:
+def test_the_table_of_sanity_checks_describes_results_in_words(page: Page) -> None:
     data = section(page, "checks")
     assert [row["method"] for row in data["rows"]] == ["perturbation", "Jacobian", "integrated gradients body.1"]
     for row, method in zip(data["rows"], data["report"]["methods"], strict=True):
@@ -58,7 +58,7 @@ def test_the_table_describes_the_results_in_words(page: Page) -> None:
         assert ("NO FASTER" in row["deletion"]) == (method["deletion"]["above_random"]["low"] <= 0)
 
 
-def test_maps_of_trained_and_random_networks_are_side_by_side(page: Page) -> None:
+def test_saliency_maps_of_trained_and_random_networks_are_side_by_side(page: Page) -> None:
     data = section(page, "check_maps")
     images, columns = data["images"], data["columns"]
     assert len(images) == columns * checks.EXAMPLES * len(check_pages.METHODS)
@@ -73,7 +73,7 @@ def test_maps_of_trained_and_random_networks_are_side_by_side(page: Page) -> Non
 
 
 @pytest.mark.parametrize("measure", ["deletion", "insertion"])
-def test_bars_compare_the_order_of_the_maps_with_others(page: Page, measure: str) -> None:
+def test_bars_compare_pixel_orders_of_maps_with_random_and_center_orders(page: Page, measure: str) -> None:
     bars = section(page, f"check_{measure}")["bars"]
     report = section(page, "checks")["report"]["methods"][1][measure]
     expected = [report["above_random"], report["above_center"]]
@@ -83,7 +83,7 @@ def test_bars_compare_the_order_of_the_maps_with_others(page: Page, measure: str
     ]
 
 
-def test_a_method_whose_maps_ignore_the_weights_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_saliency_method_that_ignores_the_weights_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
 
     def edges(agent: Any, observations: np.ndarray, outputs: list[Any], state: Any) -> np.ndarray:
@@ -95,7 +95,7 @@ def test_a_method_whose_maps_ignore_the_weights_is_marked(tmp_path: Path, monkey
     assert row["weights"].startswith("STAYS SIMILAR when all weights are random (rank correlation 1.00)")
 
 
-def test_an_agent_without_weights_that_can_be_set(tmp_path: Path) -> None:
+def test_an_agent_whose_weights_cannot_be_set_is_not_randomized(tmp_path: Path) -> None:
     agent = TinyAgent("recurrent", observation_shape=check_pages.SHAPE, num_actions=3)
     page = check_pages.write_page(tmp_path, agent, checks={"methods": ["integrated_gradients 1a"]})
     (row,) = section(page, "checks")["rows"]
@@ -103,7 +103,7 @@ def test_an_agent_without_weights_that_can_be_set(tmp_path: Path) -> None:
     assert section(page, "check_maps")["columns"] == 2
 
 
-def test_other_options_check_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_options_repeat_the_sanity_checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = TinyAgent(observation_shape=check_pages.SHAPE, num_actions=3)
     options: dict[str, Any] = {"methods": ["integrated_gradients 1a"]}
 
@@ -118,7 +118,7 @@ def test_other_options_check_again(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert tasks(5) == expected
 
 
-def test_the_forecast_includes_the_checks(tmp_path: Path) -> None:
+def test_the_forecast_includes_the_sanity_checks(tmp_path: Path) -> None:
     agent = TinyAgent(observation_shape=check_pages.SHAPE, num_actions=3)
     forecast: Any = check_pages.write_page(tmp_path, agent, checks={"methods": ["jacobian"]}, dry_run=True)
     assert forecast.stages["checks"] > 0
@@ -140,7 +140,7 @@ def test_invalid_options_are_refused(tmp_path: Path, options: dict[str, Any], me
     assert not (tmp_path / "page").exists()
 
 
-def test_incomplete_attribution_is_pointed_out() -> None:
+def test_the_report_points_out_attribution_that_does_not_add_up() -> None:
     interval = Interval(0.1, -0.1, 0.3)
     orders = {"area": interval, "above_random": interval, "above_center": interval}
     few, many, none = (MethodReport("jacobian", [], orders, orders, gap) for gap in (0.05, 2.5, None))
@@ -154,7 +154,7 @@ def test_incomplete_attribution_is_pointed_out() -> None:
     )
 
 
-def test_a_report_in_words() -> None:
+def test_a_report_of_sanity_checks_prints_as_text() -> None:
     agent: Any = TinyAgent(observation_shape=check_pages.SHAPE, num_actions=3)
     report = rl_clarity.sanity_checks(agent, check_pages.trajectories(), ["integrated_gradients 1a"], frames=3)
     lines = str(report).splitlines()

@@ -46,7 +46,7 @@ def page(agent: Any, effects: ObjectEffects, tmp_path_factory: pytest.TempPathFa
         )
 
 
-def test_maps_are_summed_in_place_and_compared(agent: Any, effects: ObjectEffects) -> None:
+def test_maps_are_summed_at_objects_and_compared_with_measured_effects(agent: Any, effects: ObjectEffects) -> None:
     compared = EffectChecks.measured(agent, effects).method(layer_methods(agent)["integrated_gradients body.1"], 0)
     for output in ("value", "greedy"):
         sample = EffectSample.for_output(agent, effects, output)
@@ -60,7 +60,7 @@ def test_maps_are_summed_in_place_and_compared(agent: Any, effects: ObjectEffect
         assert compared[output] == sample.agreement(sample.sums(maps.sum(axis=-1)))
 
 
-def test_maps_without_a_sign_get_the_usual_one(agent: Any, effects: ObjectEffects) -> None:
+def test_unsigned_maps_are_assigned_the_most_frequent_effect_sign(agent: Any, effects: ObjectEffects) -> None:
     few = EffectChecks.measured(agent, effects)
     unsigned, signed = (few.method(METHODS.get(name), 0)["value"] for name in METHODS_CHECKED[:2])
     sample = few.samples["value"]
@@ -70,7 +70,7 @@ def test_maps_without_a_sign_get_the_usual_one(agent: Any, effects: ObjectEffect
     assert signed.signs.value > unsigned.signs.value
 
 
-def test_the_table_has_methods_and_controls(page: Page) -> None:
+def test_the_table_of_effects_lists_methods_and_controls(page: Page) -> None:
     section = page.results().section("check_effects")
     assert [column["label"] for column in section["columns"]][:3] == [
         "method",
@@ -90,7 +90,7 @@ def test_the_table_has_methods_and_controls(page: Page) -> None:
     assert "64 objects in 8 episodes" in section["caption"]
 
 
-def test_the_report_is_read_again(page: Page, agent: Any, effects: ObjectEffects) -> None:
+def test_the_report_with_measured_effects_can_be_read_again(page: Page, agent: Any, effects: ObjectEffects) -> None:
     values = json.loads((Path(page.path).parent / checks.REPORT).read_text())
     report = SanityReport.from_dict(values)
     expected = EffectChecks.measured(agent, effects)
@@ -104,7 +104,7 @@ def test_the_report_is_read_again(page: Page, agent: Any, effects: ObjectEffects
     assert "control, edges (Sobel): best action: correlation" in text
 
 
-def test_effects_are_saved_with_the_page(page: Page, effects: ObjectEffects) -> None:
+def test_object_effects_are_saved_with_the_page(page: Page, effects: ObjectEffects) -> None:
     read = unpack_effects((Path(page.path).parent / checks.EFFECTS).read_bytes())
     np.testing.assert_array_equal(read.type, effects.type)
     np.testing.assert_array_equal(read.without_object, effects.without_object)
@@ -114,7 +114,9 @@ def test_effects_are_saved_with_the_page(page: Page, effects: ObjectEffects) -> 
         np.testing.assert_array_equal(part, expected)
 
 
-def test_where_states_cannot_be_edited_it_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_effects_are_reported_as_unknown_if_states_cannot_be_edited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         raise WorldError("states of the environment kind 'gymnasium' cannot be edited, only those of procgen")
 
@@ -133,7 +135,7 @@ def test_where_states_cannot_be_edited_it_is_not_known(tmp_path: Path, monkeypat
     assert report.methods[0].effects == {}
 
 
-def test_an_agent_without_a_value_has_the_best_action() -> None:
+def test_for_agents_without_a_value_only_the_best_action_is_compared() -> None:
     agent: Any = TinyAgent("logits", observation_shape=(32, 32, 3), num_actions=3)
     values = TinyAgent(observation_shape=(32, 32, 3), num_actions=3)
     assert set(EffectChecks.measured(agent, square_effects(values, 32, 4, 2)).samples) == {"greedy"}

@@ -26,7 +26,7 @@ def agents() -> dict[bool, tuple[Any, float]]:
 
 
 @pytest.mark.slow
-def test_both_agents_learn_the_expert_policy(agents: dict[bool, tuple[Any, float]]) -> None:
+def test_agents_with_and_without_expert_hints_learn_the_expert_policy(agents: dict[bool, tuple[Any, float]]) -> None:
     assert agents[False][1] > 0.99
     assert agents[True][1] > 0.9
 
@@ -39,7 +39,7 @@ def test_both_agents_learn_the_expert_policy(agents: dict[bool, tuple[Any, float
         *("integrated_gradients body.1", "integrated_gradients body.3"),
     ],
 )
-def test_only_the_agent_with_the_experts_hints_has_its_saliency_there(
+def test_only_the_agent_trained_with_expert_hints_has_saliency_on_them(
     agents: dict[bool, tuple[Any, float]], method: str
 ) -> None:
     shares = {}
@@ -54,7 +54,7 @@ def test_only_the_agent_with_the_experts_hints_has_its_saliency_there(
     assert shares[False].mean > 2 * environment.region.mean()
 
 
-def test_share_of_maps_on_the_hints() -> None:
+def test_hint_share_is_the_fraction_of_saliency_on_the_hints() -> None:
     region = np.zeros((80, 80), bool)
     region[:10] = True
     maps = np.zeros((3, 80, 80))

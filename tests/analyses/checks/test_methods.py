@@ -47,7 +47,7 @@ def report(keras_agent: Any) -> Any:
     return sanity_checks(keras_agent, trajectories((16, 16, 3)), methods, frames=4, output="value")
 
 
-def test_maps_of_vectors_are_not_checked() -> None:
+def test_sanity_checks_refuse_agents_that_observe_vectors() -> None:
     torch = pytest.importorskip("torch")
     module = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
     agent = rl_clarity.TorchAgent(module, (3,), heads=("policy_logits",))
@@ -57,7 +57,7 @@ def test_maps_of_vectors_are_not_checked() -> None:
         sanity_checks(agent, {**samples, "dones": zeros.astype(bool)})
 
 
-def test_frames_are_spread_over_trajectories_of_different_lengths() -> None:
+def test_checked_frames_are_spread_over_trajectories_of_any_length() -> None:
     lengths = (3, 9)
     rows = [np.full((steps, 1, 1, 1), 10 * row, np.uint8) + np.arange(steps, dtype=np.uint8)[:, None, None, None]
             for row, steps in enumerate(lengths)]  # fmt: skip
@@ -82,14 +82,14 @@ def test_layers_are_randomized_from_the_outputs_down(report: Any) -> None:
 
 
 @pytest.mark.slow
-def test_signs_of_attribution_are_compared(report: Any) -> None:
+def test_sanity_checks_compare_the_signs_of_attribution(report: Any) -> None:
     jacobian, inputs, layer = ([stage.signed_rank_correlation for stage in one.randomization] for one in report.methods)
     assert set(jacobian) == {None}
     for stages in (inputs, layer):
         assert 0 <= stages[-1] < 0.5
 
 
-def test_a_map_whose_signs_alone_change_is_described() -> None:
+def test_the_report_describes_maps_of_which_only_the_signs_change() -> None:
     interval = {"above_random": Interval(0.2, 0.1, 0.3)}
     signs_change, neither = (
         MethodReport("m", [Randomization("1a", 0.8, 0.7, signed)], interval, interval, None) for signed in (0.03, 0.9)
@@ -101,7 +101,7 @@ def test_a_map_whose_signs_alone_change_is_described() -> None:
 
 
 @pytest.mark.parametrize(("sign", "expected"), [(1, 1), (-1, 1), (0, 0)])
-def test_signed_correlation(sign: int, expected: float) -> None:
+def test_signed_correlation_of_attribution_ignores_its_overall_sign(sign: int, expected: float) -> None:
     values = np.random.default_rng(0).normal(size=(1, 4, 6, 6, 2))
     trained, other = (Attribution(array, values[0], *np.zeros((2, 1, 4))) for array in (values, sign * values[:, ::2]))
     assert _signed_correlation(trained, other, slice(0, None, 2)) == pytest.approx(expected)
@@ -109,7 +109,7 @@ def test_signed_correlation(sign: int, expected: float) -> None:
 
 
 @pytest.mark.slow
-def test_the_agent_is_restored(keras_agent: Any) -> None:
+def test_sanity_checks_restore_the_weights_of_the_agent(keras_agent: Any) -> None:
     observations = trajectories((16, 16, 3))["observations"][0]
     before = keras_agent.forward(observations).values
     sanity_checks(keras_agent, trajectories((16, 16, 3)), ["jacobian"], frames=2, output="value")
@@ -117,7 +117,7 @@ def test_the_agent_is_restored(keras_agent: Any) -> None:
 
 
 @pytest.mark.slow
-def test_report_is_json(report: Any) -> None:
+def test_the_report_of_sanity_checks_is_valid_json(report: Any) -> None:
     values = json.loads(json.dumps(report.to_dict()))
     assert [row["method"] for row in values["methods"]] == [one.method for one in report.methods]
     completeness = [row["completeness"] for row in values["methods"]]
@@ -128,7 +128,9 @@ def test_report_is_json(report: Any) -> None:
 
 
 @pytest.mark.slow
-def test_a_method_that_ignores_the_network_is_marked(monkeypatch: pytest.MonkeyPatch, keras_agent: Any) -> None:
+def test_a_saliency_method_that_ignores_the_network_is_detected(
+    monkeypatch: pytest.MonkeyPatch, keras_agent: Any
+) -> None:
     def edges(agent: Any, observations: np.ndarray, outputs: list[Any], state: Any) -> np.ndarray:
         return np.stack([np.diff(observations.astype(float), axis=1, append=0)] * len(outputs))
 
@@ -148,20 +150,20 @@ def test_agents_whose_parameters_cannot_be_set_are_not_randomized() -> None:
         assert not method.depends_on_parameters
 
 
-def test_structural_similarity() -> None:
+def test_structural_similarity_is_one_for_equal_images() -> None:
     image = np.random.default_rng(0).random((24, 24))
     assert structural_similarity(image, image) == pytest.approx(1)
     assert structural_similarity(image, 1 - image) < 0
     assert structural_similarity(np.zeros((8, 8)), np.zeros((8, 8))) == pytest.approx(1)
 
 
-def test_unknown_methods_are_refused() -> None:
+def test_unknown_saliency_methods_are_refused() -> None:
     agent: Any = TinyAgent(observation_shape=(16, 16, 3))
     with pytest.raises(OptionError, match="methods='lime' is not one of perturbation, signed_perturbation, jacobian"):
         sanity_checks(agent, trajectories((16, 16, 3)), ["lime"])
 
 
-def test_perturbation_and_signed_perturbation_share_their_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signed_and_unsigned_perturbation_share_forward_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     agent: Any = TinyAgent(observation_shape=(16, 16, 3), num_actions=3)
     evaluated: list[int] = []
 

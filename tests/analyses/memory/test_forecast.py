@@ -37,7 +37,7 @@ def forecast(agent: Path, directory: Path, **options: Any) -> Forecast:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("even_clock")
-def test_each_part_is_measured_on_the_first_steps(tmp_path: Path) -> None:
+def test_the_memory_forecast_extrapolates_each_stage_from_a_few_steps(tmp_path: Path) -> None:
     agent = write_checkpoint(tmp_path / "agent.pt", 1, kind="recurrent")
     plain = forecast(agent, tmp_path)
     assert plain.notes == ()
@@ -51,7 +51,7 @@ def test_each_part_is_measured_on_the_first_steps(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("even_clock")
-def test_probes_are_measured_as_if_all_labels_were_known(tmp_path: Path) -> None:
+def test_the_forecast_of_probes_assumes_that_all_labels_are_known(tmp_path: Path) -> None:
     agent = write_checkpoint(tmp_path / "agent.pt", 1, kind="recurrent")
     without, one = forecast(agent, tmp_path), forecast(agent, tmp_path, probes={"labels": ("reward+1",)})
     assert "probes" not in without.stages
@@ -66,7 +66,7 @@ def test_probes_are_measured_as_if_all_labels_were_known(tmp_path: Path) -> None
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("even_clock")
-def test_windows_interventions_and_the_simulator_are_measured(tmp_path: Path) -> None:
+def test_the_forecast_includes_windows_interventions_and_the_simulator(tmp_path: Path) -> None:
     path = checkpoint("memory")
     agent: Any = rl_clarity.load_agent(path)
     simulator = Simulator(agent, new_world(agent, SIZE), {"fit": {"context": 2, "horizon": 4}})

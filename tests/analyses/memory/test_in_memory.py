@@ -20,7 +20,7 @@ OPTIONS: dict[str, Any] = {
 }
 
 
-def test_an_agent_in_memory_is_explained_with_a_recording(tmp_path: Path) -> None:
+def test_an_in_memory_agent_is_explained_with_a_recording(tmp_path: Path) -> None:
     agent = systems.xor_agent()
     recording = record_frames(agent, systems.xor_frames(8), tmp_path / "recording")
     results = rl_clarity.explain_memory(agent, tmp_path / "page", recording=recording, **OPTIONS).results()
@@ -79,7 +79,7 @@ def torch_grid_agent() -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [keras_agent, jax_agent, keras_grid_agent, torch_grid_agent])
-def test_agents_of_every_framework_are_explained(make: Callable[[], Any], tmp_path: Path) -> None:
+def test_memory_of_agents_of_every_framework_is_explained(make: Callable[[], Any], tmp_path: Path) -> None:
     agent = make()
     frames = np.random.default_rng(0).integers(0, 256, (6, 8, *agent.observation_shape), np.uint8)
     recording = systems.record_frames(agent, frames, tmp_path / "recording")
@@ -89,14 +89,14 @@ def test_agents_of_every_framework_are_explained(make: Callable[[], Any], tmp_pa
     assert np.isfinite(causes["influence"]).all()
 
 
-def test_without_a_recording_it_names_the_environment_that_is_missing(tmp_path: Path) -> None:
+def test_explain_memory_without_a_recording_names_the_missing_environment(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentSetupError, match="system"):
         rl_clarity.explain_memory(systems.xor_agent(), tmp_path / "page", **OPTIONS)
     with pytest.raises(OptionError, match="needs an agent with forward"):
         rl_clarity.explain_memory(object(), tmp_path / "page", **OPTIONS)  # type: ignore[call-overload]
 
 
-def test_an_agent_in_memory_records_in_the_environment_of_its_metadata(tmp_path: Path) -> None:
+def test_an_in_memory_agent_records_in_the_environment_of_its_metadata(tmp_path: Path) -> None:
     agent = systems.cue_agent(3, updates=0)
     recording = rl_clarity.record(agent, tmp_path / "recording", episodes=6)
     assert [len(episode) for episode in recording] == [5] * 6

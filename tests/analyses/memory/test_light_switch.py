@@ -74,7 +74,7 @@ def simulated(page: Path, simulator: Simulator, tmp_path_factory: pytest.TempPat
 
 
 @pytest.mark.slow
-def test_the_action_at_the_switches_is_caused_by_the_lamp_in_the_first_frame(results: Results) -> None:
+def test_the_lamp_in_the_first_frame_causes_the_action_at_the_switches(results: Results) -> None:
     numbers = [n for n, one in enumerate(results.section("windows")["windows"]) if one["frame"] == SWITCHES]
     assert len(numbers) >= 3
     for number in numbers:
@@ -86,7 +86,9 @@ def test_the_action_at_the_switches_is_caused_by_the_lamp_in_the_first_frame(res
 
 
 @pytest.mark.slow
-def test_windows_hold_gradients_times_frames_and_coordinates(results: Results, agent: Any, data: StateData) -> None:
+def test_windows_store_gradient_times_frame_and_component_coordinates(
+    results: Results, agent: Any, data: StateData
+) -> None:
     directions = rl_clarity.load_states(Path(results._directory.location) / "states").directions
     number = next(n for n, one in enumerate(results.section("windows")["windows"]) if one["frame"] == SWITCHES)
     window = results.window(number)
@@ -106,7 +108,7 @@ def test_windows_hold_gradients_times_frames_and_coordinates(results: Results, a
 
 
 @pytest.mark.slow
-def test_episodes_have_the_causes_of_their_ends(results: Results) -> None:
+def test_the_page_stores_what_ended_each_episode(results: Results) -> None:
     episodes = [one["episodes"][0] for one in results.section("trajectories")["trajectories"]]
     causes = {one["cause"] for one in episodes}
     assert causes <= {"right switch", "wrong switch", "no switch"}
@@ -116,7 +118,7 @@ def test_episodes_have_the_causes_of_their_ends(results: Results) -> None:
 
 
 @pytest.mark.slow
-def test_windows_are_chosen_for_directions_behaviors_and_episodes(results: Results) -> None:
+def test_windows_cover_state_components_behaviors_and_episode_ends(results: Results) -> None:
     windows = results.section("windows")["windows"]
     assert len(windows) == 40
     reasons = [reason for one in windows for reason in one["why"]]
@@ -132,7 +134,7 @@ def test_windows_are_chosen_for_directions_behaviors_and_episodes(results: Resul
 
 
 @pytest.mark.slow
-def test_interventions_are_those_of_intervene(results: Results, agent: Any, page: Path) -> None:
+def test_interventions_on_the_page_equal_those_of_intervene(results: Results, agent: Any, page: Path) -> None:
     section = results.section("interventions")
     assert section["episodes"] == 6
     collapsed, exchanged = section["interventions"]
@@ -148,7 +150,9 @@ def test_interventions_are_those_of_intervene(results: Results, agent: Any, page
 
 
 @pytest.mark.slow
-def test_the_simulator_and_the_path_through_the_world(simulated: Results, simulator: Simulator, page: Path) -> None:
+def test_a_simulator_adds_its_quality_and_effects_through_the_world(
+    simulated: Results, simulator: Simulator, page: Path
+) -> None:
     recording = rl_clarity.open_recording(page / RECORDINGS / "play")
     section = simulated.section("simulator")
     quality = measure_quality(simulator, recording, windows=8, horizon=4, context=2).to_dict()
@@ -202,7 +206,7 @@ def test_a_simulator_of_another_agent_is_refused(simulator: Simulator, page: Pat
 
 
 @pytest.mark.slow
-def test_recurrent_agent_of_procgen_is_explained(shared_formats: Path, tmp_path: Path) -> None:
+def test_explain_memory_explains_a_recurrent_procgen_agent(shared_formats: Path, tmp_path: Path) -> None:
     pytest.importorskip("procgen")
     (path,) = (shared_formats / "procgen-pytorch-recurrent").glob("*.pth")
     metadata = {"env_name": "coinrun", "distribution_mode": "easy", "use_backgrounds": False}
@@ -216,7 +220,7 @@ def test_recurrent_agent_of_procgen_is_explained(shared_formats: Path, tmp_path:
 
 
 @pytest.mark.slow
-def test_directions_of_all_parts_of_a_state_are_collapsed(tmp_path: Path) -> None:
+def test_interventions_collapse_components_of_the_whole_lstm_state(tmp_path: Path) -> None:
     pytest.importorskip("procgen")
     page = rl_clarity.explain_memory(
         "models:starpilot-lstm", tmp_path / "page", episodes=2, max_steps=24, windows=0, intervention_episodes=2,
@@ -228,7 +232,7 @@ def test_directions_of_all_parts_of_a_state_are_collapsed(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_the_demo_shows_the_lamp_and_that_the_agent_uses_it(tmp_path: Path) -> None:
+def test_the_memory_demo_shows_that_the_agent_uses_the_lamp(tmp_path: Path) -> None:
     from rl_clarity.commands.demo import MEMORY, demo
 
     results = demo(tmp_path / "page", page="memory").results()

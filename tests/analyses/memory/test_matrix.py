@@ -33,7 +33,9 @@ def register(tmp_path_factory: pytest.TempPathFactory) -> tuple[Agent, Recording
     return agent, record_frames(agent, systems.noise_frames(12, 24), folder / "recording")
 
 
-def test_the_section_has_the_numbers_of_memory_matrix(register: tuple[Agent, Recording], tmp_path: Path) -> None:
+def test_the_memory_matrix_section_has_the_numbers_of_memory_matrix(
+    register: tuple[Agent, Recording], tmp_path: Path
+) -> None:
     results = page(*register, tmp_path, windows={"count": 0}, matrix={"episodes": 8, "exchanges": 30})
     section = results.section("memory_matrix")
     expected = rl_clarity.memory_matrix(*register, episodes=8, exchanges=30, partners=3)
@@ -51,7 +53,7 @@ def test_the_section_has_the_numbers_of_memory_matrix(register: tuple[Agent, Rec
     assert strongest["frame"] - strongest["begins"] <= 5
 
 
-def test_windows_of_decisions_reach_back_to_where_the_dependence_begins(
+def test_windows_of_decisions_begin_at_the_first_step_they_depend_on(
     register: tuple[Agent, Recording], tmp_path: Path
 ) -> None:
     results = page(*register, tmp_path, windows={"count": 20, "horizon": 2}, matrix={"exchanges": 30})
@@ -72,14 +74,14 @@ def test_windows_of_decisions_reach_back_to_where_the_dependence_begins(
     assert {"end"} <= {reason["kind"] for one in windows for reason in one["why"]}
 
 
-def test_windows_have_a_largest_length(register: tuple[Agent, Recording], tmp_path: Path) -> None:
+def test_windows_are_cut_to_the_longest_allowed_length(register: tuple[Agent, Recording], tmp_path: Path) -> None:
     windows = {"count": 5, "horizon": 1, "longest": 3}
     chosen = page(*register, tmp_path, windows=windows, matrix={"exchanges": 30}).section("windows")["windows"]
     assert chosen[0]["frame"] - chosen[0]["first"] == 2
     assert chosen[0]["begins"] < chosen[0]["first"]
 
 
-def test_a_counter_has_no_decision_that_depends_on_what_was_seen(tmp_path: Path) -> None:
+def test_no_decision_of_a_step_counter_depends_on_observations(tmp_path: Path) -> None:
     agent = systems.counter()
     recording = record_frames(agent, systems.noise_frames(10, 12), tmp_path / "recording")
     results = page(agent, recording, tmp_path, windows={"count": 6})
@@ -90,7 +92,7 @@ def test_a_counter_has_no_decision_that_depends_on_what_was_seen(tmp_path: Path)
     assert not any("begins" in one or {"kind": "decision"} in one["why"] for one in windows)
 
 
-def test_one_long_lag_does_not_delete_the_others(register: tuple[Agent, Recording], tmp_path: Path) -> None:
+def test_lags_longer_than_every_episode_are_dropped_alone(register: tuple[Agent, Recording], tmp_path: Path) -> None:
     states = {**STATES, "lags": (1, 2, 400)}
     results = page(*register, tmp_path, windows={"count": 0}, matrix={"episodes": 0}, states=states)
     causes = results.section("states")["causes"]
@@ -99,7 +101,7 @@ def test_one_long_lag_does_not_delete_the_others(register: tuple[Agent, Recordin
     assert "memory_matrix" not in [one["kind"] for one in results.manifest["sections"]]
 
 
-def test_a_single_episode_is_no_matrix(tmp_path: Path) -> None:
+def test_a_memory_matrix_needs_at_least_two_episodes(tmp_path: Path) -> None:
     agent = systems.shift_register()
     recording = record_frames(agent, systems.noise_frames(1, 60), tmp_path / "recording")
     results = page(agent, recording, tmp_path, windows={"count": 4})
@@ -116,7 +118,7 @@ def cue_page(tmp_path_factory: pytest.TempPathFactory) -> Results:
 
 
 @pytest.mark.slow
-def test_a_cue_of_20_steps_is_found_with_the_defaults(cue_page: Results) -> None:
+def test_default_options_find_a_cue_remembered_for_twenty_steps(cue_page: Results) -> None:
     results = cue_page
     section = results.section("memory_matrix")
     strongest, reach = section["strongest"], section["reach"]
@@ -131,7 +133,7 @@ def test_a_cue_of_20_steps_is_found_with_the_defaults(cue_page: Results) -> None
 
 
 @pytest.mark.slow
-def test_matrix_window_map_and_replaced_cue_agree(cue_page: Results) -> None:
+def test_memory_matrix_window_and_replaced_cue_agree_within_20_percent(cue_page: Results) -> None:
     """They agree within 20 %: the matrix and the replaced cue in nats; the estimate, the map, and the cue of the other
     episode and of several others in its place in units of the target.
     """

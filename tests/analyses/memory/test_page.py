@@ -70,7 +70,7 @@ def test_a_page_of_an_agent_without_gradients_omits_influence(results: Results) 
     assert states["memory"]["changes"] == ["reset", "frozen", "swapped", *(f"removed PCA {i}" for i in (1, 2, 3))]
 
 
-def test_an_analysis_of_another_kind_of_page_uses_its_options(checkpoint: Path, tmp_path: Path) -> None:
+def test_saliency_on_a_memory_page_uses_its_own_options(checkpoint: Path, tmp_path: Path) -> None:
     saliency = {"methods": ("perturbation",), "every": 32}
     page = rl_clarity.explain_memory(checkpoint, tmp_path / "page", **OPTIONS, analyses={"saliency": saliency})
     results = page.results()
@@ -79,13 +79,15 @@ def test_an_analysis_of_another_kind_of_page_uses_its_options(checkpoint: Path, 
     assert results.saliency(0).steps.tolist() == list(range(0, steps, 32))
 
 
-def test_each_trajectory_is_an_episode(results: Results) -> None:
+def test_each_trajectory_of_a_memory_page_is_one_episode(results: Results) -> None:
     entries = results.section("trajectories")["trajectories"]
     assert sorted(entry["steps"] for entry in entries) == [43, 90, 90]
     assert [len(entry["episodes"]) for entry in entries] == [1, 1, 1]
 
 
-def test_numbers_are_those_of_analyse_states(results: Results, analysis: rl_clarity.StateAnalysis) -> None:
+def test_the_states_section_has_the_numbers_of_analyze_states(
+    results: Results, analysis: rl_clarity.StateAnalysis
+) -> None:
     states = results.section("states")
     chunks = [results.chunk(name) for name in states["coordinates"]]
     coordinates = np.concatenate([chunk["coordinates"] for chunk in chunks])
@@ -107,7 +109,9 @@ def test_numbers_are_those_of_analyse_states(results: Results, analysis: rl_clar
     np.testing.assert_allclose(effects, expected, rtol=1e-5)
 
 
-def test_examples_of_directions_are_steps_of_trajectories(results: Results, analysis: rl_clarity.StateAnalysis) -> None:
+def test_examples_of_state_components_refer_to_steps_of_trajectories(
+    results: Results, analysis: rl_clarity.StateAnalysis
+) -> None:
     states = results.section("states")
     top = results.chunk(states["cards"])["top"]
     rows = analysis.arrays["card.top"]
@@ -127,7 +131,9 @@ def test_a_page_without_windows_shows_a_message(results: Results) -> None:
         results.window(0)
 
 
-def test_the_map_has_the_colors_of_states(results: Results, analysis: rl_clarity.StateAnalysis) -> None:
+def test_the_state_map_has_the_positions_and_colors_of_analyze_states(
+    results: Results, analysis: rl_clarity.StateAnalysis
+) -> None:
     state_map = results.state_map("pca")
     rows = analysis.arrays["map.rows"]
     assert state_map.positions.shape == (220, 2)  # of 223 steps, 3 of which are the first of an episode
@@ -138,13 +144,13 @@ def test_the_map_has_the_colors_of_states(results: Results, analysis: rl_clarity
     assert keys >= {"cluster", "behaviour", "entropy", "largest_log_probability", "length", "share", "end", "rewarded"}
 
 
-def test_directions_of_the_page_are_read_by_load_states(page: Path, analysis: rl_clarity.StateAnalysis) -> None:
+def test_load_states_reads_the_state_components_of_a_page(page: Path, analysis: rl_clarity.StateAnalysis) -> None:
     found = rl_clarity.load_states(page / "states")
     np.testing.assert_array_equal(found.directions.basis, analysis.directions.basis)
     np.testing.assert_array_equal(found.arrays["coordinates"], analysis.arrays["coordinates"])
 
 
-def test_a_recording_is_explained_in_place_of_new_play(page: Path, checkpoint: Path, tmp_path: Path) -> None:
+def test_a_recording_is_explained_instead_of_new_episodes(page: Path, checkpoint: Path, tmp_path: Path) -> None:
     recording = page / RECORDINGS / "play"
     rl_clarity.explain_memory(checkpoint, tmp_path / "page", recording=recording, **STATES, intervention_episodes=0)
     first, second = (rl_clarity.open_results(directory) for directory in (page, tmp_path / "page"))
@@ -154,7 +160,7 @@ def test_a_recording_is_explained_in_place_of_new_play(page: Path, checkpoint: P
     assert "recomputed outputs differ from the recorded ones by at most" in groups["Recording"]["outputs"]
 
 
-def test_an_interrupted_call_is_resumed(
+def test_an_interrupted_explain_memory_is_resumed(
     page: Path, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*arguments: Any) -> Any:
@@ -173,7 +179,7 @@ def test_an_interrupted_call_is_resumed(
     assert unrecorded_files(tmp_path / "page") == unrecorded_files(page)
 
 
-def test_a_single_file_holds_the_same_numbers(results: Results, checkpoint: Path) -> None:
+def test_a_single_file_page_holds_the_same_numbers(results: Results, checkpoint: Path) -> None:
     single = rl_clarity.explain_memory(checkpoint, "memory://memory/page", single_file=True, **OPTIONS).results()
     assert single.section("states") == results.section("states")
     for name in (results.section("states")["cards"], results.section("state_map")["maps"][0]["chunk"]):
@@ -187,7 +193,7 @@ def test_a_dry_run_writes_nothing(checkpoint: Path, tmp_path: Path) -> None:
     assert {"playing", "trajectories", "states", "state_map"} <= set(forecast.stages)
 
 
-def test_interventions_that_cannot_be_played_show_the_reason(
+def test_the_page_shows_why_interventions_could_not_be_played(
     page: Path, checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*arguments: Any, **options: Any) -> None:
@@ -201,7 +207,9 @@ def test_interventions_that_cannot_be_played_show_the_reason(
 
 
 @pytest.mark.slow
-def test_any_number_of_ranks_makes_the_same_page(page: Path, checkpoint: Path, tmp_path: Path) -> None:
+def test_the_memory_page_does_not_depend_on_the_number_of_mpi_ranks(
+    page: Path, checkpoint: Path, tmp_path: Path
+) -> None:
     for ranks in (1, 2, 3):
         run_ranks(ranks, "memory", str(checkpoint), str(tmp_path / f"{ranks}"), *ARGUMENTS)
         assert unrecorded_files(tmp_path / f"{ranks}") == unrecorded_files(page)
@@ -222,7 +230,7 @@ def test_a_recording_without_states_is_refused(checkpoint: Path, tmp_path: Path)
         rl_clarity.explain_memory(checkpoint, tmp_path / "page", recording=recording, **OPTIONS)
 
 
-def test_a_recording_of_another_agent_is_refused_unless_that_is_intended(page: Path, tmp_path: Path) -> None:
+def test_a_recording_of_another_agent_is_refused_unless_allowed(page: Path, tmp_path: Path) -> None:
     other = write_checkpoint(tmp_path / "agent.pt", 2, kind="recurrent")
     for explain in (rl_clarity.explain_memory, rl_clarity.run):
         with pytest.raises(OptionError, match=r"not the one that played episode 0.*other_agent=True"):
@@ -249,13 +257,15 @@ def test_a_recording_of_another_agent_is_refused_unless_that_is_intended(page: P
         ({"episodes": 3, "max_steps": 1}, r"max_steps=1 times episodes=3 must be at least 4 steps"),
     ],
 )
-def test_options_are_checked(checkpoint: Path, tmp_path: Path, options: dict[str, Any], error: str) -> None:
+def test_invalid_options_are_refused_before_anything_is_written(
+    checkpoint: Path, tmp_path: Path, options: dict[str, Any], error: str
+) -> None:
     with pytest.raises(OptionError, match=error):
         rl_clarity.explain_memory(checkpoint, tmp_path / "page", **{**OPTIONS, **options})
     assert not (tmp_path / "page").exists()
 
 
-def test_a_recording_of_too_few_steps_is_refused_first(checkpoint: Path, tmp_path: Path) -> None:
+def test_a_recording_with_too_few_steps_is_refused_before_any_work(checkpoint: Path, tmp_path: Path) -> None:
     recording = rl_clarity.record(checkpoint, tmp_path / "recording", episodes=1, steps=3)
     with pytest.raises(OptionError, match=r"recording has 3 steps; at least 4 are needed"):
         rl_clarity.explain_memory(checkpoint, tmp_path / "page", recording=recording, **OPTIONS)

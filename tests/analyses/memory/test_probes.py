@@ -26,7 +26,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Any:
     )
 
 
-def test_the_page_says_what_is_known_and_used(page: Any) -> None:
+def test_the_page_reports_labels_that_the_state_encodes_and_the_agent_uses(page: Any) -> None:
     section = page[0].results().section("probes")
     (row,) = section["rows"]
     assert row["label"] == "cue@1"

@@ -43,7 +43,7 @@ EVENTS = ("reward", "entropy", "end")
 CLIPS = np.array([[[3, 10]], [[4, 11]]], np.int32)
 
 
-def test_windows_are_chosen_for_directions_behaviors_and_episodes() -> None:
+def test_windows_cover_state_components_behaviors_and_episodes() -> None:
     chosen = choose_windows(fitted(), cards(), CLIPS, 16)
     assert len(chosen) == 16
     kinds = [reason.kind for why in chosen.values() for reason in why]
@@ -55,13 +55,13 @@ def test_windows_are_chosen_for_directions_behaviors_and_episodes() -> None:
     assert {row // STEPS for row, why in chosen.items() if why[0].kind == "episode"} == set(range(EPISODES))
 
 
-def test_windows_leave_room_for_the_frames_that_a_simulation_starts_from() -> None:
+def test_windows_start_after_the_context_frames_of_a_simulation() -> None:
     chosen = choose_windows(fitted(), cards(), CLIPS, 200, context=8)
     assert min(row % STEPS for row in chosen) == 9
     assert len(chosen) == EPISODES * (STEPS - 9)
 
 
-def test_rewards_high_entropies_and_ends_are_explained() -> None:
+def test_windows_cover_rewards_high_entropies_and_episode_ends() -> None:
     chosen = choose_windows(fitted(), cards(), CLIPS, 40)
     events = {kind: [row for row, why in chosen.items() if kind in {one.kind for one in why}] for kind in EVENTS}
     assert events == {"reward": [33, 27], "entropy": [12, 32], "end": [19, 39]}
@@ -71,7 +71,7 @@ def test_the_requested_number_of_windows_is_chosen() -> None:
     assert [len(choose_windows(fitted(), cards(), CLIPS, count)) for count in (1, 2, 7)] == [1, 2, 7]
 
 
-def test_steps_that_are_asked_for_are_chosen_first() -> None:
+def test_requested_steps_are_chosen_first_as_windows() -> None:
     places = WindowOptions(count=2, at=("3:8", "1:2")).places()
     chosen = choose_windows(fitted(), cards(), CLIPS, 2, asked=places)
     assert {row: [one.kind for one in why] for row, why in chosen.items()} == {
@@ -88,12 +88,12 @@ def test_steps_that_are_asked_for_are_chosen_first() -> None:
 @pytest.mark.parametrize(
     ("options", "message"), [({"at": ("3",)}, "EPISODE:STEP"), ({"at": ("1:2",), "count": 0}, "at most")]
 )
-def test_steps_that_are_asked_for_are_checked(options: Any, message: str) -> None:
+def test_invalid_requested_steps_are_refused(options: Any, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         WindowOptions(**options)
 
 
-def test_a_chunk_contains_gradients_times_frames_and_coordinates() -> None:
+def test_a_window_stores_gradients_times_frames_and_coordinates() -> None:
     rng = np.random.default_rng(0)
     directions = Directions(np.zeros(3), np.ones(3), np.eye(3)[:2])
     coordinates = rng.normal(size=(EPISODES * STEPS, 2))

@@ -51,7 +51,7 @@ def sample(agent: Any, effects: ObjectEffects) -> EffectSample:
     return EffectSample.for_output(agent, effects)
 
 
-def test_exact_attribution_agrees_perfectly(agent: Any, sample: EffectSample) -> None:
+def test_exact_attribution_agrees_perfectly_with_measured_effects(agent: Any, sample: EffectSample) -> None:
     maps = agent.maps(sample.observations, 2)
     coarse = maps.reshape(-1, SIZE // CELL, CELL, SIZE // CELL, CELL).sum(axis=(2, 4))
     for given in (maps, coarse):
@@ -62,7 +62,7 @@ def test_exact_attribution_agrees_perfectly(agent: Any, sample: EffectSample) ->
                 assert (estimate.value, estimate.low, estimate.high) == pytest.approx((1, 1, 1), abs=1e-3)
 
 
-def test_predictions_of_other_objects_do_not_agree(agent: Any, sample: EffectSample) -> None:
+def test_shuffled_predictions_agree_with_effects_only_by_chance(agent: Any, sample: EffectSample) -> None:
     sums, rng = sample.sums(agent.maps(sample.observations, 2)), np.random.default_rng(0)
     shuffled = [sample.agreement(rng.permutation(sums)) for _ in range(20)]
     positive = (sample.change > 0)[np.abs(sample.change) > sample.threshold].mean()
@@ -73,14 +73,14 @@ def test_predictions_of_other_objects_do_not_agree(agent: Any, sample: EffectSam
         assert np.mean([estimate.low < chance < estimate.high for estimate in estimates]) >= 0.75
 
 
-def test_the_opposite_sign_is_wrong_everywhere(agent: Any, sample: EffectSample) -> None:
+def test_negated_attribution_has_the_wrong_sign_for_every_effect(agent: Any, sample: EffectSample) -> None:
     agreement = sample.agreement(-sample.sums(agent.maps(sample.observations, 2)))
     assert agreement.correlation.value == pytest.approx(-1, abs=1e-4)
     assert agreement.signs.value == 0
     assert agreement.magnitudes.value == pytest.approx(1, abs=1e-4)
 
 
-def test_a_box_with_its_margin_counts_cells_by_their_shares(effects: ObjectEffects, sample: EffectSample) -> None:
+def test_sums_over_a_box_weight_cells_by_their_covered_share(effects: ObjectEffects, sample: EffectSample) -> None:
     box = np.tile([5, 9, 15, 40], (len(effects), 1))  # reaches below the observation; its margin is 1 pixel
     moved = replace(sample, effects=replace(effects, box=box))
     maps = np.zeros((len(sample.observations), SIZE // CELL, SIZE // CELL))
@@ -88,7 +88,7 @@ def test_a_box_with_its_margin_counts_cells_by_their_shares(effects: ObjectEffec
     np.testing.assert_allclose(moved.sums(maps), 0.5 * 10 + 100)
 
 
-def test_effects_on_logits(agent: Any, effects: ObjectEffects) -> None:
+def test_attribution_of_logits_agrees_with_effects_on_logits(agent: Any, effects: ObjectEffects) -> None:
     for action in range(2):
         sample = EffectSample.for_output(agent, effects, action)
         np.testing.assert_array_equal(sample.change, effects.logits_change[:, action])
@@ -101,7 +101,7 @@ def test_effects_on_logits(agent: Any, effects: ObjectEffects) -> None:
         EffectSample.for_output(agent, effects, 7)
 
 
-def test_signs_are_compared_above_a_share_of_the_range(agent: Any, sample: EffectSample) -> None:
+def test_signs_are_compared_only_for_effects_above_a_threshold(agent: Any, sample: EffectSample) -> None:
     values = agent.forward(sample.observations).values
     assert sample.threshold == pytest.approx(0.05 * (values.max() - values.min()))
     predictions = np.where(np.abs(sample.change) > sample.threshold, sample.change, -sample.change)
@@ -125,7 +125,7 @@ def test_intervals_are_clustered_by_episode(effects: ObjectEffects, sample: Effe
     assert np.isnan(alone.agreement(predictions).correlation.low)
 
 
-def test_controls_take_the_sign_of_most_effects(sample: EffectSample) -> None:
+def test_control_predictions_take_the_most_frequent_effect_sign(sample: EffectSample) -> None:
     negative = replace(sample, change=-np.abs(sample.change))
     controls = negative.controls()
     assert set(controls) == set(CONTROLS)
@@ -139,7 +139,7 @@ def test_controls_take_the_sign_of_most_effects(sample: EffectSample) -> None:
     assert np.abs(controls["center"])[centered].mean() > np.abs(controls["center"])[~centered].mean()
 
 
-def test_sobel_finds_edges() -> None:
+def test_the_sobel_filter_finds_edges() -> None:
     images = np.zeros((1, 9, 9, 3), np.uint8)
     images[:, :, 4:] = 90
     edges = sobel(images)[0]
@@ -147,7 +147,7 @@ def test_sobel_finds_edges() -> None:
     assert not edges[:, [0, 1, 7, 8]].any()
 
 
-def test_what_is_not_known_survives_json(agent: Any, effects: ObjectEffects) -> None:
+def test_undefined_agreement_survives_conversion_to_json(agent: Any, effects: ObjectEffects) -> None:
     few = replace(
         effects,
         type=np.where(np.arange(len(effects)) < 2, "coin", effects.type),

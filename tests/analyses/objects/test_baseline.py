@@ -89,7 +89,7 @@ def chosen(subject: Subject) -> BaselineSection:
     return section
 
 
-def test_an_image_of_zeros_is_chosen_where_nothing_is_black(tmp_path: Any) -> None:
+def test_auto_chooses_a_black_baseline_where_no_object_is_black(tmp_path: Any) -> None:
     subject = measured(tmp_path, full_cells(floor=0))
     section = chosen(subject)
     numbers = {one.baseline: one for one in section.candidates}
@@ -104,7 +104,7 @@ def test_an_image_of_zeros_is_chosen_where_nothing_is_black(tmp_path: Any) -> No
     assert section.count == EPISODES // 2 * STEPS * CELLS**2
 
 
-def test_the_default_stays_where_objects_lie_on_a_gray_floor(tmp_path: Any) -> None:
+def test_auto_keeps_the_blur_baseline_for_objects_on_a_gray_floor(tmp_path: Any) -> None:
     section = chosen(measured(tmp_path, full_cells(floor=128)))
     zeros = next(one for one in section.candidates if one.baseline == "zero-input")
     assert section.chosen == "blur"
@@ -112,7 +112,7 @@ def test_the_default_stays_where_objects_lie_on_a_gray_floor(tmp_path: Any) -> N
     assert zeros.signs < 0.6
 
 
-def test_effects_that_judge_the_baseline_do_not_choose_it(tmp_path: Any) -> None:
+def test_the_baseline_is_chosen_and_evaluated_on_different_episodes(tmp_path: Any) -> None:
     subject = measured(tmp_path, full_cells(floor=0))
     before = run(subject, BaselineAnalysis())
     effects = PageEffects.read(subject)
@@ -129,7 +129,7 @@ def test_effects_that_judge_the_baseline_do_not_choose_it(tmp_path: Any) -> None
     assert run(subject, BaselineAnalysis()) != before
 
 
-def test_the_choice_replaces_auto_for_features_and_attribution(tmp_path: Any) -> None:
+def test_the_chosen_baseline_replaces_auto_in_features_and_attribution(tmp_path: Any) -> None:
     subject = measured(tmp_path, full_cells(floor=0))
     results = run(subject, BaselineAnalysis())
     assert with_chosen_baseline(subject, results).options_of(AttributionOptions).baseline == "zero-input"
@@ -147,13 +147,13 @@ def test_the_choice_replaces_auto_for_features_and_attribution(tmp_path: Any) ->
     ],
     ids=["states", "objects", "auto"],
 )
-def test_nothing_is_compared_without(tmp_path: Any, without: Any) -> None:
+def test_baselines_are_not_compared_without_effects_attribution_or_auto(tmp_path: Any, without: Any) -> None:
     subject = without(measured(tmp_path, full_cells(floor=0)))
     assert run(subject, BaselineAnalysis()) == {}
     assert [*BaselineAnalysis().sections(subject, NoOptions(), {})] == []
 
 
-def test_keys_change_with_what_decides_the_choice(tmp_path: Any) -> None:
+def test_cache_keys_change_with_the_options_that_decide_the_baseline(tmp_path: Any) -> None:
     def keys(subject: Subject) -> list[str]:
         tasks = [
             *FeaturesAnalysis().tasks(subject, FeatureOptions()),
@@ -181,7 +181,7 @@ def sums(noise: float, seed: int, episodes: int = 16) -> np.ndarray:
     return agreement_sums(predictions, change, np.repeat(np.arange(episodes), 20), 0.5)
 
 
-def test_only_an_advantage_above_the_noise_replaces_the_default() -> None:
+def test_only_a_significantly_better_baseline_replaces_the_default() -> None:
     for seed in range(1, 6):
         assert choose_baseline({"blur": sums(1, 0), "mean": sums(1, seed)}).baseline == "blur"
     better = {"blur": sums(2, 0), "mean": sums(1, 1), "zero-input": sums(0.3, 2)}
@@ -191,7 +191,7 @@ def test_only_an_advantage_above_the_noise_replaces_the_default() -> None:
     assert all(one.advantage is None for one in choose_baseline(few).candidates)
 
 
-def test_constant_predictions_have_no_correlation_and_are_not_chosen() -> None:
+def test_a_baseline_with_constant_predictions_is_never_chosen() -> None:
     change = np.random.default_rng(0).normal(size=80)
     constant = agreement_sums(np.zeros(80), change, np.repeat(np.arange(8), 10), 0.5)
     choice = choose_baseline({"blur": sums(1, 0, episodes=8), "mean": constant})

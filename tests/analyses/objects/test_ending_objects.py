@@ -20,7 +20,7 @@ from tests.analyses.objects.dots import SIZE, dot_subject
 
 
 @pytest.mark.parametrize(("column", "expected"), [(3, [(1, 2)]), (4, [])])
-def test_the_object_that_ended_an_episode_is_the_one_at_its_place(
+def test_the_object_that_ended_an_episode_is_found_by_its_position(
     tmp_path: Path, column: int, expected: list[tuple[int, int]]
 ) -> None:
     dots = [("saw", 0, 0, 100), ("saw", 3, 1, 200), ("coin", 5, 0, 200)]

@@ -58,7 +58,7 @@ def found(subject: Subject) -> tuple[Results, list[FindingsSection | NotFoundSec
     return results, sections
 
 
-def test_what_removed_objects_show(tmp_path: Path) -> None:
+def test_removed_objects_lead_to_findings_about_their_effects(tmp_path: Path) -> None:
     subject = subject_at(tmp_path)
     _, (findings, others) = found(subject)
     rows = [(row["kind"], row["subject"], row["suspicious"]) for row in findings.rows]
@@ -78,7 +78,7 @@ def test_what_removed_objects_show(tmp_path: Path) -> None:
     ]
 
 
-def test_evidence_is_the_measured_frame_of_the_largest_effect(tmp_path: Path) -> None:
+def test_a_finding_links_to_the_frame_with_the_largest_effect(tmp_path: Path) -> None:
     subject = subject_at(tmp_path)
     results, (findings, _) = found(subject)
     chunk = subject.files.read_chunk(chunk_name(0))
@@ -88,7 +88,7 @@ def test_evidence_is_the_measured_frame_of_the_largest_effect(tmp_path: Path) ->
         assert (row["trajectory"], row["frame"]) == (0, chunk["frame"][rows[chunk["policy"][rows].argmax()]])
 
 
-def test_intervals_contain_the_mean_of_the_effects(tmp_path: Path) -> None:
+def test_intervals_of_findings_contain_the_mean_effect(tmp_path: Path) -> None:
     subject = subject_at(tmp_path)
     results, _ = found(subject)
     chunk = subject.files.read_chunk(chunk_name(0))
@@ -100,7 +100,7 @@ def test_intervals_contain_the_mean_of_the_effects(tmp_path: Path) -> None:
         assert one["n"] == len(measured)
 
 
-def test_the_report_is_written_and_the_same_each_time(tmp_path: Path) -> None:
+def test_the_report_of_findings_is_written_and_reproducible(tmp_path: Path) -> None:
     for name in ("first", "second"):
         results, _ = found(subject_at(tmp_path / name))
         assert json.loads((tmp_path / name / REPORT).read_text()) == results["findings/report"]
@@ -116,14 +116,14 @@ def test_the_command_of_a_finding_repeats_its_test(tmp_path: Path) -> None:
     assert saw["interval"][1] - saw["interval"][0] <= before[0]["interval"][1] - before[0]["interval"][0]
 
 
-def test_objects_that_are_painted_over_are_called_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_caption_says_if_objects_were_painted_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DotWorld, "exact", False)
     _, (findings, _) = found(subject_at(tmp_path))
     assert findings.caption is not None
     assert "when the object is painted over." in findings.caption
 
 
-def test_nothing_is_said_where_nothing_is_measured(tmp_path: Path) -> None:
+def test_pages_without_measured_effects_have_no_findings(tmp_path: Path) -> None:
     assert found(subject_at(tmp_path, every=None)) == ({}, [])
     assert not [*FindingsAnalysis().tasks(make_subject(), NoOptions())]
     empty = replace(dot_subject([[[], []]], objects={"every": 1}), analyses=("objects", "findings"))
@@ -132,7 +132,7 @@ def test_nothing_is_said_where_nothing_is_measured(tmp_path: Path) -> None:
     assert sections == []
 
 
-def test_options_of_what_is_measured_are_part_of_the_key(tmp_path: Path) -> None:
+def test_cache_keys_of_findings_include_the_options_of_effects(tmp_path: Path) -> None:
     def key(**options: Any) -> str:
         (task,) = FindingsAnalysis().tasks(subject_at(tmp_path, **options), NoOptions())
         return task.key

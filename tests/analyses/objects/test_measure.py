@@ -37,7 +37,7 @@ def measure(subject: Subject, folder: Any) -> tuple[dict[str, np.ndarray], dict[
     return subject.files.read_chunk(chunk_name(0)), dict(facts), section
 
 
-def test_effects_are_those_of_each_object(tmp_path: Any) -> None:
+def test_effects_on_outputs_are_measured_for_each_object(tmp_path: Any) -> None:
     chunk, facts, section = measure(dot_subject([[[COIN, SAW, WALL]]], attribution={"policy": True}), tmp_path)
     assert facts["types"] == ["coin", "saw"]
     assert chunk["type"].tolist() == [0, 1]
@@ -72,20 +72,20 @@ def test_objects_of_a_type_are_removed_at_once(tmp_path: Any) -> None:
     assert (coins.count, coins.tracks, coins.frames, coins.episodes) == (2, 2, 1, 1)
 
 
-def test_hidden_and_unseen_objects_are_left_out(tmp_path: Any) -> None:
+def test_covered_and_out_of_view_objects_are_not_measured(tmp_path: Any) -> None:
     hidden, away = ("coin", 3, 2, 51), ("coin", -3, 2, 51)
     chunk, facts, _ = measure(dot_subject([[[hidden, SAW, away]]]), tmp_path)
     assert facts["types"] == ["saw"]
     assert len(chunk["frame"]) == 1
 
 
-def test_terrain_is_removed_only_if_it_is_named(tmp_path: Any) -> None:
+def test_terrain_is_removed_only_if_its_type_is_requested(tmp_path: Any) -> None:
     chunk, facts, _ = measure(dot_subject([[[COIN, WALL]]], objects={"types": ("wall",)}), tmp_path)
     assert facts["types"] == ["wall"]
     np.testing.assert_allclose(chunk["value"], [1], atol=1e-6)
 
 
-def test_tracks_follow_objects_and_begin_anew_with_an_episode(tmp_path: Any) -> None:
+def test_object_tracks_follow_objects_and_restart_with_each_episode(tmp_path: Any) -> None:
     first: Any = [[("saw", x, 2, 102), COIN] if x % 2 else [COIN, ("saw", x, 2, 102)] for x in range(4)]
     second: Any = [[("saw", 3, 2, 102)]] * 2
     chunk, facts, _ = measure(dot_subject([first, second], objects={"every": 1}), tmp_path)
@@ -98,12 +98,12 @@ def test_tracks_follow_objects_and_begin_anew_with_an_episode(tmp_path: Any) -> 
     assert {*tracks.values()} == {0, 1, 2}
 
 
-def test_an_object_that_comes_back_gets_a_new_track(tmp_path: Any) -> None:
+def test_an_object_that_reappears_gets_a_new_track(tmp_path: Any) -> None:
     chunk, _, _ = measure(dot_subject([[[SAW], [], [SAW], [SAW]]], objects={"every": 1}), tmp_path)
     assert chunk["track"].tolist() == [0, 1, 1]
 
 
-def test_frames_are_every_nth_and_the_last_ones_of_episodes(tmp_path: Any) -> None:
+def test_measured_frames_are_every_nth_and_the_last_of_each_episode(tmp_path: Any) -> None:
     episodes: Any = [[[COIN]] * 12, [[COIN]] * 12]
     chunk, facts, section = measure(dot_subject(episodes, objects={"every": 5, "last_steps": 3}), tmp_path)
     assert chunk["frames"].tolist() == [0, 5, 9, 10, 11, 15, 20]
@@ -111,13 +111,13 @@ def test_frames_are_every_nth_and_the_last_ones_of_episodes(tmp_path: Any) -> No
 
 
 @pytest.mark.parametrize("dones", [np.array([0, 0, 1, 0, 0, 1], bool), None])
-def test_last_steps_end_with_the_last_of_an_episode(dones: np.ndarray | None) -> None:
+def test_the_last_steps_before_each_episode_end_are_selected(dones: np.ndarray | None) -> None:
     firsts = np.array([0, 0, 0, 1, 0, 0], bool)
     assert steps_before_ends(firsts, dones, 2) == ([1, 2, 4, 5] if dones is not None else [1, 2])
     assert steps_before_ends(firsts, dones, 9) == ([0, 1, 2, 3, 4, 5] if dones is not None else [0, 1, 2])
 
 
-def test_fewer_frames_are_examined_where_there_are_many_objects(tmp_path: Any) -> None:
+def test_fewer_frames_are_measured_if_there_are_many_objects(tmp_path: Any) -> None:
     away = ("coin", -3, 2, 51)  # out of view, so that it does not count
     steps: Any = [[COIN, SAW, away]] * 20
     chunk, facts, section = measure(dot_subject([steps], objects={"every": 1, "most": 10}), tmp_path)
@@ -126,7 +126,7 @@ def test_fewer_frames_are_examined_where_there_are_many_objects(tmp_path: Any) -
     assert facts["skipped"] == section.skipped == 15
 
 
-def test_frames_that_are_not_drawn_as_observed_are_left_out(tmp_path: Any) -> None:
+def test_frames_whose_state_renders_differently_are_left_out(tmp_path: Any) -> None:
     episode: Any = [[COIN]] * 3
     subject = dot_subject([episode], observed=[[COIN], [SAW], [COIN]], objects={"every": 1})
     chunk, facts, section = measure(subject, tmp_path)
@@ -139,7 +139,7 @@ def test_a_recurrent_agent_keeps_its_state_before_the_step(tmp_path: Any) -> Non
     np.testing.assert_allclose(chunk["logits"][:, 0], 10 * 0.5 * np.array([0.2, 0.4]), atol=1e-6)
 
 
-def test_agents_without_a_value_and_with_action_values(tmp_path: Any) -> None:
+def test_effects_are_measured_for_agents_with_logits_or_q_values_alone(tmp_path: Any) -> None:
     chunk, _, section = measure(dot_subject([[[COIN, SAW]]], "logits"), tmp_path / "logits")
     assert "value" not in chunk
     np.testing.assert_allclose(chunk["effect.greedy"], [0.4, 0.8], atol=1e-6)
@@ -159,7 +159,7 @@ def test_a_trajectory_without_objects_has_an_empty_chunk(tmp_path: Any) -> None:
     assert not section.types
 
 
-def test_there_are_no_tasks_without_states_or_if_switched_off() -> None:
+def test_object_effects_need_saved_states_and_can_be_switched_off() -> None:
     analysis = ObjectsAnalysis()
     subject = dot_subject([[[COIN]]])
     assert [*analysis.tasks(subject, ObjectsOptions())]
@@ -169,7 +169,7 @@ def test_there_are_no_tasks_without_states_or_if_switched_off() -> None:
     assert not [*analysis.sections(make_subject(), ObjectsOptions(), {})]
 
 
-def test_options_and_code_of_the_world_are_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cache_keys_include_options_and_code_of_the_state_editor(monkeypatch: pytest.MonkeyPatch) -> None:
     def key(**options: Any) -> str:
         subject = dot_subject([[[COIN]]], objects=options)
         (task,) = ObjectsAnalysis().tasks(subject, subject.options_of(ObjectsOptions))
@@ -181,7 +181,7 @@ def test_options_and_code_of_the_world_are_part_of_the_key(monkeypatch: pytest.M
     assert key() not in keys
 
 
-def test_unknown_types_are_refused() -> None:
+def test_unknown_object_types_are_refused() -> None:
     pytest.importorskip("procgen")
     with pytest.raises(OptionError, match=r"objects.types=\['dragon'\]: the environment has .*saw"):
         ObjectsAnalysis().check(TinyAgent(), ObjectsOptions(types=("saw", "dragon")), dot_subject([[[COIN]]]).options)

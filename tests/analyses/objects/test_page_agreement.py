@@ -63,7 +63,7 @@ def agreement(subject: Subject, folder: Any, sign: float) -> list[AgreementSecti
 
 
 @pytest.mark.parametrize(("sign", "share"), [(1, 1), (-1, 0)])
-def test_attribution_is_compared_with_effects(tmp_path: Any, sign: float, share: float) -> None:
+def test_attribution_on_the_page_is_compared_with_measured_effects(tmp_path: Any, sign: float, share: float) -> None:
     (section,) = agreement(dot_subject(dots(), objects={"every": 1}), tmp_path, sign)
     assert (section.output, section.count, section.episodes) == ("value", 3 * EPISODES * STEPS, EPISODES)
     assert [layer.layer for layer in section.layers] == ["1a", "2a"]
@@ -79,14 +79,14 @@ def test_attribution_is_compared_with_effects(tmp_path: Any, sign: float, share:
         assert low <= value
 
 
-def test_without_saved_states_nothing_is_said(tmp_path: Any) -> None:
+def test_pages_without_measured_effects_have_no_agreement_section(tmp_path: Any) -> None:
     subject = dot_subject(dots())
     none = replace(subject, trajectories=replace(subject.trajectories, world_states=None))
     assert agreement(none, tmp_path, 1) == []
     assert agreement(dot_subject(dots(), objects={"every": None}), tmp_path, 1) == []
 
 
-def test_a_single_episode_has_no_interval(tmp_path: Any) -> None:
+def test_agreement_in_a_single_episode_has_no_confidence_interval(tmp_path: Any) -> None:
     (section,) = agreement(dot_subject(dots()[:1], objects={"every": 1}), tmp_path, 1)
     assert section.layers[0].signs.value == 1
     assert section.layers[0].signs.low is section.layers[0].signs.high is None

@@ -36,12 +36,12 @@ def summarize(value: Any, policy: Any, episodes: int = 10, distance: Any = 1.0) 
     return effects
 
 
-def test_changes_above_noise_are_counted() -> None:
+def test_the_share_of_effects_above_the_noise_is_counted() -> None:
     effects = summarize([0.01] * 98 + [0.6] * 2, [0.001] * 100)
     assert effects.share_above_noise == pytest.approx(0.02)
 
 
-def test_types_are_clustered_by_episode_with_the_frame_of_the_largest_effect() -> None:
+def test_object_types_are_summarized_with_the_frame_of_largest_effect() -> None:
     arrays: dict[str, Any] = {
         "type": np.array(["saw", "coin", "coin", "coin"]),
         "episode": np.array([5, 5, (1 << 32) + 1, (1 << 32) + 1]),
@@ -60,14 +60,14 @@ def test_types_are_clustered_by_episode_with_the_frame_of_the_largest_effect() -
     assert coin.value is None
 
 
-def test_single_episodes_have_no_interval_and_agents_without_a_value_none_of_it() -> None:
+def test_missing_intervals_and_value_effects_are_none_in_summaries() -> None:
     effects = summarize(None, [0.1] * 5, episodes=1)
     assert effects.policy.mean == pytest.approx(0.1)
     assert (effects.policy.low, effects.policy.high) == (None, None)
     assert (effects.value, effects.value_magnitude, effects.share_above_noise, effects.together_value) == (None,) * 4
 
 
-def test_distances_have_as_many_objects_each() -> None:
+def test_distance_bins_contain_equal_numbers_of_objects() -> None:
     distance = np.random.default_rng(0).permutation(100).astype(float)
     effects = summarize(distance - 50, distance / 100, distance=distance)
     bins = effects.by_distance
@@ -79,7 +79,7 @@ def test_distances_have_as_many_objects_each() -> None:
     assert len(summarize([1.0] * 30, [0.1] * 30).by_distance) == 1
 
 
-def test_trajectories_share_no_episodes_frames_or_tracks() -> None:
+def test_merged_trajectories_keep_distinct_episodes_frames_and_tracks() -> None:
     chunk = {
         **{"frame": np.array([0, 3]), "type": np.array([0, 1]), "track": np.array([0, 1]), "offset": np.ones((2, 2))},
         **{"policy": np.zeros(2), "logits": np.zeros((2, 3)), "value": np.ones(2)},
@@ -93,6 +93,6 @@ def test_trajectories_share_no_episodes_frames_or_tracks() -> None:
         assert len(np.unique(array)) == 4
 
 
-def test_noise_is_a_share_of_the_range_of_values() -> None:
+def test_the_noise_threshold_is_a_share_of_the_value_range() -> None:
     assert value_noise([[1.0, 2.0], None, [0.0, 1.5]]) == (2.0, 0.1)
     assert value_noise([None, None]) == (None, None)
